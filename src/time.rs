@@ -1,0 +1,72 @@
+//! [`Instant`]: a point on the clock that all of Redbolt's deadlines are counted on.
+//!
+//! Layer: bottom. Reads no clock; whoever stands above the sans-IO line passes `now` in.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A point in time in whole nanoseconds since an arbitrary origin (the boot of the machine when it
+/// comes from [`crate::driver`]).
+///
+/// The standard library's type is not used because it stops while the machine is suspended, and a
+/// server's TTL does not. All arithmetic saturates: a deadline too far away to express is simply
+/// the last one there is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The last point in time that can be expressed.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The point `nanos` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Time from `earlier` to `self`, zero if `earlier` is the later one.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Time from `self` until `later`, zero if that has passed.
+    #[must_use]
+    pub const fn until(self, later: Self) -> Duration {
+        later.saturating_since(self)
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(rhs)))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(rhs)))
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// Nanoseconds of `duration`; more than 584 years saturate.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
