@@ -2,7 +2,20 @@
 
 pub mod time;
 
+mod address;
+mod config;
+mod error;
+pub mod quorum;
 pub mod resp;
+mod token;
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
+
+pub use address::{Address, Endpoint};
+pub use config::{Admission, Config, RestartGuard, Retry, Wait};
+pub use error::{
+    Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,
+};
+pub use quorum::Quorum;
+pub use token::LockToken;

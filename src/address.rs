@@ -1,0 +1,264 @@
+//! Where a node is and how to log in: one entry of the configured list, parsed.
+//!
+//! Layer: bottom, plain values. Resolves no names and opens nothing.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::ConfigError;
+
+/// The port a Redis or Valkey server listens on unless told otherwise.
+const PORT_DEFAULT: u16 = 6379;
+
+/// A node's place on the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Endpoint {
+    /// A host name or IP address (IPv6 without brackets) and a port.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// Port, never zero.
+        port: u16,
+    },
+    /// The path of a unix domain socket.
+    Unix(PathBuf),
+}
+
+/// One node of a [`Config`](crate::Config): its endpoint, and what its URL says of the login.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    endpoint: Endpoint,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    database: u32,
+    name: String,
+}
+
+impl Address {
+    /// Parses `redis://[user[:password]@]host[:port][/database]`,
+    /// `unix://[user[:password]@]/path[?db=database]`, or a bare `host:port`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Address`] with the part that is wrong; the message never holds the login.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let text = text.trim();
+        let wrong = |why: &'static str| ConfigError::Address { address: without_login(text), why };
+        let bare;
+        let url_text = if text.contains("://") {
+            text
+        } else {
+            if text.is_empty() {
+                return Err(wrong("it is empty"));
+            }
+            bare = format!("redis://{text}");
+            &bare
+        };
+        let url = url::Url::parse(url_text).map_err(|error| wrong(url_fault(error)))?;
+        let endpoint = match url.scheme() {
+            "redis" | "valkey" => tcp_endpoint(&url).map_err(wrong)?,
+            "unix" | "redis+unix" => unix_endpoint(&url).map_err(wrong)?,
+            "rediss" | "valkeys" => return Err(wrong("TLS is not built in")),
+            _ => return Err(wrong("the scheme must be redis:// or unix://")),
+        };
+        let database = database(&url, &endpoint).map_err(wrong)?;
+        let login = |part: &str| {
+            if part.is_empty() { Ok(None) } else { percent_decoded(part).map(Some) }
+        };
+        let name = match &endpoint {
+            Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+            Endpoint::Unix(path) => path.display().to_string(),
+        };
+        Ok(Self {
+            endpoint,
+            username: login(url.username()).map_err(wrong)?,
+            password: login(url.password().unwrap_or_default()).map_err(wrong)?,
+            database,
+            name,
+        })
+    }
+
+    /// Where the node is.
+    #[must_use]
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The number of the database that the locks live in, 0 unless the URL names another.
+    #[must_use]
+    pub const fn database(&self) -> u32 {
+        self.database
+    }
+
+    /// What messages call the node: `host:port` or the path, never the login.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Address")
+            .field("endpoint", &self.endpoint)
+            .field("database", &self.database)
+            .finish_non_exhaustive()
+    }
+}
+
+fn tcp_endpoint(url: &url::Url) -> Result<Endpoint, &'static str> {
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("nothing may follow the database number");
+    }
+    let host = url.host_str().filter(|host| !host.is_empty()).ok_or("the host is missing")?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let port = url.port().unwrap_or(PORT_DEFAULT);
+    if port == 0 {
+        return Err("the port must be 1 to 65535");
+    }
+    Ok(Endpoint::Tcp { host: percent_decoded(host)?, port })
+}
+
+fn unix_endpoint(url: &url::Url) -> Result<Endpoint, &'static str> {
+    if url.host_str().is_some_and(|host| !host.is_empty()) {
+        return Err("a unix socket is unix:///path, with three slashes");
+    }
+    let path = percent_decoded(url.path())?;
+    // sun_path holds 108 bytes with its closing NUL on Linux, 104 on macOS.
+    let limit = if cfg!(target_os = "linux") { 107 } else { 103 };
+    if !Path::new(&path).is_absolute() || path == "/" {
+        return Err("the path of the socket is missing");
+    }
+    if path.len() > limit || path.contains('\0') {
+        return Err("the path is too long for a unix socket");
+    }
+    Ok(Endpoint::Unix(path.into()))
+}
+
+fn database(url: &url::Url, endpoint: &Endpoint) -> Result<u32, &'static str> {
+    let number = match endpoint {
+        Endpoint::Tcp { .. } => url.path().trim_start_matches('/').to_owned(),
+        Endpoint::Unix(_) => match url.query_pairs().find(|(name, _)| name == "db") {
+            Some((_, number)) => number.into_owned(),
+            None if url.query().is_some() => return Err("only ?db=NUMBER may follow the path"),
+            None => String::new(),
+        },
+    };
+    if number.is_empty() {
+        return Ok(0);
+    }
+    number
+        .parse::<u32>()
+        .ok()
+        .filter(|&number| number <= i32::MAX.unsigned_abs())
+        .ok_or("the database must be a whole number")
+}
+
+/// The parser's complaint, without any text of the URL.
+fn url_fault(error: url::ParseError) -> &'static str {
+    use url::ParseError as E;
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
+    match error {
+        E::EmptyHost => "the host is missing",
+        E::InvalidPort => "the port must be 1 to 65535",
+        E::InvalidIpv4Address => "the IPv4 address is malformed",
+        E::InvalidIpv6Address => "the IPv6 address is malformed (write [::1]:6379)",
+        E::IdnaError | E::InvalidDomainCharacter => "the host name is malformed",
+        _ => "it is not a URL or host:port",
+    }
+}
+
+/// `text` up to its login, for messages.
+fn without_login(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+    let place: String = place.chars().take(80).collect();
+    if scheme.is_empty() { place } else { format!("{scheme}://{place}") }
+}
+
+fn percent_decoded(text: &str) -> Result<String, &'static str> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
+            return Err("a percent sign must be followed by two hexadecimal digits");
+        };
+        bytes.push(u8::try_from(high * 16 + low).map_err(|_| "a percent code is malformed")?);
+    }
+    String::from_utf8(bytes).map_err(|_| "a percent code is not UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Address {
+        Address::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn each_form_of_address_is_understood() {
+        let tcp = |host: &str, port| Endpoint::Tcp { host: host.into(), port };
+        let table = [
+            ("redis://10.0.0.1:7001", tcp("10.0.0.1", 7001), 0, "10.0.0.1:7001"),
+            ("redis://locks.example", tcp("locks.example", 6379), 0, "locks.example:6379"),
+            ("redis://u:p@h:1/3", tcp("h", 1), 3, "h:1"),
+            ("valkey://h:1/", tcp("h", 1), 0, "h:1"),
+            ("10.0.0.3:6379", tcp("10.0.0.3", 6379), 0, "10.0.0.3:6379"),
+            ("localhost", tcp("localhost", 6379), 0, "localhost:6379"),
+            ("[::1]:7001", tcp("::1", 7001), 0, "[::1]:7001"),
+            ("redis://[::1]/2", tcp("::1", 6379), 2, "[::1]:6379"),
+            ("unix:///run/r/2.sock", Endpoint::Unix("/run/r/2.sock".into()), 0, "/run/r/2.sock"),
+            ("unix:///r.sock?db=5", Endpoint::Unix("/r.sock".into()), 5, "/r.sock"),
+        ];
+        for (text, endpoint, database, name) in table {
+            let address = parse(text);
+            assert_eq!(address.endpoint(), &endpoint, "{text}");
+            assert_eq!(address.database(), database, "{text}");
+            assert_eq!(address.name(), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_decoded_and_never_printed() {
+        let address = parse("redis://al%20ice:s%3Acret%40@h:1");
+        assert_eq!(address.username.as_deref(), Some("al ice"));
+        assert_eq!(address.password.as_deref(), Some("s:cret@"));
+        assert!(!format!("{address:?} {}", address.name()).contains("cret"));
+        assert_eq!(parse("redis://:pw@h").password.as_deref(), Some("pw"));
+        assert_eq!(parse("redis://:pw@h").username, None);
+
+        let error = Address::parse("redis://u:s3cret@h:99999").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+    }
+
+    #[test]
+    fn a_malformed_address_is_refused_with_what_is_wrong() {
+        let table = [
+            ("", "empty"),
+            ("redis://", "host"),
+            ("redis://h:0", "port"),
+            ("redis://h:70000", "port"),
+            ("http://h:1", "scheme"),
+            ("rediss://h:1", "TLS"),
+            ("redis://h:1/x", "database"),
+            ("redis://h:1/0?x=1", "follow"),
+            ("unix://run/r.sock", "three slashes"),
+            ("unix:///", "path"),
+            ("redis://[::1:7001", "IPv6"),
+            ("redis://u:%zz@h", "percent"),
+        ];
+        for (text, part) in table {
+            let message = Address::parse(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text:?}: {message}");
+        }
+        assert!(Address::parse(&format!("unix:///{}", "x".repeat(108))).is_err());
+    }
+}

@@ -1,0 +1,385 @@
+//! [`Config`]: the nodes and the settings that safety and patience depend on, parsed and checked.
+//!
+//! Layer: bottom, plain values.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::error::ConfigError;
+use crate::quorum::{Drift, NODES_MAX, Quorum};
+
+/// Whether a node that has lost its memory may vote before every lock it forgot is over.
+///
+/// Source: "Distributed Locks with Redis", on delayed restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum RestartGuard {
+    /// A restarted node's votes do not count until it is `max_ttl` and its drift old.
+    #[default]
+    On,
+    /// Votes count at once. Safe only where every node keeps its keys over any restart
+    /// (`appendonly yes` and `appendfsync always`).
+    Off,
+}
+
+/// What to make of a node that will not say who it is (INFO denied by an ACL).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Admission {
+    /// It does not vote.
+    #[default]
+    Strict,
+    /// It votes. Eviction policy and duplicate nodes go unchecked, and a restart before this
+    /// client's first connection goes unseen.
+    Lenient,
+}
+
+/// How a blocking call waits for replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Wait {
+    /// Sleep in the operating system's poll: no CPU, a wake-up of some microseconds.
+    #[default]
+    Park,
+    /// Poll without sleeping: the lowest latency, one core busy for as long as a call lasts.
+    Spin,
+    /// Spin for so long, then park.
+    SpinThenPark(Duration),
+}
+
+/// How a lock that was not won is tried again.
+///
+/// After each failed attempt, and none after the last, the call waits `delay` and a random part of
+/// `jitter`. Each attempt uses a new token and goes behind the release of the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retry {
+    /// Attempts at most, the first one included; `None` for as many as the deadline allows.
+    pub attempts: Option<u32>,
+    /// The shortest wait between two attempts.
+    pub delay: Duration,
+    /// The random part of the wait is up to this long.
+    pub jitter: Duration,
+    /// The end of the whole call, counted from its begin; `None` for no end.
+    pub deadline: Option<Duration>,
+}
+
+impl Retry {
+    /// One attempt.
+    pub const ONCE: Self = Self {
+        attempts: Some(1),
+        delay: Duration::ZERO,
+        jitter: Duration::ZERO,
+        deadline: None,
+    };
+
+    /// Attempts every `delay` and up to `jitter` more, for as long as the call's deadline allows.
+    #[must_use]
+    pub const fn every(delay: Duration, jitter: Duration) -> Self {
+        Self { attempts: None, delay, jitter, deadline: None }
+    }
+
+    /// At most `attempts` attempts, at least one.
+    #[must_use]
+    pub const fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = Some(if attempts == 0 { 1 } else { attempts });
+        self
+    }
+
+    /// The call ends `deadline` after its begin.
+    #[must_use]
+    pub const fn within(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+}
+
+impl Default for Retry {
+    /// 200 ms and up to 200 ms more between attempts, for 10 s.
+    fn default() -> Self {
+        Self {
+            attempts: None,
+            delay: Duration::from_millis(200),
+            jitter: Duration::from_millis(200),
+            deadline: Some(Duration::from_secs(10)),
+        }
+    }
+}
+
+/// The nodes and settings of a client.
+///
+/// All clients of the same locks must have the same nodes, `quorum` and `max_ttl`: mutual exclusion
+/// rests on it, and no client can see another's settings.
+///
+/// | setting | default | range |
+/// |---|---|---|
+/// | `quorum` | majority | more than half of the nodes, at most all |
+/// | `node_timeout` | 50 ms | 1 ms to 1 min: when a node without an answer is counted out |
+/// | `connect_timeout` | 1 s | 1 ms to 10 min |
+/// | `drift_factor` | 0.01 | 0.0001 to 0.5 of the TTL, and 2 ms |
+/// | `max_ttl` | 30 s | 4 ms to 24 days; also how long a restarted node is not believed |
+/// | `restart_guard` | on | |
+/// | `admission` | strict | |
+/// | `retry` | 200 to 400 ms apart, 10 s in all | |
+/// | `wait` | park | |
+/// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
+#[derive(Clone)]
+pub struct Config {
+    pub(crate) nodes: Vec<Address>,
+    pub(crate) quorum: Quorum,
+    pub(crate) node_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) drift_factor: f64,
+    pub(crate) max_ttl: Duration,
+    pub(crate) restart_guard: RestartGuard,
+    pub(crate) admission: Admission,
+    pub(crate) retry: Retry,
+    pub(crate) wait: Wait,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) client_name: Option<String>,
+    pub(crate) in_flight_max: usize,
+}
+
+impl Config {
+    /// A configuration of these nodes: `redis://[user[:password]@]host[:port][/database]`,
+    /// `unix:///path` or `host:port`, each an independent master.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for no node, more than 32, one named twice, or an address that cannot be
+    /// read.
+    pub fn new<I>(nodes: I) -> Result<Self, ConfigError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        let nodes = nodes
+            .into_iter()
+            .map(|node| Address::parse(node.as_ref()))
+            .collect::<Result<Vec<_>, _>>()?;
+        if nodes.is_empty() {
+            return Err(ConfigError::NoNodes);
+        }
+        if nodes.len() > NODES_MAX {
+            return Err(ConfigError::TooManyNodes { nodes: nodes.len() });
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            if nodes.iter().take(index).any(|other| other.endpoint() == node.endpoint()) {
+                return Err(ConfigError::DuplicateNode { node: node.name().into() });
+            }
+        }
+        Ok(Self {
+            nodes,
+            quorum: Quorum::Majority,
+            node_timeout: Duration::from_millis(50),
+            connect_timeout: Duration::from_secs(1),
+            drift_factor: 0.01,
+            max_ttl: Duration::from_secs(30),
+            restart_guard: RestartGuard::On,
+            admission: Admission::Strict,
+            retry: Retry::default(),
+            wait: Wait::Park,
+            username: None,
+            password: None,
+            client_name: None,
+            in_flight_max: 4096,
+        })
+    }
+
+    /// How many nodes must grant a lock. All clients of the same locks must agree on it.
+    #[must_use]
+    pub const fn quorum(mut self, quorum: Quorum) -> Self {
+        self.quorum = quorum;
+        self
+    }
+
+    /// How long an attempt waits for nodes that do not answer. It bounds a call, and does not delay
+    /// one that a quorum has decided.
+    #[must_use]
+    pub const fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = timeout;
+        self
+    }
+
+    /// How long connecting and greeting a node may take.
+    #[must_use]
+    pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// The part of a TTL that is given up for clocks that run at different rates. It must bound
+    /// the true difference between this machine and every node.
+    #[must_use]
+    pub const fn drift_factor(mut self, factor: f64) -> Self {
+        self.drift_factor = factor;
+        self
+    }
+
+    /// The longest TTL that any client of these locks uses. Longer ones are refused, and a
+    /// restarted node is not believed for so long.
+    #[must_use]
+    pub const fn max_ttl(mut self, ttl: Duration) -> Self {
+        self.max_ttl = ttl;
+        self
+    }
+
+    /// Whether restarted nodes are kept from voting. See [`RestartGuard`].
+    #[must_use]
+    pub const fn restart_guard(mut self, guard: RestartGuard) -> Self {
+        self.restart_guard = guard;
+        self
+    }
+
+    /// Whether nodes that deny INFO may vote. See [`Admission`].
+    #[must_use]
+    pub const fn admission(mut self, admission: Admission) -> Self {
+        self.admission = admission;
+        self
+    }
+
+    /// How [`Client::lock`](crate::Client::lock) tries again.
+    #[must_use]
+    pub const fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// How blocking calls wait for replies.
+    #[must_use]
+    pub const fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// The ACL user to log in as on nodes whose URL names none.
+    #[must_use]
+    pub fn username(mut self, username: impl Into<String>) -> Self {
+        self.username = Some(username.into());
+        self
+    }
+
+    /// The password to log in with on nodes whose URL holds none.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// What the nodes call this client in CLIENT LIST.
+    #[must_use]
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.client_name = Some(name.into());
+        self
+    }
+
+    /// How many operations may be under way at once.
+    #[must_use]
+    pub const fn in_flight_max(mut self, operations: usize) -> Self {
+        self.in_flight_max = operations;
+        self
+    }
+
+    /// The nodes, in order.
+    #[must_use]
+    pub fn nodes(&self) -> &[Address] {
+        &self.nodes
+    }
+
+    /// Checks what the setters could not; every way to a running client goes through it.
+    pub(crate) fn check(&self) -> Result<Checked, ConfigError> {
+        let range = |setting, value: Duration, least: Duration, most: Duration| {
+            if value < least || value > most {
+                Err(ConfigError::OutOfRange { setting, value, least, most })
+            } else {
+                Ok(())
+            }
+        };
+        let ms = Duration::from_millis;
+        range("node_timeout", self.node_timeout, ms(1), ms(60_000))?;
+        range("connect_timeout", self.connect_timeout, ms(1), ms(600_000))?;
+        range("max_ttl", self.max_ttl, ms(4), ms(TTL_MS_MAX))?;
+        if self.in_flight_max == 0 || self.in_flight_max > IN_FLIGHT_LIMIT {
+            return Err(ConfigError::InFlight { wanted: self.in_flight_max });
+        }
+        let drift = Drift::new(self.drift_factor).ok_or(ConfigError::DriftFactor)?;
+        // CLIENT SETNAME refuses these too, but only once connected.
+        if let Some(name) = &self.client_name
+            && (name.is_empty() || !name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)))
+        {
+            return Err(ConfigError::ClientName);
+        }
+        Ok(Checked { quorum: self.quorum.votes(self.nodes.len())?, drift })
+    }
+}
+
+/// What checking a configuration yields.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checked {
+    pub(crate) quorum: u32,
+    pub(crate) drift: Drift,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("nodes", &self.nodes)
+            .field("quorum", &self.quorum)
+            .field("node_timeout", &self.node_timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("drift_factor", &self.drift_factor)
+            .field("max_ttl", &self.max_ttl)
+            .field("restart_guard", &self.restart_guard)
+            .field("admission", &self.admission)
+            .field("retry", &self.retry)
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A TTL and its drift must fit 32 bits of milliseconds.
+const TTL_MS_MAX: u64 = 24 * 24 * 3600 * 1000;
+
+const IN_FLIGHT_LIMIT: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_nodes_is_refused_when_empty_too_long_or_doubled() {
+        assert_eq!(Config::new(Vec::<String>::new()).unwrap_err(), ConfigError::NoNodes);
+        let many = (1..=33).map(|port| format!("h:{port}"));
+        assert_eq!(Config::new(many).unwrap_err(), ConfigError::TooManyNodes { nodes: 33 });
+        let twice = Config::new(["redis://h:1", "h:2", "redis://u:p@h:1/3"]).unwrap_err();
+        assert_eq!(twice, ConfigError::DuplicateNode { node: "h:1".into() });
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused_by_name() {
+        let config = || Config::new(["h:1", "h:2", "h:3"]).unwrap();
+        let table = [
+            (config().node_timeout(Duration::ZERO), "node_timeout"),
+            (config().connect_timeout(Duration::from_secs(601)), "connect_timeout"),
+            (config().max_ttl(Duration::from_millis(3)), "max_ttl"),
+            (config().drift_factor(f64::NAN), "drift_factor"),
+            (config().drift_factor(0.0), "drift_factor"),
+            (config().quorum(Quorum::AtLeast(1)), "quorum"),
+            (config().in_flight_max(0), "in_flight_max"),
+            (config().client_name("a b"), "client_name"),
+        ];
+        for (config, setting) in table {
+            let message = config.check().unwrap_err().to_string();
+            assert!(message.contains(setting), "{setting}: {message}");
+        }
+        assert!(config().check().is_ok());
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        let config = Config::new(["redis://u:hidden@h:1"]).unwrap().password("hidden");
+        assert!(!format!("{config:?}").contains("hidden"));
+    }
+}

@@ -1,0 +1,108 @@
+//! [`Ballot`]: what each node said to an attempt that failed.
+//!
+//! Layer: bottom, plain values. Made without an allocation: masks, a byte a node, shared names.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Cause;
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+
+/// What one node said to one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Vote {
+    /// It wrote the key.
+    Granted,
+    /// It holds the key for another.
+    Denied,
+    /// Nothing was written there, for the reason given.
+    Failed(Cause),
+    /// The key may have been written: no clear answer came in time.
+    Unknown(Cause),
+}
+
+/// Each node's vote in an attempt that won nothing.
+#[derive(Clone)]
+pub struct Ballot {
+    pub(crate) granted: NodeMask,
+    pub(crate) denied: NodeMask,
+    pub(crate) failed: NodeMask,
+    pub(crate) unknown: NodeMask,
+    pub(crate) causes: [Cause; NODES_MAX],
+    pub(crate) names: Arc<[Box<str>]>,
+    pub(crate) quorum: u32,
+    /// How long quarantines still keep a quorum from being admitted; 0 for none.
+    pub(crate) quarantine_ms: u32,
+}
+
+impl Ballot {
+    /// The votes in the order of the configured nodes, each with the node's name.
+    pub fn votes(&self) -> impl Iterator<Item = (&str, Vote)> {
+        self.names.iter().zip(&self.causes).enumerate().map(|(index, (name, &cause))| {
+            let is_in = |mask: NodeMask| NodeId::new(index).is_some_and(|node| mask.contains(node));
+            let vote = if is_in(self.granted) {
+                Vote::Granted
+            } else if is_in(self.denied) {
+                Vote::Denied
+            } else if is_in(self.unknown) {
+                Vote::Unknown(cause)
+            } else {
+                Vote::Failed(cause)
+            };
+            (&**name, vote)
+        })
+    }
+
+    /// How many nodes granted.
+    #[must_use]
+    pub const fn granted(&self) -> u32 {
+        self.granted.count()
+    }
+
+    /// How many nodes hold the key for another.
+    #[must_use]
+    pub const fn denied(&self) -> u32 {
+        self.denied.count()
+    }
+
+    /// How many votes were needed.
+    #[must_use]
+    pub const fn quorum(&self) -> u32 {
+        self.quorum
+    }
+
+    /// How long restarted nodes still have to wait until enough may vote, if that is what is
+    /// missing.
+    #[must_use]
+    pub fn quarantine(&self) -> Option<Duration> {
+        (self.quarantine_ms > 0).then(|| Duration::from_millis(self.quarantine_ms.into()))
+    }
+}
+
+impl fmt::Display for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} granted, {} needed", self.granted(), self.names.len(), self.quorum)?;
+        let mut mark = "; ";
+        for (name, vote) in self.votes() {
+            let cause = match vote {
+                Vote::Granted => continue,
+                Vote::Denied => Cause::Held,
+                Vote::Failed(cause) | Vote::Unknown(cause) => cause,
+            };
+            write!(f, "{mark}{name}: {cause}")?;
+            mark = ", ";
+        }
+        if let Some(wait) = self.quarantine() {
+            write!(f, "; enough nodes may vote in {:.1} s", wait.as_secs_f64())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.votes()).finish()
+    }
+}

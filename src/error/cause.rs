@@ -1,0 +1,147 @@
+//! Why a node did not grant: one byte a node, and the words for it.
+//!
+//! Layer: bottom, plain values.
+
+use std::fmt;
+
+/// What stood behind a node's vote, or behind its not being able to vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Nothing to report: it granted, or has not been asked.
+    #[default]
+    None,
+    /// The key holds another token.
+    Held,
+
+    /// No connection, and no attempt has ended yet.
+    NotConnected,
+    /// The connection attempt or the greeting is still under way.
+    Connecting,
+    /// The machine answered that nothing listens there.
+    ConnectionRefused,
+    /// The connection attempt or the greeting took longer than `connect_timeout`.
+    ConnectTimeout,
+    /// The socket of this path does not exist or may not be opened.
+    SocketPath,
+    /// No address for the host name.
+    NameUnknown,
+    /// The network gave another error.
+    Network,
+    /// The node, or something before it, closed the connection.
+    Closed,
+    /// The node sent bytes that are not RESP, or an answer nobody asked for.
+    Protocol,
+
+    /// Too young: it may have forgotten locks that are still held.
+    Quarantined,
+    /// It has not answered for several `node_timeout`.
+    Stalled,
+    /// No room for another request to this node.
+    Backlog,
+    /// The attempt ended before this node was asked.
+    NotAsked,
+
+    /// A replica: what it holds can be taken back by its master.
+    Replica,
+    /// A node of a cluster.
+    Cluster,
+    /// A sentinel, which holds no keys.
+    Sentinel,
+    /// Its `maxmemory-policy` may drop locks.
+    Eviction,
+    /// The same server as another configured node (equal `run_id`).
+    Duplicate,
+    /// User or password is wrong or missing.
+    Credentials,
+    /// The user may not run INFO, so the node cannot be checked.
+    InfoDenied,
+    /// The user may run no command that deletes only one's own key.
+    NoDialect,
+    /// Protected mode: the server takes no connections from elsewhere without a password.
+    Protected,
+    /// The server has as many clients as it takes (`maxclients`).
+    TooManyClients,
+    /// The configured database number does not exist there.
+    Database,
+
+    /// The dataset is being loaded.
+    Loading,
+    /// A replica whose link to its master is down.
+    MasterDown,
+    /// A script keeps the server busy.
+    Busy,
+    /// `maxmemory` is reached.
+    OutOfMemory,
+    /// The server refuses writes because saving them failed.
+    SaveFailed,
+    /// The server refuses writes for want of replicas (`min-replicas-to-write`).
+    NoReplicas,
+    /// The user may not run the command, or not on this key.
+    NoPermission,
+    /// The key holds data of another kind than a string.
+    WrongType,
+    /// The server does not know the command or one of its options.
+    Unsupported,
+
+    /// No answer within `node_timeout`.
+    Timeout,
+    /// The connection was lost before the answer came.
+    ConnectionLost,
+    /// An answer that does not say whether the command ran.
+    OddReply,
+}
+
+impl Cause {
+    /// The words for it, to stand behind the node's name.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::None => "nothing to report",
+            Self::Held => "held by another",
+            Self::NotConnected => "not connected",
+            Self::Connecting => "still connecting",
+            Self::ConnectionRefused => "connection refused",
+            Self::ConnectTimeout => "no connection within the connect timeout",
+            Self::SocketPath => "the socket cannot be opened",
+            Self::NameUnknown => "the host name has no address",
+            Self::Network => "network error",
+            Self::Closed => "closed the connection",
+            Self::Protocol => "did not answer as a Redis or Valkey server",
+            Self::Quarantined => "restarted too recently to be believed",
+            Self::Stalled => "does not answer",
+            Self::Backlog => "too many unanswered requests",
+            Self::NotAsked => "not asked",
+            Self::Replica => "is a replica",
+            Self::Cluster => "is a cluster node",
+            Self::Sentinel => "is a sentinel",
+            Self::Eviction => "maxmemory-policy may evict locks (set noeviction)",
+            Self::Duplicate => "is the same server as another node",
+            Self::Credentials => "user or password refused",
+            Self::InfoDenied => "INFO denied (grant it, or choose lenient admission)",
+            Self::NoDialect => "no permitted command can release a lock",
+            Self::Protected => "protected mode (set a password or bind address)",
+            Self::TooManyClients => "has too many clients",
+            Self::Database => "database number refused",
+            Self::Loading => "loading its dataset",
+            Self::MasterDown => "is a replica without its master",
+            Self::Busy => "busy with a script",
+            Self::OutOfMemory => "out of memory (maxmemory)",
+            Self::SaveFailed => "refuses writes (saving failed)",
+            Self::NoReplicas => "refuses writes (too few replicas)",
+            Self::NoPermission => "command or key denied by ACL",
+            Self::WrongType => "the key holds other data",
+            Self::Unsupported => "command not supported",
+            Self::Timeout => "no answer in time",
+            Self::ConnectionLost => "connection lost before the answer",
+            Self::OddReply => "unclear answer",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}

@@ -1,0 +1,217 @@
+//! What can go wrong, one type an operation; each variant says what the caller holds and can do.
+//!
+//! Layer: bottom, plain values. No message holds a token, a password, or text that a server sent.
+
+mod ballot;
+mod cause;
+
+use std::io;
+use std::time::Duration;
+
+use thiserror::Error;
+
+pub use ballot::{Ballot, Vote};
+pub use cause::Cause;
+
+/// A configuration that cannot work. Nothing was opened; mend it and build it anew.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The list of nodes is empty.
+    #[error("no nodes given: name at least one, as redis://host:port")]
+    NoNodes,
+    /// More nodes than a client can have.
+    #[error("{nodes} nodes given: 32 are the most")]
+    TooManyNodes {
+        /// How many were given.
+        nodes: usize,
+    },
+    /// Two entries are the same place; one server cannot vote twice.
+    #[error("node {node} is named twice")]
+    DuplicateNode {
+        /// The node.
+        node: String,
+    },
+    /// An entry is no address.
+    #[error("node address {address:?}: {why}")]
+    Address {
+        /// The entry without its login.
+        address: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The quorum would not make two holders share a node, or can never be reached.
+    #[error("quorum {wanted} of {nodes} nodes: it must be more than half and at most all of them")]
+    Quorum {
+        /// The votes asked for.
+        wanted: usize,
+        /// The nodes there are.
+        nodes: usize,
+    },
+    /// A setting is out of its range.
+    #[error("{setting} is {value:?}: it must be from {least:?} to {most:?}")]
+    OutOfRange {
+        /// The setting's name.
+        setting: &'static str,
+        /// Its value.
+        value: Duration,
+        /// The least value allowed.
+        least: Duration,
+        /// The greatest value allowed.
+        most: Duration,
+    },
+    /// The drift factor is no factor.
+    #[error("drift_factor must be from 0.0001 to 0.5")]
+    DriftFactor,
+    /// The bound on operations under way is none.
+    #[error("in_flight_max is {wanted}: it must be from 1 to 1048576")]
+    InFlight {
+        /// The bound asked for.
+        wanted: usize,
+    },
+    /// The client name has characters that servers refuse.
+    #[error("client_name must be printable ASCII without spaces")]
+    ClientName,
+    /// The token range given to a driver is smaller than its nodes need.
+    #[error("the range of mio tokens has {given} values: {needed} are needed")]
+    TokenRange {
+        /// How many values it has.
+        given: usize,
+        /// How many are needed: one a node and one for name resolution.
+        needed: usize,
+    },
+}
+
+/// Why an acquisition gave no lease. The caller holds nothing, and every key that the attempt may
+/// have written is already being deleted.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Others hold the key on so many nodes that no quorum was left. Try again later.
+    #[error("the lock is taken: {0}")]
+    Taken(Ballot),
+    /// Too few nodes could vote or answered in time. Try again; if it stays, look at the nodes.
+    #[error("no quorum: {0}")]
+    NoQuorum(Ballot),
+    /// A quorum granted, but the validity was over, or less than was asked for, by the time the
+    /// lease could be handed over. Take a longer TTL.
+    #[error("a quorum granted too late for the TTL: {0}")]
+    Expired(Ballot),
+    /// The operation was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// The TTL leaves no validity, or is longer than `max_ttl`.
+    #[error("the TTL must be whole milliseconds from {least:?} to max_ttl ({most:?})")]
+    InvalidTtl {
+        /// The shortest TTL with any validity.
+        least: Duration,
+        /// The configured `max_ttl`.
+        most: Duration,
+    },
+    /// The key is empty or longer than 4,096 bytes.
+    #[error("the key has {len} bytes: 1 to 4096 are allowed")]
+    InvalidKey {
+        /// Its length.
+        len: usize,
+    },
+    /// The token is empty or longer than 255 bytes.
+    #[error("the token has {len} bytes: 1 to 255 are allowed")]
+    InvalidToken {
+        /// Its length.
+        len: usize,
+    },
+    /// `in_flight_max` operations are under way. Take their completions first.
+    #[error("too many operations under way (in_flight_max)")]
+    Full,
+    /// The operating system refused a call that the event loop rests on.
+    #[error("event loop: {0}")]
+    System(io::ErrorKind),
+}
+
+/// Why a lease was not extended. Nothing was removed: the lease goes on until the deadline it says.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// So many nodes are without the key that no quorum holds it any more. Stop the work.
+    #[error("the lock is lost: {0}")]
+    Lost(Ballot),
+    /// Too few nodes extended in time. The deadline is the earlier of the old and the new one; it
+    /// may be tried again until then.
+    #[error("no quorum for the extension: {0}")]
+    NoQuorum(Ballot),
+    /// The lease had already ended, or ended before the extension was known. Stop the work.
+    #[error("the lease is over")]
+    Expired,
+    /// Another extension of this lease is under way.
+    #[error("another extension of this lease is under way")]
+    Busy,
+    /// The lease was released or given away, or another client made it.
+    #[error("not a lease of this client")]
+    NotOurs,
+    /// The operation was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// The TTL leaves no validity, or is longer than `max_ttl`.
+    #[error("the TTL must be whole milliseconds from {least:?} to max_ttl ({most:?})")]
+    InvalidTtl {
+        /// The shortest TTL with any validity.
+        least: Duration,
+        /// The configured `max_ttl`.
+        most: Duration,
+    },
+    /// Key or token given to take a lease over has an impossible length.
+    #[error("key or token has an impossible length")]
+    InvalidName,
+    /// `in_flight_max` operations are under way. Take their completions first.
+    #[error("too many operations under way (in_flight_max)")]
+    Full,
+    /// The operating system refused a call that the event loop rests on.
+    #[error("event loop: {0}")]
+    System(io::ErrorKind),
+}
+
+/// Why a release could not even be tried. The keys end with their TTL.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum UnlockError {
+    /// Another client made the lease.
+    #[error("not a lease of this client")]
+    NotOurs,
+    /// Key or token has an impossible length.
+    #[error("key or token has an impossible length")]
+    InvalidName,
+    /// `in_flight_max` operations are under way; the release goes on without a result.
+    #[error("too many operations under way (in_flight_max)")]
+    Full,
+    /// The operating system refused a call that the event loop rests on; the release is owed.
+    #[error("event loop: {0}")]
+    System(io::ErrorKind),
+}
+
+/// How a release ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unlocked {
+    /// A quorum deleted the key.
+    Released,
+    /// So many nodes are without the key that the caller no longer held the lock.
+    NotHeld,
+    /// Too few nodes answered to know. What is still owed is sent as they come back; else the keys
+    /// end with their TTL.
+    Unknown,
+}
+
+/// Why a client could not be made, or cannot lock yet.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The operating system refused what an event loop needs.
+    #[error("event loop: {0}")]
+    System(#[from] io::Error),
+    /// Too few nodes may vote, for the reasons given.
+    #[error("no quorum of nodes: {0}")]
+    NoQuorum(Ballot),
+}

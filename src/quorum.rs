@@ -1,0 +1,247 @@
+//! Nodes, sets of nodes, and how many votes make a quorum.
+//!
+//! Layer: bottom, plain values.
+
+use std::fmt;
+
+use crate::error::ConfigError;
+
+/// The most nodes one client may have: a set of nodes is a mask of 32 bits.
+pub const NODES_MAX: usize = 32;
+
+/// One configured node, by its place in the list of the [`Config`](crate::Config).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u8);
+
+impl NodeId {
+    /// The node at place `index` of the configured list; `None` from 32 on.
+    #[must_use]
+    pub fn new(index: usize) -> Option<Self> {
+        u8::try_from(index).ok().filter(|_| index < NODES_MAX).map(Self)
+    }
+
+    /// The node's place in the configured list.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
+
+/// A set of nodes: one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct NodeMask(u32);
+
+impl NodeMask {
+    /// No node.
+    pub const EMPTY: Self = Self(0);
+
+    /// The first `count` nodes of the list.
+    #[must_use]
+    pub const fn first(count: usize) -> Self {
+        if count >= NODES_MAX { Self(u32::MAX) } else { Self((1 << count) - 1) }
+    }
+
+    /// Whether `node` is in the set.
+    #[must_use]
+    pub const fn contains(self, node: NodeId) -> bool {
+        self.0 & (1 << node.0) != 0
+    }
+
+    /// Adds `node`.
+    pub const fn insert(&mut self, node: NodeId) {
+        self.0 |= 1 << node.0;
+    }
+
+    /// Takes `node` out.
+    pub const fn remove(&mut self, node: NodeId) {
+        self.0 &= !(1 << node.0);
+    }
+
+    /// How many nodes are in the set.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether no node is in the set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The nodes that are in either set.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The nodes that are in both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// The nodes of this set that are not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The bits, node 0 the lowest.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The set whose bits these are.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
+/// The nodes of a set in the order of the list.
+#[derive(Clone, Debug)]
+pub struct NodeMaskIter(u32);
+
+impl Iterator for NodeMaskIter {
+    type Item = NodeId;
+
+    fn next(&mut self) -> Option<NodeId> {
+        if self.0 == 0 {
+            return None;
+        }
+        let index = self.0.trailing_zeros();
+        self.0 &= self.0 - 1;
+        // A bit of a u32 has an index below 32.
+        NodeId::new(index as usize)
+    }
+}
+
+impl IntoIterator for NodeMask {
+    type Item = NodeId;
+    type IntoIter = NodeMaskIter;
+
+    fn into_iter(self) -> NodeMaskIter {
+        NodeMaskIter(self.0)
+    }
+}
+
+impl fmt::Debug for NodeMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.into_iter().map(NodeId::index)).finish()
+    }
+}
+
+/// How many nodes must grant a lock.
+///
+/// A majority tolerates no node that loses its memory while a bare quorum holds the lock; each vote
+/// beyond it tolerates one more (`votes + quorum - nodes - 1`). All clients of the same locks must
+/// use the same quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Quorum {
+    /// `nodes / 2 + 1`.
+    #[default]
+    Majority,
+    /// This many; more than half of the nodes, at most all of them.
+    AtLeast(usize),
+}
+
+impl Quorum {
+    /// The number of votes needed among `nodes` nodes.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Quorum`] unless `nodes / 2 < votes <= nodes`: two smaller quorums need not
+    /// share a node, and then two clients could hold one lock.
+    pub fn votes(self, nodes: usize) -> Result<u32, ConfigError> {
+        let wanted = match self {
+            Self::Majority => nodes / 2 + 1,
+            Self::AtLeast(votes) => votes,
+        };
+        if wanted > nodes / 2 && wanted <= nodes {
+            u32::try_from(wanted).map_err(|_| ConfigError::Quorum { wanted, nodes })
+        } else {
+            Err(ConfigError::Quorum { wanted, nodes })
+        }
+    }
+}
+
+/// What a client allows for the difference of clock rates between itself and the nodes:
+/// `ceil(ttl * factor) + 2` milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drift {
+    parts_per_million: u64,
+}
+
+impl Drift {
+    /// The drift of `factor` (0.01 is one per cent); `None` unless it is from 0.0001 to 0.5.
+    #[must_use]
+    pub fn new(factor: f64) -> Option<Self> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the range check leaves 100 to 500,000"
+        )]
+        (0.000_1..=0.5)
+            .contains(&factor)
+            .then(|| Self { parts_per_million: (factor * 1e6).ceil() as u64 })
+    }
+
+    /// Milliseconds to take off a TTL of `ttl_ms` milliseconds.
+    #[must_use]
+    pub const fn of_ms(self, ttl_ms: u64) -> u64 {
+        ttl_ms.saturating_mul(self.parts_per_million).div_ceil(1_000_000).saturating_add(2)
+    }
+}
+
+impl Default for Drift {
+    fn default() -> Self {
+        Self { parts_per_million: 10_000 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_is_more_than_half() {
+        let table = [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (32, 17)];
+        for (nodes, votes) in table {
+            assert_eq!(Quorum::Majority.votes(nodes).unwrap(), votes, "{nodes} nodes");
+        }
+    }
+
+    #[test]
+    fn a_quorum_of_half_the_nodes_or_more_than_all_is_refused() {
+        for (nodes, wanted) in [(4, 2), (5, 2), (2, 1), (3, 4), (1, 0)] {
+            assert!(Quorum::AtLeast(wanted).votes(nodes).is_err(), "{wanted} of {nodes}");
+        }
+        assert_eq!(Quorum::AtLeast(4).votes(5).unwrap(), 4);
+    }
+
+    #[test]
+    fn drift_is_a_hundredth_rounded_up_and_two_milliseconds() {
+        let drift = Drift::default();
+        for (ttl, allowed) in [(3, 3), (4, 3), (100, 3), (101, 4), (10_000, 102)] {
+            assert_eq!(drift.of_ms(ttl), allowed, "ttl {ttl}");
+        }
+    }
+
+    #[test]
+    fn a_mask_lists_its_nodes_in_order() {
+        let mut mask = NodeMask::first(5);
+        mask.remove(NodeId::new(3).unwrap());
+        assert_eq!(mask.into_iter().map(NodeId::index).collect::<Vec<_>>(), [0, 1, 2, 4]);
+        assert_eq!(mask.count(), 4);
+        assert_eq!(NodeMask::first(32).count(), 32);
+    }
+}

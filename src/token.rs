@@ -1,0 +1,150 @@
+//! The random value that proves whose lock a key is.
+//!
+//! Layer: bottom, plain values. Tokens are drawn by the engine from a generator it is given.
+
+use std::fmt;
+
+/// Bytes a caller may choose as a token at most.
+pub(crate) const TOKEN_LEN_MAX: usize = 255;
+
+/// Bytes of a drawn token before it is written as hexadecimal digits.
+pub(crate) const DRAWN_LEN: usize = 20;
+
+/// A token as it is kept: drawn ones as 20 bytes, those of other making as they came.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum TokenBytes {
+    /// 8 bytes of the client's id and 12 random ones, new for each attempt.
+    Drawn([u8; DRAWN_LEN]),
+    /// The caller's.
+    Given(Box<[u8]>),
+}
+
+impl TokenBytes {
+    /// The token whose bytes on the wire these are; `None` if empty or over 255 bytes.
+    pub(crate) fn from_wire(wire: &[u8]) -> Option<Self> {
+        if wire.is_empty() || wire.len() > TOKEN_LEN_MAX {
+            return None;
+        }
+        Some(unhex(wire).map_or_else(|| Self::Given(wire.into()), Self::Drawn))
+    }
+
+    /// Calls `f` with the bytes that go over the wire.
+    pub(crate) fn with_wire<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Self::Drawn(raw) => f(&hex(raw)),
+            Self::Given(bytes) => f(bytes),
+        }
+    }
+}
+
+impl fmt::Debug for TokenBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// A lock's token: what unlocks and extends it.
+///
+/// Whoever knows key and token can do both, so `Debug` does not show it. `Display` does: tokens
+/// that Redbolt draws are 40 lower-case hexadecimal digits. For the bytes of one that a caller
+/// chose, use [`as_bytes`](Self::as_bytes).
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct LockToken {
+    wire: Wire,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Wire {
+    Drawn([u8; 2 * DRAWN_LEN]),
+    Given(Box<[u8]>),
+}
+
+impl LockToken {
+    pub(crate) fn new(bytes: &TokenBytes) -> Self {
+        let wire = match bytes {
+            TokenBytes::Drawn(raw) => Wire::Drawn(hex(raw)),
+            TokenBytes::Given(given) => Wire::Given(given.clone()),
+        };
+        Self { wire }
+    }
+
+    /// The bytes that stand in the nodes as the key's value.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.wire {
+            Wire::Drawn(digits) => digits,
+            Wire::Given(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for LockToken {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl fmt::Display for LockToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for LockToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LockToken(..)")
+    }
+}
+
+/// `raw` as lower-case hexadecimal digits.
+pub(crate) fn hex(raw: &[u8; DRAWN_LEN]) -> [u8; 2 * DRAWN_LEN] {
+    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+    let mut digits = [0; 2 * DRAWN_LEN];
+    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(raw) {
+        *pair = [digit(byte >> 4), digit(byte & 15)];
+    }
+    digits
+}
+
+/// The bytes that 40 lower-case hexadecimal digits stand for; `None` for anything else.
+fn unhex(digits: &[u8]) -> Option<[u8; DRAWN_LEN]> {
+    let digits: &[u8; 2 * DRAWN_LEN] = digits.try_into().ok()?;
+    let nibble = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let mut raw = [0; DRAWN_LEN];
+    for (byte, &[high, low]) in raw.iter_mut().zip(digits.as_chunks::<2>().0) {
+        *byte = nibble(high)? << 4 | nibble(low)?;
+    }
+    Some(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forty_hexadecimal_digits_are_a_drawn_token_and_all_else_is_given() {
+        let wire = b"00ff10a0deadbeef0123456789abcdef00112233";
+        let drawn = TokenBytes::from_wire(wire).unwrap();
+        assert!(matches!(drawn, TokenBytes::Drawn(_)));
+        drawn.with_wire(|back| assert_eq!(back, wire));
+
+        for given in [&b"0"[..], b"00FF10a0deadbeef0123456789abcdef00112233", b"a\0\r\n b", &[7; 255]] {
+            let token = TokenBytes::from_wire(given).unwrap();
+            assert!(matches!(token, TokenBytes::Given(_)));
+            token.with_wire(|back| assert_eq!(back, given));
+        }
+        assert_eq!(TokenBytes::from_wire(b""), None);
+        assert_eq!(TokenBytes::from_wire(&[b'a'; 256]), None);
+    }
+
+    #[test]
+    fn debug_never_shows_a_token() {
+        let token = TokenBytes::from_wire(b"secret").unwrap();
+        assert!(!format!("{token:?}{:?}", LockToken::new(&token)).contains("secret"));
+        assert_eq!(LockToken::new(&token).to_string(), "secret");
+    }
+}
