@@ -1,0 +1,93 @@
+//! What an answer says, by its first word: did the command run, and if not, why.
+//!
+//! # Contract
+//!
+//! - [`Answer::Refused`] only where the server is known to refuse before it executes; everything
+//!   that is not known to be so is [`Answer::Odd`], and then the key may have been written.
+//! - Text behind the first words is never looked at, kept or shown: servers echo arguments there.
+
+use crate::error::Cause;
+use crate::resp::{Quick, Reply};
+
+/// An answer to one of the commands a lock is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// `+OK`.
+    Ok,
+    /// Null in any form.
+    Null,
+    /// Integer zero.
+    Zero,
+    /// Integer one.
+    One,
+    /// The script cache does not hold the script.
+    NoScript,
+    /// Refused before execution.
+    Refused(Cause),
+    /// Anything else: it may have run.
+    Odd,
+}
+
+impl From<Quick> for Answer {
+    #[inline]
+    fn from(quick: Quick) -> Self {
+        match quick {
+            Quick::Ok => Self::Ok,
+            Quick::Null => Self::Null,
+            Quick::Zero => Self::Zero,
+            Quick::One => Self::One,
+        }
+    }
+}
+
+/// The answer that `reply` is.
+#[expect(clippy::wildcard_enum_match_arm, reason = "any other shape answers nothing we asked")]
+pub(crate) fn classify(reply: &Reply<'_>) -> Answer {
+    match reply {
+        Reply::Simple(b"OK") => Answer::Ok,
+        Reply::Null => Answer::Null,
+        Reply::Integer(0) => Answer::Zero,
+        Reply::Integer(1) => Answer::One,
+        Reply::Error(text) => classify_error(text),
+        _ => Answer::Odd,
+    }
+}
+
+/// Scripts append their own text to an error, so only the first words count.
+fn classify_error(text: &[u8]) -> Answer {
+    let word = text.split(|&byte| byte == b' ').next().unwrap_or_default();
+    let cause = match word {
+        b"NOSCRIPT" => return Answer::NoScript,
+        b"OOM" => Cause::OutOfMemory,
+        b"READONLY" => Cause::Replica,
+        b"MASTERDOWN" => Cause::MasterDown,
+        b"LOADING" => Cause::Loading,
+        b"MISCONF" => Cause::SaveFailed,
+        b"NOREPLICAS" => Cause::NoReplicas,
+        b"BUSY" => Cause::Busy,
+        b"NOAUTH" | b"WRONGPASS" => Cause::Credentials,
+        b"NOPERM" => Cause::NoPermission,
+        b"DENIED" => Cause::Protected,
+        b"WRONGTYPE" => Cause::WrongType,
+        b"MOVED" | b"ASK" | b"CLUSTERDOWN" | b"CROSSSLOT" | b"TRYAGAIN" => Cause::Cluster,
+        b"NOPROTO" | b"EXECABORT" => Cause::Unsupported,
+        b"ERR" => return classify_plain(text),
+        _ => return Answer::Odd,
+    };
+    Answer::Refused(cause)
+}
+
+fn classify_plain(text: &[u8]) -> Answer {
+    let starts = |start: &[u8]| text.starts_with(start);
+    if starts(b"ERR unknown command")
+        || starts(b"ERR unknown subcommand")
+        || starts(b"ERR Unknown subcommand")
+        || starts(b"ERR syntax error")
+    {
+        Answer::Refused(Cause::Unsupported)
+    } else if starts(b"ERR max number of clients") {
+        Answer::Refused(Cause::TooManyClients)
+    } else {
+        Answer::Odd
+    }
+}

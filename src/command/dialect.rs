@@ -1,0 +1,121 @@
+//! Which commands a server offers to delete and to extend only one's own key, best first.
+//!
+//! The first guess is by name and version; the server's answers have the last word: a step that it
+//! does not know or does not permit is left for the next.
+
+use std::fmt;
+
+/// What kind of server a node says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerKind {
+    Redis,
+    Valkey,
+    Dragonfly,
+    /// One that names itself otherwise, or not at all.
+    Other,
+}
+
+/// A server's kind and version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    pub(crate) kind: ServerKind,
+    pub(crate) version: (u16, u16),
+}
+
+/// How a key is deleted if it holds the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ReleaseStep {
+    /// `DELIFEQ`: Valkey from 9.0.
+    DelIfEq,
+    /// `DELEX .. IFEQ`: Redis from 8.4, Dragonfly from 1.37, Valkey from 9.2.
+    DelEx,
+    /// `EVALSHA`; NOSCRIPT is answered with one `EVAL`.
+    EvalSha,
+    /// `EVAL`: for a script that is not loaded, and where nobody will be left to read NOSCRIPT.
+    Eval,
+}
+
+/// How a key's TTL is renewed if it holds the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ExtendStep {
+    /// `SET .. IFEQ .. PX`: Valkey from 8.1, Redis from 8.4.
+    SetIfEq,
+    /// `EVALSHA`; NOSCRIPT is answered with one `EVAL`.
+    EvalSha,
+    /// `EVAL`.
+    Eval,
+}
+
+/// The steps a node is at; `None` when no step is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    pub(crate) release: Option<ReleaseStep>,
+    pub(crate) extend: Option<ExtendStep>,
+}
+
+impl Dialect {
+    /// The best steps that `server` is known to have.
+    pub(crate) fn of(server: Server) -> Self {
+        let since = |major, minor| server.version >= (major, minor);
+        let (native_release, native_extend) = match server.kind {
+            ServerKind::Valkey => {
+                (since(9, 0).then_some(ReleaseStep::DelIfEq), since(8, 1))
+            }
+            ServerKind::Redis => (since(8, 4).then_some(ReleaseStep::DelEx), since(8, 4)),
+            ServerKind::Dragonfly => (since(1, 37).then_some(ReleaseStep::DelEx), false),
+            ServerKind::Other => (None, false),
+        };
+        Self {
+            release: Some(native_release.unwrap_or(ReleaseStep::EvalSha)),
+            extend: Some(if native_extend { ExtendStep::SetIfEq } else { ExtendStep::EvalSha }),
+        }
+    }
+
+    /// Leaves `step` of the release, which the server does not offer. Answers to requests of an
+    /// earlier step may still come in; they change nothing.
+    pub(crate) fn leave_release(&mut self, step: ReleaseStep) {
+        if self.release.is_some_and(|now| now <= step) {
+            self.release = match step {
+                ReleaseStep::DelIfEq => Some(ReleaseStep::DelEx),
+                ReleaseStep::DelEx => Some(ReleaseStep::EvalSha),
+                ReleaseStep::EvalSha => Some(ReleaseStep::Eval),
+                ReleaseStep::Eval => None,
+            };
+        }
+    }
+
+    /// Leaves `step` of the extension.
+    pub(crate) fn leave_extend(&mut self, step: ExtendStep) {
+        if self.extend.is_some_and(|now| now <= step) {
+            self.extend = match step {
+                ExtendStep::SetIfEq => Some(ExtendStep::EvalSha),
+                ExtendStep::EvalSha => Some(ExtendStep::Eval),
+                ExtendStep::Eval => None,
+            };
+        }
+    }
+
+    /// Whether the scripts are worth loading.
+    pub(crate) fn uses_scripts(self) -> bool {
+        self.release == Some(ReleaseStep::EvalSha) || self.extend == Some(ExtendStep::EvalSha)
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let release = match self.release {
+            Some(ReleaseStep::DelIfEq) => "DELIFEQ",
+            Some(ReleaseStep::DelEx) => "DELEX",
+            Some(ReleaseStep::EvalSha) => "EVALSHA",
+            Some(ReleaseStep::Eval) => "EVAL",
+            None => "none",
+        };
+        let extend = match self.extend {
+            Some(ExtendStep::SetIfEq) => "SET IFEQ",
+            Some(ExtendStep::EvalSha) => "EVALSHA",
+            Some(ExtendStep::Eval) => "EVAL",
+            None => "none",
+        };
+        write!(f, "{release} / {extend}")
+    }
+}

@@ -1,0 +1,117 @@
+//! The commands Redbolt sends, as bytes, and what an answer to one means for a lock.
+//!
+//! Layer: above `resp`, below `node`. Appends to buffers it is given; nothing here waits or counts.
+
+mod answer;
+mod dialect;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use answer::{Answer, classify};
+pub(crate) use dialect::{Dialect, ExtendStep, ReleaseStep, Server, ServerKind};
+
+use crate::resp::encode::{append_bulk, append_command, append_decimal};
+use crate::token::TokenBytes;
+
+/// Deletes the key if it holds the token.
+pub(crate) const RELEASE_SCRIPT: &str =
+    "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+
+/// Renews the key's TTL if it holds the token; a missing key stays missing.
+pub(crate) const EXTEND_SCRIPT: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
+     return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
+
+pub(crate) const RELEASE_SHA: &[u8; 40] = b"ae3671744a5dbb24ea37ef607b8b10ac7856d43e";
+pub(crate) const EXTEND_SHA: &[u8; 40] = b"0be193f9697b4b30826e1bc553c0064e0e04668c";
+
+/// `SET key token NX PX ttl`, the only command that ever takes a lock: it cannot be answered
+/// NOSCRIPT and be sent again behind its own release.
+pub(crate) fn append_set(out: &mut Vec<u8>, key: &[u8], token: &TokenBytes, ttl_ms: u64) {
+    out.extend_from_slice(b"*6\r\n$3\r\nSET\r\n");
+    append_bulk(out, key);
+    append_token(out, token);
+    out.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
+    append_number(out, ttl_ms);
+}
+
+/// Compare-and-delete.
+pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &[u8], token: &TokenBytes) {
+    match step {
+        ReleaseStep::DelIfEq => {
+            out.extend_from_slice(b"*3\r\n$7\r\nDELIFEQ\r\n");
+            append_bulk(out, key);
+        }
+        ReleaseStep::DelEx => {
+            out.extend_from_slice(b"*4\r\n$5\r\nDELEX\r\n");
+            append_bulk(out, key);
+            out.extend_from_slice(b"$4\r\nIFEQ\r\n");
+        }
+        ReleaseStep::EvalSha => {
+            out.extend_from_slice(b"*5\r\n$7\r\nEVALSHA\r\n");
+            append_bulk(out, RELEASE_SHA);
+            out.extend_from_slice(b"$1\r\n1\r\n");
+            append_bulk(out, key);
+        }
+        ReleaseStep::Eval => {
+            out.extend_from_slice(b"*5\r\n$4\r\nEVAL\r\n");
+            append_bulk(out, RELEASE_SCRIPT.as_bytes());
+            out.extend_from_slice(b"$1\r\n1\r\n");
+            append_bulk(out, key);
+        }
+    }
+    append_token(out, token);
+}
+
+/// Compare-and-extend. Never without an expiry: `SET .. IFEQ` alone would take the TTL off.
+pub(crate) fn append_extend(
+    out: &mut Vec<u8>,
+    step: ExtendStep,
+    key: &[u8],
+    token: &TokenBytes,
+    ttl_ms: u64,
+) {
+    match step {
+        ExtendStep::SetIfEq => {
+            out.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
+            append_bulk(out, key);
+            append_token(out, token);
+            out.extend_from_slice(b"$4\r\nIFEQ\r\n");
+            append_token(out, token);
+            out.extend_from_slice(b"$2\r\nPX\r\n");
+        }
+        ExtendStep::EvalSha => {
+            out.extend_from_slice(b"*6\r\n$7\r\nEVALSHA\r\n");
+            append_bulk(out, EXTEND_SHA);
+            out.extend_from_slice(b"$1\r\n1\r\n");
+            append_bulk(out, key);
+            append_token(out, token);
+        }
+        ExtendStep::Eval => {
+            out.extend_from_slice(b"*6\r\n$4\r\nEVAL\r\n");
+            append_bulk(out, EXTEND_SCRIPT.as_bytes());
+            out.extend_from_slice(b"$1\r\n1\r\n");
+            append_bulk(out, key);
+            append_token(out, token);
+        }
+    }
+    append_number(out, ttl_ms);
+}
+
+/// Puts the scripts where EVALSHA finds them.
+pub(crate) fn append_script_loads(out: &mut Vec<u8>) {
+    append_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT.as_bytes()]);
+    append_command(out, &[b"SCRIPT", b"LOAD", EXTEND_SCRIPT.as_bytes()]);
+}
+
+fn append_token(out: &mut Vec<u8>, token: &TokenBytes) {
+    token.with_wire(|wire| append_bulk(out, wire));
+}
+
+/// `number` as a bulk string of decimal digits.
+fn append_number(out: &mut Vec<u8>, number: u64) {
+    out.push(b'$');
+    append_decimal(out, u64::from(number.checked_ilog10().unwrap_or(0)) + 1);
+    out.extend_from_slice(b"\r\n");
+    append_decimal(out, number);
+    out.extend_from_slice(b"\r\n");
+}

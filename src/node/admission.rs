@@ -1,0 +1,145 @@
+//! Whether a connected node may vote: what it is, and whether it may have forgotten locks.
+//!
+//! # Invariants
+//!
+//! - A node that may have lost its memory does not vote until every lock that it can have granted
+//!   before is over: `G = max_ttl + drift` after the loss. (Test: the guard's table in `tests.rs`.)
+//! - An answer counts for the incarnation that gave it only: a connection is one process.
+
+use std::time::Duration;
+
+use crate::config::{Admission, RestartGuard};
+use crate::error::Cause;
+use crate::node::greeting::Facts;
+use crate::time::Instant;
+
+/// The settings that admission depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdmissionRules {
+    pub(crate) guard: RestartGuard,
+    /// `G`: how long a node without memory waits.
+    pub(crate) guard_time: Duration,
+    pub(crate) admission: Admission,
+}
+
+/// What is remembered of a node over its connections.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// Whether the node was ever greeted to the end.
+    known: bool,
+    identity: Option<String>,
+    replid: Option<String>,
+    /// The node's current incarnation is not believed before this.
+    until: Instant,
+    /// When any answer last came from it.
+    pub(crate) last_answer: Instant,
+}
+
+/// What admission decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Admitted,
+    Quarantined { until: Instant },
+    Refused(Cause),
+}
+
+impl History {
+    /// The identity that the node last showed.
+    pub(crate) fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
+
+    /// Judges a greeting that ended at `now`. `is_duplicate` says whether another configured node
+    /// showed this identity.
+    pub(crate) fn admit(
+        &mut self,
+        facts: &Facts,
+        rules: &AdmissionRules,
+        is_duplicate: impl FnOnce(&str) -> bool,
+        now: Instant,
+    ) -> Standing {
+        if let Some(cause) = refusal(facts, rules.admission) {
+            return Standing::Refused(cause);
+        }
+        let identity = facts.identity();
+        if identity.as_deref().is_some_and(is_duplicate) {
+            return Standing::Refused(Cause::Duplicate);
+        }
+        self.remember(facts, identity, rules, now);
+        self.standing(rules.guard, now)
+    }
+
+    /// Takes the incarnation in and works out from when on it is believed.
+    fn remember(
+        &mut self,
+        facts: &Facts,
+        identity: Option<String>,
+        rules: &AdmissionRules,
+        now: Instant,
+    ) {
+        let same_process = self.known && identity.is_some() && identity == self.identity;
+        let same_role = self.replid == facts.replid;
+        let wait = match facts.uptime_s {
+            // A changed replication id in one process: it was a replica in between and has lost
+            // its keys, at a time that nobody saw.
+            _ if same_process => rules.guard_time,
+            // The field is seen up to a second too high just after a start.
+            Some(uptime) => {
+                rules.guard_time.saturating_sub(Duration::from_secs(uptime.saturating_sub(1)))
+            }
+            // It will not say: a process met before may have restarted just now; one met for the
+            // first time is believed, as lenient admission promises.
+            None if self.known => rules.guard_time,
+            None => Duration::ZERO,
+        };
+        if !(same_process && same_role) {
+            self.until = now + wait;
+            if self.known {
+                // A node's own word for its age rests on its wall clock; that the older
+                // incarnation still answered then does not.
+                self.until = self.until.max(self.last_answer + rules.guard_time);
+            }
+        }
+        self.known = true;
+        self.identity = identity;
+        self.replid.clone_from(&facts.replid);
+    }
+
+    /// The node answered that it is no master now: what it granted may be gone.
+    pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
+        self.until = self.until.max(now + rules.guard_time);
+    }
+
+    fn standing(&self, guard: RestartGuard, now: Instant) -> Standing {
+        match guard {
+            RestartGuard::On if self.until > now => Standing::Quarantined { until: self.until },
+            RestartGuard::On | RestartGuard::Off => Standing::Admitted,
+        }
+    }
+}
+
+/// What speaks against the node whatever its age.
+fn refusal(facts: &Facts, admission: Admission) -> Option<Cause> {
+    if let Some(cause) = facts.fault {
+        return Some(cause);
+    }
+    match facts.mode.as_deref() {
+        Some("cluster") => return Some(Cause::Cluster),
+        Some("sentinel") => return Some(Cause::Sentinel),
+        _ => {}
+    }
+    // "replica", "slave", "active-replica": whatever is not a master can be overwritten by one.
+    if facts.role.as_deref().is_some_and(|role| role != "master") {
+        return Some(Cause::Replica);
+    }
+    if facts.loading {
+        return Some(Cause::Loading);
+    }
+    if facts.maxmemory_policy.as_deref().is_some_and(|policy| policy != "noeviction") {
+        return Some(Cause::Eviction);
+    }
+    if facts.info_denied && admission == Admission::Strict {
+        return Some(Cause::InfoDenied);
+    }
+    None
+}

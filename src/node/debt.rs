@@ -1,0 +1,108 @@
+//! Compare-and-deletes still owed to a node that could not be reached.
+//!
+//! # Invariants
+//!
+//! - A debt ends with the node's answer to it. Time ends it only where the SET had been answered: a
+//!   SET in a frozen server's buffer has not begun its TTL.
+//! - A debt whose SET was unanswered is paid twice, `node_timeout` apart: a server reads an old
+//!   connection 16 KiB at a time, between others, so the SET may still run behind the first.
+//! - At most [`DEBTS_MAX`] a node; the oldest is dropped and counted.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// Debts a node may have; beyond it the oldest keys are left to their TTL.
+pub(crate) const DEBTS_MAX: usize = 65_536;
+
+/// How long a node that answered a release with an error is left alone with it.
+pub(crate) const REFUSED_DELAY: Duration = Duration::from_secs(1);
+
+/// One compare-and-delete owed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Debt {
+    /// The slot that knows key and token.
+    pub(crate) slot: u32,
+    /// Not to be sent before this, where it waits to be sent once more.
+    pub(crate) due: Instant,
+    /// The key is surely gone by then; [`Instant::MAX`] where its SET was not answered.
+    pub(crate) expires: Instant,
+    /// To be sent once more `node_timeout` after the first answer.
+    pub(crate) again: bool,
+}
+
+/// The debts of one node, in the order they arose.
+#[derive(Debug, Default)]
+pub(crate) struct Debts {
+    /// Due at once.
+    ready: VecDeque<Debt>,
+    /// Due `node_timeout` after they were put here, so in order.
+    again: VecDeque<Debt>,
+    /// Due [`REFUSED_DELAY`] after they were put here, so in order.
+    refused: VecDeque<Debt>,
+    dropped: u64,
+}
+
+impl Debts {
+    /// Takes a debt on that is due as soon as the node can be reached. Returns the slot of one
+    /// that had to be dropped for it.
+    pub(crate) fn push(&mut self, debt: Debt) -> Option<u32> {
+        let oldest = self.make_room();
+        self.ready.push_back(debt);
+        oldest
+    }
+
+    /// Takes a debt on that is to be paid once more, `node_timeout` from now.
+    pub(crate) fn push_again(&mut self, debt: Debt) -> Option<u32> {
+        let oldest = self.make_room();
+        self.again.push_back(debt);
+        oldest
+    }
+
+    /// Takes a debt on that the node would not be paid: it is due [`REFUSED_DELAY`] from now.
+    pub(crate) fn push_refused(&mut self, debt: Debt) -> Option<u32> {
+        let oldest = self.make_room();
+        self.refused.push_back(debt);
+        oldest
+    }
+
+    fn make_room(&mut self) -> Option<u32> {
+        if self.len() < DEBTS_MAX {
+            return None;
+        }
+        self.dropped += 1;
+        let queues = [&mut self.refused, &mut self.again, &mut self.ready];
+        queues.into_iter().find_map(VecDeque::pop_front).map(|debt| debt.slot)
+    }
+
+    /// Takes the first debt out that is due at `now`.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Debt> {
+        for queue in [&mut self.again, &mut self.refused] {
+            if queue.front().is_some_and(|debt| debt.due <= now) {
+                return queue.pop_front();
+            }
+        }
+        self.ready.pop_front()
+    }
+
+    /// Whether debts wait that have not been sent on this connection.
+    pub(crate) fn is_owing(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When the next debt that has to wait is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let due = |queue: &VecDeque<Debt>| queue.front().map(|debt| debt.due);
+        [due(&self.again), due(&self.refused)].into_iter().flatten().min()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ready.len() + self.again.len() + self.refused.len()
+    }
+
+    /// How many were dropped for want of room.
+    pub(crate) const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

@@ -1,0 +1,220 @@
+//! What is asked of a node when it connects, and what its answers say of it.
+//!
+//! # Contract
+//!
+//! - One write: HELLO with login and name, SELECT where a database is configured, and INFO section
+//!   by section (servers before 7.0 take one section a command).
+//! - A server without HELLO, or without RESP3, is greeted a second time in RESP2.
+//! - HELLO succeeding does not mean that the node can vote: it is answered while LOADING.
+
+use crate::command::{Answer, Server, ServerKind, classify};
+use crate::error::Cause;
+use crate::node::pending::GreetingPart;
+use crate::resp::Reply;
+use crate::resp::encode::append_command;
+
+/// How to log in and what to call oneself, from the configuration.
+#[derive(Clone, Default)]
+pub(crate) struct Login {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) client_name: Option<String>,
+    pub(crate) database: u32,
+}
+
+/// What a node has said of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Whether it speaks RESP3 on this connection.
+    pub(crate) resp3: bool,
+    pub(crate) kind: Option<ServerKind>,
+    pub(crate) version: String,
+    pub(crate) run_id: Option<String>,
+    pub(crate) replid: Option<String>,
+    pub(crate) uptime_s: Option<u64>,
+    pub(crate) role: Option<String>,
+    pub(crate) mode: Option<String>,
+    pub(crate) maxmemory_policy: Option<String>,
+    pub(crate) loading: bool,
+    pub(crate) aof: Option<bool>,
+    pub(crate) info_denied: bool,
+    /// The process id: Dragonfly has no `run_id`.
+    process_id: Option<String>,
+    /// The first reason against the node that an answer gave.
+    pub(crate) fault: Option<Cause>,
+    /// HELLO or RESP3 is not known there.
+    pub(crate) hello_refused: bool,
+}
+
+/// The parts of a greeting, in the order they are written.
+pub(crate) fn append(out: &mut Vec<u8>, login: &Login, resp3: bool, parts: &mut Vec<GreetingPart>) {
+    let password = login.password.as_deref().map(str::as_bytes);
+    let username = login.username.as_deref().map(str::as_bytes);
+    let name = login.client_name.as_deref().map(str::as_bytes);
+    if resp3 {
+        let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
+        if let Some(password) = password {
+            hello.extend_from_slice(&[b"AUTH", username.unwrap_or(b"default"), password]);
+        }
+        if let Some(name) = name {
+            hello.extend_from_slice(&[b"SETNAME", name]);
+        }
+        append_command(out, &hello);
+        parts.push(GreetingPart::Hello);
+    } else {
+        match (username, password) {
+            (Some(username), Some(password)) => append_command(out, &[b"AUTH", username, password]),
+            (None, Some(password)) => append_command(out, &[b"AUTH", password]),
+            (_, None) => {}
+        }
+        if password.is_some() {
+            parts.push(GreetingPart::Auth);
+        }
+        if let Some(name) = name {
+            append_command(out, &[b"CLIENT", b"SETNAME", name]);
+            parts.push(GreetingPart::SetName);
+        }
+    }
+    if login.database != 0 {
+        append_command(out, &[b"SELECT", login.database.to_string().as_bytes()]);
+        parts.push(GreetingPart::Select);
+    }
+    for (part, section) in [
+        (GreetingPart::InfoServer, &b"server"[..]),
+        (GreetingPart::InfoMemory, b"memory"),
+        (GreetingPart::InfoPersistence, b"persistence"),
+        (GreetingPart::InfoReplication, b"replication"),
+    ] {
+        append_command(out, &[b"INFO", section]);
+        parts.push(part);
+    }
+}
+
+impl Facts {
+    /// Takes one answer of the greeting in.
+    pub(crate) fn note(&mut self, part: GreetingPart, reply: &Reply<'_>) {
+        match part {
+            GreetingPart::Hello => self.note_hello(reply),
+            GreetingPart::Auth | GreetingPart::Select => {
+                let cause = match classify(reply) {
+                    Answer::Ok => return,
+                    Answer::Refused(cause @ (Cause::Loading | Cause::Busy | Cause::Protected)) => {
+                        cause
+                    }
+                    _ if part == GreetingPart::Select => Cause::Database,
+                    _ => Cause::Credentials,
+                };
+                self.fault(cause);
+            }
+            // A node that cannot be named still locks.
+            GreetingPart::SetName => {}
+            GreetingPart::InfoServer
+            | GreetingPart::InfoMemory
+            | GreetingPart::InfoPersistence
+            | GreetingPart::InfoReplication => self.note_info(reply),
+        }
+    }
+
+    fn note_hello(&mut self, reply: &Reply<'_>) {
+        let Reply::Map(items) | Reply::Array(items) = reply else {
+            match classify(reply) {
+                Answer::Refused(Cause::Unsupported) => self.hello_refused = true,
+                Answer::Refused(cause) => self.fault(cause),
+                _ => self.fault(Cause::Protocol),
+            }
+            return;
+        };
+        let mut items = items.clone();
+        while let (Some(name), Some(value)) = (items.next(), items.next()) {
+            let text = || value.text().map(|text| String::from_utf8_lossy(text).into_owned());
+            match name.text() {
+                Some(b"proto") => self.resp3 = matches!(value, Reply::Integer(3)),
+                Some(b"server") => {
+                    self.kind = Some(match value.text() {
+                        Some(b"redis") => ServerKind::Redis,
+                        Some(b"valkey") => ServerKind::Valkey,
+                        _ => ServerKind::Other,
+                    });
+                }
+                Some(b"version") => self.version = text().unwrap_or_default(),
+                Some(b"role") => self.role = text(),
+                Some(b"mode") => self.mode = text(),
+                _ => {}
+            }
+        }
+    }
+
+    fn note_info(&mut self, reply: &Reply<'_>) {
+        let Some(text) = reply.text() else {
+            match classify(reply) {
+                Answer::Refused(Cause::NoPermission | Cause::Unsupported) => {
+                    self.info_denied = true;
+                }
+                Answer::Refused(cause) => self.fault(cause),
+                _ => self.fault(Cause::Protocol),
+            }
+            return;
+        };
+        for (name, value) in info_fields(text) {
+            self.note_field(name, value);
+        }
+    }
+
+    fn note_field(&mut self, name: &[u8], value: &str) {
+        let text = || Some(value.to_owned());
+        match name {
+            b"run_id" => self.run_id = text(),
+            b"process_id" => self.process_id = text(),
+            b"uptime_in_seconds" => self.uptime_s = value.parse().ok(),
+            b"redis_mode" | b"server_mode" => self.mode = text(),
+            b"redis_version" if self.version.is_empty() => {
+                self.version = value.to_owned();
+                self.kind.get_or_insert(ServerKind::Redis);
+            }
+            // Valkey's redis_version is a constant for old clients, as is Dragonfly's.
+            b"valkey_version" => {
+                self.version = value.to_owned();
+                self.kind = Some(ServerKind::Valkey);
+            }
+            b"dragonfly_version" => {
+                self.version = value.trim_start_matches("df-").trim_start_matches('v').to_owned();
+                self.kind = Some(ServerKind::Dragonfly);
+            }
+            b"maxmemory_policy" => self.maxmemory_policy = text(),
+            b"loading" | b"async_loading" => self.loading |= value == "1",
+            b"aof_enabled" => self.aof = Some(value == "1"),
+            b"role" => self.role = text(),
+            b"master_replid" => self.replid = text(),
+            _ => {}
+        }
+    }
+
+    fn fault(&mut self, cause: Cause) {
+        self.fault.get_or_insert(cause);
+    }
+
+    /// What tells this process from every other, as far as the node said it.
+    pub(crate) fn identity(&self) -> Option<String> {
+        self.run_id.clone().or_else(|| {
+            let process = self.process_id.as_ref()?;
+            Some(format!("{process}:{}", self.replid.as_ref()?))
+        })
+    }
+
+    /// Kind and version as numbers.
+    pub(crate) fn server(&self) -> Server {
+        let mut numbers = self.version.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        Server { kind: self.kind.unwrap_or(ServerKind::Other), version }
+    }
+}
+
+/// The `name:value` lines of an INFO answer.
+pub(crate) fn info_fields(text: &[u8]) -> impl Iterator<Item = (&[u8], &str)> {
+    text.split(|&byte| byte == b'\n').filter_map(|line| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        let (name, value) = line.split_at_checked(colon)?;
+        Some((name, std::str::from_utf8(value.get(1..)?).ok()?))
+    })
+}

@@ -1,0 +1,612 @@
+//! One node's conversation: connecting, greeting, voting; requests out, answers in, in order.
+//!
+//! Layer: above `command` and `resp`, below `engine`. Knows one connection and no lock: a request
+//! carries the number of the slot it is for, and the answer goes back with it.
+//!
+//! # Contract
+//!
+//! - The owner passes in what happened (`handle_*`, `next_answer`) and reads what to do from
+//!   [`Node::wish`], [`Node::output`] and [`Node::next_timeout`].
+//! - Nothing is attributed by guessing: malformed bytes, or an answer with nothing pending, end the
+//!   connection, and all that was pending is handed back as lost.
+//!
+//! # Invariants
+//!
+//! - Output is at most [`OUTPUT_LEN_MAX`] and at most [`PENDING_MAX`] answers are awaited, whatever
+//!   the node does.
+//! - Two clocks: `now` runs always, `attended` only while somebody reads the sockets. What a node
+//!   is blamed for is measured on the second.
+
+mod admission;
+mod backoff;
+mod debt;
+mod greeting;
+mod pending;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub(crate) use admission::{AdmissionRules, Standing};
+pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
+pub(crate) use greeting::{Facts, Login, info_fields};
+pub(crate) use pending::{NO_SLOT, Pending, Request};
+
+use admission::History;
+use backoff::{Backoff, DELAY_MAX};
+use pending::PendingQueue;
+
+use crate::command::{Answer, Dialect, append_script_loads, classify};
+use crate::error::Cause;
+use crate::resp::{Decoder, Frame, Limits, ProtocolError, quick};
+use crate::time::Instant;
+
+/// Bytes that may wait for a node's socket.
+pub(crate) const OUTPUT_LEN_MAX: usize = 1 << 20;
+
+/// Answers that may be awaited from a node.
+pub(crate) const PENDING_MAX: usize = 1 << 15;
+
+/// Releases are queued for a node that does not answer up to here; beyond it they become debts.
+const STALLED_OUTPUT_MAX: usize = 64 << 10;
+
+/// Debts are written in portions, so that they never crowd out the rest.
+const DEBT_OUTPUT_MAX: usize = 256 << 10;
+
+/// How soon a node is asked again that refuses only for the moment.
+const RETRY_SOON: Duration = Duration::from_millis(500);
+
+/// Now, on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// The time.
+    pub(crate) real: Instant,
+    /// The time without the spans in which nobody read the sockets.
+    pub(crate) attended: Instant,
+}
+
+/// How long a node may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) connect_timeout: Duration,
+    pub(crate) stalled_after: Duration,
+}
+
+/// Where the conversation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No socket; the next attempt is at `retry_at`.
+    Disconnected { retry_at: Instant },
+    /// A socket is being opened; `since` on the attended clock.
+    Connecting { since: Instant },
+    /// The greeting is under way; `since` on the attended clock.
+    Greeting { since: Instant },
+    /// May vote.
+    Admitted { since: Instant },
+    /// Releases and extends, but does not vote before it is greeted again at `until`.
+    Quarantined { until: Instant },
+    /// Does not vote, for a reason that somebody must mend; asked again at `retry_at`.
+    Refused { cause: Cause, retry_at: Instant },
+}
+
+/// What the owner of the socket is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Nothing,
+    Connect,
+    Close,
+}
+
+/// An answer, and what it is the answer to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) pending: Pending,
+    pub(crate) answer: Answer,
+}
+
+/// What one step through the input brought.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// All is read.
+    Idle,
+    Answered(Answered),
+    /// The answer to a query; its bytes are in [`Node::query_reply`].
+    Query(Pending),
+    /// All answers of the greeting are in.
+    Greeted,
+}
+
+/// One master, over all its connections.
+pub(crate) struct Node {
+    login: Login,
+    patience: Patience,
+    state: State,
+    wish: Wish,
+    /// Why it does not vote, or why the last connection ended.
+    cause: Cause,
+    /// Whether any attempt to reach it has ended, well or not.
+    pub(crate) is_settled: bool,
+    backoff: Backoff,
+
+    pending: PendingQueue,
+    output: Vec<u8>,
+    output_sent: usize,
+    /// The bytes of a frame that has not come to its end, and how many of them are read.
+    input: Vec<u8>,
+    input_read: usize,
+    decoder: Decoder,
+    query_reply: Vec<u8>,
+    /// Set while the node owes answers for too long: when that was noticed, attended clock.
+    stalled_at: Option<Instant>,
+
+    facts: Facts,
+    history: History,
+    greeting_open: u32,
+    greeted_at: Instant,
+    /// Round trip of the last greeting.
+    pub(crate) round_trip: Option<Duration>,
+    pub(crate) dialect: Dialect,
+    pub(crate) debts: Debts,
+}
+
+impl Node {
+    pub(crate) fn new(login: Login, patience: Patience, now: Instant) -> Self {
+        Self {
+            login,
+            patience,
+            state: State::Disconnected { retry_at: now },
+            wish: Wish::Nothing,
+            cause: Cause::NotConnected,
+            is_settled: false,
+            backoff: Backoff::default(),
+            pending: PendingQueue::new(),
+            output: Vec::new(),
+            output_sent: 0,
+            input: Vec::new(),
+            input_read: 0,
+            decoder: Decoder::new(Limits::default()),
+            query_reply: Vec::new(),
+            stalled_at: None,
+            facts: Facts::default(),
+            history: History::default(),
+            greeting_open: 0,
+            greeted_at: now,
+            round_trip: None,
+            dialect: Dialect { release: None, extend: None },
+            debts: Debts::default(),
+        }
+    }
+
+    pub(crate) const fn state(&self) -> State {
+        self.state
+    }
+
+    pub(crate) const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    pub(crate) fn identity(&self) -> Option<&str> {
+        self.history.identity()
+    }
+
+    pub(crate) const fn take_wish(&mut self) -> Wish {
+        std::mem::replace(&mut self.wish, Wish::Nothing)
+    }
+
+    /// Whether a SET may go to it.
+    pub(crate) fn can_vote(&self) -> bool {
+        matches!(self.state, State::Admitted { .. })
+            && self.stalled_at.is_none()
+            && !self.debts.is_owing()
+    }
+
+    /// Whether it may become able to vote without somebody mending it, within a connect timeout.
+    pub(crate) fn is_on_the_way(&self) -> bool {
+        match self.state {
+            State::Connecting { .. } | State::Greeting { .. } => true,
+            State::Disconnected { .. } => !self.is_settled,
+            State::Admitted { .. } | State::Quarantined { .. } | State::Refused { .. } => false,
+        }
+    }
+
+    /// Whether compare-and-deletes and compare-and-extends reach it.
+    pub(crate) const fn is_greeted(&self) -> bool {
+        matches!(
+            self.state,
+            State::Admitted { .. } | State::Quarantined { .. } | State::Refused { .. }
+        )
+    }
+
+    pub(crate) const fn is_stalled(&self) -> bool {
+        self.stalled_at.is_some()
+    }
+
+    /// Why a SET cannot go to it now.
+    pub(crate) fn cause(&self) -> Cause {
+        match self.state {
+            State::Admitted { .. } if self.is_stalled() => Cause::Stalled,
+            State::Admitted { .. } => Cause::Backlog,
+            State::Quarantined { .. } => Cause::Quarantined,
+            State::Refused { cause, .. } => cause,
+            State::Connecting { .. } | State::Greeting { .. }
+                if matches!(self.cause, Cause::None | Cause::NotConnected) =>
+            {
+                Cause::Connecting
+            }
+            State::Disconnected { .. } | State::Connecting { .. } | State::Greeting { .. } => {
+                self.cause
+            }
+        }
+    }
+
+    // ---- output ----
+
+    /// Writes a request, unless the node has too much before it. `attended` is the time on the
+    /// attended clock.
+    #[inline]
+    pub(crate) fn request(
+        &mut self,
+        request: Request,
+        slot: u32,
+        bytes: &[u8],
+        attended: Instant,
+    ) -> bool {
+        let limit = if self.is_stalled() { STALLED_OUTPUT_MAX } else { OUTPUT_LEN_MAX };
+        if self.pending.len() >= PENDING_MAX || self.output.len() + bytes.len() > limit {
+            return false;
+        }
+        self.output.extend_from_slice(bytes);
+        self.pending.push_back(Pending { request, slot, written_at: attended });
+        true
+    }
+
+    /// The bytes that wait for the socket.
+    pub(crate) fn output(&self) -> &[u8] {
+        self.output.get(self.output_sent..).unwrap_or_default()
+    }
+
+    /// The socket took `len` bytes.
+    pub(crate) fn output_taken(&mut self, len: usize) {
+        self.output_sent = self.output_sent.saturating_add(len);
+        if self.output_sent >= self.output.len() {
+            self.output.clear();
+            self.output_sent = 0;
+        } else if self.output_sent > self.output.len() / 2 {
+            self.output.drain(..self.output_sent);
+            self.output_sent = 0;
+        }
+    }
+
+    /// The next debt that can be written now. It is out of the list: the caller writes it, or puts
+    /// it back.
+    pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
+        let has_room = self.output.len() < DEBT_OUTPUT_MAX && self.pending.len() < PENDING_MAX;
+        if self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room {
+            self.debts.pop_due(now)
+        } else {
+            None
+        }
+    }
+
+    // ---- input ----
+
+    /// Reads `input` up to the next thing worth telling, and leaves the rest in it.
+    #[inline]
+    pub(crate) fn next_answer(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
+        // The common case: whole answers of a lock, with nothing left over from the last read.
+        if self.input.is_empty()
+            && let Some((word, len)) = quick(input)
+            && let Some(front) = self.pending.front()
+            && !matches!(front.request, Request::Query { .. } | Request::Greeting(_))
+        {
+            let pending = *front;
+            self.pending.pop_front();
+            *input = input.get(len..).unwrap_or_default();
+            return Ok(self.answered(pending, Answer::from(word)));
+        }
+        self.next_frame(input, now)
+    }
+
+    fn answered(&mut self, pending: Pending, answer: Answer) -> Step {
+        if let Some(stalled_at) = self.stalled_at
+            && self.pending.front().is_none_or(|front| front.written_at > stalled_at)
+        {
+            self.stalled_at = None;
+        }
+        Step::Answered(Answered { pending, answer })
+    }
+
+    /// The complete path: any frame, whole or in pieces.
+    fn next_frame(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
+        if !self.input.is_empty() {
+            self.input.extend_from_slice(input);
+            *input = &[];
+        }
+        loop {
+            let kept = self.input.get(self.input_read..).unwrap_or_default();
+            let source = if self.input.is_empty() { *input } else { kept };
+            if source.is_empty() {
+                self.input.clear();
+                self.input_read = 0;
+                return Ok(Step::Idle);
+            }
+            let Some(frame) = self.decoder.frame(source).map_err(protocol_fault)? else {
+                self.keep_unfinished(input);
+                return Ok(Step::Idle);
+            };
+            let len = frame.len();
+            // A push takes no answer's place.
+            let step = if frame.is_push() {
+                None
+            } else {
+                let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
+                Some(match pending.request {
+                    Request::Query { .. } => {
+                        self.query_reply.clear();
+                        self.query_reply.extend_from_slice(frame.bytes());
+                        Step::Query(pending)
+                    }
+                    Request::Greeting(part) => {
+                        self.facts.note(part, &frame.reply());
+                        self.greeting_open = self.greeting_open.saturating_sub(1);
+                        if self.greeting_open == 0 { Step::Greeted } else { Step::Idle }
+                    }
+                    Request::ScriptLoad
+                    | Request::Set
+                    | Request::Release(_)
+                    | Request::Debt { .. }
+                    | Request::Extend { .. } => {
+                        Step::Answered(Answered { pending, answer: answer_of(&frame) })
+                    }
+                })
+            };
+            if self.input.is_empty() {
+                *input = input.get(len..).unwrap_or_default();
+            } else {
+                self.input_read += len;
+                if self.input_read >= self.input.len() {
+                    self.input.clear();
+                    self.input_read = 0;
+                }
+            }
+            match step {
+                None | Some(Step::Idle) => {}
+                Some(Step::Answered(Answered { pending, answer })) => {
+                    return Ok(self.answered(pending, answer));
+                }
+                Some(Step::Greeted) => {
+                    self.round_trip = Some(now.attended.saturating_since(self.greeted_at));
+                    return Ok(Step::Greeted);
+                }
+                Some(step @ Step::Query(_)) => return Ok(step),
+            }
+        }
+    }
+
+    /// Keeps what is not yet a whole frame for the next read.
+    fn keep_unfinished(&mut self, input: &mut &[u8]) {
+        if self.input.is_empty() {
+            self.input.extend_from_slice(input);
+            *input = &[];
+        } else if self.input_read > 0 {
+            self.input.drain(..self.input_read);
+        }
+        self.input_read = 0;
+    }
+
+    /// The bytes of the answer to the query that [`Step::Query`] told of.
+    pub(crate) fn query_reply(&self) -> &[u8] {
+        &self.query_reply
+    }
+
+    /// Something came from the node: its incarnation lives.
+    #[inline]
+    pub(crate) const fn heard(&mut self, now: Instant) {
+        self.history.last_answer = now;
+    }
+
+    // ---- connection ----
+
+    /// The socket is open: greets.
+    pub(crate) fn handle_connected(&mut self, now: Now) {
+        self.facts = Facts::default();
+        self.greet(true, now);
+    }
+
+    fn greet(&mut self, resp3: bool, now: Now) {
+        let mut parts = Vec::with_capacity(8);
+        greeting::append(&mut self.output, &self.login, resp3, &mut parts);
+        for &part in &parts {
+            self.pending.push_back(Pending {
+                request: Request::Greeting(part),
+                slot: NO_SLOT,
+                written_at: now.attended,
+            });
+        }
+        self.greeting_open = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        self.greeted_at = now.attended;
+        self.state = State::Greeting { since: now.attended };
+    }
+
+    /// All answers of the greeting are in: decides on the node's standing. Returns false while a
+    /// second greeting, in RESP2, is under way.
+    pub(crate) fn conclude_greeting(
+        &mut self,
+        rules: &AdmissionRules,
+        is_duplicate: impl FnOnce(&str) -> bool,
+        now: Now,
+    ) -> bool {
+        if self.facts.hello_refused {
+            self.facts = Facts::default();
+            self.greet(false, now);
+            return false;
+        }
+        let standing = self.history.admit(&self.facts, rules, is_duplicate, now.real);
+        self.is_settled = true;
+        self.dialect = Dialect::of(self.facts.server());
+        if self.dialect.uses_scripts() {
+            append_script_loads(&mut self.output);
+            for _ in 0..2 {
+                self.pending.push_back(Pending {
+                    request: Request::ScriptLoad,
+                    slot: NO_SLOT,
+                    written_at: now.attended,
+                });
+            }
+        }
+        self.state = match standing {
+            Standing::Admitted => {
+                self.cause = Cause::None;
+                State::Admitted { since: now.real }
+            }
+            Standing::Quarantined { until } => {
+                self.cause = Cause::Quarantined;
+                State::Quarantined { until }
+            }
+            Standing::Refused(cause) => self.refusal(cause, now.real),
+        };
+        true
+    }
+
+    fn refusal(&mut self, cause: Cause, now: Instant) -> State {
+        self.cause = cause;
+        let wait = match cause {
+            Cause::Loading | Cause::Busy | Cause::TooManyClients => RETRY_SOON,
+            _ => DELAY_MAX,
+        };
+        State::Refused { cause, retry_at: now + wait }
+    }
+
+    /// An answer showed that the node cannot serve locks as it is; it is greeted anew after a while.
+    pub(crate) fn refuse(&mut self, cause: Cause, now: Instant) {
+        if self.is_greeted() {
+            self.state = self.refusal(cause, now);
+        }
+    }
+
+    /// A write was answered as no master does: what the node had granted may be gone.
+    pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
+        if rules.guard == crate::config::RestartGuard::Off || !self.is_greeted() {
+            return;
+        }
+        self.history.distrust(rules, now);
+        if let State::Admitted { since } = self.state {
+            self.backoff.admission_ended(since, now);
+            self.cause = Cause::Quarantined;
+        }
+        if matches!(self.state, State::Admitted { .. } | State::Quarantined { .. }) {
+            self.state = State::Quarantined { until: now + rules.guard_time };
+        }
+    }
+
+    /// The connection, or the attempt at one, has ended. All that was pending is handed back, to be
+    /// dealt with as lost.
+    pub(crate) fn handle_lost(&mut self, cause: Cause, random: u32, now: Instant) -> PendingQueue {
+        if let State::Admitted { since } = self.state {
+            self.backoff.admission_ended(since, now);
+        }
+        // What a greeting said says more than the closing that followed.
+        let greeting_fault = match self.state {
+            State::Greeting { .. } => self.facts.fault,
+            State::Refused { cause, .. } => Some(cause),
+            State::Disconnected { .. }
+            | State::Connecting { .. }
+            | State::Admitted { .. }
+            | State::Quarantined { .. } => None,
+        };
+        self.cause = greeting_fault.unwrap_or(cause);
+        // A healthy connection that ended is tried again at once; until that has failed, the node
+        // is on its way.
+        let was_healthy =
+            matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });
+        let delay = self.backoff.next(random);
+        self.is_settled = !was_healthy || delay > Duration::ZERO;
+        self.state = State::Disconnected { retry_at: now + delay };
+        self.wish = Wish::Nothing;
+        self.output.clear();
+        self.output_sent = 0;
+        self.input.clear();
+        self.input_read = 0;
+        self.decoder = Decoder::new(Limits::default());
+        self.stalled_at = None;
+        self.greeting_open = 0;
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Does what is due. Returns the cause if the connection must be given up.
+    pub(crate) fn handle_timeout(&mut self, now: Now) -> Option<Cause> {
+        match self.state {
+            State::Disconnected { retry_at } => {
+                if retry_at <= now.real {
+                    self.state = State::Connecting { since: now.attended };
+                    self.wish = Wish::Connect;
+                }
+            }
+            State::Connecting { since } | State::Greeting { since } => {
+                if since + self.patience.connect_timeout <= now.attended {
+                    return Some(Cause::ConnectTimeout);
+                }
+            }
+            State::Quarantined { until } => {
+                if until <= now.real {
+                    // What it was when it was greeted is long ago.
+                    self.facts = Facts::default();
+                    self.greet(true, now);
+                }
+            }
+            State::Refused { cause, retry_at } => {
+                if retry_at <= now.real {
+                    return Some(cause);
+                }
+            }
+            State::Admitted { .. } => {}
+        }
+        if self.stalled_at.is_none()
+            && let Some(front) = self.pending.front()
+            && front.written_at + self.patience.stalled_after <= now.attended
+        {
+            self.stalled_at = Some(now.attended);
+        }
+        None
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do. `absent` is what the
+    /// attended clock is behind.
+    pub(crate) fn next_timeout(&self, absent: Duration) -> Option<Instant> {
+        let state = match self.state {
+            State::Disconnected { retry_at } | State::Refused { retry_at, .. } => Some(retry_at),
+            State::Connecting { since } | State::Greeting { since } => {
+                Some(since + self.patience.connect_timeout + absent)
+            }
+            State::Quarantined { until } => Some(until),
+            State::Admitted { .. } => None,
+        };
+        let stalled = match (self.stalled_at, self.pending.front()) {
+            (None, Some(front)) => Some(front.written_at + self.patience.stalled_after + absent),
+            _ => None,
+        };
+        let debt = if self.is_greeted() { self.debts.next_due() } else { None };
+        [state, stalled, debt].into_iter().flatten().min()
+    }
+
+    /// How long until the node may be admitted, if a quarantine is all that keeps it out.
+    pub(crate) fn quarantine(&self, now: Instant) -> Option<Duration> {
+        match self.state {
+            State::Quarantined { until } => Some(now.until(until)),
+            State::Disconnected { .. }
+            | State::Connecting { .. }
+            | State::Greeting { .. }
+            | State::Admitted { .. }
+            | State::Refused { .. } => None,
+        }
+    }
+}
+
+fn answer_of(frame: &Frame<'_>) -> Answer {
+    classify(&frame.reply())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn protocol_fault(_: ProtocolError) -> Cause {
+    Cause::Protocol
+}

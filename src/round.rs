@@ -1,0 +1,157 @@
+//! The votes of one attempt, and of one extension or release: masks, counted, decided once.
+//!
+//! Layer: above `quorum`. Sees no byte, no clock and no connection.
+//!
+//! # Invariants
+//!
+//! - A node has at most one vote in a round. A late answer may turn unknown into what it was; it
+//!   turns nothing else.
+//! - A round is decided by the first majority of either kind, so it never waits for a node that
+//!   cannot change it, and every round is decided once each node has voted, for any N and q.
+
+use crate::error::Vote;
+use crate::quorum::{NodeId, NodeMask};
+
+/// The votes on one SET.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Round {
+    /// The nodes that the SET was written to.
+    pub(crate) written: NodeMask,
+    pub(crate) granted: NodeMask,
+    pub(crate) denied: NodeMask,
+    pub(crate) failed: NodeMask,
+    pub(crate) unknown: NodeMask,
+    /// Nodes on their way to admission that this round waits for.
+    pub(crate) awaited: NodeMask,
+}
+
+/// What the votes amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Open,
+    Won,
+    Lost,
+}
+
+impl Round {
+    /// Enters `node`'s vote; a late one replaces unknown.
+    #[inline]
+    pub(crate) fn enter(&mut self, node: NodeId, vote: Vote) {
+        self.unknown.remove(node);
+        match vote {
+            Vote::Granted => self.granted.insert(node),
+            Vote::Denied => self.denied.insert(node),
+            Vote::Failed(_) => self.failed.insert(node),
+            Vote::Unknown(_) => self.unknown.insert(node),
+        }
+    }
+
+    /// The nodes that were asked and have not voted.
+    pub(crate) const fn open(&self) -> NodeMask {
+        self.written.without(self.granted).without(self.denied).without(self.failed).without(self.unknown)
+    }
+
+    /// Decides among `nodes` nodes with quorum `quorum`.
+    #[inline]
+    pub(crate) const fn decide(&self, nodes: u32, quorum: u32) -> Decision {
+        if self.granted.count() >= quorum {
+            return Decision::Won;
+        }
+        let against = self.denied.union(self.failed).union(self.unknown).count();
+        if against > nodes - quorum { Decision::Lost } else { Decision::Open }
+    }
+
+    /// Whether others holding the key, rather than nodes failing, kept a lost round from a quorum.
+    pub(crate) const fn is_taken(&self, nodes: u32, quorum: u32) -> bool {
+        !self.denied.is_empty() && self.failed.union(self.unknown).count() <= nodes - quorum
+    }
+}
+
+/// The answers to one extension or release.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// The nodes that did it.
+    pub(crate) yes: NodeMask,
+    /// The nodes that did not, and those that were not asked.
+    pub(crate) no: NodeMask,
+    /// The nodes whose answer is awaited.
+    pub(crate) open: NodeMask,
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) const fn yes(&mut self, node: NodeId) {
+        self.open.remove(node);
+        self.yes.insert(node);
+    }
+
+    #[inline]
+    pub(crate) const fn no(&mut self, node: NodeId) {
+        self.open.remove(node);
+        self.no.insert(node);
+    }
+
+    #[inline]
+    pub(crate) const fn decide(&self, nodes: u32, quorum: u32) -> Decision {
+        if self.yes.count() >= quorum {
+            Decision::Won
+        } else if self.no.count() > nodes - quorum {
+            Decision::Lost
+        } else {
+            Decision::Open
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Cause;
+    use crate::quorum::Quorum;
+
+    fn node(index: usize) -> NodeId {
+        NodeId::new(index).unwrap()
+    }
+
+    /// Every assignment of votes to up to 6 nodes, for every legal quorum, ends decided.
+    #[test]
+    fn every_full_vote_is_decided_and_never_both_ways() {
+        let kinds =
+            [Vote::Granted, Vote::Denied, Vote::Failed(Cause::None), Vote::Unknown(Cause::Timeout)];
+        for nodes in 1..=6_usize {
+            for quorum in nodes / 2 + 1..=nodes {
+                let quorum = Quorum::AtLeast(quorum).votes(nodes).unwrap();
+                for code in 0..4_usize.pow(u32::try_from(nodes).unwrap()) {
+                    let mut round = Round { written: NodeMask::first(nodes), ..Round::default() };
+                    let mut decided = Decision::Open;
+                    for index in 0..nodes {
+                        round.enter(node(index), kinds[code / 4_usize.pow(u32::try_from(index).unwrap()) % 4]);
+                        let now = round.decide(u32::try_from(nodes).unwrap(), quorum);
+                        assert!(decided == Decision::Open || now == decided, "{round:?}");
+                        decided = now;
+                    }
+                    assert_ne!(decided, Decision::Open, "{round:?}");
+                    assert!(round.open().is_empty());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_split_of_two_nodes_is_lost_at_once() {
+        let mut round = Round { written: NodeMask::first(2), ..Round::default() };
+        round.enter(node(0), Vote::Granted);
+        assert_eq!(round.decide(2, 2), Decision::Open);
+        round.enter(node(1), Vote::Denied);
+        assert_eq!(round.decide(2, 2), Decision::Lost);
+        assert!(round.is_taken(2, 2));
+    }
+
+    #[test]
+    fn a_late_answer_replaces_unknown() {
+        let mut round = Round { written: NodeMask::first(3), ..Round::default() };
+        round.enter(node(0), Vote::Unknown(Cause::Timeout));
+        round.enter(node(0), Vote::Granted);
+        assert!(round.unknown.is_empty() && round.granted.contains(node(0)));
+    }
+}
