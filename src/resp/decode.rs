@@ -18,7 +18,7 @@
 //! - `levels[..=depth]` is what each open aggregate still lacks; the last is never zero between
 //!   elements.
 //!
-//! [`quick`]: super::quick
+//! [`quick`]: fn@super::quick
 
 use std::fmt;
 

@@ -3,7 +3,7 @@
 //! Layer: bottom. No I/O, no clock, no crate module above it. Called by `node` for each read and
 //! each write, by `embedded` for requests.
 //!
-//! Three doors. [`quick`] compares the five replies that a lock cycle is made of as words.
+//! Three doors. [`quick()`] compares the five replies that a lock cycle is made of as words.
 //! [`Decoder`] finds the end of any other frame and validates it, whatever the chunking; the
 //! [`Reply`] that a [`Frame`] then hands out borrows from the same bytes. [`encode`] appends
 //! commands to a buffer of the caller.

@@ -1,4 +1,4 @@
-//! [`quick`]: the replies of an undisturbed lock cycle, compared as words.
+//! [`quick()`]: the replies of an undisturbed lock cycle, compared as words.
 //!
 //! Layer: bottom, inside `resp`. Called by `node` for each reply, before the [`Decoder`].
 //!
@@ -13,7 +13,7 @@
 //!
 //! [`Decoder`]: super::Decoder
 
-/// A reply that [`quick`] knows.
+/// A reply that [`quick()`] knows.
 #[expect(clippy::exhaustive_enums, reason = "callers turn each into a vote")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Quick {
