@@ -1,0 +1,344 @@
+//! [`Decoder`]: finds and validates the frame at the head of a buffer, resumable at any byte.
+//!
+//! Layer: bottom, inside `resp`. Called by `node` with what a read left, once [`quick`] has
+//! declined; by `embedded` for requests.
+//!
+//! # Contract
+//!
+//! - The decoder owns no bytes. The caller keeps an unfinished frame contiguous and calls again
+//!   with more behind it; the scan goes on where it stopped.
+//! - A frame is handed out whole or not at all. Attributes are part of the frame that they precede.
+//! - A declared size costs nothing. One that cannot fit the size cap is an error at once.
+//! - After an error every further call returns that error.
+//!
+//! # Invariants
+//!
+//! - `at` never moves back within a frame, and never past `frame_len_max`
+//!   (`work_is_linear_under_any_chunking`, `a_frame_may_fill_the_size_cap_but_not_pass_it`).
+//! - `levels[..=depth]` is what each open aggregate still lacks; the last is never zero between
+//!   elements.
+//!
+//! [`quick`]: fn@super::quick
+
+use std::fmt;
+
+use super::error::ProtocolError;
+use super::grammar::{Kind, Next, Step, Token, Unit};
+use super::reply::Reply;
+
+/// The deepest nesting that can be configured: the size of the decoder's own stack.
+const DEPTH_CAPACITY: usize = 16;
+/// No element is shorter than `_\r\n`.
+const ELEMENT_LEN_MIN: usize = 3;
+
+/// How much of a reply is accepted.
+#[expect(clippy::exhaustive_structs, reason = "callers set both limits by name")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// The longest frame in bytes, its attributes included. Default 1 MiB.
+    pub frame_len_max: usize,
+    /// The deepest nesting of aggregates that have elements. Default 8; more than 16 is 16.
+    pub depth_max: usize,
+}
+
+impl Limits {
+    /// 1 MiB, far above the longest `INFO`, and 8 levels, far above any reply to a lock command.
+    pub const DEFAULT: Self = Self { frame_len_max: 1 << 20, depth_max: 8 };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Resumable scanner for one connection. Fixed size, no heap.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    limits: Limits,
+    scan: Scan,
+    failed: Option<ProtocolError>,
+}
+
+impl Decoder {
+    /// A decoder at the start of a connection.
+    #[must_use]
+    pub const fn new(limits: Limits) -> Self {
+        Self { limits, scan: Scan::START, failed: None }
+    }
+
+    /// The frame that starts at `buf[0]`, or `None` when more bytes are needed.
+    ///
+    /// After a frame the decoder is ready for the next one: take [`Frame::len`] bytes off the
+    /// buffer. After `None` call again with the same bytes and more behind them.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no RESP, or more than the limits allow. Close the connection: every further
+    /// call returns the same error.
+    pub fn frame<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Frame<'b>>, ProtocolError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        match self.run(buf) {
+            Ok(None) => Ok(None),
+            Ok(Some(bytes)) => {
+                let Scan { push, reply_at, .. } = self.scan;
+                self.scan.reset();
+                Ok(Some(Frame { bytes, reply_at, push }))
+            }
+            Err(error) => {
+                self.failed = Some(error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Bytes looked at since the decoder was made, each as often as it was.
+    #[cfg(test)]
+    pub(super) const fn visited(&self) -> usize {
+        self.scan.visited
+    }
+
+    /// Scans on; the bytes of the frame once it is complete.
+    fn run<'b>(&mut self, buf: &'b [u8]) -> Result<Option<&'b [u8]>, ProtocolError> {
+        let end = buf.len().min(self.limits.frame_len_max);
+        loop {
+            if self.scan.at >= self.limits.frame_len_max {
+                return Err(ProtocolError::FrameTooLong);
+            }
+            let Some(rest @ [byte, ..]) = buf.get(self.scan.at..end) else {
+                return Ok(None);
+            };
+            let complete = match self.scan.step {
+                Step::Payload { left } => {
+                    self.scan.skip_payload(left, rest.len());
+                    false
+                }
+                Step::Text { left } => {
+                    self.scan.skip_text(left, rest);
+                    false
+                }
+                Step::Type
+                | Step::TextEnd
+                | Step::Null
+                | Step::Boolean
+                | Step::Integer(_)
+                | Step::Double(..)
+                | Step::BigNumber(..)
+                | Step::Length(..)
+                | Step::Format { .. }
+                | Step::Cr(_)
+                | Step::Lf(_) => self.scan.byte(*byte, self.limits)?,
+            };
+            if complete {
+                return Ok(buf.get(..self.scan.at));
+            }
+        }
+    }
+}
+
+/// How far the frame at hand has been scanned.
+#[derive(Clone, Debug)]
+struct Scan {
+    /// Bytes before this one are never looked at again.
+    at: usize,
+    step: Step,
+    /// Elements that the frame (0) and each open aggregate (1..) still lack. An aggregate counts
+    /// as had by its parent once it is open; an attribute is not counted at all.
+    levels: [usize; DEPTH_CAPACITY + 1],
+    depth: usize,
+    /// Where the reply begins behind its attributes, and whether it is a push.
+    reply_at: usize,
+    push: bool,
+    /// Bytes looked at, those of earlier frames included.
+    #[cfg(test)]
+    visited: usize,
+}
+
+impl Scan {
+    const START: Self = {
+        let mut levels = [0; DEPTH_CAPACITY + 1];
+        levels[0] = 1;
+        Self {
+            at: 0,
+            step: Step::Type,
+            levels,
+            depth: 0,
+            reply_at: 0,
+            push: false,
+            #[cfg(test)]
+            visited: 0,
+        }
+    };
+
+    fn reset(&mut self) {
+        self.at = 0;
+        self.step = Step::Type;
+        self.levels[0] = 1;
+        self.depth = 0;
+    }
+
+    fn skip_payload(&mut self, left: usize, available: usize) {
+        let skipped = left.min(available);
+        self.at += skipped;
+        self.step = Step::payload(left - skipped);
+    }
+
+    fn skip_text(&mut self, left: usize, rest: &[u8]) {
+        let line = rest.get(..left).unwrap_or(rest);
+        let end = line.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+        let skipped = end.unwrap_or(line.len());
+        #[cfg(test)]
+        {
+            self.visited += skipped + usize::from(end.is_some());
+        }
+        self.at += skipped;
+        self.step = match (end, left - skipped) {
+            (Some(_), _) | (None, 0) => Step::TextEnd,
+            (None, left) => Step::Text { left },
+        };
+    }
+
+    /// Takes one byte; whether it completes the frame.
+    fn byte(&mut self, byte: u8, limits: Limits) -> Result<bool, ProtocolError> {
+        #[cfg(test)]
+        {
+            self.visited += 1;
+        }
+        if matches!(self.step, Step::Type) {
+            if self.depth == 0 {
+                // Set again by what follows an attribute.
+                self.reply_at = self.at;
+                self.push = byte == b'>';
+            } else if byte == b'>' {
+                return Err(ProtocolError::NestedPush);
+            }
+        }
+        let next = self.step.next(byte)?;
+        self.at += 1;
+        match next {
+            Next::Step(step) => {
+                self.step = step;
+                Ok(false)
+            }
+            Next::Token(token) => self.token(token, limits),
+        }
+    }
+
+    /// Takes account of a line ending; whether it completes the frame.
+    fn token(&mut self, token: Token, limits: Limits) -> Result<bool, ProtocolError> {
+        self.step = match token {
+            Token::Line => {
+                self.count_element();
+                self.check_room(0, limits)?;
+                Step::Type
+            }
+            Token::Payload => Step::Type,
+            Token::Header(kind, n) => match kind.unit() {
+                Unit::Nothing | Unit::Bytes => {
+                    self.count_element();
+                    self.check_room(n.saturating_add(2), limits)?;
+                    if kind == Kind::Verbatim {
+                        Step::Format { seen: 0, len: n }
+                    } else {
+                        Step::payload(n)
+                    }
+                }
+                Unit::Elements | Unit::Pairs => {
+                    if kind != Kind::Attribute {
+                        self.count_element();
+                    }
+                    self.open(kind.elements(n), limits)?;
+                    Step::Type
+                }
+            },
+        };
+        if !matches!(self.step, Step::Type) {
+            return Ok(false);
+        }
+        while self.depth > 0 && self.lacking() == 0 {
+            self.depth -= 1;
+        }
+        Ok(self.depth == 0 && self.lacking() == 0)
+    }
+
+    /// Begins an aggregate. One without elements needs no level.
+    fn open(&mut self, elements: usize, limits: Limits) -> Result<(), ProtocolError> {
+        if elements > 0 {
+            let depth = self.depth + 1;
+            if depth > limits.depth_max {
+                return Err(ProtocolError::TooDeep);
+            }
+            *self.levels.get_mut(depth).ok_or(ProtocolError::TooDeep)? = elements;
+            self.depth = depth;
+        }
+        self.check_room(0, limits)
+    }
+
+    /// Whether `bytes` more and all elements still lacking can fit the size cap.
+    fn check_room(&self, bytes: usize, limits: Limits) -> Result<(), ProtocolError> {
+        self.levels
+            .iter()
+            .take(self.depth + 1)
+            .try_fold(0_usize, |sum, &elements| sum.checked_add(elements))
+            .and_then(|elements| elements.checked_mul(ELEMENT_LEN_MIN))
+            .and_then(|declared| declared.checked_add(bytes)?.checked_add(self.at))
+            .filter(|&len| len <= limits.frame_len_max)
+            .map_or(Err(ProtocolError::FrameTooLong), |_| Ok(()))
+    }
+
+    /// Elements that the innermost open aggregate, or the frame, still lacks.
+    fn lacking(&self) -> usize {
+        self.levels.get(self.depth).copied().unwrap_or(0)
+    }
+
+    fn count_element(&mut self) {
+        if let Some(lacking) = self.levels.get_mut(self.depth) {
+            *lacking = lacking.saturating_sub(1);
+        }
+    }
+}
+
+/// One whole, validated frame: a reply or a push, with the attributes in front of it.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct Frame<'b> {
+    bytes: &'b [u8],
+    reply_at: usize,
+    push: bool,
+}
+
+#[expect(clippy::len_without_is_empty, reason = "a frame is at least three bytes long")]
+impl<'b> Frame<'b> {
+    /// Bytes to take off the buffer.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The frame as received.
+    #[must_use]
+    pub const fn bytes(&self) -> &'b [u8] {
+        self.bytes
+    }
+
+    /// Whether this is a push, which answers no request.
+    #[must_use]
+    pub const fn is_push(&self) -> bool {
+        self.push
+    }
+
+    /// What the frame says, without its attributes.
+    #[must_use]
+    pub fn reply(&self) -> Reply<'b> {
+        // The scan has validated the bytes. Were it wrong, an error of no known prefix decides
+        // nothing, where a null would be an answer.
+        self.bytes.get(self.reply_at..).and_then(Reply::parse).unwrap_or(Reply::Error(b""))
+    }
+}
+
+impl fmt::Debug for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame").field("len", &self.len()).field("reply", &self.reply()).finish()
+    }
+}

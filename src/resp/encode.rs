@@ -1,0 +1,54 @@
+//! Commands to bytes, appended to a buffer of the caller.
+//!
+//! Layer: bottom, inside `resp`. Called by `command` for what has no fixed template, and by
+//! `embedded` for what is the same in replies.
+//!
+//! # Contract
+//!
+//! - Allocates only where `out` has to grow. Arguments are bytes: nothing is escaped or checked,
+//!   as a length goes before each.
+
+/// Appends a command as servers read it: an array of bulk strings.
+pub fn append_command(out: &mut Vec<u8>, args: &[&[u8]]) {
+    append_array_header(out, args.len());
+    for arg in args {
+        append_bulk(out, arg);
+    }
+}
+
+/// Appends `$<len>`, `bytes` and the line endings.
+pub fn append_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    append_length(out, b'$', bytes.len());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `*<count>`; `count` elements have to follow.
+pub fn append_array_header(out: &mut Vec<u8>, count: usize) {
+    append_length(out, b'*', count);
+}
+
+/// Appends `n` in decimal digits.
+pub fn append_decimal(out: &mut Vec<u8>, n: u64) {
+    let mut digits = [0; DECIMAL_LEN_MAX];
+    let mut left = n;
+    let mut start = digits.len();
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (left % 10) as u8;
+        left /= 10;
+        start -= 1;
+        if left == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(start..).unwrap_or_default());
+}
+
+fn append_length(out: &mut Vec<u8>, kind: u8, len: usize) {
+    out.push(kind);
+    append_decimal(out, len as u64);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `u64::MAX` has so many digits.
+const DECIMAL_LEN_MAX: usize = 20;

@@ -1,0 +1,64 @@
+//! [`ProtocolError`]: why bytes are not RESP, or are more of it than was agreed to.
+//!
+//! Layer: bottom, inside `resp`.
+//!
+//! # Contract
+//!
+//! - Small and `Copy`, and it holds no received byte but an unknown type byte: it can go into any
+//!   log.
+//!
+//! # Invariants
+//!
+//! - One line, lower case (`errors_are_one_lower_case_line`).
+
+/// Why a connection cannot be read any further. Close it: what was pending on it is unknown.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ProtocolError {
+    /// A reply began with a byte that names no type. The peer is probably not Redis or Valkey.
+    #[error("unknown reply type byte 0x{0:02x}")]
+    UnknownType(u8),
+    /// A line or a bulk string did not end in CR LF.
+    #[error("reply is not terminated by CR LF")]
+    Terminator,
+    /// A text or number line went on past its cap.
+    #[error("reply line too long")]
+    LineTooLong,
+    /// The frame is, or by its declared sizes must become, longer than
+    /// [`frame_len_max`](super::Limits::frame_len_max).
+    #[error("reply larger than the size cap")]
+    FrameTooLong,
+    /// Aggregates were nested deeper than [`depth_max`](super::Limits::depth_max).
+    #[error("reply nested too deep")]
+    TooDeep,
+    /// An integer was empty, not a number, or does not fit 64 bits.
+    #[error("malformed integer in reply")]
+    Integer,
+    /// A length or count was neither canonical digits nor a legal `-1`.
+    #[error("malformed length in reply")]
+    Length,
+    /// A length was `?`: no server sends streamed replies, and none is accepted.
+    #[error("streamed reply, which is not supported")]
+    Streamed,
+    /// A null carried something.
+    #[error("malformed null in reply")]
+    Null,
+    /// A boolean was neither `t` nor `f`.
+    #[error("malformed boolean in reply")]
+    Boolean,
+    /// A double did not follow the grammar.
+    #[error("malformed double in reply")]
+    Double,
+    /// A big number was not a run of digits.
+    #[error("malformed big number in reply")]
+    BigNumber,
+    /// A verbatim string lacked its three-byte format and colon.
+    #[error("malformed verbatim string in reply")]
+    Verbatim,
+    /// A push had no element, so it does not say what it is.
+    #[error("empty push message")]
+    EmptyPush,
+    /// A push stood inside another reply; it may only stand between replies.
+    #[error("push message inside a reply")]
+    NestedPush,
+}

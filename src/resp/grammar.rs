@@ -1,0 +1,253 @@
+//! The grammar of one element: a state, a byte, the next state.
+//!
+//! Layer: bottom, inside `resp`. Called by `decode`, which owns positions, levels and sizes;
+//! [`Kind`] is also what `reply` reads by.
+//!
+//! # Contract
+//!
+//! - [`Step::next`] judges each byte by the bytes before it only, so an error is raised at the
+//!   first byte that no valid reply continues with, and is the same under any chunking.
+//! - [`Step::Text`] and [`Step::Payload`] are runs: `decode` skips over them without asking here.
+//!
+//! # Invariants
+//!
+//! - No state holds received bytes, and no state grows.
+
+use super::error::ProtocolError;
+use super::number::{BigNumber, Double, Integer};
+
+/// The longest text line, its type byte and line ending not counted.
+pub(super) const LINE_LEN_MAX: usize = 64 * 1024;
+/// The longest double or big number: both are carried as text, but no server needs more.
+const NUMBER_LEN_MAX: u16 = 1024;
+/// `txt:` and nothing behind it.
+const VERBATIM_LEN_MIN: usize = 4;
+
+/// The type of an element, by its first byte.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Simple,
+    Error,
+    Integer,
+    Bulk,
+    Array,
+    Null,
+    Boolean,
+    Double,
+    BigNumber,
+    BulkError,
+    Verbatim,
+    Map,
+    Set,
+    Attribute,
+    Push,
+}
+
+impl Kind {
+    pub(super) const fn of(byte: u8) -> Option<Self> {
+        Some(match byte {
+            b'+' => Self::Simple,
+            b'-' => Self::Error,
+            b':' => Self::Integer,
+            b'$' => Self::Bulk,
+            b'*' => Self::Array,
+            b'_' => Self::Null,
+            b'#' => Self::Boolean,
+            b',' => Self::Double,
+            b'(' => Self::BigNumber,
+            b'!' => Self::BulkError,
+            b'=' => Self::Verbatim,
+            b'%' => Self::Map,
+            b'~' => Self::Set,
+            b'|' => Self::Attribute,
+            b'>' => Self::Push,
+            _ => return None,
+        })
+    }
+
+    /// What the number in this element's header counts.
+    pub(super) const fn unit(self) -> Unit {
+        match self {
+            Self::Simple
+            | Self::Error
+            | Self::Integer
+            | Self::Null
+            | Self::Boolean
+            | Self::Double
+            | Self::BigNumber => Unit::Nothing,
+            Self::Bulk | Self::BulkError | Self::Verbatim => Unit::Bytes,
+            Self::Array | Self::Set | Self::Push => Unit::Elements,
+            Self::Map | Self::Attribute => Unit::Pairs,
+        }
+    }
+
+    /// The elements that a declared count stands for. Past the end of `usize` the cap refuses it.
+    pub(super) const fn elements(self, count: usize) -> usize {
+        match self.unit() {
+            Unit::Nothing | Unit::Bytes => 0,
+            Unit::Elements => count,
+            Unit::Pairs => count.saturating_mul(2),
+        }
+    }
+}
+
+/// What the number in an element's header counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Unit {
+    /// There is no such number: the element is its line.
+    Nothing,
+    Bytes,
+    Elements,
+    Pairs,
+}
+
+/// Where in an element the scan stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Type,
+    /// Inside a text line that may have `left` more bytes.
+    Text {
+        left: usize,
+    },
+    /// At the end of a text line, or at its cap.
+    TextEnd,
+    Null,
+    Boolean,
+    Integer(Integer),
+    Double(Double, u16),
+    BigNumber(BigNumber, u16),
+    Length(Kind, Length),
+    /// Inside the `txt:` of a verbatim string, `seen` bytes of it passed.
+    Format {
+        seen: u8,
+        len: usize,
+    },
+    /// Inside a bulk string with `left` more bytes before its line ending.
+    Payload {
+        left: usize,
+    },
+    Cr(Token),
+    Lf(Token),
+}
+
+/// What a line ending ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Token {
+    /// An element that is one line.
+    Line,
+    /// The header of an element with so many bytes, elements or pairs.
+    Header(Kind, usize),
+    /// The bytes of a bulk string.
+    Payload,
+}
+
+/// The outcome of one byte.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next {
+    Step(Step),
+    Token(Token),
+}
+
+impl Step {
+    /// Takes the byte that follows. Never called for a run.
+    pub(super) fn next(self, byte: u8) -> Result<Next, ProtocolError> {
+        use ProtocolError as E;
+        Ok(Next::Step(match (self, byte) {
+            (Self::Type, _) => match Kind::of(byte) {
+                Some(kind) => Self::begin(kind),
+                None => return Err(E::UnknownType(byte)),
+            },
+            (Self::Null | Self::TextEnd, b'\r') => Self::Lf(Token::Line),
+            (Self::TextEnd, b'\n') => return Err(E::Terminator),
+            (Self::TextEnd, _) => return Err(E::LineTooLong),
+            (Self::Cr(token), b'\r') => Self::Lf(token),
+            (Self::Cr(_), _) => return Err(E::Terminator),
+            (Self::Null, _) => return Err(E::Null),
+            (Self::Boolean, b't' | b'f') => Self::Cr(Token::Line),
+            (Self::Boolean, _) => return Err(E::Boolean),
+            (Self::Integer(integer), b'\r') if integer.is_complete() => Self::Lf(Token::Line),
+            (Self::Integer(integer), _) => Self::Integer(integer.push(byte).ok_or(E::Integer)?),
+            (Self::Double(double, _), b'\r') if double.is_complete() => Self::Lf(Token::Line),
+            (Self::Double(double, left), _) => {
+                let double = double.push(byte).ok_or(E::Double)?;
+                Self::Double(double, left.checked_sub(1).ok_or(E::LineTooLong)?)
+            }
+            (Self::BigNumber(number, _), b'\r') if number.is_complete() => Self::Lf(Token::Line),
+            (Self::BigNumber(number, left), _) => {
+                let number = number.push(byte).ok_or(E::BigNumber)?;
+                Self::BigNumber(number, left.checked_sub(1).ok_or(E::LineTooLong)?)
+            }
+            (Self::Length(kind, length), b'\r') => Self::Lf(length.token(kind)?),
+            (Self::Length(kind, length), _) => Self::Length(kind, length.push(kind, byte)?),
+            (Self::Format { seen: seen @ 0..=2, len }, _) => Self::Format { seen: seen + 1, len },
+            (Self::Format { len, .. }, b':') => Self::payload(len - VERBATIM_LEN_MIN),
+            (Self::Format { .. }, _) => return Err(E::Verbatim),
+            (Self::Lf(token), b'\n') => return Ok(Next::Token(token)),
+            (Self::Lf(_), _) => return Err(E::Terminator),
+            (Self::Text { .. } | Self::Payload { .. }, _) => self,
+        }))
+    }
+
+    const fn begin(kind: Kind) -> Self {
+        match kind {
+            Kind::Simple | Kind::Error => Self::Text { left: LINE_LEN_MAX },
+            Kind::Integer => Self::Integer(Integer::START),
+            Kind::Null => Self::Null,
+            Kind::Boolean => Self::Boolean,
+            Kind::Double => Self::Double(Double::Start, NUMBER_LEN_MAX),
+            Kind::BigNumber => Self::BigNumber(BigNumber::Start, NUMBER_LEN_MAX),
+            Kind::Bulk
+            | Kind::BulkError
+            | Kind::Verbatim
+            | Kind::Array
+            | Kind::Set
+            | Kind::Map
+            | Kind::Attribute
+            | Kind::Push => Self::Length(kind, Length::Start),
+        }
+    }
+
+    /// A bulk string of `len` bytes, from the first of them.
+    pub(super) const fn payload(len: usize) -> Self {
+        if len == 0 { Self::Cr(Token::Payload) } else { Self::Payload { left: len } }
+    }
+}
+
+/// A length or count. It has one spelling: digits without sign or leading zero, or `-1` where
+/// RESP2 has a null.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Length {
+    Start,
+    Minus,
+    MinusOne,
+    Digits(usize),
+}
+
+impl Length {
+    fn push(self, kind: Kind, byte: u8) -> Result<Self, ProtocolError> {
+        match (self, byte) {
+            (Self::Start, b'?') => Err(ProtocolError::Streamed),
+            (Self::Start, b'-') if matches!(kind, Kind::Bulk | Kind::Array) => Ok(Self::Minus),
+            (Self::Minus, b'1') => Ok(Self::MinusOne),
+            (Self::Start, b'0'..=b'9') => Ok(Self::Digits(usize::from(byte - b'0'))),
+            (Self::Digits(n @ 1..), b'0'..=b'9') => n
+                .checked_mul(10)
+                .and_then(|n| n.checked_add(usize::from(byte - b'0')))
+                .map(Self::Digits)
+                .ok_or(ProtocolError::FrameTooLong),
+            (Self::Start | Self::Minus | Self::MinusOne | Self::Digits(_), _) => {
+                Err(ProtocolError::Length)
+            }
+        }
+    }
+
+    const fn token(self, kind: Kind) -> Result<Token, ProtocolError> {
+        match (self, kind) {
+            (Self::MinusOne, _) => Ok(Token::Line),
+            (Self::Digits(0), Kind::Push) => Err(ProtocolError::EmptyPush),
+            (Self::Digits(..VERBATIM_LEN_MIN), Kind::Verbatim) => Err(ProtocolError::Verbatim),
+            (Self::Digits(n), _) => Ok(Token::Header(kind, n)),
+            (Self::Start | Self::Minus, _) => Err(ProtocolError::Length),
+        }
+    }
+}
