@@ -2,16 +2,22 @@
 
 pub mod time;
 
+mod acquire;
 mod address;
+mod command;
 mod config;
+pub mod engine;
 mod error;
+mod node;
 pub mod quorum;
 pub mod resp;
+mod round;
 mod token;
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
 
+pub use acquire::Acquire;
 pub use address::{Address, Endpoint};
 pub use config::{Admission, Config, RestartGuard, Retry, Wait};
 pub use error::{

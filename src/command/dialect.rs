@@ -119,3 +119,14 @@ impl fmt::Display for Dialect {
         write!(f, "{release} / {extend}")
     }
 }
+
+impl fmt::Display for ServerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Redis => "Redis",
+            Self::Valkey => "Valkey",
+            Self::Dragonfly => "Dragonfly",
+            Self::Other => "server",
+        })
+    }
+}

@@ -239,6 +239,16 @@ impl Node {
         }
     }
 
+    /// The answers that are awaited.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> {
+        self.pending.iter()
+    }
+
+    /// Asks for the socket to be closed, after [`handle_lost`](Self::handle_lost).
+    pub(crate) const fn close(&mut self) {
+        self.wish = Wish::Close;
+    }
+
     // ---- output ----
 
     /// Writes a request, unless the node has too much before it. `attended` is the time on the

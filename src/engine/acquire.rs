@@ -1,0 +1,433 @@
+//! Acquisitions: one round of SETs an attempt, decided at the quorum, released behind itself when
+//! it fails, tried again with a new token.
+
+use super::op::{OpId, OpKind, Outcome, Plan};
+use super::slot::{LeaseId, SlotState};
+use super::timers::Timer;
+use super::{Engine, Event, KEY_LEN_MAX};
+use crate::acquire::Acquire;
+use crate::command::{Answer, append_set};
+use crate::config::Retry;
+use crate::error::{Cause, LockError, Vote};
+use crate::node::{Now, Request};
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::round::Decision;
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+use rand::Rng;
+use std::time::Duration;
+
+impl Engine {
+    /// Begins an acquisition. `now` is `t0`: the clock, read just before this call. Nothing is sent
+    /// before the node's [`output`](Self::output) is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockError`] that concern the call itself; then nothing was begun.
+    pub fn acquire(
+        &mut self,
+        key: &[u8],
+        acquire: &Acquire,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        let ttl_ms = self.checked_ttl(acquire.ttl).ok_or_else(|| self.invalid_ttl())?;
+        if key.is_empty() || key.len() > KEY_LEN_MAX {
+            return Err(LockError::InvalidKey { len: key.len() });
+        }
+        let token = match &acquire.token {
+            None => None,
+            Some(Ok(token)) => Some(token.clone()),
+            Some(Err(len)) => return Err(LockError::InvalidToken { len: *len }),
+        };
+        let retry = acquire.retry.unwrap_or(Retry::ONCE);
+        let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
+        let index = self.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
+        self.ops.at_mut(index).plan = Plan {
+            ttl_ms,
+            min_validity: acquire.min_validity,
+            // Two attempts with one token could delete each other's keys.
+            attempts_left: if token.is_some() || deadline == Some(Duration::ZERO) {
+                1
+            } else {
+                retry.attempts.unwrap_or(u32::MAX)
+            },
+            delay: retry.delay,
+            jitter: retry.jitter,
+            deadline: deadline
+                .filter(|deadline| !deadline.is_zero())
+                .map_or(Instant::MAX, |deadline| now + deadline),
+        };
+        let token = token.unwrap_or_else(|| self.draw_token());
+        let slot = self.slots.open(key, token);
+        self.attempt(index, slot, self.now(now));
+        Ok(self.ops.id(index))
+    }
+
+    /// Gives an operation up. An acquisition ends as cancelled and its keys are released; an
+    /// extension or release that is already written goes on, unreported.
+    pub fn cancel(&mut self, op: OpId, now: Instant) {
+        let Some(index) = self.ops.find(op) else { return };
+        let now = self.now(now);
+        let op = self.ops.at(index);
+        let slot = op.slot;
+        match (op.kind, op.outcome) {
+            (OpKind::Acquire, Outcome::Open) => {
+                self.release_slot(slot, now);
+                self.finish(index, Outcome::Cancelled);
+            }
+            // Won, but not handed over: nobody may hold it.
+            (OpKind::Acquire, Outcome::Won) => {
+                self.release_slot(slot, now);
+                self.ops.at_mut(index).outcome = Outcome::Cancelled;
+            }
+            (OpKind::Extend | OpKind::Adopt, Outcome::Open) => {
+                self.finish(index, Outcome::Cancelled);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn checked_ttl(&self, ttl: Duration) -> Option<u32> {
+        let settings = &self.settings;
+        u32::try_from(ttl.as_millis())
+            .ok()
+            .filter(|ttl_ms| (settings.least_ttl_ms..=settings.max_ttl_ms).contains(ttl_ms))
+    }
+
+    pub(super) const fn ttl_range(&self) -> (Duration, Duration) {
+        let ms = |ms: u32| Duration::from_millis(ms as u64);
+        (ms(self.settings.least_ttl_ms), ms(self.settings.max_ttl_ms))
+    }
+
+    const fn invalid_ttl(&self) -> LockError {
+        let (least, most) = self.ttl_range();
+        LockError::InvalidTtl { least, most }
+    }
+
+    /// The client's id and 12 random bytes.
+    fn draw_token(&mut self) -> TokenBytes {
+        let mut raw = [0; 20];
+        let (id, random) = raw.split_at_mut(self.client_id.len());
+        id.copy_from_slice(&self.client_id);
+        self.rng.fill_bytes(random);
+        TokenBytes::Drawn(raw)
+    }
+
+    /// How long a lease of `ttl_ms` is valid from its `t0` on.
+    pub(super) const fn validity(&self, ttl_ms: u32) -> Duration {
+        let ttl_ms = ttl_ms as u64;
+        Duration::from_millis(ttl_ms.saturating_sub(self.settings.drift.of_ms(ttl_ms)))
+    }
+
+    /// One attempt: the SET goes to every node that may vote, in one encoding.
+    fn attempt(&mut self, index: u32, slot_index: u32, now: Now) {
+        let deadline = now.real + self.validity(self.ops.at(index).plan.ttl_ms);
+        let op = self.ops.at_mut(index);
+        op.outcome = Outcome::Open;
+        op.slot = slot_index;
+        op.causes = [Cause::None; NODES_MAX];
+        op.judge_at = Instant::MAX;
+        let (ttl_ms, call_ends) = (op.plan.ttl_ms, op.plan.deadline);
+        let slot = self.slots.at_mut(slot_index);
+        slot.op = index;
+        slot.ttl_ms = ttl_ms;
+        slot.ttl_longest_ms = ttl_ms;
+        slot.deadline = deadline;
+
+        self.encode_set(slot_index);
+        let voters = self.voters;
+        for node in voters {
+            self.send_set(node, slot_index, now);
+        }
+        let absent = NodeMask::first(self.nodes.len()).without(voters);
+        let mut awaited = NodeMask::EMPTY;
+        if !absent.is_empty() {
+            awaited = self.awaitable(absent);
+            for node in absent.without(awaited) {
+                self.fail_vote(node, slot_index);
+            }
+        }
+        if awaited.is_empty() {
+            self.begin_round(index, now);
+        } else {
+            self.slots.at_mut(slot_index).round.awaited = awaited;
+            self.awaiting.push(index);
+            self.judge_at(index, now.real + self.settings.connect_timeout);
+        }
+        if call_ends < now.real + self.settings.node_timeout.max(self.settings.connect_timeout) {
+            self.timers.set(call_ends, Timer::Judge, self.ops.id(index));
+        }
+        self.decide(slot_index, now);
+    }
+
+    /// The attempt waits for nodes on their way until `at`; its round is no ordinary one.
+    fn judge_at(&mut self, index: u32, at: Instant) {
+        let op = self.ops.at_mut(index);
+        op.judge_at = op.judge_at.min(at);
+        self.timers.set(at, Timer::Judge, self.ops.id(index));
+    }
+
+    /// The nodes of `absent` that are on their way, where a quorum needs them.
+    fn awaitable(&self, absent: NodeMask) -> NodeMask {
+        let quorum = self.settings.quorum;
+        if self.voters.count() >= quorum {
+            return NodeMask::EMPTY;
+        }
+        let mut coming = NodeMask::EMPTY;
+        for node in absent {
+            if self.node(node).is_on_the_way() {
+                coming.insert(node);
+            }
+        }
+        if self.voters.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
+    }
+
+    fn encode_set(&mut self, slot_index: u32) {
+        let slot = self.slots.at(slot_index);
+        self.scratch.clear();
+        append_set(&mut self.scratch, slot.key.as_bytes(), &slot.token, slot.ttl_ms.into());
+    }
+
+    /// Writes the encoded SET to one node.
+    #[inline]
+    fn send_set(&mut self, id: NodeId, slot_index: u32, now: Now) {
+        let Some(node) = self.nodes.get_mut(id.index()) else { return };
+        if node.request(Request::Set, slot_index, &self.scratch, now.attended) {
+            let slot = self.slots.at_mut(slot_index);
+            slot.refs += 1;
+            slot.round.written.insert(id);
+            slot.holds.insert(id);
+            slot.unanswered.insert(id);
+            self.with_output.insert(id);
+        } else {
+            self.fail_vote(id, slot_index);
+        }
+    }
+
+    /// The node is not asked: nothing was written there.
+    fn fail_vote(&mut self, id: NodeId, slot_index: u32) {
+        let cause = self.node(id).cause();
+        let slot = self.slots.at_mut(slot_index);
+        slot.round.enter(id, Vote::Failed(cause));
+        self.ops.at_mut(slot.op).blame(id, cause);
+    }
+
+    /// A node that acquisitions wait for may vote now, or will not.
+    pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
+        let can_vote = self.voters.contains(id);
+        let waiting = std::mem::take(&mut self.awaiting);
+        for index in waiting {
+            let op = self.ops.at(index);
+            let slot_index = op.slot;
+            if op.kind != OpKind::Acquire || op.outcome != Outcome::Open {
+                continue;
+            }
+            let slot = self.slots.at_mut(slot_index);
+            if slot.round.awaited.contains(id) {
+                slot.round.awaited.remove(id);
+                if can_vote {
+                    self.send_awaited_set(id, index, slot_index, now);
+                } else {
+                    self.fail_vote(id, slot_index);
+                }
+                self.decide(slot_index, now);
+            }
+            let is_waiting = !self.slots.at(slot_index).round.awaited.is_empty();
+            let op = self.ops.at(index);
+            if is_waiting && op.slot == slot_index && op.outcome == Outcome::Open {
+                self.awaiting.push(index);
+            }
+        }
+    }
+
+    fn send_awaited_set(&mut self, id: NodeId, index: u32, slot_index: u32, now: Now) {
+        let validity = self.validity(self.ops.at(index).plan.ttl_ms);
+        let slot = self.slots.at_mut(slot_index);
+        if slot.round.written.is_empty() {
+            // `t0` is the time of the first byte.
+            slot.deadline = now.real + validity;
+        }
+        self.encode_set(slot_index);
+        self.send_set(id, slot_index, now);
+        let round = &self.slots.at(slot_index).round;
+        if round.written.count() >= self.settings.quorum {
+            self.judge_at(index, now.real + self.settings.node_timeout);
+        }
+    }
+
+    /// A node answered the SET of an attempt.
+    #[inline]
+    pub(super) fn set_answered(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
+        let slot = self.slots.at_mut(slot_index);
+        let vote = match answer {
+            Answer::Ok => Vote::Granted,
+            Answer::Null => Vote::Denied,
+            Answer::Refused(cause) => Vote::Failed(cause),
+            Answer::Zero | Answer::One | Answer::NoScript | Answer::Odd => {
+                Vote::Unknown(Cause::OddReply)
+            }
+        };
+        slot.round.enter(id, vote);
+        slot.unanswered.remove(id);
+        if matches!(vote, Vote::Denied | Vote::Failed(_)) {
+            // Nothing was written, unless a release already went to it and will say so itself.
+            slot.holds.remove(id);
+        }
+        match slot.state {
+            SlotState::Acquiring => {
+                if !matches!(vote, Vote::Granted | Vote::Denied) {
+                    let op = slot.op;
+                    self.ops.at_mut(op).blame_answer(id, answer);
+                }
+                self.decide(slot_index, now);
+            }
+            SlotState::Held if vote == Vote::Granted => self.late_votes.push_back(slot_index),
+            SlotState::Held | SlotState::Released | SlotState::Free => {}
+        }
+    }
+
+    /// The connection ended before the SET was answered.
+    pub(super) fn set_lost(&mut self, id: NodeId, slot_index: u32, now: Now) {
+        let slot = self.slots.at_mut(slot_index);
+        if slot.state == SlotState::Acquiring {
+            slot.round.enter(id, Vote::Unknown(Cause::ConnectionLost));
+            let op = slot.op;
+            self.ops.at_mut(op).blame(id, Cause::ConnectionLost);
+            self.decide(slot_index, now);
+        }
+    }
+
+    /// Decides the attempt if its votes suffice.
+    #[inline]
+    fn decide(&mut self, slot_index: u32, now: Now) {
+        let slot = self.slots.at(slot_index);
+        if slot.state != SlotState::Acquiring {
+            return;
+        }
+        let index = slot.op;
+        if self.ops.at(index).outcome != Outcome::Open {
+            return;
+        }
+        let settings = &self.settings;
+        match slot.round.decide(settings.node_count, settings.quorum) {
+            Decision::Open => {}
+            Decision::Won => self.finish(index, Outcome::Won),
+            Decision::Lost => {
+                let outcome = if slot.round.is_taken(settings.node_count, settings.quorum) {
+                    Outcome::Taken
+                } else {
+                    Outcome::NoQuorum
+                };
+                self.attempt_failed(index, outcome, now);
+            }
+        }
+    }
+
+    /// The attempt's time is up.
+    pub(super) fn judge_acquire(&mut self, index: u32, now: Now) {
+        let slot_index = self.ops.at(index).slot;
+        let slot = self.slots.at_mut(slot_index);
+        if slot.state != SlotState::Acquiring {
+            // It waits for its next attempt, and the call is over.
+            if self.ops.at(index).plan.deadline <= now.real {
+                self.finish(index, Outcome::NoQuorum);
+            }
+            return;
+        }
+        let (open, awaited) = (slot.round.open(), std::mem::take(&mut slot.round.awaited));
+        for node in open {
+            slot.round.enter(node, Vote::Unknown(Cause::Timeout));
+        }
+        self.ops.at_mut(index).blame_all(open, Cause::Timeout);
+        for node in awaited {
+            self.fail_vote(node, slot_index);
+        }
+        self.decide(slot_index, now);
+    }
+
+    /// Releases what the attempt may have written, and plans the next one.
+    fn attempt_failed(&mut self, index: u32, outcome: Outcome, now: Now) {
+        self.ops.unlist(index);
+        let slot_index = self.ops.at(index).slot;
+        self.release_slot(slot_index, now);
+        let jitter = self.ops.at(index).plan.jitter;
+        let share = jitter.mul_f64(f64::from(self.rng.next_u32()) / f64::from(u32::MAX));
+        let op = self.ops.at_mut(index);
+        op.plan.attempts_left = op.plan.attempts_left.saturating_sub(1);
+        let retry_at = now.real + op.plan.delay + share;
+        // No attempt could follow a wait that ends at the deadline, so none is waited for.
+        if op.plan.attempts_left == 0 || retry_at >= op.plan.deadline {
+            self.finish(index, outcome);
+        } else {
+            self.timers.set(retry_at, Timer::Retry, self.ops.id(index));
+        }
+    }
+
+    /// The next attempt: a new token, behind the release of the one before.
+    pub(super) fn retry(&mut self, index: u32, now: Now) {
+        let op = self.ops.at(index);
+        if op.kind != OpKind::Acquire || op.outcome != Outcome::Open {
+            return;
+        }
+        let last = op.slot;
+        if self.slots.at(last).state != SlotState::Released {
+            return;
+        }
+        let token = self.draw_token();
+        let key = self.slots.at(last).key.clone();
+        let slot = self.slots.open(key.as_bytes(), token);
+        self.slots.at_mut(last).op = super::slot::NO_OP;
+        self.slots.free_if_unnamed(last);
+        self.attempt(index, slot, now);
+    }
+
+    /// Takes the result out, judged at `now`. `None` if it turned out to be too late and another
+    /// attempt follows.
+    pub(super) fn report_acquire(&mut self, index: u32, now: Instant) -> Option<Event> {
+        let op = self.ops.at(index);
+        let slot_index = op.slot;
+        let min_validity = op.plan.min_validity;
+        if op.outcome == Outcome::Won {
+            let slot = self.slots.at(slot_index);
+            let validity = now.until(slot.deadline);
+            if validity.is_zero() || validity < min_validity {
+                let now = self.now(now);
+                self.ops.at_mut(index).outcome = Outcome::Open;
+                self.attempt_failed(index, Outcome::Expired, now);
+                return None;
+            }
+        }
+        let op_id = self.ops.id(index);
+        let result = self.acquire_result(index, slot_index, now);
+        self.ops.close(index);
+        let slot = self.slots.at_mut(slot_index);
+        slot.op = super::slot::NO_OP;
+        self.slots.free_if_unnamed(slot_index);
+        Some(Event::Lock { op: op_id, result })
+    }
+
+    fn acquire_result(
+        &mut self,
+        index: u32,
+        slot_index: u32,
+        now: Instant,
+    ) -> Result<LeaseId, LockError> {
+        let round = self.slots.at(slot_index).round;
+        let ballot = || self.ballot(index, round.granted, round.denied, round.unknown, now);
+        match self.ops.at(index).outcome {
+            Outcome::Won => {
+                self.slots.at_mut(slot_index).state = SlotState::Held;
+                Ok(self.slots.lease_id(slot_index))
+            }
+            Outcome::Taken => Err(LockError::Taken(ballot())),
+            Outcome::Expired => Err(LockError::Expired(ballot())),
+            Outcome::Cancelled => Err(LockError::Cancelled),
+            Outcome::NoQuorum
+            | Outcome::Open
+            | Outcome::Lost
+            | Outcome::Unlocked(_)
+            | Outcome::Answered => Err(LockError::NoQuorum(ballot())),
+        }
+    }
+}

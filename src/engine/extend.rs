@@ -1,0 +1,284 @@
+//! Extensions: a compare-and-extend to every node that may hold the key, won by a quorum of genuine
+//! ones.
+//!
+//! # Invariants
+//!
+//! - From the moment an extension is written the deadline is the earlier of the old and the new
+//!   one, for it may shorten the lease; only a quorum moves it on.
+//! - Nothing here can create a key: every form of the command compares first.
+//! - A node that may still run an older extension of the lease is not asked again.
+
+use super::op::{OpId, OpKind, Outcome};
+use super::slot::{LeaseId, NO_OP, SlotState};
+use super::{Engine, Event, KEY_LEN_MAX};
+use crate::command::{Answer, ExtendStep, append_extend};
+use crate::error::{Cause, ExtendError};
+use crate::node::{Now, Request};
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::round::{Decision, Tally};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+use std::time::Duration;
+
+impl Engine {
+    /// Begins to move the end of `lease` to `ttl` from `now`, which is the clock read just before
+    /// this call.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
+    pub fn extend(
+        &mut self,
+        lease: LeaseId,
+        ttl: Duration,
+        now: Instant,
+    ) -> Result<OpId, ExtendError> {
+        let ttl_ms = self.extension_ttl(ttl)?;
+        let slot = self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
+        if slot.op != NO_OP {
+            return Err(ExtendError::Busy);
+        }
+        if now >= slot.deadline {
+            return Err(ExtendError::Expired);
+        }
+        let index = self.ops.open(OpKind::Extend).ok_or(ExtendError::Full)?;
+        self.begin_extension(index, lease.slot, ttl_ms, now);
+        Ok(self.ops.id(index))
+    }
+
+    /// Begins to make a lease of a key and token from elsewhere, by extending it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
+    pub fn adopt(
+        &mut self,
+        key: &[u8],
+        token: &[u8],
+        ttl: Duration,
+        now: Instant,
+    ) -> Result<OpId, ExtendError> {
+        let ttl_ms = self.extension_ttl(ttl)?;
+        let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
+        if key.is_empty() || key.len() > KEY_LEN_MAX {
+            return Err(ExtendError::InvalidName);
+        }
+        let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
+        let slot_index = self.open_foreign(key, token);
+        self.begin_extension(index, slot_index, ttl_ms, now);
+        Ok(self.ops.id(index))
+    }
+
+    fn extension_ttl(&self, ttl: Duration) -> Result<u32, ExtendError> {
+        self.checked_ttl(ttl).ok_or_else(|| {
+            let (least, most) = self.ttl_range();
+            ExtendError::InvalidTtl { least, most }
+        })
+    }
+
+    fn begin_extension(&mut self, index: u32, slot_index: u32, ttl_ms: u32, now: Instant) {
+        let new_deadline = now + self.validity(ttl_ms);
+        let now = self.now(now);
+        let op = self.ops.at_mut(index);
+        op.slot = slot_index;
+        op.new_deadline = new_deadline;
+        op.causes = [Cause::None; NODES_MAX];
+        let all = NodeMask::first(self.nodes.len());
+        let slot = self.slots.at_mut(slot_index);
+        slot.op = index;
+        slot.phase = slot.phase.wrapping_add(1);
+        slot.ttl_ms = ttl_ms;
+        slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
+        slot.deadline = slot.deadline.min(new_deadline);
+        let candidates = slot.holds.without(slot.tainted);
+        slot.tally = Tally { no: all.without(slot.holds), ..Tally::default() };
+        let absent = all.without(slot.holds);
+        self.ops.at_mut(index).blame_all(absent, Cause::Held);
+        let mut encoded = None;
+        for id in all.without(absent) {
+            let sent =
+                candidates.contains(id) && self.send_extension(id, slot_index, &mut encoded, now);
+            if !sent {
+                let cause = match self.node(id).cause() {
+                    Cause::None | Cause::Backlog => Cause::ConnectionLost,
+                    cause => cause,
+                };
+                self.ops.at_mut(index).blame(id, cause);
+                self.slots.at_mut(slot_index).tally.no(id);
+            }
+        }
+        self.begin_round(index, now);
+        self.decide_extension(slot_index);
+    }
+
+    fn send_extension(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        encoded: &mut Option<ExtendStep>,
+        now: Now,
+    ) -> bool {
+        let node = self.node(id);
+        let Some(step) = node.dialect.extend.filter(|_| node.is_greeted() && !node.is_stalled())
+        else {
+            return false;
+        };
+        if *encoded != Some(step) {
+            self.encode_extension(slot_index, step);
+            *encoded = Some(step);
+        }
+        let slot = self.slots.at_mut(slot_index);
+        let phase = slot.phase;
+        if self.write(id, Request::Extend { step, phase }, slot_index, now) {
+            self.slots.at_mut(slot_index).tally.open.insert(id);
+            return true;
+        }
+        false
+    }
+
+    fn encode_extension(&mut self, slot_index: u32, step: ExtendStep) {
+        let slot = self.slots.at(slot_index);
+        let ttl_ms = slot.ttl_ms.into();
+        self.scratch.clear();
+        append_extend(&mut self.scratch, step, slot.key.as_bytes(), &slot.token, ttl_ms);
+    }
+
+    /// A node answered an extension.
+    pub(super) fn extension_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        step: ExtendStep,
+        phase: u16,
+        answer: Answer,
+        now: Now,
+    ) {
+        let slot = self.slots.at_mut(slot_index);
+        let is_current = slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP;
+        let index = slot.op;
+        match answer {
+            Answer::Ok | Answer::One => {
+                if is_current {
+                    slot.tally.yes(id);
+                    self.decide_extension(slot_index);
+                }
+            }
+            Answer::Null | Answer::Zero | Answer::Refused(Cause::WrongType) => {
+                // A SET of a dead connection may still bring the key; only then it may be there.
+                if !slot.unanswered.contains(id) {
+                    slot.holds.remove(id);
+                }
+                if is_current {
+                    slot.tally.no(id);
+                    self.ops.at_mut(index).blame(id, Cause::Held);
+                    self.decide_extension(slot_index);
+                }
+            }
+            Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
+                if let Some(step) = self.next_extend_step(id, step, answer, now)
+                    && is_current
+                {
+                    self.encode_extension(slot_index, step);
+                    if self.write(id, Request::Extend { step, phase }, slot_index, now) {
+                        return;
+                    }
+                }
+                if is_current {
+                    self.slots.at_mut(slot_index).tally.no(id);
+                    self.ops.at_mut(index).blame_answer(id, answer);
+                    self.decide_extension(slot_index);
+                }
+            }
+        }
+    }
+
+    fn next_extend_step(
+        &mut self,
+        id: NodeId,
+        step: ExtendStep,
+        answer: Answer,
+        now: Now,
+    ) -> Option<ExtendStep> {
+        match answer {
+            Answer::NoScript => Some(ExtendStep::Eval),
+            // SET is refused where memory is short; PEXPIRE in a script is not.
+            Answer::Refused(Cause::OutOfMemory) if step == ExtendStep::SetIfEq => {
+                Some(ExtendStep::EvalSha)
+            }
+            Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
+                let node = self.node_mut(id);
+                node.dialect.leave_extend(step);
+                node.dialect.extend
+            }
+            Answer::Refused(cause) => {
+                self.note_refusal(id, cause, now);
+                None
+            }
+            Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => None,
+        }
+    }
+
+    /// The connection ended before the extension was answered.
+    pub(super) fn extension_lost(&mut self, id: NodeId, slot_index: u32, phase: u16) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.tainted.insert(id);
+        if slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP {
+            slot.tally.no(id);
+            let index = slot.op;
+            self.ops.at_mut(index).blame(id, Cause::ConnectionLost);
+            self.decide_extension(slot_index);
+        }
+    }
+
+    fn decide_extension(&mut self, slot_index: u32) {
+        let slot = self.slots.at(slot_index);
+        let index = slot.op;
+        if self.ops.at(index).outcome != Outcome::Open {
+            return;
+        }
+        let quorum = self.settings.quorum;
+        match slot.tally.decide(self.settings.node_count, quorum) {
+            Decision::Open => {}
+            Decision::Won => {
+                let new_deadline = self.ops.at(index).new_deadline;
+                self.slots.at_mut(slot_index).deadline = new_deadline;
+                self.finish(index, Outcome::Won);
+            }
+            Decision::Lost => {
+                let lost = slot.holds.count() < quorum;
+                self.finish(index, if lost { Outcome::Lost } else { Outcome::NoQuorum });
+            }
+        }
+    }
+
+    /// Takes the result out, judged at `now`.
+    pub(super) fn report_extend(&mut self, index: u32, now: Instant) -> Event {
+        let op = self.ops.at(index);
+        let (slot_index, kind, outcome) = (op.slot, op.kind, op.outcome);
+        let lease = self.slots.lease_id(slot_index);
+        let slot = self.slots.at(slot_index);
+        let all = NodeMask::first(self.nodes.len());
+        let (yes, gone) = (slot.tally.yes, all.without(slot.holds));
+        let open = slot.tally.open;
+        let ballot = || self.ballot(index, yes, gone.without(yes), open, now);
+        let result = match outcome {
+            Outcome::Won if now < slot.deadline => Ok(()),
+            Outcome::Won => Err(ExtendError::Expired),
+            Outcome::Lost => Err(ExtendError::Lost(ballot())),
+            Outcome::Cancelled => Err(ExtendError::Cancelled),
+            _ => Err(ExtendError::NoQuorum(ballot())),
+        };
+        let op = self.ops.id(index);
+        self.ops.close(index);
+        // A release may have taken the slot over meanwhile.
+        if self.slots.at(slot_index).op == index {
+            self.slots.at_mut(slot_index).op = NO_OP;
+        }
+        if kind == OpKind::Adopt && result.is_err() {
+            self.forget_slot(slot_index);
+        }
+        self.slots.free_if_unnamed(slot_index);
+        Event::Extend { op, lease, result }
+    }
+}

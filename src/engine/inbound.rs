@@ -1,0 +1,116 @@
+//! What comes in from the nodes: connections, bytes, losses.
+
+use super::Engine;
+use crate::error::Cause;
+use crate::node::{Answered, Now, Request, Step};
+use crate::quorum::NodeId;
+use crate::time::Instant;
+
+impl Engine {
+    /// The connection that was asked for is open.
+    pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
+        let now = self.now(now);
+        self.node_mut(id).handle_connected(now);
+        self.refresh(id, now);
+    }
+
+    /// The connection is lost, or the attempt at it failed. Votes on it are unknown from now on,
+    /// releases on it are owed.
+    pub fn handle_lost(&mut self, id: NodeId, cause: Cause, now: Instant) {
+        let now = self.now(now);
+        self.lose(id, cause, now);
+        self.refresh(id, now);
+    }
+
+    /// The node sent these bytes. Any split of its stream gives the same result.
+    pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
+        let now = self.now(now);
+        let mut input = bytes;
+        self.node_mut(id).heard(now.real);
+        loop {
+            match self.node_mut(id).next_answer(&mut input, now) {
+                Ok(Step::Idle) => break,
+                Ok(Step::Answered(answered)) => self.answered(id, answered, now),
+                Ok(Step::Query(pending)) => self.query_answered(id, pending, now),
+                Ok(Step::Greeted) => self.greeted(id, now),
+                Err(cause) => {
+                    self.drop_connection(id, cause, now);
+                    break;
+                }
+            }
+        }
+        self.refresh(id, now);
+    }
+
+    #[inline]
+    fn answered(&mut self, id: NodeId, answered: Answered, now: Now) {
+        let Answered { pending, answer } = answered;
+        let slot = pending.slot;
+        match pending.request {
+            Request::Set => {
+                self.set_answered(id, slot, answer, now);
+                if let crate::command::Answer::Refused(cause) = answer {
+                    self.note_refusal(id, cause, now);
+                }
+            }
+            Request::Release(step) => self.release_answered(id, slot, step, answer, now),
+            Request::Debt { step, again } => {
+                self.debt_answered(id, slot, step, again, answer, now);
+            }
+            Request::Extend { step, phase } => {
+                self.extension_answered(id, slot, step, phase, answer, now);
+            }
+            Request::ScriptLoad | Request::Greeting(_) | Request::Query { .. } => return,
+        }
+        self.slots.unref(slot);
+    }
+
+    fn greeted(&mut self, id: NodeId, now: Now) {
+        let rules = self.settings.admission;
+        let (before, rest) = self.nodes.split_at_mut(id.index());
+        let Some((node, after)) = rest.split_first_mut() else { return };
+        let is_duplicate = |identity: &str| {
+            before.iter().chain(&*after).any(|other| {
+                other.identity() == Some(identity) && (other.is_greeted() || !other.is_settled)
+            })
+        };
+        node.conclude_greeting(&rules, is_duplicate, now);
+    }
+
+    /// An error says something of the node itself.
+    pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Now) {
+        let rules = self.settings.admission;
+        match cause {
+            Cause::Replica | Cause::MasterDown | Cause::Loading => {
+                self.node_mut(id).distrust(&rules, now.real);
+            }
+            Cause::Credentials | Cause::Cluster | Cause::Protected => {
+                self.node_mut(id).refuse(cause, now.real);
+            }
+            _ => {}
+        }
+    }
+
+    /// Deals with everything that was pending on a connection that is no more, in the order it was
+    /// written: a SET before the release behind it.
+    pub(super) fn lose(&mut self, id: NodeId, cause: Cause, now: Now) {
+        let random = rand::Rng::next_u32(&mut self.rng);
+        let pending = self.node_mut(id).handle_lost(cause, random, now.real);
+        self.voters.remove(id);
+        self.with_output.remove(id);
+        for entry in &pending {
+            match entry.request {
+                Request::Set => self.set_lost(id, entry.slot, now),
+                Request::Release(_) => self.release_lost(id, entry.slot, now),
+                Request::Debt { again, .. } => self.debt_lost(id, entry.slot, again),
+                Request::Extend { phase, .. } => self.extension_lost(id, entry.slot, phase),
+                Request::Query { .. } => {
+                    self.query_lost(id, *entry);
+                    continue;
+                }
+                Request::ScriptLoad | Request::Greeting(_) => continue,
+            }
+            self.slots.unref(entry.slot);
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! All operations over all nodes, without a socket or a clock: bytes and times in, bytes and events
+//! out.
+//!
+//! Layer: the top of the sans-IO part. Driven by [`crate::driver`], or by a loop of your own.
+//!
+//! # How to drive it
+//!
+//! 1. Say what happened: [`Engine::handle_connected`], [`Engine::handle_lost`],
+//!    [`Engine::handle_bytes`] for everything the sockets hold, and only then
+//!    [`Engine::handle_timeout`]: what has come in is read before anybody is judged.
+//! 2. Submit: [`Engine::acquire`], [`Engine::extend`], [`Engine::release`], with a clock that was
+//!    read just before.
+//! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and for
+//!    each node of [`Engine::nodes_with_output`] its [`Engine::output`].
+//! 4. Come back at [`Engine::poll_timeout`], or when a socket is ready.
+//!
+//! # Contract
+//!
+//! - `now` comes from a clock that runs on while the machine is suspended, and never goes back.
+//! - Same inputs, same outputs: all randomness comes from the seed.
+//!
+//! # Invariants
+//!
+//! - A SET goes to a node behind every release of the same key that this client owes it.
+//! - An event says that a lease is held only if it still is at the time given to `poll_event`.
+//! - Each operation ends with one event, whatever the nodes do.
+
+mod acquire;
+mod extend;
+mod inbound;
+mod op;
+mod query;
+mod release;
+mod slot;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod view;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+pub use op::{NodeReplies, OpId};
+pub use slot::LeaseId;
+pub use view::{NodeHealth, NodeState};
+
+use crate::command::ReleaseStep;
+use crate::config::{Admission, Config};
+use crate::error::{Ballot, Cause, ConfigError, ExtendError, LockError, Unlocked};
+use crate::node::{AdmissionRules, Login, Node, Now, Patience, Wish};
+use crate::quorum::{Drift, NODES_MAX, NodeId, NodeMask};
+use crate::time::Instant;
+use op::{OpKind, Ops, Outcome};
+use slot::Slots;
+use timers::{Timer, Timers};
+
+/// A node counts as stalled when it has owed an answer for this many `node_timeout`.
+const STALLED_TIMEOUTS: u32 = 3;
+
+/// Longest key, in bytes.
+const KEY_LEN_MAX: usize = 4096;
+
+/// The result of an operation.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// An acquisition ended.
+    Lock {
+        /// The operation.
+        op: OpId,
+        /// The lease, or why there is none.
+        result: Result<LeaseId, LockError>,
+    },
+    /// An extension ended.
+    Extend {
+        /// The operation.
+        op: OpId,
+        /// The lease it was for.
+        lease: LeaseId,
+        /// Whether the lease has its new deadline.
+        result: Result<(), ExtendError>,
+    },
+    /// A release ended.
+    Unlock {
+        /// The operation.
+        op: OpId,
+        /// How.
+        result: Unlocked,
+    },
+    /// The nodes answered a query, or had `node_timeout` to do so.
+    Query {
+        /// The operation.
+        op: OpId,
+        /// The answers of each node that was asked.
+        replies: Vec<NodeReplies>,
+    },
+}
+
+/// What the owner of the sockets is asked to do for a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Connection {
+    /// Open a connection, then call [`Engine::handle_connected`] or [`Engine::handle_lost`].
+    Open,
+    /// Close the connection. The engine has already dealt with its loss.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    node_count: u32,
+    quorum: u32,
+    drift: Drift,
+    node_timeout: Duration,
+    connect_timeout: Duration,
+    max_ttl_ms: u32,
+    least_ttl_ms: u32,
+    admission: AdmissionRules,
+}
+
+/// A Redlock client without its sockets. See the [module](self) for how to drive it.
+pub struct Engine {
+    settings: Settings,
+    names: Arc<[Box<str>]>,
+    nodes: Vec<Node>,
+    /// The nodes that a SET may go to; kept in step by [`Engine::refresh`].
+    voters: NodeMask,
+    with_output: NodeMask,
+    with_wish: NodeMask,
+    slots: Slots,
+    ops: Ops,
+    /// Operations whose result waits to be taken.
+    done: VecDeque<u32>,
+    timers: Timers,
+    /// Acquisitions that wait for nodes on their way.
+    awaiting: Vec<u32>,
+    late_votes: VecDeque<u32>,
+    /// Time in which nobody read the sockets, in all.
+    absent: Duration,
+    last_pass: Instant,
+    client_id: [u8; 8],
+    rng: StdRng,
+    /// The client is about to end: whoever is sent NOSCRIPT will not be there to read it.
+    is_closing: bool,
+    scratch: Vec<u8>,
+}
+
+impl Engine {
+    /// An engine over the nodes of `config`. `seed` must come from the operating system's generator
+    /// (a fixed one is for tests): tokens are drawn from it.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if a setting is out of its range.
+    pub fn new(config: &Config, seed: [u8; 32], now: Instant) -> Result<Self, ConfigError> {
+        let checked = config.check()?;
+        let max_ttl_ms = u32::try_from(config.max_ttl.as_millis()).unwrap_or(u32::MAX);
+        let guard_ms = u64::from(max_ttl_ms) + checked.drift.of_ms(max_ttl_ms.into());
+        let least_ttl_ms = (1..=max_ttl_ms)
+            .find(|&ttl| u64::from(ttl) > checked.drift.of_ms(ttl.into()))
+            .unwrap_or(max_ttl_ms);
+        let patience = Patience {
+            connect_timeout: config.connect_timeout,
+            stalled_after: config.node_timeout * STALLED_TIMEOUTS,
+        };
+        let nodes: Vec<Node> = config
+            .nodes
+            .iter()
+            .map(|address| {
+                let login = Login {
+                    username: address.username.clone().or_else(|| config.username.clone()),
+                    password: address.password.clone().or_else(|| config.password.clone()),
+                    client_name: config.client_name.clone(),
+                    database: address.database(),
+                };
+                Node::new(login, patience, now)
+            })
+            .collect();
+        let mut rng = StdRng::from_seed(seed);
+        let mut client_id = [0; 8];
+        rng.fill_bytes(&mut client_id);
+        Ok(Self {
+            settings: Settings {
+                node_count: u32::try_from(nodes.len()).unwrap_or(0),
+                quorum: checked.quorum,
+                drift: checked.drift,
+                node_timeout: config.node_timeout,
+                connect_timeout: config.connect_timeout,
+                max_ttl_ms,
+                least_ttl_ms,
+                admission: AdmissionRules {
+                    guard: config.restart_guard,
+                    guard_time: Duration::from_millis(guard_ms),
+                    admission: config.admission,
+                },
+            },
+            names: config.nodes.iter().map(|address| address.name().into()).collect(),
+            nodes,
+            voters: NodeMask::EMPTY,
+            with_output: NodeMask::EMPTY,
+            with_wish: NodeMask::EMPTY,
+            slots: Slots::default(),
+            ops: Ops::new(config.in_flight_max),
+            done: VecDeque::new(),
+            timers: Timers::default(),
+            awaiting: Vec::new(),
+            late_votes: VecDeque::new(),
+            absent: Duration::ZERO,
+            last_pass: now,
+            client_id,
+            rng,
+            is_closing: false,
+            scratch: Vec::new(),
+        })
+    }
+
+    // ---- outputs ----
+
+    /// The next result, judged at `now`: a lease whose deadline has passed is not handed out.
+    pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        while let Some(index) = self.done.pop_front() {
+            let op = self.ops.at(index);
+            let event = match op.kind {
+                OpKind::Acquire => self.report_acquire(index, now),
+                OpKind::Extend | OpKind::Adopt => Some(self.report_extend(index, now)),
+                OpKind::Release => Some(self.report_release(index)),
+                OpKind::Query => Some(self.report_query(index)),
+                OpKind::Free => None,
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
+        None
+    }
+
+    /// Whether [`poll_event`](Self::poll_event) has something to report.
+    #[must_use]
+    pub fn has_event(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// The next lease that a late answer gave another vote.
+    pub fn poll_late_vote(&mut self) -> Option<LeaseId> {
+        let slot = self.late_votes.pop_front()?;
+        Some(self.slots.lease_id(slot))
+    }
+
+    /// The next thing to do with a connection.
+    pub fn poll_connection(&mut self) -> Option<(NodeId, Connection)> {
+        loop {
+            let id = self.with_wish.into_iter().next()?;
+            self.with_wish.remove(id);
+            match self.node_mut(id).take_wish() {
+                Wish::Nothing => {}
+                Wish::Connect => return Some((id, Connection::Open)),
+                Wish::Close => return Some((id, Connection::Close)),
+            }
+        }
+    }
+
+    /// The nodes that have bytes to send.
+    #[must_use]
+    pub const fn nodes_with_output(&self) -> NodeMask {
+        self.with_output
+    }
+
+    /// The bytes that wait for the node's socket.
+    #[must_use]
+    pub fn output(&self, id: NodeId) -> &[u8] {
+        self.nodes.get(id.index()).map_or(&[], |node| node.output())
+    }
+
+    /// The node's socket took the first `len` bytes of its output.
+    pub fn handle_sent(&mut self, id: NodeId, len: usize) {
+        let node = self.node_mut(id);
+        node.output_taken(len);
+        if node.output().is_empty() {
+            self.with_output.remove(id);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.has_event() {
+            return Some(self.last_pass);
+        }
+        let rounds = self.ops.first_judged().map(|(_, at)| at + self.absent);
+        let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(self.absent)).min();
+        [rounds, self.timers.next(), nodes].into_iter().flatten().min()
+    }
+
+    // ---- time ----
+
+    /// Whether so much time passed without a pass that the sockets should be read before anything
+    /// is begun: servers may have closed connections, and stragglers answered.
+    #[must_use]
+    pub fn needs_pass(&self, now: Instant) -> bool {
+        now.saturating_since(self.last_pass) > self.settings.node_timeout
+    }
+
+    /// Ends a pass over the sockets, after all that they held was handed in: does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        // A pass is due at least once a `node_timeout` while somebody is asked. What is beyond it
+        // was the caller's own time, and is held against no node.
+        let gap = now.saturating_since(self.last_pass);
+        self.absent += gap.saturating_sub(self.settings.node_timeout);
+        self.last_pass = now;
+        let now = self.now(now);
+        for index in 0..self.nodes.len() {
+            let Some(id) = NodeId::new(index) else { continue };
+            if let Some(cause) = self.node_mut(id).handle_timeout(now) {
+                self.drop_connection(id, cause, now);
+            }
+            self.refresh(id, now);
+        }
+        while let Some((index, judged_at)) = self.ops.first_judged() {
+            if judged_at > now.attended {
+                break;
+            }
+            self.judge(index, now);
+        }
+        while let Some((timer, id)) = self.timers.pop_due(now.real) {
+            let Some(index) = self.ops.find(id) else { continue };
+            match timer {
+                Timer::Retry => self.retry(index, now),
+                Timer::Judge => {
+                    let op = self.ops.at(index);
+                    if op.judge_at.min(op.plan.deadline) <= now.real {
+                        self.judge(index, now);
+                    }
+                }
+            }
+        }
+        let ops = &self.ops;
+        self.timers.sweep(|id| ops.find(id).is_some());
+    }
+
+    /// `real` on both clocks.
+    fn now(&self, real: Instant) -> Now {
+        Now { real, attended: real - self.absent }
+    }
+
+    /// The time of an operation is up: whoever has not answered is counted out.
+    fn judge(&mut self, index: u32, now: Now) {
+        self.ops.unlist(index);
+        let op = self.ops.at(index);
+        if op.outcome != Outcome::Open {
+            return;
+        }
+        match op.kind {
+            OpKind::Acquire => self.judge_acquire(index, now),
+            OpKind::Extend | OpKind::Adopt => self.finish(index, Outcome::NoQuorum),
+            OpKind::Release => self.finish(index, Outcome::Unlocked(Unlocked::Unknown)),
+            OpKind::Query => self.finish(index, Outcome::Answered),
+            OpKind::Free => {}
+        }
+    }
+
+    // ---- shared by the operations ----
+
+    /// The operation is decided; its result waits to be taken.
+    fn finish(&mut self, index: u32, outcome: Outcome) {
+        self.ops.unlist(index);
+        let op = self.ops.at_mut(index);
+        debug_assert_eq!(op.outcome, Outcome::Open, "an operation ends once");
+        op.outcome = outcome;
+        self.done.push_back(index);
+    }
+
+    /// Begins the round of an operation at `now`.
+    fn begin_round(&mut self, index: u32, now: Now) {
+        self.ops.list(index, now.attended + self.settings.node_timeout);
+    }
+
+    /// What the nodes said to the operation's round.
+    fn ballot(
+        &self,
+        index: u32,
+        granted: NodeMask,
+        denied: NodeMask,
+        unknown: NodeMask,
+        now: Instant,
+    ) -> Ballot {
+        let all = NodeMask::first(self.nodes.len());
+        let op = self.ops.at(index);
+        Ballot {
+            granted,
+            denied,
+            unknown,
+            failed: all.without(granted).without(denied).without(unknown),
+            causes: op.causes,
+            names: Arc::clone(&self.names),
+            quorum: self.settings.quorum,
+            quarantine_ms: self.quarantine_ms(now),
+        }
+    }
+
+    /// How long until quarantines no longer keep a quorum from voting; 0 if they do not.
+    fn quarantine_ms(&self, now: Instant) -> u32 {
+        let quorum = self.settings.quorum as usize;
+        let admitted = self.nodes.iter().filter(|node| node.can_vote()).count();
+        let mut waits = [Duration::MAX; NODES_MAX];
+        for (wait, node) in waits.iter_mut().zip(&self.nodes) {
+            *wait = node.quarantine(now).unwrap_or(Duration::MAX);
+        }
+        waits.sort_unstable();
+        let missing = quorum.saturating_sub(admitted);
+        let wait = missing.checked_sub(1).and_then(|last| waits.get(last));
+        wait.filter(|&&wait| wait < Duration::MAX)
+            .map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "ids come from the masks of these nodes")]
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.index()]
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "ids come from the masks of these nodes")]
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// After anything happened to a node: pays what it is owed, and notes what it can do now.
+    fn refresh(&mut self, id: NodeId, now: Now) {
+        self.pay_debts(id, now);
+        let node = self.node_mut(id);
+        let (can_vote, has_output) = (node.can_vote(), !node.output().is_empty());
+        let is_on_the_way = node.is_on_the_way();
+        self.with_wish.insert(id);
+        if has_output {
+            self.with_output.insert(id);
+        }
+        let could_vote = self.voters.contains(id);
+        if can_vote {
+            self.voters.insert(id);
+        } else {
+            self.voters.remove(id);
+        }
+        if !self.awaiting.is_empty() && ((can_vote && !could_vote) || !is_on_the_way) {
+            self.settle_awaiting(id, now);
+        }
+    }
+
+    /// Ends a node's connection from this side.
+    fn drop_connection(&mut self, id: NodeId, cause: Cause, now: Now) {
+        self.lose(id, cause, now);
+        self.node_mut(id).close();
+    }
+
+    fn release_step(&self, id: NodeId) -> Option<ReleaseStep> {
+        let node = self.node(id);
+        let step = node.dialect.release.filter(|_| node.is_greeted())?;
+        Some(if self.is_closing && step == ReleaseStep::EvalSha { ReleaseStep::Eval } else { step })
+    }
+
+    /// Draws tokens from fresh randomness from now on; the client's id stays.
+    pub fn reseed(&mut self, seed: [u8; 32]) {
+        self.rng = StdRng::from_seed(seed);
+    }
+
+    /// From now on releases are sent in a form that needs no second step: the client is about to
+    /// end.
+    pub const fn begin_close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// Whether a node that denies INFO is admitted.
+    #[must_use]
+    pub fn is_lenient(&self) -> bool {
+        self.settings.admission.admission == Admission::Lenient
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("nodes", &self.names)
+            .field("voters", &self.voters)
+            .field("in_flight", &self.ops.in_flight())
+            .field("slots", &self.slots.in_use())
+            .finish_non_exhaustive()
+    }
+}

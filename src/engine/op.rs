@@ -1,0 +1,264 @@
+//! The operations under way: what a caller asked for, until its result is taken.
+//!
+//! # Invariants
+//!
+//! - Each operation yields exactly one event, and keeps its place until that is taken: with a bound
+//!   on operations the queue of events is bounded too, and none is ever dropped.
+//! - Rounds end in the order they began, so their timer is a list, not a heap.
+
+use crate::command::Answer;
+use crate::error::{Cause, Unlocked};
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::time::Instant;
+
+use std::time::Duration;
+
+/// An operation of an [`Engine`](super::Engine) that has not been reported yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpId {
+    pub(super) op: u32,
+    pub(super) generation: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OpKind {
+    Free,
+    Acquire,
+    Extend,
+    /// An extension that makes a lease of a key and token from elsewhere.
+    Adopt,
+    Release,
+    Query,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Open,
+    /// The round was won; judged once more when it is handed over.
+    Won,
+    Taken,
+    NoQuorum,
+    Expired,
+    Cancelled,
+    /// No quorum holds the lease any more.
+    Lost,
+    Unlocked(Unlocked),
+    Answered,
+}
+
+/// How an acquisition goes on after a failed attempt.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) ttl_ms: u32,
+    pub(super) min_validity: Duration,
+    pub(super) attempts_left: u32,
+    pub(super) delay: Duration,
+    pub(super) jitter: Duration,
+    /// The end of the call, [`Instant::MAX`] for none.
+    pub(super) deadline: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Op {
+    pub(super) generation: u32,
+    pub(super) kind: OpKind,
+    pub(super) outcome: Outcome,
+    /// The slot of the current attempt, of the lease, or of the release.
+    pub(super) slot: u32,
+    /// Neighbours in the list of rounds, and when this one ends, on the attended clock.
+    prev: u32,
+    next: u32,
+    judged_at: Instant,
+    is_listed: bool,
+    /// When an acquisition that waits for nodes is judged; a timer set for an earlier attempt
+    /// comes due before it and means nothing.
+    pub(super) judge_at: Instant,
+    pub(super) plan: Plan,
+    /// For an extension: the deadline it gives if it wins.
+    pub(super) new_deadline: Instant,
+    pub(super) causes: [Cause; NODES_MAX],
+    pub(super) query: Option<Box<Query>>,
+}
+
+/// The answers to a question that was put to every node.
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) asked_at: Instant,
+    pub(super) parts: usize,
+    pub(super) replies: Vec<NodeReplies>,
+    /// Answers still awaited.
+    pub(super) open: usize,
+}
+
+/// One node's answers to a query.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeReplies {
+    /// The node.
+    pub node: NodeId,
+    /// Its answers so far, as bytes of RESP, in the order asked.
+    pub replies: Vec<Vec<u8>>,
+    /// Why answers are missing.
+    pub cause: Cause,
+    /// From the question to the first answer.
+    pub round_trip: Duration,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// All operations of an engine.
+#[derive(Debug)]
+pub(super) struct Ops {
+    ops: Vec<Op>,
+    free: Vec<u32>,
+    limit: usize,
+    first: u32,
+    last: u32,
+}
+
+impl Ops {
+    pub(super) const fn new(limit: usize) -> Self {
+        Self { ops: Vec::new(), free: Vec::new(), limit, first: NONE, last: NONE }
+    }
+
+    /// Takes a place for an operation; `None` if the limit is reached.
+    pub(super) fn open(&mut self, kind: OpKind) -> Option<u32> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.ops.len() < self.limit => {
+                self.ops.push(Op::empty());
+                u32::try_from(self.ops.len() - 1).ok()?
+            }
+            None => return None,
+        };
+        let op = self.at_mut(index);
+        op.kind = kind;
+        op.outcome = Outcome::Open;
+        Some(index)
+    }
+
+    /// Gives the place back; handles to it find nothing from now on.
+    pub(super) fn close(&mut self, index: u32) {
+        self.unlist(index);
+        let op = self.at_mut(index);
+        op.kind = OpKind::Free;
+        op.generation = op.generation.wrapping_add(1);
+        op.query = None;
+        self.free.push(index);
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "whoever names an operation keeps it in the table")]
+    #[inline]
+    pub(super) fn at(&self, index: u32) -> &Op {
+        &self.ops[index as usize]
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "whoever names an operation keeps it in the table")]
+    #[inline]
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut Op {
+        &mut self.ops[index as usize]
+    }
+
+    pub(super) fn id(&self, index: u32) -> OpId {
+        OpId { op: index, generation: self.at(index).generation }
+    }
+
+    /// The place of an operation that is still under way.
+    pub(super) fn find(&self, id: OpId) -> Option<u32> {
+        let op = self.ops.get(id.op as usize)?;
+        (op.generation == id.generation && op.kind != OpKind::Free).then_some(id.op)
+    }
+
+    /// Puts the operation at the end of the rounds; `judged_at` never decreases from one call to
+    /// the next.
+    #[inline]
+    pub(super) fn list(&mut self, index: u32, judged_at: Instant) {
+        self.unlist(index);
+        let last = self.last;
+        let op = self.at_mut(index);
+        op.judged_at = judged_at;
+        op.is_listed = true;
+        op.prev = last;
+        op.next = NONE;
+        if last == NONE {
+            self.first = index;
+        } else {
+            self.at_mut(last).next = index;
+        }
+        self.last = index;
+    }
+
+    /// Takes the operation out of the rounds.
+    #[inline]
+    pub(super) fn unlist(&mut self, index: u32) {
+        let op = self.at_mut(index);
+        if !std::mem::take(&mut op.is_listed) {
+            return;
+        }
+        let (prev, next) = (op.prev, op.next);
+        if prev == NONE {
+            self.first = next;
+        } else {
+            self.at_mut(prev).next = next;
+        }
+        if next == NONE {
+            self.last = prev;
+        } else {
+            self.at_mut(next).prev = prev;
+        }
+    }
+
+    /// The first round and when it is judged.
+    pub(super) fn first_judged(&self) -> Option<(u32, Instant)> {
+        (self.first != NONE).then(|| (self.first, self.at(self.first).judged_at))
+    }
+
+    /// How many operations are under way or not reported.
+    pub(super) fn in_flight(&self) -> usize {
+        self.ops.len() - self.free.len()
+    }
+}
+
+impl Op {
+    fn empty() -> Self {
+        Self {
+            generation: 0,
+            kind: OpKind::Free,
+            outcome: Outcome::Open,
+            slot: NONE,
+            prev: NONE,
+            next: NONE,
+            judged_at: Instant::default(),
+            is_listed: false,
+            judge_at: Instant::MAX,
+            plan: Plan::default(),
+            new_deadline: Instant::default(),
+            causes: [Cause::None; NODES_MAX],
+            query: None,
+        }
+    }
+
+    /// Notes why `node` did not grant.
+    pub(super) fn blame(&mut self, node: NodeId, cause: Cause) {
+        if let Some(place) = self.causes.get_mut(node.index()) {
+            *place = cause;
+        }
+    }
+
+    /// Notes one cause for several nodes.
+    pub(super) fn blame_all(&mut self, nodes: NodeMask, cause: Cause) {
+        for node in nodes {
+            self.blame(node, cause);
+        }
+    }
+
+    /// Notes why an answer did not grant.
+    pub(super) fn blame_answer(&mut self, node: NodeId, answer: Answer) {
+        let cause = match answer {
+            Answer::Refused(cause) => cause,
+            Answer::NoScript => Cause::Unsupported,
+            Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => Cause::OddReply,
+        };
+        self.blame(node, cause);
+    }
+}

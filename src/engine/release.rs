@@ -1,0 +1,408 @@
+//! Releases and debts: every key that this client may have written and does not hold is deleted,
+//! behind its SET, by compare-and-delete.
+//!
+//! # Invariants
+//!
+//! - A release goes behind the SET on the same connection, or over a later connection to a node
+//!   that lost the one before (then twice, see [`crate::node::Debt`]).
+//! - A key is given up only when its node answered, or when time has surely ended it.
+
+use super::op::{OpId, OpKind, Outcome};
+use super::slot::{LeaseId, NO_OP, SlotState};
+use super::{Engine, Event, KEY_LEN_MAX};
+use crate::command::{Answer, ReleaseStep, append_release};
+use crate::error::{Cause, UnlockError, Unlocked};
+use crate::node::{Debt, Now, REFUSED_DELAY, Request};
+use crate::quorum::{NodeId, NodeMask};
+use crate::round::{Decision, Tally};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+use std::time::Duration;
+
+impl Engine {
+    /// Releases a lease and reports how that went.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::NotOurs`] if the lease is not held any more; [`UnlockError::Full`] if the
+    /// result cannot be reported: it is released all the same.
+    pub fn release(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
+        if self.slots.held(lease).is_none() {
+            return Err(UnlockError::NotOurs);
+        }
+        self.release_reported(lease.slot, now)
+    }
+
+    /// Releases a lease without a report: nothing waits for the answers. Harmless when the lease is
+    /// not held any more.
+    pub fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
+        if self.slots.held(lease).is_some() {
+            let now = self.now(now);
+            self.release_slot(lease.slot, now);
+        }
+    }
+
+    /// Deletes `key` on every node where it holds `token`, whoever made it.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::InvalidName`] for a key or token of impossible length, [`UnlockError::Full`].
+    pub fn release_token(
+        &mut self,
+        key: &[u8],
+        token: &[u8],
+        now: Instant,
+    ) -> Result<OpId, UnlockError> {
+        let token = TokenBytes::from_wire(token).ok_or(UnlockError::InvalidName)?;
+        if key.is_empty() || key.len() > KEY_LEN_MAX {
+            return Err(UnlockError::InvalidName);
+        }
+        let slot_index = self.open_foreign(key, token);
+        let result = self.release_reported(slot_index, now);
+        self.slots.free_if_unnamed(slot_index);
+        result
+    }
+
+    /// A slot for a key and token from elsewhere: any node may hold it.
+    pub(super) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> u32 {
+        let ttl_ms = self.settings.max_ttl_ms;
+        let all = NodeMask::first(self.nodes.len());
+        let slot_index = self.slots.open(key, token);
+        let slot = self.slots.at_mut(slot_index);
+        slot.state = SlotState::Held;
+        slot.holds = all;
+        slot.ttl_ms = ttl_ms;
+        slot.ttl_longest_ms = ttl_ms;
+        slot.deadline = Instant::MAX;
+        slot_index
+    }
+
+    /// Gives a lease away: its keys stay, and whoever has key and token may end or extend it.
+    pub fn detach(&mut self, lease: LeaseId) {
+        if self.slots.held(lease).is_some() {
+            self.forget_slot(lease.slot);
+        }
+    }
+
+    /// Ends a slot without deleting its keys.
+    pub(super) fn forget_slot(&mut self, slot_index: u32) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.state = SlotState::Released;
+        slot.holds = NodeMask::EMPTY;
+        self.slots.free_if_unnamed(slot_index);
+    }
+
+    fn release_reported(&mut self, slot_index: u32, now: Instant) -> Result<OpId, UnlockError> {
+        let now = self.now(now);
+        let Some(index) = self.ops.open(OpKind::Release) else {
+            self.release_slot(slot_index, now);
+            return Err(UnlockError::Full);
+        };
+        // An extension under way ends here: release and extension of one lease never race.
+        let extension = std::mem::replace(&mut self.slots.at_mut(slot_index).op, index);
+        if extension != NO_OP && self.ops.at(extension).outcome == Outcome::Open {
+            self.finish(extension, Outcome::Cancelled);
+        }
+        self.ops.at_mut(index).slot = slot_index;
+        self.release_slot(slot_index, now);
+        self.begin_round(index, now);
+        self.decide_release(slot_index);
+        Ok(self.ops.id(index))
+    }
+
+    /// Sends a compare-and-delete to every node that may hold the slot's key, or owes it.
+    pub(super) fn release_slot(&mut self, slot_index: u32, now: Now) {
+        let all = NodeMask::first(self.nodes.len());
+        let slot = self.slots.at_mut(slot_index);
+        if matches!(slot.state, SlotState::Released | SlotState::Free) {
+            return;
+        }
+        slot.state = SlotState::Released;
+        slot.phase = slot.phase.wrapping_add(1);
+        slot.gone_at = now.real + Duration::from_millis(slot.ttl_longest_ms.into());
+        let holds = slot.holds;
+        slot.tally = Tally { open: holds, no: all.without(holds), yes: NodeMask::EMPTY };
+        let mut encoded = None;
+        for id in holds {
+            self.send_release(id, slot_index, &mut encoded, now);
+        }
+        self.slots.free_if_unnamed(slot_index);
+    }
+
+    /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch
+    /// buffer holds.
+    fn send_release(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        encoded: &mut Option<ReleaseStep>,
+        now: Now,
+    ) {
+        let Some(step) = self.release_step(id) else {
+            return self.owe(id, slot_index, now);
+        };
+        if *encoded != Some(step) {
+            self.encode_release(slot_index, step);
+            *encoded = Some(step);
+        }
+        if !self.write(id, Request::Release(step), slot_index, now) {
+            self.owe(id, slot_index, now);
+        }
+    }
+
+    fn encode_release(&mut self, slot_index: u32, step: ReleaseStep) {
+        let slot = self.slots.at(slot_index);
+        self.scratch.clear();
+        append_release(&mut self.scratch, step, slot.key.as_bytes(), &slot.token);
+    }
+
+    /// Writes the scratch buffer to one node as a request for the slot.
+    #[inline]
+    pub(super) fn write(
+        &mut self,
+        id: NodeId,
+        request: Request,
+        slot_index: u32,
+        now: Now,
+    ) -> bool {
+        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
+        let is_written = node.request(request, slot_index, &self.scratch, now.attended);
+        if is_written {
+            self.slots.at_mut(slot_index).refs += 1;
+            self.with_output.insert(id);
+        }
+        is_written
+    }
+
+    /// The debt that the slot's key is to a node.
+    fn debt(&self, id: NodeId, slot_index: u32) -> Debt {
+        let slot = self.slots.at(slot_index);
+        let may_still_run = slot.unanswered.union(slot.tainted).contains(id);
+        Debt {
+            slot: slot_index,
+            due: Instant::default(),
+            expires: if may_still_run { Instant::MAX } else { slot.gone_at },
+            again: slot.unanswered.contains(id),
+        }
+    }
+
+    /// Owes a node the release: it cannot be reached now.
+    fn owe(&mut self, id: NodeId, slot_index: u32, now: Now) {
+        let debt = self.debt(id, slot_index);
+        if debt.expires <= now.real {
+            return self.release_unpaid(id, slot_index);
+        }
+        self.slots.at_mut(slot_index).refs += 1;
+        let dropped = self.node_mut(id).debts.push(debt);
+        self.forget_debt(dropped);
+        self.release_unpaid(id, slot_index);
+    }
+
+    /// A node answered a release with an error: it is asked again later.
+    fn owe_refused(&mut self, id: NodeId, slot_index: u32, again: bool, now: Now) {
+        let debt = Debt { due: now.real + REFUSED_DELAY, again, ..self.debt(id, slot_index) };
+        if debt.expires > now.real {
+            self.slots.at_mut(slot_index).refs += 1;
+            let dropped = self.node_mut(id).debts.push_refused(debt);
+            self.forget_debt(dropped);
+        }
+        self.release_unpaid(id, slot_index);
+    }
+
+    fn forget_debt(&mut self, dropped: Option<u32>) {
+        if let Some(slot_index) = dropped {
+            self.slots.unref(slot_index);
+        }
+    }
+
+    /// A release that waits for its result will not get this node's answer in time.
+    fn release_unpaid(&mut self, id: NodeId, slot_index: u32) {
+        self.slots.at_mut(slot_index).tally.open.remove(id);
+        self.decide_release(slot_index);
+    }
+
+    /// Writes as many debts as the node takes now, before anything else.
+    pub(super) fn pay_debts(&mut self, id: NodeId, now: Now) {
+        while let Some(debt) = self.node_mut(id).next_debt(now.real) {
+            let Some(step) = self.release_step(id) else { return };
+            if debt.expires > now.real {
+                self.encode_release(debt.slot, step);
+                let request = Request::Debt { step, again: debt.again };
+                if !self.write(id, request, debt.slot, now) {
+                    let dropped = self.node_mut(id).debts.push(debt);
+                    return self.forget_debt(dropped);
+                }
+            }
+            self.slots.unref(debt.slot);
+        }
+    }
+
+    /// A node answered a release.
+    pub(super) fn release_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        step: ReleaseStep,
+        answer: Answer,
+        now: Now,
+    ) {
+        let slot = self.slots.at_mut(slot_index);
+        match answer {
+            Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
+                if answer == Answer::One {
+                    slot.tally.yes(id);
+                } else {
+                    slot.tally.no(id);
+                }
+                if slot.unanswered.contains(id) {
+                    // The SET went over a connection that died: it may run behind this release.
+                    self.owe_again(id, slot_index, now);
+                } else {
+                    slot.holds.remove(id);
+                }
+                self.decide_release(slot_index);
+            }
+            _ => {
+                if let Some(step) = self.next_release_step(id, step, answer, now) {
+                    self.encode_release(slot_index, step);
+                    if !self.write(id, Request::Release(step), slot_index, now) {
+                        self.owe(id, slot_index, now);
+                    }
+                } else {
+                    let again = self.slots.at(slot_index).unanswered.contains(id);
+                    self.owe_refused(id, slot_index, again, now);
+                }
+            }
+        }
+    }
+
+    /// A node answered a debt.
+    pub(super) fn debt_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        step: ReleaseStep,
+        again: bool,
+        answer: Answer,
+        now: Now,
+    ) {
+        match answer {
+            Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
+                if again {
+                    self.owe_again(id, slot_index, now);
+                } else {
+                    let slot = self.slots.at_mut(slot_index);
+                    slot.unanswered.remove(id);
+                    slot.holds.remove(id);
+                }
+            }
+            _ => {
+                if let Some(step) = self.next_release_step(id, step, answer, now) {
+                    self.encode_release(slot_index, step);
+                    if self.write(id, Request::Debt { step, again }, slot_index, now) {
+                        return;
+                    }
+                }
+                self.owe_refused(id, slot_index, again, now);
+            }
+        }
+    }
+
+    /// The connection ended before the release was answered.
+    pub(super) fn release_lost(&mut self, id: NodeId, slot_index: u32, now: Now) {
+        self.owe(id, slot_index, now);
+    }
+
+    /// The connection ended before the debt was answered.
+    pub(super) fn debt_lost(&mut self, id: NodeId, slot_index: u32, again: bool) {
+        let debt = Debt { again, ..self.debt(id, slot_index) };
+        self.slots.at_mut(slot_index).refs += 1;
+        let dropped = self.node_mut(id).debts.push(debt);
+        self.forget_debt(dropped);
+    }
+
+    fn owe_again(&mut self, id: NodeId, slot_index: u32, now: Now) {
+        let due = now.real + self.settings.node_timeout;
+        let debt = Debt { due, again: false, ..self.debt(id, slot_index) };
+        self.slots.at_mut(slot_index).refs += 1;
+        let dropped = self.node_mut(id).debts.push_again(debt);
+        self.forget_debt(dropped);
+    }
+
+    /// What to send instead of a release that was answered with an error; `None` to try the same
+    /// later.
+    fn next_release_step(
+        &mut self,
+        id: NodeId,
+        step: ReleaseStep,
+        answer: Answer,
+        now: Now,
+    ) -> Option<ReleaseStep> {
+        match answer {
+            Answer::NoScript => Some(ReleaseStep::Eval),
+            Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
+                let node = self.node_mut(id);
+                node.dialect.leave_release(step);
+                if node.dialect.release.is_none() {
+                    node.refuse(Cause::NoDialect, now.real);
+                }
+                self.release_step(id)
+            }
+            Answer::Refused(cause) => {
+                self.note_refusal(id, cause, now);
+                None
+            }
+            Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => None,
+        }
+    }
+
+    /// Decides a release whose result is awaited, if the answers suffice.
+    pub(super) fn decide_release(&mut self, slot_index: u32) {
+        let slot = self.slots.at(slot_index);
+        if slot.op == NO_OP || slot.state != SlotState::Released {
+            return;
+        }
+        let index = slot.op;
+        let op = self.ops.at(index);
+        if op.kind != OpKind::Release || op.outcome != Outcome::Open {
+            return;
+        }
+        let unlocked = match slot.tally.decide(self.settings.node_count, self.settings.quorum) {
+            Decision::Won => Unlocked::Released,
+            Decision::Lost => Unlocked::NotHeld,
+            Decision::Open if slot.tally.open.is_empty() => Unlocked::Unknown,
+            Decision::Open => return,
+        };
+        self.finish(index, Outcome::Unlocked(unlocked));
+    }
+
+    pub(super) fn report_release(&mut self, index: u32) -> Event {
+        let op = self.ops.at(index);
+        let (slot_index, outcome) = (op.slot, op.outcome);
+        let op = self.ops.id(index);
+        self.ops.close(index);
+        self.slots.at_mut(slot_index).op = NO_OP;
+        self.slots.free_if_unnamed(slot_index);
+        let result = match outcome {
+            Outcome::Unlocked(unlocked) => unlocked,
+            _ => Unlocked::Unknown,
+        };
+        Event::Unlock { op, result }
+    }
+
+    /// How many releases are owed or unanswered, over all nodes.
+    #[must_use]
+    pub fn releases_open(&self) -> usize {
+        let is_release =
+            |request| matches!(request, Request::Release(_) | Request::Debt { .. } | Request::Set);
+        self.nodes
+            .iter()
+            .filter(|node| node.is_greeted() || node.is_on_the_way())
+            .map(|node| {
+                node.pending().filter(|pending| is_release(pending.request)).count()
+                    + if node.is_stalled() { 0 } else { node.debts.len() }
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,198 @@
+//! The slots: one lock attempt each, from its SET to its last answer.
+//!
+//! # Invariants
+//!
+//! - A slot is freed only when no pending answer, no debt, no operation and no lease names it, so a
+//!   late answer always finds the attempt it belongs to.
+//! - Handles carry a generation, so one to a freed slot finds nothing.
+
+use crate::quorum::NodeMask;
+use crate::round::{Round, Tally};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+/// A lease of an [`Engine`](super::Engine): its slot and the slot's generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+pub(super) const NO_OP: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotState {
+    Free,
+    /// The attempt is undecided, or decided and not yet handed over.
+    Acquiring,
+    /// A lease.
+    Held,
+    /// Nobody's: its keys are deleted or being deleted.
+    Released,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) generation: u32,
+    /// Pending answers and debts that name this slot.
+    pub(super) refs: u32,
+    pub(super) op: u32,
+    pub(super) state: SlotState,
+    /// Counts extensions and the release, to tell a late answer from a current one.
+    pub(super) phase: u16,
+    pub(super) key: Key,
+    pub(super) token: TokenBytes,
+    pub(super) ttl_ms: u32,
+    /// The longest TTL that any command for this slot carried.
+    pub(super) ttl_longest_ms: u32,
+    pub(super) deadline: Instant,
+    /// Once released: when a key whose SET was answered is surely gone.
+    pub(super) gone_at: Instant,
+    pub(super) round: Round,
+    /// The nodes that may hold the key.
+    pub(super) holds: NodeMask,
+    /// The nodes whose SET has no answer. A lost connection leaves its node in: the SET may still
+    /// run.
+    pub(super) unanswered: NodeMask,
+    /// The nodes that lost the connection with an extension unanswered: it may still run.
+    pub(super) tainted: NodeMask,
+    pub(super) tally: Tally,
+}
+
+/// A key's bytes; short ones are kept in place.
+#[derive(Clone, Debug)]
+pub(super) enum Key {
+    Short { len: u8, bytes: [u8; KEY_SHORT_MAX] },
+    Long(Vec<u8>),
+}
+
+const KEY_SHORT_MAX: usize = 40;
+
+impl Key {
+    const EMPTY: Self = Self::Short { len: 0, bytes: [0; KEY_SHORT_MAX] };
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Self::Long(bytes) => bytes,
+        }
+    }
+
+    /// Keeps the memory of a long key for the next one.
+    fn set(&mut self, key: &[u8]) {
+        if let Self::Long(bytes) = self {
+            bytes.clear();
+            bytes.extend_from_slice(key);
+            return;
+        }
+        let mut bytes = [0; KEY_SHORT_MAX];
+        *self = match (bytes.get_mut(..key.len()), u8::try_from(key.len())) {
+            (Some(place), Ok(len)) => {
+                place.copy_from_slice(key);
+                Self::Short { len, bytes }
+            }
+            _ => Self::Long(key.to_vec()),
+        };
+    }
+}
+
+/// All slots of an engine.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    /// Takes a slot for a new attempt.
+    pub(super) fn open(&mut self, key: &[u8], token: TokenBytes) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::empty());
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        });
+        let slot = self.at_mut(index);
+        slot.state = SlotState::Acquiring;
+        slot.op = NO_OP;
+        slot.refs = 0;
+        slot.phase = 0;
+        slot.key.set(key);
+        slot.token = token;
+        slot.round = Round::default();
+        slot.holds = NodeMask::EMPTY;
+        slot.unanswered = NodeMask::EMPTY;
+        slot.tainted = NodeMask::EMPTY;
+        slot.tally = Tally::default();
+        index
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "whoever names a slot keeps it in the table")]
+    #[inline]
+    pub(super) fn at(&self, index: u32) -> &Slot {
+        &self.slots[index as usize]
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "whoever names a slot keeps it in the table")]
+    #[inline]
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut Slot {
+        &mut self.slots[index as usize]
+    }
+
+    /// The slot of a lease that is still held.
+    pub(super) fn held(&self, lease: LeaseId) -> Option<&Slot> {
+        self.slots
+            .get(lease.slot as usize)
+            .filter(|slot| slot.generation == lease.generation && slot.state == SlotState::Held)
+    }
+
+    pub(super) fn lease_id(&self, index: u32) -> LeaseId {
+        LeaseId { slot: index, generation: self.at(index).generation }
+    }
+
+    /// One answer or debt fewer names the slot.
+    #[inline]
+    pub(super) fn unref(&mut self, index: u32) {
+        let slot = self.at_mut(index);
+        debug_assert!(slot.refs > 0, "slot {index} was named more often than counted");
+        slot.refs = slot.refs.saturating_sub(1);
+        self.free_if_unnamed(index);
+    }
+
+    /// Frees the slot if nobody names it any more.
+    #[inline]
+    pub(super) fn free_if_unnamed(&mut self, index: u32) {
+        let slot = self.at_mut(index);
+        if slot.state == SlotState::Released && slot.refs == 0 && slot.op == NO_OP {
+            slot.state = SlotState::Free;
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free.push(index);
+        }
+    }
+
+    /// How many slots are in use.
+    pub(super) fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+impl Slot {
+    fn empty() -> Self {
+        Self {
+            generation: 0,
+            refs: 0,
+            op: NO_OP,
+            state: SlotState::Free,
+            phase: 0,
+            key: Key::EMPTY,
+            token: TokenBytes::Drawn([0; 20]),
+            ttl_ms: 0,
+            ttl_longest_ms: 0,
+            deadline: Instant::default(),
+            gone_at: Instant::default(),
+            round: Round::default(),
+            holds: NodeMask::EMPTY,
+            unanswered: NodeMask::EMPTY,
+            tainted: NodeMask::EMPTY,
+            tally: Tally::default(),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Timers of operations other than the rounds' own: when to try again, when a call ends.
+//!
+//! A heap whose entries are checked when they come due: an operation that has ended leaves its
+//! entries behind, and they are swept out when they outnumber the live ones.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::op::OpId;
+use crate::time::Instant;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// Begin the next attempt.
+    Retry,
+    /// Count out who has not answered: the call, or its wait for nodes, is over.
+    Judge,
+}
+
+/// Entries below this many are never swept.
+const SWEEP_MIN: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(Instant, Timer, u32, u32)>>,
+    sweep_at: usize,
+}
+
+impl Timers {
+    pub(super) fn set(&mut self, at: Instant, timer: Timer, op: OpId) {
+        self.heap.push(Reverse((at, timer, op.op, op.generation)));
+    }
+
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Takes one that is due out.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(Timer, OpId)> {
+        if self.next().is_none_or(|at| at > now) {
+            return None;
+        }
+        let Reverse((_, timer, op, generation)) = self.heap.pop()?;
+        Some((timer, OpId { op, generation }))
+    }
+
+    /// Drops what `is_live` no longer knows, once that can be half of the heap.
+    pub(super) fn sweep(&mut self, is_live: impl Fn(OpId) -> bool) {
+        if self.heap.len() > self.sweep_at.max(SWEEP_MIN) {
+            self.heap.retain(|Reverse((_, _, op, generation))| {
+                is_live(OpId { op: *op, generation: *generation })
+            });
+            self.sweep_at = self.heap.len() * 2;
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! How the nodes are: for people, readiness endpoints and error messages.
+
+use super::Engine;
+use super::slot::LeaseId;
+use crate::error::{Ballot, Cause, ConnectError};
+use crate::node::State;
+use crate::quorum::{NODES_MAX, NodeMask};
+use crate::time::Instant;
+use crate::token::LockToken;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a node's conversation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeState {
+    /// No connection.
+    Disconnected,
+    /// A connection is being opened.
+    Connecting,
+    /// Connected; the node is saying who it is.
+    Greeting,
+    /// It votes.
+    Admitted,
+    /// Connected, but not believed for this long yet: it may have forgotten locks.
+    Quarantined(Duration),
+    /// Connected, but not fit for locks.
+    Refused,
+    /// Admitted, but it has owed answers for several `node_timeout`.
+    Stalled,
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeHealth {
+    /// `host:port` or the socket's path.
+    pub name: String,
+    /// Where the conversation is.
+    pub state: NodeState,
+    /// Why it does not vote; [`Cause::None`] if it does.
+    pub cause: Cause,
+    /// The server's name for itself and its version, as far as it was greeted.
+    pub server: Option<String>,
+    /// `master` or what else it is.
+    pub role: Option<String>,
+    /// What tells this life of the server from others.
+    pub run_id: Option<String>,
+    /// How old the server said it was at the greeting.
+    pub uptime: Option<Duration>,
+    /// `maxmemory-policy`.
+    pub maxmemory_policy: Option<String>,
+    /// Whether an append-only file is written.
+    pub append_only: Option<bool>,
+    /// Whether it speaks RESP3.
+    pub resp3: bool,
+    /// Whether INFO was denied, so that admission rests on less.
+    pub info_denied: bool,
+    /// The commands for release and extension.
+    pub dialect: Option<String>,
+    /// Round trip of the last greeting.
+    pub round_trip: Option<Duration>,
+    /// Releases owed to it.
+    pub debts: usize,
+    /// Releases that were given up for want of room.
+    pub debts_dropped: u64,
+}
+
+impl Engine {
+    /// How each node is at `now`.
+    #[must_use]
+    pub fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
+        self.nodes
+            .iter()
+            .zip(self.names.iter())
+            .map(|(node, name)| {
+                let facts = node.facts();
+                let state = match node.state() {
+                    State::Disconnected { .. } => NodeState::Disconnected,
+                    State::Connecting { .. } => NodeState::Connecting,
+                    State::Greeting { .. } => NodeState::Greeting,
+                    State::Admitted { .. } if node.is_stalled() => NodeState::Stalled,
+                    State::Admitted { .. } => NodeState::Admitted,
+                    State::Quarantined { until } => NodeState::Quarantined(now.until(until)),
+                    State::Refused { .. } => NodeState::Refused,
+                };
+                let server = facts.server();
+                NodeHealth {
+                    name: name.to_string(),
+                    state,
+                    cause: if node.can_vote() { Cause::None } else { node.cause() },
+                    server: facts.kind.map(|_| format!("{} {}", server.kind, facts.version)),
+                    role: facts.role.clone(),
+                    run_id: facts.run_id.clone(),
+                    uptime: facts.uptime_s.map(Duration::from_secs),
+                    maxmemory_policy: facts.maxmemory_policy.clone(),
+                    append_only: facts.aof,
+                    resp3: facts.resp3,
+                    info_denied: facts.info_denied,
+                    dialect: node.is_greeted().then(|| node.dialect.to_string()),
+                    round_trip: node.round_trip,
+                    debts: node.debts.len(),
+                    debts_dropped: node.debts.dropped(),
+                }
+            })
+            .collect()
+    }
+
+    /// How many nodes may vote now.
+    #[must_use]
+    pub const fn voters(&self) -> u32 {
+        self.voters.count()
+    }
+
+    /// How many votes make a quorum.
+    #[must_use]
+    pub const fn quorum(&self) -> u32 {
+        self.settings.quorum
+    }
+
+    /// Whether every node is admitted or known not to be.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.nodes.iter().all(|node| node.is_settled)
+    }
+
+    /// Why too few nodes may vote; `None` if a quorum may.
+    #[must_use]
+    pub fn connect_error(&self, now: Instant) -> Option<ConnectError> {
+        if self.voters.count() >= self.settings.quorum {
+            return None;
+        }
+        let mut causes = [Cause::None; NODES_MAX];
+        for (cause, node) in causes.iter_mut().zip(&self.nodes) {
+            *cause = if node.can_vote() { Cause::None } else { node.cause() };
+        }
+        Some(ConnectError::NoQuorum(Ballot {
+            granted: self.voters,
+            denied: NodeMask::EMPTY,
+            failed: NodeMask::first(self.nodes.len()).without(self.voters),
+            unknown: NodeMask::EMPTY,
+            causes,
+            names: Arc::clone(&self.names),
+            quorum: self.settings.quorum,
+            quarantine_ms: self.quarantine_ms(now),
+        }))
+    }
+
+    /// The end of a lease; `None` if it is not held.
+    #[must_use]
+    pub fn deadline(&self, lease: LeaseId) -> Option<Instant> {
+        self.slots.held(lease).map(|slot| slot.deadline)
+    }
+
+    /// How long a lease is still valid at `now`; zero if it is not held.
+    #[must_use]
+    pub fn remaining_at(&self, lease: LeaseId, now: Instant) -> Duration {
+        self.deadline(lease).map_or(Duration::ZERO, |deadline| now.until(deadline))
+    }
+
+    /// The nodes that granted a lease, late ones included.
+    #[must_use]
+    pub fn votes(&self, lease: LeaseId) -> NodeMask {
+        self.slots.held(lease).map_or(NodeMask::EMPTY, |slot| slot.round.granted)
+    }
+
+    /// Key and token of a lease.
+    #[must_use]
+    pub fn lease_name(&self, lease: LeaseId) -> Option<(&[u8], LockToken)> {
+        self.slots
+            .held(lease)
+            .map(|slot| (slot.key.as_bytes(), LockToken::new(&slot.token)))
+    }
+
+    /// How many operations are under way or not yet reported.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.ops.in_flight()
+    }
+
+    /// How many attempts are remembered: leases, and what late answers and debts may still name.
+    #[must_use]
+    pub fn slots_in_use(&self) -> usize {
+        self.slots.in_use()
+    }
+}
