@@ -165,6 +165,12 @@ fn a_frame_may_fill_the_size_cap_but_not_pass_it() {
             assert_eq!(decode_within(input, limits(frame_len_max)).end, Err(E::FrameTooLong));
         }
     }
+    // An element that leaves too little for those behind it is the last one looked at.
+    let limits = Limits { frame_len_max: 16, ..Limits::DEFAULT };
+    let outcome = decode_within(b"*2\r\n:1234567\r\n_", limits);
+    assert_eq!((outcome.end, outcome.arrived), (Err(E::FrameTooLong), 14));
+    // Nor is anything behind the cap looked at, however much has arrived.
+    assert_eq!(feed(&repeated(b"+", 1000), [1000], limits).visited, 16);
     // The cap is for each frame, not for the connection.
     let limits = Limits { frame_len_max: 5, ..Limits::DEFAULT };
     assert_eq!(decode_within(&repeated(b"+OK\r\n", 50), limits).frames.len(), 50);
@@ -240,6 +246,7 @@ const MALFORMED: &[(&[u8], E)] = &[
     (b",.", E::Double),
     (b",1.\r", E::Double),
     (b",1.5.", E::Double),
+    (b",1.e", E::Double),
     (b",1e\r", E::Double),
     (b",1e+\r", E::Double),
     (b",--", E::Double),
