@@ -4,8 +4,10 @@ pub mod time;
 
 mod acquire;
 mod address;
+pub mod client;
 mod command;
 mod config;
+pub mod driver;
 pub mod engine;
 mod error;
 mod node;
@@ -18,7 +20,11 @@ mod token;
 pub mod embedded;
 
 pub use acquire::Acquire;
+pub use client::{Client, Held};
 pub use address::{Address, Endpoint};
+pub use driver::clock::now;
+pub use driver::{Completion, Driver, Lease};
+pub use mio;
 pub use config::{Admission, Config, RestartGuard, Retry, Wait};
 pub use error::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,

@@ -95,12 +95,12 @@ impl Engine {
             .filter(|ttl_ms| (settings.least_ttl_ms..=settings.max_ttl_ms).contains(ttl_ms))
     }
 
-    pub(super) const fn ttl_range(&self) -> (Duration, Duration) {
-        let ms = |ms: u32| Duration::from_millis(ms as u64);
+    pub(super) fn ttl_range(&self) -> (Duration, Duration) {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
         (ms(self.settings.least_ttl_ms), ms(self.settings.max_ttl_ms))
     }
 
-    const fn invalid_ttl(&self) -> LockError {
+    fn invalid_ttl(&self) -> LockError {
         let (least, most) = self.ttl_range();
         LockError::InvalidTtl { least, most }
     }

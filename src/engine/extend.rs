@@ -275,8 +275,14 @@ impl Engine {
         if self.slots.at(slot_index).op == index {
             self.slots.at_mut(slot_index).op = NO_OP;
         }
-        if kind == OpKind::Adopt && result.is_err() {
-            self.forget_slot(slot_index);
+        if kind == OpKind::Adopt {
+            if result.is_ok() {
+                // It was won elsewhere; what this client knows of votes is who extended it.
+                self.slots.at_mut(slot_index).round.granted = yes;
+            } else {
+                self.forget_slot(slot_index);
+            }
+            return Event::Adopt { op, result: result.map(|()| lease) };
         }
         self.slots.free_if_unnamed(slot_index);
         Event::Extend { op, lease, result }

@@ -7,6 +7,12 @@ use crate::quorum::NodeId;
 use crate::time::Instant;
 
 impl Engine {
+    /// Whether the engine waits for a connection to the node.
+    #[must_use]
+    pub fn wants_connection(&self, id: NodeId) -> bool {
+        matches!(self.node(id).state(), crate::node::State::Connecting { .. })
+    }
+
     /// The connection that was asked for is open.
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
         let now = self.now(now);

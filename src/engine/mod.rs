@@ -84,6 +84,13 @@ pub enum Event {
         /// Whether the lease has its new deadline.
         result: Result<(), ExtendError>,
     },
+    /// A key and token from elsewhere became a lease, or did not.
+    Adopt {
+        /// The operation.
+        op: OpId,
+        /// The lease, or why there is none.
+        result: Result<LeaseId, ExtendError>,
+    },
     /// A release ended.
     Unlock {
         /// The operation.
@@ -432,7 +439,9 @@ impl Engine {
         let node = self.node_mut(id);
         let (can_vote, has_output) = (node.can_vote(), !node.output().is_empty());
         let is_on_the_way = node.is_on_the_way();
-        self.with_wish.insert(id);
+        if self.node(id).has_wish() {
+            self.with_wish.insert(id);
+        }
         if has_output {
             self.with_output.insert(id);
         }

@@ -39,7 +39,16 @@ impl Engine {
     pub fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
         if self.slots.held(lease).is_some() {
             let now = self.now(now);
+            self.end_extension(lease.slot);
             self.release_slot(lease.slot, now);
+        }
+    }
+
+    /// An extension under way ends with the release: the two never race.
+    fn end_extension(&mut self, slot_index: u32) {
+        let extension = self.slots.at(slot_index).op;
+        if extension != NO_OP && self.ops.at(extension).outcome == Outcome::Open {
+            self.finish(extension, Outcome::Cancelled);
         }
     }
 
@@ -99,14 +108,11 @@ impl Engine {
             self.release_slot(slot_index, now);
             return Err(UnlockError::Full);
         };
-        // An extension under way ends here: release and extension of one lease never race.
-        let extension = std::mem::replace(&mut self.slots.at_mut(slot_index).op, index);
-        if extension != NO_OP && self.ops.at(extension).outcome == Outcome::Open {
-            self.finish(extension, Outcome::Cancelled);
-        }
+        self.end_extension(slot_index);
+        self.slots.at_mut(slot_index).op = index;
         self.ops.at_mut(index).slot = slot_index;
-        self.release_slot(slot_index, now);
         self.begin_round(index, now);
+        self.release_slot(slot_index, now);
         self.decide_release(slot_index);
         Ok(self.ops.id(index))
     }
@@ -394,8 +400,7 @@ impl Engine {
     /// How many releases are owed or unanswered, over all nodes.
     #[must_use]
     pub fn releases_open(&self) -> usize {
-        let is_release =
-            |request| matches!(request, Request::Release(_) | Request::Debt { .. } | Request::Set);
+        let is_release = |request| matches!(request, Request::Release(_) | Request::Debt { .. });
         self.nodes
             .iter()
             .filter(|node| node.is_greeted() || node.is_on_the_way())

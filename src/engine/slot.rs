@@ -37,6 +37,8 @@ pub(super) struct Slot {
     /// Pending answers and debts that name this slot.
     pub(super) refs: u32,
     pub(super) op: u32,
+    /// The caller's.
+    pub(super) word: u32,
     pub(super) state: SlotState,
     /// Counts extensions and the release, to tell a late answer from a current one.
     pub(super) phase: u16,
@@ -180,6 +182,7 @@ impl Slot {
             generation: 0,
             refs: 0,
             op: NO_OP,
+            word: 0,
             state: SlotState::Free,
             phase: 0,
             key: Key::EMPTY,

@@ -6,7 +6,7 @@ use crate::error::{Ballot, Cause, ConnectError};
 use crate::node::State;
 use crate::quorum::{NODES_MAX, NodeMask};
 use crate::time::Instant;
-use crate::token::LockToken;
+use crate::token::{LockToken, TokenBytes};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,9 +168,24 @@ impl Engine {
     /// Key and token of a lease.
     #[must_use]
     pub fn lease_name(&self, lease: LeaseId) -> Option<(&[u8], LockToken)> {
-        self.slots
-            .held(lease)
-            .map(|slot| (slot.key.as_bytes(), LockToken::new(&slot.token)))
+        self.held_name(lease).map(|(key, token)| (key, LockToken::new(token)))
+    }
+
+    pub(crate) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {
+        self.slots.held(lease).map(|slot| (slot.key.as_bytes(), &slot.token))
+    }
+
+    /// Keeps a word of the caller's with a lease.
+    pub fn set_word(&mut self, lease: LeaseId, word: u32) {
+        if self.slots.held(lease).is_some() {
+            self.slots.at_mut(lease.slot).word = word;
+        }
+    }
+
+    /// The word kept with a lease.
+    #[must_use]
+    pub fn word(&self, lease: LeaseId) -> Option<u32> {
+        self.slots.held(lease).map(|slot| slot.word)
     }
 
     /// How many operations are under way or not yet reported.

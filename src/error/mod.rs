@@ -97,6 +97,9 @@ pub enum LockError {
     /// lease could be handed over. Take a longer TTL.
     #[error("a quorum granted too late for the TTL: {0}")]
     Expired(Ballot),
+    /// The work under the lock ended after the lease had.
+    #[error("the lease was over before the work was")]
+    Lost,
     /// The operation was cancelled.
     #[error("cancelled")]
     Cancelled,
@@ -214,4 +217,28 @@ pub enum ConnectError {
     /// Too few nodes may vote, for the reasons given.
     #[error("no quorum of nodes: {0}")]
     NoQuorum(Ballot),
+}
+
+impl From<io::ErrorKind> for LockError {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::System(kind)
+    }
+}
+
+impl From<io::ErrorKind> for ExtendError {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::System(kind)
+    }
+}
+
+impl From<io::ErrorKind> for UnlockError {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::System(kind)
+    }
+}
+
+impl From<io::ErrorKind> for ConnectError {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::System(kind.into())
+    }
 }

@@ -116,7 +116,7 @@ impl Facts {
     }
 
     fn note_hello(&mut self, reply: &Reply<'_>) {
-        let Reply::Map(items) | Reply::Array(items) = reply else {
+        let (Reply::Map(items) | Reply::Array(items)) = reply else {
             match classify(reply) {
                 Answer::Refused(Cause::Unsupported) => self.hello_refused = true,
                 Answer::Refused(cause) => self.fault(cause),

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 pub(crate) use admission::{AdmissionRules, Standing};
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
-pub(crate) use greeting::{Facts, Login, info_fields};
+pub(crate) use greeting::{Facts, Login};
 pub(crate) use pending::{NO_SLOT, Pending, Request};
 
 use admission::History;
@@ -187,6 +187,10 @@ impl Node {
 
     pub(crate) fn identity(&self) -> Option<&str> {
         self.history.identity()
+    }
+
+    pub(crate) const fn has_wish(&self) -> bool {
+        !matches!(self.wish, Wish::Nothing)
     }
 
     pub(crate) const fn take_wish(&mut self) -> Wish {

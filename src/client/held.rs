@@ -1,0 +1,84 @@
+//! [`Held`]: the lock inside [`Client::with_lock`](super::Client::with_lock).
+
+use std::time::Duration;
+
+use super::Client;
+use crate::driver::Lease;
+use crate::error::{ExtendError, Unlocked};
+use crate::time::Instant;
+use crate::token::LockToken;
+
+/// A lock for as long as the work under it lasts.
+#[derive(Debug)]
+pub struct Held<'client> {
+    client: &'client mut Client,
+    lease: Option<Lease>,
+    ttl: Duration,
+}
+
+impl<'client> Held<'client> {
+    pub(super) const fn new(client: &'client mut Client, lease: Lease, ttl: Duration) -> Self {
+        Self { client, lease: Some(lease), ttl }
+    }
+
+    /// How long the lock is still surely held. Check it right before each effect.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.lease.as_ref().map_or(Duration::ZERO, Lease::remaining)
+    }
+
+    /// Whether the lock is still surely held.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// The end of the lease.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.lease.as_ref().map_or_else(Instant::default, Lease::deadline)
+    }
+
+    /// The lock's token, for a resource that can compare it.
+    #[must_use]
+    pub fn token(&self) -> Option<LockToken> {
+        self.lease.as_ref().map(Lease::token)
+    }
+
+    /// Extends the lock by its TTL if a third of it has passed; otherwise costs a clock read. Call
+    /// it between the steps of long work.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::extend`], except that a missed quorum is no error while the lock is still held:
+    /// the next call tries again.
+    pub fn keep(&mut self) -> Result<(), ExtendError> {
+        let Some(lease) = &mut self.lease else { return Err(ExtendError::NotOurs) };
+        if lease.remaining() > self.ttl / 3 * 2 {
+            return Ok(());
+        }
+        match self.client.extend(lease, self.ttl) {
+            Err(ExtendError::NoQuorum(_)) if lease.is_valid() => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Releases the lock. False if the lease was over before.
+    pub(super) fn release(mut self) -> bool {
+        let Some(lease) = self.lease.take() else { return false };
+        let was_valid = lease.is_valid();
+        match self.client.unlock(lease) {
+            Ok(Unlocked::NotHeld) => false,
+            Ok(Unlocked::Released | Unlocked::Unknown) | Err(_) => was_valid,
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    /// The work ended early or panicked: sends the release, and waits for nothing.
+    fn drop(&mut self) {
+        if self.lease.take().is_some() {
+            self.client.driver.turn();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Questions for people: what a key holds on each node, how each node is set up. No part of
+//! locking.
+
+use std::time::Duration;
+
+use super::Client;
+use crate::driver::Outcome;
+use crate::engine::{NodeHealth, NodeReplies};
+use crate::error::{Cause, LockError};
+use crate::resp::{Decoder, Limits, Reply};
+
+/// What one node holds for a key.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeKey {
+    /// `host:port` or the socket's path.
+    pub node: String,
+    /// What it holds.
+    pub state: KeyState,
+}
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyState {
+    /// No such key.
+    Free,
+    /// A string, for so long.
+    Held {
+        /// Its value: the holder's token.
+        token: Vec<u8>,
+        /// How long it lives; `None` for ever.
+        ttl: Option<Duration>,
+    },
+    /// The node did not say, or the key holds other data.
+    Error(Cause),
+}
+
+/// How one node is set up, asked just now.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// What the client knows of it.
+    pub health: NodeHealth,
+    /// The fields of INFO, as `(name, value)`.
+    pub info: Vec<(String, String)>,
+    /// `appendfsync`, if the user may ask for it.
+    pub append_fsync: Option<String>,
+    /// The node's wall clock in microseconds since 1970.
+    pub time_us: Option<u64>,
+    /// From the question to the first answer.
+    pub round_trip: Option<Duration>,
+    /// Why answers are missing.
+    pub cause: Cause,
+}
+
+impl NodeReport {
+    /// A field of INFO.
+    #[must_use]
+    pub fn info(&self, name: &str) -> Option<&str> {
+        self.info.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Client {
+    /// Asks every connected node what `key` holds. Takes one round trip to the slowest, at most
+    /// `node_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Full`] and [`LockError::System`].
+    pub fn status(&mut self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
+        let key = key.as_ref();
+        let answers = self.ask(&[&[b"GET", key], &[b"PTTL", key]])?;
+        let names = self.nodes().into_iter().map(|node| node.name);
+        Ok(names
+            .zip(answers)
+            .map(|(node, answers)| NodeKey { node, state: key_state(&answers) })
+            .collect())
+    }
+
+    /// Asks every connected node how it is set up.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Full`] and [`LockError::System`].
+    pub fn examine(&mut self) -> Result<Vec<NodeReport>, LockError> {
+        let answers =
+            self.ask(&[&[b"TIME"], &[b"INFO"], &[b"CONFIG", b"GET", b"appendfsync"]])?;
+        Ok(self.nodes().into_iter().zip(answers).map(|(health, answers)| report(health, &answers)).collect())
+    }
+
+    fn ask(&mut self, commands: &[&[&[u8]]]) -> Result<Vec<NodeReplies>, LockError> {
+        self.catch_up()?;
+        let op = self.driver.query(commands)?;
+        match self.wait_for(op)? {
+            Outcome::Query(answers) => Ok(answers),
+            _ => Err(LockError::Cancelled),
+        }
+    }
+}
+
+/// The `index`-th answer, as `read` understands it.
+fn answer<T>(
+    answers: &NodeReplies,
+    index: usize,
+    read: impl FnOnce(Reply<'_>) -> Option<T>,
+) -> Option<T> {
+    let bytes = answers.replies.get(index)?;
+    let frame = Decoder::new(Limits::default()).frame(bytes).ok()??;
+    read(frame.reply())
+}
+
+fn text(reply: &Reply<'_>) -> Option<String> {
+    reply.text().map(|text| String::from_utf8_lossy(text).into_owned())
+}
+
+fn key_state(answers: &NodeReplies) -> KeyState {
+    if answers.cause != Cause::None {
+        return KeyState::Error(answers.cause);
+    }
+    let token = answer(answers, 0, |reply| match reply {
+        Reply::Null => Some(None),
+        Reply::Bulk(token) => Some(Some(token.to_vec())),
+        _ => None,
+    });
+    let ttl = answer(answers, 1, |reply| match reply {
+        Reply::Integer(ms) => Some(u64::try_from(ms).ok().map(Duration::from_millis)),
+        _ => None,
+    });
+    match (token, ttl) {
+        (Some(None), _) => KeyState::Free,
+        (Some(Some(token)), Some(ttl)) => KeyState::Held { token, ttl },
+        _ => KeyState::Error(refusal(answers)),
+    }
+}
+
+/// Why the first answer is an error.
+fn refusal(answers: &NodeReplies) -> Cause {
+    use crate::command::{Answer, classify};
+    let answer = answer(answers, 0, |reply| Some(classify(&reply)));
+    if let Some(Answer::Refused(cause)) = answer { cause } else { Cause::OddReply }
+}
+
+fn report(health: NodeHealth, answers: &NodeReplies) -> NodeReport {
+    let time_us = answer(answers, 0, |reply| {
+        let Reply::Array(mut parts) = reply else { return None };
+        let mut number = || text(&parts.next()?)?.parse::<u64>().ok();
+        Some(number()?.checked_mul(1_000_000)?.saturating_add(number()?))
+    });
+    let info = answer(answers, 1, |reply| text(&reply)).unwrap_or_default();
+    let info = info.lines().filter_map(|line| line.split_once(':'));
+    let append_fsync = answer(answers, 2, |reply| {
+        let (Reply::Array(mut parts) | Reply::Map(mut parts)) = reply else { return None };
+        parts.nth(1).and_then(|value| text(&value))
+    });
+    NodeReport {
+        health,
+        info: info.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        append_fsync,
+        time_us,
+        round_trip: (!answers.replies.is_empty()).then_some(answers.round_trip),
+        cause: answers.cause,
+    }
+}

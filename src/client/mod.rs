@@ -1,0 +1,362 @@
+//! [`Client`]: blocking calls; the caller's thread is the event loop while a call lasts.
+//!
+//! Layer: above [`crate::driver`]. Holds no protocol and no votes.
+//!
+//! # Invariants
+//!
+//! - No call outlives its own deadline by more than a scheduling delay, whatever the nodes do.
+//! - A call that follows a long silence reads the sockets once before it begins: what a node sent
+//!   meanwhile is not held against it.
+
+mod held;
+mod inspect;
+
+use std::io;
+use std::time::Duration;
+
+use mio::{Events, Poll};
+
+pub use held::Held;
+pub use inspect::{KeyState, NodeKey, NodeReport};
+
+use crate::acquire::Acquire;
+use crate::config::{Config, Retry, Wait};
+use crate::driver::clock::now;
+use crate::driver::{Driver, Lease, Outcome};
+use crate::engine::{NodeHealth, OpId};
+use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::time::Instant;
+
+/// Blocking Redlock client.
+///
+/// Its calls drive the connections: between calls nothing is read, sent or reconnected. It is
+/// `Send`, so it may move between threads, and each call needs it alone. It must not be used on
+/// both sides of a fork.
+pub struct Client {
+    driver: Driver,
+    poll: Poll,
+    events: Events,
+    wait: Wait,
+    retry: Retry,
+    node_timeout: Duration,
+}
+
+/// Readiness taken in at once; more comes with the next poll.
+const EVENTS_MAX: usize = 64;
+
+impl Client {
+    /// Connects, and returns when every node is admitted or known not to be, or when a quorum is
+    /// and `node_timeout` has passed since.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::NoQuorum`] if too few nodes may vote within `connect_timeout`: it says for
+    /// each why, and how long a quarantine still lasts. [`ConnectError::Config`] and
+    /// [`ConnectError::System`] as they say.
+    pub fn connect(config: Config) -> Result<Self, ConnectError> {
+        let deadline = now() + config.connect_timeout;
+        let mut client = Self::open(config)?;
+        let mut quorum_since = None;
+        loop {
+            let time = now();
+            let engine = client.driver.engine();
+            let error = engine.connect_error(time);
+            if error.is_none() {
+                let since = *quorum_since.get_or_insert(time);
+                if engine.is_settled() || since + client.node_timeout <= time {
+                    return Ok(client);
+                }
+            } else if engine.is_settled() || deadline <= time {
+                return error.map_or(Ok(client), Err);
+            }
+            let until = quorum_since.map_or(deadline, |since| since + client.node_timeout);
+            client.pass(Some(until.min(deadline)))?;
+        }
+    }
+
+    /// A client that begins to connect and does not wait. Its first call does, as far as it needs
+    /// to.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Config`] and [`ConnectError::System`].
+    pub fn open(config: Config) -> Result<Self, ConnectError> {
+        let poll = Poll::new()?;
+        let tokens = 0..config.nodes.len() + 1;
+        let (wait, retry, node_timeout) = (config.wait, config.retry, config.node_timeout);
+        let mut driver = Driver::new(config, poll.registry(), tokens)?;
+        driver.turn();
+        let events = Events::with_capacity(EVENTS_MAX);
+        Ok(Self { driver, poll, events, wait, retry, node_timeout })
+    }
+
+    // ---- locks ----
+
+    /// One attempt at the lock `key`.
+    ///
+    /// Costs one round trip to the slowest node of the fastest quorum. Returns at the quorum, or as
+    /// soon as none is possible, and in any case after `node_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Taken`], [`LockError::NoQuorum`] and [`LockError::Expired`] with each node's
+    /// vote; in every case nothing is held.
+    pub fn try_lock(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<Lease, LockError> {
+        self.try_lock_with(key, Acquire::new(ttl))
+    }
+
+    /// As [`try_lock`](Self::try_lock), with all that an [`Acquire`] can say.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn try_lock_with(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        acquire: Acquire,
+    ) -> Result<Lease, LockError> {
+        self.catch_up()?;
+        let op = self.driver.acquire(key, acquire)?;
+        match self.wait_for(op)? {
+            Outcome::Lock(result) => result,
+            _ => Err(LockError::Cancelled),
+        }
+    }
+
+    /// Tries for the lock `key` until it is won, as the configuration's `retry` says.
+    ///
+    /// # Errors
+    ///
+    /// Those of the last attempt.
+    pub fn lock(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Lease, LockError> {
+        self.lock_with(key, Acquire::new(ttl))
+    }
+
+    /// As [`lock`](Self::lock), with all that an [`Acquire`] can say.
+    ///
+    /// # Errors
+    ///
+    /// Those of the last attempt.
+    pub fn lock_with(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        mut acquire: Acquire,
+    ) -> Result<Lease, LockError> {
+        acquire.retry.get_or_insert(self.retry);
+        self.try_lock_with(key, acquire)
+    }
+
+    /// Moves the end of `lease` to `ttl` from now, on a quorum of nodes that still hold it.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is removed in any case. [`ExtendError::Lost`] and [`ExtendError::Expired`]: the
+    /// lock is over, stop the work. [`ExtendError::NoQuorum`]: it may be tried again until
+    /// [`Lease::deadline`], which is now the earlier of the old and the new one.
+    pub fn extend(&mut self, lease: &mut Lease, ttl: Duration) -> Result<(), ExtendError> {
+        self.catch_up()?;
+        let op = self.driver.extend(lease, ttl)?;
+        match self.wait_for(op)? {
+            Outcome::Extend(result) => result,
+            _ => Err(ExtendError::Cancelled),
+        }
+    }
+
+    /// Releases `lease` and returns when a quorum has confirmed it, or cannot.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::NotOurs`] for a lease of another client, which is dropped and thereby
+    /// released by that one.
+    pub fn unlock(&mut self, lease: Lease) -> Result<Unlocked, UnlockError> {
+        if !self.driver.is_ours(&lease) {
+            return Err(UnlockError::NotOurs);
+        }
+        self.catch_up()?;
+        let op = self.driver.unlock(lease)?;
+        self.wait_unlock(op)
+    }
+
+    /// Deletes `key` wherever it holds `token`: releases a lock that another process holds or
+    /// [detached](Lease::detach).
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::InvalidName`] for a key or token of impossible length.
+    pub fn unlock_token(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+    ) -> Result<Unlocked, UnlockError> {
+        self.catch_up()?;
+        let op = self.driver.unlock_token(key, token)?;
+        self.wait_unlock(op)
+    }
+
+    /// Takes over a lock that another process holds or [detached](Lease::detach), by extending it
+    /// to `ttl` from now.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError::Lost`] if no quorum holds it, [`ExtendError::NoQuorum`] if too few nodes
+    /// answered. The lock is left as it is.
+    pub fn adopt(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<Lease, ExtendError> {
+        self.catch_up()?;
+        let op = self.driver.adopt(key, token, ttl)?;
+        match self.wait_for(op)? {
+            Outcome::Adopt(result) => result,
+            _ => Err(ExtendError::Cancelled),
+        }
+    }
+
+    /// Runs `work` while the lock `key` is held, and releases it on return, early return and panic.
+    ///
+    /// `work` must end, or [`keep`](Held::keep) the lock, before [`Held::remaining`] is zero. Its
+    /// own error or panic comes before everything else.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Self::lock) and of `work`, and [`LockError::Lost`] if the lease was over
+    /// before the work was.
+    pub fn with_lock<T, E>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        ttl: Duration,
+        work: impl FnOnce(&mut Held<'_>) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: From<LockError>,
+    {
+        let lease = self.lock(key, ttl)?;
+        let mut held = Held::new(self, lease, ttl);
+        let value = work(&mut held)?;
+        if held.release() { Ok(value) } else { Err(LockError::Lost.into()) }
+    }
+
+    // ---- state ----
+
+    /// How each node is, without asking it.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeHealth> {
+        self.driver.nodes()
+    }
+
+    /// How many votes make a quorum.
+    #[must_use]
+    pub const fn quorum(&self) -> u32 {
+        self.driver.engine().quorum()
+    }
+
+    // ---- the loop ----
+
+    /// Reads once without waiting, if nobody has for a `node_timeout`.
+    fn catch_up(&mut self) -> Result<(), io::ErrorKind> {
+        if self.driver.engine().needs_pass(now()) {
+            self.poll_for(Some(Duration::ZERO))?;
+            self.driver.turn();
+        }
+        Ok(())
+    }
+
+    /// Drives the loop until `op` has ended.
+    fn wait_for(&mut self, op: OpId) -> Result<Outcome, io::ErrorKind> {
+        self.driver.flush();
+        loop {
+            while let Some(done) = self.driver.completion() {
+                if done.id == op {
+                    self.driver.flush();
+                    return Ok(done.result);
+                }
+            }
+            if let Err(error) = self.pass(None) {
+                // The lock is not known to be held, so it must not be.
+                self.driver.cancel(op);
+                return Err(error);
+            }
+        }
+    }
+
+    fn wait_unlock(&mut self, op: OpId) -> Result<Unlocked, UnlockError> {
+        match self.wait_for(op)? {
+            Outcome::Unlock(unlocked) => Ok(unlocked),
+            _ => Ok(Unlocked::Unknown),
+        }
+    }
+
+    /// One pass of the loop: waits for readiness or a deadline, at most until `until`, and acts.
+    fn pass(&mut self, until: Option<Instant>) -> Result<(), io::ErrorKind> {
+        let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
+        match self.wait {
+            Wait::Park => self.poll_until(deadline)?,
+            Wait::Spin => self.poll_for(Some(Duration::ZERO))?,
+            Wait::SpinThenPark(spin) => {
+                let spin_end = now() + spin;
+                loop {
+                    self.poll_for(Some(Duration::ZERO))?;
+                    let time = now();
+                    if !self.events.is_empty() || deadline.is_some_and(|deadline| deadline <= time) {
+                        break;
+                    }
+                    if spin_end <= time {
+                        self.poll_until(deadline)?;
+                        break;
+                    }
+                    std::hint::spin_loop();
+                }
+            }
+        }
+        self.driver.turn();
+        Ok(())
+    }
+
+    fn poll_until(&mut self, deadline: Option<Instant>) -> Result<(), io::ErrorKind> {
+        self.poll_for(deadline.map(|deadline| now().until(deadline)))
+    }
+
+    fn poll_for(&mut self, timeout: Option<Duration>) -> Result<(), io::ErrorKind> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            // A signal: whoever waits goes on waiting.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
+            Err(error) => return Err(error.kind()),
+        }
+        for event in &self.events {
+            self.driver.ready(event);
+        }
+        Ok(())
+    }
+
+    /// Sends the releases of leases that were dropped, and waits at most `limit` until the nodes
+    /// have answered what is still owed. Dropping the client does this with `node_timeout`.
+    pub fn settle(&mut self, limit: Duration) {
+        let deadline = now() + limit;
+        self.driver.turn();
+        while self.driver.engine().releases_open() > 0 && now() < deadline {
+            if self.pass(Some(deadline)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.driver.engine_mut().begin_close();
+        self.settle(self.node_timeout);
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("driver", &self.driver).finish_non_exhaustive()
+    }
+}

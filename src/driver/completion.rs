@@ -1,0 +1,84 @@
+//! Results of operations, as the holder of a driver sees them.
+
+use super::{Driver, Lease};
+use crate::engine::{Event, LeaseId, NodeReplies, OpId};
+use crate::error::{ExtendError, LockError, Unlocked};
+
+/// An operation that has ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Completion {
+    /// What [`Driver::acquire`] or its like returned.
+    pub id: OpId,
+    /// How it ended.
+    pub result: Outcome,
+}
+
+/// How an operation ended, by its kind.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Of [`Driver::acquire`].
+    Lock(Result<Lease, LockError>),
+    /// Of [`Driver::extend`]; the lease itself knows its new deadline.
+    Extend(Result<(), ExtendError>),
+    /// Of [`Driver::adopt`].
+    Adopt(Result<Lease, ExtendError>),
+    /// Of [`Driver::unlock`] and [`Driver::unlock_token`].
+    Unlock(Unlocked),
+    /// Of a query that the client put.
+    #[doc(hidden)]
+    Query(Vec<NodeReplies>),
+}
+
+impl Driver {
+    /// Turns an event of the engine into what the caller gets.
+    pub(super) fn complete(&mut self, event: Event) -> Completion {
+        match event {
+            Event::Lock { op, result } => {
+                let result = match result {
+                    Ok(id) => self.make_lease(id).ok_or(LockError::Cancelled),
+                    Err(error) => Err(error),
+                };
+                Completion { id: op, result: Outcome::Lock(result) }
+            }
+            Event::Adopt { op, result } => {
+                let result = match result {
+                    Ok(id) => self.make_lease(id).ok_or(ExtendError::NotOurs),
+                    Err(error) => Err(error),
+                };
+                Completion { id: op, result: Outcome::Adopt(result) }
+            }
+            Event::Extend { op, lease, result } => {
+                self.copy_deadline(lease);
+                Completion { id: op, result: Outcome::Extend(result) }
+            }
+            Event::Unlock { op, result } => Completion { id: op, result: Outcome::Unlock(result) },
+            Event::Query { op, replies } => Completion { id: op, result: Outcome::Query(replies) },
+        }
+    }
+
+    fn make_lease(&mut self, id: LeaseId) -> Option<Lease> {
+        let (key, token) = self.engine.held_name(id)?;
+        let deadline = self.engine.deadline(id)?;
+        let (lease, place) = self.pool.make(id, key, token, deadline, self.engine.votes(id));
+        self.engine.set_word(id, place);
+        Some(lease)
+    }
+
+    /// A lease's handle shows the deadline that the engine knows.
+    pub(super) fn copy_deadline(&mut self, id: LeaseId) {
+        if let (Some(place), Some(deadline)) = (self.engine.word(id), self.engine.deadline(id)) {
+            self.pool.set_deadline(place, id, deadline);
+        }
+    }
+
+    /// Late answers add votes to leases that are held.
+    pub(super) fn copy_late_votes(&mut self) {
+        while let Some(id) = self.engine.poll_late_vote() {
+            if let Some(place) = self.engine.word(id) {
+                self.pool.set_votes(place, id, self.engine.votes(id));
+            }
+        }
+    }
+}

@@ -1,0 +1,572 @@
+//! Sockets and the clock around an [`Engine`](crate::engine::Engine), inside anybody's mio loop.
+//!
+//! Layer: above the sans-IO line; the only place that opens, reads and writes sockets to nodes.
+//!
+//! # Contract
+//!
+//! - [`Driver::turn`] never blocks, and makes no system call when nothing is ready, owed or due.
+//! - Sockets are registered edge-triggered with the registry and the tokens given; every event goes
+//!   to [`Driver::ready`].
+//!
+//! # Invariants
+//!
+//! - In each turn everything that the sockets hold is read before anything is judged by time.
+//! - One write a node and turn, however many requests it carries.
+
+pub mod clock;
+mod completion;
+mod lease;
+mod link;
+mod resolve;
+mod socket;
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use mio::event::Event as Readiness;
+use mio::{Events, Poll, Registry, Token};
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+pub use completion::{Completion, Outcome};
+pub use lease::Lease;
+
+use crate::acquire::Acquire;
+use crate::address::Endpoint;
+use crate::config::Config;
+use crate::engine::{Connection, Engine, NodeHealth, OpId};
+use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError};
+use crate::quorum::{NodeId, NodeMask};
+use crate::time::Instant;
+use lease::LeasePool;
+use link::Link;
+use resolve::Resolver;
+
+/// Bytes read from a socket at a time.
+const READ_LEN: usize = 16 << 10;
+
+/// Reads of one socket in one turn; a node that sends without end must not keep the others waiting.
+const READS_MAX: usize = 64;
+
+/// Locks on many nodes inside an event loop that belongs to somebody else.
+///
+/// ```no_run
+/// use redbolt::{Acquire, Config, Driver, driver::Outcome};
+/// use redbolt::mio::{Events, Poll};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::new(["10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"])?;
+/// let mut poll = Poll::new()?;
+/// let mut events = Events::with_capacity(64);
+/// let mut driver = Driver::new(config, poll.registry(), 100..132)?;
+/// driver.acquire(b"sku:42", Acquire::new(Duration::from_secs(10)))?;
+/// loop {
+///     driver.turn();
+///     while let Some(done) = driver.completion() {
+///         if let Outcome::Lock(result) = done.result {
+///             let lease = result?;
+///             println!("held for {:?}", lease.remaining());
+/// #           return Ok(());
+///         }
+///     }
+///     poll.poll(&mut events, driver.timeout())?;
+///     for event in &events {
+///         if !driver.ready(event) {
+///             // one of your own sockets
+///         }
+///     }
+/// }
+/// # }
+/// ```
+pub struct Driver {
+    engine: Engine,
+    links: Vec<Link>,
+    tokens: Range<usize>,
+    registry: Registry,
+    /// Present if the driver polls for itself.
+    own_poll: Option<(Poll, Events)>,
+    resolver: Option<Resolver>,
+    pool: LeasePool,
+    /// Nodes whose sockets may hold something.
+    readable: NodeMask,
+    /// Nodes whose connection is being made and has news.
+    connecting: NodeMask,
+    /// Nodes whose socket takes no more for now.
+    blocked: NodeMask,
+    buffer: Box<[u8]>,
+}
+
+impl Driver {
+    /// A driver for the nodes of `config`, in the loop that `registry` belongs to. `tokens` are its
+    /// own: one for each node, and one more. Connecting begins with the first [`turn`](Self::turn).
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Config`] for a configuration that cannot work, or too small a range of
+    /// tokens; [`ConnectError::System`] if the operating system gives no randomness or descriptor.
+    pub fn new(
+        config: Config,
+        registry: &Registry,
+        tokens: Range<usize>,
+    ) -> Result<Self, ConnectError> {
+        let needed = config.nodes.len() + 1;
+        if tokens.len() < needed {
+            return Err(ConfigError::TokenRange { given: tokens.len(), needed }.into());
+        }
+        let engine = Engine::new(&config, fresh_seed()?, clock::now())?;
+        Ok(Self {
+            engine,
+            links: config.nodes.into_iter().map(Link::new).collect(),
+            tokens,
+            registry: registry.try_clone()?,
+            own_poll: None,
+            resolver: None,
+            pool: LeasePool::new(),
+            readable: NodeMask::EMPTY,
+            connecting: NodeMask::EMPTY,
+            blocked: NodeMask::EMPTY,
+            buffer: vec![0; READ_LEN].into_boxed_slice(),
+        })
+    }
+
+    /// A driver with a poll of its own, for loops that are not mio's: watch
+    /// [`as_fd`](AsFd::as_fd) for reading, and call [`turn`](Self::turn) when it is readable and at
+    /// [`next_deadline`](Self::next_deadline).
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn standalone(config: Config) -> Result<Self, ConnectError> {
+        let poll = Poll::new()?;
+        let tokens = 0..config.nodes.len() + 1;
+        let mut driver = Self::new(config, poll.registry(), tokens)?;
+        driver.own_poll = Some((poll, Events::with_capacity(64)));
+        Ok(driver)
+    }
+
+    // ---- operations ----
+
+    /// Begins an acquisition. Nothing is written before the next [`turn`](Self::turn) or
+    /// [`flush`](Self::flush).
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token.
+    pub fn acquire(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        acquire: Acquire,
+    ) -> Result<OpId, LockError> {
+        self.collect_dropped();
+        self.engine.acquire(key.as_ref(), &acquire, clock::now())
+    }
+
+    /// Begins to move the end of `lease` to `ttl` from now.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ExtendError`] that concern the call itself.
+    pub fn extend(&mut self, lease: &Lease, ttl: Duration) -> Result<OpId, ExtendError> {
+        if !lease.is_of(&self.pool) {
+            return Err(ExtendError::NotOurs);
+        }
+        let op = self.engine.extend(lease.id(), ttl, clock::now())?;
+        self.copy_deadline(lease.id());
+        Ok(op)
+    }
+
+    /// Begins to release `lease` and to report how that went.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::NotOurs`] for a lease of another driver, [`UnlockError::Full`] at
+    /// `in_flight_max`; the lease is released all the same.
+    pub fn unlock(&mut self, lease: Lease) -> Result<OpId, UnlockError> {
+        if !lease.is_of(&self.pool) {
+            return Err(UnlockError::NotOurs);
+        }
+        let result = self.engine.release(lease.id(), clock::now());
+        lease.settle();
+        result
+    }
+
+    /// Begins to delete `key` wherever it holds `token`, whoever made it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`UnlockError`] that concern the call itself.
+    pub fn unlock_token(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+    ) -> Result<OpId, UnlockError> {
+        self.engine.release_token(key.as_ref(), token.as_ref(), clock::now())
+    }
+
+    /// Begins to make a lease of a key and token from elsewhere, by extending it to `ttl` from now.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ExtendError`] that concern the call itself.
+    pub fn adopt(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<OpId, ExtendError> {
+        self.engine.adopt(key.as_ref(), token.as_ref(), ttl, clock::now())
+    }
+
+    /// Puts commands that only read to every connected node.
+    pub(crate) fn query(&mut self, commands: &[&[&[u8]]]) -> Result<OpId, LockError> {
+        self.engine.query(commands, clock::now())
+    }
+
+    /// Gives an operation up. An acquisition ends as [`LockError::Cancelled`], and what it may have
+    /// written is released.
+    pub fn cancel(&mut self, op: OpId) {
+        self.engine.cancel(op, clock::now());
+    }
+
+    /// The next result. A lease is judged by the clock as it is handed over.
+    pub fn completion(&mut self) -> Option<Completion> {
+        if !self.engine.has_event() {
+            return None;
+        }
+        let event = self.engine.poll_event(clock::now())?;
+        Some(self.complete(event))
+    }
+
+    // ---- the loop ----
+
+    /// Takes readiness in. False: the event is not one of this driver's.
+    pub fn ready(&mut self, event: &Readiness) -> bool {
+        let token = event.token().0;
+        let Some(place) = token.checked_sub(self.tokens.start).filter(|_| token < self.tokens.end)
+        else {
+            return false;
+        };
+        let Some(id) = NodeId::new(place).filter(|_| place < self.links.len()) else {
+            self.take_addresses();
+            return true;
+        };
+        let Some(link) = self.links.get_mut(place) else { return true };
+        if !link.is_open {
+            self.connecting.insert(id);
+            return true;
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.readable.insert(id);
+            link.is_read_closed |= event.is_read_closed() || event.is_error();
+        }
+        if event.is_writable() {
+            self.blocked.remove(id);
+        }
+        true
+    }
+
+    /// One pass: reads what is ready, then judges what is due, then writes what is owed.
+    pub fn turn(&mut self) {
+        self.poll_own();
+        self.read();
+        self.copy_late_votes();
+        self.collect_dropped();
+        self.engine.handle_timeout(clock::now());
+        self.settle_connections();
+        self.flush();
+    }
+
+    /// Writes what is owed, one write a node. A turn does it too.
+    pub fn flush(&mut self) {
+        for id in self.engine.nodes_with_output().without(self.blocked) {
+            self.write_to(id);
+        }
+    }
+
+    /// When [`turn`](Self::turn) is to be called at the latest, on the clock of
+    /// [`redbolt::now`](crate::now).
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if self.pool.has_dropped() || !self.engine.nodes_with_output().without(self.blocked).is_empty()
+        {
+            return Some(Instant::default());
+        }
+        self.engine.poll_timeout()
+    }
+
+    /// How long a poll may sleep: until [`next_deadline`](Self::next_deadline), rounded up to what
+    /// a poll can express.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        self.next_deadline().map(|deadline| {
+            let wait = clock::now().until(deadline);
+            // A poll counts whole milliseconds; less would wake it before the time, for nothing.
+            wait.min(Duration::from_secs(3600))
+        })
+    }
+
+    /// Releases every lease that was dropped, and waits at most `limit` for what is owed to nodes
+    /// that can answer. With a foreign loop's registry it only reads and writes, and does not
+    /// sleep: it is for the end of a program.
+    pub fn shutdown(&mut self, limit: Duration) {
+        self.engine.begin_close();
+        let deadline = clock::now() + limit;
+        loop {
+            self.readable = self.readable.union(NodeMask::first(self.links.len()));
+            self.connecting = self.readable;
+            self.turn();
+            if self.engine.releases_open() == 0 || clock::now() >= deadline {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    // ---- state ----
+
+    /// How each node is.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeHealth> {
+        self.engine.nodes(clock::now())
+    }
+
+    /// How many operations are under way or not yet reported.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.engine.in_flight()
+    }
+
+    pub(crate) const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) const fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    pub(crate) fn is_ours(&self, lease: &Lease) -> bool {
+        lease.is_of(&self.pool)
+    }
+
+    // ---- inside ----
+
+    fn poll_own(&mut self) {
+        let Some((mut poll, mut events)) = self.own_poll.take() else { return };
+        // An interrupted poll has no events; the next turn will see them.
+        let _ = poll.poll(&mut events, Some(Duration::ZERO));
+        for event in &events {
+            self.ready(event);
+        }
+        self.own_poll = Some((poll, events));
+    }
+
+    /// Reads what the ready sockets hold.
+    pub(crate) fn read(&mut self) {
+        if self.readable.is_empty() && self.connecting.is_empty() {
+            return;
+        }
+        let now = clock::now();
+        for id in std::mem::take(&mut self.connecting) {
+            self.check_connect(id, now);
+        }
+        for id in std::mem::take(&mut self.readable) {
+            self.read_from(id, now);
+        }
+    }
+
+    fn read_from(&mut self, id: NodeId, now: Instant) {
+        for _ in 0..READS_MAX {
+            let Some(link) = self.links.get_mut(id.index()) else { return };
+            let Some(socket) = link.socket.as_mut().filter(|_| link.is_open) else { return };
+            match socket.read(&mut self.buffer) {
+                Ok(0) => return self.close(id, Cause::Closed, now),
+                Ok(len) => {
+                    let is_last = len < self.buffer.len() && !link.is_read_closed;
+                    let bytes = self.buffer.get(..len).unwrap_or_default();
+                    self.engine.handle_bytes(id, bytes, now);
+                    // A short read has emptied the socket: edge-triggered, it will tell of more.
+                    // Unless the peer has closed: that edge has passed, so it is read to the end.
+                    if is_last {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let cause = link.cause_of(&error);
+                    return self.close(id, cause, now);
+                }
+            }
+        }
+        self.readable.insert(id);
+    }
+
+    fn write_to(&mut self, id: NodeId) {
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        let Some(socket) = link.socket.as_mut().filter(|_| link.is_open) else { return };
+        loop {
+            let output = self.engine.output(id);
+            if output.is_empty() {
+                return;
+            }
+            match socket.write(output) {
+                Ok(len) if len == output.len() => return self.engine.handle_sent(id, len),
+                Ok(len) => self.engine.handle_sent(id, len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return self.blocked.insert(id);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let cause = link.cause_of(&error);
+                    return self.close(id, cause, clock::now());
+                }
+            }
+        }
+    }
+
+    /// Does what the engine wants of connections.
+    fn settle_connections(&mut self) {
+        while let Some((id, wish)) = self.engine.poll_connection() {
+            match wish {
+                Connection::Open => self.open(id),
+                Connection::Close => {
+                    self.drop_socket(id);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, id: NodeId) {
+        let now = clock::now();
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        if let Some(host) = link.unresolved_host() {
+            if let Err(error) = self.resolve(id, &host) {
+                self.engine.handle_lost(id, socket::cause_of(&error, false), now);
+            }
+            return;
+        }
+        match link.connect(&self.registry, Token(self.tokens.start + id.index())) {
+            // A unix socket is connected at once, and says so with the first event all the same.
+            Ok(()) => {}
+            Err(error) => {
+                let cause = link.cause_of(&error);
+                self.engine.handle_lost(id, cause, now);
+            }
+        }
+    }
+
+    fn resolve(&mut self, id: NodeId, host: &(String, u16)) -> io::Result<()> {
+        if self.resolver.is_none() {
+            let token = Token(self.tokens.start + self.links.len());
+            self.resolver = Some(Resolver::new(&self.registry, token)?);
+        }
+        match &self.resolver {
+            Some(resolver) => resolver.ask(id.index(), &host.0, host.1),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the addresses in that helpers found, and connects to them.
+    fn take_addresses(&mut self) {
+        while let Some((index, addresses)) = self.resolver.as_mut().and_then(Resolver::next) {
+            let Some(id) = NodeId::new(index) else { continue };
+            let Some(link) = self.links.get_mut(index) else { continue };
+            let is_unknown = addresses.is_empty();
+            link.set_addresses(addresses);
+            if link.socket.is_some() || !self.engine.wants_connection(id) {
+                continue;
+            }
+            if is_unknown {
+                self.engine.handle_lost(id, Cause::NameUnknown, clock::now());
+            } else {
+                self.open(id);
+            }
+        }
+    }
+
+    fn check_connect(&mut self, id: NodeId, now: Instant) {
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        let Some(socket) = link.socket.as_ref().filter(|_| !link.is_open) else { return };
+        match socket.finish_connect() {
+            None => {}
+            Some(Ok(())) => {
+                link.is_open = true;
+                self.blocked.remove(id);
+                if let Ok(seed) = fresh_seed() {
+                    self.engine.reseed(seed);
+                }
+                self.engine.handle_connected(id, now);
+                self.readable.insert(id);
+            }
+            Some(Err(error)) => {
+                let cause = link.cause_of(&error);
+                self.close(id, cause, now);
+            }
+        }
+    }
+
+    /// The connection is no more: tells the engine.
+    fn close(&mut self, id: NodeId, cause: Cause, now: Instant) {
+        let was_open = self.drop_socket(id);
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        // The next address of the name may serve; the node is lost when none does.
+        if !was_open && link.has_next_address() {
+            return self.open(id);
+        }
+        self.engine.handle_lost(id, cause, now);
+    }
+
+    /// Lets the socket go. True if it was connected.
+    fn drop_socket(&mut self, id: NodeId) -> bool {
+        self.readable.remove(id);
+        self.connecting.remove(id);
+        self.blocked.remove(id);
+        self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry))
+    }
+
+    /// Releases the leases that were dropped.
+    pub(crate) fn collect_dropped(&mut self) {
+        if !self.pool.has_dropped() {
+            return;
+        }
+        let now = clock::now();
+        let engine = &mut self.engine;
+        self.pool.take_dropped(|dropped| {
+            if dropped.is_settled {
+                // Given away; a lease that was unlocked is not held any more, and stays so.
+                engine.detach(dropped.id);
+            } else {
+                engine.release_quietly(dropped.id, now);
+            }
+        });
+    }
+}
+
+impl AsFd for Driver {
+    /// A descriptor that is readable when the driver has something to do. Of use for drivers made
+    /// by [`Driver::standalone`]; else it is the poll of the registry's owner.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.registry.as_fd()
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+/// Randomness from the operating system.
+fn fresh_seed() -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    SysRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
+    Ok(seed)
+}
+
+/// Whether the endpoint is a unix socket.
+const fn is_unix(endpoint: &Endpoint) -> bool {
+    matches!(endpoint, Endpoint::Unix(_))
+}
