@@ -1,0 +1,196 @@
+//! From a request to the function that runs it: every check that may refuse it, in the order of
+//! the real servers.
+//!
+//! Layer: sans-IO. Called by [`Server::execute`] only; EXEC runs its queue past the gate, as those
+//! commands went through it when they were queued.
+
+use super::flavor::Flavor;
+use super::reply::Reply;
+use super::server::Server;
+use super::session::{Queue, Session};
+use super::table::{self, Command, Found};
+use crate::embedded::request::Args;
+
+/// One command on its way: what it needs to run and to answer.
+pub(crate) struct Call<'a> {
+    pub(crate) server: &'a mut Server,
+    pub(crate) session: &'a mut Session,
+    pub(crate) args: Args<'a>,
+    pub(crate) out: &'a mut Vec<u8>,
+    /// The server's wall clock.
+    pub(crate) now_ms: i64,
+}
+
+impl Call<'_> {
+    /// Where the answer goes, in the protocol that the session speaks now.
+    pub(crate) fn reply(&mut self) -> Reply<'_> {
+        Reply::new(self.out, self.session.resp3)
+    }
+}
+
+impl Server {
+    pub(crate) fn dispatch(
+        &mut self,
+        session: &mut Session,
+        args: Args<'_>,
+        now_ms: i64,
+        out: &mut Vec<u8>,
+    ) {
+        self.stats.commands += 1;
+        if is_http(args) {
+            // A browser was made to speak to the server: real ones hang up without a word.
+            session.closing = true;
+            return;
+        }
+        let found = table::find(args, self.flavor);
+        let refusal = self.refusal(session, args, &found);
+        let command = match (&found, refusal) {
+            (Found::Command(command), None) => *command,
+            (_, Some(text)) => return self.refuse(session, &found, &text, out),
+            (Found::Missing(text), None) => return self.refuse(session, &found, text, out),
+        };
+        if let Some(queue) = &mut session.queue
+            && !command.has(table::IMMEDIATE)
+        {
+            queue.add(args);
+            out.extend_from_slice(b"+QUEUED\r\n");
+            session.closing = queue.len_bytes > QUEUE_LEN_MAX;
+            return;
+        }
+        (command.run)(&mut Call { server: self, session, args, out, now_ms });
+    }
+
+    /// Why the request may not run; the text without its minus sign.
+    fn refusal(&self, session: &Session, args: Args<'_>, found: &Found) -> Option<Vec<u8>> {
+        let authenticated = session.user.is_some();
+        if !authenticated && self.flavor == Flavor::Valkey91 && !found.has(table::NO_AUTH) {
+            return Some(b"NOAUTH Authentication required.".to_vec());
+        }
+        let command = match found {
+            Found::Command(command) => command,
+            Found::Missing(text) => return Some(text.clone()),
+        };
+        if !command.takes(args.len()) {
+            let text = format!("ERR wrong number of arguments for '{}' command", command.name);
+            return Some(text.into_bytes());
+        }
+        if !authenticated && !command.has(table::NO_AUTH) {
+            return Some(b"NOAUTH Authentication required.".to_vec());
+        }
+        let text = self.not_in_transaction(session, command);
+        let text = text.or_else(|| self.denied(session, command));
+        text.or_else(|| self.unfit(session, command)).map(String::into_bytes)
+    }
+
+    fn not_in_transaction(&self, session: &Session, command: &Command) -> Option<String> {
+        if session.queue.is_none() || !command.has(table::NO_MULTI) {
+            return None;
+        }
+        match self.flavor {
+            Flavor::Redis70 | Flavor::Redis80 | Flavor::Redis86 => None,
+            Flavor::Valkey81 => Some("ERR Command not allowed inside a transaction".to_owned()),
+            Flavor::Valkey91 => {
+                Some(format!("ERR Command '{}' not allowed inside a transaction", command.name))
+            }
+        }
+    }
+
+    fn denied(&self, session: &Session, command: &Command) -> Option<String> {
+        let is_denied = self.state.denied.iter().any(|denied| denied == command.name);
+        if !is_denied || command.has(table::NO_AUTH) {
+            return None;
+        }
+        let name = command.name;
+        Some(if self.flavor == Flavor::Redis70 {
+            format!("NOPERM this user has no permissions to run the '{name}' command")
+        } else {
+            let user = self.user_name(session);
+            format!("NOPERM User {user} has no permissions to run the '{name}' command")
+        })
+    }
+
+    /// What the server's own condition forbids.
+    fn unfit(&self, session: &Session, command: &Command) -> Option<String> {
+        let queued = match &session.queue {
+            Some(queue) if command.name == "exec" => queue_flags(queue, self.flavor),
+            Some(_) | None => 0,
+        };
+        let has = |flag| command.has(flag) || queued & flag != 0;
+        // Redis 7.0 refuses whatever is queued while it is short of memory, reads as well.
+        let oom = has(table::DENY_OOM)
+            || (self.flavor == Flavor::Redis70
+                && session.queue.is_some()
+                && !matches!(command.name, "exec" | "discard" | "multi" | "reset" | "quit"));
+        if self.state.oom && oom {
+            return Some("OOM command not allowed when used memory > 'maxmemory'.".to_owned());
+        }
+        if self.state.misconf && (has(table::WRITE) || command.name == "ping") {
+            return Some(self.misconf());
+        }
+        if self.state.replica && has(table::WRITE) {
+            return Some(READONLY.to_owned());
+        }
+        if !session.resp3 && !session.channels.is_empty() && !command.has(table::SUBSCRIBED) {
+            return Some(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context",
+                command.name
+            ));
+        }
+        if self.state.master_down && !command.has(table::STALE) {
+            return Some(MASTERDOWN.to_owned());
+        }
+        if self.state.loading && !command.has(table::LOADING) {
+            return Some(format!(
+                "LOADING {} is loading the dataset in memory",
+                self.flavor.title()
+            ));
+        }
+        None
+    }
+
+    pub(crate) fn misconf(&self) -> String {
+        let title = self.flavor.title();
+        format!(
+            "MISCONF {title} is configured to save RDB snapshots, but it's currently unable to \
+             persist to disk. Commands that may modify the data set are disabled, because this \
+             instance is configured to report errors during writes if RDB snapshotting fails \
+             (stop-writes-on-bgsave-error option). Please check the {title} logs for details \
+             about the RDB error."
+        )
+    }
+
+    /// Answers a refused request. One that was to be queued spoils its transaction, EXEC ends it.
+    fn refuse(&mut self, session: &mut Session, found: &Found, text: &[u8], out: &mut Vec<u8>) {
+        if let Found::Command(command) = found
+            && command.name == "exec"
+        {
+            session.queue = None;
+            self.unwatch(session);
+            let reason = text.strip_prefix(b"ERR ").unwrap_or(text);
+            let text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+            return Reply::new(out, session.resp3).error_bytes(&text);
+        }
+        if let Some(queue) = &mut session.queue {
+            queue.failed = true;
+        }
+        Reply::new(out, session.resp3).error_bytes(text);
+    }
+}
+
+fn queue_flags(queue: &Queue, flavor: Flavor) -> u16 {
+    let flags = queue.commands.iter().map(|command| table::find(command.args(), flavor).flags());
+    flags.fold(0, |all, one| all | one)
+}
+
+fn is_http(args: Args<'_>) -> bool {
+    let name = args.at(0);
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+pub(crate) const READONLY: &str = "READONLY You can't write against a read only replica.";
+pub(crate) const MASTERDOWN: &str =
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+
+/// Commands of one transaction; a client that queues more is cut off.
+const QUEUE_LEN_MAX: usize = 64 << 20;

@@ -1,0 +1,236 @@
+//! What a server says of itself: INFO, CONFIG, TIME.
+//!
+//! Layer: sans-IO. INFO has the fields that a client or an operator judges a master by, in the
+//! order and with the names of the flavor, not all of the two hundred that a real one prints.
+
+use std::fmt::Write as _;
+
+use super::flavor::Flavor;
+use super::gate::Call;
+use super::server::Server;
+
+/// `INFO [section ..]`
+pub(super) fn info(call: &mut Call<'_>) {
+    let args = call.args;
+    let is_wanted = |section: &str| {
+        args.len() == 1
+            || args.from(1).any(|wanted| {
+                let is = |name: &str| wanted.eq_ignore_ascii_case(name.as_bytes());
+                is(section) || is("all") || is("default") || is("everything")
+            })
+    };
+    let mut text = String::new();
+    for (section, write) in SECTIONS {
+        if is_wanted(section) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            let _ = write!(text, "# {section}\r\n");
+            write(call.server, call.now_ms, &mut text);
+        }
+    }
+    call.reply().verbatim(text.as_bytes());
+}
+
+type Section = (&'static str, fn(&mut Server, i64, &mut String));
+
+const SECTIONS: [Section; 7] = [
+    ("Server", server),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("Cluster", cluster),
+    ("Keyspace", keyspace),
+];
+
+fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {
+    let _ = write!(text, "{name}:{value}\r\n");
+}
+
+fn server(server: &mut Server, now_ms: i64, text: &mut String) {
+    let valkey = server.flavor.is_valkey();
+    let mode = if server.state.cluster { "cluster" } else { "standalone" };
+    let uptime_s = server.uptime_s(now_ms);
+    field(text, "redis_version", if valkey { "7.2.4" } else { server.flavor.version() });
+    if valkey {
+        field(text, "server_name", "valkey");
+        field(text, "valkey_version", server.flavor.version());
+        field(text, "valkey_release_stage", "ga");
+    }
+    field(text, if valkey { "server_mode" } else { "redis_mode" }, mode);
+    field(text, "os", "embedded");
+    field(text, "arch_bits", 64);
+    let [high, low, ..] = server.life.run_id;
+    field(text, "process_id", u16::from_be_bytes([high, low]));
+    field(text, "run_id", Hex(&server.life.run_id));
+    field(text, "tcp_port", server.life.port);
+    field(text, "server_time_usec", now_ms.saturating_mul(1000));
+    field(text, "uptime_in_seconds", uptime_s);
+    field(text, "uptime_in_days", uptime_s / 86_400);
+    field(text, "hz", 10);
+    if valkey {
+        field(text, "availability_zone", "");
+    }
+}
+
+fn memory(server: &mut Server, _now_ms: i64, text: &mut String) {
+    // A server whose memory is full has a limit that is below what it uses.
+    let maxmemory = u64::from(server.state.oom);
+    field(text, "used_memory", 1_000_000);
+    field(text, "maxmemory", maxmemory);
+    field(text, "maxmemory_human", format_args!("{maxmemory}B"));
+    field(text, "maxmemory_policy", server.policy());
+}
+
+fn persistence(server: &mut Server, _now_ms: i64, text: &mut String) {
+    field(text, "loading", u8::from(server.state.loading));
+    field(text, "async_loading", 0);
+    field(text, "rdb_changes_since_last_save", 0);
+    field(text, "rdb_bgsave_in_progress", 0);
+    field(text, "rdb_last_bgsave_status", if server.state.misconf { "err" } else { "ok" });
+    field(text, "rdb_last_load_keys_expired", 0);
+    field(text, "rdb_last_load_keys_loaded", 0);
+    field(text, "aof_enabled", 0);
+    field(text, "aof_rewrite_in_progress", 0);
+    field(text, "aof_last_bgrewrite_status", "ok");
+    field(text, "aof_last_write_status", "ok");
+}
+
+fn stats(server: &mut Server, _now_ms: i64, text: &mut String) {
+    field(text, "total_connections_received", server.stats.connections);
+    field(text, "total_commands_processed", server.stats.commands);
+    field(text, "expired_keys", server.keys.expired);
+    field(text, "expired_time_cap_reached_count", 0);
+    field(text, "evicted_keys", server.stats.evicted);
+}
+
+fn replication(server: &mut Server, _now_ms: i64, text: &mut String) {
+    if server.state.replica {
+        let link = if server.state.master_down { "down" } else { "up" };
+        field(text, "role", "slave");
+        field(text, "master_host", "127.0.0.1");
+        field(text, "master_port", 1);
+        field(text, "master_link_status", link);
+    } else {
+        field(text, "role", "master");
+    }
+    field(text, "connected_slaves", 0);
+    field(text, "master_failover_state", "no-failover");
+    field(text, "master_replid", Hex(&server.life.replid));
+    field(text, "master_replid2", Hex(server.life.replid2.as_ref().unwrap_or(&[0; 20])));
+    field(text, "master_repl_offset", 0);
+    field(text, "second_repl_offset", if server.life.replid2.is_some() { 1 } else { -1 });
+}
+
+fn cluster(server: &mut Server, _now_ms: i64, text: &mut String) {
+    field(text, "cluster_enabled", u8::from(server.state.cluster));
+}
+
+fn keyspace(server: &mut Server, now_ms: i64, text: &mut String) {
+    for db in 0..super::keyspace::DATABASES {
+        let (count, volatile) = server.keys.count(db, now_ms);
+        if count > 0 {
+            let more = match server.flavor {
+                Flavor::Redis70 | Flavor::Valkey81 => "",
+                Flavor::Redis80 | Flavor::Redis86 => ",subexpiry=0",
+                Flavor::Valkey91 => ",keys_with_volatile_items=0",
+            };
+            let _ = write!(text, "db{db}:keys={count},expires={volatile},avg_ttl=0{more}\r\n");
+        }
+    }
+}
+
+impl Server {
+    fn policy(&self) -> &str {
+        self.state.policy.as_deref().unwrap_or("noeviction")
+    }
+
+    fn setting(&self, name: &str) -> &str {
+        match name {
+            "appendfsync" => "everysec",
+            "appendonly" => "no",
+            "maxmemory" => {
+                if self.state.oom {
+                    "1"
+                } else {
+                    "0"
+                }
+            }
+            "maxmemory-policy" => self.policy(),
+            _ => "",
+        }
+    }
+}
+
+const SETTINGS: [&str; 5] = ["appendfsync", "appendonly", "maxmemory", "maxmemory-policy", "save"];
+
+/// `CONFIG GET pattern ..`: a pattern is a name, or the beginning of names with a `*` behind it.
+pub(super) fn config_get(call: &mut Call<'_>) {
+    let args = call.args;
+    let is_wanted = |name: &&&str| {
+        args.from(2).any(|pattern| match pattern.strip_suffix(b"*") {
+            Some(start) => name.as_bytes().starts_with(&start.to_ascii_lowercase()),
+            None => pattern.eq_ignore_ascii_case(name.as_bytes()),
+        })
+    };
+    let wanted = || SETTINGS.iter().filter(is_wanted);
+    let mut reply = super::reply::Reply::new(call.out, call.session.resp3);
+    reply.map(wanted().count());
+    for name in wanted() {
+        reply.text(name);
+        reply.text(call.server.setting(name));
+    }
+}
+
+/// `CONFIG SET maxmemory-policy policy`: the one setting that can be changed.
+pub(super) fn config_set(call: &mut Call<'_>) {
+    let (name, value) = (call.args.at(2), call.args.at(3));
+    if !name.eq_ignore_ascii_case(b"maxmemory-policy") || call.args.len() > 4 {
+        let name = super::table::printed(name, name.len());
+        let start = b"ERR Unknown option or number of arguments for CONFIG SET - '";
+        let text = [start, name, b"'"].concat();
+        return call.reply().error_bytes(&text);
+    }
+    let policies = call.server.flavor.policies();
+    match policies.iter().find(|policy| policy.as_bytes().eq_ignore_ascii_case(value)) {
+        Some(policy) => {
+            call.server.state.policy = Some((*policy).to_owned());
+            call.reply().ok();
+        }
+        None => {
+            let policies = policies.join(", ");
+            let text = format!(
+                "ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - \
+                 argument(s) must be one of the following: {policies}"
+            );
+            call.reply().error(&text);
+        }
+    }
+}
+
+/// `CONFIG RESETSTAT`
+pub(super) fn config_resetstat(call: &mut Call<'_>) {
+    call.server.stats.evicted = 0;
+    call.server.stats.commands = 0;
+    call.server.stats.connections = 0;
+    call.server.keys.expired = 0;
+    call.reply().ok();
+}
+
+/// `TIME`
+pub(super) fn time(call: &mut Call<'_>) {
+    let now_ms = call.now_ms;
+    let mut reply = call.reply();
+    reply.array(2);
+    reply.text(&now_ms.div_euclid(1000).to_string());
+    reply.text(&(now_ms.rem_euclid(1000) * 1000).to_string());
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

@@ -1,0 +1,137 @@
+//! Publish and subscribe: SUBSCRIBE, UNSUBSCRIBE, PUBLISH.
+//!
+//! Layer: sans-IO. A message for another connection is a [`Delivery`], which the caller of
+//! [`Server::execute`](super::Server::execute) takes to it; one for the publisher's own connection
+//! stands in its reply stream.
+
+use std::collections::BTreeMap;
+
+use super::flavor::Flavor;
+use super::gate::Call;
+use super::reply::Reply;
+use super::server::Delivery;
+use super::session::Session;
+
+/// Who listens to which channel.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    subscribers: BTreeMap<Vec<u8>, Vec<Subscriber>>,
+    deliveries: Vec<Delivery>,
+}
+
+#[derive(Debug)]
+struct Subscriber {
+    session: u64,
+    resp3: bool,
+}
+
+impl Channels {
+    /// Ends all subscriptions of a session.
+    pub(crate) fn leave(&mut self, session: &mut Session) {
+        for channel in session.channels.drain(..) {
+            self.remove(&channel, session.id);
+        }
+    }
+
+    /// A session speaks another protocol from now on.
+    pub(crate) fn speak(&mut self, session: u64, resp3: bool) {
+        for subscriber in self.subscribers.values_mut().flatten() {
+            if subscriber.session == session {
+                subscriber.resp3 = resp3;
+            }
+        }
+    }
+
+    pub(crate) fn deliveries(&mut self) -> std::vec::Drain<'_, Delivery> {
+        self.deliveries.drain(..)
+    }
+
+    fn add(&mut self, channel: &[u8], session: &Session) {
+        let subscriber = Subscriber { session: session.id, resp3: session.resp3 };
+        self.subscribers.entry(channel.to_vec()).or_default().push(subscriber);
+    }
+
+    fn remove(&mut self, channel: &[u8], session: u64) {
+        if let Some(subscribers) = self.subscribers.get_mut(channel) {
+            subscribers.retain(|subscriber| subscriber.session != session);
+            if subscribers.is_empty() {
+                self.subscribers.remove(channel);
+            }
+        }
+    }
+}
+
+/// `SUBSCRIBE channel ..`
+pub(super) fn subscribe(call: &mut Call<'_>) {
+    for channel in call.args.from(1) {
+        if !call.session.channels.iter().any(|own| own == channel) {
+            call.server.channels.add(channel, call.session);
+            call.session.channels.push(channel.to_vec());
+        }
+        confirm(call, "subscribe", Some(channel));
+    }
+}
+
+/// `UNSUBSCRIBE [channel ..]`: from all of them without a name.
+pub(super) fn unsubscribe(call: &mut Call<'_>) {
+    let args = call.args;
+    if args.len() > 1 {
+        for channel in args.from(1) {
+            call.session.channels.retain(|own| own != channel);
+            call.server.channels.remove(channel, call.session.id);
+            confirm(call, "unsubscribe", Some(channel));
+        }
+        return;
+    }
+    if call.session.channels.is_empty() {
+        return confirm(call, "unsubscribe", None);
+    }
+    while let Some(channel) = call.session.channels.pop() {
+        call.server.channels.remove(&channel, call.session.id);
+        confirm(call, "unsubscribe", Some(&channel));
+    }
+}
+
+fn confirm(call: &mut Call<'_>, what: &str, channel: Option<&[u8]>) {
+    let count = call.session.channels.len();
+    let mut reply = call.reply();
+    reply.push(3);
+    reply.text(what);
+    match channel {
+        Some(channel) => reply.bulk(channel),
+        None => reply.null(),
+    }
+    reply.count(count);
+}
+
+/// `PUBLISH channel message`
+pub(super) fn publish(call: &mut Call<'_>) {
+    let (channel, message) = (call.args.at(1), call.args.at(2));
+    let own_id = call.session.id;
+    let mut own = Vec::new();
+    let channels = &mut call.server.channels;
+    let subscribers = channels.subscribers.get(channel).map_or(&[][..], Vec::as_slice);
+    let count = subscribers.len();
+    for subscriber in subscribers {
+        let mut bytes = Vec::new();
+        let mut reply = Reply::new(&mut bytes, subscriber.resp3);
+        reply.push(3);
+        reply.text("message");
+        reply.bulk(channel);
+        reply.bulk(message);
+        if subscriber.session == own_id {
+            own = bytes;
+        } else {
+            channels.deliveries.push(Delivery { session: subscriber.session, bytes });
+        }
+    }
+    // Redis 7.0 lets the message of one's own channel pass the reply.
+    let first = call.server.flavor == Flavor::Redis70;
+    if first {
+        call.out.extend_from_slice(&own);
+    }
+    call.reply().count(count);
+    if !first {
+        call.out.extend_from_slice(&own);
+    }
+}

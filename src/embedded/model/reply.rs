@@ -1,0 +1,114 @@
+//! [`Reply`]: writes replies in RESP2 or RESP3 behind whatever is already in the output.
+//!
+//! Layer: sans-IO. One method a RESP type; nothing is allocated but the output's own growth.
+
+use std::io::Write as _;
+
+/// Output of one command.
+pub(crate) struct Reply<'out> {
+    out: &'out mut Vec<u8>,
+    resp3: bool,
+}
+
+impl<'out> Reply<'out> {
+    pub(crate) fn new(out: &'out mut Vec<u8>, resp3: bool) -> Self {
+        Self { out, resp3 }
+    }
+
+    pub(crate) fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    pub(crate) fn simple(&mut self, text: &str) {
+        self.line(b'+', text);
+    }
+
+    /// An error that is a fixed text, its code first: `ERR syntax error`.
+    pub(crate) fn error(&mut self, text: &str) {
+        self.line(b'-', text);
+    }
+
+    /// An error that echoes what the client sent; line ends in it become spaces.
+    pub(crate) fn error_bytes(&mut self, text: &[u8]) {
+        self.out.push(b'-');
+        self.out.extend(
+            text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }),
+        );
+        self.end();
+    }
+
+    pub(crate) fn integer(&mut self, value: i64) {
+        match value {
+            0 => self.out.extend_from_slice(b":0\r\n"),
+            1 => self.out.extend_from_slice(b":1\r\n"),
+            _ => self.header(b':', value),
+        }
+    }
+
+    pub(crate) fn count(&mut self, value: usize) {
+        self.integer(length(value));
+    }
+
+    pub(crate) fn bulk(&mut self, bytes: &[u8]) {
+        self.header(b'$', length(bytes.len()));
+        self.out.extend_from_slice(bytes);
+        self.end();
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.bulk(text.as_bytes());
+    }
+
+    /// A text that a person may read: `INFO`.
+    pub(crate) fn verbatim(&mut self, text: &[u8]) {
+        if !self.resp3 {
+            return self.bulk(text);
+        }
+        self.header(b'=', length(text.len()) + 4);
+        self.out.extend_from_slice(b"txt:");
+        self.out.extend_from_slice(text);
+        self.end();
+    }
+
+    pub(crate) fn null(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// Where RESP2 has an array of its own for nothing: `EXEC`.
+    pub(crate) fn null_array(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    pub(crate) fn array(&mut self, len: usize) {
+        self.header(b'*', length(len));
+    }
+
+    /// Opens a map of `len` pairs.
+    pub(crate) fn map(&mut self, len: usize) {
+        if self.resp3 { self.header(b'%', length(len)) } else { self.array(len * 2) }
+    }
+
+    /// Opens something that no request asked for.
+    pub(crate) fn push(&mut self, len: usize) {
+        self.header(if self.resp3 { b'>' } else { b'*' }, length(len));
+    }
+
+    fn line(&mut self, kind: u8, text: &str) {
+        self.out.push(kind);
+        self.out.extend_from_slice(text.as_bytes());
+        self.end();
+    }
+
+    fn header(&mut self, kind: u8, value: i64) {
+        // Writing into a vector cannot fail.
+        let _ = write!(self.out, "{}{value}\r\n", char::from(kind));
+    }
+
+    fn end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn length(len: usize) -> i64 {
+    i64::try_from(len).unwrap_or(i64::MAX)
+}
