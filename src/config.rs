@@ -67,12 +67,8 @@ pub struct Retry {
 
 impl Retry {
     /// One attempt.
-    pub const ONCE: Self = Self {
-        attempts: Some(1),
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-        deadline: None,
-    };
+    pub const ONCE: Self =
+        Self { attempts: Some(1), delay: Duration::ZERO, jitter: Duration::ZERO, deadline: None };
 
     /// Attempts every `delay` and up to `jitter` more, for as long as the call's deadline allows.
     #[must_use]

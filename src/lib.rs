@@ -20,14 +20,14 @@ mod token;
 pub mod embedded;
 
 pub use acquire::Acquire;
-pub use client::{Client, Held};
 pub use address::{Address, Endpoint};
+pub use client::{Client, Held};
+pub use config::{Admission, Config, RestartGuard, Retry, Wait};
 pub use driver::clock::now;
 pub use driver::{Completion, Driver, Lease};
-pub use mio;
-pub use config::{Admission, Config, RestartGuard, Retry, Wait};
 pub use error::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,
 };
+pub use mio;
 pub use quorum::Quorum;
 pub use token::LockToken;

@@ -48,7 +48,11 @@ impl Round {
 
     /// The nodes that were asked and have not voted.
     pub(crate) const fn open(&self) -> NodeMask {
-        self.written.without(self.granted).without(self.denied).without(self.failed).without(self.unknown)
+        self.written
+            .without(self.granted)
+            .without(self.denied)
+            .without(self.failed)
+            .without(self.unknown)
     }
 
     /// Decides among `nodes` nodes with quorum `quorum`.
@@ -125,7 +129,10 @@ mod tests {
                     let mut round = Round { written: NodeMask::first(nodes), ..Round::default() };
                     let mut decided = Decision::Open;
                     for index in 0..nodes {
-                        round.enter(node(index), kinds[code / 4_usize.pow(u32::try_from(index).unwrap()) % 4]);
+                        round.enter(
+                            node(index),
+                            kinds[code / 4_usize.pow(u32::try_from(index).unwrap()) % 4],
+                        );
                         let now = round.decide(u32::try_from(nodes).unwrap(), quorum);
                         assert!(decided == Decision::Open || now == decided, "{round:?}");
                         decided = now;

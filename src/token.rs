@@ -132,7 +132,9 @@ mod tests {
         assert!(matches!(drawn, TokenBytes::Drawn(_)));
         drawn.with_wire(|back| assert_eq!(back, wire));
 
-        for given in [&b"0"[..], b"00FF10a0deadbeef0123456789abcdef00112233", b"a\0\r\n b", &[7; 255]] {
+        for given in
+            [&b"0"[..], b"00FF10a0deadbeef0123456789abcdef00112233", b"a\0\r\n b", &[7; 255]]
+        {
             let token = TokenBytes::from_wire(given).unwrap();
             assert!(matches!(token, TokenBytes::Given(_)));
             token.with_wire(|back| assert_eq!(back, given));

@@ -85,18 +85,20 @@ impl Client {
     ///
     /// [`LockError::Full`] and [`LockError::System`].
     pub fn examine(&mut self) -> Result<Vec<NodeReport>, LockError> {
-        let answers =
-            self.ask(&[&[b"TIME"], &[b"INFO"], &[b"CONFIG", b"GET", b"appendfsync"]])?;
-        Ok(self.nodes().into_iter().zip(answers).map(|(health, answers)| report(health, &answers)).collect())
+        let answers = self.ask(&[&[b"TIME"], &[b"INFO"], &[b"CONFIG", b"GET", b"appendfsync"]])?;
+        Ok(self
+            .nodes()
+            .into_iter()
+            .zip(answers)
+            .map(|(health, answers)| report(health, &answers))
+            .collect())
     }
 
     fn ask(&mut self, commands: &[&[&[u8]]]) -> Result<Vec<NodeReplies>, LockError> {
         self.catch_up()?;
         let op = self.driver.query(commands)?;
-        match self.wait_for(op)? {
-            Outcome::Query(answers) => Ok(answers),
-            _ => Err(LockError::Cancelled),
-        }
+        let Outcome::Query(answers) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
+        Ok(answers)
     }
 }
 
@@ -119,19 +121,19 @@ fn key_state(answers: &NodeReplies) -> KeyState {
     if answers.cause != Cause::None {
         return KeyState::Error(answers.cause);
     }
-    let token = answer(answers, 0, |reply| match reply {
-        Reply::Null => Some(None),
-        Reply::Bulk(token) => Some(Some(token.to_vec())),
-        _ => None,
+    if answer(answers, 0, |reply| (reply == Reply::Null).then_some(())).is_some() {
+        return KeyState::Free;
+    }
+    let token = answer(answers, 0, |reply| {
+        if let Reply::Bulk(token) = reply { Some(token.to_vec()) } else { None }
     });
-    let ttl = answer(answers, 1, |reply| match reply {
-        Reply::Integer(ms) => Some(u64::try_from(ms).ok().map(Duration::from_millis)),
-        _ => None,
+    let ttl = answer(answers, 1, |reply| {
+        let Reply::Integer(ms) = reply else { return None };
+        Some(u64::try_from(ms).ok().map(Duration::from_millis))
     });
     match (token, ttl) {
-        (Some(None), _) => KeyState::Free,
-        (Some(Some(token)), Some(ttl)) => KeyState::Held { token, ttl },
-        _ => KeyState::Error(refusal(answers)),
+        (Some(token), Some(ttl)) => KeyState::Held { token, ttl },
+        (Some(_) | None, _) => KeyState::Error(refusal(answers)),
     }
 }
 

@@ -101,11 +101,7 @@ impl Client {
     ///
     /// [`LockError::Taken`], [`LockError::NoQuorum`] and [`LockError::Expired`] with each node's
     /// vote; in every case nothing is held.
-    pub fn try_lock(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<Lease, LockError> {
+    pub fn try_lock(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Lease, LockError> {
         self.try_lock_with(key, Acquire::new(ttl))
     }
 
@@ -121,10 +117,8 @@ impl Client {
     ) -> Result<Lease, LockError> {
         self.catch_up()?;
         let op = self.driver.acquire(key, acquire)?;
-        match self.wait_for(op)? {
-            Outcome::Lock(result) => result,
-            _ => Err(LockError::Cancelled),
-        }
+        let Outcome::Lock(result) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
+        result
     }
 
     /// Tries for the lock `key` until it is won, as the configuration's `retry` says.
@@ -160,10 +154,10 @@ impl Client {
     pub fn extend(&mut self, lease: &mut Lease, ttl: Duration) -> Result<(), ExtendError> {
         self.catch_up()?;
         let op = self.driver.extend(lease, ttl)?;
-        match self.wait_for(op)? {
-            Outcome::Extend(result) => result,
-            _ => Err(ExtendError::Cancelled),
-        }
+        let Outcome::Extend(result) = self.wait_for(op)? else {
+            return Err(ExtendError::Cancelled);
+        };
+        result
     }
 
     /// Releases `lease` and returns when a quorum has confirmed it, or cannot.
@@ -212,10 +206,10 @@ impl Client {
     ) -> Result<Lease, ExtendError> {
         self.catch_up()?;
         let op = self.driver.adopt(key, token, ttl)?;
-        match self.wait_for(op)? {
-            Outcome::Adopt(result) => result,
-            _ => Err(ExtendError::Cancelled),
-        }
+        let Outcome::Adopt(result) = self.wait_for(op)? else {
+            return Err(ExtendError::Cancelled);
+        };
+        result
     }
 
     /// Runs `work` while the lock `key` is held, and releases it on return, early return and panic.
@@ -286,10 +280,8 @@ impl Client {
     }
 
     fn wait_unlock(&mut self, op: OpId) -> Result<Unlocked, UnlockError> {
-        match self.wait_for(op)? {
-            Outcome::Unlock(unlocked) => Ok(unlocked),
-            _ => Ok(Unlocked::Unknown),
-        }
+        let Outcome::Unlock(unlocked) = self.wait_for(op)? else { return Ok(Unlocked::Unknown) };
+        Ok(unlocked)
     }
 
     /// One pass of the loop: waits for readiness or a deadline, at most until `until`, and acts.
@@ -303,7 +295,8 @@ impl Client {
                 loop {
                     self.poll_for(Some(Duration::ZERO))?;
                     let time = now();
-                    if !self.events.is_empty() || deadline.is_some_and(|deadline| deadline <= time) {
+                    if !self.events.is_empty() || deadline.is_some_and(|deadline| deadline <= time)
+                    {
                         break;
                     }
                     if spin_end <= time {

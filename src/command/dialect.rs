@@ -58,9 +58,7 @@ impl Dialect {
     pub(crate) fn of(server: Server) -> Self {
         let since = |major, minor| server.version >= (major, minor);
         let (native_release, native_extend) = match server.kind {
-            ServerKind::Valkey => {
-                (since(9, 0).then_some(ReleaseStep::DelIfEq), since(8, 1))
-            }
+            ServerKind::Valkey => (since(9, 0).then_some(ReleaseStep::DelIfEq), since(8, 1)),
             ServerKind::Redis => (since(8, 4).then_some(ReleaseStep::DelEx), since(8, 4)),
             ServerKind::Dragonfly => (since(1, 37).then_some(ReleaseStep::DelEx), false),
             ServerKind::Other => (None, false),

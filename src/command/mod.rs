@@ -14,8 +14,7 @@ use crate::resp::encode::{append_bulk, append_command, append_decimal};
 use crate::token::TokenBytes;
 
 /// Deletes the key if it holds the token.
-pub(crate) const RELEASE_SCRIPT: &str =
-    "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+pub(crate) const RELEASE_SCRIPT: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
 /// Renews the key's TTL if it holds the token; a missing key stays missing.
 pub(crate) const EXTEND_SCRIPT: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \

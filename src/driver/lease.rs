@@ -113,7 +113,6 @@ impl Lease {
         self.state.is_settled.store(true, Ordering::Release);
     }
 
-
     /// Gives the lease away: the lock stays until its TTL ends or whoever has key and token
     /// releases it ([`Client::unlock_token`](crate::Client::unlock_token),
     /// [`Client::adopt`](crate::Client::adopt)). Nothing is released on drop.

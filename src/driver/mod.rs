@@ -155,11 +155,7 @@ impl Driver {
     /// # Errors
     ///
     /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token.
-    pub fn acquire(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        acquire: Acquire,
-    ) -> Result<OpId, LockError> {
+    pub fn acquire(&mut self, key: impl AsRef<[u8]>, acquire: Acquire) -> Result<OpId, LockError> {
         self.collect_dropped();
         self.engine.acquire(key.as_ref(), &acquire, clock::now())
     }
@@ -290,7 +286,8 @@ impl Driver {
     /// [`redbolt::now`](crate::now).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.pool.has_dropped() || !self.engine.nodes_with_output().without(self.blocked).is_empty()
+        if self.pool.has_dropped()
+            || !self.engine.nodes_with_output().without(self.blocked).is_empty()
         {
             return Some(Instant::default());
         }

@@ -27,7 +27,8 @@ impl Socket {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
-        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+        let keepalive =
+            TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
         socket.set_tcp_keepalive(&keepalive)?;
         #[cfg(target_os = "linux")]
         socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))?;

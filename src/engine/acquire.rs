@@ -414,7 +414,8 @@ impl Engine {
         now: Instant,
     ) -> Result<LeaseId, LockError> {
         let round = self.slots.at(slot_index).round;
-        let ballot = || self.ballot(index, round.granted, round.denied, round.unknown, now);
+        let unknown = round.unknown.union(round.open());
+        let ballot = || self.ballot(index, round.granted, round.denied, unknown, now);
         match self.ops.at(index).outcome {
             Outcome::Won => {
                 self.slots.at_mut(slot_index).state = SlotState::Held;

@@ -100,10 +100,7 @@ impl Engine {
             let sent =
                 candidates.contains(id) && self.send_extension(id, slot_index, &mut encoded, now);
             if !sent {
-                let cause = match self.node(id).cause() {
-                    Cause::None | Cause::Backlog => Cause::ConnectionLost,
-                    cause => cause,
-                };
+                let cause = self.node(id).cause();
                 self.ops.at_mut(index).blame(id, cause);
                 self.slots.at_mut(slot_index).tally.no(id);
             }
@@ -267,7 +264,12 @@ impl Engine {
             Outcome::Won => Err(ExtendError::Expired),
             Outcome::Lost => Err(ExtendError::Lost(ballot())),
             Outcome::Cancelled => Err(ExtendError::Cancelled),
-            _ => Err(ExtendError::NoQuorum(ballot())),
+            Outcome::NoQuorum
+            | Outcome::Open
+            | Outcome::Taken
+            | Outcome::Expired
+            | Outcome::Unlocked(_)
+            | Outcome::Answered => Err(ExtendError::NoQuorum(ballot())),
         };
         let op = self.ops.id(index);
         self.ops.close(index);

@@ -86,14 +86,10 @@ impl Engine {
     /// An error says something of the node itself.
     pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Now) {
         let rules = self.settings.admission;
-        match cause {
-            Cause::Replica | Cause::MasterDown | Cause::Loading => {
-                self.node_mut(id).distrust(&rules, now.real);
-            }
-            Cause::Credentials | Cause::Cluster | Cause::Protected => {
-                self.node_mut(id).refuse(cause, now.real);
-            }
-            _ => {}
+        if matches!(cause, Cause::Replica | Cause::MasterDown | Cause::Loading) {
+            self.node_mut(id).distrust(&rules, now.real);
+        } else if matches!(cause, Cause::Credentials | Cause::Cluster | Cause::Protected) {
+            self.node_mut(id).refuse(cause, now.real);
         }
     }
 

@@ -394,13 +394,11 @@ impl Engine {
         unknown: NodeMask,
         now: Instant,
     ) -> Ballot {
-        let all = NodeMask::first(self.nodes.len());
         let op = self.ops.at(index);
         Ballot {
             granted,
             denied,
             unknown,
-            failed: all.without(granted).without(denied).without(unknown),
             causes: op.causes,
             names: Arc::clone(&self.names),
             quorum: self.settings.quorum,

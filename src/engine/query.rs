@@ -22,8 +22,12 @@ impl Engine {
         let mut replies = Vec::with_capacity(self.nodes.len());
         let mut open = 0;
         for (id, node) in (0..).map_while(NodeId::new).zip(&mut self.nodes) {
-            let mut answers =
-                NodeReplies { node: id, replies: Vec::new(), cause: Cause::None, round_trip: now.real.until(now.real) };
+            let mut answers = NodeReplies {
+                node: id,
+                replies: Vec::new(),
+                cause: Cause::None,
+                round_trip: now.real.until(now.real),
+            };
             if node.is_greeted() {
                 answers.cause = Cause::Timeout;
                 for (part, command) in (0..u8::MAX).zip(commands) {
@@ -43,7 +47,8 @@ impl Engine {
             replies.push(answers);
         }
         let parts = commands.len();
-        self.ops.at_mut(index).query = Some(Box::new(Query { asked_at: now.real, parts, replies, open }));
+        self.ops.at_mut(index).query =
+            Some(Box::new(Query { asked_at: now.real, parts, replies, open }));
         if open == 0 {
             self.finish(index, Outcome::Answered);
         } else {
@@ -84,7 +89,9 @@ impl Engine {
         let Request::Query { phase, .. } = pending.request else { return };
         let index = pending.slot;
         let op = self.ops.at(index);
-        if op.kind != OpKind::Query || op.outcome != Outcome::Open || self.query_phase(index) != phase
+        if op.kind != OpKind::Query
+            || op.outcome != Outcome::Open
+            || self.query_phase(index) != phase
         {
             return;
         }

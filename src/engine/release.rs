@@ -269,7 +269,7 @@ impl Engine {
                 }
                 self.decide_release(slot_index);
             }
-            _ => {
+            Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
                     if !self.write(id, Request::Release(step), slot_index, now) {
@@ -303,7 +303,7 @@ impl Engine {
                     slot.holds.remove(id);
                 }
             }
-            _ => {
+            Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
                     if self.write(id, Request::Debt { step, again }, slot_index, now) {
@@ -390,10 +390,8 @@ impl Engine {
         self.ops.close(index);
         self.slots.at_mut(slot_index).op = NO_OP;
         self.slots.free_if_unnamed(slot_index);
-        let result = match outcome {
-            Outcome::Unlocked(unlocked) => unlocked,
-            _ => Unlocked::Unknown,
-        };
+        let result =
+            if let Outcome::Unlocked(unlocked) = outcome { unlocked } else { Unlocked::Unknown };
         Event::Unlock { op, result }
     }
 

@@ -138,7 +138,6 @@ impl Engine {
         Some(ConnectError::NoQuorum(Ballot {
             granted: self.voters,
             denied: NodeMask::EMPTY,
-            failed: NodeMask::first(self.nodes.len()).without(self.voters),
             unknown: NodeMask::EMPTY,
             causes,
             names: Arc::clone(&self.names),

@@ -28,7 +28,6 @@ pub enum Vote {
 pub struct Ballot {
     pub(crate) granted: NodeMask,
     pub(crate) denied: NodeMask,
-    pub(crate) failed: NodeMask,
     pub(crate) unknown: NodeMask,
     pub(crate) causes: [Cause; NODES_MAX],
     pub(crate) names: Arc<[Box<str>]>,

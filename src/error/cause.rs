@@ -9,7 +9,7 @@ use std::fmt;
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Nothing to report: it granted, or has not been asked.
+    /// Nothing to report: it granted, or its answer was not waited for.
     #[default]
     None,
     /// The key holds another token.
@@ -98,7 +98,7 @@ impl Cause {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::None => "nothing to report",
+            Self::None => "its answer was not waited for",
             Self::Held => "held by another",
             Self::NotConnected => "not connected",
             Self::Connecting => "still connecting",

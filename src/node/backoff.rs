@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_node_that_flaps_is_not_retried_at_once_each_time() {
-        let second = |s| Instant::from_nanos(s * 1_000_000_000);
+        let second = |s: u64| Instant::from_nanos(s * 1_000_000_000);
         let mut backoff = Backoff::default();
         backoff.next(0);
         backoff.admission_ended(second(10), second(11));

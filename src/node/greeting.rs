@@ -96,15 +96,15 @@ impl Facts {
         match part {
             GreetingPart::Hello => self.note_hello(reply),
             GreetingPart::Auth | GreetingPart::Select => {
-                let cause = match classify(reply) {
-                    Answer::Ok => return,
-                    Answer::Refused(cause @ (Cause::Loading | Cause::Busy | Cause::Protected)) => {
-                        cause
-                    }
-                    _ if part == GreetingPart::Select => Cause::Database,
-                    _ => Cause::Credentials,
-                };
-                self.fault(cause);
+                let answer = classify(reply);
+                if let Answer::Refused(cause @ (Cause::Loading | Cause::Busy | Cause::Protected)) =
+                    answer
+                {
+                    self.fault(cause);
+                } else if answer != Answer::Ok {
+                    let is_login = part == GreetingPart::Auth;
+                    self.fault(if is_login { Cause::Credentials } else { Cause::Database });
+                }
             }
             // A node that cannot be named still locks.
             GreetingPart::SetName => {}
@@ -117,10 +117,11 @@ impl Facts {
 
     fn note_hello(&mut self, reply: &Reply<'_>) {
         let (Reply::Map(items) | Reply::Array(items)) = reply else {
-            match classify(reply) {
-                Answer::Refused(Cause::Unsupported) => self.hello_refused = true,
-                Answer::Refused(cause) => self.fault(cause),
-                _ => self.fault(Cause::Protocol),
+            let answer = classify(reply);
+            if answer == Answer::Refused(Cause::Unsupported) {
+                self.hello_refused = true;
+            } else {
+                self.fault(refused_for(answer));
             }
             return;
         };
@@ -146,12 +147,11 @@ impl Facts {
 
     fn note_info(&mut self, reply: &Reply<'_>) {
         let Some(text) = reply.text() else {
-            match classify(reply) {
-                Answer::Refused(Cause::NoPermission | Cause::Unsupported) => {
-                    self.info_denied = true;
-                }
-                Answer::Refused(cause) => self.fault(cause),
-                _ => self.fault(Cause::Protocol),
+            let answer = classify(reply);
+            if matches!(answer, Answer::Refused(Cause::NoPermission | Cause::Unsupported)) {
+                self.info_denied = true;
+            } else {
+                self.fault(refused_for(answer));
             }
             return;
         };
@@ -207,6 +207,11 @@ impl Facts {
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         Server { kind: self.kind.unwrap_or(ServerKind::Other), version }
     }
+}
+
+/// Why an answer that should have told something did not.
+const fn refused_for(answer: Answer) -> Cause {
+    if let Answer::Refused(cause) = answer { cause } else { Cause::Protocol }
 }
 
 /// The `name:value` lines of an INFO answer.

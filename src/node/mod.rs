@@ -484,10 +484,8 @@ impl Node {
 
     fn refusal(&mut self, cause: Cause, now: Instant) -> State {
         self.cause = cause;
-        let wait = match cause {
-            Cause::Loading | Cause::Busy | Cause::TooManyClients => RETRY_SOON,
-            _ => DELAY_MAX,
-        };
+        let is_passing = matches!(cause, Cause::Loading | Cause::Busy | Cause::TooManyClients);
+        let wait = if is_passing { RETRY_SOON } else { DELAY_MAX };
         State::Refused { cause, retry_at: now + wait }
     }
 
@@ -531,8 +529,7 @@ impl Node {
         self.cause = greeting_fault.unwrap_or(cause);
         // A healthy connection that ended is tried again at once; until that has failed, the node
         // is on its way.
-        let was_healthy =
-            matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });
+        let was_healthy = matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });
         let delay = self.backoff.next(random);
         self.is_settled = !was_healthy || delay > Duration::ZERO;
         self.state = State::Disconnected { retry_at: now + delay };
@@ -620,7 +617,6 @@ fn answer_of(frame: &Frame<'_>) -> Answer {
     classify(&frame.reply())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
-fn protocol_fault(_: ProtocolError) -> Cause {
+const fn protocol_fault(_: ProtocolError) -> Cause {
     Cause::Protocol
 }
