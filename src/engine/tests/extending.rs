@@ -1,0 +1,175 @@
+//! Extensions: genuine ones only, a deadline that never lies.
+
+use super::*;
+
+fn extended(rig: &mut Rig) -> Option<Result<(), ExtendError>> {
+    match rig.engine.poll_event(rig.now)? {
+        Event::Extend { result, .. } => Some(result),
+        other => panic!("not an extension: {other:?}"),
+    }
+}
+
+#[test]
+fn a_quorum_of_extensions_moves_the_deadline_from_their_own_start() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.now = rig.now + Duration::from_secs(5);
+    let t0 = rig.now;
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.collect();
+    let set = &rig.inbox[0][0];
+    assert_eq!((&*set[0], &*set[3], &*set[5]), ("SET", "IFEQ", "PX"));
+    assert_eq!(set[2], set[4], "the token stays");
+    rig.now = rig.now + 20 * MS;
+    rig.answer_all(0..2, "+OK\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+    assert_eq!(rig.engine.deadline(lease), Some(t0 + TTL - 102 * MS));
+}
+
+#[test]
+fn a_shorter_extension_bounds_the_deadline_from_the_moment_it_is_written() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    let t0 = rig.now;
+    rig.engine.extend(lease, 1000 * MS, rig.now).unwrap();
+    let short = t0 + 1000 * MS - 12 * MS;
+    assert_eq!(rig.engine.deadline(lease), Some(short));
+    rig.answer(0, "+OK\r\n");
+    rig.advance(51 * MS);
+    assert!(matches!(extended(&mut rig), Some(Err(ExtendError::NoQuorum(_)))));
+    assert_eq!(rig.engine.deadline(lease), Some(short), "a missed quorum gives nothing back");
+}
+
+#[test]
+fn a_missed_quorum_neither_removes_nor_moves_the_deadline() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    let deadline = rig.engine.deadline(lease);
+    rig.now = rig.now + 5000 * MS;
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..2, "-BUSY script\r\n");
+    assert!(matches!(extended(&mut rig), Some(Err(ExtendError::NoQuorum(_)))));
+    assert_eq!(rig.engine.deadline(lease), deadline);
+    assert_eq!(rig.waiting(2), ["SET"], "no release");
+}
+
+#[test]
+fn keys_gone_on_too_many_nodes_mean_the_lock_is_lost() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..2, "_\r\n");
+    assert!(matches!(extended(&mut rig), Some(Err(ExtendError::Lost(_)))));
+}
+
+#[test]
+fn an_ended_lease_is_not_extended() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.now = rig.now + TTL;
+    assert!(matches!(rig.engine.extend(lease, TTL, rig.now), Err(ExtendError::Expired)));
+    assert_eq!(rig.waiting(0), Vec::<String>::new());
+}
+
+#[test]
+fn an_extension_that_is_known_after_its_own_deadline_is_expired() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, 100 * MS, rig.now).unwrap();
+    rig.answer_all(0..3, "+OK\r\n");
+    rig.now = rig.now + 98 * MS;
+    assert!(matches!(extended(&mut rig), Some(Err(ExtendError::Expired))));
+}
+
+#[test]
+fn a_node_that_lost_an_unanswered_extension_counts_in_no_later_one() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.lose(2);
+    rig.answer_all(0..2, "+OK\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+    rig.advance(60 * MS);
+    rig.connect(2);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!(rig.waiting(2), Vec::<String>::new());
+    // Its key is deleted with the others all the same.
+    rig.engine.release_quietly(lease, rig.now);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+}
+
+#[test]
+fn a_late_answer_to_an_earlier_extension_does_not_count_for_the_next() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.advance(51 * MS);
+    assert!(matches!(extended(&mut rig), Some(Err(ExtendError::NoQuorum(_)))));
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..3, "+OK\r\n");
+    assert!(extended(&mut rig).is_none(), "those were answers to the first");
+    rig.answer_all(0..2, "+OK\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+}
+
+#[test]
+fn one_extension_at_a_time() {
+    let mut rig = Rig::new(1);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert!(matches!(rig.engine.extend(lease, TTL, rig.now), Err(ExtendError::Busy)));
+}
+
+#[test]
+fn a_release_ends_an_extension_under_way_and_goes_behind_it() {
+    let mut rig = Rig::new(1);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.engine.release_quietly(lease, rig.now);
+    assert!(matches!(extended(&mut rig), Some(Err(ExtendError::Cancelled))));
+    assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
+    rig.answer(0, "+OK\r\n");
+    rig.answer(0, ":1\r\n");
+    assert_eq!(rig.engine.slots_in_use(), 0);
+}
+
+#[test]
+fn memory_pressure_does_not_stop_an_extension() {
+    let mut rig = Rig::new(1);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer(0, "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
+    assert_eq!(rig.waiting(0), ["EVALSHA"]);
+    rig.answer(0, "-NOSCRIPT No matching script.\r\n");
+    assert_eq!(rig.waiting(0), ["EVAL"]);
+    rig.answer(0, ":1\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+}
+
+#[test]
+fn a_lock_from_elsewhere_is_adopted_by_a_quorum_of_extensions() {
+    let mut rig = Rig::new(3);
+    rig.engine.adopt(b"a", b"tok", TTL, rig.now).unwrap();
+    rig.answer_all(0..2, "+OK\r\n");
+    let Some(Event::Adopt { result: Ok(lease), .. }) = rig.engine.poll_event(rig.now) else {
+        panic!("not adopted")
+    };
+    assert_eq!(rig.engine.deadline(lease), Some(rig.now + TTL - 102 * MS));
+    rig.engine.release_quietly(lease, rig.now);
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+}
+
+#[test]
+fn a_failed_adoption_leaves_the_lock_as_it_is() {
+    let mut rig = Rig::new(3);
+    rig.engine.adopt(b"a", b"tok", TTL, rig.now).unwrap();
+    rig.answer_all(0..2, "_\r\n");
+    let Some(Event::Adopt { result: Err(ExtendError::Lost(_)), .. }) =
+        rig.engine.poll_event(rig.now)
+    else {
+        panic!("not refused")
+    };
+    rig.answer(2, "+OK\r\n");
+    assert_eq!(rig.waiting(2), Vec::<String>::new());
+    assert_eq!(rig.engine.slots_in_use(), 0);
+}

@@ -1,0 +1,182 @@
+//! The rules of rounds, releases and extensions, shown without a socket: each test plays the nodes
+//! by hand.
+
+mod acquiring;
+mod extending;
+mod releasing;
+mod waiting;
+
+use std::time::Duration;
+
+use super::*;
+use crate::acquire::Acquire;
+use crate::config::RestartGuard;
+use crate::error::Vote;
+
+/// An engine and the bytes that each of its nodes has not answered yet.
+struct Rig {
+    engine: Engine,
+    now: Instant,
+    /// What each node received and has not answered, as words.
+    inbox: Vec<Vec<Vec<String>>>,
+}
+
+const MS: Duration = Duration::from_millis(1);
+const TTL: Duration = Duration::from_secs(10);
+
+const HELLO: &str = "%3\r\n+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+proto\r\n:3\r\n";
+
+fn node(index: usize) -> NodeId {
+    NodeId::new(index).unwrap()
+}
+
+impl Rig {
+    /// `nodes` nodes, all admitted.
+    fn new(nodes: usize) -> Self {
+        Self::with(nodes, |config| config)
+    }
+
+    fn with(nodes: usize, change: impl FnOnce(Config) -> Config) -> Self {
+        let mut rig = Self::unconnected(nodes, change);
+        for index in 0..nodes {
+            rig.connect(index);
+        }
+        rig
+    }
+
+    fn unconnected(nodes: usize, change: impl FnOnce(Config) -> Config) -> Self {
+        let config = Config::new((1..=nodes).map(|port| format!("n:{port}"))).unwrap();
+        let config = change(config.restart_guard(RestartGuard::Off));
+        let now = Instant::from_nanos(1_000_000_000_000);
+        let engine = Engine::new(&config, [7; 32], now).unwrap();
+        let mut rig = Self { engine, now, inbox: vec![Vec::new(); nodes] };
+        rig.pass();
+        rig
+    }
+
+    /// Connects a node and answers its greeting: a Valkey 9.1 with a run id of its own.
+    fn connect(&mut self, index: usize) {
+        self.greet(index, HELLO, &format!("run_id:{index}\r\nuptime_in_seconds:9999\r\n"));
+    }
+
+    fn greet(&mut self, index: usize, hello: &str, info: &str) {
+        self.engine.handle_connected(node(index), self.now);
+        self.collect();
+        let greeting: Vec<_> = self.inbox[index].drain(..).collect();
+        assert_eq!(greeting[0][0], "HELLO");
+        self.receive(index, hello);
+        for _ in 1..greeting.len() {
+            self.receive(index, &format!("${}\r\n{info}\r\n", info.len()));
+        }
+        self.collect();
+    }
+
+    fn receive(&mut self, index: usize, bytes: &str) {
+        self.engine.handle_bytes(node(index), bytes.as_bytes(), self.now);
+    }
+
+    /// The node answers its oldest request.
+    fn answer(&mut self, index: usize, bytes: &str) {
+        self.collect();
+        assert!(!self.inbox[index].is_empty(), "node {index} has nothing to answer");
+        self.inbox[index].remove(0);
+        self.receive(index, bytes);
+    }
+
+    fn answer_all(&mut self, nodes: impl IntoIterator<Item = usize>, bytes: &str) {
+        for index in nodes {
+            self.answer(index, bytes);
+        }
+    }
+
+    fn lose(&mut self, index: usize) {
+        self.collect();
+        self.inbox[index].clear();
+        self.engine.handle_lost(node(index), Cause::Closed, self.now);
+    }
+
+    /// Takes what the engine wants to send.
+    fn collect(&mut self) {
+        for (index, inbox) in self.inbox.iter_mut().enumerate() {
+            let output = self.engine.output(node(index)).to_vec();
+            self.engine.handle_sent(node(index), output.len());
+            inbox.extend(commands(&output));
+        }
+    }
+
+    /// The names of the commands that wait at a node.
+    fn waiting(&mut self, index: usize) -> Vec<String> {
+        self.collect();
+        self.inbox[index].iter().map(|command| command[0].clone()).collect()
+    }
+
+    fn pass(&mut self) {
+        self.engine.handle_timeout(self.now);
+        while self.engine.poll_connection().is_some() {}
+    }
+
+    /// Time passes, attended: a pass at each deadline.
+    fn advance(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
+            let next = self.engine.poll_timeout().unwrap_or(end).max(self.now + MS / 10);
+            self.now = next.min(end).min(self.now + 10 * MS);
+            self.pass();
+        }
+    }
+
+    fn acquire(&mut self, key: &str) -> OpId {
+        self.acquire_with(key, Acquire::new(TTL))
+    }
+
+    fn acquire_with(&mut self, key: &str, acquire: Acquire) -> OpId {
+        self.engine.acquire(key.as_bytes(), &acquire, self.now).unwrap()
+    }
+
+    fn lock_result(&mut self) -> Option<Result<LeaseId, LockError>> {
+        match self.engine.poll_event(self.now)? {
+            Event::Lock { result, .. } => Some(result),
+            other => panic!("not a lock: {other:?}"),
+        }
+    }
+
+    fn locked(&mut self) -> LeaseId {
+        self.lock_result().expect("decided").expect("won")
+    }
+
+    fn refused(&mut self) -> LockError {
+        self.lock_result().expect("decided").expect_err("not won")
+    }
+
+    /// A lease that every node granted.
+    fn lease(&mut self, key: &str) -> LeaseId {
+        self.acquire(key);
+        self.answer_all(0..self.inbox.len(), "+OK\r\n");
+        self.locked()
+    }
+}
+
+/// Splits requests into their words.
+fn commands(mut bytes: &[u8]) -> Vec<Vec<String>> {
+    let mut decoder = crate::resp::Decoder::new(crate::resp::Limits::default());
+    let mut commands = Vec::new();
+    while let Some(frame) = decoder.frame(bytes).unwrap() {
+        let crate::resp::Reply::Array(words) = frame.reply() else { panic!("not a command") };
+        let word = |word: crate::resp::Reply<'_>| {
+            String::from_utf8_lossy(word.text().unwrap()).into_owned()
+        };
+        commands.push(words.map(word).collect());
+        bytes = &bytes[frame.len()..];
+    }
+    assert!(bytes.is_empty(), "a command in pieces");
+    commands
+}
+
+fn vote_of(error: &LockError, index: usize) -> Vote {
+    let (LockError::Taken(ballot) | LockError::NoQuorum(ballot) | LockError::Expired(ballot)) =
+        error
+    else {
+        panic!("no ballot: {error}")
+    };
+    ballot.votes().nth(index).unwrap().1
+}

@@ -1,0 +1,211 @@
+//! Retries, nodes on their way, nodes that do not answer, time that nobody attended.
+
+use super::*;
+use crate::config::Retry;
+
+fn retrying() -> Acquire {
+    Acquire::new(TTL).retry(Retry::every(100 * MS, 50 * MS).attempts(3))
+}
+
+#[test]
+fn retries_use_a_new_token_behind_the_release_and_end_with_the_last_attempt() {
+    let mut rig = Rig::new(1);
+    rig.acquire_with("a", retrying());
+    let mut tokens = std::collections::HashSet::new();
+    for attempt in 1..=3 {
+        rig.collect();
+        assert_eq!(rig.inbox[0].len(), 1, "attempt {attempt}");
+        assert!(tokens.insert(rig.inbox[0][0][2].clone()));
+        rig.answer(0, "_\r\n");
+        if attempt < 3 {
+            assert!(rig.lock_result().is_none());
+            rig.advance(99 * MS);
+            assert_eq!(rig.waiting(0), Vec::<String>::new(), "no sooner than the delay");
+            rig.advance(52 * MS);
+        }
+    }
+    assert!(matches!(rig.refused(), LockError::Taken(_)), "no wait after the last attempt");
+}
+
+#[test]
+fn a_client_never_conflicts_with_its_own_earlier_attempt() {
+    let mut rig = Rig::new(3);
+    rig.acquire_with("a", retrying());
+    rig.answer(0, "+OK\r\n");
+    rig.answer_all(1..3, "_\r\n");
+    rig.advance(160 * MS);
+    assert_eq!(rig.waiting(0), ["DELIFEQ", "SET"]);
+    rig.answer(0, ":1\r\n");
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.locked();
+}
+
+#[test]
+fn a_wait_that_would_pass_the_deadline_is_not_begun() {
+    let mut rig = Rig::new(1);
+    let started = rig.now;
+    rig.acquire_with("a", Acquire::new(TTL).retry(Retry::every(100 * MS, MS).within(150 * MS)));
+    rig.answer(0, "_\r\n");
+    assert!(rig.lock_result().is_none());
+    rig.advance(102 * MS);
+    rig.answer(0, "_\r\n");
+    assert!(matches!(rig.refused(), LockError::Taken(_)));
+    assert!(rig.now <= started + 150 * MS);
+}
+
+#[test]
+fn the_calls_own_deadline_ends_a_round() {
+    let mut rig = Rig::new(3);
+    rig.acquire_with("a", Acquire::new(TTL).deadline(10 * MS));
+    rig.advance(11 * MS);
+    let error = rig.refused();
+    assert_eq!(vote_of(&error, 0), Vote::Unknown(Cause::Timeout));
+    assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
+}
+
+#[test]
+fn an_attempt_waits_for_nodes_on_their_way_only_where_a_quorum_needs_them() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    let op = rig.acquire("a");
+    assert!(rig.lock_result().is_none());
+    rig.now = rig.now + 200 * MS;
+    rig.connect(0);
+    let t0 = rig.now;
+    assert_eq!(rig.waiting(0), ["SET"]);
+    rig.now = rig.now + 100 * MS;
+    rig.connect(1);
+    rig.answer_all(0..2, "+OK\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.deadline(lease), Some(t0 + TTL - 102 * MS), "t0 is the first write");
+    let _ = op;
+    // With a quorum there, the third is not waited for.
+    rig.acquire("b");
+    rig.answer(0, "+OK\r\n");
+    rig.answer(1, "_\r\n");
+    assert!(matches!(rig.refused(), LockError::Taken(_)));
+}
+
+#[test]
+fn nodes_that_do_not_come_are_waited_for_no_longer_than_the_connect_timeout() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    rig.acquire("a");
+    rig.advance(999 * MS);
+    assert!(rig.lock_result().is_none());
+    rig.advance(2 * MS);
+    assert!(matches!(rig.refused(), LockError::NoQuorum(_)));
+}
+
+#[test]
+fn a_refused_connection_ends_the_wait_at_once() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    rig.acquire("a");
+    rig.lose(0);
+    assert!(rig.lock_result().is_none());
+    rig.lose(1);
+    let error = rig.refused();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    assert_eq!(vote_of(&error, 1), Vote::Failed(Cause::Closed));
+}
+
+#[test]
+fn a_stalled_node_gets_no_new_sets_until_it_has_answered_what_it_owes() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    rig.answer_all(0..2, "+OK\r\n");
+    let lease = rig.locked();
+    rig.advance(151 * MS);
+    assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Stalled);
+    rig.acquire("b");
+    assert_eq!(rig.waiting(2), ["SET"], "only the first");
+    rig.answer_all(0..2, "+OK\r\n");
+    let second = rig.locked();
+    rig.engine.release_quietly(second, rig.now);
+    rig.engine.release_quietly(lease, rig.now);
+    assert_eq!(rig.waiting(2), ["SET", "DELIFEQ"]);
+    rig.answer(2, "+OK\r\n");
+    assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Admitted);
+    rig.acquire("c");
+    assert_eq!(rig.waiting(2), ["DELIFEQ", "SET"]);
+}
+
+#[test]
+fn a_silent_node_costs_bounded_memory() {
+    let mut rig = Rig::new(3);
+    for index in 0..3000 {
+        rig.acquire(&format!("k{index}"));
+        rig.answer_all(0..2, "+OK\r\n");
+        let lease = rig.locked();
+        rig.engine.release_quietly(lease, rig.now);
+        rig.answer_all(0..2, ":1\r\n");
+        rig.now = rig.now + MS;
+        rig.pass();
+    }
+    rig.collect();
+    assert!(rig.inbox[2].len() < 400, "{}", rig.inbox[2].len());
+    assert!(rig.engine.slots_in_use() < 400);
+}
+
+#[test]
+fn time_in_which_nobody_read_is_held_against_no_node() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    rig.answer(0, "+OK\r\n");
+    // The caller went away for a second with answers in the sockets.
+    rig.now = rig.now + Duration::from_secs(1);
+    rig.answer(1, "+OK\r\n");
+    rig.pass();
+    rig.locked();
+    assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Admitted);
+}
+
+#[test]
+fn an_answer_nobody_asked_for_ends_the_connection() {
+    let mut rig = Rig::new(3);
+    rig.receive(2, "+OK\r\n");
+    assert_eq!(rig.engine.poll_connection(), Some((node(2), Connection::Close)));
+    assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Disconnected);
+    assert_eq!(rig.engine.nodes(rig.now)[2].cause, Cause::Protocol);
+}
+
+#[test]
+fn a_push_takes_no_answers_place() {
+    let mut rig = Rig::new(1);
+    rig.acquire("a");
+    rig.receive(0, ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n");
+    assert!(rig.lock_result().is_none());
+    rig.answer(0, "+OK\r\n");
+    rig.locked();
+}
+
+#[test]
+fn answers_in_pieces_are_put_together() {
+    let mut rig = Rig::new(1);
+    rig.acquire("a");
+    rig.acquire("b");
+    for byte in ["+", "O", "K", "\r", "\n+OK\r", "\n"] {
+        assert!(rig.engine.in_flight() == 2);
+        rig.receive(0, byte);
+    }
+    rig.locked();
+    rig.locked();
+}
+
+#[test]
+fn a_node_that_says_it_is_no_master_is_distrusted_for_the_guards_time() {
+    let mut rig = Rig::with(1, |config| config.restart_guard(RestartGuard::On).max_ttl(TTL));
+    rig.acquire("a");
+    rig.answer(0, "-READONLY You can't write against a read only replica.\r\n");
+    rig.refused();
+    let NodeState::Quarantined(wait) = rig.engine.nodes(rig.now)[0].state else {
+        panic!("not quarantined")
+    };
+    assert_eq!(wait, TTL + 102 * MS);
+    // The same process after a blip: the quarantine goes on.
+    rig.lose(0);
+    rig.advance(60 * MS);
+    rig.connect(0);
+    assert!(matches!(rig.engine.nodes(rig.now)[0].state, NodeState::Quarantined(_)));
+    rig.acquire("a");
+    let error = rig.refused();
+    assert!(error.to_string().contains("may vote in"), "{error}");
+}
