@@ -43,13 +43,15 @@ unpack_debian() {
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $source $release main" \
     >"$top/sources.list"
   local options=(-qq -o "Dir::Etc::sourcelist=$top/sources.list" -o Dir::Etc::sourceparts=-
-    -o "Dir::State::Lists=$top/lists" -o "Dir::State::status=$top/status" -o "Dir::Cache=$top/cache" -o APT::Sandbox::User=root)
+    -o "Dir::State::Lists=$top/lists" -o "Dir::State::status=$top/status"
+    -o "Dir::Cache=$top/cache" -o APT::Sandbox::User=root)
   apt-get "${options[@]}" update
   rm -f "$top"/debs/*.deb
   # Some libraries have other names in other releases: those that are wanted are taken if known.
-  local known
+  local known wanted
   known=$(apt-cache "${options[@]}" pkgnames)
-  (cd "$top/debs" && apt-get "${options[@]}" download $(grep -Fx -f <(printf '%s\n' "$@") <<<"$known"))
+  wanted=$(grep -Fx -f <(printf '%s\n' "$@") <<<"$known")
+  (cd "$top/debs" && apt-get "${options[@]}" download $wanted)
   local deb
   for deb in "$top"/debs/*.deb; do dpkg-deb -x "$deb" "$top/root"; done
   rm -rf "$top/cache" "$top/lists"

@@ -51,7 +51,19 @@ pub(super) fn auth(call: &mut Call<'_>) {
             call.session.user = Some(user);
             call.reply().ok();
         }
-        None => call.reply().error(WRONG_PASS),
+        None => refuse_login(call),
+    }
+}
+
+/// Answers wrong credentials. Some servers say nothing at all while earlier replies of the same
+/// pipeline are unwritten: whoever counts replies is out of step from there on.
+fn refuse_login(call: &mut Call<'_>) {
+    let silent = match call.server.flavor {
+        Flavor::Redis80 | Flavor::Redis86 | Flavor::Valkey81 => !call.out.is_empty(),
+        Flavor::Redis70 | Flavor::Valkey91 => false,
+    };
+    if !silent {
+        call.reply().error(WRONG_PASS);
     }
 }
 
@@ -66,17 +78,17 @@ pub(super) fn hello(call: &mut Call<'_>) {
         Some(Some(version @ 2..=3)) => Some(version),
         Some(Some(_)) => return call.reply().error("NOPROTO unsupported protocol version"),
     };
-    match hello_options(call) {
-        Ok(name) => {
-            if call.session.user.is_none() {
-                let text = call.server.flavor.hello_unauthenticated();
-                return call.reply().error(text);
-            }
-            if let Some(name) = name {
-                call.session.name = name.to_vec();
-            }
-        }
-        Err(text) => return call.reply().error_bytes(&text),
+    let name = match hello_options(call) {
+        Ok(name) => name,
+        Err(Refusal::Login) => return refuse_login(call),
+        Err(Refusal::Text(text)) => return call.reply().error_bytes(&text),
+    };
+    if call.session.user.is_none() {
+        let text = call.server.flavor.hello_unauthenticated();
+        return call.reply().error(text);
+    }
+    if let Some(name) = name {
+        call.session.name = name.to_vec();
     }
     if let Some(version) = version {
         call.session.resp3 = version == 3;
@@ -85,8 +97,16 @@ pub(super) fn hello(call: &mut Call<'_>) {
     greet(call);
 }
 
+/// Why HELLO's options do not do.
+enum Refusal {
+    /// Wrong credentials.
+    Login,
+    /// Anything else: the error.
+    Text(Vec<u8>),
+}
+
 /// Applies HELLO's options; the name that was asked for, or an error.
-fn hello_options<'a>(call: &mut Call<'a>) -> Result<Option<&'a [u8]>, Vec<u8>> {
+fn hello_options<'a>(call: &mut Call<'a>) -> Result<Option<&'a [u8]>, Refusal> {
     let args = call.args;
     // Redis 7.0 applies each option as it reads it, the others only once all are known.
     let at_once = call.server.flavor == Flavor::Redis70;
@@ -102,23 +122,26 @@ fn hello_options<'a>(call: &mut Call<'a>) -> Result<Option<&'a [u8]>, Vec<u8>> {
             index += 3;
         } else if option.eq_ignore_ascii_case(b"SETNAME") && args.len() > index + 1 {
             name = Some(args.at(index + 1));
-            if !args.at(index + 1).iter().all(u8::is_ascii_graphic) {
-                return Err(BAD_NAME.into());
+            if !is_name(args.at(index + 1), call.server.flavor) {
+                return Err(Refusal::Text(BAD_NAME.into()));
+            }
+            if at_once {
+                call.session.name = args.at(index + 1).to_vec();
             }
             index += 2;
         } else {
             let option = super::table::printed(option, option.len());
-            return Err([b"ERR Syntax error in HELLO option '", option, b"'"].concat());
+            let text = [b"ERR Syntax error in HELLO option '", option, b"'"].concat();
+            return Err(Refusal::Text(text));
         }
     }
     authenticate(call, login)?;
     Ok(name)
 }
 
-fn authenticate(call: &mut Call<'_>, login: Option<(&[u8], &[u8])>) -> Result<(), Vec<u8>> {
+fn authenticate(call: &mut Call<'_>, login: Option<(&[u8], &[u8])>) -> Result<(), Refusal> {
     if let Some((name, password)) = login {
-        let user = call.server.login(name, password).ok_or(WRONG_PASS)?;
-        call.session.user = Some(user);
+        call.session.user = Some(call.server.login(name, password).ok_or(Refusal::Login)?);
     }
     Ok(())
 }
@@ -184,10 +207,13 @@ pub(super) fn echo(call: &mut Call<'_>) {
 
 /// `SELECT index`
 pub(super) fn select(call: &mut Call<'_>) {
-    let index = number(call.args.at(1)).and_then(|index| i32::try_from(index).ok());
-    let Some(index) = index else {
+    let Some(index) = number(call.args.at(1)) else {
         return call.reply().error(NOT_INTEGER);
     };
+    if i32::try_from(index).is_err() {
+        let text = "ERR value is out of range, value must between -2147483648 and 2147483647";
+        return call.reply().error(text);
+    }
     match usize::try_from(index).ok().filter(|index| *index < DATABASES) {
         Some(db) => {
             call.session.db = db;
@@ -215,6 +241,17 @@ pub(super) fn quit(call: &mut Call<'_>) {
     call.reply().ok();
 }
 
+/// Whether a client may call itself so. Later servers look no further than the first NUL.
+fn is_name(name: &[u8], flavor: Flavor) -> bool {
+    let looked_at = match flavor {
+        Flavor::Redis70 => name,
+        Flavor::Redis80 | Flavor::Redis86 | Flavor::Valkey81 | Flavor::Valkey91 => {
+            super::table::printed(name, name.len())
+        }
+    };
+    looked_at.iter().all(u8::is_ascii_graphic)
+}
+
 /// `CLIENT ID`
 pub(super) fn client_id(call: &mut Call<'_>) {
     let id = i64::try_from(call.session.id).unwrap_or(i64::MAX);
@@ -230,7 +267,7 @@ pub(super) fn client_getname(call: &mut Call<'_>) {
 /// `CLIENT SETNAME name`
 pub(super) fn client_setname(call: &mut Call<'_>) {
     let name = call.args.at(2);
-    if !name.iter().all(u8::is_ascii_graphic) {
+    if !is_name(name, call.server.flavor) {
         return call.reply().error(BAD_NAME);
     }
     call.session.name = name.to_vec();
@@ -246,7 +283,7 @@ pub(super) fn client_setinfo(call: &mut Call<'_>) {
         let text = [b"ERR Unrecognized option '", option, b"'"].concat();
         return call.reply().error_bytes(&text);
     }
-    if !value.iter().all(u8::is_ascii_graphic) {
+    if !is_name(value, call.server.flavor) {
         let option = if is("LIB-NAME") { "LIB-NAME" } else { "LIB-VER" };
         let text = format!("ERR {option} cannot contain spaces, newlines or special characters.");
         return call.reply().error(&text);

@@ -186,6 +186,9 @@ pub(super) fn config_get(call: &mut Call<'_>) {
 /// `CONFIG SET maxmemory-policy policy`: the one setting that can be changed.
 pub(super) fn config_set(call: &mut Call<'_>) {
     let (name, value) = (call.args.at(2), call.args.at(3));
+    if call.args.len() % 2 == 1 {
+        return call.reply().error(super::strings::SYNTAX);
+    }
     if !name.eq_ignore_ascii_case(b"maxmemory-policy") || call.args.len() > 4 {
         let name = super::table::printed(name, name.len());
         let start = b"ERR Unknown option or number of arguments for CONFIG SET - '";

@@ -28,12 +28,15 @@ impl<'out> Reply<'out> {
         self.line(b'-', text);
     }
 
-    /// An error that echoes what the client sent; line ends in it become spaces.
+    /// An error that echoes what the client sent; line ends in it become spaces, or go where they
+    /// stand last.
     pub(crate) fn error_bytes(&mut self, text: &[u8]) {
+        let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        let len = text.iter().rposition(|byte| !is_end(byte)).map_or(0, |last| last + 1);
         self.out.push(b'-');
-        self.out.extend(
-            text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }),
-        );
+        for byte in text.iter().take(len) {
+            self.out.push(if is_end(byte) { b' ' } else { *byte });
+        }
         self.end();
     }
 

@@ -114,22 +114,17 @@ fn answer_value(call: &mut Call<'_>) -> bool {
 }
 
 fn is_met(call: &mut Call<'_>, options: &Options<'_>) -> Result<bool, &'static str> {
-    let exists = match options.compare {
-        None => {
-            let entry = call.server.keys.entry(call.session.db, call.args.at(1), call.now_ms);
-            entry.is_some()
-        }
-        Some(compare) => match holds(call, compare.value).transpose()? {
-            Some(equal) if equal != compare.equal => return Ok(false),
-            Some(_) => true,
-            None if compare.equal => return Ok(false),
-            None => false,
-        },
+    let entry = call.server.keys.entry(call.session.db, call.args.at(1), call.now_ms);
+    let exists = entry.is_some();
+    if options.exists.is_some_and(|wanted| wanted != exists) {
+        return Ok(false);
+    }
+    let Some(compare) = options.compare else {
+        return Ok(true);
     };
-    Ok(match options.exists {
-        None => true,
-        Some(wanted) => wanted == exists,
-    })
+    // A key that is not there differs from every value.
+    let equal = holds(call, compare.value).transpose()?.unwrap_or(false);
+    Ok(equal == compare.equal)
 }
 
 fn write(call: &mut Call<'_>, options: &Options<'_>, ends_at_ms: Option<i64>) {

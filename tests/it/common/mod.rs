@@ -1,0 +1,21 @@
+//! The harness: real servers to test against, and a plain connection that knows nothing of the
+//! crate.
+//!
+//! [`RealServer`] is one process on a port and a directory of its own; [`Wire`] sends requests and
+//! takes raw replies; [`Kind`] names the servers.
+
+mod kind;
+mod server;
+mod wire;
+
+pub(crate) use kind::{Kind, available_kinds, kind_or_skip};
+pub(crate) use server::RealServer;
+pub(crate) use wire::{Wire, port_of, request};
+
+/// A point on the clock that the nodes' deadlines are counted on.
+pub(crate) fn now() -> redbolt::time::Instant {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).expect("the clock began at boot");
+    let nanos = u64::try_from(time.tv_nsec).expect("nanoseconds are positive");
+    redbolt::time::Instant::from_nanos(seconds * 1_000_000_000 + nanos)
+}

@@ -1,0 +1,14 @@
+//! Integration tests, in one binary: a file for each promise, and the harness they share.
+//!
+//! Real servers come from `target/servers` (laid by `tests/servers.sh target/servers`) or from the
+//! directory that the environment variable `REDBOLT_SERVERS` names. A test whose server is not
+//! there prints `SKIPPED <test>: <why>`; with `CI=true` it fails.
+
+#![cfg(feature = "embedded")]
+
+mod common;
+//mod embedded_conditions;
+mod embedded_differential;
+//mod embedded_info;
+mod embedded_nodes;
+mod harness;
