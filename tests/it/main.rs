@@ -12,3 +12,5 @@ mod embedded_differential;
 //mod embedded_info;
 mod embedded_nodes;
 mod harness;
+mod public_names;
+mod tidy;
