@@ -40,3 +40,6 @@ mod transaction;
 pub use flavor::Flavor;
 pub use server::{Condition, Delivery, Life, Memory, Progress, Server, ServerOptions};
 pub use session::Session;
+
+#[cfg(test)]
+mod tests;
