@@ -79,7 +79,9 @@ fn only_the_driver_and_the_embedded_server_touch_sockets_and_clocks() {
         let is_test = path.components().any(|part| part.as_os_str() == "tests");
         for word in words.iter().filter(|_| !is_test) {
             assert!(
-                !text.lines().any(|line| !line.trim_start().starts_with("//") && line.contains(word)),
+                !text
+                    .lines()
+                    .any(|line| !line.trim_start().starts_with("//") && line.contains(word)),
                 "{}: {word} is not for {layer}",
                 path.display()
             );
