@@ -359,7 +359,6 @@ impl Node {
                 None
             } else {
                 let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
-                self.end_stall();
                 Some(match pending.request {
                     Request::Query { .. } => {
                         self.query_reply.clear();
@@ -389,6 +388,7 @@ impl Node {
                     self.input_read = 0;
                 }
             }
+            self.end_stall();
             match step {
                 None | Some(Step::Idle) => {}
                 Some(Step::Greeted) => {
