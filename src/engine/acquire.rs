@@ -9,7 +9,7 @@ use crate::acquire::Acquire;
 use crate::command::{Answer, append_set};
 use crate::config::Retry;
 use crate::error::{Cause, LockError, Vote};
-use crate::node::{Now, Request};
+use crate::node::{JobKind, Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Decision;
 use crate::time::Instant;
@@ -192,14 +192,20 @@ impl Engine {
     /// Writes the encoded SET to one node.
     #[inline]
     fn send_set(&mut self, id: NodeId, slot_index: u32, now: Now) {
-        let Some(node) = self.nodes.get_mut(id.index()) else { return };
-        if node.request(Request::Set, slot_index, &self.scratch, now.attended) {
+        // It must not be denied by a key of this client that is about to be deleted.
+        let is_sent = if self.has_job_for_key(id, slot_index) {
+            let is_queued = self.enqueue(id, JobKind::Set, slot_index, now);
+            // Other commands went through the scratch buffer.
+            self.encode_set(slot_index);
+            is_queued
+        } else {
+            self.write(id, Request::Set, slot_index, now)
+        };
+        if is_sent {
             let slot = self.slots.at_mut(slot_index);
-            slot.refs += 1;
             slot.round.written.insert(id);
             slot.holds.insert(id);
             slot.unanswered.insert(id);
-            self.with_output.insert(id);
         } else {
             self.fail_vote(id, slot_index);
         }
@@ -300,7 +306,7 @@ impl Engine {
 
     /// Decides the attempt if its votes suffice.
     #[inline]
-    fn decide(&mut self, slot_index: u32, now: Now) {
+    pub(super) fn decide(&mut self, slot_index: u32, now: Now) {
         let slot = self.slots.at(slot_index);
         if slot.state != SlotState::Acquiring {
             return;

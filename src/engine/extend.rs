@@ -13,7 +13,7 @@ use super::slot::{LeaseId, NO_OP, SlotState};
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::error::{Cause, ExtendError};
-use crate::node::{Now, Request};
+use crate::node::{JobKind, Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::time::Instant;
@@ -127,11 +127,27 @@ impl Engine {
         }
         let slot = self.slots.at_mut(slot_index);
         let phase = slot.phase;
-        if self.write(id, Request::Extend { step, phase }, slot_index, now) {
+        let is_sent = self.write_extension(id, slot_index, step, phase, now);
+        if is_sent {
             self.slots.at_mut(slot_index).tally.open.insert(id);
-            return true;
         }
-        false
+        is_sent
+    }
+
+    /// Writes the encoded extension, or makes it a job.
+    fn write_extension(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        step: ExtendStep,
+        phase: u16,
+        now: Now,
+    ) -> bool {
+        if step == ExtendStep::Watch {
+            self.enqueue(id, JobKind::Extend { phase }, slot_index, now)
+        } else {
+            self.write(id, Request::Extend { step, phase }, slot_index, now)
+        }
     }
 
     fn encode_extension(&mut self, slot_index: u32, step: ExtendStep) {
@@ -177,7 +193,7 @@ impl Engine {
                     && is_current
                 {
                     self.encode_extension(slot_index, step);
-                    if self.write(id, Request::Extend { step, phase }, slot_index, now) {
+                    if self.write_extension(id, slot_index, step, phase, now) {
                         return;
                     }
                 }
@@ -218,8 +234,13 @@ impl Engine {
 
     /// The connection ended before the extension was answered.
     pub(super) fn extension_lost(&mut self, id: NodeId, slot_index: u32, phase: u16) {
+        self.slots.at_mut(slot_index).tainted.insert(id);
+        self.extension_unsent(id, slot_index, phase);
+    }
+
+    /// The connection ended before the extension was written.
+    pub(super) fn extension_unsent(&mut self, id: NodeId, slot_index: u32, phase: u16) {
         let slot = self.slots.at_mut(slot_index);
-        slot.tainted.insert(id);
         if slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP {
             slot.tally.no(id);
             let index = slot.op;

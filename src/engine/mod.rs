@@ -35,6 +35,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod transaction;
 mod view;
 
 use std::collections::VecDeque;

@@ -12,7 +12,7 @@ use super::slot::{LeaseId, NO_OP, SlotState};
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
-use crate::node::{Debt, Now, REFUSED_DELAY, Request};
+use crate::node::{Debt, JobKind, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::time::Instant;
@@ -152,8 +152,33 @@ impl Engine {
             self.encode_release(slot_index, step);
             *encoded = Some(step);
         }
-        if !self.write(id, Request::Release(step), slot_index, now) {
+        if !self.write_release(id, slot_index, step, now) {
             self.owe(id, slot_index, now);
+        }
+    }
+
+    /// Writes the encoded release, or makes it a job.
+    fn write_release(&mut self, id: NodeId, slot_index: u32, step: ReleaseStep, now: Now) -> bool {
+        if step == ReleaseStep::Watch {
+            self.enqueue(id, JobKind::Release, slot_index, now)
+        } else {
+            self.write(id, Request::Release(step), slot_index, now)
+        }
+    }
+
+    /// Writes the encoded release as the payment of a debt, or makes it a job.
+    fn write_debt(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        step: ReleaseStep,
+        again: bool,
+        now: Now,
+    ) -> bool {
+        if step == ReleaseStep::Watch {
+            self.enqueue(id, JobKind::Debt { again }, slot_index, now)
+        } else {
+            self.write(id, Request::Debt { step, again }, slot_index, now)
         }
     }
 
@@ -234,8 +259,7 @@ impl Engine {
             let Some(step) = self.release_step(id) else { return };
             if debt.expires > now.real {
                 self.encode_release(debt.slot, step);
-                let request = Request::Debt { step, again: debt.again };
-                if !self.write(id, request, debt.slot, now) {
+                if !self.write_debt(id, debt.slot, step, debt.again, now) {
                     let dropped = self.node_mut(id).debts.push(debt);
                     return self.forget_debt(dropped);
                 }
@@ -272,7 +296,7 @@ impl Engine {
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
-                    if !self.write(id, Request::Release(step), slot_index, now) {
+                    if !self.write_release(id, slot_index, step, now) {
                         self.owe(id, slot_index, now);
                     }
                 } else {
@@ -306,7 +330,7 @@ impl Engine {
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
-                    if self.write(id, Request::Debt { step, again }, slot_index, now) {
+                    if self.write_debt(id, slot_index, step, again, now) {
                         return;
                     }
                 }
@@ -398,12 +422,15 @@ impl Engine {
     /// How many releases are owed or unanswered, over all nodes.
     #[must_use]
     pub fn releases_open(&self) -> usize {
-        let is_release = |request| matches!(request, Request::Release(_) | Request::Debt { .. });
+        let is_release = |request| {
+            matches!(request, Request::Release(_) | Request::Debt { .. } | Request::Exec(_))
+        };
         self.nodes
             .iter()
             .filter(|node| node.is_greeted() || node.is_on_the_way())
             .map(|node| {
                 node.pending().filter(|pending| is_release(pending.request)).count()
+                    + node.jobs.iter().count()
                     + if node.is_stalled() { 0 } else { node.debts.len() }
             })
             .sum()
