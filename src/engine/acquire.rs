@@ -143,7 +143,7 @@ impl Engine {
         let absent = NodeMask::first(self.nodes.len()).without(voters);
         let mut awaited = NodeMask::EMPTY;
         if !absent.is_empty() {
-            awaited = self.awaitable(absent);
+            awaited = self.awaitable(voters, absent);
             for node in absent.without(awaited) {
                 self.fail_vote(node, slot_index);
             }
@@ -161,17 +161,17 @@ impl Engine {
         self.decide(slot_index, now);
     }
 
-    /// The attempt waits for nodes on their way until `at`; its round is no ordinary one.
-    fn judge_at(&mut self, index: u32, at: Instant) {
+    /// The operation waits for nodes on their way until `at`; its round is no ordinary one.
+    pub(super) fn judge_at(&mut self, index: u32, at: Instant) {
         let op = self.ops.at_mut(index);
         op.judge_at = op.judge_at.min(at);
         self.timers.set(at, Timer::Judge, self.ops.id(index));
     }
 
-    /// The nodes of `absent` that are on their way, where a quorum needs them.
-    fn awaitable(&self, absent: NodeMask) -> NodeMask {
+    /// The nodes of `absent` that are on their way, where a quorum needs them beside `present`.
+    pub(super) fn awaitable(&self, present: NodeMask, absent: NodeMask) -> NodeMask {
         let quorum = self.settings.quorum;
-        if self.voters.count() >= quorum {
+        if present.count() >= quorum {
             return NodeMask::EMPTY;
         }
         let mut coming = NodeMask::EMPTY;
@@ -180,7 +180,7 @@ impl Engine {
                 coming.insert(node);
             }
         }
-        if self.voters.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
+        if present.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
     }
 
     fn encode_set(&mut self, slot_index: u32) {
@@ -225,19 +225,22 @@ impl Engine {
         let waiting = std::mem::take(&mut self.awaiting);
         for index in waiting {
             let op = self.ops.at(index);
-            let slot_index = op.slot;
-            if op.kind != OpKind::Acquire || op.outcome != Outcome::Open {
+            let (slot_index, kind) = (op.slot, op.kind);
+            if op.outcome != Outcome::Open {
                 continue;
             }
             let slot = self.slots.at_mut(slot_index);
-            if slot.round.awaited.contains(id) {
+            if slot.round.awaited.contains(id) && slot.op == index {
                 slot.round.awaited.remove(id);
-                if can_vote {
+                if matches!(kind, OpKind::Extend | OpKind::Adopt) {
+                    self.settle_awaited_extension(id, index, slot_index, now);
+                } else if can_vote {
                     self.send_awaited_set(id, index, slot_index, now);
+                    self.decide(slot_index, now);
                 } else {
                     self.fail_vote(id, slot_index);
+                    self.decide(slot_index, now);
                 }
-                self.decide(slot_index, now);
             }
             let is_waiting = !self.slots.at(slot_index).round.awaited.is_empty();
             let op = self.ops.at(index);

@@ -111,7 +111,11 @@ impl Engine {
         self.end_extension(slot_index);
         self.slots.at_mut(slot_index).op = index;
         self.ops.at_mut(index).slot = slot_index;
-        self.begin_round(index, now);
+        if self.is_quorum_greeted() {
+            self.begin_round(index, now);
+        } else {
+            self.judge_at(index, now.real + self.settings.connect_timeout);
+        }
         self.release_slot(slot_index, now);
         self.decide_release(slot_index);
         Ok(self.ops.id(index))
@@ -247,10 +251,18 @@ impl Engine {
         }
     }
 
-    /// A release that waits for its result will not get this node's answer in time.
+    /// A release that waits for its result will not get this node's answer in time, unless the
+    /// node is just coming back.
     fn release_unpaid(&mut self, id: NodeId, slot_index: u32) {
-        self.slots.at_mut(slot_index).tally.open.remove(id);
+        if !self.node(id).is_on_the_way() {
+            self.slots.at_mut(slot_index).tally.open.remove(id);
+        }
         self.decide_release(slot_index);
+    }
+
+    fn is_quorum_greeted(&self) -> bool {
+        let greeted = self.nodes.iter().filter(|node| node.is_greeted()).count();
+        greeted >= self.settings.quorum as usize
     }
 
     /// Writes as many debts as the node takes now, before anything else.
@@ -319,13 +331,22 @@ impl Engine {
     ) {
         match answer {
             Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
+                let slot = self.slots.at_mut(slot_index);
+                // The first answer is the release's result; it may still be waited for.
+                if slot.tally.open.contains(id) {
+                    if answer == Answer::One {
+                        slot.tally.yes(id);
+                    } else {
+                        slot.tally.no(id);
+                    }
+                }
                 if again {
                     self.owe_again(id, slot_index, now);
                 } else {
-                    let slot = self.slots.at_mut(slot_index);
                     slot.unanswered.remove(id);
                     slot.holds.remove(id);
                 }
+                self.decide_release(slot_index);
             }
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
