@@ -6,6 +6,7 @@ mod advice;
 mod args;
 mod bench;
 mod child;
+mod demo;
 mod doctor;
 mod exit;
 mod extend;
@@ -63,7 +64,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(global, args),
         Command::Node(args) => node::run(global, args),
         Command::Run(args) => run::run(global, args),
-        _ => Err(Failure::usage("not yet")),
+        Command::Demo(args) => demo::run(global, args),
     }
 }
 

@@ -18,7 +18,7 @@ use redbolt::{Acquire, Cause, Driver, Lease, LockError, Retry, now};
 use crate::args::Global;
 use crate::exit::{Failure, SYSTEM};
 use crate::settings;
-use crate::signals::{Signal, Signals, number};
+use crate::signals::{ENDING, Signal, Signals, number};
 
 /// How long connecting may take before a command makes do with the nodes there are.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
@@ -172,10 +172,12 @@ impl Session {
     }
 
     fn end_at_signal(&self) -> Result<(), Failure> {
-        match self.signals.next() {
-            Some(signal) => Err(Failure::signal(number(signal))),
-            None => Ok(()),
+        while let Some(signal) = self.signals.next() {
+            if ENDING.contains(&signal) {
+                return Err(Failure::signal(number(signal)));
+            }
         }
+        Ok(())
     }
 }
 
