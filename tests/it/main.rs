@@ -7,8 +7,10 @@
 #![cfg(feature = "embedded")]
 
 mod common;
-//mod embedded_conditions;
+mod embedded_conditions;
 mod embedded_differential;
-//mod embedded_info;
+mod embedded_info;
 mod embedded_nodes;
 mod harness;
+mod public_names;
+mod tidy;

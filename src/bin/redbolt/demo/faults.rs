@@ -35,39 +35,39 @@ enum Deed {
 
 const SCRIPT: [Fault; 5] = [
     Fault {
-        percent: 10,
+        percent: 8,
         when_all_vote: false,
         node: 1,
         deed: Deed::Kill,
         text: "is killed: its port refuses",
     },
     Fault {
-        percent: 25,
+        percent: 20,
         when_all_vote: false,
         node: 3,
         deed: Deed::Hang,
-        text: "hangs: frozen with all connections open",
+        text: "hangs: frozen, its connections open",
     },
     Fault {
-        percent: 40,
+        percent: 32,
         when_all_vote: false,
         node: 1,
         deed: Deed::Restart,
-        text: "is started again, its memory lost: it may not vote until what it forgot is over",
+        text: "starts again, memory lost: no vote until the locks it forgot are over",
     },
     Fault {
-        percent: 55,
+        percent: 50,
         when_all_vote: false,
         node: 3,
         deed: Deed::GoOn,
-        text: "goes on, and first runs what was sent to it meanwhile",
+        text: "wakes up, and first does what was sent to it meanwhile",
     },
     Fault {
         percent: 70,
         when_all_vote: true,
         node: 0,
         deed: Deed::Restart,
-        text: "restarts within a blink, its memory lost: no vote for two seconds",
+        text: "restarts in no time, memory lost: again no vote for a while",
     },
 ];
 

@@ -110,8 +110,8 @@ impl Demo {
         let config = config.map(|config| config.retry(retry.within(Duration::from_secs(3))));
         let observer = config.clone().map(Client::connect).transpose()?;
         let node_count = config.as_ref().map_or(0, |config| config.nodes().len());
-        // Half as many shelves as workers: in each wave two meet at every one.
-        let shelf_count = (args.workers / 2).clamp(1, 32);
+        // Fewer shelves than workers: in each wave some meet at one.
+        let shelf_count = (args.workers * 3 / 4).clamp(1, 64);
         let mut demo = Self {
             shop: Arc::new(Shop::open(args.stock, shelf_count, node_count)?),
             config,
@@ -135,7 +135,11 @@ impl Demo {
     /// Starts the workers.
     fn hire(&self, args: &DemoArgs) -> Result<Vec<JoinHandle<Result<(), ConnectError>>>, Failure> {
         let wave_count = args.stock.div_ceil(args.workers);
-        let interval = (SALE_LENGTH / wave_count).min(WAVE_INTERVAL_MAX);
+        let mut interval = (SALE_LENGTH / wave_count).min(WAVE_INTERVAL_MAX);
+        if args.no_lock {
+            // More will be sold than there is.
+            interval /= 2;
+        }
         // They connect meanwhile, and begin together.
         let waves = Waves { start: self.start + Duration::from_millis(100), interval };
         (0..args.workers)
