@@ -95,7 +95,9 @@ impl Examined {
             NodeState::Quarantined(left) => format!("waits {}", short(left)),
             NodeState::Refused => "refused".to_owned(),
             NodeState::Stalled => "hangs".to_owned(),
-            _ => "away".to_owned(),
+            NodeState::Disconnected | NodeState::Connecting | NodeState::Greeting | _ => {
+                "away".to_owned()
+            }
         }
     }
 }
@@ -122,7 +124,15 @@ fn print(nodes: &[Examined], advice: &Advice, quorum: usize) -> Result<(), Failu
     let paint = Paint::stdout();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
-        "node", "state", "server", "role", "persistence", "eviction", "up", "round trip", "clock",
+        "node",
+        "state",
+        "server",
+        "role",
+        "persistence",
+        "eviction",
+        "up",
+        "round trip",
+        "clock",
         "dialect",
     ]);
     for node in nodes {

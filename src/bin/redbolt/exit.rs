@@ -93,8 +93,7 @@ impl Failure {
             message = format!("{message} ({causes})");
         }
         if let Some(wait) = ballot.quarantine() {
-            message =
-                format!("{message}; enough nodes may vote in {:.1} s", wait.as_secs_f64());
+            message = format!("{message}; enough nodes may vote in {:.1} s", wait.as_secs_f64());
         }
         Self { nodes, ..Self::new(code, kind, message) }
     }
@@ -208,10 +207,10 @@ impl From<ExtendError> for Failure {
 
 impl From<UnlockError> for Failure {
     fn from(error: UnlockError) -> Self {
-        match error {
-            UnlockError::InvalidName => Self::usage(error.to_string()),
-            error => Self::new(SYSTEM, "system", error.to_string()),
+        if matches!(error, UnlockError::InvalidName) {
+            return Self::usage(error.to_string());
         }
+        Self::new(SYSTEM, "system", error.to_string())
     }
 }
 

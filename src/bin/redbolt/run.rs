@@ -96,10 +96,10 @@ impl Watch {
     fn until_ended(&mut self, lease: &Lease) -> Result<(), Failure> {
         loop {
             while let Some(signal) = self.session.signals.next() {
-                match signal {
-                    Signal::SIGCHLD => {}
-                    Signal::SIGCONT => self.group.wake(),
-                    signal => self.group.send(signal),
+                if signal == Signal::SIGCONT {
+                    self.group.wake();
+                } else if signal != Signal::SIGCHLD {
+                    self.group.send(signal);
                 }
             }
             if self.group.look()? == Fate::Ended {
@@ -204,7 +204,9 @@ fn judge(
         return Err(Failure::new(
             LOST,
             "lost",
-            format!("{key} was lost before the command ended (with exit code {code}): check its work"),
+            format!(
+                "{key} was lost before the command ended (with exit code {code}): check its work"
+            ),
         ));
     }
     if released == Unlocked::Unknown {

@@ -4,11 +4,11 @@
 
 use std::fs;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-pub(crate) use nix::sys::signal::Signal;
 use nix::sys::signal::SigSet;
+pub(crate) use nix::sys::signal::Signal;
 
 /// What ends a command unless it does something else about it.
 pub(crate) const ENDING: [Signal; 4] =
@@ -22,10 +22,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Takes `wanted` from now on; `wake` is called after each. Before any other thread is made.
-    pub(crate) fn watch(
-        wanted: &[Signal],
-        wake: impl Fn() + Send + 'static,
-    ) -> io::Result<Self> {
+    pub(crate) fn watch(wanted: &[Signal], wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let mut set = SigSet::empty();
         let ignored = ignored();
         for &signal in wanted {
@@ -54,10 +51,7 @@ impl Signals {
 
     /// Waits for a signal, at most `limit`.
     pub(crate) fn wait(&self, limit: Duration) -> Option<Signal> {
-        match self.inbox.recv_timeout(limit) {
-            Ok(signal) => Some(signal),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.inbox.recv_timeout(limit).ok()
     }
 }
 
