@@ -69,14 +69,18 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     {
         return Err(failure);
     }
-    let setup = json!({
-        "nodes": node_count,
-        "quorum": quorum,
-        "mode": if args.mode == Mode::Latency { "latency" } else { "throughput" },
-        "poll": if args.poll == Polling::Spin { "spin" } else { "park" },
-        "in_flight": in_flight,
-    });
-    print(global.json, setup, &counts)
+    let setup = Setup { node_count, quorum, in_flight, mode: args.mode, poll: args.poll };
+    print(global.json, &setup, &counts)
+}
+
+/// What was measured.
+#[derive(Debug)]
+struct Setup {
+    node_count: usize,
+    quorum: usize,
+    in_flight: usize,
+    mode: Mode,
+    poll: Polling,
 }
 
 fn limit(args: &BenchArgs) -> Result<Limit, Failure> {
@@ -209,44 +213,43 @@ fn progress() -> ProgressBar {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-fn print(json: bool, setup: Value, counts: &Counts) -> Result<(), Failure> {
+fn print(json: bool, setup: &Setup, counts: &Counts) -> Result<(), Failure> {
     let rate = counts.cycles as f64 / counts.elapsed.as_secs_f64().max(1e-9);
+    let mode = if setup.mode == Mode::Latency { "latency" } else { "throughput" };
+    let poll = if setup.poll == Polling::Spin { "spin" } else { "park" };
+    let Setup { node_count, quorum, in_flight, .. } = setup;
     if json {
-        let mut object = setup;
-        object["cycles"] = counts.cycles.into();
-        object["failures"] = counts.failures.into();
-        object["cycles_per_s"] = (rate.round()).into();
-        object["acquire_us"] = percentiles(&counts.acquire);
-        object["release_us"] = percentiles(&counts.release);
-        say(object)?;
+        say(json!({
+            "nodes": node_count,
+            "quorum": quorum,
+            "mode": mode,
+            "poll": poll,
+            "in_flight": in_flight,
+            "cycles": counts.cycles,
+            "failures": counts.failures,
+            "cycles_per_s": rate.round(),
+            "acquire_us": percentiles(&counts.acquire),
+            "release_us": percentiles(&counts.release),
+        }))?;
     } else {
-        let text = |name: &str| setup[name].to_string().trim_matches('"').to_owned();
-        let time = |histogram: &Histogram<u64>, quantile: f64| {
-            let value = Duration::from_nanos(histogram.value_at_quantile(quantile));
-            format!("{:>9}", precise(value))
-        };
         say(format_args!(
-            "{} nodes, quorum {}, {} mode, {} in flight, {}",
-            text("nodes"),
-            text("quorum"),
-            text("mode"),
-            text("in_flight"),
-            text("poll"),
-        ))?;
-        say(format_args!(
-            "{} cycles in {}: {:.0} a second, {} failures",
+            "{node_count} nodes, quorum {quorum}; {mode} with {in_flight} in flight, {poll}\n\
+             {} cycles in {}: {rate:.0} a second, {} failures\n\
+             \n               p50       p90       p99     p99.9       max",
             counts.cycles,
             short(counts.elapsed),
-            rate,
             counts.failures
         ))?;
-        say("               p50       p90       p99     p99.9       max")?;
         for (name, histogram) in [("acquire", &counts.acquire), ("release", &counts.release)] {
-            let line = QUANTILES.map(|(_, quantile)| time(histogram, quantile)).join(" ");
-            say(format_args!("{name}  {line}"))?;
+            let time = |(_, quantile)| {
+                let nanos = histogram.value_at_quantile(quantile);
+                format!("{:>9}", precise(Duration::from_nanos(nanos)))
+            };
+            say(format_args!("{name}  {}", QUANTILES.map(time).join(" ")))?;
         }
     }
     match &counts.failure {
+        Some(_) if json && counts.failures > counts.cycles => Err(Failure::code(NO_QUORUM)),
         Some(failure) if counts.failures > counts.cycles => Err(Failure::new(
             NO_QUORUM,
             "no_quorum",

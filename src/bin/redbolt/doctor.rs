@@ -95,7 +95,9 @@ impl Examined {
             NodeState::Quarantined(left) => format!("waits {}", short(left)),
             NodeState::Refused => "refused".to_owned(),
             NodeState::Stalled => "hangs".to_owned(),
-            _ => "away".to_owned(),
+            NodeState::Disconnected | NodeState::Connecting | NodeState::Greeting | _ => {
+                "away".to_owned()
+            }
         }
     }
 }

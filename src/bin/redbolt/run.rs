@@ -96,10 +96,10 @@ impl Watch {
     fn until_ended(&mut self, lease: &Lease) -> Result<(), Failure> {
         loop {
             while let Some(signal) = self.session.signals.next() {
-                match signal {
-                    Signal::SIGCHLD => {}
-                    Signal::SIGCONT => self.group.wake(),
-                    signal => self.group.send(signal),
+                if signal == Signal::SIGCONT {
+                    self.group.wake();
+                } else if signal != Signal::SIGCHLD {
+                    self.group.send(signal);
                 }
             }
             if self.group.look()? == Fate::Ended {

@@ -145,9 +145,9 @@ fn lock_end(states: &[KeyState], quorum: usize) -> Option<Duration> {
     let mut ends: Vec<Duration> = states
         .iter()
         .filter(|state| holders_with(states, state) >= quorum)
-        .filter_map(|state| match state {
-            KeyState::Held { ttl, .. } => Some(ttl.unwrap_or(Duration::MAX)),
-            _ => None,
+        .filter_map(|state| {
+            let KeyState::Held { ttl, .. } = state else { return None };
+            Some(ttl.unwrap_or(Duration::MAX))
         })
         .collect();
     ends.sort_unstable_by(|a, b| b.cmp(a));

@@ -137,7 +137,7 @@ impl Loop {
                     record(&mut self.counts.release, took);
                     self.counts.cycles += 1;
                 }
-                _ => {}
+                Outcome::Extend(_) | Outcome::Adopt(_) | _ => {}
             }
             if goes_on {
                 self.acquire()?;
