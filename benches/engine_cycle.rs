@@ -1,8 +1,8 @@
 //! One cycle of the engine without sockets: acquire and release of a fresh 22-byte key on N nodes.
 //!
-//! `cargo bench --bench engine_cycle -- NODES CYCLES` runs that many; counting the instructions of
-//! two lengths under callgrind and dividing the difference gives an exact figure on any machine:
-//! `tests/instructions.sh`. Without arguments it prints a time a cycle.
+//! `cargo bench --bench engine_cycle -- NODES CYCLES` runs that many; the difference of two lengths
+//! under `valgrind --tool=callgrind`, divided by the difference of cycles, is exact on any machine.
+//! Without arguments it prints a time a cycle.
 
 use std::error::Error;
 use std::hint::black_box;
