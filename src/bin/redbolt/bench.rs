@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use indicatif::{ProgressBar, ProgressStyle};
 use redbolt::embedded::Nodes;
 use redbolt::time::Instant;
 use redbolt::{Client, Config, Wait, now};
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::{Failure, NO_QUORUM};
 use crate::output::{note, say, short};
+use crate::progress::Bar;
 use crate::{settings, throughput};
 
 /// Keys end by themselves so long after a benchmark that was killed.
@@ -57,13 +57,15 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         (Mode::Latency, None) => 1,
         (Mode::Throughput, count) => count.map_or(IN_FLIGHT, Into::into),
     };
-    let progress = progress();
+    let mut progress = Bar::new();
     let config = config.wait(wait);
     let counts = match args.mode {
-        Mode::Latency => latency(config, limit, &progress)?,
-        Mode::Throughput => throughput::measure(config, args.poll, in_flight, limit, &progress)?,
+        Mode::Latency => latency(config, limit, &mut progress)?,
+        Mode::Throughput => {
+            throughput::measure(config, args.poll, in_flight, limit, &mut progress)?
+        }
     };
-    progress.finish_and_clear();
+    drop(progress);
     if counts.cycles == 0
         && let Some(failure) = counts.failure
     {
@@ -143,7 +145,7 @@ impl Counts {
     }
 }
 
-fn latency(config: Config, limit: Limit, progress: &ProgressBar) -> Result<Counts, Failure> {
+fn latency(config: Config, limit: Limit, progress: &mut Bar) -> Result<Counts, Failure> {
     let mut client = Client::connect(config)?;
     let mut counts = Counts::new()?;
     let mut keys = Keys::new();
@@ -168,7 +170,7 @@ fn latency(config: Config, limit: Limit, progress: &ProgressBar) -> Result<Count
             Err(error) => counts.fail(error.into()),
         }
         if counts.cycles.is_multiple_of(PROGRESS_STEP) {
-            progress.set_position(limit.permille(&counts, started));
+            progress.show(limit.permille(&counts, started));
         }
     }
     counts.elapsed = now().saturating_since(started);
@@ -202,14 +204,6 @@ impl Keys {
         self.name.extend_from_slice(self.count.to_string().as_bytes());
         &self.name
     }
-}
-
-fn progress() -> ProgressBar {
-    let bar = ProgressBar::new(1000);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]

@@ -40,7 +40,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     crate::signals::block(Signal::SIGTTOU)?;
     let spinner = waiting(&args.key.0, args.wait);
     let lease = session.lock(&args.key.0, args.ttl, args.wait);
-    spinner.finish_and_clear();
+    drop(spinner);
     let lease = lease.map_err(|failure| hint_taken(failure, &args.key.0, args.wait))?;
     let group = match Group::start(&args.command) {
         Ok(group) => group,
