@@ -169,6 +169,11 @@ impl Node {
         )
     }
 
+    /// Whether a connection is open.
+    pub(crate) const fn is_connected(&self) -> bool {
+        matches!(self.state, State::Greeting { .. }) || self.is_greeted()
+    }
+
     pub(crate) const fn is_stalled(&self) -> bool {
         self.stalled_at.is_some()
     }
