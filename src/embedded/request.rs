@@ -205,8 +205,8 @@ impl Parser {
         let text = self.buffer.get(line).unwrap_or(b"");
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         split_inline(text, &mut self.inline, &mut self.spans)?;
-        self.is_inline = true;
-        Ok(if self.spans.is_empty() { Step::Again } else { Step::Ready })
+        self.is_inline = !self.spans.is_empty();
+        Ok(if self.is_inline { Step::Ready } else { Step::Again })
     }
 
     /// Takes the line at hand if its end and `tail` bytes of it are there.

@@ -7,8 +7,8 @@
 #![cfg(feature = "embedded")]
 
 mod common;
-//mod embedded_conditions;
+mod embedded_conditions;
 mod embedded_differential;
-//mod embedded_info;
+mod embedded_info;
 mod embedded_nodes;
 mod harness;

@@ -145,6 +145,7 @@ fn compare_then(call: &mut Call<'_>, index: usize, keys_len: usize) -> Result<bo
     let Some(key) = key else {
         return Err(call.server.flavor.script_argument().to_owned());
     };
+    allowed(call, "get")?;
     let entry = call.server.keys.entry(call.session.db, key, call.now_ms);
     let equal = match entry.map(|entry| &entry.value) {
         None => false,
@@ -157,6 +158,7 @@ fn compare_then(call: &mut Call<'_>, index: usize, keys_len: usize) -> Result<bo
     if index != RELEASE && argv(1).is_none() {
         return Err(call.server.flavor.script_argument().to_owned());
     }
+    allowed(call, if index == RELEASE { "del" } else { "pexpire" })?;
     if call.server.state.misconf {
         return Err(call.server.misconf());
     }
@@ -168,4 +170,20 @@ fn compare_then(call: &mut Call<'_>, index: usize, keys_len: usize) -> Result<bo
     }
     let amount = argv(1).unwrap_or(b"");
     move_end(call, key, amount, When::default()).map_err(str::to_owned)
+}
+
+/// Access lists hold for the commands inside a script as well.
+fn allowed(call: &Call<'_>, command: &str) -> Result<(), String> {
+    if !call.server.state.denied.iter().any(|denied| denied == command) {
+        return Ok(());
+    }
+    Err(if call.server.flavor == Flavor::Redis70 {
+        "ERR The user executing the script can't run this command or subcommand".to_owned()
+    } else {
+        let user = call.server.user_name(call.session);
+        format!(
+            "ERR ACL failure in script: User {user} has no permissions to run the '{command}' \
+             command"
+        )
+    })
 }

@@ -27,6 +27,7 @@ fn cutting_the_stream_anywhere_changes_no_request() {
     let whole = requests(&[stream], OPEN);
     assert_eq!(whole.0.len(), 3);
     assert_eq!(whole.0[1], [b"PING".to_vec(), b"a b".to_vec(), b"c".to_vec()]);
+    assert_eq!(whole.0[2], [b"PING".to_vec()]);
     for cut in 0..stream.len() {
         assert_eq!(requests(&[&stream[..cut], &stream[cut..]], OPEN), whole, "cut at {cut}");
     }

@@ -2,13 +2,16 @@
 //! crate.
 //!
 //! [`RealServer`] is one process on a port and a directory of its own; [`Wire`] sends requests and
-//! takes raw replies; [`Kind`] names the servers.
+//! takes raw replies; [`Kind`] names the servers,
+//! [`Pair`] holds one against the model of its flavor.
 
 mod kind;
+mod pair;
 mod server;
 mod wire;
 
 pub(crate) use kind::{Kind, available_kinds, kind_or_skip};
+pub(crate) use pair::{EXTEND, Pair, RELEASE, Request, words};
 pub(crate) use server::RealServer;
 pub(crate) use wire::{Wire, port_of, request};
 

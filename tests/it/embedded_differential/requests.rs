@@ -5,17 +5,12 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
-/// The arguments of one request.
-pub(crate) type Request = Vec<Vec<u8>>;
+use crate::common::{EXTEND, RELEASE, Request};
 
 /// A stream of random requests.
 pub(crate) struct Requests {
     rng: StdRng,
     amounts: u64,
-}
-
-pub(crate) fn words(words: &[&str]) -> Request {
-    words.iter().map(|word| word.as_bytes().to_vec()).collect()
 }
 
 impl Requests {
@@ -96,11 +91,6 @@ impl Requests {
         *choice.choose(&mut self.rng).expect("no table is empty")
     }
 }
-
-const RELEASE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return \
-                       redis.call('del',KEYS[1]) else return 0 end";
-const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return \
-                      redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 const KEYS: [&[u8]; 6] = [b"a", b"b", b"list", b"", b"k\0\r\n*1\r\n", b"\xff'\"\\ key"];
 const VALUES: [&[u8]; 7] = [b"v", b"w", b"", b"10", b"\r\n$-1\r\n", b"\0\x01\xfe", b"a longer one"];
