@@ -1,18 +1,90 @@
-//! Redbolt: a Redlock client at the floor of latency.
+//! Redlock at the floor of latency: locks on N independent Redis or Valkey masters, with no Redis
+//! client, no thread and no runtime on the way.
+//!
+//! An acquisition writes `SET key token NX PX ttl` to every node before it reads any reply, and is
+//! decided by the q-th of them: it costs one round trip to the q-th fastest node, whatever the
+//! others do. A lease is handed out only while a quorum surely holds its key, and no key is left
+//! behind that nobody holds.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let nodes = ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"];
+//! let mut client = redbolt::Client::connect(redbolt::Config::new(nodes)?)?;
+//!
+//! let mut lease = client.lock("sku:42", Duration::from_secs(10))?;
+//! // Right before each effect that needs the lock:
+//! if lease.remaining() > Duration::from_millis(100) {
+//!     // ...
+//! }
+//! client.extend(&mut lease, Duration::from_secs(10))?;
+//! client.unlock(lease)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Ways in
+//!
+//! | you have | take |
+//! |---|---|
+//! | a thread that may wait | [`Client`]: blocking calls |
+//! | an event loop on mio | [`Driver`]: give it your registry and its events |
+//! | another event loop | [`Driver::standalone`]: watch one file descriptor |
+//! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out |
+//! | tests | `embedded::Nodes` (feature `embedded`): real TCP nodes in the process |
+//!
+//! # Layers
+//!
+//! ```text
+//! client       blocking calls; the caller's thread is the event loop
+//! driver       mio sockets, readiness, the one clock
+//! -----------------------------------------------------------------------------------------
+//! engine       all operations over all nodes: rounds, leases, retries, debts, timers
+//! round        the votes of one attempt               node     one node's conversation
+//! command      the bytes of each command, and what an answer means
+//! resp         bytes to replies, in place and in linear time
+//! ```
+//!
+//! Below the line nothing reads a clock, a socket or the environment: same input, same output. Read
+//! `engine/acquire.rs` first, then `round.rs`.
+//!
+//! # What is promised
+//!
+//! At most one client holds a key at a time, until the lease's [`deadline`](Lease::deadline), if:
+//!
+//! - all clients have the same nodes, [`quorum`](Config::quorum) and [`max_ttl`](Config::max_ttl);
+//! - each node is an independent master: no replica, no cluster, no proxy in front, `noeviction`;
+//! - clocks run at rates that differ by less than [`drift_factor`](Config::drift_factor);
+//! - nobody else writes the keys.
+//!
+//! A node that restarts without its memory does not vote until every lock it forgot is over
+//! ([`RestartGuard`]). Not promised is exclusion for a process that acts after its deadline: check
+//! [`Lease::remaining`] right before every effect, or fence at the resource.
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | (none) | client, driver, engine |
+//! | `embedded` | nodes in the process, for demos and your own tests |
+//! | `cli` | the `redbolt` command |
 
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod driver;
+pub mod engine;
+pub mod quorum;
+pub mod resp;
 pub mod time;
 
 mod acquire;
 mod address;
-pub mod client;
 mod command;
 mod config;
-pub mod driver;
-pub mod engine;
 mod error;
 mod node;
-pub mod quorum;
-pub mod resp;
 mod round;
 mod token;
 
@@ -30,4 +102,10 @@ pub use error::{
 };
 pub use mio;
 pub use quorum::Quorum;
+pub use time::Instant;
 pub use token::LockToken;
+
+/// The README's examples compile.
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

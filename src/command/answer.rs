@@ -85,6 +85,10 @@ fn classify_plain(text: &[u8]) -> Answer {
         || starts(b"ERR syntax error")
     {
         Answer::Refused(Cause::Unsupported)
+    } else if starts(b"ERR ACL failure in script")
+        || starts(b"ERR The user executing the script can't run")
+    {
+        Answer::Refused(Cause::NoPermission)
     } else if starts(b"ERR max number of clients") {
         Answer::Refused(Cause::TooManyClients)
     } else {

@@ -1,4 +1,4 @@
-//! Sockets and the clock around an [`Engine`](crate::engine::Engine), inside anybody's mio loop.
+//! Sockets and the clock around an [`Engine`], inside anybody's mio loop.
 //!
 //! Layer: above the sans-IO line; the only place that opens, reads and writes sockets to nodes.
 //!

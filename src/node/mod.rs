@@ -140,6 +140,8 @@ pub(crate) struct Node {
     stalled_at: Option<Instant>,
 
     facts: Facts,
+    /// Whether the last greeting was in RESP3.
+    resp3: bool,
     history: History,
     greeting_open: u32,
     greeted_at: Instant,
@@ -168,6 +170,7 @@ impl Node {
             query_reply: Vec::new(),
             stalled_at: None,
             facts: Facts::default(),
+            resp3: true,
             history: History::default(),
             greeting_open: 0,
             greeted_at: now,
@@ -316,18 +319,20 @@ impl Node {
             let pending = *front;
             self.pending.pop_front();
             *input = input.get(len..).unwrap_or_default();
-            return Ok(self.answered(pending, Answer::from(word)));
+            self.end_stall();
+            return Ok(Step::Answered(Answered { pending, answer: Answer::from(word) }));
         }
         self.next_frame(input, now)
     }
 
-    fn answered(&mut self, pending: Pending, answer: Answer) -> Step {
+    /// A stalled node is back when it has answered all that it owed when that was noticed.
+    #[inline]
+    fn end_stall(&mut self) {
         if let Some(stalled_at) = self.stalled_at
-            && self.pending.front().is_none_or(|front| front.written_at > stalled_at)
+            && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)
         {
             self.stalled_at = None;
         }
-        Step::Answered(Answered { pending, answer })
     }
 
     /// The complete path: any frame, whole or in pieces.
@@ -383,16 +388,14 @@ impl Node {
                     self.input_read = 0;
                 }
             }
+            self.end_stall();
             match step {
                 None | Some(Step::Idle) => {}
-                Some(Step::Answered(Answered { pending, answer })) => {
-                    return Ok(self.answered(pending, answer));
-                }
                 Some(Step::Greeted) => {
                     self.round_trip = Some(now.attended.saturating_since(self.greeted_at));
                     return Ok(Step::Greeted);
                 }
-                Some(step @ Step::Query(_)) => return Ok(step),
+                Some(step @ (Step::Answered(_) | Step::Query(_))) => return Ok(step),
             }
         }
     }
@@ -424,12 +427,14 @@ impl Node {
     /// The socket is open: greets.
     pub(crate) fn handle_connected(&mut self, now: Now) {
         self.facts = Facts::default();
-        self.greet(true, now);
+        let login = self.login.clone();
+        self.greet(&login, true, now);
     }
 
-    fn greet(&mut self, resp3: bool, now: Now) {
+    fn greet(&mut self, login: &Login, resp3: bool, now: Now) {
         let mut parts = Vec::with_capacity(8);
-        greeting::append(&mut self.output, &self.login, resp3, &mut parts);
+        greeting::append(&mut self.output, login, resp3, &mut parts);
+        self.resp3 = resp3;
         for &part in &parts {
             self.pending.push_back(Pending {
                 request: Request::Greeting(part),
@@ -452,7 +457,8 @@ impl Node {
     ) -> bool {
         if self.facts.hello_refused {
             self.facts = Facts::default();
-            self.greet(false, now);
+            let login = self.login.clone();
+            self.greet(&login, false, now);
             return false;
         }
         let standing = self.history.admit(&self.facts, rules, is_duplicate, now.real);
@@ -560,9 +566,10 @@ impl Node {
             }
             State::Quarantined { until } => {
                 if until <= now.real {
-                    // What it was when it was greeted is long ago.
+                    // What it was when it was greeted is long ago. The login stands, and is not
+                    // repeated: servers leave a failed AUTH unanswered where earlier replies wait.
                     self.facts = Facts::default();
-                    self.greet(true, now);
+                    self.greet(&Login::default(), self.resp3, now);
                 }
             }
             State::Refused { cause, retry_at } => {

@@ -19,5 +19,7 @@ mod extend;
 mod faulty_nodes;
 mod greeting;
 mod harness;
+mod public_names;
 mod retry;
+mod tidy;
 mod unlock;

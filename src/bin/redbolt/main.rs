@@ -1,1 +1,3 @@
+//! The `redbolt` command.
+
 fn main() {}

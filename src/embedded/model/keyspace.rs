@@ -219,6 +219,12 @@ impl Keyspace {
         self.watched.clear();
     }
 
+    /// All keys, expired ones that are not removed yet among them.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.databases.iter().map(Map::len).sum()
+    }
+
     fn insert(&mut self, db: usize, key: &[u8], entry: Entry, now_ms: i64) {
         self.written_since_sweep += 1;
         if self.written_since_sweep > SWEEP_LEN_MIN

@@ -19,7 +19,7 @@
 //!
 //! # Entry points
 //!
-//! [`Server::execute`] parses ([`super::request`]), `gate` decides whether the command may run, in
+//! [`Server::execute`] parses (`embedded::request`), `gate` decides whether the command may run, in
 //! the order in which real servers check, and `table` names the function that runs it.
 
 mod connection;
@@ -40,3 +40,6 @@ mod transaction;
 pub use flavor::Flavor;
 pub use server::{Condition, Delivery, Life, Memory, Progress, Server, ServerOptions};
 pub use session::Session;
+
+#[cfg(test)]
+mod tests;

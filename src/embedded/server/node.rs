@@ -58,7 +58,7 @@ pub(super) struct Node {
 impl Node {
     /// A node on `listener`; its first start counts as `age` ago.
     pub(super) fn new(
-        listener: std::net::TcpListener,
+        listener: TcpListener,
         options: &ServerOptions,
         clients_max: usize,
         age: Duration,
@@ -80,8 +80,7 @@ impl Node {
             to_accept: false,
             scratch: vec![0; READ_LEN],
         };
-        listener.set_nonblocking(true)?;
-        node.listen(TcpListener::from_std(listener))?;
+        node.listen(listener)?;
         Ok((node, waker))
     }
 

@@ -3,8 +3,8 @@
 //! Layer: above the sans-IO line: it also finds the ports.
 
 use std::io::{self, ErrorKind};
-use std::net::TcpListener;
 
+use mio::net::TcpListener;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 

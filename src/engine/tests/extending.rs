@@ -3,10 +3,9 @@
 use super::*;
 
 fn extended(rig: &mut Rig) -> Option<Result<(), ExtendError>> {
-    match rig.engine.poll_event(rig.now)? {
-        Event::Extend { result, .. } => Some(result),
-        other => panic!("not an extension: {other:?}"),
-    }
+    let event = rig.engine.poll_event(rig.now)?;
+    let Event::Extend { result, .. } = event else { panic!("not an extension: {event:?}") };
+    Some(result)
 }
 
 #[test]

@@ -134,10 +134,9 @@ impl Rig {
     }
 
     fn lock_result(&mut self) -> Option<Result<LeaseId, LockError>> {
-        match self.engine.poll_event(self.now)? {
-            Event::Lock { result, .. } => Some(result),
-            other => panic!("not a lock: {other:?}"),
-        }
+        let event = self.engine.poll_event(self.now)?;
+        let Event::Lock { result, .. } = event else { panic!("not a lock: {event:?}") };
+        Some(result)
     }
 
     fn locked(&mut self) -> LeaseId {

@@ -4,10 +4,9 @@ use super::*;
 use crate::error::UnlockError;
 
 fn unlocked(rig: &mut Rig) -> Option<Unlocked> {
-    match rig.engine.poll_event(rig.now)? {
-        Event::Unlock { result, .. } => Some(result),
-        other => panic!("not an unlock: {other:?}"),
-    }
+    let event = rig.engine.poll_event(rig.now)?;
+    let Event::Unlock { result, .. } = event else { panic!("not an unlock: {event:?}") };
+    Some(result)
 }
 
 #[test]

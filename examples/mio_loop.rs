@@ -1,0 +1,92 @@
+//! Locks inside a mio loop that belongs to somebody else: beside them run a timer and a listener.
+//!
+//! The loop serves `GET` on a port of its own: each connection gets a line that says how many locks
+//! were taken so far. A lock is taken at every tick of the timer. Nothing here blocks.
+//!
+//! Run it with `cargo run --example mio_loop --features embedded`, or with `REDBOLT_NODES` set.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::mio::net::TcpListener;
+use redbolt::mio::{Events, Interest, Poll, Token};
+use redbolt::{Acquire, Config, Driver, Instant, now};
+
+const LISTENER: Token = Token(0);
+/// The driver's own tokens: one for each node, and one more.
+const DRIVER: std::ops::Range<usize> = 100..133;
+const TICK: Duration = Duration::from_millis(20);
+const TICKS: u32 = 50;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (urls, _nodes) = nodes()?;
+    let mut poll = Poll::new()?;
+    let mut events = Events::with_capacity(64);
+
+    let mut listener = TcpListener::bind("127.0.0.1:0".parse()?)?;
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    let address = listener.local_addr()?;
+    println!("listening on {address}");
+    let visitor = std::thread::spawn(move || visit(address));
+
+    let mut driver = Driver::new(Config::new(urls)?, poll.registry(), DRIVER)?;
+    driver.turn();
+    let (mut ticks, mut locks, mut served) = (0, 0, 0);
+    let mut next_tick = now() + TICK;
+    while ticks < TICKS || driver.in_flight() > 0 || served == 0 {
+        let wake = driver.next_deadline().map_or(next_tick, |deadline| deadline.min(next_tick));
+        poll.poll(&mut events, Some(sleep_until(wake)))?;
+        for event in &events {
+            if driver.ready(event) {
+                continue;
+            }
+            // Edge-triggered: accept until there is none left.
+            while let Ok((mut stream, _)) = listener.accept() {
+                writeln!(stream, "{locks} locks so far")?;
+                served += 1;
+            }
+        }
+        if next_tick <= now() && ticks < TICKS {
+            ticks += 1;
+            next_tick = next_tick + TICK;
+            driver.acquire(format!("tick:{ticks}"), Acquire::new(Duration::from_secs(5)))?;
+        }
+        driver.turn();
+        while let Some(done) = driver.completion() {
+            if let Outcome::Lock(result) = done.result {
+                let lease = result?;
+                locks += 1;
+                println!("{} held for {:?}", lease.key().escape_ascii(), lease.remaining());
+                // Dropping the lease releases it with the next turn.
+            }
+        }
+    }
+    driver.shutdown(Duration::from_secs(1));
+    visitor.join().map_err(|_| "the visitor failed")?;
+    println!("{locks} locks in {ticks} ticks, {served} visitors served");
+    Ok(())
+}
+
+fn sleep_until(wake: Instant) -> Duration {
+    now().until(wake)
+}
+
+/// The nodes of `REDBOLT_NODES`, or five in this process.
+fn nodes() -> Result<(Vec<String>, Option<redbolt::embedded::Nodes>), Box<dyn std::error::Error>> {
+    if let Ok(list) = std::env::var("REDBOLT_NODES") {
+        return Ok((list.split(',').map(str::to_owned).collect(), None));
+    }
+    let nodes = redbolt::embedded::Nodes::start(5)?;
+    Ok((nodes.urls(), Some(nodes)))
+}
+
+/// Somebody who uses the listener while locks are taken.
+fn visit(address: std::net::SocketAddr) {
+    if let Ok(mut stream) = std::net::TcpStream::connect(address) {
+        let mut line = String::new();
+        if stream.read_to_string(&mut line).is_ok() {
+            print!("visitor was told: {line}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The names that programs outside rely on: each is used here as they use it.
+
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::embedded::Nodes;
+use redbolt::mio::{Events, Poll};
+use redbolt::{
+    Acquire, Admission, Client, Config, ConnectError, Driver, Held, Lease, LockError, LockToken,
+    Quorum, RestartGuard, Retry, Unlocked, Wait,
+};
+
+const TTL: Duration = Duration::from_secs(10);
+
+type Anything = Result<(), Box<dyn std::error::Error>>;
+
+#[test]
+fn the_client_is_used_by_its_names() -> Anything {
+    let nodes = Nodes::start(3)?;
+    let config = Config::new(nodes.urls())?
+        .quorum(Quorum::Majority)
+        .quorum(Quorum::AtLeast(2))
+        .node_timeout(Duration::from_millis(50))
+        .connect_timeout(Duration::from_secs(1))
+        .drift_factor(0.01)
+        .max_ttl(Duration::from_secs(30))
+        .restart_guard(RestartGuard::Off)
+        .restart_guard(RestartGuard::On)
+        .admission(Admission::Lenient)
+        .admission(Admission::Strict)
+        .retry(
+            Retry::every(Duration::from_millis(5), Duration::from_millis(5))
+                .attempts(3)
+                .within(TTL),
+        )
+        .wait(Wait::Spin)
+        .wait(Wait::SpinThenPark(Duration::from_micros(50)))
+        .wait(Wait::Park)
+        .in_flight_max(16)
+        .client_name("names");
+    let mut client = Client::connect(config)?;
+
+    let mut lease = client.try_lock("sku:42", TTL)?;
+    assert!(lease.remaining() > Duration::ZERO && lease.deadline() > redbolt::now());
+    assert!(lease.votes() >= 2 && lease.key() == b"sku:42");
+    let token: LockToken = lease.token();
+    assert_eq!(token.to_string().len(), 40);
+    client.extend(&mut lease, TTL)?;
+    assert!(matches!(client.try_lock("sku:42", TTL), Err(LockError::Taken(_))));
+    assert!(matches!(client.lock("sku:42", TTL), Err(LockError::Taken(_))));
+    assert_eq!(client.unlock(lease)?, Unlocked::Released);
+    assert_eq!(client.unlock_token("sku:42", &token)?, Unlocked::NotHeld);
+
+    let sold = client.with_lock("sku:44", TTL, |held: &mut Held<'_>| {
+        held.keep()?;
+        Ok::<_, Box<dyn std::error::Error>>(held.remaining() > Duration::ZERO)
+    })?;
+    assert!(sold);
+
+    let acquire =
+        Acquire::new(TTL).min_validity(Duration::from_secs(1)).token("mine").deadline(TTL);
+    let lease = client.try_lock_with("sku:45", acquire)?;
+    let (key, token) = lease.detach();
+    let adopted = client.adopt(&key, &token, TTL)?;
+    drop(adopted);
+    let lease = client.lock("sku:45", TTL)?;
+    assert_eq!(lease.key(), b"sku:45");
+    assert!(matches!(
+        client.try_lock("k", Duration::from_millis(1)),
+        Err(LockError::InvalidTtl { .. })
+    ));
+    Ok(())
+}
+
+#[test]
+fn the_driver_is_used_by_its_names() -> Anything {
+    let nodes = Nodes::start(3)?;
+    let mut poll = Poll::new()?;
+    let mut events = Events::with_capacity(16);
+    let config = Config::new(nodes.urls())?.in_flight_max(1);
+    let mut driver = Driver::new(config, poll.registry(), 100..132)?;
+    let id = driver.acquire("a", Acquire::new(TTL))?;
+    assert!(matches!(driver.acquire("b", Acquire::new(TTL)), Err(LockError::Full)));
+    let lease = 'held: loop {
+        driver.turn();
+        while let Some(done) = driver.completion() {
+            assert_eq!(done.id, id);
+            if let Outcome::Lock(result) = done.result {
+                break 'held result?;
+            }
+        }
+        let wait = driver.next_deadline().map(|at| redbolt::now().until(at));
+        poll.poll(&mut events, wait)?;
+        for event in &events {
+            assert!(driver.ready(event), "no other sockets are registered");
+        }
+    };
+    assert!(lease.votes() >= 2);
+    let id = driver.unlock(lease)?;
+    driver.cancel(id);
+    driver.shutdown(Duration::from_secs(1));
+    assert_eq!(nodes.key_count(0)?, 0);
+    let fd: &dyn std::os::fd::AsFd = &driver;
+    let _ = fd.as_fd();
+    Ok(())
+}
+
+#[test]
+fn too_few_tokens_are_refused() -> Anything {
+    let poll = Poll::new()?;
+    let result = Driver::new(Config::new(["h:1", "h:2"])?, poll.registry(), 0..2);
+    assert!(matches!(result, Err(ConnectError::Config(_))));
+    Ok(())
+}
+
+#[test]
+fn handles_go_where_they_may() {
+    fn send<T: Send>() {}
+    fn sync<T: Sync>() {}
+    send::<Client>();
+    send::<Driver>();
+    send::<Lease>();
+    sync::<Lease>();
+    assert!(size_of::<LockError>() < 128, "{}", size_of::<LockError>());
+    assert!(size_of::<Lease>() <= 16);
+}

@@ -1,0 +1,101 @@
+//! The shape of the sources: who may import whom, what every file begins with, how long it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines a file may have.
+const LINES_MAX: usize = 600;
+
+fn sources(dir: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    let mut dirs = vec![root.join(dir)];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                files.push((path.strip_prefix(root).unwrap().to_owned(), text));
+            }
+        }
+    }
+    assert!(!files.is_empty());
+    files
+}
+
+/// The layer of a source file: its directory or file name below `src`.
+fn layer(path: &Path) -> String {
+    let first = path.components().nth(1).unwrap().as_os_str().to_string_lossy().into_owned();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+#[test]
+fn imports_point_only_downward() {
+    let values = ["config", "address", "acquire", "error", "quorum", "token", "time"];
+    let allowed: [(&str, &[&str]); 11] = [
+        ("client", &["driver", "engine", "command", "resp"]),
+        ("driver", &["engine"]),
+        ("engine", &["node", "round", "command", "resp"]),
+        ("node", &["command", "resp"]),
+        ("round", &[]),
+        ("command", &["resp"]),
+        ("resp", &[]),
+        ("embedded", &[]),
+        ("config", &[]),
+        ("address", &[]),
+        ("acquire", &[]),
+    ];
+    for (path, text) in sources("src") {
+        let layer = layer(&path);
+        if layer == "lib" || layer == "bin" {
+            continue;
+        }
+        let below: &[&str] =
+            allowed.iter().find(|(name, _)| *name == layer).map_or(&[], |(_, below)| below);
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for part in line.split("crate::").skip(1) {
+                let name: String =
+                    part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let is_allowed = name == layer
+                    || below.contains(&name.as_str())
+                    || (values.contains(&name.as_str()) && layer != "resp");
+                assert!(is_allowed, "{}: {layer} may not import {name}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_driver_and_the_embedded_server_touch_sockets_and_clocks() {
+    let words = ["mio::", "socket2::", "rustix::", "std::net::", "std::thread", "std::env"];
+    for (path, text) in sources("src") {
+        let layer = layer(&path);
+        let is_server = path.starts_with("src/embedded/server");
+        if is_server || ["driver", "client", "bin", "lib"].contains(&layer.as_str()) {
+            continue;
+        }
+        let is_test = path.components().any(|part| part.as_os_str() == "tests");
+        for word in words.iter().filter(|_| !is_test) {
+            assert!(
+                !text
+                    .lines()
+                    .any(|line| !line.trim_start().starts_with("//") && line.contains(word)),
+                "{}: {word} is not for {layer}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
+    for dir in ["src", "tests", "examples", "benches"] {
+        for (path, text) in sources(dir) {
+            assert!(text.starts_with("//!"), "{}: begins without its purpose", path.display());
+            let lines = text.lines().count();
+            assert!(lines <= LINES_MAX, "{}: {lines} lines", path.display());
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Once warm, a lock costs no heap allocation. A binary of its own, for its allocator counts.
+
+#![cfg(feature = "embedded")]
+
+use std::time::Duration;
+
+use redbolt::embedded::Nodes;
+use redbolt::{Client, Config, LockError, Retry};
+
+const TTL: Duration = Duration::from_secs(10);
+
+/// Runs `cycle` until it is warm, and counts what 1,000 more of it allocate.
+fn allocations(mut cycle: impl FnMut(u32)) -> u64 {
+    for round in 0..1_000 {
+        cycle(round);
+    }
+    // Counts this thread alone, so the nodes' own threads do not.
+    let counted = allocation_counter::measure(|| {
+        for round in 1_000..2_000 {
+            cycle(round);
+        }
+    });
+    counted.count_total
+}
+
+/// A key of 22 bytes, without an allocation of the test's own.
+fn key(round: u32) -> [u8; 22] {
+    let mut key = *b"stock:sku:000000000000";
+    let mut rest = round;
+    for digit in key.iter_mut().rev().take(10) {
+        *digit = b'0' + u8::try_from(rest % 10).unwrap();
+        rest /= 10;
+    }
+    key
+}
+
+#[test]
+fn a_warm_lock_allocates_nothing() {
+    let nodes = Nodes::start(5).unwrap();
+    let mut client = Client::connect(Config::new(nodes.urls()).unwrap()).unwrap();
+
+    let unlocked = allocations(|round| {
+        let lease = client.try_lock(key(round), TTL).unwrap();
+        client.unlock(lease).unwrap();
+    });
+    assert_eq!(unlocked, 0, "acquire and unlock");
+
+    let dropped = allocations(|round| drop(client.try_lock(key(round), TTL).unwrap()));
+    assert_eq!(dropped, 0, "acquire and drop");
+
+    let extended = allocations(|round| {
+        let mut lease = client.try_lock(key(round), TTL).unwrap();
+        client.extend(&mut lease, TTL).unwrap();
+        client.unlock(lease).unwrap();
+    });
+    assert_eq!(extended, 0, "acquire, extend and unlock");
+
+    let held = client.try_lock("held", TTL).unwrap();
+    let denied = allocations(|_| {
+        assert!(matches!(client.try_lock("held", TTL), Err(LockError::Taken(_))));
+    });
+    assert_eq!(denied, 0, "conflict");
+    client.unlock(held).unwrap();
+}
+
+#[test]
+fn a_retry_allocates_nothing() {
+    let nodes = Nodes::start(3).unwrap();
+    let pause = Duration::from_micros(10);
+    let retry = Retry::every(pause, pause).attempts(3);
+    let mut client = Client::connect(Config::new(nodes.urls()).unwrap().retry(retry)).unwrap();
+    let held = client.try_lock("held", TTL).unwrap();
+    let retried = allocations(|_| {
+        assert!(matches!(client.lock("held", TTL), Err(LockError::Taken(_))));
+    });
+    assert_eq!(retried, 0);
+    client.unlock(held).unwrap();
+}
