@@ -11,13 +11,13 @@ fn sources(dir: &str) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     let mut dirs = vec![root.join(dir)];
     while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(&dir).unwrap().flatten() {
+        for entry in fs::read_dir(&dir).expect("a readable directory").flatten() {
             let path = entry.path();
             if path.is_dir() {
                 dirs.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).unwrap();
-                files.push((path.strip_prefix(root).unwrap().to_owned(), text));
+                let text = fs::read_to_string(&path).expect("a readable file");
+                files.push((path.strip_prefix(root).expect("below the root").to_owned(), text));
             }
         }
     }
@@ -27,7 +27,8 @@ fn sources(dir: &str) -> Vec<(PathBuf, String)> {
 
 /// The layer of a source file: its directory or file name below `src`.
 fn layer(path: &Path) -> String {
-    let first = path.components().nth(1).unwrap().as_os_str().to_string_lossy().into_owned();
+    let first =
+        path.components().nth(1).expect("below src").as_os_str().to_string_lossy().into_owned();
     first.trim_end_matches(".rs").to_owned()
 }
 
