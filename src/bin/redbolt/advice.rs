@@ -73,11 +73,9 @@ pub(crate) fn advise(nodes: &[Examined], quorum: usize, guard_is_on: bool) -> Ad
 fn judge_node(node: &Examined, guard_is_on: bool, advice: &mut Advice) {
     let name = &node.name;
     match node.state {
-        NodeState::Refused => advice.unsafe_because.push(format!(
-            "{name}: {}: {}",
-            node.cause,
-            remedy(node.cause)
-        )),
+        NodeState::Refused => {
+            advice.unsafe_because.push(format!("{name}: {}: {}", node.cause, remedy(node.cause)))
+        }
         NodeState::Quarantined(left) => advice.notes.push(format!(
             "{name}: restarted {} ago and may have forgotten locks; it votes again in {}",
             node.uptime.map_or_else(|| "a short time".to_owned(), short),

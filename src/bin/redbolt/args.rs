@@ -98,7 +98,9 @@ pub(crate) enum Command {
     /// Show what each node holds for a key: free, held or split
     Status(StatusArgs),
     /// Check that the nodes are fit for locks, and say how to mend them
-    #[command(after_help = "Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379")]
+    #[command(
+        after_help = "Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379"
+    )]
     Doctor,
     /// Measure acquire and release on fresh keys
     Bench(BenchArgs),
@@ -219,7 +221,12 @@ Without nodes it measures on five embedded ones, which share this machine's proc
 Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin")]
 pub(crate) struct BenchArgs {
     /// One lock at a time, or many at once
-    #[arg(long, value_name = "latency|throughput", default_value = "latency", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "latency|throughput",
+        default_value = "latency",
+        hide_possible_values = true
+    )]
     pub(crate) mode: Mode,
     /// Operations under way at once, with --mode throughput [default: 64]
     #[arg(long, value_name = "N")]

@@ -227,11 +227,18 @@ fn print(json: bool, setup: Value, counts: &Counts) -> Result<(), Failure> {
         };
         say(format_args!(
             "{} nodes, quorum {}, {} mode, {} in flight, {}",
-            text("nodes"), text("quorum"), text("mode"), text("in_flight"), text("poll"),
+            text("nodes"),
+            text("quorum"),
+            text("mode"),
+            text("in_flight"),
+            text("poll"),
         ))?;
         say(format_args!(
             "{} cycles in {}: {:.0} a second, {} failures",
-            counts.cycles, short(counts.elapsed), rate, counts.failures
+            counts.cycles,
+            short(counts.elapsed),
+            rate,
+            counts.failures
         ))?;
         say("               p50       p90       p99     p99.9       max")?;
         for (name, histogram) in [("acquire", &counts.acquire), ("release", &counts.release)] {
@@ -255,7 +262,9 @@ pub(crate) const QUANTILES: [(&str, f64); 5] =
 /// The quantiles in microseconds, to a tenth.
 pub(crate) fn percentiles(nanos: &Histogram<u64>) -> Value {
     let tenths = |quantile| nanos.value_at_quantile(quantile) / 100;
-    let value = |quantile| Value::from(f64::from(u32::try_from(tenths(quantile)).unwrap_or(u32::MAX)) / 10.0);
+    let value = |quantile| {
+        Value::from(f64::from(u32::try_from(tenths(quantile)).unwrap_or(u32::MAX)) / 10.0)
+    };
     QUANTILES.iter().map(|&(name, quantile)| (name.to_owned(), value(quantile))).collect()
 }
 

@@ -80,7 +80,9 @@ impl Group {
                 self.send(Signal::SIGCONT);
             }
             Some(signal) if signal == Signal::SIGTTIN as i32 => {
-                note("the command wants to read the terminal, and is in the background: it is stopped");
+                note(
+                    "the command wants to read the terminal, and is in the background: it is stopped",
+                );
             }
             _ => {}
         }

@@ -122,7 +122,15 @@ fn print(nodes: &[Examined], advice: &Advice, quorum: usize) -> Result<(), Failu
     let paint = Paint::stdout();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
-        "node", "state", "server", "role", "persistence", "eviction", "up", "round trip", "clock",
+        "node",
+        "state",
+        "server",
+        "role",
+        "persistence",
+        "eviction",
+        "up",
+        "round trip",
+        "clock",
         "dialect",
     ]);
     for node in nodes {

@@ -93,8 +93,7 @@ impl Failure {
             message = format!("{message} ({causes})");
         }
         if let Some(wait) = ballot.quarantine() {
-            message =
-                format!("{message}; enough nodes may vote in {:.1} s", wait.as_secs_f64());
+            message = format!("{message}; enough nodes may vote in {:.1} s", wait.as_secs_f64());
         }
         Self { nodes, ..Self::new(code, kind, message) }
     }

@@ -32,7 +32,9 @@ use args::{Cli, Command};
 use exit::Failure;
 
 fn main() -> ExitCode {
-    panic::set_hook(Box::new(|info| output::note(format_args!("internal error, please report it: {info}"))));
+    panic::set_hook(Box::new(|info| {
+        output::note(format_args!("internal error, please report it: {info}"))
+    }));
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == child::HIDDEN) {
         return ExitCode::from(child::become_command(words));

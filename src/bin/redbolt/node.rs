@@ -13,7 +13,8 @@ use crate::signals::{ENDING, Signals};
 
 pub(crate) fn run(global: &Global, args: &NodeArgs) -> Result<(), Failure> {
     if args.port.checked_add(args.count - 1).is_none() {
-        let message = format!("{} nodes from port {} on: ports end at 65535", args.count, args.port);
+        let message =
+            format!("{} nodes from port {} on: ports end at 65535", args.count, args.port);
         return Err(Failure::usage(message));
     }
     let signals = Signals::watch(&ENDING, || {})?;

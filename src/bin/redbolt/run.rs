@@ -204,7 +204,9 @@ fn judge(
         return Err(Failure::new(
             LOST,
             "lost",
-            format!("{key} was lost before the command ended (with exit code {code}): check its work"),
+            format!(
+                "{key} was lost before the command ended (with exit code {code}): check its work"
+            ),
         ));
     }
     if released == Unlocked::Unknown {

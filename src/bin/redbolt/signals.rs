@@ -7,8 +7,8 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-pub(crate) use nix::sys::signal::Signal;
 use nix::sys::signal::SigSet;
+pub(crate) use nix::sys::signal::Signal;
 
 /// What ends a command unless it does something else about it.
 pub(crate) const ENDING: [Signal; 4] =
@@ -22,10 +22,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Takes `wanted` from now on; `wake` is called after each. Before any other thread is made.
-    pub(crate) fn watch(
-        wanted: &[Signal],
-        wake: impl Fn() + Send + 'static,
-    ) -> io::Result<Self> {
+    pub(crate) fn watch(wanted: &[Signal], wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let mut set = SigSet::empty();
         let ignored = ignored();
         for &signal in wanted {

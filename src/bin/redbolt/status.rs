@@ -52,9 +52,7 @@ fn judge(states: &[KeyState], quorum: usize) -> Verdict {
 /// How many nodes hold the token that `state` holds.
 fn holders_with(states: &[KeyState], state: &KeyState) -> usize {
     let KeyState::Held { token, .. } = state else { return 0 };
-    let is_same = |other: &&KeyState| {
-        matches!(other, KeyState::Held { token: theirs, .. } if theirs == token)
-    };
+    let is_same = |other: &&KeyState| matches!(other, KeyState::Held { token: theirs, .. } if theirs == token);
     states.iter().filter(is_same).count()
 }
 
@@ -121,7 +119,11 @@ fn print(
                 || "and never ends by itself".to_owned(),
                 |ends| format!("for another {ends} unless it is extended or released"),
             );
-            format!("{key} is {} on {holders} of {} nodes, {ends}", paint.yellow("held"), nodes.len())
+            format!(
+                "{key} is {} on {holders} of {} nodes, {ends}",
+                paint.yellow("held"),
+                nodes.len()
+            )
         }
         Verdict::Split => format!(
             "{key} is {}: {holders} of {} nodes hold it, none of the tokens has the {quorum} votes \
@@ -168,7 +170,10 @@ mod tests {
             ([held(b"a"), held(b"a"), held(b"a"), KeyState::Free, silent()], Verdict::Held),
             ([held(b"a"), held(b"a"), held(b"b"), KeyState::Free, silent()], Verdict::Unknown),
             ([held(b"a"), held(b"a"), held(b"b"), held(b"b"), KeyState::Free], Verdict::Split),
-            ([held(b"a"), KeyState::Free, KeyState::Free, KeyState::Free, silent()], Verdict::Split),
+            (
+                [held(b"a"), KeyState::Free, KeyState::Free, KeyState::Free, silent()],
+                Verdict::Split,
+            ),
             ([KeyState::Free, KeyState::Free, KeyState::Free, silent(), silent()], Verdict::Free),
             ([KeyState::Free, KeyState::Free, silent(), silent(), silent()], Verdict::Unknown),
         ];

@@ -238,7 +238,10 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
     } else {
         let paint = Paint::stdout();
         say(format_args!("\nsold      {sold} of {} in {}", shop.stock, short(elapsed)))?;
-        say(format_args!("oversold  {}", if oversold == 0 { paint.green(0) } else { paint.red(oversold) }))?;
+        say(format_args!(
+            "oversold  {}",
+            if oversold == 0 { paint.green(0) } else { paint.red(oversold) }
+        ))?;
         shop.with_latency(|acquire| {
             let at = |quantile| short(Duration::from_nanos(acquire.value_at_quantile(quantile)));
             if acquire.is_empty() {
@@ -246,7 +249,9 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
             }
             say(format_args!(
                 "acquire   p50 {}, p99 {}, longest {} (waiting for other workers included)",
-                at(0.5), at(0.99), at(1.0)
+                at(0.5),
+                at(0.99),
+                at(1.0)
             ))
         })?;
         say(verdict(is_right, oversold, args.no_lock))?;
@@ -258,7 +263,9 @@ fn verdict(is_right: bool, oversold: u32, no_lock: bool) -> &'static str {
     match (is_right, no_lock) {
         (true, false) => "Every piece was sold exactly once.",
         (true, true) => "Nothing was oversold by chance; more --workers make it likelier.",
-        (false, true) => "Two workers read the same stock and both sold it: run it without --no-lock.",
+        (false, true) => {
+            "Two workers read the same stock and both sold it: run it without --no-lock."
+        }
         (false, false) if oversold > 0 => "More was sold than there was: please report this.",
         (false, false) => "The shop closed before all was sold: the nodes are too slow, or away.",
     }

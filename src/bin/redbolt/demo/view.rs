@@ -117,8 +117,7 @@ impl View {
         let bar = format!("{}{}", paint.green("█".repeat(full)), paint.dim("░".repeat(rest)));
         lines.push(format!("  stock {bar} {:>5} left", scene.left));
         let oversold = format!("oversold {}", scene.oversold);
-        let oversold =
-            if scene.oversold > 0 { paint.red(oversold) } else { paint.green(oversold) };
+        let oversold = if scene.oversold > 0 { paint.red(oversold) } else { paint.green(oversold) };
         let acquire = scene.acquire.map_or_else(String::new, |(p50, p99)| {
             format!("   acquire p50 {}  p99 {}", short(p50), short(p99))
         });
