@@ -121,7 +121,9 @@ impl Engine {
     }
 
     fn extension_not_sent(&mut self, id: NodeId, index: u32, slot_index: u32) {
-        let cause = self.node(id).cause();
+        let slot = self.slots.at(slot_index);
+        let is_tainted = slot.tainted.contains(id);
+        let cause = if is_tainted { Cause::ConnectionLost } else { self.node(id).cause() };
         self.ops.at_mut(index).blame(id, cause);
         self.slots.at_mut(slot_index).tally.no(id);
     }
@@ -199,7 +201,9 @@ impl Engine {
         now: Now,
     ) {
         let slot = self.slots.at_mut(slot_index);
-        let is_current = slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP;
+        // Nothing was begun since: decided or not, the node is still to be extended.
+        let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
+        let is_current = is_wanted && slot.op != NO_OP;
         let index = slot.op;
         match answer {
             Answer::Ok | Answer::One => {
@@ -221,7 +225,7 @@ impl Engine {
             }
             Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_extend_step(id, step, answer, now)
-                    && is_current
+                    && is_wanted
                 {
                     self.encode_extension(slot_index, step);
                     if self.write_extension(id, slot_index, step, phase, now) {
