@@ -50,11 +50,12 @@ pub(crate) fn advise(nodes: &[Examined], quorum: usize, guard_is_on: bool) -> Ad
     }
     let voting = nodes.iter().filter(|node| node.state == NodeState::Admitted).count();
     if voting < quorum {
-        let waits = nodes.iter().filter_map(|node| match node.state {
-            NodeState::Quarantined(left) => Some(left),
-            _ => None,
-        });
-        let mut waits: Vec<Duration> = waits.collect();
+        let mut waits = Vec::new();
+        for node in nodes {
+            if let NodeState::Quarantined(left) = node.state {
+                waits.push(left);
+            }
+        }
         waits.sort_unstable();
         let remedy = match waits.get(quorum - voting - 1) {
             Some(wait) => format!("wait {} until enough restarted nodes may vote", short(*wait)),
@@ -72,17 +73,17 @@ pub(crate) fn advise(nodes: &[Examined], quorum: usize, guard_is_on: bool) -> Ad
 
 fn judge_node(node: &Examined, guard_is_on: bool, advice: &mut Advice) {
     let name = &node.name;
-    match node.state {
-        NodeState::Refused => {
-            advice.unsafe_because.push(format!("{name}: {}: {}", node.cause, remedy(node.cause)))
-        }
-        NodeState::Quarantined(left) => advice.notes.push(format!(
+    if node.state == NodeState::Refused {
+        let reason = format!("{name}: {}: {}", node.cause, remedy(node.cause));
+        advice.unsafe_because.push(reason);
+    } else if let NodeState::Quarantined(left) = node.state {
+        advice.notes.push(format!(
             "{name}: restarted {} ago and may have forgotten locks; it votes again in {}",
             node.uptime.map_or_else(|| "a short time".to_owned(), short),
             short(left)
-        )),
-        NodeState::Admitted => {}
-        _ => advice.notes.push(format!("{name}: {}: {}", node.cause, remedy(node.cause))),
+        ));
+    } else if node.state != NodeState::Admitted {
+        advice.notes.push(format!("{name}: {}: {}", node.cause, remedy(node.cause)));
     }
     let keeps_all =
         node.append_only == Some(true) && node.append_fsync.as_deref() == Some("always");
@@ -134,7 +135,7 @@ fn judge_set(nodes: &[Examined], quorum: usize, advice: &mut Advice) {
             "all {} nodes must answer for every lock: with more nodes some may fail",
             nodes.len()
         ));
-    } else if nodes.len() % 2 == 0 && quorum == nodes.len() / 2 + 1 {
+    } else if nodes.len().is_multiple_of(2) && quorum == nodes.len() / 2 + 1 {
         advice.notes.push(format!(
             "{} nodes survive no more failures than {}: an odd number is better",
             nodes.len(),
@@ -144,6 +145,7 @@ fn judge_set(nodes: &[Examined], quorum: usize, advice: &mut Advice) {
 }
 
 /// What to do about a node that does not vote.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest needs no remedy of its own")]
 fn remedy(cause: Cause) -> &'static str {
     match cause {
         Cause::Eviction => "set maxmemory-policy noeviction there",

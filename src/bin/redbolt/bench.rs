@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use indicatif::{ProgressBar, ProgressStyle};
 use redbolt::embedded::Nodes;
 use redbolt::time::Instant;
 use redbolt::{Client, Config, Wait, now};
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::{Failure, NO_QUORUM};
 use crate::output::{note, say, short};
+use crate::progress::Bar;
 use crate::{settings, throughput};
 
 /// Keys end by themselves so long after a benchmark that was killed.
@@ -57,26 +57,32 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         (Mode::Latency, None) => 1,
         (Mode::Throughput, count) => count.map_or(IN_FLIGHT, Into::into),
     };
-    let progress = progress();
+    let mut progress = Bar::new();
     let config = config.wait(wait);
     let counts = match args.mode {
-        Mode::Latency => latency(config, limit, &progress)?,
-        Mode::Throughput => throughput::measure(config, args.poll, in_flight, limit, &progress)?,
+        Mode::Latency => latency(config, limit, &mut progress)?,
+        Mode::Throughput => {
+            throughput::measure(config, args.poll, in_flight, limit, &mut progress)?
+        }
     };
-    progress.finish_and_clear();
+    drop(progress);
     if counts.cycles == 0
         && let Some(failure) = counts.failure
     {
         return Err(failure);
     }
-    let setup = json!({
-        "nodes": node_count,
-        "quorum": quorum,
-        "mode": if args.mode == Mode::Latency { "latency" } else { "throughput" },
-        "poll": if args.poll == Polling::Spin { "spin" } else { "park" },
-        "in_flight": in_flight,
-    });
-    print(global.json, setup, &counts)
+    let setup = Setup { node_count, quorum, in_flight, mode: args.mode, poll: args.poll };
+    print(global.json, &setup, &counts)
+}
+
+/// What was measured.
+#[derive(Debug)]
+struct Setup {
+    node_count: usize,
+    quorum: usize,
+    in_flight: usize,
+    mode: Mode,
+    poll: Polling,
 }
 
 fn limit(args: &BenchArgs) -> Result<Limit, Failure> {
@@ -139,7 +145,7 @@ impl Counts {
     }
 }
 
-fn latency(config: Config, limit: Limit, progress: &ProgressBar) -> Result<Counts, Failure> {
+fn latency(config: Config, limit: Limit, progress: &mut Bar) -> Result<Counts, Failure> {
     let mut client = Client::connect(config)?;
     let mut counts = Counts::new()?;
     let mut keys = Keys::new();
@@ -164,7 +170,7 @@ fn latency(config: Config, limit: Limit, progress: &ProgressBar) -> Result<Count
             Err(error) => counts.fail(error.into()),
         }
         if counts.cycles.is_multiple_of(PROGRESS_STEP) {
-            progress.set_position(limit.permille(&counts, started));
+            progress.show(limit.permille(&counts, started));
         }
     }
     counts.elapsed = now().saturating_since(started);
@@ -200,53 +206,44 @@ impl Keys {
     }
 }
 
-fn progress() -> ProgressBar {
-    let bar = ProgressBar::new(1000);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed}") {
-        bar.set_style(style);
-    }
-    bar
-}
-
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-fn print(json: bool, setup: Value, counts: &Counts) -> Result<(), Failure> {
+fn print(json: bool, setup: &Setup, counts: &Counts) -> Result<(), Failure> {
     let rate = counts.cycles as f64 / counts.elapsed.as_secs_f64().max(1e-9);
+    let mode = if setup.mode == Mode::Latency { "latency" } else { "throughput" };
+    let poll = if setup.poll == Polling::Spin { "spin" } else { "park" };
+    let Setup { node_count, quorum, in_flight, .. } = setup;
     if json {
-        let mut object = setup;
-        object["cycles"] = counts.cycles.into();
-        object["failures"] = counts.failures.into();
-        object["cycles_per_s"] = (rate.round()).into();
-        object["acquire_us"] = percentiles(&counts.acquire);
-        object["release_us"] = percentiles(&counts.release);
-        say(object)?;
+        say(json!({
+            "nodes": node_count,
+            "quorum": quorum,
+            "mode": mode,
+            "poll": poll,
+            "in_flight": in_flight,
+            "cycles": counts.cycles,
+            "failures": counts.failures,
+            "cycles_per_s": rate.round(),
+            "acquire_us": percentiles(&counts.acquire),
+            "release_us": percentiles(&counts.release),
+        }))?;
     } else {
-        let text = |name: &str| setup[name].to_string().trim_matches('"').to_owned();
-        let time = |histogram: &Histogram<u64>, quantile: f64| {
-            let value = Duration::from_nanos(histogram.value_at_quantile(quantile));
-            format!("{:>9}", precise(value))
-        };
         say(format_args!(
-            "{} nodes, quorum {}, {} mode, {} in flight, {}",
-            text("nodes"),
-            text("quorum"),
-            text("mode"),
-            text("in_flight"),
-            text("poll"),
-        ))?;
-        say(format_args!(
-            "{} cycles in {}: {:.0} a second, {} failures",
+            "{node_count} nodes, quorum {quorum}; {mode} with {in_flight} in flight, {poll}\n\
+             {} cycles in {}: {rate:.0} a second, {} failures\n\
+             \n               p50       p90       p99     p99.9       max",
             counts.cycles,
             short(counts.elapsed),
-            rate,
             counts.failures
         ))?;
-        say("               p50       p90       p99     p99.9       max")?;
         for (name, histogram) in [("acquire", &counts.acquire), ("release", &counts.release)] {
-            let line = QUANTILES.map(|(_, quantile)| time(histogram, quantile)).join(" ");
-            say(format_args!("{name}  {line}"))?;
+            let time = |(_, quantile)| {
+                let nanos = histogram.value_at_quantile(quantile);
+                format!("{:>9}", precise(Duration::from_nanos(nanos)))
+            };
+            say(format_args!("{name}  {}", QUANTILES.map(time).join(" ")))?;
         }
     }
     match &counts.failure {
+        Some(_) if json && counts.failures > counts.cycles => Err(Failure::code(NO_QUORUM)),
         Some(failure) if counts.failures > counts.cycles => Err(Failure::new(
             NO_QUORUM,
             "no_quorum",

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use comfy_table::{Cell, Table, presets};
 use redbolt::client::NodeReport;
 use redbolt::engine::NodeState;
 use rustix::time::{ClockId, clock_gettime};
@@ -13,6 +12,7 @@ use crate::advice::{Advice, Examined, advise};
 use crate::args::{Global, Switch};
 use crate::exit::{Failure, UNSAFE};
 use crate::output::{Paint, say, short, us};
+use crate::table::Table;
 use crate::{look, settings};
 
 pub(crate) fn run(global: &Global) -> Result<(), Failure> {
@@ -95,7 +95,9 @@ impl Examined {
             NodeState::Quarantined(left) => format!("waits {}", short(left)),
             NodeState::Refused => "refused".to_owned(),
             NodeState::Stalled => "hangs".to_owned(),
-            _ => "away".to_owned(),
+            NodeState::Disconnected | NodeState::Connecting | NodeState::Greeting | _ => {
+                "away".to_owned()
+            }
         }
     }
 }
@@ -120,8 +122,7 @@ fn node_json(node: &Examined) -> Value {
 
 fn print(nodes: &[Examined], advice: &Advice, quorum: usize) -> Result<(), Failure> {
     let paint = Paint::stdout();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header([
+    let mut table = Table::new([
         "node",
         "state",
         "server",
@@ -136,20 +137,20 @@ fn print(nodes: &[Examined], advice: &Advice, quorum: usize) -> Result<(), Failu
     for node in nodes {
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let state = if node.is_reachable { node.guard() } else { "unreachable".to_owned() };
-        table.add_row([
-            Cell::new(&node.name),
-            Cell::new(state),
-            Cell::new(text(&node.server)),
-            Cell::new(text(&node.role)),
-            Cell::new(node.persistence()),
-            Cell::new(text(&node.policy)),
-            Cell::new(node.uptime.map(short).unwrap_or_default()),
-            Cell::new(node.round_trip.map(short).unwrap_or_default()),
-            Cell::new(node.clock_us.map(offset).unwrap_or_default()),
-            Cell::new(text(&node.dialect)),
+        table.add([
+            node.name.clone(),
+            state,
+            text(&node.server),
+            text(&node.role),
+            node.persistence(),
+            text(&node.policy),
+            node.uptime.map(short).unwrap_or_default(),
+            node.round_trip.map(short).unwrap_or_default(),
+            node.clock_us.map(offset).unwrap_or_default(),
+            text(&node.dialect),
         ]);
     }
-    say(format_args!("{}\n", table.trim_fmt()))?;
+    say(format_args!("{table}\n"))?;
     for reason in &advice.unsafe_because {
         say(format_args!("{}  {reason}", paint.red("unsafe")))?;
     }

@@ -207,10 +207,10 @@ impl From<ExtendError> for Failure {
 
 impl From<UnlockError> for Failure {
     fn from(error: UnlockError) -> Self {
-        match error {
-            UnlockError::InvalidName => Self::usage(error.to_string()),
-            error => Self::new(SYSTEM, "system", error.to_string()),
+        if matches!(error, UnlockError::InvalidName) {
+            return Self::usage(error.to_string());
         }
+        Self::new(SYSTEM, "system", error.to_string())
     }
 }
 

@@ -1,15 +1,14 @@
 //! `redbolt lock`, and what it shares with `extend`: saying what lock is held.
 
-use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use redbolt::Lease;
 use serde_json::json;
 
 use crate::args::{Global, LockArgs};
 use crate::exit::{Failure, TAKEN};
 use crate::output::{ms, say, short, shown};
+use crate::progress::Spinner;
 use crate::session::Session;
 use crate::signals::ENDING;
 
@@ -17,7 +16,7 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &ENDING)?;
     let spinner = waiting(&args.key.0, args.wait);
     let result = session.lock(&args.key.0, args.ttl, args.wait);
-    spinner.finish_and_clear();
+    drop(spinner);
     let result = result.and_then(|lease| {
         session.gather_votes(&lease)?;
         // A lock that nobody was told of is released again as the lease is dropped.
@@ -52,17 +51,13 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
 }
 
 /// Shows on a terminal that a lock is waited for.
-pub(crate) fn waiting(key: &[u8], wait: Option<Duration>) -> ProgressBar {
-    let Some(wait) = wait.filter(|_| std::io::stderr().is_terminal()) else {
-        return ProgressBar::hidden();
-    };
-    let spinner = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
-        spinner.set_style(style);
+pub(crate) fn waiting(key: &[u8], wait: Option<Duration>) -> Spinner {
+    match wait {
+        Some(wait) => {
+            Spinner::start(format!("waiting for {}, at most {}", shown(key), short(wait)))
+        }
+        None => Spinner::hidden(),
     }
-    spinner.set_message(format!("waiting for {}, at most {}", shown(key), short(wait)));
-    spinner.enable_steady_tick(Duration::from_millis(100));
-    spinner
 }
 
 /// Says what helps when the lock is taken.

@@ -14,11 +14,13 @@ mod lock;
 mod look;
 mod node;
 mod output;
+mod progress;
 mod run;
 mod session;
 mod settings;
 mod signals;
 mod status;
+mod table;
 mod throughput;
 mod unlock;
 

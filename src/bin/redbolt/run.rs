@@ -40,7 +40,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     crate::signals::block(Signal::SIGTTOU)?;
     let spinner = waiting(&args.key.0, args.wait);
     let lease = session.lock(&args.key.0, args.ttl, args.wait);
-    spinner.finish_and_clear();
+    drop(spinner);
     let lease = lease.map_err(|failure| hint_taken(failure, &args.key.0, args.wait))?;
     let group = match Group::start(&args.command) {
         Ok(group) => group,
@@ -96,10 +96,10 @@ impl Watch {
     fn until_ended(&mut self, lease: &Lease) -> Result<(), Failure> {
         loop {
             while let Some(signal) = self.session.signals.next() {
-                match signal {
-                    Signal::SIGCHLD => {}
-                    Signal::SIGCONT => self.group.wake(),
-                    signal => self.group.send(signal),
+                if signal == Signal::SIGCONT {
+                    self.group.wake();
+                } else if signal != Signal::SIGCHLD {
+                    self.group.send(signal);
                 }
             }
             if self.group.look()? == Fate::Ended {

@@ -185,11 +185,10 @@ const MOMENT: Duration = Duration::from_millis(1);
 
 /// Whether it is known if the node can vote.
 pub(crate) fn is_known(node: &NodeHealth) -> bool {
-    match node.state {
-        NodeState::Connecting | NodeState::Greeting => false,
-        NodeState::Disconnected => !matches!(node.cause, Cause::NotConnected | Cause::Connecting),
-        _ => true,
+    if node.state == NodeState::Disconnected {
+        return !matches!(node.cause, Cause::NotConnected | Cause::Connecting);
     }
+    !matches!(node.state, NodeState::Connecting | NodeState::Greeting)
 }
 
 /// A result of another kind than was asked for, which the driver never gives.

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
@@ -51,10 +51,7 @@ impl Signals {
 
     /// Waits for a signal, at most `limit`.
     pub(crate) fn wait(&self, limit: Duration) -> Option<Signal> {
-        match self.inbox.recv_timeout(limit) {
-            Ok(signal) => Some(signal),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.inbox.recv_timeout(limit).ok()
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use comfy_table::{Table, presets};
 use redbolt::client::{KeyState, NodeKey};
 use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
 use crate::exit::{Failure, NO_QUORUM};
 use crate::output::{Paint, ms, say, short, shown};
+use crate::table::Table;
 use crate::{look, settings};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +94,7 @@ fn print(
     quorum: usize,
 ) -> Result<(), Failure> {
     let paint = Paint::stdout();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["node", "state", "ends in", "token"]);
+    let mut table = Table::new(["node", "state", "ends in", "token"]);
     for node in nodes {
         let row = match &node.state {
             KeyState::Free => [node.node.clone(), "free".into(), String::new(), String::new()],
@@ -108,7 +107,7 @@ fn print(
             }
             _ => [node.node.clone(), "?".into(), String::new(), String::new()],
         };
-        table.add_row(row);
+        table.add(row);
     }
     let holders = nodes.iter().filter(|node| matches!(node.state, KeyState::Held { .. })).count();
     let key = paint.bold(shown(key));
@@ -136,7 +135,7 @@ fn print(
             paint.red("unknown")
         ),
     };
-    say(format_args!("{verdict}\n{}", table.trim_fmt()))?;
+    say(format_args!("{verdict}\n{}", table))?;
     Ok(())
 }
 
@@ -145,9 +144,9 @@ fn lock_end(states: &[KeyState], quorum: usize) -> Option<Duration> {
     let mut ends: Vec<Duration> = states
         .iter()
         .filter(|state| holders_with(states, state) >= quorum)
-        .filter_map(|state| match state {
-            KeyState::Held { ttl, .. } => Some(ttl.unwrap_or(Duration::MAX)),
-            _ => None,
+        .filter_map(|state| {
+            let KeyState::Held { ttl, .. } = state else { return None };
+            Some(ttl.unwrap_or(Duration::MAX))
         })
         .collect();
     ends.sort_unstable_by(|a, b| b.cmp(a));

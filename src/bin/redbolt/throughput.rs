@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use redbolt::driver::Outcome;
 use redbolt::engine::{NodeState, OpId};
 use redbolt::mio::{Events, Poll};
@@ -15,6 +14,7 @@ use redbolt::{Acquire, Config, Driver, now};
 use crate::args::Polling;
 use crate::bench::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};
 use crate::exit::Failure;
+use crate::progress::Bar;
 use crate::session::{CONNECT_LIMIT, is_known};
 
 struct Loop {
@@ -34,7 +34,7 @@ pub(crate) fn measure(
     polling: Polling,
     in_flight: usize,
     limit: Limit,
-    progress: &ProgressBar,
+    progress: &mut Bar,
 ) -> Result<Counts, Failure> {
     let poll = Poll::new()?;
     let tokens = 0..config.nodes().len() + 1;
@@ -59,7 +59,7 @@ pub(crate) fn measure(
         let is_over = limit.is_over(&run.counts, started);
         run.take(!is_over)?;
         if run.counts.cycles % PROGRESS_STEP < u64::try_from(in_flight).unwrap_or(0) {
-            progress.set_position(limit.permille(&run.counts, started));
+            progress.show(limit.permille(&run.counts, started));
         }
         if is_over {
             run.counts.elapsed = now().saturating_since(started);
@@ -137,7 +137,7 @@ impl Loop {
                     record(&mut self.counts.release, took);
                     self.counts.cycles += 1;
                 }
-                _ => {}
+                Outcome::Extend(_) | Outcome::Adopt(_) | _ => {}
             }
             if goes_on {
                 self.acquire()?;

@@ -26,7 +26,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
             "not_held",
             format!("{key} is not held with this token: it is over, or was released before"),
         )),
-        _ => Err(too_few(&session, &key)),
+        Unlocked::Unknown | _ => Err(too_few(&session, &key)),
     }
 }
 

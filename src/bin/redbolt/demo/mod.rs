@@ -56,7 +56,7 @@ pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
     for seller in sellers {
         match seller.join() {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => result = result.and(Err(error.into())),
+            Ok(Err(error)) => result = result.and_then(|()| Err(error.into())),
             Err(_) => {
                 let failure = Failure::new(SYSTEM, "system", "a worker has failed");
                 result = result.and(Err(failure));

@@ -142,7 +142,9 @@ impl View {
                 (paint.yellow("◌"), paint.yellow(format!("{text:<16}")))
             }
             NodeState::Refused => (paint.red("✗"), paint.red(format!("{:<16}", "refused"))),
-            _ => (paint.red("○"), paint.red(format!("{:<16}", "down"))),
+            NodeState::Disconnected | NodeState::Connecting | NodeState::Greeting | _ => {
+                (paint.red("○"), paint.red(format!("{:<16}", "down")))
+            }
         }
     }
 }
