@@ -322,6 +322,9 @@ impl Engine {
         let now = self.now(now);
         for index in 0..self.nodes.len() {
             let Some(id) = NodeId::new(index) else { continue };
+            if self.node(id).is_quiet(now) {
+                continue;
+            }
             if let Some(cause) = self.node_mut(id).handle_timeout(now) {
                 self.drop_connection(id, cause, now);
             }
@@ -433,7 +436,9 @@ impl Engine {
     }
 
     /// After anything happened to a node: pays what it is owed, and notes what it can do now.
+    #[cold]
     fn refresh(&mut self, id: NodeId, now: Now) {
+        self.node_mut(id).take_changed();
         self.pay_debts(id, now);
         let node = self.node_mut(id);
         let (can_vote, has_output) = (node.can_vote(), !node.output().is_empty());
