@@ -305,11 +305,13 @@ impl Engine {
 
     // ---- time ----
 
-    /// Whether so much time passed without a pass that the sockets should be read before anything
-    /// is begun: servers may have closed connections, and stragglers answered.
+    /// Whether the sockets should be read before anything is begun: so much time passed without a
+    /// pass that servers may have closed connections and stragglers answered, or there is no quorum,
+    /// and what comes in may make one.
     #[must_use]
     pub fn needs_pass(&self, now: Instant) -> bool {
         now.saturating_since(self.last_pass) > self.settings.node_timeout
+            || self.voters.count() < self.settings.quorum
     }
 
     /// Ends a pass over the sockets, after all that they held was handed in: does what is due.
