@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::error::Cause;
-use crate::node::{Answered, Now, Request, Step};
+use crate::node::{Answered, Job, Now, Request, Step};
 use crate::quorum::NodeId;
 use crate::time::Instant;
 
@@ -13,8 +13,17 @@ impl Engine {
         matches!(self.node(id).state(), crate::node::State::Connecting { .. })
     }
 
+    /// Whether the engine reads what the node sends: false once it has given the connection up.
+    #[must_use]
+    pub fn is_connected(&self, id: NodeId) -> bool {
+        self.node(id).is_connected()
+    }
+
     /// The connection that was asked for is open.
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
+        if !self.wants_connection(id) {
+            return;
+        }
         let now = self.now(now);
         self.node_mut(id).handle_connected(now);
         self.refresh(id, now);
@@ -23,6 +32,9 @@ impl Engine {
     /// The connection is lost, or the attempt at it failed. Votes on it are unknown from now on,
     /// releases on it are owed.
     pub fn handle_lost(&mut self, id: NodeId, cause: Cause, now: Instant) {
+        if !self.is_connected(id) && !self.wants_connection(id) {
+            return;
+        }
         let now = self.now(now);
         self.lose(id, cause, now);
         self.refresh(id, now);
@@ -30,6 +42,10 @@ impl Engine {
 
     /// The node sent these bytes. Any split of its stream gives the same result.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
+        // A connection that was given up has nothing more to say.
+        if !self.is_connected(id) {
+            return;
+        }
         let now = self.now(now);
         let mut input = bytes;
         self.node_mut(id).heard(now.real);
@@ -37,6 +53,7 @@ impl Engine {
             match self.node_mut(id).next_answer(&mut input, now) {
                 Ok(Step::Idle) => break,
                 Ok(Step::Answered(answered)) => self.answered(id, answered, now),
+                Ok(Step::Compared) => self.compared(id, now),
                 Ok(Step::Query(pending)) => self.query_answered(id, pending, now),
                 Ok(Step::Greeted) => self.greeted(id, now),
                 Err(cause) => {
@@ -66,7 +83,18 @@ impl Engine {
             Request::Extend { step, phase } => {
                 self.extension_answered(id, slot, step, phase, answer, now);
             }
-            Request::ScriptLoad | Request::Greeting(_) | Request::Query { .. } => return,
+            Request::Exec(kind) => {
+                // The job keeps its reference until it is done.
+                return self.exec_answered(id, Job { kind, slot }, answer, now);
+            }
+            Request::Watch => return self.watch_answered(id, answer, now),
+            Request::ScriptLoad
+            | Request::Greeting(_)
+            | Request::Query { .. }
+            | Request::Compare
+            | Request::Unwatch
+            | Request::Multi
+            | Request::Queued => return,
         }
         self.slots.unref(slot);
     }
@@ -110,9 +138,23 @@ impl Engine {
                     self.query_lost(id, *entry);
                     continue;
                 }
-                Request::ScriptLoad | Request::Greeting(_) => continue,
+                Request::Exec(kind) => {
+                    self.job_lost(id, Job { kind, slot: entry.slot }, true, now);
+                    continue;
+                }
+                Request::ScriptLoad
+                | Request::Greeting(_)
+                | Request::Watch
+                | Request::Compare
+                | Request::Unwatch
+                | Request::Multi
+                | Request::Queued => continue,
             }
             self.slots.unref(entry.slot);
+        }
+        let jobs = std::mem::take(&mut self.node_mut(id).jobs);
+        for job in jobs.watching.into_iter().chain(jobs.waiting) {
+            self.job_lost(id, job, false, now);
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Facts {
     pub(crate) aof: Option<bool>,
     pub(crate) info_denied: bool,
     /// The process id: Dragonfly has no `run_id`.
-    process_id: Option<String>,
+    pub(crate) process_id: Option<String>,
     /// The first reason against the node that an answer gave.
     pub(crate) fault: Option<Cause>,
     /// HELLO or RESP3 is not known there.

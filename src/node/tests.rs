@@ -1,1 +1,287 @@
-//! t
+//! Admission and the restart guard as tables; the conversation as it goes wrong.
+
+use std::time::Duration;
+
+use super::*;
+use crate::config::{Admission, RestartGuard};
+
+const S: Duration = Duration::from_secs(1);
+const GUARD: Duration = Duration::from_secs(30);
+
+const RULES: AdmissionRules =
+    AdmissionRules { guard: RestartGuard::On, guard_time: GUARD, admission: Admission::Strict };
+
+/// Seconds on the test's clock.
+fn at(seconds: u64) -> Instant {
+    Instant::from_nanos((1_000 + seconds) * 1_000_000_000)
+}
+
+/// A master of that identity and age.
+fn master(run_id: &str, uptime_s: u64) -> Facts {
+    Facts {
+        run_id: Some(run_id.into()),
+        replid: Some(format!("r{run_id}")),
+        uptime_s: Some(uptime_s),
+        role: Some("master".into()),
+        mode: Some("standalone".into()),
+        maxmemory_policy: Some("noeviction".into()),
+        ..Facts::default()
+    }
+}
+
+fn admit(history: &mut History, facts: &Facts, now: Instant) -> Standing {
+    history.admit(facts, &RULES, |_| false, now)
+}
+
+fn until(now: Instant) -> Standing {
+    Standing::Quarantined { until: now }
+}
+
+#[test]
+fn an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits() {
+    for (uptime, standing) in [
+        (3600, Standing::Admitted),
+        (31, Standing::Admitted),
+        // The field may read a second too much, so 30 counts as 29.
+        (30, until(at(1))),
+        (1, until(at(30))),
+        (0, until(at(30))),
+    ] {
+        let mut history = History::default();
+        assert_eq!(admit(&mut history, &master("a", uptime), at(0)), standing, "{uptime}");
+    }
+}
+
+#[test]
+fn a_young_machine_does_not_make_an_old_node_of_a_young_one() {
+    let mut history = History::default();
+    let boot = Instant::from_nanos(10_000_000_000);
+    assert_eq!(admit(&mut history, &master("a", 20), boot), until(boot + 11 * S));
+}
+
+#[test]
+fn a_blip_changes_nothing() {
+    let mut history = History::default();
+    admit(&mut history, &master("a", 3600), at(0));
+    assert_eq!(admit(&mut history, &master("a", 3601), at(1)), Standing::Admitted);
+}
+
+#[test]
+fn a_blip_during_quarantine_does_not_end_it() {
+    let mut history = History::default();
+    assert_eq!(admit(&mut history, &master("a", 1), at(0)), until(at(30)));
+    // Whatever the node's own clock says by then.
+    assert_eq!(admit(&mut history, &master("a", 5000), at(10)), until(at(30)));
+    assert_eq!(admit(&mut history, &master("a", 31), at(30)), Standing::Admitted);
+}
+
+#[test]
+fn a_new_incarnation_waits_from_the_last_answer_of_the_old_one_however_old_it_says_it_is() {
+    let mut history = History::default();
+    admit(&mut history, &master("a", 3600), at(0));
+    history.last_answer = at(8);
+    assert_eq!(admit(&mut history, &master("b", 3600), at(10)), until(at(38)));
+    let mut history = History::default();
+    admit(&mut history, &master("a", 3600), at(0));
+    history.last_answer = at(8);
+    assert_eq!(admit(&mut history, &master("b", 1), at(10)), until(at(40)));
+}
+
+#[test]
+fn a_node_that_was_a_replica_for_a_moment_is_a_new_incarnation() {
+    let mut history = History::default();
+    admit(&mut history, &master("a", 3600), at(0));
+    history.last_answer = at(5);
+    let mut promoted = master("a", 3700);
+    promoted.replid = Some("another".into());
+    assert_eq!(admit(&mut history, &promoted, at(50)), until(at(80)));
+    assert_eq!(admit(&mut history, &promoted, at(60)), until(at(80)));
+}
+
+#[test]
+fn an_answer_that_no_master_gives_starts_the_wait_anew() {
+    let mut history = History::default();
+    admit(&mut history, &master("a", 3600), at(0));
+    history.distrust(&RULES, at(10));
+    history.distrust(&RULES, at(20));
+    assert_eq!(admit(&mut history, &master("a", 3620), at(21)), until(at(50)));
+}
+
+#[test]
+fn without_the_guard_a_restart_is_no_reason_to_wait() {
+    let rules = AdmissionRules { guard: RestartGuard::Off, ..RULES };
+    let mut history = History::default();
+    assert_eq!(history.admit(&master("a", 0), &rules, |_| false, at(0)), Standing::Admitted);
+}
+
+#[test]
+fn denied_info_is_refused_or_believed_once_where_lenient() {
+    let silent = Facts { info_denied: true, role: Some("master".into()), ..Facts::default() };
+    let mut history = History::default();
+    assert_eq!(admit(&mut history, &silent, at(0)), Standing::Refused(Cause::InfoDenied));
+    let rules = AdmissionRules { admission: Admission::Lenient, ..RULES };
+    assert_eq!(history.admit(&silent, &rules, |_| false, at(0)), Standing::Admitted);
+    // Later it may be another process: nobody can tell.
+    history.last_answer = at(3);
+    assert_eq!(history.admit(&silent, &rules, |_| false, at(4)), until(at(34)));
+}
+
+#[test]
+fn what_cannot_hold_locks_is_refused_with_its_reason() {
+    let set = |change: fn(&mut Facts)| {
+        let mut facts = master("a", 3600);
+        change(&mut facts);
+        facts
+    };
+    let table = [
+        (set(|facts| facts.role = Some("slave".into())), Cause::Replica),
+        (set(|facts| facts.role = Some("active-replica".into())), Cause::Replica),
+        (set(|facts| facts.mode = Some("cluster".into())), Cause::Cluster),
+        (set(|facts| facts.mode = Some("sentinel".into())), Cause::Sentinel),
+        (set(|facts| facts.maxmemory_policy = Some("volatile-ttl".into())), Cause::Eviction),
+        (set(|facts| facts.loading = true), Cause::Loading),
+        (set(|facts| facts.fault = Some(Cause::Credentials)), Cause::Credentials),
+    ];
+    for (facts, cause) in table {
+        let mut history = History::default();
+        assert_eq!(admit(&mut history, &facts, at(0)), Standing::Refused(cause));
+    }
+    let mut history = History::default();
+    let standing = history.admit(&master("a", 3600), &RULES, |identity| identity == "a", at(0));
+    assert_eq!(standing, Standing::Refused(Cause::Duplicate));
+}
+
+// ---- the conversation ----
+
+fn now(seconds: u64) -> Now {
+    Now { real: at(seconds), attended: at(seconds) }
+}
+
+fn new_node(login: Login) -> Node {
+    let patience = Patience { connect_timeout: S, stalled_after: S / 10 };
+    Node::new(login, patience, at(0))
+}
+
+/// Feeds bytes until a step is worth telling, or all is read.
+fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
+    loop {
+        match node.next_answer(&mut bytes, now(0))? {
+            Step::Idle => return Ok(false),
+            Step::Greeted => return Ok(true),
+            Step::Answered(_) | Step::Query(_) | Step::Compared => {}
+        }
+    }
+}
+
+fn info(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+fn sent(node: &mut Node) -> String {
+    let text = String::from_utf8_lossy(node.output()).replace("\r\n", " ");
+    node.output_taken(node.output().len());
+    text
+}
+
+#[test]
+fn the_greeting_is_one_write_with_the_login_first() {
+    let login = Login {
+        username: Some("ann".into()),
+        password: Some("pw".into()),
+        client_name: Some("me".into()),
+        database: 3,
+    };
+    let mut node = new_node(login);
+    node.handle_connected(now(0));
+    let text = sent(&mut node);
+    assert!(
+        text.starts_with(
+            "*7 $5 HELLO $1 3 $4 AUTH $3 ann $2 pw $7 SETNAME $2 me *2 $6 SELECT $1 3 *2 $4 INFO"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_server_without_hello_is_greeted_again_in_resp2() {
+    let login = Login { password: Some("pw".into()), ..Login::default() };
+    let mut node = new_node(login);
+    node.handle_connected(now(0));
+    sent(&mut node);
+    let denied = "-NOAUTH Authentication required.\r\n".repeat(4);
+    let greeted = feed(&mut node, format!("-ERR unknown command 'HELLO'\r\n{denied}").as_bytes());
+    assert_eq!(greeted, Ok(true));
+    assert!(!node.conclude_greeting(&RULES, |_| false, now(0)));
+    assert!(sent(&mut node).starts_with("*2 $4 AUTH $2 pw *2 $4 INFO $6 server"));
+    let server = info("redis_version:5.0.14\r\nrun_id:x\r\nuptime_in_seconds:99");
+    let answers =
+        format!("+OK\r\n{server}{}{}{}", info(""), info("loading:0"), info("role:master"));
+    assert_eq!(feed(&mut node, answers.as_bytes()), Ok(true));
+    assert!(node.conclude_greeting(&RULES, |_| false, now(0)));
+    assert!(matches!(node.state(), State::Admitted { .. }));
+    assert_eq!(node.dialect.to_string(), "EVALSHA / EVALSHA");
+    assert!(!node.facts().resp3);
+}
+
+#[test]
+fn wrong_credentials_are_refused_and_asked_about_again_later() {
+    let mut node = new_node(Login { password: Some("no".into()), ..Login::default() });
+    node.handle_connected(now(0));
+    let denied = "-NOAUTH Authentication required.\r\n".repeat(4);
+    feed(&mut node, format!("-WRONGPASS invalid\r\n{denied}").as_bytes()).unwrap();
+    node.conclude_greeting(&RULES, |_| false, now(0));
+    assert_eq!(node.cause(), Cause::Credentials);
+    assert_eq!(node.handle_timeout(now(4)), None);
+    assert_eq!(node.handle_timeout(now(5)), Some(Cause::Credentials));
+}
+
+#[test]
+fn a_server_that_is_full_says_so_even_as_it_closes() {
+    let mut node = new_node(Login::default());
+    node.handle_connected(now(0));
+    assert_eq!(feed(&mut node, b"-ERR max number of clients reached\r\n"), Ok(false));
+    node.handle_lost(Cause::Closed, 0, at(0));
+    assert_eq!(node.cause(), Cause::TooManyClients);
+}
+
+#[test]
+fn a_greeting_that_never_ends_is_given_up() {
+    let mut node = new_node(Login::default());
+    node.handle_connected(now(0));
+    assert_eq!(node.handle_timeout(now(0)), None);
+    assert_eq!(node.handle_timeout(now(1)), Some(Cause::ConnectTimeout));
+}
+
+#[test]
+fn bytes_that_are_not_resp_end_the_connection_and_hand_back_what_was_pending() {
+    let mut node = new_node(Login::default());
+    node.handle_connected(now(0));
+    assert_eq!(feed(&mut node, b"HTTP/1.1 400 Bad Request\r\n\r\n"), Err(Cause::Protocol));
+    let pending = node.handle_lost(Cause::Protocol, 0, at(0));
+    assert_eq!(pending.len(), 5);
+    assert!(node.output().is_empty());
+}
+
+#[test]
+fn the_end_of_a_quarantine_is_a_new_greeting_without_the_login() {
+    let mut node = new_node(Login { password: Some("pw".into()), ..Login::default() });
+    node.handle_connected(now(0));
+    sent(&mut node);
+    let hello = "%1\r\n+proto\r\n:3\r\n";
+    let young = info("run_id:x\r\nuptime_in_seconds:1");
+    let answers = format!("{hello}{young}{}{}{}", info(""), info(""), info("role:master"));
+    feed(&mut node, answers.as_bytes()).unwrap();
+    node.conclude_greeting(&RULES, |_| false, now(0));
+    assert!(matches!(node.state(), State::Quarantined { .. }));
+    assert!(!node.can_vote());
+    sent(&mut node);
+    node.handle_timeout(now(30));
+    assert!(sent(&mut node).starts_with("*2 $5 HELLO $1 3 *2 $4 INFO"));
+    let old = info("run_id:x\r\nuptime_in_seconds:31");
+    // The two scripts that were loaded answer first.
+    let scripts = info("sha").repeat(2);
+    let answers = format!("{scripts}{hello}{old}{}{}{}", info(""), info(""), info("role:master"));
+    feed(&mut node, answers.as_bytes()).unwrap();
+    assert!(node.conclude_greeting(&RULES, |_| false, now(30)));
+    assert!(node.can_vote());
+}

@@ -148,8 +148,8 @@ impl World {
                 return self.scheduled(fault, index);
             }
             Fault::Denied => {
-                let all = ["delifeq", "delex", "evalsha", "eval"];
-                let denied = all.into_iter().filter(|_| self.random.chance(600));
+                let all = ["delifeq", "delex", "evalsha", "eval", "watch"];
+                let denied = all.into_iter().filter(|_| self.random.chance(800));
                 let denied = denied.map(str::to_owned).collect();
                 self.nodes[index].server.set_condition(Condition::Denied(denied));
                 Mend::Permissions

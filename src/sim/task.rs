@@ -310,6 +310,7 @@ impl World {
         this.state = state;
         this.key = offer.key;
         this.op = Some(op);
+        this.min_validity = Duration::ZERO;
         this.is_unsure = false;
     }
 

@@ -6,11 +6,20 @@
 
 #![cfg(feature = "embedded")]
 
+mod acquire;
 mod common;
+mod concurrency;
+mod dialects;
+mod drops;
 mod embedded_conditions;
 mod embedded_differential;
 mod embedded_info;
 mod embedded_nodes;
+mod extend;
+mod faulty_nodes;
+mod greeting;
 mod harness;
 mod public_names;
+mod retry;
 mod tidy;
+mod unlock;

@@ -28,7 +28,11 @@ fn the_client_is_used_by_its_names() -> Anything {
         .restart_guard(RestartGuard::On)
         .admission(Admission::Lenient)
         .admission(Admission::Strict)
-        .retry(Retry::every(Duration::from_millis(5), Duration::from_millis(5)).attempts(3).within(TTL))
+        .retry(
+            Retry::every(Duration::from_millis(5), Duration::from_millis(5))
+                .attempts(3)
+                .within(TTL),
+        )
         .wait(Wait::Spin)
         .wait(Wait::SpinThenPark(Duration::from_micros(50)))
         .wait(Wait::Park)

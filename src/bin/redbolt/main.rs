@@ -1,3 +1,129 @@
-//! The `redbolt` command.
+//! `redbolt`: the command line of the Redlock client.
+//!
+//! One file a command; [`args`] says what they take, [`exit`] how they end.
 
-fn main() {}
+mod advice;
+mod args;
+mod bench;
+mod child;
+mod demo;
+mod doctor;
+mod exit;
+mod extend;
+mod lock;
+mod look;
+mod node;
+mod output;
+mod progress;
+mod run;
+mod session;
+mod settings;
+mod signals;
+mod status;
+mod table;
+mod throughput;
+mod unlock;
+
+use std::panic;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use clap::error::{ContextKind, ErrorKind};
+
+use args::{Cli, Command};
+use exit::Failure;
+
+fn main() -> ExitCode {
+    panic::set_hook(Box::new(|info| {
+        output::note(format_args!("internal error, please report it: {info}"))
+    }));
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == child::HIDDEN) {
+        return ExitCode::from(child::become_command(words));
+    }
+    let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    let ended = panic::catch_unwind(|| match parse() {
+        Ok(Some(cli)) => dispatch(&cli),
+        Ok(None) => Ok(()),
+        Err(failure) => Err(failure),
+    });
+    match ended {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => {
+            output::report(&failure, json);
+            failure.exit_code()
+        }
+        Err(_) => ExitCode::from(exit::SYSTEM),
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<(), Failure> {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Lock(args) => lock::run(global, args),
+        Command::Unlock(args) => unlock::run(global, args),
+        Command::Extend(args) => extend::run(global, args),
+        Command::Status(args) => status::run(global, args),
+        Command::Doctor => doctor::run(global),
+        Command::Bench(args) => bench::run(global, args),
+        Command::Node(args) => node::run(global, args),
+        Command::Run(args) => run::run(global, args),
+        Command::Demo(args) => demo::run(global, args),
+    }
+}
+
+/// The command line; `None` if it asked for help, which is then printed.
+fn parse() -> Result<Option<Cli>, Failure> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Ok(Some(cli)),
+        Err(error) => error,
+    };
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        error.print()?;
+        return Ok(None);
+    }
+    Err(Failure::usage(usage_message(&error)))
+}
+
+/// clap's complaint on one line, without logins.
+fn usage_message(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        || error.kind() == ErrorKind::MissingSubcommand
+    {
+        return "which command? redbolt --help lists them; redbolt demo is a good start".to_owned();
+    }
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let message = lines.join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    let message = message.trim_end_matches(" For more information, try '--help'.");
+    let help = match error.get(ContextKind::Usage) {
+        Some(usage) => help_of(&usage.to_string()),
+        None => "redbolt --help".to_owned(),
+    };
+    format!("{} ({help} says how)", without_logins(message))
+}
+
+/// The words before the first option of a usage line, and `--help`.
+fn help_of(usage: &str) -> String {
+    let words = usage.split_whitespace().skip_while(|word| *word != "redbolt");
+    let words = words.take_while(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
+    let words: Vec<&str> = words.collect();
+    if words.is_empty() { "redbolt --help".into() } else { format!("{} --help", words.join(" ")) }
+}
+
+/// `text` with what stands between `://` and `@` left out.
+fn without_logins(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        shown.push_str(before);
+        shown.push_str("://");
+        let word = after.find(|letter: char| letter.is_whitespace()).unwrap_or(after.len());
+        let (word, tail) = after.split_at(word);
+        shown.push_str(word.rsplit_once('@').map_or(word, |(_, place)| place));
+        rest = tail;
+    }
+    shown + rest
+}

@@ -1,0 +1,292 @@
+//! The command line as a value: what clap parses, and the words of `--help`.
+
+use std::ffi::OsString;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Locks on N independent Redis or Valkey masters
+#[derive(Debug, Parser)]
+#[command(name = "redbolt", version, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(disable_help_subcommand = true, subcommand_required = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Start with:  redbolt demo
+
+Durations are written as 30s, 250ms or 1m30s.
+
+Exit codes:
+  0    done
+  1    demo: something was oversold, or not all was sold
+  64   the command line is wrong
+  69   no quorum: too few nodes could be reached or answered in time
+  70   run: the lock was lost while CMD ran; unlock, extend: it is no longer held
+  71   the operating system refused something
+  75   the lock is taken
+  78   doctor: locks would be unsafe
+  run ends with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
+
+/// What every command takes, before or after its name.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Nodes and safety")]
+pub(crate) struct Global {
+    /// The masters, comma-separated: redis://[user:password@]host:port, unix:///path, host:port
+    /// [env: REDBOLT_NODES]
+    #[arg(long, global = true, value_name = "URL,..")]
+    pub(crate) nodes: Option<String>,
+    /// Longest TTL that any client of these locks uses [default: 30s]
+    #[arg(long, global = true, value_name = "D", value_parser = duration)]
+    pub(crate) max_ttl: Option<Duration>,
+    /// Whether a restarted node waits for --max-ttl before it votes [default: on]
+    #[arg(long, global = true, value_name = "on|off", hide_possible_values = true)]
+    pub(crate) restart_guard: Option<Switch>,
+    /// Votes needed for a lock [default: more than half of the nodes]
+    #[arg(long, global = true, value_name = "K")]
+    pub(crate) quorum: Option<usize>,
+    /// How long a node may take to answer [default: 50ms]
+    #[arg(long, global = true, value_name = "D", value_parser = duration)]
+    pub(crate) node_timeout: Option<Duration>,
+    /// ACL user of the nodes whose URL names none
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// File with the password of the nodes whose URL holds none
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// CA certificate of the nodes (needs a redbolt with TLS)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Client certificate (needs a redbolt with TLS)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Key of the client certificate (needs a redbolt with TLS)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Print one JSON object instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Sell a stock under locks while nodes fail, and watch that nothing is sold twice
+    Demo(DemoArgs),
+    /// Run embedded nodes in the foreground, for development
+    Node(NodeArgs),
+    /// Take a lock and leave it held: prints its key, token and validity
+    Lock(LockArgs),
+    /// Release a lock by its key and token
+    Unlock(UnlockArgs),
+    /// Give a lock that is held a new TTL
+    Extend(ExtendArgs),
+    /// Hold a lock while a command runs
+    Run(RunArgs),
+    /// Show what each node holds for a key: free, held or split
+    Status(StatusArgs),
+    /// Check that the nodes are fit for locks, and say how to mend them
+    #[command(
+        after_help = "Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379"
+    )]
+    Doctor,
+    /// Measure acquire and release on fresh keys
+    Bench(BenchArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --nodes it starts five embedded nodes; one is killed, one hangs and one restarts without
+its memory while the sale goes on. With --nodes nothing is made to fail.
+
+Exit code 0 only if every piece was sold exactly once, else 1.
+
+Example:  redbolt demo
+          redbolt demo --no-lock     what happens without locks")]
+pub(crate) struct DemoArgs {
+    /// Threads that sell, each a client of its own
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) workers: u32,
+    /// Pieces to sell
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) stock: u32,
+    /// Sell without locks
+    #[arg(long)]
+    pub(crate) no_lock: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+They live on 127.0.0.1 until this command is ended, and keep nothing.
+
+Example:  redbolt node --port 7001
+          REDBOLT_NODES=127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003 redbolt doctor")]
+pub(crate) struct NodeArgs {
+    /// How many
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub(crate) count: u16,
+    /// Port of the first; the others follow it
+    #[arg(long, value_name = "PORT", default_value = "7001", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:  redbolt lock sku:42 --ttl 30s --wait 5s")]
+pub(crate) struct LockArgs {
+    /// Name of the lock, 1 to 4096 bytes
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Name,
+    /// The nodes drop the lock so long after they granted it
+    #[arg(long, value_name = "D", value_parser = ttl)]
+    pub(crate) ttl: Duration,
+    /// Try again for so long if it is taken [default: one attempt]
+    #[arg(long, value_name = "D", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:  redbolt unlock sku:42 5f2b0c6e9d...")]
+pub(crate) struct UnlockArgs {
+    /// Name of the lock
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Name,
+    /// What `redbolt lock` printed as token
+    #[arg(value_parser = token_parser())]
+    pub(crate) token: Name,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:  redbolt extend sku:42 5f2b0c6e9d... --ttl 30s")]
+pub(crate) struct ExtendArgs {
+    /// Name of the lock
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Name,
+    /// What `redbolt lock` printed as token
+    #[arg(value_parser = token_parser())]
+    pub(crate) token: Name,
+    /// The new TTL, from now
+    #[arg(long, value_name = "D", value_parser = ttl)]
+    pub(crate) ttl: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The lock is extended at each third of its TTL. If that fails until less than --grace of it is left,
+CMD and its process group get TERM, and KILL before the lock ends; the exit code is 70 then. INT,
+TERM, HUP and QUIT are passed on to CMD. CMD is killed when redbolt is.
+
+Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all")]
+pub(crate) struct RunArgs {
+    /// Name of the lock
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Name,
+    /// TTL of the lock: how long it outlives a crash of this machine
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = ttl)]
+    pub(crate) ttl: Duration,
+    /// Try again for so long if it is taken [default: one attempt]
+    #[arg(long, value_name = "D", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+    /// What must be left of the lock for CMD to go on [default: a tenth of the TTL, at most 1s]
+    #[arg(long, value_name = "D", value_parser = duration)]
+    pub(crate) grace: Option<Duration>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:  redbolt status sku:42")]
+pub(crate) struct StatusArgs {
+    /// Name of the lock
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Name,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without nodes it measures on five embedded ones, which share this machine's processors.
+
+Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin")]
+pub(crate) struct BenchArgs {
+    /// One lock at a time, or many at once
+    #[arg(
+        long,
+        value_name = "latency|throughput",
+        default_value = "latency",
+        hide_possible_values = true
+    )]
+    pub(crate) mode: Mode,
+    /// Operations under way at once, with --mode throughput [default: 64]
+    #[arg(long, value_name = "N")]
+    pub(crate) in_flight: Option<NonZeroUsize>,
+    /// Stop after so many cycles of acquire and release
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    pub(crate) iterations: Option<NonZeroU64>,
+    /// Stop after so many seconds [default: 3]
+    #[arg(long, value_name = "S")]
+    pub(crate) seconds: Option<f64>,
+    /// Wait for answers asleep, or awake with one processor busy
+    #[arg(long, value_name = "spin|park", default_value = "park", hide_possible_values = true)]
+    pub(crate) poll: Polling,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    Latency,
+    Throughput,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Polling {
+    Spin,
+    Park,
+}
+
+/// A key or token: any bytes that an argument can hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Name(pub(crate) Vec<u8>);
+
+fn name_parser(
+    most: usize,
+) -> impl Fn(OsString) -> Result<Name, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let bytes = std::os::unix::ffi::OsStringExt::into_vec(text);
+        if bytes.is_empty() || bytes.len() > most {
+            return Err(format!("it has {} bytes: 1 to {most} are allowed", bytes.len()));
+        }
+        Ok(Name(bytes))
+    }
+}
+
+fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
+    OsStringValueParser::new().try_map(name_parser(4096))
+}
+
+fn token_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
+    OsStringValueParser::new().try_map(name_parser(255))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| "write it as 30s, 250ms or 1m30s".to_owned())
+}
+
+/// Servers count a TTL in milliseconds.
+fn ttl(text: &str) -> Result<Duration, String> {
+    let ttl = duration(text)?;
+    if ttl.subsec_nanos() % 1_000_000 != 0 {
+        return Err("a TTL has whole milliseconds, such as 250ms".to_owned());
+    }
+    Ok(ttl)
+}

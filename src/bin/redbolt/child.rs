@@ -1,0 +1,190 @@
+//! The command under the lock: started in a process group of its own, and never outliving `run`.
+//!
+//! `run` starts its own binary once more with [`HIDDEN`], which asks the kernel to be killed when
+//! `run` dies, takes the terminal if there is one to take, and becomes the command.
+//!
+//! # Invariants
+//!
+//! - The group is killed only while its leader is not reaped, so its number is nobody else's.
+
+use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind, IsTerminal as _};
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus};
+
+use rustix::process::{
+    Pid, Signal as KernelSignal, WaitId, WaitIdOptions, getpgrp, getpid, getppid,
+    kill_process_group, waitid,
+};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+use crate::output::{note, shown};
+use crate::signals::{self, Signal};
+
+/// The first argument of the second start.
+pub(crate) const HIDDEN: &str = "--exec-under-lock";
+
+const NOT_RUNNABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// The command, running.
+#[derive(Debug)]
+pub(crate) struct Group {
+    child: Child,
+    pid: Pid,
+    /// Whether the terminal was given to it.
+    has_terminal: bool,
+}
+
+/// What became of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Running,
+    /// It has ended, and is not reaped yet.
+    Ended,
+}
+
+impl Group {
+    /// Starts the command. By the main thread alone: the kernel ends it with the thread that did.
+    pub(crate) fn start(command: &[OsString]) -> io::Result<Self> {
+        let is_foreground = may_give_terminal();
+        let child = Command::new(own_binary()?)
+            .arg(HIDDEN)
+            .arg(getpid().as_raw_nonzero().to_string())
+            .arg(if is_foreground { "foreground" } else { "background" })
+            .args(command)
+            .process_group(0)
+            .spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("the process id is out of range"))?;
+        Ok(Self { child, pid, has_terminal: is_foreground })
+    }
+
+    /// Looks whether the command has ended, and does not let it be suspended from the keyboard:
+    /// the lock would run on without it, and its caller would wait for both.
+    pub(crate) fn look(&self) -> io::Result<Fate> {
+        let id = WaitId::Pid(self.pid);
+        let (ended, stopped) = (WaitIdOptions::EXITED, WaitIdOptions::STOPPED);
+        let look = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if waitid(WaitId::Pid(self.pid), ended | look)?.is_some() {
+            return Ok(Fate::Ended);
+        }
+        let Some(status) = waitid(id, stopped | WaitIdOptions::NOHANG)? else {
+            return Ok(Fate::Running);
+        };
+        match status.stopping_signal() {
+            Some(signal) if signal == Signal::SIGTSTP as i32 => {
+                note("a command under a lock cannot be suspended: it goes on");
+                self.send(Signal::SIGCONT);
+            }
+            Some(signal) if signal == Signal::SIGTTIN as i32 => {
+                note(
+                    "the command wants to read the terminal, and is in the background: it is stopped",
+                );
+            }
+            _ => {}
+        }
+        Ok(Fate::Running)
+    }
+
+    /// Sends a signal to the command and all that it started in its group.
+    pub(crate) fn send(&self, signal: Signal) {
+        if let Some(signal) = KernelSignal::from_named_raw(signal as i32) {
+            // A group that is gone needs no signal.
+            let _ = kill_process_group(self.pid, signal);
+        }
+    }
+
+    /// After `fg`: the terminal is `run`'s again, and so the command's.
+    pub(crate) fn wake(&mut self) {
+        if may_give_terminal() {
+            self.has_terminal = tcsetpgrp(io::stdin(), self.pid).is_ok();
+        }
+        self.send(Signal::SIGCONT);
+    }
+
+    /// Waits for the command, and takes the terminal back.
+    pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait()?;
+        if self.has_terminal {
+            // SIGTTOU is blocked: a process in the background may do this then.
+            let _ = tcsetpgrp(io::stdin(), getpgrp());
+        }
+        Ok(status)
+    }
+}
+
+/// The exit code that a shell gives for `status`.
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUNNABLE)
+}
+
+/// Becomes the command; returns the exit code if that cannot be. `args` follow [`HIDDEN`].
+pub(crate) fn become_command(mut args: impl Iterator<Item = OsString>) -> u8 {
+    let (parent, terminal, command) = (args.next(), args.next(), args.next());
+    let (Some(parent), Some(terminal), Some(command)) = (parent, terminal, command) else {
+        note(format_args!("{HIDDEN} is for redbolt run alone"));
+        return crate::exit::USAGE;
+    };
+    let Err(error) = replace(&parent, &terminal, &command, args);
+    let name = shown(command.as_encoded_bytes());
+    if error.kind() == ErrorKind::NotFound {
+        note(format_args!("{name}: not found"));
+        NOT_FOUND
+    } else {
+        note(format_args!("{name}: {error}"));
+        NOT_RUNNABLE
+    }
+}
+
+fn replace(
+    parent: &OsStr,
+    terminal: &OsStr,
+    command: &OsStr,
+    args: impl Iterator<Item = OsString>,
+) -> io::Result<Infallible> {
+    die_with(parent)?;
+    if terminal == "foreground" {
+        // Blocked, or the kernel would stop this process: it is in the background as yet.
+        signals::block(Signal::SIGTTOU)?;
+        tcsetpgrp(io::stdin(), getpid())?;
+    }
+    signals::unblock()?;
+    Err(Command::new(command).args(args).exec())
+}
+
+/// Asks the kernel to kill this process when `run` dies.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn die_with(parent: &OsStr) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(KernelSignal::KILL))?;
+    let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
+    // It may have died before it was asked for.
+    if is_parent { Ok(()) } else { Err(io::Error::other("redbolt run has ended")) }
+}
+
+/// Other systems have no such wish.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn die_with(parent: &OsStr) -> io::Result<()> {
+    let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
+    if is_parent { Ok(()) } else { Err(io::Error::other("redbolt run has ended")) }
+}
+
+/// Whether the terminal is ours to give: stdin is one, this process is in its foreground, and no
+/// neighbour in a pipeline would be cut off from it.
+fn may_give_terminal() -> bool {
+    let stdin = io::stdin();
+    stdin.is_terminal()
+        && tcgetpgrp(&stdin).is_ok_and(|group| group == getpgrp())
+        && !std::fs::metadata("/dev/stdout").is_ok_and(|stdout| stdout.file_type().is_fifo())
+}
+
+/// The path of this binary, also where its file was replaced meanwhile.
+fn own_binary() -> io::Result<OsString> {
+    if cfg!(any(target_os = "linux", target_os = "android")) {
+        return Ok("/proc/self/exe".into());
+    }
+    std::env::current_exe().map(OsString::from)
+}

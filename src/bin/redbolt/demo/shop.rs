@@ -1,0 +1,138 @@
+//! The shop: a stock that forgets updates unless its visitors take turns, and what was sold of it.
+//!
+//! A sale reads how much is left, takes its time, and writes one less: as a program does that keeps
+//! its stock in a file or behind a plain key. Two at once sell the same piece twice.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::exit::{Failure, SYSTEM};
+
+/// How long a sale takes between its read and its write.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The stock, on several shelves with a lock each.
+#[derive(Debug)]
+pub(crate) struct Shop {
+    pub(crate) stock: u32,
+    shelves: Vec<AtomicU32>,
+    sold: AtomicU32,
+    /// Leases that were over before the sale was written, which then was not.
+    pub(crate) given_up: AtomicU32,
+    /// Attempts that ended without a lock.
+    pub(crate) refused: AtomicU32,
+    /// Locks that each node granted.
+    pub(crate) granted: Vec<AtomicU64>,
+    /// How long each lock took, in nanoseconds.
+    acquire: Mutex<Histogram<u64>>,
+    closed: AtomicBool,
+}
+
+impl Shop {
+    /// `stock` pieces on `shelf_count` shelves.
+    pub(crate) fn open(stock: u32, shelf_count: u32, node_count: usize) -> Result<Self, Failure> {
+        let share = |shelf| stock / shelf_count + u32::from(shelf < stock % shelf_count);
+        let acquire = Histogram::new_with_bounds(1, 60_000_000_000, 3)
+            .map_err(|error| Failure::new(SYSTEM, "system", error.to_string()))?;
+        Ok(Self {
+            stock,
+            shelves: (0..shelf_count).map(|shelf| AtomicU32::new(share(shelf))).collect(),
+            sold: AtomicU32::new(0),
+            given_up: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
+            granted: (0..node_count).map(|_| AtomicU64::new(0)).collect(),
+            acquire: Mutex::new(acquire),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// A shelf with something on it, `wanted` or the next; `None` when all is sold.
+    pub(crate) fn shelf(&self, wanted: usize) -> Option<usize> {
+        let count = self.shelves.len();
+        (0..count).map(|step| (wanted + step) % count).find(|&shelf| self.left_on(shelf) > 0)
+    }
+
+    /// Sells one piece off `shelf`, unless it is empty or `may_write` says no right before the
+    /// write.
+    pub(crate) fn sell(&self, shelf: usize, may_write: impl FnOnce() -> bool) {
+        let left = self.left_on(shelf);
+        if left == 0 {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+        if !may_write() {
+            self.given_up.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if let Some(count) = self.shelves.get(shelf) {
+            count.store(left - 1, Ordering::SeqCst);
+            self.sold.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn note_lock(&self, took: Duration, voters: u32) {
+        for (node, granted) in self.granted.iter().enumerate() {
+            if voters >> node & 1 == 1 {
+                granted.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.with_latency(|acquire| crate::bench::record(acquire, took));
+    }
+
+    pub(crate) fn with_latency<R>(&self, read: impl FnOnce(&mut Histogram<u64>) -> R) -> R {
+        // A histogram has no state in between that a panic could leave behind.
+        read(&mut self.acquire.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    pub(crate) fn sold(&self) -> u32 {
+        self.sold.load(Ordering::SeqCst)
+    }
+
+    /// What the shelves say is left.
+    pub(crate) fn left(&self) -> u32 {
+        (0..self.shelves.len()).map(|shelf| self.left_on(shelf)).sum()
+    }
+
+    /// Sales beyond what there was.
+    pub(crate) fn oversold(&self) -> u32 {
+        self.sold().saturating_sub(self.stock)
+    }
+
+    /// Nobody begins another sale.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    fn left_on(&self, shelf: usize) -> u32 {
+        self.shelves.get(shelf).map_or(0, |count| count.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_the_stock_is_on_the_shelves_and_can_be_sold() {
+        let shop = Shop::open(10, 4, 0).unwrap();
+        assert_eq!(shop.left(), 10);
+        while let Some(shelf) = shop.shelf(3) {
+            shop.sell(shelf, || true);
+        }
+        assert_eq!((shop.sold(), shop.left(), shop.oversold()), (10, 0, 0));
+    }
+
+    #[test]
+    fn a_sale_without_a_lock_at_its_end_writes_nothing() {
+        let shop = Shop::open(1, 1, 0).unwrap();
+        shop.sell(0, || false);
+        assert_eq!((shop.sold(), shop.left()), (0, 1));
+    }
+}

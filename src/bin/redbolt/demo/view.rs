@@ -1,0 +1,200 @@
+//! What is seen of the demo: a live view on a terminal, a line for each event elsewhere.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use redbolt::engine::{NodeHealth, NodeState};
+
+use crate::output::{Paint, short};
+
+/// What the view shows at one moment.
+#[derive(Debug)]
+pub(super) struct Scene<'a> {
+    pub(super) title: &'a str,
+    pub(super) elapsed: Duration,
+    pub(super) nodes: &'a [NodeHealth],
+    pub(super) granted: Vec<u64>,
+    pub(super) stock: u32,
+    pub(super) left: u32,
+    pub(super) sold: u32,
+    pub(super) oversold: u32,
+    pub(super) per_second: u32,
+    /// The median and the 99th percentile.
+    pub(super) acquire: Option<(Duration, Duration)>,
+}
+
+/// Where events and scenes go.
+#[derive(Debug)]
+pub(super) struct View {
+    paint: Paint,
+    place: Place,
+    events: Vec<String>,
+    /// Lines that the last scene took.
+    drawn: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Terminal,
+    Stdout,
+    /// Stdout is for the JSON.
+    Stderr,
+}
+
+/// Events that the live view has room for.
+const EVENTS_SHOWN: usize = 8;
+const BAR_LEN: u32 = 48;
+
+impl View {
+    pub(super) fn new(json: bool) -> Self {
+        let place = match (json, io::stdout().is_terminal()) {
+            (true, _) => Place::Stderr,
+            (false, true) => Place::Terminal,
+            (false, false) => Place::Stdout,
+        };
+        Self { paint: Paint::stdout(), place, events: Vec::new(), drawn: 0 }
+    }
+
+    /// Tells an event.
+    pub(super) fn event(&mut self, elapsed: Duration, text: &str) -> io::Result<()> {
+        let line = format!("{:>5.1} s  {text}", elapsed.as_secs_f64());
+        match self.place {
+            Place::Terminal => self.events.push(line),
+            Place::Stdout => crate::output::say(line)?,
+            // Nobody need read them.
+            Place::Stderr => drop(writeln!(io::stderr().lock(), "{line}")),
+        }
+        Ok(())
+    }
+
+    /// Draws a scene over the one before.
+    pub(super) fn draw(&mut self, scene: &Scene<'_>) -> io::Result<()> {
+        if self.place != Place::Terminal {
+            return Ok(());
+        }
+        let (columns, rows) = size();
+        let mut lines = self.lines(scene);
+        lines.truncate(rows.saturating_sub(1));
+        let mut frame = String::new();
+        if self.drawn > 0 {
+            frame.push_str(&format!("\x1b[{}A\r", self.drawn));
+        } else {
+            frame.push_str("\x1b[?25l");
+        }
+        for line in &lines {
+            frame.push_str(&cut(line, columns));
+            frame.push_str("\x1b[K\n");
+        }
+        frame.push_str("\x1b[J");
+        self.drawn = lines.len();
+        let mut out = io::stdout().lock();
+        out.write_all(frame.as_bytes())?;
+        out.flush()
+    }
+
+    fn lines(&self, scene: &Scene<'_>) -> Vec<String> {
+        let paint = self.paint;
+        let mut lines = vec![
+            format!("{}   {:.1} s", paint.bold(scene.title), scene.elapsed.as_secs_f64()),
+            String::new(),
+        ];
+        for (index, node) in scene.nodes.iter().enumerate() {
+            let granted = scene.granted.get(index).copied().unwrap_or(0);
+            let (mark, state) = self.state(node);
+            // Padded before it is coloured: escapes have no width.
+            lines.push(format!(
+                "  {mark} node {:<2} {:<22} {state} {granted:>7} locks",
+                index + 1,
+                node.name
+            ));
+        }
+        if !scene.nodes.is_empty() {
+            lines.push(String::new());
+        }
+        let stock = scene.stock.max(1);
+        let full = usize::try_from((scene.left.min(stock) * BAR_LEN).div_ceil(stock)).unwrap_or(0);
+        let rest = usize::try_from(BAR_LEN).unwrap_or(0) - full;
+        let bar = format!("{}{}", paint.green("█".repeat(full)), paint.dim("░".repeat(rest)));
+        lines.push(format!("  stock {bar} {:>5} left", scene.left));
+        let oversold = format!("oversold {}", scene.oversold);
+        let oversold = if scene.oversold > 0 { paint.red(oversold) } else { paint.green(oversold) };
+        let acquire = scene.acquire.map_or_else(String::new, |(p50, p99)| {
+            format!("   acquire p50 {}  p99 {}", short(p50), short(p99))
+        });
+        lines.push(format!(
+            "  sold {:<5} {:>4}/s   {oversold}{acquire}",
+            scene.sold, scene.per_second
+        ));
+        lines.push(String::new());
+        let first = self.events.len().saturating_sub(EVENTS_SHOWN);
+        lines.extend(self.events.iter().skip(first).map(|event| format!("  {event}")));
+        lines
+    }
+
+    /// A node's mark and state, 16 columns wide.
+    fn state(&self, node: &NodeHealth) -> (String, String) {
+        let paint = self.paint;
+        match node.state {
+            NodeState::Admitted => (paint.green("●"), paint.green(format!("{:<16}", "voting"))),
+            NodeState::Stalled => (paint.yellow("◐"), paint.yellow(format!("{:<16}", "hung"))),
+            NodeState::Quarantined(left) => {
+                let text = format!("quarantined {}", short(left));
+                (paint.yellow("◌"), paint.yellow(format!("{text:<16}")))
+            }
+            NodeState::Refused => (paint.red("✗"), paint.red(format!("{:<16}", "refused"))),
+            NodeState::Disconnected | NodeState::Connecting | NodeState::Greeting | _ => {
+                (paint.red("○"), paint.red(format!("{:<16}", "down")))
+            }
+        }
+    }
+}
+
+impl Drop for View {
+    /// Gives the terminal its cursor back.
+    fn drop(&mut self) {
+        if self.place == Place::Terminal && self.drawn > 0 {
+            let mut out = io::stdout().lock();
+            let _ = out.write_all(b"\x1b[?25h").and_then(|()| out.flush());
+        }
+    }
+}
+
+/// Columns and rows of the terminal.
+fn size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => (80, 24),
+    }
+}
+
+/// `line` in at most `columns`, so that it stays one line; escapes take none.
+fn cut(line: &str, columns: usize) -> String {
+    let mut shown = String::with_capacity(line.len());
+    let mut width = 0;
+    let mut in_escape = false;
+    for character in line.chars() {
+        if in_escape {
+            in_escape = character != 'm';
+        } else if character == '\x1b' {
+            in_escape = true;
+        } else {
+            width += 1;
+            if width > columns {
+                continue;
+            }
+        }
+        shown.push(character);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_cut_and_keeps_its_escapes() {
+        assert_eq!(cut("\x1b[1mabcdef\x1b[0mgh", 4), "\x1b[1mabcd\x1b[0m");
+        assert_eq!(cut("ab", 4), "ab");
+    }
+}

@@ -1,0 +1,53 @@
+//! One seller: a thread with a client of its own.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redbolt::time::Instant;
+use redbolt::{Client, Config, now};
+
+use super::shop::Shop;
+
+/// When customers come: in waves, one for each worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waves {
+    pub(super) start: Instant,
+    pub(super) interval: Duration,
+}
+
+/// Sells until the stock or the shop's time is over. Without a configuration, without locks.
+pub(super) fn work(
+    shop: &Shop,
+    waves: Waves,
+    worker: usize,
+    config: Option<Config>,
+    ttl: Duration,
+) -> Result<(), redbolt::ConnectError> {
+    let mut client = config.map(Client::connect).transpose()?;
+    let mut next_at = waves.start;
+    let mut wave = worker;
+    while !shop.is_closed() {
+        std::thread::sleep(now().until(next_at));
+        next_at = next_at + waves.interval;
+        wave += 1;
+        let Some(shelf) = shop.shelf(wave) else { break };
+        match &mut client {
+            Some(client) => sell_locked(shop, client, shelf, ttl),
+            None => shop.sell(shelf, || true),
+        }
+    }
+    Ok(())
+}
+
+/// One sale under the lock of its shelf, written only while that surely holds.
+fn sell_locked(shop: &Shop, client: &mut Client, shelf: usize, ttl: Duration) {
+    let asked = now();
+    let Ok(lease) = client.lock(format!("redbolt:demo:shelf:{shelf}"), ttl) else {
+        shop.refused.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    shop.note_lock(now().saturating_since(asked), lease.voters());
+    shop.sell(shelf, || lease.is_valid());
+    // Whatever the nodes say to it: the sale is done, and the key ends with its TTL at the latest.
+    let _ = client.unlock(lease);
+}

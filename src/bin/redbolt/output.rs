@@ -1,0 +1,154 @@
+//! Everything that is printed: text or JSON to stdout, one line of error, numbers for people.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+
+/// Writes one line, or several, to stdout.
+pub(crate) fn say(text: impl Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+/// Writes one line to stderr. Whether anybody reads it changes nothing.
+pub(crate) fn note(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "redbolt: {text}");
+}
+
+/// Says why a command failed: one line on stderr, or one JSON object on stdout.
+pub(crate) fn report(failure: &Failure, json: bool) {
+    if failure.kind.is_empty() {
+        return;
+    }
+    if json {
+        let nodes: Vec<Value> = failure
+            .nodes
+            .iter()
+            .map(|node| json!({"node": node.node, "vote": node.vote, "cause": node.cause}))
+            .collect();
+        // Nobody is left to hear that stdout is gone.
+        let _ = say(json!({"error": failure.kind, "message": failure.message, "nodes": nodes}));
+    } else if !failure.message.is_empty() {
+        note(&failure.message);
+    }
+}
+
+/// A key or token for people and for JSON: control characters and what is no UTF-8 escaped.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() || character == '\\' {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        text.extend(chunk.invalid().escape_ascii().map(char::from));
+    }
+    text
+}
+
+/// `230 us`, `3.1 ms`, `29.7 s`, `4 min 10 s`.
+pub(crate) fn short(duration: Duration) -> String {
+    let us = duration.as_micros();
+    match us {
+        0..1_000 => format!("{us} us"),
+        1_000..10_000 => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
+        10_000..1_000_000 => format!("{} ms", us / 1_000),
+        1_000_000..100_000_000 => format!("{:.1} s", duration.as_secs_f64()),
+        _ => {
+            let seconds = duration.as_secs();
+            let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+            if days > 0 {
+                format!("{days} d {hours} h")
+            } else if hours > 0 {
+                format!("{hours} h {minutes} min")
+            } else {
+                format!("{minutes} min {} s", seconds % 60)
+            }
+        }
+    }
+}
+
+/// Whole milliseconds, as JSON has them.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whole microseconds, as JSON has them.
+pub(crate) fn us(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Colours for a terminal, and none anywhere else or where NO_COLOR is set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    /// For stdout.
+    pub(crate) fn stdout() -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { on: io::stdout().is_terminal() && !refused }
+    }
+
+    pub(crate) fn green(self, text: impl Display) -> String {
+        self.wrap("32", text)
+    }
+
+    pub(crate) fn red(self, text: impl Display) -> String {
+        self.wrap("31", text)
+    }
+
+    pub(crate) fn yellow(self, text: impl Display) -> String {
+        self.wrap("33", text)
+    }
+
+    pub(crate) fn bold(self, text: impl Display) -> String {
+        self.wrap("1", text)
+    }
+
+    pub(crate) fn dim(self, text: impl Display) -> String {
+        self.wrap("2", text)
+    }
+
+    fn wrap(self, code: &str, text: impl Display) -> String {
+        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_shown_on_one_line() {
+        assert_eq!(shown(b"sku:42"), "sku:42");
+        assert_eq!(shown("ключ".as_bytes()), "ключ");
+        assert_eq!(shown(b"a\r\nb\0\xff\\"), "a\\r\\nb\\u{0}\\xff\\\\");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        let table = [
+            (Duration::from_micros(231), "231 us"),
+            (Duration::from_micros(3140), "3.1 ms"),
+            (Duration::from_millis(250), "250 ms"),
+            (Duration::from_millis(29_690), "29.7 s"),
+            (Duration::from_secs(250), "4 min 10 s"),
+            (Duration::from_secs(7300), "2 h 1 min"),
+            (Duration::from_secs(90_000), "1 d 1 h"),
+        ];
+        for (duration, text) in table {
+            assert_eq!(short(duration), text);
+        }
+    }
+}

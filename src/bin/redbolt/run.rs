@@ -1,0 +1,216 @@
+//! `redbolt run`: holds a lock while a command runs, and ends the command before the lock ends.
+//!
+//! # Invariants
+//!
+//! - The lock is extended at each third of its TTL, and more often once that has failed.
+//! - With less than the grace left the group gets TERM; when a quarter of the grace is left, KILL.
+//!   So the command is gone before the deadline, whatever the nodes do.
+//! - The lock is released after the command has ended, and never before.
+
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::engine::OpId;
+use redbolt::time::Instant;
+use redbolt::{ExtendError, Lease, Unlocked, now};
+
+use crate::args::{Global, RunArgs};
+use crate::child::{Fate, Group, exit_code};
+use crate::exit::{Failure, LOST, SYSTEM};
+use crate::lock::{hint_taken, waiting};
+use crate::output::{note, short, shown};
+use crate::session::{Session, odd_outcome};
+use crate::signals::{ENDING, Signal};
+
+/// The longest grace by default.
+const GRACE_MAX: Duration = Duration::from_secs(1);
+
+/// Between two tries at an extension that failed.
+const AGAIN: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
+    let grace = args.grace.unwrap_or_else(|| (args.ttl / 10).min(GRACE_MAX));
+    if grace >= args.ttl / 2 {
+        let message = format!("--grace {} leaves too little of --ttl", short(grace));
+        return Err(Failure::usage(message).hint("it must be less than half of it"));
+    }
+    let watched: Vec<Signal> =
+        ENDING.into_iter().chain([Signal::SIGCHLD, Signal::SIGCONT]).collect();
+    let mut session = Session::open(global, &watched)?;
+    crate::signals::block(Signal::SIGTTOU)?;
+    let spinner = waiting(&args.key.0, args.wait);
+    let lease = session.lock(&args.key.0, args.ttl, args.wait);
+    drop(spinner);
+    let lease = lease.map_err(|failure| hint_taken(failure, &args.key.0, args.wait))?;
+    let group = match Group::start(&args.command) {
+        Ok(group) => group,
+        Err(error) => {
+            drop(lease);
+            session.close();
+            return Err(Failure::new(SYSTEM, "system", format!("cannot start a process: {error}")));
+        }
+    };
+    let mut watch = Watch {
+        session,
+        group,
+        extend_at: now() + args.ttl / 3,
+        ttl: args.ttl,
+        grace,
+        extension: None,
+        end: None,
+    };
+    let result = watch.until_ended(&lease);
+    // Whatever went wrong, nothing of the command may go on without the lock.
+    if result.is_err() || watch.end.is_some() {
+        watch.group.send(Signal::SIGKILL);
+    }
+    let status = watch.group.reap()?;
+    let is_in_time = lease.is_valid();
+    let released = watch.release(lease);
+    result?;
+    watch.session.close();
+    judge(&shown(&args.key.0), exit_code(status), is_in_time, watch.end, released?)
+}
+
+/// The lock and the command, and what is due.
+struct Watch {
+    session: Session,
+    group: Group,
+    ttl: Duration,
+    grace: Duration,
+    /// When the next extension begins.
+    extend_at: Instant,
+    /// The extension under way, and when it began.
+    extension: Option<(OpId, Instant)>,
+    /// When the command was told to end because the lock does, and when it is killed.
+    end: Option<Ending>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    kill_at: Instant,
+}
+
+impl Watch {
+    /// Drives both until the command has ended.
+    fn until_ended(&mut self, lease: &Lease) -> Result<(), Failure> {
+        loop {
+            while let Some(signal) = self.session.signals.next() {
+                if signal == Signal::SIGCONT {
+                    self.group.wake();
+                } else if signal != Signal::SIGCHLD {
+                    self.group.send(signal);
+                }
+            }
+            if self.group.look()? == Fate::Ended {
+                return Ok(());
+            }
+            while let Some(done) = self.session.driver.completion() {
+                if let Outcome::Extend(result) = done.result {
+                    self.extended(result);
+                }
+            }
+            if self.act(lease)? {
+                return Ok(());
+            }
+            let wake_at = self.next_deadline(lease);
+            self.session.pass(Some(wake_at))?;
+        }
+    }
+
+    /// Does what is due. True when the command has been killed.
+    fn act(&mut self, lease: &Lease) -> Result<bool, Failure> {
+        let time = now();
+        if self.end.is_none() && lease.remaining() <= self.grace {
+            note("the lock could not be extended and ends: ending the command");
+            self.begin_end(lease.deadline() - self.grace / 4);
+        }
+        if let Some(end) = self.end {
+            if end.kill_at <= time {
+                self.group.send(Signal::SIGKILL);
+                return Ok(true);
+            }
+        } else if self.extension.is_none() && self.extend_at <= time {
+            match self.session.driver.extend(lease, self.ttl) {
+                Ok(op) => self.extension = Some((op, time)),
+                Err(ExtendError::Expired | ExtendError::NotOurs) => self.begin_end(time),
+                Err(error) => return Err(error.into()),
+            }
+            self.session.driver.flush();
+        }
+        Ok(false)
+    }
+
+    fn extended(&mut self, result: Result<(), ExtendError>) {
+        let Some((_, begun)) = self.extension.take() else { return };
+        let time = now();
+        match result {
+            Ok(()) => self.extend_at = begun + self.ttl / 3,
+            Err(ExtendError::Lost(_) | ExtendError::Expired) if self.end.is_none() => {
+                note("the lock is lost: ending the command");
+                self.begin_end(time + self.grace);
+            }
+            Err(_) => self.extend_at = time + AGAIN.min(self.ttl / 20),
+        }
+    }
+
+    fn begin_end(&mut self, kill_at: Instant) {
+        self.end = Some(Ending { kill_at });
+        self.group.send(Signal::SIGTERM);
+        // A stopped process does not see TERM.
+        self.group.send(Signal::SIGCONT);
+    }
+
+    fn next_deadline(&self, lease: &Lease) -> Instant {
+        let judged_at = lease.deadline() - self.grace;
+        match (self.end, self.extension) {
+            (Some(end), _) => end.kill_at,
+            (None, Some(_)) => judged_at,
+            (None, None) => judged_at.min(self.extend_at),
+        }
+    }
+
+    /// Releases the lock; no signal stops that.
+    fn release(&mut self, lease: Lease) -> Result<Unlocked, Failure> {
+        let op = self.session.driver.unlock(lease)?;
+        self.session.driver.flush();
+        loop {
+            while let Some(done) = self.session.driver.completion() {
+                if done.id == op {
+                    let Outcome::Unlock(unlocked) = done.result else { return Err(odd_outcome()) };
+                    return Ok(unlocked);
+                }
+            }
+            self.session.pass(None)?;
+        }
+    }
+}
+
+fn judge(
+    key: &str,
+    code: u8,
+    is_in_time: bool,
+    end: Option<Ending>,
+    released: Unlocked,
+) -> Result<(), Failure> {
+    if end.is_some() {
+        return Err(Failure::new(
+            LOST,
+            "lost",
+            format!("{key} was lost while the command ran, so the command was ended"),
+        ));
+    }
+    if !is_in_time || released == Unlocked::NotHeld {
+        return Err(Failure::new(
+            LOST,
+            "lost",
+            format!(
+                "{key} was lost before the command ended (with exit code {code}): check its work"
+            ),
+        ));
+    }
+    if released == Unlocked::Unknown {
+        note(format_args!("too few nodes confirmed the release of {key}: it may last for its TTL"));
+    }
+    if code == 0 { Ok(()) } else { Err(Failure::code(code)) }
+}

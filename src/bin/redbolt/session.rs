@@ -1,0 +1,197 @@
+//! [`Session`]: the event loop of the commands that lock: a driver, its poll, and signals.
+//!
+//! # Contract
+//!
+//! - Every wait ends: at a result, at its limit, or at a signal.
+//! - [`Session::close`] waits for what the nodes still owe, at most `node_timeout`.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::engine::{NodeHealth, NodeState, OpId};
+use redbolt::mio::{Events, Poll, Token, Waker};
+use redbolt::time::Instant;
+use redbolt::{Acquire, Cause, Driver, Lease, LockError, Retry, now};
+
+use crate::args::Global;
+use crate::exit::{Failure, SYSTEM};
+use crate::settings;
+use crate::signals::{ENDING, Signal, Signals, number};
+
+/// How long connecting may take before a command makes do with the nodes there are.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+
+/// Between two attempts at a lock that is taken: this, and up to as much again.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+
+pub(crate) struct Session {
+    pub(crate) driver: Driver,
+    pub(crate) quorum: usize,
+    pub(crate) signals: Signals,
+    node_timeout: Duration,
+    poll: Poll,
+    events: Events,
+}
+
+impl Session {
+    /// Begins to connect. Takes `signals` from the process.
+    pub(crate) fn open(global: &Global, signals: &[Signal]) -> Result<Self, Failure> {
+        let config = settings::config(global)?;
+        let quorum = settings::quorum(global, &config)?;
+        let poll = Poll::new()?;
+        let node_count = config.nodes().len();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(node_count + 1))?);
+        let signals = Signals::watch(signals, move || {
+            // A poll that cannot be woken still ends at its next deadline.
+            let _ = waker.wake();
+        })?;
+        let mut driver = Driver::new(config, poll.registry(), 0..node_count + 1)?;
+        driver.turn();
+        Ok(Self {
+            driver,
+            quorum,
+            signals,
+            node_timeout: global.node_timeout.unwrap_or(NODE_TIMEOUT),
+            poll,
+            events: Events::with_capacity(64),
+        })
+    }
+
+    /// One pass of the loop: waits for the nodes, a signal, or `until`.
+    pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), Failure> {
+        let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
+        let timeout = deadline.map(|deadline| now().until(deadline));
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
+            Err(error) => return Err(error.into()),
+        }
+        for event in &self.events {
+            self.driver.ready(event);
+        }
+        self.driver.turn();
+        Ok(())
+    }
+
+    /// Waits until each node may vote or is known not to, or a quorum may and `node_timeout` has
+    /// passed since; at most `limit`.
+    pub(crate) fn settle(&mut self, limit: Duration) -> Result<(), Failure> {
+        let end = now() + limit;
+        let mut known = vec![false; self.driver.nodes().len()];
+        let mut quorum_since = None;
+        loop {
+            let nodes = self.driver.nodes();
+            for (known, node) in known.iter_mut().zip(&nodes) {
+                *known |= is_known(node);
+            }
+            let time = now();
+            let mut until = end;
+            if self.voters() >= self.quorum {
+                until = until.min(*quorum_since.get_or_insert(time) + self.node_timeout);
+            }
+            if known.iter().all(|&known| known) || until <= time {
+                return Ok(());
+            }
+            self.pass(Some(until))?;
+            self.end_at_signal()?;
+        }
+    }
+
+    /// Waits for the result of `op`. A signal cancels it; what it has written is deleted.
+    pub(crate) fn finish(&mut self, op: OpId) -> Result<Outcome, Failure> {
+        self.driver.flush();
+        loop {
+            while let Some(done) = self.driver.completion() {
+                if done.id == op {
+                    self.driver.flush();
+                    return Ok(done.result);
+                }
+            }
+            if let Err(failure) = self.end_at_signal() {
+                self.driver.cancel(op);
+                self.close();
+                return Err(failure);
+            }
+            self.pass(None)?;
+        }
+    }
+
+    /// Takes the lock: one attempt, or as many as fit into `wait`.
+    pub(crate) fn lock(
+        &mut self,
+        key: &[u8],
+        ttl: Duration,
+        wait: Option<Duration>,
+    ) -> Result<Lease, Failure> {
+        let started = now();
+        // Refuses a wrong TTL before anything is waited for.
+        let probe = self.driver.acquire(key, Acquire::new(ttl).deadline(Duration::ZERO));
+        self.driver.cancel(probe?);
+        self.settle(CONNECT_LIMIT.min(wait.unwrap_or(CONNECT_LIMIT)))?;
+        // Connecting has been waited for: the attempt need not wait for it once more.
+        let left = wait.map_or(MOMENT, |wait| wait.saturating_sub(now().saturating_since(started)));
+        let retry = match wait {
+            Some(_) => Retry::every(RETRY_DELAY, RETRY_DELAY),
+            None => Retry::ONCE,
+        };
+        let mut acquire = Acquire::new(ttl).retry(retry);
+        if wait.is_some() || self.voters() < self.quorum {
+            acquire = acquire.deadline(left.max(MOMENT));
+        }
+        let op = self.driver.acquire(key, acquire)?;
+        let Outcome::Lock(result) = self.finish(op)? else {
+            return Err(LockError::Cancelled.into());
+        };
+        Ok(result?)
+    }
+
+    /// Waits until every node that votes has granted `lease` or `node_timeout` has passed.
+    pub(crate) fn gather_votes(&mut self, lease: &Lease) -> Result<(), Failure> {
+        let end = now() + self.node_timeout;
+        while usize::try_from(lease.votes()).is_ok_and(|votes| votes < self.voters()) && now() < end
+        {
+            self.pass(Some(end))?;
+        }
+        Ok(())
+    }
+
+    /// How many nodes may vote now.
+    pub(crate) fn voters(&self) -> usize {
+        let nodes = self.driver.nodes();
+        nodes.iter().filter(|node| node.state == NodeState::Admitted).count()
+    }
+
+    /// Ends the session: releases what was dropped, and waits for answers that are still owed.
+    pub(crate) fn close(&mut self) {
+        self.driver.shutdown(self.node_timeout);
+    }
+
+    fn end_at_signal(&self) -> Result<(), Failure> {
+        while let Some(signal) = self.signals.next() {
+            if ENDING.contains(&signal) {
+                return Err(Failure::signal(number(signal)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// No time, for a call that takes zero to mean something else.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Whether it is known if the node can vote.
+pub(crate) fn is_known(node: &NodeHealth) -> bool {
+    if node.state == NodeState::Disconnected {
+        return !matches!(node.cause, Cause::NotConnected | Cause::Connecting);
+    }
+    !matches!(node.state, NodeState::Connecting | NodeState::Greeting)
+}
+
+/// A result of another kind than was asked for, which the driver never gives.
+pub(crate) fn odd_outcome() -> Failure {
+    Failure::new(SYSTEM, "system", "the event loop gave an odd result")
+}
