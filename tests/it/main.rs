@@ -6,6 +6,12 @@
 
 #![cfg(feature = "embedded")]
 
+#[cfg(feature = "cli")]
+mod cli;
+#[cfg(feature = "cli")]
+mod cli_lock;
+#[cfg(feature = "cli")]
+mod cli_usage;
 mod common;
 mod embedded_conditions;
 mod embedded_differential;
