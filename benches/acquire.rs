@@ -65,14 +65,14 @@ fn compare(addresses: &[String], wait: Wait) -> Result<(), Box<dyn Error>> {
             pairs.push((theirs, slice_of_client(&mut client, &mut keys)?));
         }
     }
-    let steps: [(&str, fn(&Slice) -> &Vec<u64>); 2] =
-        [("acquire", |slice| &slice.acquire), ("release", |slice| &slice.release)];
-    for (name, step) in steps {
+    for name in ["acquire", "release"] {
+        let step =
+            |slice: &Slice| if name == "acquire" { &slice.acquire } else { &slice.release }.clone();
         let figure = |share: f64, of: &dyn Fn(f64, f64) -> f64| {
             let mut figures: Vec<f64> = pairs
                 .iter()
                 .map(|(probe, ours)| {
-                    of(percentile(step(probe), share), percentile(step(ours), share))
+                    of(percentile(&step(probe), share), percentile(&step(ours), share))
                 })
                 .collect();
             figures.sort_by(f64::total_cmp);
@@ -130,7 +130,7 @@ impl Keys {
         let mut key = *b"bench:0000000000000000";
         let mut rest = self.0;
         for digit in key.iter_mut().rev().take(16) {
-            *digit = b"0123456789"[usize::try_from(rest % 10).unwrap_or(0)];
+            *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
             rest /= 10;
         }
         key
@@ -150,5 +150,5 @@ fn percentile(times: &[u64], share: f64) -> f64 {
         reason = "a share of a length"
     )]
     let place = (times.len() as f64 * share) as usize;
-    times.get(place).or(times.last()).map_or(f64::NAN, |&nanos| nanos as f64)
+    times.get(place).or_else(|| times.last()).map_or(f64::NAN, |&nanos| nanos as f64)
 }

@@ -71,6 +71,7 @@
 //! | `cli` | the `redbolt` command |
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod client;
 pub mod driver;

@@ -28,7 +28,7 @@ fn key(round: u32) -> [u8; 22] {
     let mut key = *b"stock:sku:000000000000";
     let mut rest = round;
     for digit in key.iter_mut().rev().take(10) {
-        *digit = b'0' + u8::try_from(rest % 10).unwrap();
+        *digit = b'0' + u8::try_from(rest % 10).expect("a digit");
         rest /= 10;
     }
     key

@@ -19,6 +19,8 @@ pub(super) struct Link {
     pub(super) is_read_closed: bool,
     /// Addresses of the name not yet tried, the next one last.
     untried: Vec<SocketAddr>,
+    /// Whether a helper is looking the name up.
+    pub(super) is_resolving: bool,
     /// What the name resolved to.
     known: Vec<SocketAddr>,
 }
@@ -37,6 +39,7 @@ impl Link {
             is_open: false,
             is_read_closed: false,
             untried: Vec::new(),
+            is_resolving: false,
             known,
         }
     }
@@ -50,6 +53,7 @@ impl Link {
     }
 
     pub(super) fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
+        self.is_resolving = false;
         self.untried.clear();
         self.known = addresses;
     }

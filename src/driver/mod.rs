@@ -286,6 +286,10 @@ impl Driver {
     /// [`redbolt::now`](crate::now).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
+        // A socket that was not read to its end tells no more by itself.
+        if !self.readable.is_empty() {
+            return Some(Instant::default());
+        }
         if self.pool.has_dropped()
             || !self.engine.nodes_with_output().without(self.blocked).is_empty()
         {
@@ -294,15 +298,10 @@ impl Driver {
         self.engine.poll_timeout()
     }
 
-    /// How long a poll may sleep: until [`next_deadline`](Self::next_deadline), rounded up to what
-    /// a poll can express.
+    /// How long a poll may sleep: until [`next_deadline`](Self::next_deadline).
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
-        self.next_deadline().map(|deadline| {
-            let wait = clock::now().until(deadline);
-            // A poll counts whole milliseconds; less would wake it before the time, for nothing.
-            wait.min(Duration::from_secs(3600))
-        })
+        self.next_deadline().map(|deadline| clock::now().until(deadline))
     }
 
     /// Releases every lease that was dropped, and waits at most `limit` for what is owed to nodes
@@ -460,10 +459,14 @@ impl Driver {
             let token = Token(self.tokens.start + self.links.len());
             self.resolver = Some(Resolver::new(&self.registry, token)?);
         }
-        match &self.resolver {
-            Some(resolver) => resolver.ask(id.index(), &host.0, host.1),
-            None => Ok(()),
+        let (Some(resolver), Some(link)) = (&self.resolver, self.links.get_mut(id.index())) else {
+            return Ok(());
+        };
+        // One question at a time: a slow name server must not gather threads.
+        if std::mem::replace(&mut link.is_resolving, true) {
+            return Ok(());
         }
+        resolver.ask(id.index(), &host.0, host.1)
     }
 
     /// Takes the addresses in that helpers found, and connects to them.

@@ -9,7 +9,7 @@ use crate::acquire::Acquire;
 use crate::command::{Answer, append_set};
 use crate::config::Retry;
 use crate::error::{Cause, LockError, Vote};
-use crate::node::{Now, Request};
+use crate::node::{JobKind, Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Decision;
 use crate::time::Instant;
@@ -143,7 +143,7 @@ impl Engine {
         let absent = NodeMask::first(self.nodes.len()).without(voters);
         let mut awaited = NodeMask::EMPTY;
         if !absent.is_empty() {
-            awaited = self.awaitable(absent);
+            awaited = self.awaitable(voters, absent);
             for node in absent.without(awaited) {
                 self.fail_vote(node, slot_index);
             }
@@ -161,17 +161,17 @@ impl Engine {
         self.decide(slot_index, now);
     }
 
-    /// The attempt waits for nodes on their way until `at`; its round is no ordinary one.
-    fn judge_at(&mut self, index: u32, at: Instant) {
+    /// The operation waits for nodes on their way until `at`; its round is no ordinary one.
+    pub(super) fn judge_at(&mut self, index: u32, at: Instant) {
         let op = self.ops.at_mut(index);
         op.judge_at = op.judge_at.min(at);
         self.timers.set(at, Timer::Judge, self.ops.id(index));
     }
 
-    /// The nodes of `absent` that are on their way, where a quorum needs them.
-    fn awaitable(&self, absent: NodeMask) -> NodeMask {
+    /// The nodes of `absent` that are on their way, where a quorum needs them beside `present`.
+    pub(super) fn awaitable(&self, present: NodeMask, absent: NodeMask) -> NodeMask {
         let quorum = self.settings.quorum;
-        if self.voters.count() >= quorum {
+        if present.count() >= quorum {
             return NodeMask::EMPTY;
         }
         let mut coming = NodeMask::EMPTY;
@@ -180,7 +180,7 @@ impl Engine {
                 coming.insert(node);
             }
         }
-        if self.voters.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
+        if present.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
     }
 
     fn encode_set(&mut self, slot_index: u32) {
@@ -192,14 +192,20 @@ impl Engine {
     /// Writes the encoded SET to one node.
     #[inline]
     fn send_set(&mut self, id: NodeId, slot_index: u32, now: Now) {
-        let Some(node) = self.nodes.get_mut(id.index()) else { return };
-        if node.request(Request::Set, slot_index, &self.scratch, now.attended) {
+        // It must not be denied by a key of this client that is about to be deleted.
+        let is_sent = if self.has_job_for_key(id, slot_index) {
+            let is_queued = self.enqueue(id, JobKind::Set, slot_index, now);
+            // Other commands went through the scratch buffer.
+            self.encode_set(slot_index);
+            is_queued
+        } else {
+            self.write(id, Request::Set, slot_index, now)
+        };
+        if is_sent {
             let slot = self.slots.at_mut(slot_index);
-            slot.refs += 1;
             slot.round.written.insert(id);
             slot.holds.insert(id);
             slot.unanswered.insert(id);
-            self.with_output.insert(id);
         } else {
             self.fail_vote(id, slot_index);
         }
@@ -219,19 +225,22 @@ impl Engine {
         let waiting = std::mem::take(&mut self.awaiting);
         for index in waiting {
             let op = self.ops.at(index);
-            let slot_index = op.slot;
-            if op.kind != OpKind::Acquire || op.outcome != Outcome::Open {
+            let (slot_index, kind) = (op.slot, op.kind);
+            if op.outcome != Outcome::Open {
                 continue;
             }
             let slot = self.slots.at_mut(slot_index);
-            if slot.round.awaited.contains(id) {
+            if slot.round.awaited.contains(id) && slot.op == index {
                 slot.round.awaited.remove(id);
-                if can_vote {
+                if matches!(kind, OpKind::Extend | OpKind::Adopt) {
+                    self.settle_awaited_extension(id, index, slot_index, now);
+                } else if can_vote {
                     self.send_awaited_set(id, index, slot_index, now);
+                    self.decide(slot_index, now);
                 } else {
                     self.fail_vote(id, slot_index);
+                    self.decide(slot_index, now);
                 }
-                self.decide(slot_index, now);
             }
             let is_waiting = !self.slots.at(slot_index).round.awaited.is_empty();
             let op = self.ops.at(index);
@@ -300,7 +309,7 @@ impl Engine {
 
     /// Decides the attempt if its votes suffice.
     #[inline]
-    fn decide(&mut self, slot_index: u32, now: Now) {
+    pub(super) fn decide(&mut self, slot_index: u32, now: Now) {
         let slot = self.slots.at(slot_index);
         if slot.state != SlotState::Acquiring {
             return;

@@ -13,7 +13,7 @@ use super::slot::{LeaseId, NO_OP, SlotState};
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::error::{Cause, ExtendError};
-use crate::node::{Now, Request};
+use crate::node::{JobKind, Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::time::Instant;
@@ -92,20 +92,53 @@ impl Engine {
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
         slot.deadline = slot.deadline.min(new_deadline);
         let candidates = slot.holds.without(slot.tainted);
+        slot.round.awaited = NodeMask::EMPTY;
         slot.tally = Tally { no: all.without(slot.holds), ..Tally::default() };
         let absent = all.without(slot.holds);
         self.ops.at_mut(index).blame_all(absent, Cause::Held);
         let mut encoded = None;
-        for id in all.without(absent) {
-            let sent =
-                candidates.contains(id) && self.send_extension(id, slot_index, &mut encoded, now);
-            if !sent {
-                let cause = self.node(id).cause();
-                self.ops.at_mut(index).blame(id, cause);
-                self.slots.at_mut(slot_index).tally.no(id);
+        let (mut sent, mut away) = (NodeMask::EMPTY, all.without(absent));
+        for id in candidates {
+            if self.send_extension(id, slot_index, &mut encoded, now) {
+                sent.insert(id);
+                away.remove(id);
             }
         }
-        self.begin_round(index, now);
+        let awaited = self.awaitable(sent, away.intersection(candidates));
+        for id in away.without(awaited) {
+            self.extension_not_sent(id, index, slot_index);
+        }
+        if awaited.is_empty() {
+            self.begin_round(index, now);
+        } else {
+            let slot = self.slots.at_mut(slot_index);
+            slot.round.awaited = awaited;
+            slot.tally.open = slot.tally.open.union(awaited);
+            self.awaiting.push(index);
+            self.judge_at(index, now.real + self.settings.connect_timeout);
+        }
+        self.decide_extension(slot_index);
+    }
+
+    fn extension_not_sent(&mut self, id: NodeId, index: u32, slot_index: u32) {
+        let slot = self.slots.at(slot_index);
+        let is_tainted = slot.tainted.contains(id);
+        let cause = if is_tainted { Cause::ConnectionLost } else { self.node(id).cause() };
+        self.ops.at_mut(index).blame(id, cause);
+        self.slots.at_mut(slot_index).tally.no(id);
+    }
+
+    /// A node that an extension waits for can be reached now, or will not be.
+    pub(super) fn settle_awaited_extension(
+        &mut self,
+        id: NodeId,
+        index: u32,
+        slot_index: u32,
+        now: Now,
+    ) {
+        if !self.send_extension(id, slot_index, &mut None, now) {
+            self.extension_not_sent(id, index, slot_index);
+        }
         self.decide_extension(slot_index);
     }
 
@@ -127,11 +160,27 @@ impl Engine {
         }
         let slot = self.slots.at_mut(slot_index);
         let phase = slot.phase;
-        if self.write(id, Request::Extend { step, phase }, slot_index, now) {
+        let is_sent = self.write_extension(id, slot_index, step, phase, now);
+        if is_sent {
             self.slots.at_mut(slot_index).tally.open.insert(id);
-            return true;
         }
-        false
+        is_sent
+    }
+
+    /// Writes the encoded extension, or makes it a job.
+    fn write_extension(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        step: ExtendStep,
+        phase: u16,
+        now: Now,
+    ) -> bool {
+        if step == ExtendStep::Watch {
+            self.enqueue(id, JobKind::Extend { phase }, slot_index, now)
+        } else {
+            self.write(id, Request::Extend { step, phase }, slot_index, now)
+        }
     }
 
     fn encode_extension(&mut self, slot_index: u32, step: ExtendStep) {
@@ -152,7 +201,9 @@ impl Engine {
         now: Now,
     ) {
         let slot = self.slots.at_mut(slot_index);
-        let is_current = slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP;
+        // Nothing was begun since: decided or not, the node is still to be extended.
+        let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
+        let is_current = is_wanted && slot.op != NO_OP;
         let index = slot.op;
         match answer {
             Answer::Ok | Answer::One => {
@@ -174,10 +225,10 @@ impl Engine {
             }
             Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_extend_step(id, step, answer, now)
-                    && is_current
+                    && is_wanted
                 {
                     self.encode_extension(slot_index, step);
-                    if self.write(id, Request::Extend { step, phase }, slot_index, now) {
+                    if self.write_extension(id, slot_index, step, phase, now) {
                         return;
                     }
                 }
@@ -218,8 +269,13 @@ impl Engine {
 
     /// The connection ended before the extension was answered.
     pub(super) fn extension_lost(&mut self, id: NodeId, slot_index: u32, phase: u16) {
+        self.slots.at_mut(slot_index).tainted.insert(id);
+        self.extension_unsent(id, slot_index, phase);
+    }
+
+    /// The connection ended before the extension was written.
+    pub(super) fn extension_unsent(&mut self, id: NodeId, slot_index: u32, phase: u16) {
         let slot = self.slots.at_mut(slot_index);
-        slot.tainted.insert(id);
         if slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP {
             slot.tally.no(id);
             let index = slot.op;
@@ -257,8 +313,9 @@ impl Engine {
         let slot = self.slots.at(slot_index);
         let all = NodeMask::first(self.nodes.len());
         let (yes, gone) = (slot.tally.yes, all.without(slot.holds));
-        let open = slot.tally.open;
-        let ballot = || self.ballot(index, yes, gone.without(yes), open, now);
+        // Where the connection died the extension may still run.
+        let open = slot.tally.open.union(slot.tainted).without(yes);
+        let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
         let result = match outcome {
             Outcome::Won if now < slot.deadline => Ok(()),
             Outcome::Won => Err(ExtendError::Expired),

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::error::Cause;
-use crate::node::{Answered, Now, Request, Step};
+use crate::node::{Answered, Job, Now, Request, Step};
 use crate::quorum::NodeId;
 use crate::time::Instant;
 
@@ -37,6 +37,7 @@ impl Engine {
             match self.node_mut(id).next_answer(&mut input, now) {
                 Ok(Step::Idle) => break,
                 Ok(Step::Answered(answered)) => self.answered(id, answered, now),
+                Ok(Step::Compared) => self.compared(id, now),
                 Ok(Step::Query(pending)) => self.query_answered(id, pending, now),
                 Ok(Step::Greeted) => self.greeted(id, now),
                 Err(cause) => {
@@ -66,7 +67,18 @@ impl Engine {
             Request::Extend { step, phase } => {
                 self.extension_answered(id, slot, step, phase, answer, now);
             }
-            Request::ScriptLoad | Request::Greeting(_) | Request::Query { .. } => return,
+            Request::Exec(kind) => {
+                // The job keeps its reference until it is done.
+                return self.exec_answered(id, Job { kind, slot }, answer, now);
+            }
+            Request::Watch => return self.watch_answered(id, answer, now),
+            Request::ScriptLoad
+            | Request::Greeting(_)
+            | Request::Query { .. }
+            | Request::Compare
+            | Request::Unwatch
+            | Request::Multi
+            | Request::Queued => return,
         }
         self.slots.unref(slot);
     }
@@ -110,9 +122,23 @@ impl Engine {
                     self.query_lost(id, *entry);
                     continue;
                 }
-                Request::ScriptLoad | Request::Greeting(_) => continue,
+                Request::Exec(kind) => {
+                    self.job_lost(id, Job { kind, slot: entry.slot }, true, now);
+                    continue;
+                }
+                Request::ScriptLoad
+                | Request::Greeting(_)
+                | Request::Watch
+                | Request::Compare
+                | Request::Unwatch
+                | Request::Multi
+                | Request::Queued => continue,
             }
             self.slots.unref(entry.slot);
+        }
+        let jobs = std::mem::take(&mut self.node_mut(id).jobs);
+        for job in jobs.watching.into_iter().chain(jobs.waiting) {
+            self.job_lost(id, job, false, now);
         }
     }
 }

@@ -35,6 +35,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod transaction;
 mod view;
 
 use std::collections::VecDeque;
@@ -449,7 +450,9 @@ impl Engine {
         } else {
             self.voters.remove(id);
         }
-        if !self.awaiting.is_empty() && ((can_vote && !could_vote) || !is_on_the_way) {
+        // A voter that could vote before is awaited by nobody.
+        let has_settled = !(is_on_the_way || can_vote && could_vote);
+        if has_settled && !self.awaiting.is_empty() {
             self.settle_awaiting(id, now);
         }
     }

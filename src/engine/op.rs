@@ -134,6 +134,8 @@ impl Ops {
         let op = self.at_mut(index);
         op.kind = kind;
         op.outcome = Outcome::Open;
+        op.plan = Plan { deadline: Instant::MAX, ..Plan::default() };
+        op.judge_at = Instant::MAX;
         Some(index)
     }
 

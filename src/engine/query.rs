@@ -64,7 +64,7 @@ impl Engine {
     }
 
     pub(super) fn query_answered(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let reply = self.node(id).query_reply().to_vec();
+        let reply = self.node(id).frame().to_vec();
         self.query_step(id, pending, |answers, parts, asked_at| {
             if answers.replies.is_empty() {
                 answers.round_trip = now.real.saturating_since(asked_at);

@@ -12,7 +12,7 @@ use super::slot::{LeaseId, NO_OP, SlotState};
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
-use crate::node::{Debt, Now, REFUSED_DELAY, Request};
+use crate::node::{Debt, JobKind, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::time::Instant;
@@ -111,7 +111,11 @@ impl Engine {
         self.end_extension(slot_index);
         self.slots.at_mut(slot_index).op = index;
         self.ops.at_mut(index).slot = slot_index;
-        self.begin_round(index, now);
+        if self.is_quorum_greeted() {
+            self.begin_round(index, now);
+        } else {
+            self.judge_at(index, now.real + self.settings.connect_timeout);
+        }
         self.release_slot(slot_index, now);
         self.decide_release(slot_index);
         Ok(self.ops.id(index))
@@ -152,8 +156,33 @@ impl Engine {
             self.encode_release(slot_index, step);
             *encoded = Some(step);
         }
-        if !self.write(id, Request::Release(step), slot_index, now) {
+        if !self.write_release(id, slot_index, step, now) {
             self.owe(id, slot_index, now);
+        }
+    }
+
+    /// Writes the encoded release, or makes it a job.
+    fn write_release(&mut self, id: NodeId, slot_index: u32, step: ReleaseStep, now: Now) -> bool {
+        if step == ReleaseStep::Watch {
+            self.enqueue(id, JobKind::Release, slot_index, now)
+        } else {
+            self.write(id, Request::Release(step), slot_index, now)
+        }
+    }
+
+    /// Writes the encoded release as the payment of a debt, or makes it a job.
+    fn write_debt(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        step: ReleaseStep,
+        again: bool,
+        now: Now,
+    ) -> bool {
+        if step == ReleaseStep::Watch {
+            self.enqueue(id, JobKind::Debt { again }, slot_index, now)
+        } else {
+            self.write(id, Request::Debt { step, again }, slot_index, now)
         }
     }
 
@@ -222,10 +251,18 @@ impl Engine {
         }
     }
 
-    /// A release that waits for its result will not get this node's answer in time.
+    /// A release that waits for its result will not get this node's answer in time, unless the
+    /// node is just coming back.
     fn release_unpaid(&mut self, id: NodeId, slot_index: u32) {
-        self.slots.at_mut(slot_index).tally.open.remove(id);
+        if !self.node(id).is_on_the_way() {
+            self.slots.at_mut(slot_index).tally.open.remove(id);
+        }
         self.decide_release(slot_index);
+    }
+
+    fn is_quorum_greeted(&self) -> bool {
+        let greeted = self.nodes.iter().filter(|node| node.is_greeted()).count();
+        greeted >= self.settings.quorum as usize
     }
 
     /// Writes as many debts as the node takes now, before anything else.
@@ -234,8 +271,7 @@ impl Engine {
             let Some(step) = self.release_step(id) else { return };
             if debt.expires > now.real {
                 self.encode_release(debt.slot, step);
-                let request = Request::Debt { step, again: debt.again };
-                if !self.write(id, request, debt.slot, now) {
+                if !self.write_debt(id, debt.slot, step, debt.again, now) {
                     let dropped = self.node_mut(id).debts.push(debt);
                     return self.forget_debt(dropped);
                 }
@@ -272,7 +308,7 @@ impl Engine {
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
-                    if !self.write(id, Request::Release(step), slot_index, now) {
+                    if !self.write_release(id, slot_index, step, now) {
                         self.owe(id, slot_index, now);
                     }
                 } else {
@@ -295,18 +331,27 @@ impl Engine {
     ) {
         match answer {
             Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
+                let slot = self.slots.at_mut(slot_index);
+                // The first answer is the release's result; it may still be waited for.
+                if slot.tally.open.contains(id) {
+                    if answer == Answer::One {
+                        slot.tally.yes(id);
+                    } else {
+                        slot.tally.no(id);
+                    }
+                }
                 if again {
                     self.owe_again(id, slot_index, now);
                 } else {
-                    let slot = self.slots.at_mut(slot_index);
                     slot.unanswered.remove(id);
                     slot.holds.remove(id);
                 }
+                self.decide_release(slot_index);
             }
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
-                    if self.write(id, Request::Debt { step, again }, slot_index, now) {
+                    if self.write_debt(id, slot_index, step, again, now) {
                         return;
                     }
                 }
@@ -398,12 +443,15 @@ impl Engine {
     /// How many releases are owed or unanswered, over all nodes.
     #[must_use]
     pub fn releases_open(&self) -> usize {
-        let is_release = |request| matches!(request, Request::Release(_) | Request::Debt { .. });
+        let is_release = |request| {
+            matches!(request, Request::Release(_) | Request::Debt { .. } | Request::Exec(_))
+        };
         self.nodes
             .iter()
             .filter(|node| node.is_greeted() || node.is_on_the_way())
             .map(|node| {
                 node.pending().filter(|pending| is_release(pending.request)).count()
+                    + node.jobs.iter().count()
                     + if node.is_stalled() { 0 } else { node.debts.len() }
             })
             .sum()

@@ -22,8 +22,11 @@ mod backoff;
 mod debt;
 mod greeting;
 mod pending;
+mod reading;
+mod state;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::time::Duration;
 
@@ -31,14 +34,18 @@ pub(crate) use admission::{AdmissionRules, Standing};
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
 pub(crate) use pending::{NO_SLOT, Pending, Request};
+pub(crate) use state::{Answered, Now, Patience, State, Step, Wish};
+pub(crate) use transaction::{Job, JobKind, Jobs};
 
 use admission::History;
 use backoff::{Backoff, DELAY_MAX};
 use pending::PendingQueue;
+use reading::Reading;
+use transaction::JOBS_OF_DEBTS_MAX;
 
-use crate::command::{Answer, Dialect, append_script_loads, classify};
+use crate::command::{Answer, Dialect, ReleaseStep, append_script_loads};
 use crate::error::Cause;
-use crate::resp::{Decoder, Frame, Limits, ProtocolError, quick};
+use crate::resp::{Decoder, Limits, ProtocolError, quick};
 use crate::time::Instant;
 
 /// Bytes that may wait for a node's socket.
@@ -55,66 +62,6 @@ const DEBT_OUTPUT_MAX: usize = 256 << 10;
 
 /// How soon a node is asked again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
-
-/// Now, on both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    /// The time.
-    pub(crate) real: Instant,
-    /// The time without the spans in which nobody read the sockets.
-    pub(crate) attended: Instant,
-}
-
-/// How long a node may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    pub(crate) connect_timeout: Duration,
-    pub(crate) stalled_after: Duration,
-}
-
-/// Where the conversation is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// No socket; the next attempt is at `retry_at`.
-    Disconnected { retry_at: Instant },
-    /// A socket is being opened; `since` on the attended clock.
-    Connecting { since: Instant },
-    /// The greeting is under way; `since` on the attended clock.
-    Greeting { since: Instant },
-    /// May vote.
-    Admitted { since: Instant },
-    /// Releases and extends, but does not vote before it is greeted again at `until`.
-    Quarantined { until: Instant },
-    /// Does not vote, for a reason that somebody must mend; asked again at `retry_at`.
-    Refused { cause: Cause, retry_at: Instant },
-}
-
-/// What the owner of the socket is asked to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    Nothing,
-    Connect,
-    Close,
-}
-
-/// An answer, and what it is the answer to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
-    pub(crate) pending: Pending,
-    pub(crate) answer: Answer,
-}
-
-/// What one step through the input brought.
-#[derive(Debug)]
-pub(crate) enum Step {
-    /// All is read.
-    Idle,
-    Answered(Answered),
-    /// The answer to a query; its bytes are in [`Node::query_reply`].
-    Query(Pending),
-    /// All answers of the greeting are in.
-    Greeted,
-}
 
 /// One master, over all its connections.
 pub(crate) struct Node {
@@ -135,20 +82,19 @@ pub(crate) struct Node {
     input: Vec<u8>,
     input_read: usize,
     decoder: Decoder,
-    query_reply: Vec<u8>,
     /// Set while the node owes answers for too long: when that was noticed, attended clock.
     stalled_at: Option<Instant>,
 
-    facts: Facts,
+    reading: Reading,
     /// Whether the last greeting was in RESP3.
     resp3: bool,
     history: History,
-    greeting_open: u32,
     greeted_at: Instant,
     /// Round trip of the last greeting.
     pub(crate) round_trip: Option<Duration>,
     pub(crate) dialect: Dialect,
     pub(crate) debts: Debts,
+    pub(crate) jobs: Jobs,
 }
 
 impl Node {
@@ -167,16 +113,15 @@ impl Node {
             input: Vec::new(),
             input_read: 0,
             decoder: Decoder::new(Limits::default()),
-            query_reply: Vec::new(),
             stalled_at: None,
-            facts: Facts::default(),
+            reading: Reading::default(),
             resp3: true,
             history: History::default(),
-            greeting_open: 0,
             greeted_at: now,
             round_trip: None,
             dialect: Dialect { release: None, extend: None },
             debts: Debts::default(),
+            jobs: Jobs::default(),
         }
     }
 
@@ -185,7 +130,7 @@ impl Node {
     }
 
     pub(crate) const fn facts(&self) -> &Facts {
-        &self.facts
+        &self.reading.facts
     }
 
     pub(crate) fn identity(&self) -> Option<&str> {
@@ -272,9 +217,15 @@ impl Node {
         if self.pending.len() >= PENDING_MAX || self.output.len() + bytes.len() > limit {
             return false;
         }
+        self.append(request, slot, bytes, attended);
+        true
+    }
+
+    /// Writes a request whatever waits: for what is bounded by other means.
+    #[inline]
+    pub(crate) fn append(&mut self, request: Request, slot: u32, bytes: &[u8], attended: Instant) {
         self.output.extend_from_slice(bytes);
         self.pending.push_back(Pending { request, slot, written_at: attended });
-        true
     }
 
     /// The bytes that wait for the socket.
@@ -297,7 +248,10 @@ impl Node {
     /// The next debt that can be written now. It is out of the list: the caller writes it, or puts
     /// it back.
     pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
-        let has_room = self.output.len() < DEBT_OUTPUT_MAX && self.pending.len() < PENDING_MAX;
+        let has_room = self.output.len() < DEBT_OUTPUT_MAX
+            && self.pending.len() < PENDING_MAX
+            && (self.dialect.release != Some(ReleaseStep::Watch)
+                || self.jobs.waiting.len() < JOBS_OF_DEBTS_MAX);
         if self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room {
             self.debts.pop_due(now)
         } else {
@@ -314,7 +268,10 @@ impl Node {
         if self.input.is_empty()
             && let Some((word, len)) = quick(input)
             && let Some(front) = self.pending.front()
-            && !matches!(front.request, Request::Query { .. } | Request::Greeting(_))
+            && !matches!(
+                front.request,
+                Request::Query { .. } | Request::Greeting(_) | Request::Compare | Request::Queued
+            )
         {
             let pending = *front;
             self.pending.pop_front();
@@ -359,25 +316,7 @@ impl Node {
                 None
             } else {
                 let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
-                Some(match pending.request {
-                    Request::Query { .. } => {
-                        self.query_reply.clear();
-                        self.query_reply.extend_from_slice(frame.bytes());
-                        Step::Query(pending)
-                    }
-                    Request::Greeting(part) => {
-                        self.facts.note(part, &frame.reply());
-                        self.greeting_open = self.greeting_open.saturating_sub(1);
-                        if self.greeting_open == 0 { Step::Greeted } else { Step::Idle }
-                    }
-                    Request::ScriptLoad
-                    | Request::Set
-                    | Request::Release(_)
-                    | Request::Debt { .. }
-                    | Request::Extend { .. } => {
-                        Step::Answered(Answered { pending, answer: answer_of(&frame) })
-                    }
-                })
+                Some(self.reading.step(pending, &frame))
             };
             if self.input.is_empty() {
                 *input = input.get(len..).unwrap_or_default();
@@ -395,7 +334,9 @@ impl Node {
                     self.round_trip = Some(now.attended.saturating_since(self.greeted_at));
                     return Ok(Step::Greeted);
                 }
-                Some(step @ (Step::Answered(_) | Step::Query(_))) => return Ok(step),
+                Some(step @ (Step::Answered(_) | Step::Query(_) | Step::Compared)) => {
+                    return Ok(step);
+                }
             }
         }
     }
@@ -411,9 +352,9 @@ impl Node {
         self.input_read = 0;
     }
 
-    /// The bytes of the answer to the query that [`Step::Query`] told of.
-    pub(crate) fn query_reply(&self) -> &[u8] {
-        &self.query_reply
+    /// The bytes of the answer that [`Step::Query`] or [`Step::Compared`] told of.
+    pub(crate) fn frame(&self) -> &[u8] {
+        &self.reading.frame
     }
 
     /// Something came from the node: its incarnation lives.
@@ -426,7 +367,7 @@ impl Node {
 
     /// The socket is open: greets.
     pub(crate) fn handle_connected(&mut self, now: Now) {
-        self.facts = Facts::default();
+        self.reading.facts = Facts::default();
         let login = self.login.clone();
         self.greet(&login, true, now);
     }
@@ -442,7 +383,7 @@ impl Node {
                 written_at: now.attended,
             });
         }
-        self.greeting_open = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        self.reading.greeting_open = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         self.greeted_at = now.attended;
         self.state = State::Greeting { since: now.attended };
     }
@@ -455,15 +396,15 @@ impl Node {
         is_duplicate: impl FnOnce(&str) -> bool,
         now: Now,
     ) -> bool {
-        if self.facts.hello_refused {
-            self.facts = Facts::default();
+        if self.reading.facts.hello_refused {
+            self.reading.facts = Facts::default();
             let login = self.login.clone();
             self.greet(&login, false, now);
             return false;
         }
-        let standing = self.history.admit(&self.facts, rules, is_duplicate, now.real);
+        let standing = self.history.admit(&self.reading.facts, rules, is_duplicate, now.real);
         self.is_settled = true;
-        self.dialect = Dialect::of(self.facts.server());
+        self.dialect = Dialect::of(self.reading.facts.server());
         if self.dialect.uses_scripts() {
             append_script_loads(&mut self.output);
             for _ in 0..2 {
@@ -525,7 +466,7 @@ impl Node {
         }
         // What a greeting said says more than the closing that followed.
         let greeting_fault = match self.state {
-            State::Greeting { .. } => self.facts.fault,
+            State::Greeting { .. } => self.reading.facts.fault,
             State::Refused { cause, .. } => Some(cause),
             State::Disconnected { .. }
             | State::Connecting { .. }
@@ -546,7 +487,8 @@ impl Node {
         self.input_read = 0;
         self.decoder = Decoder::new(Limits::default());
         self.stalled_at = None;
-        self.greeting_open = 0;
+        self.reading.greeting_open = 0;
+        self.reading.queued_fault = None;
         std::mem::take(&mut self.pending)
     }
 
@@ -568,7 +510,7 @@ impl Node {
                 if until <= now.real {
                     // What it was when it was greeted is long ago. The login stands, and is not
                     // repeated: servers leave a failed AUTH unanswered where earlier replies wait.
-                    self.facts = Facts::default();
+                    self.reading.facts = Facts::default();
                     self.greet(&Login::default(), self.resp3, now);
                 }
             }
@@ -618,10 +560,6 @@ impl Node {
             | State::Refused { .. } => None,
         }
     }
-}
-
-fn answer_of(frame: &Frame<'_>) -> Answer {
-    classify(&frame.reply())
 }
 
 const fn protocol_fault(_: ProtocolError) -> Cause {

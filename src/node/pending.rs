@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::command::{ExtendStep, ReleaseStep};
+use crate::node::transaction::JobKind;
 use crate::time::Instant;
 
 /// What kind of request an answer is awaited for.
@@ -22,12 +23,31 @@ pub(crate) enum Request {
     /// The compare-and-delete of a slot.
     Release(ReleaseStep),
     /// A compare-and-delete that had been owed; `again`: it will be sent once more.
-    Debt { step: ReleaseStep, again: bool },
+    Debt {
+        step: ReleaseStep,
+        again: bool,
+    },
     /// The compare-and-extend of a slot, its `phase`-th.
-    Extend { step: ExtendStep, phase: u16 },
+    Extend {
+        step: ExtendStep,
+        phase: u16,
+    },
+    /// `WATCH`, of the job that is watching.
+    Watch,
+    /// `GET` of a watched key: its value decides the job.
+    Compare,
+    Unwatch,
+    Multi,
+    /// The command between MULTI and EXEC.
+    Queued,
+    /// The end of a job.
+    Exec(JobKind),
     /// Part `part` of a query; `slot` is the operation's index, `phase` the low bits of its
     /// generation.
-    Query { part: u8, phase: u16 },
+    Query {
+        part: u8,
+        phase: u16,
+    },
 }
 
 /// The commands of a greeting.

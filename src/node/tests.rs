@@ -168,7 +168,7 @@ fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
         match node.next_answer(&mut bytes, now(0))? {
             Step::Idle => return Ok(false),
             Step::Greeted => return Ok(true),
-            Step::Answered(_) | Step::Query(_) => {}
+            Step::Answered(_) | Step::Query(_) | Step::Compared => {}
         }
     }
 }

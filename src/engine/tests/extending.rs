@@ -172,3 +172,22 @@ fn a_failed_adoption_leaves_the_lock_as_it_is() {
     assert_eq!(rig.waiting(2), Vec::<String>::new());
     assert_eq!(rig.engine.slots_in_use(), 0);
 }
+
+#[test]
+fn a_node_that_lacks_the_script_is_extended_though_the_others_have_decided() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..2, "+OK\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+    rig.answer(2, "-OOM command not allowed\r\n");
+    assert_eq!(rig.waiting(2), ["EVALSHA"]);
+    rig.answer(2, "-NOSCRIPT No matching script.\r\n");
+    assert_eq!(rig.waiting(2), ["EVAL"]);
+    // But not once the lease is released.
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.engine.release_quietly(lease, rig.now);
+    rig.answer(2, ":1\r\n");
+    rig.answer(2, "-OOM command not allowed\r\n");
+    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+}

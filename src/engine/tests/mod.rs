@@ -4,6 +4,7 @@
 mod acquiring;
 mod extending;
 mod releasing;
+mod transactions;
 mod waiting;
 
 use std::time::Duration;

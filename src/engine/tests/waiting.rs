@@ -209,3 +209,57 @@ fn a_node_that_says_it_is_no_master_is_distrusted_for_the_guards_time() {
     let error = rig.refused();
     assert!(error.to_string().contains("may vote in"), "{error}");
 }
+
+#[test]
+fn an_extension_waits_for_nodes_that_are_just_coming_back() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    for index in 0..3 {
+        rig.lose(index);
+    }
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    rig.advance(100 * MS);
+    for index in 0..2 {
+        rig.connect(index);
+        rig.answer(index, "+OK\r\n");
+    }
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
+}
+
+#[test]
+fn an_extension_gives_up_when_the_nodes_do_not_come_back() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    for index in 0..3 {
+        rig.lose(index);
+    }
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.lose(0);
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    rig.lose(1);
+    let event = rig.engine.poll_event(rig.now);
+    assert!(
+        matches!(event, Some(Event::Extend { result: Err(ExtendError::NoQuorum(_)), .. })),
+        "{event:?}"
+    );
+}
+
+#[test]
+fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    for index in 0..3 {
+        rig.lose(index);
+    }
+    rig.engine.release(lease, rig.now).unwrap();
+    assert!(rig.engine.poll_event(rig.now).is_none());
+    rig.advance(100 * MS);
+    for index in 0..2 {
+        rig.connect(index);
+        rig.answer(index, ":1\r\n");
+    }
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Unlock { result: Unlocked::Released, .. })), "{event:?}");
+}

@@ -1,0 +1,61 @@
+//! What the complete decoder's frames say, by the request that each answers.
+
+use super::greeting::Facts;
+use super::pending::{Pending, Request};
+use super::state::{Answered, Step};
+use crate::command::{Answer, classify, classify_exec};
+use crate::resp::Frame;
+
+/// What answers of this connection have left behind.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// What the greeting said.
+    pub(super) facts: Facts,
+    /// Answers of the greeting that are still awaited.
+    pub(super) greeting_open: u32,
+    /// The last answer whose bytes somebody else reads.
+    pub(super) frame: Vec<u8>,
+    /// Why the command of the current MULTI was not queued.
+    pub(super) queued_fault: Option<Answer>,
+}
+
+impl Reading {
+    /// Takes the answer to `pending` in.
+    pub(super) fn step(&mut self, pending: Pending, frame: &Frame<'_>) -> Step {
+        let answer = match pending.request {
+            Request::Query { .. } | Request::Compare => {
+                self.frame.clear();
+                self.frame.extend_from_slice(frame.bytes());
+                let is_query = pending.request != Request::Compare;
+                return if is_query { Step::Query(pending) } else { Step::Compared };
+            }
+            Request::Greeting(part) => {
+                self.facts.note(part, &frame.reply());
+                self.greeting_open = self.greeting_open.saturating_sub(1);
+                return if self.greeting_open == 0 { Step::Greeted } else { Step::Idle };
+            }
+            Request::Queued => {
+                let answer = classify(&frame.reply());
+                let is_refused = matches!(answer, Answer::Refused(_));
+                self.queued_fault = is_refused.then_some(answer);
+                return Step::Idle;
+            }
+            Request::Exec(_) => {
+                let answer = classify_exec(&frame.reply());
+                // EXECABORT says only that something was wrong before.
+                let fault = self.queued_fault.take();
+                let is_refused = matches!(answer, Answer::Refused(_));
+                fault.filter(|_| is_refused).unwrap_or(answer)
+            }
+            Request::ScriptLoad
+            | Request::Set
+            | Request::Release(_)
+            | Request::Debt { .. }
+            | Request::Watch
+            | Request::Unwatch
+            | Request::Multi
+            | Request::Extend { .. } => classify(&frame.reply()),
+        };
+        Step::Answered(Answered { pending, answer })
+    }
+}

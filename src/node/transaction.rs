@@ -1,0 +1,52 @@
+//! Compare-and-delete and compare-and-extend as WATCH, GET, MULTI .. EXEC, for servers that deny
+//! scripts and have no command for it.
+//!
+//! # Invariants
+//!
+//! - One job watches at a time: WATCH belongs to the whole connection, and EXEC clears every watch.
+//!   The next WATCH is written behind the EXEC, or the UNWATCH, of the one before.
+//! - A SET of a key that a waiting job is for waits behind that job.
+
+use std::collections::VecDeque;
+
+/// What a job will have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobKind {
+    /// No transaction: a SET that must go behind the jobs before it.
+    Set,
+    Release,
+    Debt {
+        again: bool,
+    },
+    Extend {
+        phase: u16,
+    },
+}
+
+/// One job for a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) kind: JobKind,
+    pub(crate) slot: u32,
+}
+
+/// The jobs of one connection that have not written their EXEC.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    pub(crate) waiting: VecDeque<Job>,
+    /// WATCH and GET are written, and the GET has no answer yet.
+    pub(crate) watching: Option<Job>,
+}
+
+/// Debts are made jobs only while fewer than this wait.
+pub(super) const JOBS_OF_DEBTS_MAX: usize = 64;
+
+impl Jobs {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.watching.iter().chain(&self.waiting)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.watching.is_none() && self.waiting.is_empty()
+    }
+}
