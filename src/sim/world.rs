@@ -144,7 +144,15 @@ impl World {
         }
         for client in 0..world.plan.clients {
             let clock = world.clock();
-            let new = SimClient::new(client, 0, clock, &world.plan, &world.config, world.now, &mut world.random);
+            let new = SimClient::new(
+                client,
+                0,
+                clock,
+                &world.plan,
+                &world.config,
+                world.now,
+                &mut world.random,
+            );
             world.clients.push(new);
             let at = world.now + world.random.below(world.plan.gap);
             world.wake(client, at);
