@@ -6,7 +6,7 @@ use redbolt::{Cause, Client, Unlocked};
 
 use super::common::{
     Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config,
-    no_quorum, taken,
+    ms, no_quorum, taken,
 };
 
 /// One life of a lock on all nodes: nobody else gets it, and nothing stays behind.
@@ -182,11 +182,35 @@ fn many_releases_at_once_by_transactions_delete_only_their_own_keys() {
     }
 }
 
+/// NOPERM may be about the key and not about the command: then no other command would do.
+#[test]
+fn a_key_that_the_user_may_not_touch_costs_the_nodes_nothing() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for node in cluster.nodes() {
+        restrict(node, &["resetkeys", "~lock:*"]);
+        let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let before = dialects(&client);
+        for _ in 0..6 {
+            let ballot = no_quorum(client.try_lock("other", TTL));
+            assert_eq!(causes(&ballot), [Cause::NoPermission]);
+            assert_eq!(client.unlock_token("other", "token").unwrap(), Unlocked::Unknown);
+            let error = client.adopt("other", "token", TTL).unwrap_err();
+            assert!(error.to_string().contains(Cause::NoPermission.text()), "{error}");
+        }
+        assert_eq!(dialects(&client), before, "{}", node.kind().name());
+        let mut lease = client.try_lock("lock:1", TTL).unwrap();
+        client.extend(&mut lease, TTL).unwrap();
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        assert_eq!(client.nodes()[0].debts, 0);
+    }
+}
+
 #[test]
 fn a_node_without_any_way_to_release_is_refused() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for node in cluster.nodes() {
-        let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let config = fresh_config(vec![node.url()]).node_timeout(ms(300));
+        let mut client = Client::connect(config).unwrap();
         let lease = client.try_lock("k", TTL).unwrap();
         // Old versions refuse a rule about a command that they do not have.
         restrict(node, &["-@scripting", "-@transaction"]);

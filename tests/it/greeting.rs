@@ -9,8 +9,7 @@ use std::time::Duration;
 use redbolt::driver::Outcome;
 use redbolt::engine::{NodeHealth, NodeState};
 use redbolt::{
-    Acquire, Admission, Ballot, Cause, Client, Config, ConnectError, Driver, LockError,
-    RestartGuard, Unlocked,
+    Acquire, Admission, Ballot, Cause, Client, Config, ConnectError, Driver, RestartGuard, Unlocked,
 };
 
 use super::common::{
@@ -289,10 +288,10 @@ fn places_where_no_server_is_are_told_apart() {
     }
 }
 
-const MAX_TTL: Duration = ms(1_800);
+const MAX_TTL: Duration = ms(1_500);
 
 /// `max_ttl` and its drift: how long a young node is not believed.
-const GUARD: Duration = ms(1_820);
+const GUARD: Duration = ms(1_517);
 
 fn guarded(cluster: &Cluster) -> Config {
     cluster.config().restart_guard(RestartGuard::On).max_ttl(MAX_TTL)
@@ -322,7 +321,7 @@ fn a_fresh_node_does_not_vote_before_it_is_old_enough_and_the_error_says_how_lon
     let mut client = Client::open(guarded(&cluster)).unwrap();
     let ballot = no_quorum(client.try_lock("k", ms(500)));
     assert!(ballot.quarantine().is_some(), "{ballot}");
-    assert_eq!(quarantines(&client.nodes()).len(), 3);
+    assert!(quarantines(&client.nodes()).len() >= 2, "the third may still say who it is");
     let mut lease = None;
     assert!(eventually(PATIENCE, || {
         lease = client.try_lock("k", ms(1_000)).ok();
@@ -356,26 +355,19 @@ fn a_restarted_node_does_not_vote_until_its_old_locks_are_over() {
             client.nodes().iter().all(|node| node.state == NodeState::Admitted)
         }));
     }
-    for index in 0..3 {
-        // Both see all nodes; the lock is on two of them, one of which restarts empty.
-        assert!(eventually(PATIENCE, || {
-            [&mut holder, &mut other].into_iter().all(|client| {
-                drop(client.try_lock("warm", ms(500)));
-                client.nodes().iter().all(|node| node.state == NodeState::Admitted)
-            })
-        }));
-        cluster.occupy((index + 1) % 3, "k");
-        let lease = holder.try_lock("k", MAX_TTL).unwrap();
-        cluster.node((index + 1) % 3).command(&["DEL", "k"]);
-        cluster.node_mut(index).restart();
-        while lease.is_valid() {
-            let result = other.try_lock("k", MAX_TTL);
-            assert!(result.is_err() || !lease.is_valid(), "two clients hold one lock");
-        }
-        drop(lease);
-        let left = quarantines(&other.nodes());
-        assert!(left.iter().all(|left| *left <= GUARD), "{left:?}");
+    // The lock is on nodes 0 and 2 alone; then node 0 comes back empty, and node 1 is free.
+    cluster.occupy(1, "k");
+    let lease = holder.try_lock("k", MAX_TTL).unwrap();
+    cluster.node(1).command(&["DEL", "k"]);
+    cluster.node_mut(0).restart();
+    while lease.is_valid() {
+        let result = other.try_lock("k", MAX_TTL);
+        assert!(result.is_err() || !lease.is_valid(), "two clients hold one lock");
     }
+    let left = quarantines(&other.nodes());
+    assert!(left.iter().all(|left| *left <= GUARD), "{left:?}");
+    drop(lease);
+    assert!(eventually(PATIENCE, || other.try_lock("k", MAX_TTL).is_ok()));
 }
 
 /// A connection that breaks is no restart: the same `run_id` goes on voting.
@@ -383,7 +375,7 @@ fn a_restarted_node_does_not_vote_until_its_old_locks_are_over() {
 fn a_network_blip_puts_nobody_into_quarantine() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut driver = Driver::standalone(guarded(&cluster)).unwrap();
-    let mut lock = |driver: &mut Driver| {
+    let lock = |driver: &mut Driver| {
         let id = driver.acquire("k", Acquire::new(ms(500))).unwrap();
         let mut outcome = None;
         assert!(eventually(PATIENCE, || {
@@ -404,10 +396,63 @@ fn a_network_blip_puts_nobody_into_quarantine() {
         driver.turn();
         driver.nodes().iter().any(|node| node.state != NodeState::Admitted)
     }));
-    let result = lock(&mut driver);
+    // It may be lost on a connection that was dead already; the next one is not.
+    if let Err(error) = lock(&mut driver) {
+        assert!(!error.to_string().contains(Cause::Quarantined.text()), "{error}");
+    }
     assert!(quarantines(&driver.nodes()).is_empty());
-    assert!(!matches!(result, Err(LockError::NoQuorum(ballot)) if ballot.quarantine().is_some()));
-    // Whatever became of that one, the next is not in its way.
     let result = lock(&mut driver);
     assert!(result.is_ok(), "{result:?}");
+}
+
+/// The process is the same, its memory is not: it may have been overwritten by its master.
+#[test]
+fn a_master_that_was_a_replica_in_between_does_not_vote_until_its_old_locks_are_over() {
+    let Some(cluster) = Cluster::mixed(1) else { return };
+    let node = cluster.node(0);
+    let mut client = Client::open(guarded(&cluster)).unwrap();
+    let mut lock = || client.try_lock("k", ms(500)).map(drop);
+    assert!(eventually(PATIENCE, || lock().is_ok()));
+    node.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    assert!(lock().unwrap_err().to_string().contains(Cause::Replica.text()));
+    node.command(&["REPLICAOF", "NO", "ONE"]);
+    let last_answer = redbolt::now();
+    assert!(lock().unwrap_err().to_string().contains(Cause::Quarantined.text()));
+    assert!(eventually(PATIENCE, || lock().is_ok()));
+    assert!(last_answer.until(redbolt::now()) + ms(50) >= GUARD, "too early");
+    drop(client);
+
+    // Seen by a connection only: another `master_replid` at the next greeting.
+    let mut client = Client::open(guarded(&cluster)).unwrap();
+    assert!(eventually(PATIENCE, || client.try_lock("k", ms(500)).is_ok()));
+    for command in [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]] {
+        node.command(command);
+    }
+    node.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    assert!(eventually(PATIENCE, || {
+        let result = client.try_lock("k", ms(500));
+        let text = result.err().map_or_else(String::new, |error| error.to_string());
+        text.contains(Cause::Quarantined.text())
+    }));
+}
+
+/// Loading takes a while; HELLO and INFO are answered meanwhile, and no vote is asked for.
+#[test]
+fn a_loading_node_is_refused_for_as_long_as_it_loads() {
+    let Some(mut cluster) = pair(&["--rdbcompression", "no"]) else { return };
+    for index in 0..2 {
+        let mut client = cluster.client();
+        let mut wire = cluster.node(index).connect();
+        for key in 0..100 {
+            wire.ask(&["SET", &format!("key{key}"), &"x".repeat(1_100)]).unwrap();
+        }
+        assert_eq!(wire.ask(&["SAVE"]).unwrap(), b"+OK\r\n");
+        let slow = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"];
+        cluster.node_mut(index).restart_until(&slow, |reply| reply.starts_with(b"-LOADING"));
+        let ballot = refusal(cluster.config());
+        assert_eq!(causes(&ballot)[index], Cause::Loading);
+        assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+        cycle(&mut cluster.client());
+        cluster.node_mut(index).restart();
+    }
 }

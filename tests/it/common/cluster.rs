@@ -166,10 +166,14 @@ pub(crate) fn no_quorum(result: Result<Lease, LockError>) -> Ballot {
 
 /// Why each node did not grant, in the order of the nodes; [`Cause::None`] where it did.
 pub(crate) fn causes(ballot: &Ballot) -> Vec<Cause> {
-    let cause = |vote| match vote {
-        Vote::Denied => Cause::Held,
-        Vote::Failed(cause) | Vote::Unknown(cause) => cause,
-        _ => Cause::None,
+    let cause = |vote| {
+        if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
+            cause
+        } else if vote == Vote::Denied {
+            Cause::Held
+        } else {
+            Cause::None
+        }
     };
     ballot.votes().map(|(_, vote)| cause(vote)).collect()
 }
