@@ -68,6 +68,7 @@ pub(crate) struct Node {
     login: Login,
     patience: Patience,
     state: State,
+    is_changed: bool,
     wish: Wish,
     /// Why it does not vote, or why the last connection ended.
     cause: Cause,
@@ -103,6 +104,7 @@ impl Node {
             login,
             patience,
             state: State::Disconnected { retry_at: now },
+            is_changed: true,
             wish: Wish::Nothing,
             cause: Cause::NotConnected,
             is_settled: false,
@@ -123,6 +125,19 @@ impl Node {
             debts: Debts::default(),
             jobs: Jobs::default(),
         }
+    }
+
+    /// The only writer of the state.
+    const fn enter(&mut self, state: State) {
+        self.state = state;
+        self.is_changed = true;
+    }
+
+    /// Whether anything happened, since this was last asked, that changes what the node can do or
+    /// wants done. Votes do not.
+    #[inline]
+    pub(crate) const fn take_changed(&mut self) -> bool {
+        std::mem::replace(&mut self.is_changed, false)
     }
 
     pub(crate) const fn state(&self) -> State {
@@ -204,6 +219,7 @@ impl Node {
     /// Asks for the socket to be closed, after [`handle_lost`](Self::handle_lost).
     pub(crate) const fn close(&mut self) {
         self.wish = Wish::Close;
+        self.is_changed = true;
     }
 
     // ---- output ----
@@ -266,6 +282,12 @@ impl Node {
 
     // ---- input ----
 
+    /// Whether bytes of earlier input are left over.
+    #[inline]
+    pub(crate) const fn has_unread(&self) -> bool {
+        !self.input.is_empty()
+    }
+
     /// Reads `input` up to the next thing worth telling, and leaves the rest in it.
     #[inline]
     pub(crate) fn next_answer(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
@@ -294,6 +316,7 @@ impl Node {
             && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)
         {
             self.stalled_at = None;
+            self.is_changed = true;
         }
     }
 
@@ -390,7 +413,7 @@ impl Node {
         }
         self.reading.greeting_open = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         self.greeted_at = now.attended;
-        self.state = State::Greeting { since: now.attended };
+        self.enter(State::Greeting { since: now.attended });
     }
 
     /// All answers of the greeting are in: decides on the node's standing. Returns false while a
@@ -420,7 +443,7 @@ impl Node {
                 });
             }
         }
-        self.state = match standing {
+        let state = match standing {
             Standing::Admitted => {
                 self.cause = Cause::None;
                 State::Admitted { since: now.real }
@@ -431,6 +454,7 @@ impl Node {
             }
             Standing::Refused(cause) => self.refusal(cause, now.real),
         };
+        self.enter(state);
         true
     }
 
@@ -444,7 +468,8 @@ impl Node {
     /// An answer showed that the node cannot serve locks as it is; it is greeted anew after a while.
     pub(crate) fn refuse(&mut self, cause: Cause, now: Instant) {
         if self.is_greeted() {
-            self.state = self.refusal(cause, now);
+            let state = self.refusal(cause, now);
+            self.enter(state);
         }
     }
 
@@ -459,7 +484,7 @@ impl Node {
             self.cause = Cause::Quarantined;
         }
         if matches!(self.state, State::Admitted { .. } | State::Quarantined { .. }) {
-            self.state = State::Quarantined { until: now + rules.guard_time };
+            self.enter(State::Quarantined { until: now + rules.guard_time });
         }
     }
 
@@ -484,7 +509,7 @@ impl Node {
         let was_healthy = matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });
         let delay = self.backoff.next(random);
         self.is_settled = !was_healthy || delay > Duration::ZERO;
-        self.state = State::Disconnected { retry_at: now + delay };
+        self.enter(State::Disconnected { retry_at: now + delay });
         self.wish = Wish::Nothing;
         self.output.clear();
         self.output_sent = 0;
@@ -497,12 +522,23 @@ impl Node {
         std::mem::take(&mut self.pending)
     }
 
+    /// Whether nothing is due: the common case, at the price of a few comparisons.
+    #[inline]
+    pub(crate) fn is_quiet(&self, now: Now) -> bool {
+        matches!(self.state, State::Admitted { .. })
+            && !self.is_changed
+            && self.debts.len() == 0
+            && self.pending.front().is_none_or(|front| {
+                self.is_stalled() || front.written_at + self.patience.stalled_after > now.attended
+            })
+    }
+
     /// Does what is due. Returns the cause if the connection must be given up.
     pub(crate) fn handle_timeout(&mut self, now: Now) -> Option<Cause> {
         match self.state {
             State::Disconnected { retry_at } => {
                 if retry_at <= now.real {
-                    self.state = State::Connecting { since: now.attended };
+                    self.enter(State::Connecting { since: now.attended });
                     self.wish = Wish::Connect;
                 }
             }
@@ -531,6 +567,7 @@ impl Node {
             && front.written_at + self.patience.stalled_after <= now.attended
         {
             self.stalled_at = Some(now.attended);
+            self.is_changed = true;
         }
         None
     }
