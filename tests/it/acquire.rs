@@ -5,11 +5,13 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Acquire, Cause, Client, Config, ConfigError, LockError, Quorum, Unlocked, Vote, Wait};
+use redbolt::{
+    Acquire, Cause, Client, Config, ConfigError, LockError, Quorum, Unlocked, Vote, Wait,
+};
 
 use super::common::{
-    Cluster, FOREIGN, PATIENCE, TTL, causes, ends_within, eventually, fresh_config, ms,
-    no_quorum, taken,
+    Cluster, FOREIGN, PATIENCE, TTL, causes, ends_within, eventually, fresh_config, ms, no_quorum,
+    taken,
 };
 
 #[test]

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Ballot, Cause, Client, Config, Lease, LockError, RestartGuard, Vote};
+use redbolt::{Ballot, Cause, Client, Config, Lease, LockError, RestartGuard, Unlocked, Vote};
 
 use super::kind::{Kind, kind_or_skip};
 use super::server::RealServer;
@@ -148,6 +148,14 @@ pub(crate) fn ends_within<T>(deadline: Duration, call: impl FnOnce() -> T) -> T 
     let (value, elapsed) = timed(call);
     assert!(elapsed <= deadline + SLACK, "a call of {deadline:?} took {elapsed:?}");
     value
+}
+
+/// One life of a lock, at the first try.
+#[track_caller]
+pub(crate) fn cycle(client: &mut Client, key: &str) {
+    let mut lease = client.try_lock(key, TTL).expect("the lock is free");
+    client.extend(&mut lease, TTL).expect("the lease is alive");
+    assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
 }
 
 /// The votes of an attempt that failed because the lock is taken.
