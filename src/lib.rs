@@ -68,6 +68,7 @@
 //! |---|---|
 //! | (none) | client, driver, engine |
 //! | `embedded` | nodes in the process, for demos and your own tests |
+//! | `sim` | the simulation that the library is tested with |
 //! | `cli` | the `redbolt` command |
 
 #![forbid(unsafe_code)]
@@ -78,6 +79,7 @@ pub mod driver;
 pub mod engine;
 pub mod quorum;
 pub mod resp;
+pub mod safety;
 pub mod time;
 
 mod acquire;
@@ -85,12 +87,15 @@ mod address;
 mod command;
 mod config;
 mod error;
+mod mutant;
 mod node;
 mod round;
 mod token;
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 pub use acquire::Acquire;
 pub use address::{Address, Endpoint};

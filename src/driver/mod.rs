@@ -383,6 +383,10 @@ impl Driver {
                     let is_last = len < self.buffer.len() && !link.is_read_closed;
                     let bytes = self.buffer.get(..len).unwrap_or_default();
                     self.engine.handle_bytes(id, bytes, now);
+                    if !self.engine.is_connected(id) {
+                        self.drop_socket(id);
+                        return;
+                    }
                     // A short read has emptied the socket: edge-triggered, it will tell of more.
                     // Unless the peer has closed: that edge has passed, so it is read to the end.
                     if is_last {

@@ -13,8 +13,17 @@ impl Engine {
         matches!(self.node(id).state(), crate::node::State::Connecting { .. })
     }
 
+    /// Whether the engine reads what the node sends: false once it has given the connection up.
+    #[must_use]
+    pub fn is_connected(&self, id: NodeId) -> bool {
+        self.node(id).is_connected()
+    }
+
     /// The connection that was asked for is open.
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
+        if !self.wants_connection(id) {
+            return;
+        }
         let now = self.now(now);
         self.node_mut(id).handle_connected(now);
         self.refresh(id, now);
@@ -23,6 +32,9 @@ impl Engine {
     /// The connection is lost, or the attempt at it failed. Votes on it are unknown from now on,
     /// releases on it are owed.
     pub fn handle_lost(&mut self, id: NodeId, cause: Cause, now: Instant) {
+        if !self.is_connected(id) && !self.wants_connection(id) {
+            return;
+        }
         let now = self.now(now);
         self.lose(id, cause, now);
         self.refresh(id, now);
@@ -30,10 +42,14 @@ impl Engine {
 
     /// The node sent these bytes. Any split of its stream gives the same result.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
+        // A connection that was given up has nothing more to say.
+        if !self.is_connected(id) {
+            return;
+        }
         let now = self.now(now);
         let mut input = bytes;
         self.node_mut(id).heard(now.real);
-        loop {
+        while !input.is_empty() || self.node(id).has_unread() {
             match self.node_mut(id).next_answer(&mut input, now) {
                 Ok(Step::Idle) => break,
                 Ok(Step::Answered(answered)) => self.answered(id, answered, now),
@@ -46,7 +62,10 @@ impl Engine {
                 }
             }
         }
-        self.refresh(id, now);
+        let node = self.node_mut(id);
+        if node.take_changed() || node.debts.len() > 0 {
+            self.refresh(id, now);
+        }
     }
 
     #[inline]

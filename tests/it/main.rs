@@ -6,6 +6,7 @@
 
 #![cfg(feature = "embedded")]
 
+mod acquire;
 #[cfg(feature = "cli")]
 mod cli;
 #[cfg(feature = "cli")]
@@ -19,10 +20,18 @@ mod cli_servers;
 #[cfg(feature = "cli")]
 mod cli_usage;
 mod common;
+mod concurrency;
+mod dialects;
+mod drops;
 mod embedded_conditions;
 mod embedded_differential;
 mod embedded_info;
 mod embedded_nodes;
+mod extend;
+mod faulty_nodes;
+mod greeting;
 mod harness;
 mod public_names;
+mod retry;
 mod tidy;
+mod unlock;

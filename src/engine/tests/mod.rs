@@ -60,7 +60,20 @@ impl Rig {
         self.greet(index, HELLO, &format!("run_id:{index}\r\nuptime_in_seconds:9999\r\n"));
     }
 
+    /// Time passes until the engine asks for a connection to the node.
+    fn until_wanted(&mut self, index: usize) {
+        for _ in 0..10_000 {
+            self.pass();
+            if self.engine.wants_connection(node(index)) {
+                return;
+            }
+            self.advance(MS);
+        }
+        panic!("node {index} is never connected to");
+    }
+
     fn greet(&mut self, index: usize, hello: &str, info: &str) {
+        self.until_wanted(index);
         self.engine.handle_connected(node(index), self.now);
         self.collect();
         let greeting: Vec<_> = self.inbox[index].drain(..).collect();

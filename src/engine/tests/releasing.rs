@@ -226,7 +226,7 @@ fn debts_are_bounded_and_the_oldest_are_dropped_and_counted() {
     assert_eq!((health.debts, health.debts_dropped), (65_536, 10));
     assert_eq!(rig.engine.slots_in_use(), 65_536);
     // They are all paid, in portions, after the next greeting.
-    rig.now = rig.now + MS;
+    rig.until_wanted(0);
     rig.engine.handle_connected(node(0), rig.now);
     rig.collect();
     rig.receive(0, HELLO);

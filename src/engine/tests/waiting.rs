@@ -236,6 +236,7 @@ fn an_extension_gives_up_when_the_nodes_do_not_come_back() {
         rig.lose(index);
     }
     rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.pass();
     rig.lose(0);
     assert!(rig.engine.poll_event(rig.now).is_none());
     rig.lose(1);
@@ -262,4 +263,14 @@ fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
     }
     let event = rig.engine.poll_event(rig.now);
     assert!(matches!(event, Some(Event::Unlock { result: Unlocked::Released, .. })), "{event:?}");
+}
+
+#[test]
+fn a_connection_that_was_given_up_has_nothing_more_to_say() {
+    let mut rig = Rig::new(1);
+    rig.receive(0, "HTTP/1.1 400 Bad Request\r\n");
+    rig.receive(0, "Connection: close\r\n\r\n");
+    rig.engine.handle_lost(node(0), Cause::Closed, rig.now);
+    assert!(!rig.engine.is_connected(node(0)));
+    assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::Protocol);
 }

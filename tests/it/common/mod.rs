@@ -2,14 +2,19 @@
 //! crate.
 //!
 //! [`RealServer`] is one process on a port and a directory of its own; [`Wire`] sends requests and
-//! takes raw replies; [`Kind`] names the servers,
-//! [`Pair`] holds one against the model of its flavor.
+//! takes raw replies; [`Kind`] names the servers, [`Pair`] holds one against the model of its
+//! flavor, [`Cluster`] is the nodes of one client.
 
+mod cluster;
 mod kind;
 mod pair;
 mod server;
 mod wire;
 
+pub(crate) use cluster::{
+    Cluster, FOREIGN, PATIENCE, SLACK, TTL, causes, cycle, ends_within, eventually, fresh_config,
+    ms, no_quorum, taken, timed,
+};
 pub(crate) use kind::{Kind, available_kinds, kind_or_skip};
 pub(crate) use pair::{EXTEND, Pair, RELEASE, Request, words};
 pub(crate) use server::RealServer;

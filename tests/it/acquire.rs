@@ -1,0 +1,397 @@
+//! Acquisition: a quorum of free nodes gives the lock to one client, and to nobody else; a failure
+//! says why and leaves no key.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{
+    Acquire, Cause, Client, Config, ConfigError, LockError, Quorum, Unlocked, Vote, Wait,
+};
+
+use super::common::{
+    Cluster, FOREIGN, PATIENCE, TTL, causes, ends_within, eventually, fresh_config, ms, no_quorum,
+    taken,
+};
+
+#[test]
+fn a_lock_stores_the_same_token_on_every_node_with_its_ttl() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let lease = client.try_lock("k", TTL).unwrap();
+    let token = lease.token().as_bytes().to_vec();
+    assert_eq!(token.len(), 40);
+    assert!(token.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
+    assert_eq!(lease.key(), b"k");
+    // The third node may still be writing it when the first two have decided.
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
+    assert_eq!(cluster.values("k"), vec![Some(token); 3]);
+    let ttl_ms = i64::try_from(TTL.as_millis()).unwrap();
+    for node in cluster.nodes() {
+        assert!((1..=ttl_ms).contains(&node.pttl("k")));
+    }
+}
+
+#[test]
+fn a_held_key_is_reported_as_taken_with_every_node_that_holds_it() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut holder, mut other) = (cluster.client(), cluster.client());
+    let lease = holder.try_lock("k", TTL).unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
+
+    let error = other.try_lock("k", TTL).unwrap_err();
+    let text = error.to_string();
+    let ballot = taken(Err(error));
+    assert_eq!((ballot.granted(), ballot.quorum()), (0, 2));
+    assert!(ballot.denied() >= 2, "two denials decide: {ballot}");
+    for ((name, vote), url) in ballot.votes().zip(cluster.urls()) {
+        assert!(url.ends_with(name), "{name} is {url}");
+        if vote == Vote::Denied {
+            assert!(text.contains(name) && text.contains(Cause::Held.text()), "{text}");
+        }
+    }
+    assert!(!text.contains(&lease.token().to_string()), "a token is nobody else's business");
+    assert!(lease.is_valid());
+}
+
+/// The holder itself is no exception: a client's second lease of one key is refused like anybody's.
+#[test]
+fn a_client_cannot_take_a_lock_that_it_holds() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let lease = client.try_lock("k", TTL).unwrap();
+    taken(client.try_lock("k", TTL));
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    let again = client.try_lock("k", TTL).unwrap();
+    assert_eq!(client.unlock(again).unwrap(), Unlocked::Released);
+}
+
+#[test]
+fn an_unlocked_key_can_be_locked_again_at_once() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let (mut one, mut other) = (cluster.client(), cluster.client());
+    let mut last = None;
+    for _ in 0..100 {
+        for client in [&mut one, &mut other] {
+            // The other client's release may still be on its way to a node that was not needed for
+            // its quorum: three of five are enough all the same.
+            let lease = client.try_lock("k", TTL).unwrap();
+            assert_ne!(last.replace(lease.token()), Some(lease.token()), "a token is used once");
+            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        }
+    }
+}
+
+#[test]
+fn locks_on_different_keys_do_not_disturb_one_another() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let keys = ["a", "b", "ab", "a:b", "A"];
+    let mut leases: Vec<_> = keys.iter().map(|key| client.try_lock(key, TTL).unwrap()).collect();
+    let odd = leases.swap_remove(2);
+    assert_eq!(client.unlock(odd).unwrap(), Unlocked::Released);
+    assert!(eventually(PATIENCE, || cluster.holders("ab") == 0));
+    for lease in leases {
+        let key = String::from_utf8(lease.key().to_vec()).unwrap();
+        assert!(eventually(PATIENCE, || cluster.holders(&key) == 3), "{key}");
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released, "{key}");
+    }
+}
+
+#[test]
+fn of_any_number_of_contenders_at_most_one_wins() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut clients: Vec<_> = (0..10).map(|_| cluster.client()).collect();
+    for contenders in 1..=clients.len() {
+        let field = &mut clients[..contenders];
+        let mut won = 0;
+        for round in 0..15 {
+            let key = format!("{contenders}:{round}");
+            let start = Barrier::new(contenders);
+            let contend = |client: &mut Client| {
+                start.wait();
+                client.try_lock(&key, TTL)
+            };
+            let results: Vec<_> = thread::scope(|scope| {
+                let threads: Vec<_> =
+                    field.iter_mut().map(|client| scope.spawn(|| contend(client))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let leases = results.iter().filter(|result| result.is_ok()).count();
+            assert!(leases <= 1, "{leases} of {contenders} hold {key}");
+            for error in results.iter().filter_map(|result| result.as_ref().err()) {
+                assert!(matches!(error, LockError::Taken(_)), "{error}");
+            }
+            won += leases;
+        }
+        assert!(contenders > 1 || won == 15, "nobody stood in its way");
+    }
+    drop(clients);
+    assert!(eventually(PATIENCE, || {
+        cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n")
+    }));
+}
+
+/// Every mask of foreign keys on one to five nodes: the free nodes decide, and a failure takes its
+/// own keys back.
+#[test]
+fn a_lock_is_won_exactly_where_a_quorum_of_nodes_is_free() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for count in 1..=cluster.len() {
+        let urls = cluster.urls().into_iter().take(count).collect();
+        let mut client = Client::connect(fresh_config(urls)).unwrap();
+        for mask in 0..1_usize << count {
+            let key = format!("{count}:{mask:05b}");
+            let is_foreign = |index: usize| mask >> index & 1 == 1;
+            for index in (0..count).filter(|&index| is_foreign(index)) {
+                cluster.occupy(index, &key);
+            }
+            let free = count - mask.count_ones() as usize;
+            match client.try_lock(&key, TTL) {
+                Ok(lease) => {
+                    assert!(free > count / 2, "{key}");
+                    assert!(lease.votes() as usize <= free, "{key}");
+                    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released, "{key}");
+                }
+                Err(error) => {
+                    assert!(free <= count / 2, "{key}: {error}");
+                    taken(Err(error));
+                }
+            }
+            let expected: Vec<_> = (0..5)
+                .map(|index| (index < count && is_foreign(index)).then(|| FOREIGN.into()))
+                .collect();
+            assert!(eventually(PATIENCE, || cluster.values(&key) == expected), "{key}");
+        }
+    }
+}
+
+/// One vote fewer than needed fails, as many as needed succeed: 1, 2, 2, 3, 3, 4, 4 of 1 to 7.
+#[test]
+fn the_quorum_of_one_to_seven_nodes_is_more_than_half() {
+    let Some(cluster) = Cluster::mixed(7) else { return };
+    for (count, quorum) in (1..=7).zip([1, 2, 2, 3, 3, 4, 4]) {
+        let urls: Vec<_> = cluster.urls().into_iter().take(count).collect();
+        let mut client = Client::connect(fresh_config(urls.clone())).unwrap();
+        assert_eq!(client.quorum(), quorum);
+        for free in [quorum, quorum - 1] {
+            let key = format!("{count}:{free}");
+            for index in free as usize..count {
+                cluster.occupy(index, &key);
+            }
+            let result = client.try_lock(&key, TTL);
+            assert_eq!(result.is_ok(), free == quorum, "{key}: {result:?}");
+        }
+        let all = fresh_config(urls).quorum(Quorum::AtLeast(count));
+        let mut strict = Client::connect(all).unwrap();
+        cluster.occupy(count - 1, "all");
+        taken(strict.try_lock("all", TTL));
+        cluster.node(count - 1).command(&["DEL", "all"]);
+        let lease = strict.lock("all", TTL).unwrap();
+        assert_eq!(lease.votes() as usize, count);
+        assert_eq!(strict.unlock(lease).unwrap(), Unlocked::Released);
+    }
+}
+
+/// Two of two are needed, so one denial is the end: nobody waits for `node_timeout`.
+#[test]
+fn an_even_split_ends_at_once() {
+    let Some(cluster) = Cluster::mixed(4) else { return };
+    for count in [2, 4] {
+        let urls = cluster.urls().into_iter().take(count).collect();
+        let patient = fresh_config(urls).node_timeout(Duration::from_secs(60));
+        let mut client = Client::connect(patient).unwrap();
+        let key = format!("split:{count}");
+        for index in 0..count / 2 {
+            cluster.occupy(index, &key);
+        }
+        let ballot = ends_within(Duration::ZERO, || taken(client.try_lock(&key, TTL)));
+        assert_eq!(ballot.denied() as usize, count / 2);
+        assert!(eventually(PATIENCE, || cluster.holders(&key) == count / 2));
+    }
+}
+
+#[test]
+fn impossible_configurations_are_refused_with_a_typed_error() {
+    let three = || Config::new(["127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"]).unwrap();
+    assert_eq!(Config::new([""; 0]).unwrap_err(), ConfigError::NoNodes);
+    assert!(matches!(
+        Config::new(["redis://h:1/0", "h:1"]).unwrap_err(),
+        ConfigError::DuplicateNode { node } if node == "h:1"
+    ));
+    for url in ["", "h:0", "h:70000", "http://h:1", "redis://u:secret@", "unix://relative"] {
+        let error = Config::new([url]).unwrap_err();
+        assert!(matches!(error, ConfigError::Address { .. }), "{url}: {error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+    for votes in [0, 1, 4] {
+        let error = Client::open(three().quorum(Quorum::AtLeast(votes))).unwrap_err();
+        assert!(error.to_string().contains("quorum"), "{error}");
+    }
+    let odd = [
+        three().max_ttl(ms(3)),
+        three().node_timeout(Duration::ZERO),
+        three().connect_timeout(Duration::ZERO),
+        three().drift_factor(-0.1),
+        three().in_flight_max(0),
+        three().client_name("two words"),
+    ];
+    for config in odd {
+        let error = Client::open(config).unwrap_err();
+        assert!(matches!(error, redbolt::ConnectError::Config(_)), "{error}");
+    }
+}
+
+#[test]
+fn keys_and_ttls_out_of_range_are_refused_and_nothing_is_written() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let max_ttl = Duration::from_secs(5);
+    let mut client = Client::connect(cluster.config().max_ttl(max_ttl)).unwrap();
+    let over = max_ttl + ms(1);
+    for ttl in [Duration::ZERO, Duration::from_micros(999), ms(1), ms(3), over, Duration::MAX] {
+        let error = client.try_lock("k", ttl).unwrap_err();
+        let LockError::InvalidTtl { least, most } = error else { panic!("{ttl:?}: {error}") };
+        assert_eq!((least, most), (ms(4), max_ttl));
+    }
+    for key in [vec![], vec![b'k'; 4097]] {
+        let error = client.try_lock(&key, TTL.min(max_ttl)).unwrap_err();
+        let LockError::InvalidKey { len } = error else { panic!("{error}") };
+        assert_eq!(len, key.len());
+    }
+    for token in [vec![], vec![b't'; 256]] {
+        let error = client.try_lock_with("k", Acquire::new(ms(100)).token(&token)).unwrap_err();
+        let LockError::InvalidToken { len } = error else { panic!("{error}") };
+        assert_eq!(len, token.len());
+    }
+    for index in 0..cluster.len() {
+        assert_eq!(cluster.set_count(index), 0);
+    }
+    let lease = client.try_lock(vec![b'k'; 4096], max_ttl).unwrap();
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+}
+
+/// Four milliseconds less three of drift leave one, so it may be over before the call is; what
+/// counts is that a lease is never handed out late and that nothing stays.
+#[test]
+fn a_ttl_of_four_milliseconds_is_legal() {
+    let Some(cluster) = Cluster::mixed(1) else { return };
+    let mut client = cluster.client();
+    for _ in 0..50 {
+        match client.try_lock("k", ms(4)) {
+            Ok(lease) => {
+                assert!(lease.remaining() <= ms(1));
+                assert_ne!(client.unlock(lease).unwrap(), Unlocked::Unknown);
+            }
+            Err(error) => assert!(matches!(error, LockError::Expired(_)), "{error}"),
+        }
+    }
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
+}
+
+/// `deadline = t0 + ttl - ceil(ttl / 100) - 2 ms`, and `t0` lies before the call returned.
+#[test]
+fn the_validity_is_below_the_ttl_less_drift_and_above_zero() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    for (ttl, drift) in [(ms(20_000), ms(202)), (ms(10_050), ms(103)), (ms(1_000), ms(12))] {
+        let before = redbolt::now();
+        let lease = client.try_lock("k", ttl).unwrap();
+        let after = redbolt::now();
+        assert!(lease.deadline() >= before + (ttl - drift));
+        assert!(lease.deadline() <= after + (ttl - drift));
+        assert!(lease.remaining() < ttl - drift);
+        assert!(!lease.remaining().is_zero() && lease.is_valid());
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    }
+}
+
+#[test]
+fn a_validity_that_cannot_be_met_is_expired_and_leaves_no_key() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let error = client.try_lock_with("k", Acquire::new(TTL).min_validity(TTL)).unwrap_err();
+    let LockError::Expired(ballot) = error else { panic!("{error}") };
+    assert!(ballot.granted() >= 2, "{ballot}");
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
+    let lease = client.try_lock_with("k", Acquire::new(TTL).min_validity(TTL / 2)).unwrap();
+    assert!(lease.remaining() > TTL / 2);
+}
+
+#[test]
+fn an_expired_lock_is_free_for_another_client() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut holder, mut other) = (cluster.client(), cluster.client());
+    let ttl = ms(300);
+    let lease = holder.try_lock("k", ttl).unwrap();
+    let won = eventually(PATIENCE, || {
+        let lease = other.try_lock("k", TTL);
+        if let Err(error) = &lease {
+            assert!(matches!(error, LockError::Taken(_)), "{error}");
+        }
+        lease.is_ok()
+    });
+    assert!(won);
+    assert!(!lease.is_valid(), "two clients hold one lock");
+    assert_eq!(lease.remaining(), Duration::ZERO);
+}
+
+#[test]
+fn keys_and_tokens_may_hold_any_bytes() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = cluster.client();
+    let every_byte: Vec<u8> = (0..=u8::MAX).collect();
+    let long = [&every_byte[..], b"\r\n$3\r\nDEL\r\n"].concat().repeat(15);
+    let strings: [&[u8]; 6] =
+        [b"a b", b"\0", b"\r\n", b"*1\r\n$8\r\nFLUSHALL\r\n", &every_byte[1..], &long];
+    for key in strings {
+        for token in strings.map(|token| &token[..token.len().min(255)]) {
+            let lease = client.try_lock_with(key, Acquire::new(TTL).token(token)).unwrap();
+            assert_eq!((lease.key(), lease.token().as_bytes()), (key, token));
+            let value = [format!("${}\r\n", token.len()).as_bytes(), token, b"\r\n"].concat();
+            for node in cluster.nodes() {
+                let holds = || node.command(&[b"GET", key]) == value;
+                assert!(eventually(PATIENCE, holds), "{}", key.escape_ascii());
+            }
+            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        }
+    }
+}
+
+/// A token of the caller's is one attempt: a second one with it could delete the first one's key.
+#[test]
+fn a_token_of_the_callers_is_tried_once() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    for index in 0..3 {
+        cluster.occupy(index, "k");
+    }
+    let ballot = taken(client.lock_with("k", Acquire::new(TTL).token("mine")));
+    assert!(causes(&ballot).contains(&Cause::Held));
+    client.settle(PATIENCE);
+    for index in 0..3 {
+        assert!(eventually(PATIENCE, || cluster.set_count(index) == 2), "one of them is ours");
+    }
+}
+
+#[test]
+fn every_way_of_waiting_gives_the_same_results() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    for wait in [Wait::Park, Wait::Spin, Wait::SpinThenPark(Duration::from_micros(20))] {
+        let config = cluster.config().wait(wait).node_timeout(ms(200));
+        let mut client = Client::connect(config).unwrap();
+        for _ in 0..50 {
+            let mut lease = client.try_lock("k", TTL).unwrap();
+            taken(client.try_lock("k", TTL));
+            client.extend(&mut lease, TTL).unwrap();
+            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        }
+        cluster.node(0).freeze();
+        cluster.node(1).freeze();
+        ends_within(ms(200), || no_quorum(client.try_lock("k", TTL)));
+        cluster.node(0).thaw();
+        cluster.node(1).thaw();
+        assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+        client.settle(PATIENCE);
+        assert_eq!(cluster.holders("k"), 0);
+    }
+}

@@ -1,0 +1,224 @@
+//! Dialects: each server version is spoken to in its own commands, falls back where one is denied,
+//! and may stand beside any other version.
+
+use redbolt::engine::NodeState;
+use redbolt::{Cause, Client, Unlocked};
+
+use super::common::{
+    Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config,
+    ms, no_quorum, taken,
+};
+
+/// One life of a lock on all nodes: nobody else gets it, and nothing stays behind.
+fn full_cycle(client: &mut Client, cluster: &Cluster, key: &str) {
+    let mut lease = client.try_lock(key, TTL / 2).expect("the lock is free");
+    assert!(eventually(PATIENCE, || cluster.holders(key) == cluster.len()));
+    taken(client.try_lock(key, TTL));
+    client.extend(&mut lease, TTL).expect("the lease is alive");
+    let half = i64::try_from(TTL.as_millis() / 2).expect("a TTL is short");
+    let is_extended = || {
+        client.status(key).expect("nodes are asked");
+        cluster.nodes().all(|node| node.pttl(key) > half)
+    };
+    assert!(eventually(PATIENCE, is_extended));
+    assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders(key), 0);
+}
+
+fn dialects(client: &Client) -> Vec<String> {
+    client.nodes().into_iter().map(|node| node.dialect.unwrap_or_default()).collect()
+}
+
+fn five_servers_of_one_version(kind: Kind, dialect: &str) {
+    let Some(cluster) = Cluster::start(&[kind; 5], &[]) else { return };
+    let mut client = cluster.client();
+    for round in 0..20 {
+        full_cycle(&mut client, &cluster, &format!("k{round}"));
+    }
+    assert_eq!(dialects(&client), [dialect; 5]);
+    for health in client.nodes() {
+        let server = health.server.unwrap_or_default().to_lowercase().replace(' ', "-");
+        assert!(server.starts_with(kind.name()), "{server} is {}", kind.name());
+        assert_eq!(health.role.as_deref(), Some("master"));
+        assert!(health.resp3 && !health.info_denied && health.debts == 0);
+        assert_eq!(health.run_id.map(|id| id.len()), Some(40));
+    }
+}
+
+#[test]
+fn five_servers_of_redis_7_0_lock_by_scripts() {
+    five_servers_of_one_version(Kind::Redis70, "EVALSHA / EVALSHA");
+}
+
+#[test]
+fn five_servers_of_redis_8_0_lock_by_scripts() {
+    five_servers_of_one_version(Kind::Redis80, "EVALSHA / EVALSHA");
+}
+
+#[test]
+fn five_servers_of_redis_8_6_lock_by_native_commands() {
+    five_servers_of_one_version(Kind::Redis86, "DELEX / SET IFEQ");
+}
+
+#[test]
+fn five_servers_of_valkey_8_1_lock_by_a_script_and_a_native_command() {
+    five_servers_of_one_version(Kind::Valkey81, "EVALSHA / SET IFEQ");
+}
+
+#[test]
+fn five_servers_of_valkey_9_1_lock_by_native_commands() {
+    five_servers_of_one_version(Kind::Valkey91, "DELIFEQ / SET IFEQ");
+}
+
+#[test]
+fn five_servers_of_five_versions_lock_each_in_its_own_way() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = cluster.client();
+    for round in 0..50 {
+        full_cycle(&mut client, &cluster, &format!("k{round}"));
+    }
+    let mut dialects = dialects(&client);
+    dialects.sort();
+    dialects.dedup();
+    assert_eq!(dialects.len(), 4, "{dialects:?}");
+}
+
+/// Before every step, on every server: what was loaded at the greeting is gone.
+#[test]
+fn flushed_scripts_are_no_obstacle() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for node in cluster.nodes() {
+        let flush = || assert_eq!(node.command(&["SCRIPT", "FLUSH"]), b"+OK\r\n");
+        let config = || fresh_config(vec![node.url()]);
+        let mut client = Client::connect(config()).unwrap();
+        for _ in 0..10 {
+            flush();
+            let mut lease = client.try_lock("k", TTL / 2).unwrap();
+            flush();
+            client.extend(&mut lease, TTL).unwrap();
+            flush();
+            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+            assert!(!node.exists("k"));
+        }
+        // A script that is gone costs one EVAL, and then it is there again.
+        node.command(&["CONFIG", "RESETSTAT"]);
+        for _ in 0..10 {
+            let lease = client.try_lock("k", TTL).unwrap();
+            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        }
+        let stats = String::from_utf8(node.command(&["INFO", "commandstats"])).unwrap();
+        assert!(!stats.contains("cmdstat_eval:"), "{stats}");
+
+        // Nobody is there to read NOSCRIPT: a client's last releases do not depend on scripts.
+        let mut client = Client::connect(config()).unwrap();
+        drop(client.try_lock("k", TTL).unwrap());
+        flush();
+        drop(client);
+        assert!(eventually(PATIENCE, || !node.exists("k")), "{}", node.kind().name());
+    }
+}
+
+fn restrict(node: &RealServer, rules: &[&str]) {
+    let command = [&["ACL", "SETUSER", "default"][..], rules].concat();
+    assert_eq!(node.command(&command), b"+OK\r\n", "{rules:?}");
+}
+
+/// Each step of the ladder down, on each version, before the client comes and under its feet.
+#[test]
+fn a_denied_command_leads_to_the_next_way_of_doing_it() {
+    for kind in available_kinds() {
+        let Some(cluster) = Cluster::start(&[kind], &[]) else { return };
+        let native: &[&str] = match kind {
+            Kind::Redis86 => &["-delex"],
+            Kind::Valkey91 => &["-delifeq"],
+            Kind::Redis70 | Kind::Redis80 | Kind::Valkey81 => &[],
+        };
+        let sha = [native, &["-evalsha"]].concat();
+        let scripts = [native, &["-@scripting"]].concat();
+        for rules in [native, &sha, &scripts] {
+            let node = cluster.node(0);
+            let mut before = cluster.client();
+            restrict(node, rules);
+            full_cycle(&mut before, &cluster, "k");
+            let mut after = cluster.client();
+            full_cycle(&mut after, &cluster, "k");
+            let health = after.nodes();
+            assert_eq!(health[0].state, NodeState::Admitted, "{} {rules:?}", kind.name());
+            restrict(node, &["+@all"]);
+        }
+    }
+}
+
+/// WATCH belongs to a connection: many releases at once must not clear one another's.
+#[test]
+fn many_releases_at_once_by_transactions_delete_only_their_own_keys() {
+    for kind in available_kinds() {
+        let Some(cluster) = Cluster::start(&[kind; 3], &[]) else { return };
+        for node in cluster.nodes() {
+            match kind {
+                Kind::Redis86 => restrict(node, &["-@scripting", "-delex"]),
+                Kind::Valkey91 => restrict(node, &["-@scripting", "-delifeq"]),
+                Kind::Redis70 | Kind::Redis80 | Kind::Valkey81 => restrict(node, &["-@scripting"]),
+            }
+        }
+        let mut client = cluster.client();
+        let keys: Vec<_> = (0..100).map(|index| format!("k{index}")).collect();
+        let leases: Vec<_> = keys.iter().map(|key| client.try_lock(key, TTL).unwrap()).collect();
+        assert!(eventually(PATIENCE, || keys.iter().all(|key| cluster.holders(key) == 3)));
+        // Every other one was taken over by somebody else meanwhile.
+        for key in keys.iter().skip(1).step_by(2) {
+            (0..3).for_each(|node| cluster.occupy(node, key));
+        }
+        drop(leases);
+        client.settle(PATIENCE);
+        for (index, key) in keys.iter().enumerate() {
+            assert_eq!(cluster.holders(key), if index % 2 == 0 { 0 } else { 3 }, "{key}");
+        }
+        // At once again, and behind its own release.
+        for _ in 0..50 {
+            drop(client.try_lock("k", TTL).unwrap());
+        }
+    }
+}
+
+/// NOPERM may be about the key and not about the command: then no other command would do.
+#[test]
+fn a_key_that_the_user_may_not_touch_costs_the_nodes_nothing() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for node in cluster.nodes() {
+        restrict(node, &["resetkeys", "~lock:*"]);
+        let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let before = dialects(&client);
+        for _ in 0..6 {
+            let ballot = no_quorum(client.try_lock("other", TTL));
+            assert_eq!(causes(&ballot), [Cause::KeyDenied]);
+            assert_eq!(client.unlock_token("other", "token").unwrap(), Unlocked::Unknown);
+            let error = client.adopt("other", "token", TTL).unwrap_err();
+            assert!(error.to_string().contains(Cause::KeyDenied.text()), "{error}");
+        }
+        assert_eq!(dialects(&client), before, "{}", node.kind().name());
+        let mut lease = client.try_lock("lock:1", TTL).unwrap();
+        client.extend(&mut lease, TTL).unwrap();
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    }
+}
+
+#[test]
+fn a_node_without_any_way_to_release_is_refused() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for node in cluster.nodes() {
+        let config = fresh_config(vec![node.url()]).node_timeout(ms(300));
+        let mut client = Client::connect(config).unwrap();
+        let lease = client.try_lock("k", TTL).unwrap();
+        // Old versions refuse a rule about a command that they do not have.
+        restrict(node, &["-@scripting", "-@transaction"]);
+        for command in ["-delifeq", "-delex"] {
+            drop(node.command(&["ACL", "SETUSER", "default", command]));
+        }
+        assert_ne!(client.unlock(lease).unwrap(), Unlocked::Released, "{}", node.kind().name());
+        let ballot = no_quorum(client.try_lock("other", TTL));
+        assert_eq!(causes(&ballot), [Cause::NoDialect], "{}", node.kind().name());
+        assert!(!node.exists("other"));
+    }
+}

@@ -1,0 +1,266 @@
+//! Extension: moves the end of a lease that is held by a quorum, and never makes a lock of what is
+//! none any more.
+
+use std::time::Duration;
+
+use redbolt::{Acquire, Cause, Client, ExtendError, LockError, Unlocked};
+
+use super::common::{
+    Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken,
+};
+
+fn millis(ttl: Duration) -> i64 {
+    i64::try_from(ttl.as_millis()).expect("a TTL is short")
+}
+
+#[test]
+fn an_extension_resets_the_ttl_on_every_node_and_keeps_the_token() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = cluster.client();
+    let mut lease = client.try_lock("k", TTL).unwrap();
+    let token = lease.token();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
+    for ttl in [TTL, TTL * 5 / 4, TTL] {
+        let before = redbolt::now();
+        client.extend(&mut lease, ttl).unwrap();
+        let validity = ttl - (ttl / 100 + ms(2));
+        assert!(lease.deadline() >= before + validity);
+        assert!(lease.remaining() <= validity, "reset, not added to");
+        // The last nodes may still be at it when a quorum has decided.
+        let is_reset = |pttl: i64| pttl <= millis(ttl) && pttl > millis(ttl) - 5_000;
+        assert!(eventually(PATIENCE, || cluster.nodes().all(|node| is_reset(node.pttl("k")))));
+    }
+    assert_eq!(lease.token(), token);
+    assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
+    assert_eq!(lease.votes(), 5);
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+}
+
+/// The command may have been written, so from then on the lease is as short as it may be.
+#[test]
+fn an_extension_may_shorten_a_lease() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let mut lease = client.try_lock("k", TTL).unwrap();
+    client.extend(&mut lease, ms(500)).unwrap();
+    assert!(lease.remaining() < ms(500));
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
+    assert!(!lease.is_valid(), "nobody holds it beyond its keys");
+    assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Expired)));
+}
+
+#[test]
+fn an_extension_after_expiry_fails_and_creates_nothing() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = cluster.client();
+    let mut lease = client.try_lock("k", ms(150)).unwrap();
+    let (_, token) = client.try_lock("adopted", ms(150)).unwrap().detach();
+    assert!(eventually(PATIENCE, || !lease.is_valid() && cluster.holders("adopted") == 0));
+    assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Expired)));
+    let error = client.adopt("adopted", &token, TTL).unwrap_err();
+    assert!(matches!(error, ExtendError::Lost(_)), "{error}");
+    client.settle(PATIENCE);
+    assert!(eventually(PATIENCE, || cluster.holders("k") + cluster.holders("adopted") == 0));
+}
+
+/// The keys went before their time, by an operator's hand.
+#[test]
+fn an_extension_of_lost_keys_is_lost_and_creates_nothing() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = cluster.client();
+    let mut lease = client.try_lock("k", TTL).unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
+    cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
+    let error = client.extend(&mut lease, TTL).unwrap_err();
+    let ExtendError::Lost(ballot) = &error else { panic!("{error}") };
+    assert!(ballot.denied() >= 3 && error.to_string().contains("lost"), "{error}");
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
+}
+
+#[test]
+fn an_extension_of_a_key_that_another_holds_fails_and_leaves_it_alone() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = cluster.client();
+    let mut lease = client.try_lock("k", TTL).unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
+    (0..5).for_each(|index| cluster.occupy(index, "k"));
+    let error = client.extend(&mut lease, TTL / 2).unwrap_err();
+    assert!(matches!(error, ExtendError::Lost(_)), "{error}");
+    drop(lease);
+    client.settle(PATIENCE);
+    assert_eq!(cluster.values("k"), vec![Some(FOREIGN.as_bytes().to_vec()); 5]);
+    assert!(cluster.nodes().all(|node| node.pttl("k") > millis(TTL)));
+}
+
+/// Two of five are enough to lose nothing and to win nothing; when the rest is back it is extended.
+#[test]
+fn an_extension_that_misses_the_quorum_removes_nothing_and_may_be_tried_again() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let node_timeout = ms(300);
+    let mut client = Client::connect(cluster.config().node_timeout(node_timeout)).unwrap();
+    let mut lease = client.try_lock("k", TTL).unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
+    let old = lease.deadline();
+    (0..3).for_each(|index| cluster.node(index).freeze());
+    let error = ends_within(node_timeout, || client.extend(&mut lease, TTL * 5 / 4)).unwrap_err();
+    let ExtendError::NoQuorum(ballot) = &error else { panic!("{error}") };
+    assert_eq!(ballot.granted(), 2);
+    assert!(error.to_string().contains(Cause::Timeout.text()) || ballot.votes().count() == 5);
+    assert_eq!(lease.deadline(), old, "the earlier of the old and the new one");
+    assert!(lease.is_valid());
+    let error = ends_within(node_timeout, || client.extend(&mut lease, TTL / 2)).unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum(_)), "{error}");
+    assert!(lease.remaining() <= TTL / 2, "it may have been shortened");
+    (0..3).for_each(|index| cluster.node(index).thaw());
+    assert!(eventually(PATIENCE, || client.extend(&mut lease, TTL).is_ok()));
+    assert!(lease.remaining() > TTL / 2);
+    assert_eq!(cluster.holders("k"), 5);
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+}
+
+#[test]
+fn a_node_that_restarted_empty_is_not_counted_and_gets_no_key() {
+    let Some(mut cluster) = Cluster::mixed(3) else { return };
+    for index in 0..3 {
+        let mut client = cluster.client();
+        let mut lease = client.try_lock("k", TTL / 2).unwrap();
+        assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
+        cluster.node_mut(index).restart();
+        client.extend(&mut lease, TTL).unwrap();
+        assert!(lease.remaining() > TTL / 2);
+        // Connected again, it still has nothing to extend.
+        assert!(eventually(PATIENCE, || {
+            client.status("k").unwrap();
+            client.nodes().iter().all(|node| node.cause == Cause::None)
+        }));
+        client.extend(&mut lease, TTL).unwrap();
+        assert_eq!(cluster.holders("k"), 2);
+        assert!(!cluster.node(index).exists("k"));
+        // Another client's key on the empty node is no vote for the lease: one more loss is too many.
+        cluster.occupy(index, "k");
+        let other = (index + 1) % 3;
+        cluster.node(other).command(&["DEL", "k"]);
+        let error = client.extend(&mut lease, TTL).unwrap_err();
+        // What the restarted node holds is not known where an extension of its old life is open.
+        assert!(matches!(error, ExtendError::Lost(_) | ExtendError::NoQuorum(_)), "{error}");
+        drop(lease);
+        client.settle(PATIENCE);
+        assert_eq!(cluster.holders("k"), 1);
+        cluster.node(index).command(&["DEL", "k"]);
+    }
+}
+
+#[test]
+fn ttls_out_of_range_and_dead_handles_are_refused_before_anything_is_sent() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let max_ttl = Duration::from_secs(5);
+    let mut client = Client::connect(cluster.config().max_ttl(max_ttl)).unwrap();
+    let mut lease = client.try_lock("k", max_ttl).unwrap();
+    let deadline = lease.deadline();
+    for ttl in [Duration::ZERO, ms(3), max_ttl + ms(1), Duration::MAX] {
+        let error = client.extend(&mut lease, ttl).unwrap_err();
+        assert!(matches!(error, ExtendError::InvalidTtl { most, .. } if most == max_ttl));
+        let error = client.adopt("k", lease.token(), ttl).unwrap_err();
+        assert!(matches!(error, ExtendError::InvalidTtl { .. }), "{error}");
+    }
+    for (key, token) in [(&b""[..], &b"t"[..]), (b"k", b""), (&[0; 4097], b"t"), (b"k", &[0; 256])]
+    {
+        let error = client.adopt(key, token, max_ttl).unwrap_err();
+        assert!(matches!(error, ExtendError::InvalidName), "{error}");
+    }
+    assert_eq!(lease.deadline(), deadline);
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+}
+
+#[test]
+fn another_client_adopts_a_detached_lock_and_extends_and_unlocks_it() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut first = cluster.client();
+    let (key, token) = first.try_lock("k", TTL / 2).unwrap().detach();
+    drop(first);
+    let mut second = cluster.client();
+    let mut lease = second.adopt(&key, &token, TTL).unwrap();
+    assert_eq!((lease.key(), lease.token()), (&b"k"[..], token));
+    assert!(lease.votes() >= 3 && lease.remaining() > TTL / 2);
+    second.extend(&mut lease, TTL).unwrap();
+    taken(second.try_lock("k", TTL));
+    assert_eq!(second.unlock(lease).unwrap(), Unlocked::Released);
+    second.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+    let error = second.adopt(&key, b"never", TTL).unwrap_err();
+    assert!(matches!(error, ExtendError::Lost(_)), "{error}");
+
+    // An adopted lock that is dropped is released, as any other.
+    let (key, token) = second.try_lock("k", TTL).unwrap().detach();
+    let mut third = cluster.client();
+    drop(third.adopt(&key, &token, TTL).unwrap());
+    drop(third);
+    assert_eq!(cluster.holders("k"), 0);
+}
+
+/// Work for four TTLs under a lock of one.
+#[test]
+fn keeping_a_lock_holds_it_for_longer_than_its_ttl_with_one_token() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let mut other = cluster.client();
+    let ttl = ms(1_500);
+    let begin = redbolt::now();
+    let result = client.with_lock("k", ttl, |held| {
+        let token = held.token().unwrap();
+        while begin.until(redbolt::now()) < ttl * 3 {
+            held.keep().expect("a healthy quorum");
+            assert!(held.is_valid() && held.token().as_ref() == Some(&token));
+            taken(other.try_lock("k", ttl));
+            std::thread::sleep(ms(20));
+        }
+        Ok::<_, LockError>(())
+    });
+    result.unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "unlocked, and not extended again");
+}
+
+/// A minority lost its scripts: the quorum is there without it, and it is extended all the same.
+#[test]
+fn a_node_without_its_scripts_is_extended_though_the_others_have_decided() {
+    let Some(cluster) = Cluster::start(&[Kind::Redis70, Kind::Valkey91, Kind::Redis86], &[]) else {
+        return;
+    };
+    let mut client = cluster.client();
+    let mut lease = client.try_lock("k", TTL / 2).unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
+    cluster.node(0).command(&["SCRIPT", "FLUSH"]);
+    client.extend(&mut lease, TTL).unwrap();
+    let extended = eventually(ms(3_000), || {
+        client.status("k").unwrap();
+        cluster.node(0).pttl("k") > millis(TTL / 2)
+    });
+    assert!(extended, "{} ms", cluster.node(0).pttl("k"));
+}
+
+#[test]
+fn a_thousand_extensions_never_bring_a_released_key_back() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    for node in cluster.nodes() {
+        let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let mut other = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        for _ in 0..350 {
+            let mut lease = client.try_lock("k", TTL).unwrap();
+            let token = lease.token();
+            std::thread::scope(|scope| {
+                let unlock = scope.spawn(|| other.unlock_token("k", &token).unwrap());
+                match client.extend(&mut lease, TTL) {
+                    Ok(()) => {}
+                    Err(error) => assert!(matches!(error, ExtendError::Lost(_)), "{error}"),
+                }
+                assert_eq!(unlock.join().unwrap(), Unlocked::Released);
+            });
+            assert!(!node.exists("k"));
+            assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
+        }
+        let lease = client.try_lock_with("k", Acquire::new(TTL)).unwrap();
+        drop(lease);
+    }
+}

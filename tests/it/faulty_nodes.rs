@@ -1,0 +1,461 @@
+//! Faulty nodes: as long as a quorum answers nobody notices; when none does the call says so in
+//! its time, names the causes, and leaves no key behind.
+
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::engine::NodeState;
+use redbolt::{Acquire, Cause, Client, Driver, Lease, LockError, Retry, Unlocked};
+
+use super::common::{
+    Cluster, Kind, PATIENCE, RealServer, SLACK, TTL, causes, cycle, ends_within, eventually,
+    fresh_config, ms, no_quorum, taken, timed,
+};
+
+/// Longer than any call with a quorum of healthy nodes may take.
+const LONG: Duration = Duration::from_secs(4);
+
+fn health(client: &Client, index: usize) -> (NodeState, Cause) {
+    let health = client.nodes().into_iter().nth(index).expect("a node of that number");
+    (health.state, health.cause)
+}
+
+#[test]
+fn one_dead_node_of_three_is_no_obstacle_and_its_fault_is_known() {
+    let Some(mut cluster) = Cluster::mixed(3) else { return };
+    cluster.node_mut(0).kill9();
+    let mut client = cluster.client();
+    ends_within(Duration::ZERO, || cycle(&mut client, "k"));
+    assert_eq!(health(&client, 0).1, Cause::ConnectionRefused);
+
+    // A node that dies under a client, with a lease alive.
+    let mut lease = client.try_lock("k2", TTL).unwrap();
+    cluster.node_mut(0).restart();
+    assert!(eventually(PATIENCE, || {
+        drop(client.try_lock("other", TTL));
+        health(&client, 0).0 == NodeState::Admitted
+    }));
+    cluster.node_mut(1).kill9();
+    let error = client.extend(&mut lease, TTL).unwrap_err();
+    // Only node 2 is left of the two that granted: the restarted one has nothing to extend.
+    assert!(matches!(error, redbolt::ExtendError::Lost(_) | redbolt::ExtendError::NoQuorum(_)));
+    ends_within(Duration::ZERO, || cycle(&mut client, "k3"));
+    // Two nodes would do, so it is the other holder who is in the way, and the fault is told too.
+    cluster.occupy(0, "k4");
+    let ballot = taken(client.try_lock("k4", TTL));
+    assert_eq!(causes(&ballot)[..2], [Cause::Held, Cause::ConnectionRefused]);
+}
+
+#[test]
+fn two_dead_nodes_of_three_are_no_quorum_with_both_causes_and_no_key_left() {
+    let Some(mut cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    cycle(&mut client, "k");
+    cluster.node_mut(0).kill9();
+    cluster.node_mut(2).kill9();
+    for _ in 0..3 {
+        let error = ends_within(Duration::ZERO, || client.try_lock("k", TTL)).unwrap_err();
+        let text = error.to_string();
+        let ballot = no_quorum(Err(error));
+        for (index, cause) in causes(&ballot).into_iter().enumerate() {
+            let name = format!("127.0.0.1:{}", cluster.node(index).port());
+            if index == 1 {
+                assert!(cause == Cause::None, "{text}");
+            } else {
+                assert!(text.contains(&format!("{name}: {cause}")), "{text}");
+                assert!(
+                    matches!(
+                        cause,
+                        Cause::ConnectionRefused | Cause::ConnectionLost | Cause::Closed
+                    ),
+                    "{text}"
+                );
+            }
+        }
+        client.settle(PATIENCE);
+        assert!(!cluster.node(1).exists("k"));
+    }
+}
+
+#[test]
+fn a_frozen_node_does_not_delay_the_lock() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = Client::connect(cluster.config().node_timeout(LONG)).unwrap();
+    cluster.node(1).freeze();
+    for index in 0..20 {
+        let key = format!("k{index}");
+        ends_within(Duration::ZERO, || cycle(&mut client, &key));
+    }
+    cluster.node(1).thaw();
+    drop(client);
+    for index in 0..20 {
+        assert!(eventually(PATIENCE, || cluster.holders(&format!("k{index}")) == 0));
+    }
+}
+
+#[test]
+fn two_dead_or_frozen_nodes_of_five_do_not_delay_the_lock() {
+    let Some(mut cluster) = Cluster::mixed(5) else { return };
+    let mut client = Client::connect(cluster.config().node_timeout(LONG)).unwrap();
+    cluster.node_mut(0).kill9();
+    cluster.node(3).freeze();
+    for index in 0..20 {
+        let key = format!("k{index}");
+        ends_within(Duration::ZERO, || cycle(&mut client, &key));
+    }
+    cluster.node(3).thaw();
+    cluster.node_mut(3).kill9();
+    ends_within(Duration::ZERO, || cycle(&mut client, "k"));
+
+    // One more is one too many, and what it may hold is taken back as soon as it goes on.
+    cluster.node(4).freeze();
+    let hasty = cluster.config().connect_timeout(ms(200));
+    let error = ends_within(ms(200), || Client::connect(hasty)).unwrap_err();
+    assert!(error.to_string().contains("no quorum"), "{error}");
+    let error = ends_within(LONG, || client.try_lock("k", TTL)).unwrap_err();
+    assert_eq!(causes(&no_quorum(Err(error)))[4], Cause::Timeout);
+    cluster.node(4).thaw();
+    drop(client);
+    assert!(eventually(PATIENCE, || [1, 2, 4].iter().all(|&at| !cluster.node(at).exists("k"))));
+}
+
+#[test]
+fn two_frozen_nodes_of_three_fail_at_the_node_timeout_and_at_once_when_stalled() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let node_timeout = ms(300);
+    let mut client = Client::connect(cluster.config().node_timeout(node_timeout)).unwrap();
+    for index in [0, 2] {
+        cluster.node(index).freeze();
+    }
+    let (result, elapsed) = timed(|| client.try_lock("k", TTL));
+    assert_eq!(causes(&no_quorum(result)), [Cause::Timeout, Cause::None, Cause::Timeout]);
+    assert!(elapsed >= node_timeout, "{elapsed:?}");
+    assert!(elapsed <= node_timeout + SLACK, "{elapsed:?}");
+    // Its own key is deleted behind the attempt, without waiting for the frozen ones.
+    assert!(eventually(PATIENCE, || !cluster.node(1).exists("k")));
+
+    let stalled = eventually(PATIENCE, || {
+        let ballot = no_quorum(client.try_lock("k", TTL));
+        causes(&ballot) == [Cause::Stalled, Cause::None, Cause::Stalled]
+    });
+    assert!(stalled, "{:?}", client.nodes());
+    assert_eq!(health(&client, 0).0, NodeState::Stalled);
+    for index in [0, 2] {
+        cluster.node(index).thaw();
+    }
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+    drop(client);
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "{:?}", cluster.values("k"));
+}
+
+#[test]
+fn a_node_that_comes_back_is_used_again_by_the_same_client() {
+    let Some(mut cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    for index in 0..3 {
+        cluster.node_mut(index).kill9();
+        cycle(&mut client, "k");
+        cluster.node_mut(index).restart();
+        let back = eventually(PATIENCE, || {
+            cycle(&mut client, "k");
+            health(&client, index) == (NodeState::Admitted, Cause::None)
+        });
+        assert!(back, "{:?}", client.nodes());
+    }
+    // All at once: the client is without a single connection.
+    for index in 0..3 {
+        cluster.node_mut(index).kill9();
+    }
+    no_quorum(client.try_lock("k", TTL));
+    for index in 0..3 {
+        cluster.node_mut(index).restart();
+    }
+    let retry = Retry::every(ms(20), ms(20)).within(PATIENCE);
+    let lease = client.lock_with("k", Acquire::new(TTL).retry(retry)).unwrap();
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+}
+
+/// Two of three nodes in trouble: no conflict, and the cause is said. One of three: no obstacle.
+#[test]
+fn a_node_that_answers_with_an_error_is_no_conflict() {
+    type Trouble = (Cause, &'static [&'static [&'static str]], &'static [&'static [&'static str]]);
+    let table: [Trouble; 4] = [
+        (Cause::Replica, &[&["REPLICAOF", "127.0.0.1", "1"]], &[&["REPLICAOF", "NO", "ONE"]]),
+        (
+            Cause::OutOfMemory,
+            &[&["CONFIG", "SET", "maxmemory", "1"]],
+            &[&["CONFIG", "SET", "maxmemory", "0"]],
+        ),
+        (
+            Cause::NoPermission,
+            &[&["ACL", "SETUSER", "default", "-set"]],
+            &[&["ACL", "SETUSER", "default", "+set"]],
+        ),
+        (
+            Cause::NoReplicas,
+            &[&["CONFIG", "SET", "min-replicas-to-write", "1"]],
+            &[&["CONFIG", "SET", "min-replicas-to-write", "0"]],
+        ),
+    ];
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let say = |server: &RealServer, commands: &[&[&str]]| {
+        for command in commands {
+            assert_eq!(server.command(command), b"+OK\r\n", "{command:?}");
+        }
+    };
+    for (cause, enter, leave) in table {
+        say(cluster.node(1), enter);
+        let mut lease = client.try_lock("k", TTL).unwrap();
+        client.extend(&mut lease, TTL).unwrap();
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released, "{cause}");
+        say(cluster.node(2), enter);
+        let ballot = no_quorum(client.try_lock("k", TTL));
+        assert_eq!(causes(&ballot), [Cause::None, cause, cause]);
+        say(cluster.node(1), leave);
+        say(cluster.node(2), leave);
+        client.settle(PATIENCE);
+        assert_eq!(cluster.holders("k"), 0, "{cause}");
+        cycle(&mut client, "k");
+    }
+}
+
+#[test]
+fn a_node_that_cannot_save_or_is_busy_or_holds_other_data_is_no_obstacle() {
+    let Some(cluster) = Cluster::start(
+        &[Kind::Valkey81, Kind::Redis86, Kind::Redis70],
+        &["--save", "3600 1", "--busy-reply-threshold", "1"],
+    ) else {
+        return;
+    };
+    let mut client = cluster.client();
+
+    // A list under the lock's key keeps the lock from that node, whatever it is.
+    cluster.node(0).command(&["RPUSH", "list", "x"]);
+    cycle(&mut client, "list");
+    cluster.node(1).command(&["RPUSH", "list", "x"]);
+    taken(client.try_lock("list", TTL));
+    assert!(cluster.node(0).exists("list") && cluster.node(1).exists("list"));
+
+    let node = cluster.node(2);
+    let mut busy = node.connect();
+    busy.send(&super::common::request(&["EVAL", "while true do end", "0"])).unwrap();
+    assert!(eventually(PATIENCE, || node.command(&["PING"]).starts_with(b"-BUSY")));
+    cycle(&mut client, "k");
+    cluster.occupy(0, "k");
+    let ballot = taken(client.try_lock("k", TTL));
+    assert_eq!(causes(&ballot)[2], Cause::Busy);
+    assert_eq!(node.command(&["SCRIPT", "KILL"]), b"+OK\r\n");
+    cluster.node(0).command(&["DEL", "k"]);
+
+    node.command(&["SET", "dirty", "x"]);
+    std::fs::remove_dir_all(node.dir()).unwrap();
+    node.command(&["BGSAVE"]);
+    assert!(eventually(PATIENCE, || node.command(&["PING"]).starts_with(b"-MISCONF")));
+    cycle(&mut client, "k");
+    cluster.occupy(0, "k");
+    let ballot = taken(client.try_lock("k", TTL));
+    assert_eq!(causes(&ballot)[2], Cause::SaveFailed);
+    client.settle(ms(500));
+    assert!(!cluster.node(1).exists("k"));
+}
+
+#[test]
+fn a_killed_connection_costs_the_next_call_nothing() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    for (index, node) in cluster.nodes().enumerate() {
+        let config = || cluster.config().node_timeout(ms(300));
+        let victim = |name: &str| Client::connect(config().client_name(name)).unwrap();
+        let mut client = victim("lock");
+        kill_connections_of(node, "lock");
+        cycle(&mut client, "k");
+
+        let mut client = victim("extend");
+        let mut lease = client.try_lock("k", TTL).unwrap();
+        kill_connections_of(node, "extend");
+        client.extend(&mut lease, TTL).unwrap();
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        client.settle(PATIENCE);
+
+        let mut client = victim("unlock");
+        let lease = client.try_lock("k", TTL).unwrap();
+        kill_connections_of(node, "unlock");
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        client.settle(PATIENCE);
+        assert_eq!(cluster.holders("k"), 0, "{index}: {:?}", client.nodes());
+    }
+}
+
+/// A client that has lost every connection since its last call, longer than `node_timeout` ago.
+fn orphan(cluster: &Cluster) -> (Client, Lease) {
+    let pause = ms(100);
+    let config = cluster.config().client_name("victim").node_timeout(pause);
+    let mut client = Client::connect(config).expect("fresh servers");
+    let lease = client.try_lock("held", TTL).expect("the lock is free");
+    client.settle(PATIENCE);
+    cluster.nodes().for_each(|node| kill_connections_of(node, "victim"));
+    std::thread::sleep(pause * 2);
+    (client, lease)
+}
+
+#[test]
+fn a_lock_after_a_pause_does_not_mind_that_every_connection_was_killed() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut client, _lease) = orphan(&cluster);
+    cycle(&mut client, "k");
+}
+
+#[test]
+fn an_extension_after_a_pause_does_not_mind_that_every_connection_was_killed() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut client, mut lease) = orphan(&cluster);
+    client.extend(&mut lease, TTL).unwrap();
+}
+
+#[test]
+fn an_unlock_after_a_pause_does_not_mind_that_every_connection_was_killed() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut client, lease) = orphan(&cluster);
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("held"), 0);
+}
+
+fn kill_connections_of(node: &RealServer, name: &str) {
+    let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).expect("lines of text");
+    for line in list.lines().filter(|line| line.contains(&format!(" name={name} "))) {
+        let id = line.split("id=").nth(1).and_then(|rest| rest.split(' ').next());
+        node.command(&["CLIENT", "KILL", "ID", id.expect("each client has an id")]);
+    }
+}
+
+#[test]
+fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let config = || cluster.config().client_name("sleeper").node_timeout(ms(300));
+    let mut clients: Vec<_> = (0..2).map(|_| Client::connect(config()).unwrap()).collect();
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "timeout", "1"]);
+    }
+    assert!(eventually(PATIENCE, || {
+        cluster.nodes().all(|node| {
+            let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).unwrap();
+            !list.contains("name=sleeper")
+        })
+    }));
+    for client in &mut clients {
+        cycle(client, "k");
+    }
+}
+
+#[test]
+fn late_replies_of_a_frozen_node_become_votes_and_their_keys_are_released_too() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    for index in 0..3 {
+        let mut client = cluster.client();
+        cluster.node(index).freeze();
+        let lease = client.try_lock("k", TTL).unwrap();
+        assert_eq!(lease.votes(), 2);
+        cluster.node(index).thaw();
+        let grew = eventually(PATIENCE, || {
+            client.status("k").unwrap();
+            lease.votes() == 3
+        });
+        assert!(grew, "{lease:?}");
+        assert_eq!(lease.voters(), 0b111);
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        client.settle(PATIENCE);
+        assert_eq!(cluster.holders("k"), 0);
+    }
+}
+
+/// The SET lies in the frozen server's buffer and runs after the thaw: its release must run behind.
+#[test]
+fn an_attempt_that_failed_while_nodes_were_frozen_leaves_no_key_after_the_thaw() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    for closes in [false, true] {
+        let config = || cluster.config().node_timeout(ms(200));
+        let mut client = Client::connect(config()).unwrap();
+        cluster.node(0).freeze();
+        cluster.node(1).freeze();
+        no_quorum(client.try_lock("k", TTL));
+        if closes {
+            ends_within(ms(200), || drop(client));
+            cluster.node(0).thaw();
+            cluster.node(1).thaw();
+        } else {
+            cluster.node(0).thaw();
+            cluster.node(1).thaw();
+            let mut probe = None;
+            assert!(eventually(PATIENCE, || {
+                probe = client.try_lock("probe", TTL).ok();
+                probe.is_some()
+            }));
+        }
+        assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "{:?}", cluster.values("k"));
+    }
+}
+
+#[test]
+fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut driver = Driver::standalone(cluster.config()).unwrap();
+    let lock = |driver: &mut Driver, key: &str| -> Option<Lease> {
+        let id = driver.acquire(key, Acquire::new(TTL)).unwrap();
+        let mut lease = None;
+        assert!(eventually(PATIENCE, || {
+            driver.turn();
+            let Some(done) = driver.completion() else { return false };
+            assert_eq!(done.id, id);
+            let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
+            lease = result.ok();
+            true
+        }));
+        lease
+    };
+    assert!(eventually(PATIENCE, || lock(&mut driver, "warm").is_some()));
+    cluster.node(0).freeze();
+    cluster.node(1).freeze();
+    let id = driver.acquire("k", Acquire::new(TTL)).unwrap();
+    driver.turn();
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        cluster.node(2).exists("k")
+    }));
+    driver.cancel(id);
+    let done = driver.completion().unwrap();
+    assert_eq!(done.id, id);
+    assert!(matches!(done.result, Outcome::Lock(Err(LockError::Cancelled))), "{done:?}");
+    cluster.node(0).thaw();
+    cluster.node(1).thaw();
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        cluster.holders("k") == 0 && cluster.set_count(0) >= 2
+    }));
+    driver.cancel(id);
+    driver.turn();
+    assert!(driver.completion().is_none(), "an operation ends once");
+}
+
+/// Nodes that appear after the client was opened: the call waits for them, within its deadline.
+#[test]
+fn a_call_waits_for_nodes_on_their_way_but_not_beyond_its_deadline() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = Client::open(cluster.config()).unwrap();
+    let lease = client.try_lock("k", TTL).unwrap();
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+
+    for index in 0..3 {
+        cluster.node(index).freeze();
+    }
+    let mut client = Client::open(fresh_config(cluster.urls()).connect_timeout(ms(400))).unwrap();
+    let short = Acquire::new(TTL).deadline(ms(100));
+    ends_within(ms(100), || no_quorum(client.try_lock_with("k", short)));
+    let ballot = ends_within(ms(400), || no_quorum(client.try_lock("k", TTL)));
+    let blames = |cause: &&Cause| matches!(cause, Cause::ConnectTimeout | Cause::Connecting);
+    assert!(causes(&ballot).iter().filter(blames).count() >= 2, "{ballot}");
+    for index in 0..3 {
+        cluster.node(index).thaw();
+    }
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+}

@@ -1,0 +1,297 @@
+//! Retries: as many attempts as asked for, in the time asked for, each behind the release of the
+//! one before; and none goes on after the call.
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::{Acquire, Client, Driver, LockError, Retry, Unlocked};
+
+use super::common::{
+    Cluster, Kind, PATIENCE, RealServer, TTL, Wire, ends_within, eventually, ms, taken, timed,
+};
+
+fn occupy_all(cluster: &Cluster, key: &str) {
+    (0..cluster.len()).for_each(|index| cluster.occupy(index, key));
+}
+
+/// The SETs of one server as they are run: when, and with what token.
+struct Monitor {
+    wire: Wire,
+}
+
+impl Monitor {
+    fn new(server: &RealServer) -> Self {
+        let mut wire = server.connect();
+        assert_eq!(wire.ask(&["MONITOR"]).expect("the server answers"), b"+OK\r\n");
+        Self { wire }
+    }
+
+    /// The next SET of a key that is not occupied by the test itself: seconds and token.
+    fn next_set(&mut self) -> (f64, String) {
+        loop {
+            let line = self.wire.reply().expect("the server goes on");
+            let line = String::from_utf8(line).expect("a line of text");
+            let words: Vec<_> = line.trim_start_matches('+').split_whitespace().collect();
+            if words.contains(&"\"SET\"") && words.contains(&"\"NX\"") {
+                let time = words.first().and_then(|time| time.parse().ok());
+                let token = words.get(5).map(|token| token.trim_matches('"').to_owned());
+                return (time.expect("a time"), token.expect("a token"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_makes_exactly_as_many_attempts_as_it_may() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    occupy_all(&cluster, "k");
+    for attempts in [1, 2, 5] {
+        let retry = Retry::every(ms(1), ms(1)).attempts(attempts);
+        let mut client = Client::connect(cluster.config().retry(retry)).unwrap();
+        let before: Vec<_> = (0..3).map(|index| cluster.set_count(index)).collect();
+        taken(client.lock("k", TTL));
+        let made = |index: usize| cluster.set_count(index) - before[index];
+        for index in 0..3 {
+            assert!(eventually(PATIENCE, || made(index) == u64::from(attempts)), "{attempts}");
+        }
+        assert_eq!((0..3).map(made).sum::<u64>(), 3 * u64::from(attempts));
+    }
+    // Zero attempts are one, and `try_lock` never retries.
+    let retry = Retry::every(ms(1), ms(1)).attempts(0);
+    let mut client = Client::connect(cluster.config().retry(retry)).unwrap();
+    taken(client.lock("k", TTL));
+    let mut client = cluster.client();
+    ends_within(Duration::ZERO, || taken(client.try_lock("k", TTL)));
+}
+
+/// A taken majority: the minority that was won is given back at once, after each attempt.
+#[test]
+fn a_failure_after_all_attempts_leaves_no_key_on_the_free_minority() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for index in 0..3 {
+        cluster.occupy(index, "k");
+    }
+    let mut client = cluster.client();
+    let mut monitor = Monitor::new(cluster.node(4));
+    let retry = Retry::every(ms(5), ms(5)).attempts(4);
+    let ballot = taken(client.lock_with("k", Acquire::new(TTL).retry(retry)));
+    assert_eq!(ballot.denied(), 3);
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
+    let mut tokens: Vec<_> = (0..4).map(|_| monitor.next_set().1).collect();
+    tokens.sort();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 4, "a token for each attempt");
+    // Its own client's id is in each of them, and nothing else is alike.
+    assert!(tokens.iter().all(|token| token.get(..16) == tokens[0].get(..16)), "{tokens:?}");
+}
+
+/// By the clock of the server: the next attempt comes no earlier than `delay` after the last.
+#[test]
+fn the_wait_between_attempts_is_at_least_the_delay_and_the_jitter_varies_it() {
+    let Some(cluster) = Cluster::mixed(1) else { return };
+    cluster.occupy(0, "k");
+    let mut client = cluster.client();
+    let mut monitor = Monitor::new(cluster.node(0));
+    let (delay, jitter, attempts) = (ms(30), ms(60), 9);
+    let retry = Retry::every(delay, jitter).attempts(attempts);
+    taken(client.lock_with("k", Acquire::new(TTL).retry(retry)));
+    let times: Vec<_> = (0..attempts).map(|_| monitor.next_set().0).collect();
+    let waits: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // The monitor's clock is the wall clock in microseconds; half a millisecond for its rounding.
+    assert!(waits.iter().all(|&wait| wait >= delay.as_secs_f64() - 0.000_5), "{waits:?}");
+    let (least, most) = waits
+        .iter()
+        .fold((f64::MAX, 0_f64), |(least, most), &wait| (least.min(wait), most.max(wait)));
+    assert!(most - least > 0.001, "eight waits of one length: {waits:?}");
+}
+
+#[test]
+fn nothing_is_waited_for_after_the_last_attempt() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    occupy_all(&cluster, "k");
+    let mut client = cluster.client();
+    let delay = ms(4_000);
+    let once = Acquire::new(TTL).retry(Retry::every(delay, delay).attempts(1));
+    ends_within(Duration::ZERO, || taken(client.lock_with("k", once)));
+    // One wait of 300 ms between two attempts, none behind the second.
+    let twice = Acquire::new(TTL).retry(Retry::every(ms(300), Duration::ZERO).attempts(2));
+    let (result, elapsed) = timed(|| client.lock_with("k", twice));
+    taken(result);
+    assert!(elapsed >= ms(300), "{elapsed:?}");
+    // A wait that would end beyond the call's own end is not begun.
+    let hopeless = Acquire::new(TTL).retry(Retry::every(delay, delay).within(delay));
+    ends_within(Duration::ZERO, || taken(client.lock_with("k", hopeless)));
+}
+
+#[test]
+fn a_blocking_call_ends_by_its_deadline() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    occupy_all(&cluster, "k");
+    let mut client = cluster.client();
+    let busy = Retry::every(ms(10), ms(10));
+    for deadline in [ms(1), ms(50), ms(400)] {
+        for acquire in [
+            Acquire::new(TTL).retry(busy.within(deadline)),
+            Acquire::new(TTL).retry(busy).deadline(deadline),
+            Acquire::new(TTL).retry(busy.within(deadline * 100)).deadline(deadline),
+            Acquire::new(TTL).retry(busy.within(deadline)).deadline(deadline * 100),
+        ] {
+            let (result, elapsed) = timed(|| client.lock_with("k", acquire));
+            assert!(matches!(result, Err(LockError::Taken(_) | LockError::NoQuorum(_))));
+            assert!(elapsed <= deadline + super::common::SLACK, "{deadline:?}: {elapsed:?}");
+        }
+    }
+    // The same where the nodes hang, and the call's end comes before the `node_timeout`.
+    let mut patient = Client::connect(cluster.config().node_timeout(ms(4_000))).unwrap();
+    (0..3).for_each(|index| cluster.node(index).freeze());
+    for deadline in [ms(1), ms(100)] {
+        let acquire = Acquire::new(TTL).retry(busy).deadline(deadline);
+        let error = ends_within(deadline, || patient.lock_with("k", acquire)).unwrap_err();
+        assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    }
+    (0..3).for_each(|index| cluster.node(index).thaw());
+}
+
+#[test]
+fn a_deadline_of_zero_is_one_attempt() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let zero = || Acquire::new(TTL).retry(Retry::every(ms(1), ms(1))).deadline(Duration::ZERO);
+    let lease = client.lock_with("free", zero()).unwrap();
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    occupy_all(&cluster, "k");
+    let before = cluster.set_count(0);
+    taken(client.lock_with("k", zero()));
+    client.settle(PATIENCE);
+    let lease = client.try_lock("another", TTL).unwrap();
+    drop(lease);
+    assert_eq!(cluster.set_count(0) - before, 2, "one for each of the two calls");
+}
+
+#[test]
+fn a_call_without_end_waits_until_the_lock_is_released() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let (mut holder, mut waiter) = (cluster.client(), cluster.client());
+    let lease = holder.try_lock("k", TTL).unwrap();
+    let before = cluster.set_count(0);
+    let (sender, receiver) = channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let forever = Retry::every(ms(5), ms(5));
+            let lease = waiter.lock_with("k", Acquire::new(TTL).retry(forever));
+            sender.send(lease).unwrap();
+        });
+        assert!(eventually(PATIENCE, || cluster.set_count(0) >= before + 10));
+        assert!(receiver.try_recv().is_err(), "two clients hold one lock");
+        assert_eq!(holder.unlock(lease).unwrap(), Unlocked::Released);
+        let lease = receiver.recv_timeout(PATIENCE).unwrap().unwrap();
+        assert_eq!(lease.key(), b"k");
+    });
+}
+
+#[test]
+fn what_a_call_says_of_retries_wins_over_the_configuration() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    occupy_all(&cluster, "k");
+    let endless = Retry::every(ms(1), ms(1));
+    let mut client = Client::connect(cluster.config().retry(endless)).unwrap();
+    let acquire = Acquire::new(TTL).retry(Retry::ONCE);
+    ends_within(Duration::ZERO, || taken(client.lock_with("k", acquire)));
+    let mut client = Client::connect(cluster.config().retry(Retry::ONCE)).unwrap();
+    let before = cluster.set_count(0);
+    let acquire = Acquire::new(TTL).retry(endless.attempts(7));
+    taken(client.try_lock_with("k", acquire));
+    assert_eq!(cluster.set_count(0), before + 7);
+}
+
+/// A is free, B becomes free, C is taken meanwhile: the client's own key of the first attempt on A
+/// must not stand in the way of the second.
+#[test]
+fn a_partial_lock_is_released_before_the_next_attempt() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    for round in 0..20 {
+        let key = format!("k{round}");
+        let mut client = cluster.client();
+        let mut monitor = Monitor::new(cluster.node(0));
+        cluster.occupy(1, &key);
+        cluster.occupy(2, &key);
+        let lease = thread::scope(|scope| {
+            let call = scope.spawn(|| {
+                let retry = Retry::every(ms(30), Duration::ZERO).attempts(200);
+                client.lock_with(&key, Acquire::new(TTL).retry(retry)).unwrap()
+            });
+            monitor.next_set();
+            cluster.node(1).command(&["DEL", &key]);
+            call.join().unwrap()
+        });
+        assert_eq!(lease.voters(), 0b011, "{lease:?}");
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    }
+}
+
+#[test]
+fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91, Kind::Redis70, Kind::Redis86], &[]) else {
+        return;
+    };
+    let mut client = cluster.client();
+    for deadline in [None, Some(PATIENCE)] {
+        occupy_all(&cluster, "k");
+        let before = cluster.set_count(0);
+        let lease = thread::scope(|scope| {
+            let call = scope.spawn(|| {
+                let mut retry = Retry::every(ms(40), ms(10));
+                retry.deadline = deadline;
+                client.lock_with("k", Acquire::new(TTL).retry(retry))
+            });
+            assert!(eventually(PATIENCE, || cluster.set_count(0) > before));
+            for node in cluster.nodes() {
+                node.command(&["DEL", "k"]);
+            }
+            call.join().unwrap().unwrap()
+        });
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        client.settle(PATIENCE);
+    }
+}
+
+/// Cancelled while it waits for its next attempt, and while an attempt is won but not handed over.
+#[test]
+fn a_cancelled_acquisition_says_so_and_leaves_no_key_anywhere() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut driver = Driver::standalone(cluster.config()).unwrap();
+    cluster.occupy(0, "k");
+    cluster.occupy(1, "k");
+    let retry = Retry::every(ms(20), ms(20));
+    let id = driver.acquire("k", Acquire::new(TTL).retry(retry)).unwrap();
+    let settled = eventually(PATIENCE, || {
+        driver.turn();
+        assert!(driver.completion().is_none());
+        cluster.set_count(2) >= 3
+    });
+    assert!(settled);
+    driver.cancel(id);
+    let done = driver.completion().unwrap();
+    assert_eq!(done.id, id);
+    assert!(matches!(done.result, Outcome::Lock(Err(LockError::Cancelled))), "{done:?}");
+    assert_eq!(LockError::Cancelled.to_string(), "cancelled");
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        cluster.holders("k") == 2
+    }));
+
+    let id = driver.acquire("won", Acquire::new(TTL)).unwrap();
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        cluster.holders("won") == 3
+    }));
+    driver.turn();
+    driver.cancel(id);
+    let done = driver.completion().unwrap();
+    assert!(matches!(done.result, Outcome::Lock(Err(LockError::Cancelled))), "{done:?}");
+    driver.shutdown(PATIENCE);
+    assert_eq!(cluster.holders("won"), 0);
+    assert_eq!(driver.in_flight(), 0);
+}

@@ -1,0 +1,257 @@
+//! Release: only one's own key, from anywhere, as often as one likes; it says what came of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use redbolt::{Cause, Client, ExtendError, LockError, Retry, UnlockError, Unlocked};
+
+use super::common::{
+    Cluster, FOREIGN, Kind, PATIENCE, TTL, causes, ends_within, eventually, fresh_config, ms,
+    no_quorum, taken, timed,
+};
+
+#[test]
+fn a_wrong_token_unlocks_nothing() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let (mut holder, mut other) = (cluster.client(), cluster.client());
+    let lease = holder.try_lock("k", TTL).unwrap();
+    let token = lease.token().to_string();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
+    let almost = [&token[..39], if token.ends_with('0') { "1" } else { "0" }].concat();
+    let upper = token.to_uppercase();
+    for wrong in ["x", "", &token[..39], &almost, &upper, "*", FOREIGN] {
+        if wrong == token {
+            continue;
+        }
+        match other.unlock_token("k", wrong) {
+            Ok(unlocked) => assert_eq!(unlocked, Unlocked::NotHeld, "{wrong}"),
+            Err(error) => assert!(wrong.is_empty(), "{error}"),
+        }
+    }
+    assert_eq!(other.unlock_token("other", &token).unwrap(), Unlocked::NotHeld);
+    assert_eq!(cluster.holders("k"), 5);
+    assert!(matches!(other.unlock_token("", "t"), Err(UnlockError::InvalidName)));
+    assert!(matches!(other.unlock_token("k", [0; 256]), Err(UnlockError::InvalidName)));
+    assert!(matches!(other.unlock_token([0; 4097], "t"), Err(UnlockError::InvalidName)));
+    assert_eq!(holder.unlock(lease).unwrap(), Unlocked::Released);
+}
+
+#[test]
+fn an_unlock_after_expiry_leaves_the_next_holder_alone_and_says_not_held() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let (mut late, mut next) = (cluster.client(), cluster.client());
+    let lease = late.try_lock("k", ms(200)).unwrap();
+    let mut held = None;
+    assert!(eventually(PATIENCE, || {
+        held = next.try_lock("k", TTL).ok();
+        held.is_some()
+    }));
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
+    assert_eq!(late.unlock(lease).unwrap(), Unlocked::NotHeld);
+    late.settle(PATIENCE);
+    let token = held.as_ref().unwrap().token().as_bytes().to_vec();
+    assert_eq!(cluster.values("k"), vec![Some(token); 5]);
+    assert_eq!(next.unlock(held.unwrap()).unwrap(), Unlocked::Released);
+}
+
+#[test]
+fn a_second_unlock_is_harmless_and_says_not_held() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let lease = client.try_lock("k", TTL).unwrap();
+    let token = lease.token();
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    assert_eq!(client.unlock_token("k", &token).unwrap(), Unlocked::NotHeld);
+    let next = client.try_lock("k", TTL).unwrap();
+    assert_eq!(client.unlock_token("k", &token).unwrap(), Unlocked::NotHeld);
+    assert_eq!(client.unlock(next).unwrap(), Unlocked::Released);
+
+    // Under a lease that is alive: its owner learns of it at the next call.
+    let mut lease = client.try_lock("k", TTL).unwrap();
+    assert_eq!(client.unlock_token("k", lease.token()).unwrap(), Unlocked::Released);
+    assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Lost(_))));
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
+}
+
+#[test]
+fn another_client_with_key_and_token_unlocks_a_detached_lock() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut first = cluster.client();
+    let (key, token) = first.try_lock("k", TTL).unwrap().detach();
+    assert_eq!(key, b"k");
+    taken(first.try_lock("k", TTL));
+    drop(first);
+    let mut second = cluster.client();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 5), "detached: no drop releases it");
+    assert_eq!(second.unlock_token(&key, &token).unwrap(), Unlocked::Released);
+    second.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+}
+
+#[test]
+fn a_lease_of_another_client_is_refused_and_released_by_its_own() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut one, mut other) = (cluster.client(), cluster.client());
+    let mut lease = one.try_lock("k", TTL).unwrap();
+    assert!(matches!(other.extend(&mut lease, TTL), Err(ExtendError::NotOurs)));
+    assert!(matches!(other.unlock(lease), Err(UnlockError::NotOurs)));
+    one.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+}
+
+/// Released by a quorum; what is owed to the others is paid when they are back.
+#[test]
+fn an_unlock_says_released_not_held_or_unknown_as_a_quorum_answers() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let node_timeout = ms(300);
+    let config = || cluster.config().node_timeout(node_timeout);
+    let mut client = Client::connect(config()).unwrap();
+
+    let lease = client.try_lock("k", TTL).unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
+    cluster.node(2).freeze();
+    assert_eq!(ends_within(node_timeout, || client.unlock(lease)).unwrap(), Unlocked::Released);
+    cluster.node(2).thaw();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
+
+    let lease = client.try_lock("k", TTL).unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
+    cluster.node(0).freeze();
+    cluster.node(1).freeze();
+    let (unlocked, elapsed) = timed(|| client.unlock(lease));
+    assert_eq!(unlocked.unwrap(), Unlocked::Unknown);
+    assert!(elapsed >= node_timeout, "{elapsed:?}");
+    cluster.node(0).thaw();
+    cluster.node(1).thaw();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
+
+    let lease = client.try_lock("k", TTL).unwrap();
+    for index in [0, 1] {
+        assert!(eventually(PATIENCE, || cluster.node(index).command(&["DEL", "k"]) == b":1\r\n"));
+    }
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+}
+
+#[test]
+fn a_release_owed_to_a_dead_node_is_paid_when_it_is_back_with_its_keys() {
+    let Some(mut cluster) = Cluster::start(
+        &[Kind::Redis70, Kind::Valkey91],
+        &["--appendonly", "yes", "--appendfsync", "always"],
+    ) else {
+        return;
+    };
+    for index in 0..2 {
+        let mut client = cluster.client();
+        let lease = client.try_lock("k", TTL).unwrap();
+        cluster.node_mut(index).kill9();
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Unknown);
+        assert_eq!(client.nodes()[index].debts, 1);
+        cluster.node_mut(index).restart();
+        assert!(cluster.node(index).exists("k"), "its keys were kept");
+        assert!(eventually(PATIENCE, || {
+            client.settle(ms(50));
+            cluster.holders("k") == 0
+        }));
+        assert_eq!(client.nodes()[index].debts, 0);
+    }
+}
+
+#[test]
+fn a_scoped_lock_is_released_on_return_early_return_and_panic() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = Client::connect(cluster.config().retry(Retry::ONCE)).unwrap();
+    let holders = || cluster.holders("k");
+
+    let value = client.with_lock("k", TTL, |held| {
+        assert!(eventually(PATIENCE, || holders() == 3));
+        assert!(held.is_valid() && held.remaining() > TTL / 2);
+        assert_eq!(cluster.values("k")[0], held.token().map(|token| token.as_bytes().to_vec()));
+        Ok::<_, LockError>(42)
+    });
+    assert_eq!(value.unwrap(), 42);
+    assert!(eventually(PATIENCE, || holders() == 0));
+
+    let value = client.with_lock("k", TTL, |_| Err::<(), _>(LockError::Cancelled));
+    assert!(matches!(value, Err(LockError::Cancelled)));
+    assert!(eventually(PATIENCE, || holders() == 0));
+
+    let panic = catch_unwind(AssertUnwindSafe(|| {
+        client.with_lock("k", TTL, |_| -> Result<(), LockError> { panic!("in the work") })
+    }));
+    let text = panic.unwrap_err();
+    assert_eq!(text.downcast_ref::<&str>(), Some(&"in the work"));
+    assert!(eventually(PATIENCE, || holders() == 0));
+
+    // The client is whole after all that.
+    let lease = client.try_lock("k", TTL).unwrap();
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    cluster.occupy(0, "k");
+    cluster.occupy(1, "k");
+    let mut ran = false;
+    let error = client.with_lock("k", TTL, |_| {
+        ran = true;
+        Ok::<_, LockError>(())
+    });
+    assert!(matches!(error, Err(LockError::Taken(_))) && !ran);
+}
+
+#[derive(Debug)]
+enum WorkError {
+    Own,
+    Lock(LockError),
+}
+
+impl From<LockError> for WorkError {
+    fn from(error: LockError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+/// The lock ends under the work: its own error is what counts, and without one the loss is.
+#[test]
+fn the_error_of_the_work_wins_over_the_loss_of_its_lock() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let lose = || {
+        assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
+        for node in cluster.nodes() {
+            assert_eq!(node.command(&["DEL", "k"]), b":1\r\n");
+        }
+    };
+    let result = client.with_lock("k", TTL, |_| {
+        lose();
+        Err::<(), _>(WorkError::Own)
+    });
+    assert!(matches!(result, Err(WorkError::Own)), "{result:?}");
+    let result = client.with_lock("k", TTL, |_| {
+        lose();
+        Ok::<_, WorkError>(())
+    });
+    assert!(matches!(result, Err(WorkError::Lock(LockError::Lost))), "{result:?}");
+    let result = client.with_lock("k", ms(100), |held| {
+        assert!(eventually(PATIENCE, || !held.is_valid()));
+        assert_eq!(held.remaining(), Duration::ZERO);
+        Ok::<_, WorkError>(())
+    });
+    assert!(matches!(result, Err(WorkError::Lock(LockError::Lost))), "{result:?}");
+}
+
+/// An unlock needs no memory, nor does an extension: both go through where a lock does not.
+#[test]
+fn a_node_out_of_memory_still_extends_and_releases() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for node in cluster.nodes() {
+        let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let mut lease = client.try_lock("k", TTL / 2).unwrap();
+        assert_eq!(node.command(&["CONFIG", "SET", "maxmemory", "1"]), b"+OK\r\n");
+        client.extend(&mut lease, TTL).unwrap();
+        assert!(lease.remaining() > TTL / 2);
+        assert!(node.pttl("k") > i64::try_from(TTL.as_millis() / 2).unwrap());
+        let ballot = no_quorum(client.try_lock("another", TTL));
+        assert_eq!(causes(&ballot), [Cause::OutOfMemory]);
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        assert!(!node.exists("k"));
+    }
+}
