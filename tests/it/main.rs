@@ -13,6 +13,12 @@ mod cli;
 #[cfg(feature = "cli")]
 mod cli_lock;
 #[cfg(feature = "cli")]
+mod cli_look;
+#[cfg(feature = "cli")]
+mod cli_run;
+#[cfg(feature = "cli")]
+mod cli_servers;
+#[cfg(feature = "cli")]
 mod cli_usage;
 mod common;
 mod concurrency;
