@@ -73,7 +73,8 @@ impl SimClient {
         random: &mut Random,
     ) -> Self {
         let seed = random.bytes();
-        let engine = Engine::new(config, seed, clock.local(now)).expect("the configuration is valid");
+        let engine =
+            Engine::new(config, seed, clock.local(now)).expect("the configuration is valid");
         let mut id = [0; 8];
         StdRng::from_seed(seed).fill_bytes(&mut id);
         let token_start = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -179,7 +180,11 @@ impl World {
             Stage::Asleep => Stage::Asleep,
             Stage::Read { node } => {
                 self.read(client, node);
-                if node + 1 < self.plan.nodes { Stage::Read { node: node + 1 } } else { Stage::Judge }
+                if node + 1 < self.plan.nodes {
+                    Stage::Read { node: node + 1 }
+                } else {
+                    Stage::Judge
+                }
             }
             Stage::Judge => Stage::JudgeAt(self.clients[client].local(self.now)),
             Stage::JudgeAt(now) => {
@@ -307,7 +312,10 @@ impl World {
             let output = self.clients[client].engine.output(node);
             let mut bytes = output.to_vec();
             self.oracle.check(bytes.len() <= OUTPUT_LEN_MAX, || "output without bound".to_owned());
-            if bytes.len() > 1 && self.phase == Phase::Safety && self.random.chance(self.plan.short_write) {
+            if bytes.len() > 1
+                && self.phase == Phase::Safety
+                && self.random.chance(self.plan.short_write)
+            {
                 self.counts.fault(Fault::ShortWrite);
                 let len = self.random.between(1, bytes.len() as u64 - 1) as usize;
                 bytes.truncate(len);
@@ -331,9 +339,10 @@ impl World {
         let due = engine.poll_timeout().map_or(Global::MAX, |at| clock.global(at));
         let task = this.tasks.iter().map(|task| task.next_at).min().unwrap_or(Global::MAX);
         let mut at = due.min(task);
-        let has_output = engine.nodes_with_output().into_iter().any(|node| {
-            this.links[node.index()].is_some_and(|id| self.conns[id].is_open)
-        });
+        let has_output = engine
+            .nodes_with_output()
+            .into_iter()
+            .any(|node| this.links[node.index()].is_some_and(|id| self.conns[id].is_open));
         let has_input = this.links.iter().flatten().any(|&id| {
             let conn = &self.conns[id];
             !conn.inbox.is_empty() || conn.news.is_some()
@@ -380,8 +389,15 @@ impl World {
         }
         let epoch = self.clients[client].epoch + 1;
         let clock = self.clients[client].clock;
-        let new =
-            SimClient::new(client, epoch, clock, &self.plan, &self.config, self.now, &mut self.random);
+        let new = SimClient::new(
+            client,
+            epoch,
+            clock,
+            &self.plan,
+            &self.config,
+            self.now,
+            &mut self.random,
+        );
         self.clients[client] = new;
         let at = self.now + self.random.between(MS, SECOND / 10);
         self.wake(client, at);

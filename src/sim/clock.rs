@@ -32,7 +32,8 @@ impl Clock {
 
     fn scaled(self, at: Global) -> u64 {
         let rate = u128::from((MILLION + self.ppm).unsigned_abs());
-        u64::try_from(u128::from(at) * rate / u128::from(MILLION.unsigned_abs())).unwrap_or(u64::MAX)
+        u64::try_from(u128::from(at) * rate / u128::from(MILLION.unsigned_abs()))
+            .unwrap_or(u64::MAX)
     }
 }
 

@@ -177,7 +177,8 @@ impl World {
         node.life += 1;
         let life = node.life;
         self.cut_off(index);
-        let down = if self.random.chance(500) { self.random.below(self.plan.node_timeout) } else { spell };
+        let down =
+            if self.random.chance(500) { self.random.below(self.plan.node_timeout) } else { spell };
         let loading = kept && self.random.chance(400);
         let what = Mend::Start { kept, loading };
         self.after(down, Event::Mend { node: index, life, what });
@@ -260,6 +261,14 @@ impl World {
             }
         }
         self.hurry_all();
+        for client in &mut self.clients {
+            for task in &mut client.tasks {
+                // Whoever waits for an answer goes on waiting.
+                if task.next_at != Global::MAX {
+                    task.next_at = self.now;
+                }
+            }
+        }
         self.resume_all();
         let after = self.settle_time();
         self.after(after, Event::Settled);

@@ -59,7 +59,8 @@ impl World {
                 let Some(token) = node.server.value(&key_name(key), local) else { continue };
                 let text = String::from_utf8_lossy(token).into_owned();
                 let is_given_away = self.given_away.iter().any(|given| given == token);
-                let owner = self.clients.iter().position(|client| text.starts_with(&client.token_start));
+                let owner =
+                    self.clients.iter().position(|client| text.starts_with(&client.token_start));
                 if let Some(client) = owner.filter(|_| !is_given_away) {
                     self.oracle.fail(|| {
                         format!("node {index} holds key {key} for {text} of client {client}, which does not")
@@ -104,7 +105,8 @@ impl World {
             let node = &mut self.nodes[index];
             let local = node.clock.local(self.now);
             let keys = node.server.key_count(local);
-            self.oracle.check(keys == 0, || format!("node {index}: {keys} keys outlive everything"));
+            self.oracle
+                .check(keys == 0, || format!("node {index}: {keys} keys outlive everything"));
         }
         for client in 0..self.clients.len() {
             let engine = &self.clients[client].engine;

@@ -45,7 +45,6 @@ impl Pipe {
     pub(super) fn len(&self) -> usize {
         self.pieces.len()
     }
-
 }
 
 /// A connection from its SYN until both ends have forgotten it.

@@ -48,7 +48,9 @@ impl Oracle {
         let windows = &mut self.keys[key];
         let other = windows.iter().rev().find(|other| other.holder != holder && other.end > now);
         if let Some(&other) = other {
-            self.fail(|| format!("key {key}: {holder} holds until {end}, and at {now} so does {other:?}"));
+            self.fail(|| {
+                format!("key {key}: {holder} holds until {end}, and at {now} so does {other:?}")
+            });
             return;
         }
         match windows.iter_mut().rev().find(|window| window.holder == holder && window.end > now) {

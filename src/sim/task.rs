@@ -175,9 +175,8 @@ impl World {
     /// A lease is held: what next?
     fn go_on(&mut self, client: usize, task: usize, now: Instant) {
         let lease = self.clients[client].tasks[task].lease;
-        let is_over = lease.is_none_or(|lease| {
-            self.clients[client].engine.remaining_at(lease, now).is_zero()
-        });
+        let is_over = lease
+            .is_none_or(|lease| self.clients[client].engine.remaining_at(lease, now).is_zero());
         let is_unsure = self.clients[client].tasks[task].is_unsure;
         match self.random.below(if is_over { 4 } else { 20 }) {
             0 | 1 => self.release(client, task, now),
@@ -226,7 +225,8 @@ impl World {
         let (Some(lease), Some(op)) = (this.tasks[task].lease, this.tasks[task].op) else { return };
         match self.random.below(4) {
             0 => {
-                let again = this.engine.extend(lease, Duration::from_millis(self.plan.max_ttl_ms), now);
+                let again =
+                    this.engine.extend(lease, Duration::from_millis(self.plan.max_ttl_ms), now);
                 let is_busy = matches!(again, Err(ExtendError::Busy));
                 self.oracle.check(is_busy, || format!("a second extension: {again:?}"));
                 self.counts.path(Path::ExtendBusy);
@@ -430,7 +430,8 @@ impl World {
             Err(ref error) => {
                 let later = deadline.is_some_and(|deadline| deadline > old_deadline);
                 let is_kept = !later || matches!(error, ExtendError::Expired);
-                self.oracle.check(is_kept, || "a failed extension moved the deadline on".to_owned());
+                self.oracle
+                    .check(is_kept, || "a failed extension moved the deadline on".to_owned());
                 match error {
                     ExtendError::Lost(_) => Path::ExtendLost,
                     ExtendError::NoQuorum(_) => Path::ExtendNoQuorum,
