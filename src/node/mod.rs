@@ -253,15 +253,16 @@ impl Node {
     /// The next debt that can be written now. It is out of the list: the caller writes it, or puts
     /// it back.
     pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
+        if self.takes_debts() { self.debts.pop_due(now) } else { None }
+    }
+
+    /// Whether a debt could be written now.
+    fn takes_debts(&self) -> bool {
         let has_room = self.output.len() < DEBT_OUTPUT_MAX
             && self.pending.len() < PENDING_MAX
             && (self.dialect.release != Some(ReleaseStep::Watch)
                 || self.jobs.waiting.len() < JOBS_OF_DEBTS_MAX);
-        if self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room {
-            self.debts.pop_due(now)
-        } else {
-            None
-        }
+        self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room
     }
 
     // ---- input ----
@@ -550,7 +551,8 @@ impl Node {
             (None, Some(front)) => Some(front.written_at + self.patience.stalled_after + absent),
             _ => None,
         };
-        let debt = if self.is_greeted() { self.debts.next_due() } else { None };
+        // One that cannot be paid waits for something else than time.
+        let debt = if self.takes_debts() { self.debts.next_due() } else { None };
         [state, stalled, debt].into_iter().flatten().min()
     }
 
