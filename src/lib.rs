@@ -69,6 +69,7 @@
 //! | (none) | client, driver, engine |
 //! | `embedded` | nodes in the process, for demos and your own tests |
 //! | `cli` | the `redbolt` command |
+//! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -91,6 +92,9 @@ mod token;
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
+
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 
 pub use acquire::Acquire;
 pub use address::{Address, Endpoint};
