@@ -68,6 +68,7 @@
 //! |---|---|
 //! | (none) | client, driver, engine |
 //! | `embedded` | nodes in the process, for demos and your own tests |
+//! | `sim` | the simulation that the library is tested with |
 //! | `cli` | the `redbolt` command |
 //! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
 
@@ -79,6 +80,7 @@ pub mod driver;
 pub mod engine;
 pub mod quorum;
 pub mod resp;
+pub mod safety;
 pub mod time;
 
 mod acquire;
@@ -86,12 +88,15 @@ mod address;
 mod command;
 mod config;
 mod error;
+mod mutant;
 mod node;
 mod round;
 mod token;
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -1,0 +1,411 @@
+//! The clients: the production engine in a loop as a driver's, which can be stopped between any
+//! two of its steps.
+//!
+//! # Contract
+//!
+//! - The loop keeps the order that [`crate::engine`] asks for: read, judge, connect, take results,
+//!   begin what is to be begun, write.
+//! - A step that reads the clock and one that uses the reading are two steps: time may pass between
+//!   them, as on a machine that schedules somebody else.
+
+use super::clock::{Clock, Global, MS, SECOND, US};
+use super::counts::{Fault, Path};
+use super::net::News;
+use super::plan::Plan;
+use super::random::Random;
+use super::task::Task;
+use super::world::{Phase, World};
+use crate::config::Config;
+use crate::engine::{Connection, Engine, LeaseId, NodeState};
+use crate::quorum::NodeId;
+use crate::time::Instant;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// One client: a process with an engine.
+pub(super) struct SimClient {
+    pub(super) engine: Engine,
+    pub(super) clock: Clock,
+    /// Counts the processes that were this client.
+    pub(super) epoch: u64,
+    /// The connection to each node.
+    pub(super) links: Vec<Option<usize>>,
+    /// The nodes that this process was ever greeted by.
+    pub(super) has_met: Vec<bool>,
+    pub(super) tasks: Vec<Task>,
+    /// Leases whose holder let go of them; released with the next turn.
+    pub(super) dropped: Vec<LeaseId>,
+    /// What the tokens that this process draws begin with.
+    pub(super) token_start: String,
+    /// Given tokens so far.
+    pub(super) tokens_given: u64,
+    /// Keys that it has still to lock, in the end.
+    pub(super) goals: Vec<usize>,
+    stage: Stage,
+    stopped_until: Global,
+    wake_at: Global,
+}
+
+/// Where a client is in its loop.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Asleep,
+    Read { node: usize },
+    Judge,
+    JudgeAt(Instant),
+    Connect,
+    Results,
+    ResultsAt(Instant),
+    Begin,
+    BeginAt { task: usize, now: Instant },
+    Write,
+}
+
+impl SimClient {
+    pub(super) fn new(
+        client: usize,
+        epoch: u64,
+        clock: Clock,
+        plan: &Plan,
+        config: &Config,
+        now: Global,
+        random: &mut Random,
+    ) -> Self {
+        let seed = random.bytes();
+        let engine =
+            Engine::new(config, seed, clock.local(now)).expect("the configuration is valid");
+        let mut id = [0; 8];
+        StdRng::from_seed(seed).fill_bytes(&mut id);
+        let token_start = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let tasks = (0..plan.tasks).map(|_| Task::new(now + random.below(plan.gap))).collect();
+        Self {
+            engine,
+            clock,
+            epoch,
+            links: vec![None; plan.nodes],
+            has_met: vec![false; plan.nodes],
+            tasks,
+            dropped: Vec::new(),
+            token_start,
+            tokens_given: client as u64 * 1_000_000 + epoch * 10_000,
+            goals: Vec::new(),
+            stage: Stage::Asleep,
+            stopped_until: 0,
+            wake_at: Global::MAX,
+        }
+    }
+
+    /// What it reads on its clock.
+    pub(super) fn local(&self, now: Global) -> Instant {
+        self.clock.local(now)
+    }
+}
+
+impl World {
+    /// Something has come up for a client.
+    pub(super) fn wake(&mut self, client: usize, at: Global) {
+        let this = &mut self.clients[client];
+        let at = at.max(this.stopped_until).max(self.now);
+        if matches!(this.stage, Stage::Asleep) && at < this.wake_at {
+            this.wake_at = at;
+            let epoch = this.epoch;
+            self.at(at, super::world::Event::Client { client, epoch });
+        }
+    }
+
+    /// The client stands still for a while, wherever it is.
+    pub(super) fn stop(&mut self, client: usize, pause: Global) {
+        let this = &mut self.clients[client];
+        this.stopped_until = this.stopped_until.max(self.now + pause);
+    }
+
+    /// Nobody is stopped any longer.
+    pub(super) fn resume_all(&mut self) {
+        for client in 0..self.clients.len() {
+            let this = &mut self.clients[client];
+            this.stopped_until = 0;
+            this.wake_at = self.now;
+            let epoch = this.epoch;
+            self.at(self.now, super::world::Event::Client { client, epoch });
+        }
+    }
+
+    pub(super) fn client_goes_on(&mut self, client: usize, epoch: u64) {
+        let this = &mut self.clients[client];
+        if this.epoch != epoch || this.wake_at != self.now {
+            return;
+        }
+        if this.stopped_until > self.now {
+            this.wake_at = this.stopped_until;
+            let at = this.wake_at;
+            return self.at(at, super::world::Event::Client { client, epoch });
+        }
+        this.wake_at = Global::MAX;
+        if matches!(this.stage, Stage::Asleep) {
+            this.stage = Stage::Read { node: 0 };
+        }
+        loop {
+            let next = self.step(client, self.clients[client].stage);
+            self.clients[client].stage = next;
+            if matches!(next, Stage::Asleep) {
+                return self.sleep(client);
+            }
+            if self.phase == Phase::Safety && self.random.chance(self.plan.pause) {
+                let pause = self.pause_within();
+                self.counts.fault(Fault::PauseWithin);
+                self.log(|_| format!("client {client} stops for {pause} before {next:?}"));
+                self.clients[client].wake_at = self.now + pause;
+                let epoch = self.clients[client].epoch;
+                return self.after(pause, super::world::Event::Client { client, epoch });
+            }
+        }
+    }
+
+    /// How long a client stops in the middle: mostly shortly, now and then for a lifetime of locks.
+    fn pause_within(&mut self) -> Global {
+        let ttl = self.plan.max_ttl_ms * MS;
+        match self.random.below(10) {
+            0..=4 => self.random.between(US, self.plan.node_timeout / 2),
+            5..=7 => self.random.between(US, 3 * self.plan.node_timeout),
+            8 => self.random.between(US, ttl / 4),
+            _ => self.random.between(ttl / 2, ttl + ttl / 2),
+        }
+        .max(1)
+    }
+
+    /// One step of the loop; what comes after it.
+    fn step(&mut self, client: usize, stage: Stage) -> Stage {
+        match stage {
+            Stage::Asleep => Stage::Asleep,
+            Stage::Read { node } => {
+                self.read(client, node);
+                if node + 1 < self.plan.nodes {
+                    Stage::Read { node: node + 1 }
+                } else {
+                    Stage::Judge
+                }
+            }
+            Stage::Judge => Stage::JudgeAt(self.clients[client].local(self.now)),
+            Stage::JudgeAt(now) => {
+                let this = &mut self.clients[client];
+                for lease in this.dropped.drain(..) {
+                    this.engine.release_quietly(lease, now);
+                }
+                this.engine.handle_timeout(now);
+                Stage::Connect
+            }
+            Stage::Connect => {
+                self.settle_connections(client);
+                Stage::Results
+            }
+            Stage::Results => {
+                if self.clients[client].engine.has_event() {
+                    Stage::ResultsAt(self.clients[client].local(self.now))
+                } else {
+                    while self.clients[client].engine.poll_late_vote().is_some() {
+                        self.counts.path(Path::LateVote);
+                    }
+                    Stage::Begin
+                }
+            }
+            Stage::ResultsAt(now) => {
+                if let Some(event) = self.clients[client].engine.poll_event(now) {
+                    self.log(|_| format!("client {client}: {event:?}"));
+                    self.result(client, event, now);
+                }
+                Stage::Results
+            }
+            Stage::Begin => {
+                let now = self.now;
+                let this = &mut self.clients[client];
+                let Some(task) = this.tasks.iter().position(|task| task.next_at <= now) else {
+                    return Stage::Write;
+                };
+                let local = this.local(now);
+                if this.engine.needs_pass(local) {
+                    return Stage::Read { node: 0 };
+                }
+                Stage::BeginAt { task, now: local }
+            }
+            Stage::BeginAt { task, now } => {
+                self.begin(client, task, now);
+                Stage::Begin
+            }
+            Stage::Write => {
+                self.write(client);
+                Stage::Asleep
+            }
+        }
+    }
+
+    /// Takes in what the system has of one connection.
+    fn read(&mut self, client: usize, node: usize) {
+        let Some(id) = self.clients[client].links[node] else { return };
+        let Some(node_id) = NodeId::new(node) else { return };
+        let now = self.clients[client].local(self.now);
+        if !self.conns[id].is_open && self.conns[id].news == Some(News::Opened) {
+            self.conns[id].news = None;
+            self.conns[id].is_open = true;
+            let seed = self.random.bytes();
+            let engine = &mut self.clients[client].engine;
+            engine.reseed(seed);
+            engine.handle_connected(node_id, now);
+        }
+        let conn = &mut self.conns[id];
+        if conn.is_open && !conn.inbox.is_empty() {
+            let bytes = std::mem::take(&mut conn.inbox);
+            if std::mem::take(&mut conn.deliveries) > 1 {
+                self.counts.fault(Fault::MergedRead);
+            }
+            conn.read += bytes.len();
+            if conn.greeting_end.is_some_and(|end| conn.read >= end) {
+                self.clients[client].has_met[node] = true;
+            }
+            self.deliver(client, node_id, &bytes, now);
+        }
+        // The engine may have had enough of it meanwhile; that is for `settle_connections`.
+        if let Some(News::Ended(cause)) = self.conns[id].news {
+            self.leave(client, node);
+            self.counts.path(Path::Lost);
+            self.log(|_| format!("client {client} loses node {node}: {cause:?}"));
+            self.clients[client].engine.handle_lost(node_id, cause, now);
+        }
+    }
+
+    /// Hands bytes to the engine, in one piece or in many.
+    fn deliver(&mut self, client: usize, node: NodeId, bytes: &[u8], now: Instant) {
+        let engine = &mut self.clients[client].engine;
+        if self.random.chance(self.plan.one_byte) {
+            self.counts.fault(Fault::OneByteRead);
+            for byte in bytes {
+                engine.handle_bytes(node, std::slice::from_ref(byte), now);
+            }
+        } else {
+            for piece in bytes.chunks(16 << 10) {
+                engine.handle_bytes(node, piece, now);
+            }
+        }
+    }
+
+    fn settle_connections(&mut self, client: usize) {
+        while let Some((node, wish)) = self.clients[client].engine.poll_connection() {
+            let node = node.index();
+            match wish {
+                Connection::Open => self.open(client, node),
+                Connection::Close => {
+                    self.counts.path(Path::GivenUp);
+                    self.log(|_| format!("client {client} gives node {node} up"));
+                    self.leave(client, node);
+                }
+            }
+        }
+    }
+
+    /// Writes what the engine has for each node, as far as the socket takes it.
+    fn write(&mut self, client: usize) {
+        for node in self.clients[client].engine.nodes_with_output() {
+            let Some(id) = self.clients[client].links[node.index()] else { continue };
+            if !self.conns[id].is_open {
+                continue;
+            }
+            let output = self.clients[client].engine.output(node);
+            let mut bytes = output.to_vec();
+            self.oracle.check(bytes.len() <= OUTPUT_LEN_MAX, || "output without bound".to_owned());
+            if bytes.len() > 1
+                && self.phase == Phase::Safety
+                && self.random.chance(self.plan.short_write)
+            {
+                self.counts.fault(Fault::ShortWrite);
+                let len = self.random.between(1, bytes.len() as u64 - 1) as usize;
+                bytes.truncate(len);
+            }
+            self.clients[client].engine.handle_sent(node, bytes.len());
+            if self.conns[id].is_broken {
+                continue;
+            }
+            for piece in self.cut(bytes) {
+                let at = self.now + self.delay(client, node.index());
+                let at = self.conns[id].up.send(piece, at);
+                self.at(at, super::world::Event::Up { conn: id });
+            }
+        }
+    }
+
+    /// The loop has nothing to do; it will have at some time.
+    fn sleep(&mut self, client: usize) {
+        let this = &self.clients[client];
+        let (clock, engine) = (this.clock, &this.engine);
+        let due = engine.poll_timeout().map_or(Global::MAX, |at| clock.global(at));
+        let task = this.tasks.iter().map(|task| task.next_at).min().unwrap_or(Global::MAX);
+        let mut at = due.min(task);
+        let has_output = engine
+            .nodes_with_output()
+            .into_iter()
+            .any(|node| this.links[node.index()].is_some_and(|id| self.conns[id].is_open));
+        let has_input = this.links.iter().flatten().any(|&id| {
+            let conn = &self.conns[id];
+            !conn.inbox.is_empty() || conn.news.is_some()
+        });
+        if has_output || has_input || !this.dropped.is_empty() {
+            at = self.now;
+        }
+        // A turn of the loop takes its time.
+        self.wake(client, at.max(self.now + 10 * US));
+        self.look_at_nodes(client);
+    }
+
+    /// Now and then: how does the client see its nodes?
+    fn look_at_nodes(&mut self, client: usize) {
+        if !self.random.chance(5) {
+            return;
+        }
+        let this = &self.clients[client];
+        for health in this.engine.nodes(this.local(self.now)) {
+            if health.debts > 0 {
+                self.counts.path(Path::Indebted);
+            }
+            match health.state {
+                NodeState::Quarantined(_) => self.counts.path(Path::Quarantined),
+                NodeState::Stalled => self.counts.path(Path::Stalled),
+                NodeState::Refused => self.counts.path(Path::NodeRefused),
+                NodeState::Disconnected
+                | NodeState::Connecting
+                | NodeState::Greeting
+                | NodeState::Admitted => {}
+            }
+        }
+        let slots = this.engine.slots_in_use();
+        self.oracle.check(slots <= SLOTS_MAX, || format!("{slots} slots in use"));
+    }
+
+    /// The client's process dies, and another takes its place that knows nothing.
+    pub(super) fn die(&mut self, client: usize) {
+        for node in 0..self.plan.nodes {
+            self.leave(client, node);
+        }
+        for task in 0..self.clients[client].tasks.len() {
+            self.task_ends(client, task);
+        }
+        let epoch = self.clients[client].epoch + 1;
+        let clock = self.clients[client].clock;
+        let new = SimClient::new(
+            client,
+            epoch,
+            clock,
+            &self.plan,
+            &self.config,
+            self.now,
+            &mut self.random,
+        );
+        self.clients[client] = new;
+        let at = self.now + self.random.between(MS, SECOND / 10);
+        self.wake(client, at);
+    }
+}
+
+/// What a node's output may be at most.
+const OUTPUT_LEN_MAX: usize = 1 << 20;
+
+/// More attempts than this cannot be remembered for good reason: seeds are small.
+const SLOTS_MAX: usize = 3000;

@@ -1,0 +1,244 @@
+//! What a run met: faults by kind, ways that operations ended, bytes as they were cut.
+
+use std::fmt;
+
+/// Makes an enum whose variants can be counted and named.
+macro_rules! counted {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+        }
+    };
+}
+
+counted! {
+    /// Something that went wrong on purpose.
+    Fault {
+        /// A connection was reset and lost what had not arrived.
+        Reset,
+        /// A link delivered nothing for a while.
+        LinkStall,
+        /// A link became slow for a while.
+        SlowLink,
+        /// A server received, but ran nothing for a while.
+        Freeze,
+        /// A server crashed; its port refused until it came back with its keys.
+        RestartKept,
+        /// A server crashed; its port refused until it came back without its keys.
+        RestartLost,
+        /// A server that runs refused new connections for a while.
+        Refuse,
+        /// A server's wall clock was set back.
+        ClockBack,
+        /// A server's wall clock was set forward, where the quorum has votes to spare.
+        ClockForward,
+        /// A server dropped a key, where the quorum has votes to spare.
+        Evicted,
+        /// A server became a replica, and later a master without its keys.
+        RoleChange,
+        /// A server's memory was full for a while.
+        OutOfMemory,
+        /// A server could not persist, and refused writes for a while.
+        Misconf,
+        /// A server came back and was loading for a while.
+        Loading,
+        /// A server's script cache was emptied.
+        ScriptFlush,
+        /// A server no longer permitted some commands for a while.
+        Denied,
+        /// A server pushed messages that nobody had asked for.
+        Push,
+        /// A client was stopped for up to some node timeouts.
+        Pause,
+        /// A client's machine was suspended for longer than a TTL.
+        Suspend,
+        /// A client stopped between two steps of its own.
+        PauseWithin,
+        /// A client died and another took its place, without history.
+        Death,
+        /// A write arrived in pieces.
+        SplitWrite,
+        /// Several deliveries were read as one.
+        MergedRead,
+        /// A delivery was read byte by byte.
+        OneByteRead,
+        /// A socket took only a part of a write.
+        ShortWrite,
+    }
+}
+
+counted! {
+    /// Something that the clients met on their way.
+    Path {
+        /// A lock was won.
+        Locked,
+        /// A lock was won at a later attempt than the first.
+        LockedByRetry,
+        /// `LockError::Taken`.
+        Taken,
+        /// `LockError::NoQuorum`.
+        NoQuorum,
+        /// `LockError::Expired`.
+        Expired,
+        /// `LockError::Cancelled`.
+        Cancelled,
+        /// `LockError::Full`.
+        Full,
+        /// `LockError::InvalidTtl`.
+        InvalidTtl,
+        /// A lease got a vote from a late answer.
+        LateVote,
+        /// An extension won.
+        Extended,
+        /// An extension won that made a lease shorter.
+        Shortened,
+        /// An extension won after the lease's own deadline.
+        ExtendedLate,
+        /// `ExtendError::Lost`.
+        ExtendLost,
+        /// `ExtendError::NoQuorum`.
+        ExtendNoQuorum,
+        /// `ExtendError::Expired`, from the call itself.
+        ExtendRefused,
+        /// `ExtendError::Expired`, from the result.
+        ExtendExpired,
+        /// `ExtendError::Busy`.
+        ExtendBusy,
+        /// `ExtendError::Cancelled`: the release ended it, or the caller.
+        ExtendCancelled,
+        /// `Unlocked::Released`.
+        Released,
+        /// `Unlocked::NotHeld`.
+        NotHeld,
+        /// `Unlocked::Unknown`.
+        UnlockUnknown,
+        /// A lease was dropped and released without a report.
+        Dropped,
+        /// A lease was given away.
+        Detached,
+        /// A lease was taken over by another client.
+        Adopted,
+        /// A lease could not be taken over.
+        AdoptFailed,
+        /// Key and token of another client were unlocked.
+        TokenUnlocked,
+        /// A connection was lost.
+        Lost,
+        /// A connection was refused.
+        Refused,
+        /// A connection was given up by the engine.
+        GivenUp,
+        /// A server ran what a closed connection had left.
+        GhostRan,
+        /// A node was seen in quarantine.
+        Quarantined,
+        /// A node was seen stalled.
+        Stalled,
+        /// A node was seen refused.
+        NodeRefused,
+        /// A node was owed releases.
+        Indebted,
+        /// A server answered `-NOSCRIPT`.
+        NoScript,
+        /// A server answered `-READONLY`.
+        ReadOnly,
+        /// A server answered `-OOM`.
+        Oom,
+        /// A server answered `-MISCONF`.
+        MisconfReply,
+        /// A server answered `-LOADING`.
+        LoadingReply,
+        /// A server answered `-NOPERM`.
+        NoPermission,
+    }
+}
+
+/// Counts of one run, or of many together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    faults: [u64; Fault::ALL.len()],
+    paths: [u64; Path::ALL.len()],
+    /// Acquisitions that were begun.
+    pub attempts: u64,
+    /// Leases that were handed over.
+    pub leases: u64,
+    /// Steps of the simulation.
+    pub steps: u64,
+    /// Virtual time, in milliseconds.
+    pub virtual_ms: u64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            faults: [0; Fault::ALL.len()],
+            paths: [0; Path::ALL.len()],
+            attempts: 0,
+            leases: 0,
+            steps: 0,
+            virtual_ms: 0,
+        }
+    }
+}
+
+impl Counts {
+    pub(super) fn fault(&mut self, fault: Fault) {
+        self.faults[fault as usize] += 1;
+    }
+
+    pub(super) fn path(&mut self, path: Path) {
+        self.paths[path as usize] += 1;
+    }
+
+    /// How often a kind of fault was met.
+    #[must_use]
+    pub fn of_fault(&self, fault: Fault) -> u64 {
+        self.faults[fault as usize]
+    }
+
+    /// How often a way was taken.
+    #[must_use]
+    pub fn of_path(&self, path: Path) -> u64 {
+        self.paths[path as usize]
+    }
+
+    /// Adds the counts of another run.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, count) in self.faults.iter_mut().zip(other.faults) {
+            *sum += count;
+        }
+        for (sum, count) in self.paths.iter_mut().zip(other.paths) {
+            *sum += count;
+        }
+        self.attempts += other.attempts;
+        self.leases += other.leases;
+        self.steps += other.steps;
+        self.virtual_ms += other.virtual_ms;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { attempts, leases, steps, virtual_ms, .. } = self;
+        let seconds = virtual_ms / 1000;
+        writeln!(f, "{attempts} attempts, {leases} leases, {steps} steps, {seconds} virtual s")?;
+        write!(f, "faults:")?;
+        for &fault in Fault::ALL {
+            write!(f, " {fault:?} {}", self.of_fault(fault))?;
+        }
+        write!(f, "\npaths:")?;
+        for &path in Path::ALL {
+            write!(f, " {path:?} {}", self.of_path(path))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! The scheduled faults: what is done to whom, and how it ends.
+//!
+//! # Contract
+//!
+//! Nothing is done that the library does not promise to survive (README, "What is promised"):
+//!
+//! - A clock goes forward, and a key is dropped, only on as many nodes as the quorum has votes to
+//!   spare: `2q - N - 1`.
+//! - A node that was a replica becomes a master again only after each client that is connected was
+//!   told of it, or has lost its connection; and clients that never met the node do not meet it
+//!   before every lock that it forgot is over.
+
+use super::clock::{Global, MS};
+use super::counts::Fault;
+use super::task::key_name;
+use super::world::{Event, Mend, Phase, World};
+use crate::embedded::model::Condition;
+
+/// Faults go on until so many attempts were made.
+const ATTEMPTS_LEAST: u64 = 60;
+
+/// Leases to be had before all is healed, if they can be had.
+const LEASES_LEAST: u64 = 12;
+
+/// After so many rounds it is healed whatever was reached.
+const FAULT_ROUNDS_MAX: u64 = 150;
+
+impl World {
+    /// One more fault, or the end of all faults.
+    pub(super) fn fault_due(&mut self) {
+        let has_enough = self.counts.attempts >= ATTEMPTS_LEAST
+            && self.counts.leases >= LEASES_LEAST
+            && self.faults >= self.plan.faults_least;
+        self.fault_rounds += 1;
+        if has_enough || self.fault_rounds > FAULT_ROUNDS_MAX {
+            return self.heal();
+        }
+        let fault = self.plan.faults[self.random.index(self.plan.faults.len())];
+        self.inflict(fault);
+        let every = self.plan.fault_every;
+        let after = self.random.between(every / 4, every * 2);
+        self.after(after, Event::Fault);
+    }
+
+    /// How long a fault lasts: some node timeouts, or about a lock's lifetime.
+    fn spell(&mut self) -> Global {
+        let timeout = self.plan.node_timeout;
+        let ttl = self.plan.max_ttl_ms * MS;
+        match self.random.below(4) {
+            0 => self.random.between(timeout / 4, timeout),
+            1 | 2 => self.random.between(timeout, timeout * 8),
+            _ => self.random.between(ttl / 4, ttl + ttl / 2),
+        }
+    }
+
+    fn inflict(&mut self, fault: Fault) {
+        let node = self.random.index(self.plan.nodes);
+        let client = self.random.index(self.plan.clients);
+        let spell = self.spell();
+        let until = self.now + spell;
+        match fault {
+            Fault::Reset => {
+                // Counted where it is done: there may be nothing to reset.
+                self.faults += 1;
+                self.reset(client, node);
+            }
+            Fault::LinkStall => {
+                self.scheduled(fault, node);
+                self.links[client][node].stalled_until = until;
+            }
+            Fault::SlowLink => {
+                self.scheduled(fault, node);
+                self.links[client][node].slow_until = until;
+            }
+            Fault::Pause | Fault::Suspend => {
+                let ttl = self.plan.max_ttl_ms * MS;
+                let pause = if fault == Fault::Suspend { spell + ttl } else { spell };
+                self.scheduled(fault, client);
+                self.stop(client, pause);
+            }
+            Fault::Death => {
+                self.scheduled(fault, client);
+                self.die(client);
+            }
+            _ => self.inflict_on_node(fault, node, spell),
+        }
+    }
+
+    /// Faults of a node, which must be up and itself.
+    fn inflict_on_node(&mut self, fault: Fault, index: usize, spell: Global) {
+        let is_loose = index < self.plan.spare;
+        let node = &mut self.nodes[index];
+        if !node.is_up || node.is_frozen || node.is_replica {
+            return;
+        }
+        let life = node.life;
+        let mend = |what| Event::Mend { node: index, life, what };
+        let ms = i64::try_from(spell / MS).unwrap_or(0);
+        let what = match fault {
+            Fault::Freeze => {
+                node.is_frozen = true;
+                self.reset_while_frozen(index, spell);
+                Mend::Thaw
+            }
+            Fault::RestartKept | Fault::RestartLost => {
+                self.restart(index, fault == Fault::RestartKept, spell);
+                return self.scheduled(fault, index);
+            }
+            Fault::Refuse => {
+                node.refuses_until = self.now + spell;
+                return self.scheduled(fault, index);
+            }
+            Fault::ClockBack => {
+                let ms = ms.min(BACK_MS_MAX - node.back_ms);
+                node.back_ms += ms;
+                node.server.step_wall_clock(-ms);
+                return self.scheduled(fault, index);
+            }
+            Fault::ClockForward if is_loose => {
+                node.server.step_wall_clock(ms);
+                return self.scheduled(fault, index);
+            }
+            Fault::Evicted if is_loose => {
+                let key = self.random.index(self.plan.keys);
+                if self.nodes[index].server.evict(&key_name(key)) {
+                    self.scheduled(fault, index);
+                }
+                return;
+            }
+            Fault::RoleChange => {
+                node.is_replica = true;
+                node.server.set_condition(Condition::Replica(true));
+                for &id in &node.conns {
+                    self.conns[id].is_told = false;
+                }
+                Mend::Promote
+            }
+            Fault::OutOfMemory => {
+                node.server.set_condition(Condition::OutOfMemory(true));
+                Mend::Memory
+            }
+            Fault::Misconf => {
+                node.server.set_condition(Condition::Misconf(true));
+                Mend::Disk
+            }
+            Fault::ScriptFlush => {
+                node.server.scripts = [false; 2];
+                return self.scheduled(fault, index);
+            }
+            Fault::Denied => {
+                let all = ["delifeq", "delex", "evalsha", "eval", "watch"];
+                let denied = all.into_iter().filter(|_| self.random.chance(800));
+                let denied = denied.map(str::to_owned).collect();
+                self.nodes[index].server.set_condition(Condition::Denied(denied));
+                Mend::Permissions
+            }
+            _ => return,
+        };
+        self.scheduled(fault, index);
+        self.after(spell, mend(what));
+    }
+
+    /// Clients lose patience with a frozen server, or their systems do: the server runs what they
+    /// had sent all the same.
+    fn reset_while_frozen(&mut self, node: usize, spell: Global) {
+        for client in 0..self.plan.clients {
+            if self.random.chance(400) {
+                let after = self.random.below(spell);
+                self.after(after, Event::ResetOf { client, node });
+            }
+        }
+    }
+
+    fn restart(&mut self, index: usize, kept: bool, spell: Global) {
+        let node = &mut self.nodes[index];
+        node.is_up = false;
+        node.life += 1;
+        let life = node.life;
+        self.cut_off(index);
+        let down =
+            if self.random.chance(500) { self.random.below(self.plan.node_timeout) } else { spell };
+        let loading = kept && self.random.chance(400);
+        let what = Mend::Start { kept, loading };
+        self.after(down, Event::Mend { node: index, life, what });
+    }
+
+    /// A fault of a node ends, if the node still has it.
+    pub(super) fn mend(&mut self, index: usize, life: u64, what: Mend) {
+        let node = &mut self.nodes[index];
+        if node.life != life {
+            return;
+        }
+        match what {
+            Mend::Thaw => self.thaw(index),
+            Mend::Start { .. } if node.is_up => {}
+            Mend::Start { kept, loading } => {
+                node.start(kept, self.now, &mut self.random);
+                if loading && self.phase == Phase::Safety {
+                    node.server.set_condition(Condition::Loading(true));
+                    self.counts.fault(Fault::Loading);
+                    let after = self.random.between(MS, 3 * self.plan.node_timeout);
+                    self.after(after, Event::Mend { node: index, life, what: Mend::Loaded });
+                }
+            }
+            Mend::Loaded => node.server.set_condition(Condition::Loading(false)),
+            Mend::Promote => self.promote(index),
+            Mend::Memory => node.server.set_condition(Condition::OutOfMemory(false)),
+            Mend::Disk => node.server.set_condition(Condition::Misconf(false)),
+            Mend::Permissions => node.server.set_condition(Condition::Denied(Vec::new())),
+        }
+    }
+
+    /// The replica is a master again, without its keys. Whoever it did not tell is cut off.
+    fn promote(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        if !std::mem::take(&mut node.is_replica) {
+            return;
+        }
+        node.server.set_condition(Condition::Promoted(self.random.bytes()));
+        node.stranger_until = self.now + self.plan.guard();
+        for id in node.conns.clone() {
+            let conn = &mut self.conns[id];
+            if std::mem::take(&mut conn.is_told) || conn.session.is_none() {
+                continue;
+            }
+            if let Some(session) = conn.session.take() {
+                self.nodes[index].server.disconnect(session);
+            }
+            conn.backlog.clear();
+            conn.up.truncate(0);
+            conn.is_broken = true;
+            self.after(self.plan.latency, Event::Ended { conn: id, reset: false });
+        }
+        self.log(|_| format!("node {index} is a master again"));
+    }
+
+    /// All faults end now.
+    fn heal(&mut self) {
+        self.phase = Phase::Settling;
+        self.healed_at = self.now;
+        self.log(|_| "all is healed".to_owned());
+        for links in &mut self.links {
+            links.fill(super::world::Link::default());
+        }
+        for index in 0..self.nodes.len() {
+            if !self.nodes[index].is_up {
+                self.nodes[index].start(true, self.now, &mut self.random);
+            }
+            self.promote(index);
+            self.thaw(index);
+            let node = &mut self.nodes[index];
+            node.refuses_until = 0;
+            node.stranger_until = 0;
+            for condition in [
+                Condition::Loading(false),
+                Condition::OutOfMemory(false),
+                Condition::Misconf(false),
+                Condition::Denied(Vec::new()),
+            ] {
+                node.server.set_condition(condition);
+            }
+        }
+        self.hurry_all();
+        self.resume_all();
+        let after = self.settle_time();
+        self.after(after, Event::Settled);
+    }
+}
+
+/// How far back a clock is set, in all.
+const BACK_MS_MAX: i64 = 2000;

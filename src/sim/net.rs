@@ -1,0 +1,113 @@
+//! Connections: two streams of bytes that keep their order, and what stands at their two ends.
+
+use std::collections::VecDeque;
+
+use super::clock::Global;
+use crate::embedded::model::Session;
+use crate::error::Cause;
+
+/// One direction of a connection: pieces on their way.
+#[derive(Debug, Default)]
+pub(super) struct Pipe {
+    pieces: VecDeque<(Global, Vec<u8>)>,
+    last_at: Global,
+}
+
+impl Pipe {
+    /// Sends `bytes`, to arrive at `at` or behind what went before. Says when.
+    pub(super) fn send(&mut self, bytes: Vec<u8>, at: Global) -> Global {
+        let at = at.max(self.last_at);
+        self.last_at = at;
+        self.pieces.push_back((at, bytes));
+        at
+    }
+
+    /// Takes what has arrived by `now`.
+    pub(super) fn arrived(&mut self, now: Global) -> Option<Vec<u8>> {
+        self.pieces.front().filter(|(at, _)| *at <= now)?;
+        self.pieces.pop_front().map(|(_, bytes)| bytes)
+    }
+
+    /// Keeps the first `kept` pieces on their way; the rest is lost.
+    pub(super) fn truncate(&mut self, kept: usize) {
+        self.pieces.truncate(kept);
+    }
+
+    /// Lets everything arrive by `at`. Says whether there is anything.
+    pub(super) fn hurry(&mut self, at: Global) -> bool {
+        for (arrives_at, _) in &mut self.pieces {
+            *arrives_at = at.min(*arrives_at);
+        }
+        self.last_at = self.last_at.min(at);
+        !self.pieces.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+}
+
+/// A connection from its SYN until both ends have forgotten it.
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub(super) client: usize,
+    pub(super) node: usize,
+    /// The life of the server that accepted it.
+    pub(super) life: u64,
+    pub(super) up: Pipe,
+    pub(super) down: Pipe,
+    /// The server's end; taken when the server has let go of it.
+    pub(super) session: Option<Session>,
+    /// Received by the server, not run yet.
+    pub(super) backlog: Vec<u8>,
+    /// Received by the client, not read yet.
+    pub(super) inbox: Vec<u8>,
+    /// Deliveries that the inbox is made of.
+    pub(super) deliveries: u32,
+    /// The client has let go of it, or was told of its loss: replies go nowhere.
+    pub(super) is_left: bool,
+    /// Nothing that is sent from now on arrives.
+    pub(super) is_broken: bool,
+    /// Open on the client's side, and told to the engine.
+    pub(super) is_open: bool,
+    /// What the client's system is to tell, and from when on.
+    pub(super) news: Option<News>,
+    /// The server said on it that it is a replica, since it last became one.
+    pub(super) is_told: bool,
+    /// Bytes sent to the client so far, and how many of them end the greeting.
+    pub(super) sent: usize,
+    pub(super) greeting_end: Option<usize>,
+    pub(super) read: usize,
+}
+
+/// What a client's system has to tell of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Opened,
+    /// It ends behind what has arrived.
+    Ended(Cause),
+}
+
+impl Conn {
+    pub(super) fn new(client: usize, node: usize) -> Self {
+        Self {
+            client,
+            node,
+            life: 0,
+            up: Pipe::default(),
+            down: Pipe::default(),
+            session: None,
+            backlog: Vec::new(),
+            inbox: Vec::new(),
+            deliveries: 0,
+            is_left: false,
+            is_broken: false,
+            is_open: false,
+            news: None,
+            is_told: false,
+            sent: 0,
+            greeting_end: None,
+            read: 0,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The servers: what reaches them, when they run it, and what they say.
+
+use super::clock::{Clock, Global};
+use super::counts::{Fault, Path};
+use super::random::Random;
+use super::world::{Event, World};
+use crate::embedded::Flavor;
+use crate::embedded::model::{Life, Memory, Progress, Server, ServerOptions};
+
+use std::time::Duration;
+
+/// One master and the machine it runs on.
+pub(super) struct SimNode {
+    pub(super) server: Server,
+    pub(super) clock: Clock,
+    /// Counts the lives of its process.
+    pub(super) life: u64,
+    pub(super) is_up: bool,
+    pub(super) is_frozen: bool,
+    pub(super) is_replica: bool,
+    pub(super) refuses_until: Global,
+    /// Clients that never met it must not meet it before this: nobody could tell them that it was
+    /// a replica.
+    pub(super) stranger_until: Global,
+    /// How far its clock was set back, in all.
+    pub(super) back_ms: i64,
+    /// Set while it runs what it had received when it was frozen: until when, and how often.
+    draining: Option<(Global, Global)>,
+    /// Connections that it may have something to run of.
+    pub(super) conns: Vec<usize>,
+}
+
+impl SimNode {
+    pub(super) fn new(flavor: Flavor, clock: Clock, now: Global, random: &mut Random) -> Self {
+        let wall_ms = 1_700_000_000_000 + random.below(1000) as i64;
+        let life = Life::new(random.bytes(), random.bytes(), clock.local(now), wall_ms);
+        // It has been there for long before anybody asked.
+        let life = life.age(Duration::from_secs(3600));
+        Self {
+            server: Server::new(&ServerOptions::new(flavor), life),
+            clock,
+            life: 0,
+            is_up: true,
+            is_frozen: false,
+            is_replica: false,
+            refuses_until: 0,
+            stranger_until: 0,
+            back_ms: 0,
+            draining: None,
+            conns: Vec::new(),
+        }
+    }
+
+    /// Begins another process life.
+    pub(super) fn start(&mut self, kept: bool, now: Global, random: &mut Random) {
+        let local = self.clock.local(now);
+        let wall_ms = self.server.wall_ms(local);
+        let life = Life::new(random.bytes(), random.bytes(), local, wall_ms);
+        self.server.restart(life, if kept { Memory::Kept } else { Memory::Lost });
+        self.is_up = true;
+        self.is_frozen = false;
+        self.draining = None;
+    }
+}
+
+impl World {
+    /// Bytes of a connection reach its server's receive buffer.
+    pub(super) fn reaches_server(&mut self, id: usize) {
+        let conn = &mut self.conns[id];
+        let node = &mut self.nodes[conn.node];
+        while let Some(bytes) = conn.up.arrived(self.now) {
+            if conn.session.is_some() && node.is_up && conn.life == node.life {
+                conn.backlog.extend_from_slice(&bytes);
+            }
+        }
+        if !node.is_frozen && node.draining.is_none() {
+            self.run_conn(id, usize::MAX);
+        }
+    }
+
+    /// The server runs up to `limit` bytes of what it received on a connection.
+    fn run_conn(&mut self, id: usize, limit: usize) {
+        let conn = &mut self.conns[id];
+        let node = &mut self.nodes[conn.node];
+        if !node.is_up || conn.life != node.life {
+            conn.backlog.clear();
+            return;
+        }
+        let Some(mut session) = conn.session.take() else { return };
+        let len = conn.backlog.len().min(limit);
+        let local = node.clock.local(self.now);
+        let mut out = Vec::new();
+        let mut progress = node.server.execute(&mut session, &conn.backlog[..len], local, &mut out);
+        while progress == Progress::More {
+            progress = node.server.execute(&mut session, &[], local, &mut out);
+        }
+        conn.backlog.drain(..len);
+        let is_over = conn.is_left && conn.up.len() == 0 && conn.backlog.is_empty();
+        let (resp3, client, node) = (session.resp3, conn.client, conn.node);
+        if conn.is_left && len > 0 {
+            self.counts.path(Path::GhostRan);
+        }
+        if is_over || progress == Progress::Close {
+            self.nodes[node].server.disconnect(session);
+        } else {
+            conn.session = Some(session);
+        }
+        if !out.is_empty() {
+            self.note_replies(id, &out);
+            if resp3 && self.random.chance(self.plan.push) && !self.conns[id].is_left {
+                self.counts.fault(Fault::Push);
+                let push: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
+                let place = if self.random.chance(500) { 0 } else { out.len() };
+                out.splice(place..place, push.iter().copied());
+            }
+            self.send_down(id, out);
+        }
+        if progress == Progress::Close {
+            let after = self.delay(client, node);
+            self.after(after, Event::Ended { conn: id, reset: false });
+        }
+    }
+
+    /// Looks at what a server says: which errors, and whether it told what it is.
+    fn note_replies(&mut self, id: usize, out: &[u8]) {
+        const ERRORS: [(&[u8], Path); 6] = [
+            (b"-NOSCRIPT", Path::NoScript),
+            (b"-READONLY", Path::ReadOnly),
+            (b"-OOM", Path::Oom),
+            (b"-MISCONF", Path::MisconfReply),
+            (b"-LOADING", Path::LoadingReply),
+            (b"-NOPERM", Path::NoPermission),
+        ];
+        let conn = &mut self.conns[id];
+        let node = &self.nodes[conn.node];
+        for line in out.split(|&byte| byte == b'\n') {
+            if line.first() == Some(&b'-') {
+                for (start, path) in ERRORS {
+                    if line.starts_with(start) {
+                        self.counts.path(path);
+                    }
+                }
+                conn.is_told |= line.starts_with(b"-READONLY");
+            } else if line.starts_with(b"master_replid:") && !node.server.state.loading {
+                conn.greeting_end = Some(conn.sent + out.len());
+                conn.is_told |= node.is_replica;
+            }
+        }
+    }
+
+    fn send_down(&mut self, id: usize, out: Vec<u8>) {
+        let conn = &mut self.conns[id];
+        conn.sent += out.len();
+        if conn.is_left || conn.is_broken {
+            return;
+        }
+        let (client, node) = (conn.client, conn.node);
+        for piece in self.cut(out) {
+            let at = self.now + self.delay(client, node);
+            let at = self.conns[id].down.send(piece, at);
+            self.at(at, Event::Down { conn: id });
+        }
+    }
+
+    /// Cuts bytes into the pieces that they travel in: mostly one.
+    pub(super) fn cut(&mut self, mut bytes: Vec<u8>) -> Vec<Vec<u8>> {
+        let mut pieces = Vec::with_capacity(1);
+        if bytes.len() > 1 && self.random.chance(self.plan.split) {
+            self.counts.fault(Fault::SplitWrite);
+            for _ in 0..self.random.between(1, 3) {
+                if bytes.len() > 1 {
+                    let at = self.random.between(1, bytes.len() as u64 - 1) as usize;
+                    let rest = bytes.split_off(at);
+                    pieces.push(std::mem::replace(&mut bytes, rest));
+                }
+            }
+        }
+        pieces.push(bytes);
+        pieces
+    }
+
+    /// The server runs again, and first what it had received meanwhile: of one connection a
+    /// portion, then of another, those of closed connections among them.
+    pub(super) fn thaw(&mut self, node: usize) {
+        if !std::mem::take(&mut self.nodes[node].is_frozen) {
+            return;
+        }
+        let conns = std::mem::take(&mut self.nodes[node].conns);
+        let has_more = |id: &usize| {
+            let conn = &self.conns[*id];
+            conn.session.is_some() || !conn.backlog.is_empty()
+        };
+        let conns: Vec<usize> = conns.into_iter().filter(has_more).collect();
+        let waiting: usize = conns.iter().map(|&id| self.conns[id].backlog.len()).sum();
+        self.nodes[node].conns = conns;
+        let portions = waiting as u64 / self.plan.portion + 2;
+        let lasts = self.plan.node_timeout / 4;
+        self.nodes[node].draining = Some((self.now + lasts, lasts / portions));
+        self.at(self.now, Event::Drain { node });
+    }
+
+    /// One portion of what a thawed server had received.
+    pub(super) fn drain(&mut self, node: usize) {
+        let Some((until, every)) = self.nodes[node].draining else { return };
+        if self.nodes[node].is_frozen || !self.nodes[node].is_up {
+            self.nodes[node].draining = None;
+            return;
+        }
+        let is_late = self.now >= until;
+        let limit = if is_late { usize::MAX } else { self.plan.portion as usize };
+        loop {
+            let waiting = |id: &&usize| !self.conns[**id].backlog.is_empty();
+            let count = self.nodes[node].conns.iter().filter(waiting).count();
+            if count == 0 {
+                self.nodes[node].draining = None;
+                return;
+            }
+            let chosen = self.random.index(count);
+            let chosen = self.nodes[node].conns.iter().filter(waiting).nth(chosen).copied();
+            if let Some(id) = chosen {
+                self.run_conn(id, limit);
+                // A server's end that is gone has nothing to run.
+                if self.conns[id].session.is_none() {
+                    self.conns[id].backlog.clear();
+                }
+            }
+            if !is_late {
+                let after = self.random.between(every / 2, every).max(1);
+                return self.after(after, Event::Drain { node });
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Judges what clients believed, on the true time: who held which key from when to when.
+//!
+//! Knows no engine: a window begins when a lease is handed over, ends when its holder stops or at
+//! the deadline that the holder was told, on the holder's own clock.
+
+use super::clock::Global;
+
+/// One span in which one holder believed that a key was its own.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    holder: u64,
+    start: Global,
+    end: Global,
+}
+
+/// All windows so far, and the first thing that should not have been.
+#[derive(Debug)]
+pub(super) struct Oracle {
+    keys: Vec<Vec<Window>>,
+    pub(super) violation: Option<String>,
+}
+
+impl Oracle {
+    pub(super) fn new(keys: usize) -> Self {
+        Self { keys: vec![Vec::new(); keys], violation: None }
+    }
+
+    /// Something is not as it must be. The first one counts.
+    pub(super) fn fail(&mut self, what: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(what());
+        }
+    }
+
+    /// Fails unless `holds`.
+    pub(super) fn check(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.fail(what);
+        }
+    }
+
+    /// From `now` on `holder` believes that it has `key` until `end`.
+    pub(super) fn hold(&mut self, holder: u64, key: usize, now: Global, end: Global) {
+        if end <= now {
+            // A deadline that has passed: nobody acts on it. An open window ends as well.
+            return self.stop(holder, key, end);
+        }
+        let windows = &mut self.keys[key];
+        let other = windows.iter().rev().find(|other| other.holder != holder && other.end > now);
+        if let Some(&other) = other {
+            self.fail(|| {
+                format!("key {key}: {holder} holds until {end}, and at {now} so does {other:?}")
+            });
+            return;
+        }
+        match windows.iter_mut().rev().find(|window| window.holder == holder && window.end > now) {
+            Some(window) => window.end = end,
+            None => windows.push(Window { holder, start: now, end }),
+        }
+    }
+
+    /// `holder` stops believing at `at`.
+    pub(super) fn stop(&mut self, holder: u64, key: usize, at: Global) {
+        for window in self.keys[key].iter_mut().rev().filter(|window| window.holder == holder) {
+            window.end = window.end.min(at.max(window.start));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What a seed decides once: the topology, the bounds, and which faults it will know.
+//!
+//! Each seed leaves some faults out: what is rare together with everything else is common alone.
+
+use std::time::Duration;
+
+use super::clock::{Global, MS, SECOND, US};
+use super::counts::Fault;
+use super::random::Random;
+use crate::config::{Config, Retry};
+use crate::embedded::Flavor;
+use crate::quorum::Quorum;
+
+/// The settings of one run.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) nodes: usize,
+    pub(super) quorum: usize,
+    pub(super) clients: usize,
+    pub(super) keys: usize,
+    /// Operations that one client has under way at once, at most.
+    pub(super) tasks: usize,
+    pub(super) in_flight_max: usize,
+    pub(super) max_ttl_ms: u64,
+    pub(super) node_timeout: Global,
+    pub(super) connect_timeout: Global,
+    /// Parts in a million by which two clocks may differ.
+    pub(super) drift_ppm: i64,
+    /// A clock's own rate is off by this at most: half of the drift, for there are two of them.
+    pub(super) rate_ppm: i64,
+    pub(super) flavors: Vec<Flavor>,
+    /// Round trips take from `latency` on.
+    pub(super) latency: Global,
+    /// How often a delivery is late, in a thousand, and by how much at most.
+    pub(super) late: u64,
+    pub(super) late_by: Global,
+    /// Bytes that a thawed server runs of one connection before it turns to another.
+    pub(super) portion: u64,
+    /// What a closed connection left in the network may arrive at any time.
+    pub(super) ghosts: bool,
+    pub(super) split: u64,
+    pub(super) one_byte: u64,
+    pub(super) short_write: u64,
+    pub(super) push: u64,
+    /// How often a client stops between two of its steps, in a thousand.
+    pub(super) pause: u64,
+    /// Typical times: holding a lock, and waiting for the next try.
+    pub(super) hold: Global,
+    pub(super) gap: Global,
+    /// Nodes that may forget single keys: the quorum has so many votes to spare.
+    pub(super) spare: usize,
+    pub(super) faults: Vec<Fault>,
+    pub(super) fault_every: Global,
+    pub(super) faults_least: u64,
+}
+
+impl Plan {
+    pub(super) fn draw(random: &mut Random) -> Self {
+        let nodes = random.pick(&[3, 3, 3, 3, 5, 5, 5, 4, 2, 7]);
+        let majority = nodes / 2 + 1;
+        let quorum = if random.chance(250) {
+            random.between(majority as u64, nodes as u64) as usize
+        } else {
+            majority
+        };
+        let drift_ppm = random.pick(&[10_000, 50_000, 100_000]);
+        let max_ttl_ms = random.pick(&[60, 150, 400, 1000, 2000, 2000, 10_000, 30_000]);
+        let node_timeout = random.pick(&[5, 10, 20, 50]) * MS;
+        let ttl = max_ttl_ms * MS;
+        let slowest = (ttl / 4).clamp(10 * MS, 200 * MS);
+        let hold = random.between(ttl / 20, ttl / 2).min(400 * MS);
+        let known = |random: &mut Random| {
+            let mut faults: Vec<Fault> = SCHEDULED.iter().copied().collect();
+            let kept = random.between(3, faults.len() as u64) as usize;
+            while faults.len() > kept {
+                let out = random.index(faults.len());
+                faults.swap_remove(out);
+            }
+            faults
+        };
+        Self {
+            nodes,
+            quorum,
+            clients: random.between(3, 5) as usize,
+            keys: random.between(1, 3) as usize,
+            tasks: random.between(1, 3) as usize,
+            in_flight_max: random.pick(&[2, 4, 64]),
+            max_ttl_ms,
+            node_timeout,
+            connect_timeout: random.pick(&[50, 200, 1000]) * MS,
+            drift_ppm,
+            rate_ppm: drift_ppm / 2,
+            flavors: (0..nodes).map(|_| random.pick(&Flavor::ALL)).collect(),
+            latency: random.between(30 * US, (node_timeout / 4).min(4 * MS)),
+            late: random.pick(&[0, 20, 100, 300]),
+            late_by: random.pick(&[node_timeout / 2, node_timeout * 2, node_timeout * 8]),
+            portion: random.pick(&[40, 120, 16 << 10]),
+            ghosts: random.chance(250),
+            split: random.pick(&[0, 30, 300]),
+            one_byte: random.pick(&[0, 0, 20, 200]),
+            short_write: random.pick(&[0, 20, 100]),
+            push: random.pick(&[0, 0, 20, 100]),
+            pause: random.pick(&[0, 2, 10, 30]),
+            hold,
+            gap: random.between(slowest / 20, slowest / 2),
+            spare: (2 * quorum).saturating_sub(nodes + 1),
+            faults: known(random),
+            fault_every: random.between(slowest / 4, slowest * 2),
+            faults_least: random.between(5, 12),
+        }
+    }
+
+    /// The configuration of every client.
+    pub(super) fn config(&self) -> Config {
+        let nodes = (0..self.nodes).map(|node| format!("node-{node}:6379"));
+        Config::new(nodes)
+            .expect("the names differ")
+            .quorum(Quorum::AtLeast(self.quorum))
+            .node_timeout(Duration::from_nanos(self.node_timeout))
+            .connect_timeout(Duration::from_nanos(self.connect_timeout))
+            .drift_factor(self.drift_ppm as f64 / 1e6)
+            .max_ttl(Duration::from_millis(self.max_ttl_ms))
+            .in_flight_max(self.in_flight_max)
+    }
+
+    /// How a retried acquisition tries.
+    pub(super) fn retry(&self, random: &mut Random) -> Retry {
+        let delay = Duration::from_nanos(random.between(self.gap / 10, self.gap));
+        let retry = Retry::every(delay, delay / 2).attempts(random.between(1, 6) as u32);
+        retry.within(Duration::from_nanos(self.gap * random.between(1, 10)))
+    }
+
+    /// A TTL within the bounds; short ones are as common as long ones.
+    pub(super) fn ttl_ms(&self, random: &mut Random) -> u64 {
+        let least = (self.max_ttl_ms / 16).max(8);
+        if random.chance(400) { self.max_ttl_ms } else { random.between(least, self.max_ttl_ms) }
+    }
+
+    /// How long a node without memory sits out, on the slowest clock, with the second that its age
+    /// is rounded by.
+    pub(super) const fn guard(&self) -> Global {
+        let drifts = 1_000_000 + 3 * self.drift_ppm.unsigned_abs();
+        self.max_ttl_ms * MS * drifts / 1_000_000 + 3 * SECOND
+    }
+}
+
+/// What happens at points in time, rather than to bytes as they go.
+const SCHEDULED: [Fault; 20] = [
+    Fault::Reset,
+    Fault::Reset,
+    Fault::LinkStall,
+    Fault::SlowLink,
+    Fault::Freeze,
+    Fault::Freeze,
+    Fault::RestartKept,
+    Fault::RestartLost,
+    Fault::Refuse,
+    Fault::ClockBack,
+    Fault::ClockForward,
+    Fault::Evicted,
+    Fault::RoleChange,
+    Fault::OutOfMemory,
+    Fault::Misconf,
+    Fault::ScriptFlush,
+    Fault::Denied,
+    Fault::Pause,
+    Fault::Suspend,
+    Fault::Death,
+];

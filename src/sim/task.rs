@@ -1,0 +1,505 @@
+//! What the clients do with their engines: each has some tasks, and each task has one lock at a
+//! time.
+
+use super::clock::{Global, MS};
+use super::counts::Path;
+use super::world::{Offer, Phase, World};
+use crate::acquire::Acquire;
+use crate::config::Retry;
+use crate::engine::{Event, LeaseId, OpId};
+use crate::error::{ExtendError, LockError, Unlocked};
+use crate::time::Instant;
+
+use std::time::Duration;
+
+/// One thread of work of a client.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) state: State,
+    /// When it goes on by itself.
+    pub(super) next_at: Global,
+    pub(super) key: usize,
+    pub(super) op: Option<OpId>,
+    pub(super) lease: Option<LeaseId>,
+    /// The name of this holding, for the oracle.
+    holder: u64,
+    min_validity: Duration,
+    /// An extension was written that did not win: it may still run.
+    is_unsure: bool,
+    /// The deadline before the extension under way.
+    old_deadline: Instant,
+    is_retried: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Idle,
+    Acquiring,
+    Holding,
+    Extending,
+    Releasing,
+    Adopting,
+    Unlocking,
+}
+
+impl Task {
+    pub(super) fn new(next_at: Global) -> Self {
+        Self {
+            state: State::Idle,
+            next_at,
+            key: 0,
+            op: None,
+            lease: None,
+            holder: 0,
+            min_validity: Duration::ZERO,
+            is_unsure: false,
+            old_deadline: Instant::default(),
+            is_retried: false,
+        }
+    }
+}
+
+/// The name of a key.
+pub(super) fn key_name(key: usize) -> Vec<u8> {
+    // One is longer than what an engine keeps in place.
+    if key == 2 { vec![b'k'; 60] } else { vec![b'k', b'0' + key as u8] }
+}
+
+impl World {
+    /// A task's time has come; `now` is what its client read on its clock before.
+    pub(super) fn begin(&mut self, client: usize, task: usize, now: Instant) {
+        self.clients[client].tasks[task].next_at = Global::MAX;
+        let state = self.clients[client].tasks[task].state;
+        match (state, self.phase) {
+            (State::Idle, Phase::Safety) => self.begin_something(client, task, now),
+            (State::Idle, Phase::Progress) => self.begin_goal(client, task, now),
+            (State::Idle, Phase::Settling | Phase::Done) => {}
+            (State::Acquiring, _) => {
+                if let Some(op) = self.clients[client].tasks[task].op {
+                    self.clients[client].engine.cancel(op, now);
+                }
+            }
+            (State::Holding, Phase::Safety) => self.go_on(client, task, now),
+            (State::Holding, _) => self.release(client, task, now),
+            (State::Extending, _) => self.disturb_extension(client, task, now),
+            (State::Releasing | State::Adopting | State::Unlocking, _) => {}
+        }
+    }
+
+    fn begin_something(&mut self, client: usize, task: usize, now: Instant) {
+        let others = |offer: &Offer| offer.from != client;
+        if let Some(place) = self.offers.iter().position(others)
+            && self.random.chance(600)
+        {
+            let offer = self.offers.swap_remove(place);
+            return self.take_over(client, task, &offer, now);
+        }
+        let key = self.random.index(self.plan.keys);
+        let mut ttl_ms = self.plan.ttl_ms(&mut self.random);
+        let is_invalid = self.random.chance(10);
+        if is_invalid {
+            ttl_ms = self.plan.max_ttl_ms + 1;
+        }
+        let mut acquire = Acquire::new(Duration::from_millis(ttl_ms));
+        let mut min_validity = Duration::ZERO;
+        if self.random.chance(200) {
+            min_validity = Duration::from_millis(self.random.between(0, ttl_ms));
+            acquire = acquire.min_validity(min_validity);
+        }
+        let is_retried = self.random.chance(500);
+        if is_retried {
+            acquire = acquire.retry(self.plan.retry(&mut self.random));
+        }
+        if self.random.chance(100) {
+            let this = &mut self.clients[client];
+            this.tokens_given += 1;
+            acquire = acquire.token(format!("{}-{}", this.token_start, this.tokens_given));
+        }
+        if self.random.chance(100) {
+            acquire = acquire.deadline(Duration::from_nanos(self.random.below(self.plan.gap)));
+        }
+        self.clients[client].tasks[task].is_retried = is_retried;
+        self.acquire(client, task, key, &acquire, min_validity, now);
+        if is_invalid {
+            let is_refused = self.clients[client].tasks[task].state == State::Idle;
+            self.oracle.check(is_refused, || format!("a TTL of {ttl_ms} ms was not refused"));
+        } else if self.random.chance(60) {
+            let after = self.random.below(self.plan.node_timeout);
+            self.clients[client].tasks[task].next_at = self.now + after;
+        }
+    }
+
+    fn acquire(
+        &mut self,
+        client: usize,
+        task: usize,
+        key: usize,
+        acquire: &Acquire,
+        min_validity: Duration,
+        now: Instant,
+    ) {
+        let result = self.clients[client].engine.acquire(&key_name(key), acquire, now);
+        self.log(|_| format!("client {client} acquires {key} at {now:?}: {result:?}"));
+        let pause = self.gap();
+        let at = self.now + pause;
+        let this = &mut self.clients[client].tasks[task];
+        match result {
+            Ok(op) => {
+                self.counts.attempts += 1;
+                this.state = State::Acquiring;
+                this.key = key;
+                this.op = Some(op);
+                this.min_validity = min_validity;
+                this.is_unsure = false;
+            }
+            Err(error) => {
+                this.next_at = at;
+                match error {
+                    LockError::Full => self.counts.path(Path::Full),
+                    LockError::InvalidTtl { .. } => self.counts.path(Path::InvalidTtl),
+                    other => self.oracle.fail(|| format!("acquire: {other}")),
+                }
+            }
+        }
+    }
+
+    /// The next key that the client must lock in the end.
+    fn begin_goal(&mut self, client: usize, task: usize, now: Instant) {
+        let Some(&key) = self.clients[client].goals.last().filter(|_| task == 0) else { return };
+        let delay = Duration::from_nanos(self.plan.guard() / 150);
+        let acquire = Acquire::new(Duration::from_millis(self.plan.max_ttl_ms));
+        let acquire = acquire.retry(Retry::every(delay, delay));
+        self.acquire(client, task, key, &acquire, Duration::ZERO, now);
+    }
+
+    /// A lease is held: what next?
+    fn go_on(&mut self, client: usize, task: usize, now: Instant) {
+        let lease = self.clients[client].tasks[task].lease;
+        let is_over = lease
+            .is_none_or(|lease| self.clients[client].engine.remaining_at(lease, now).is_zero());
+        let is_unsure = self.clients[client].tasks[task].is_unsure;
+        match self.random.below(if is_over { 4 } else { 20 }) {
+            0 | 1 => self.release(client, task, now),
+            2 => self.release_quietly(client, task, now),
+            4..=6 => self.release(client, task, now),
+            7 => self.drop_lease(client, task),
+            8 if !is_unsure => self.give_away(client, task),
+            _ => self.extend(client, task, now),
+        }
+    }
+
+    fn extend(&mut self, client: usize, task: usize, now: Instant) {
+        let this = &mut self.clients[client];
+        let Some(lease) = this.tasks[task].lease else { return };
+        let is_over = this.engine.remaining_at(lease, now).is_zero();
+        let old_deadline = this.engine.deadline(lease);
+        let ttl_ms = self.plan.ttl_ms(&mut self.random);
+        let result = this.engine.extend(lease, Duration::from_millis(ttl_ms), now);
+        self.log(|_| format!("client {client} extends by {ttl_ms} at {now:?}: {result:?}"));
+        match result {
+            Ok(op) => {
+                self.oracle.check(!is_over, || "a lease that is over can be extended".to_owned());
+                let patience = self.plan.node_timeout;
+                let disturbed = self.random.chance(100).then(|| self.random.below(patience));
+                let this = &mut self.clients[client].tasks[task];
+                this.state = State::Extending;
+                this.op = Some(op);
+                this.old_deadline = old_deadline.unwrap_or_default();
+                this.next_at = disturbed.map_or(Global::MAX, |after| self.now + after);
+                self.told_deadline(client, task);
+            }
+            Err(error) => {
+                match error {
+                    ExtendError::Expired if is_over => self.counts.path(Path::ExtendRefused),
+                    ExtendError::Full => self.counts.path(Path::Full),
+                    other => self.oracle.fail(|| format!("extend: {other}")),
+                }
+                self.hold_on(client, task);
+            }
+        }
+    }
+
+    /// An extension is under way: its holder does something else all the same.
+    fn disturb_extension(&mut self, client: usize, task: usize, now: Instant) {
+        let this = &mut self.clients[client];
+        let (Some(lease), Some(op)) = (this.tasks[task].lease, this.tasks[task].op) else { return };
+        match self.random.below(4) {
+            0 => {
+                let again =
+                    this.engine.extend(lease, Duration::from_millis(self.plan.max_ttl_ms), now);
+                let is_busy = matches!(again, Err(ExtendError::Busy));
+                self.oracle.check(is_busy, || format!("a second extension: {again:?}"));
+                self.counts.path(Path::ExtendBusy);
+            }
+            1 => this.engine.cancel(op, now),
+            2 => self.release(client, task, now),
+            _ => self.drop_lease(client, task),
+        }
+    }
+
+    fn release(&mut self, client: usize, task: usize, now: Instant) {
+        self.lets_go(client, task);
+        let this = &mut self.clients[client];
+        let Some(lease) = this.tasks[task].lease.take() else { return };
+        let result = this.engine.release(lease, now);
+        self.log(|_| format!("client {client} releases at {now:?}: {result:?}"));
+        match result {
+            Ok(op) => {
+                let this = &mut self.clients[client].tasks[task];
+                this.state = State::Releasing;
+                this.op = Some(op);
+            }
+            Err(_) => {
+                self.counts.path(Path::Full);
+                self.idle(client, task);
+            }
+        }
+    }
+
+    fn release_quietly(&mut self, client: usize, task: usize, now: Instant) {
+        self.lets_go(client, task);
+        let this = &mut self.clients[client];
+        if let Some(lease) = this.tasks[task].lease.take() {
+            this.engine.release_quietly(lease, now);
+        }
+        self.counts.path(Path::Dropped);
+        self.idle(client, task);
+    }
+
+    fn drop_lease(&mut self, client: usize, task: usize) {
+        self.lets_go(client, task);
+        let this = &mut self.clients[client];
+        this.dropped.extend(this.tasks[task].lease.take());
+        self.counts.path(Path::Dropped);
+        self.idle(client, task);
+    }
+
+    /// Gives key and token to whoever wants them.
+    fn give_away(&mut self, client: usize, task: usize) {
+        self.lets_go(client, task);
+        let this = &mut self.clients[client];
+        let Some(lease) = this.tasks[task].lease.take() else { return };
+        if let Some((_, token)) = this.engine.lease_name(lease) {
+            let token = token.as_bytes().to_vec();
+            let key = this.tasks[task].key;
+            self.given_away.push(token.clone());
+            self.offers.push(Offer { from: client, key, token });
+        }
+        self.clients[client].engine.detach(lease);
+        self.counts.path(Path::Detached);
+        self.idle(client, task);
+    }
+
+    /// Takes over what another client gave away: as a lease, or to unlock it.
+    fn take_over(&mut self, client: usize, task: usize, offer: &Offer, now: Instant) {
+        let key = key_name(offer.key);
+        let ttl = Duration::from_millis(self.plan.ttl_ms(&mut self.random));
+        let is_adopted = self.random.chance(800);
+        let engine = &mut self.clients[client].engine;
+        let (state, op) = if is_adopted {
+            (State::Adopting, engine.adopt(&key, &offer.token, ttl, now).ok())
+        } else {
+            (State::Unlocking, engine.release_token(&key, &offer.token, now).ok())
+        };
+        self.log(|_| format!("client {client} takes {} over: {state:?} {op:?}", offer.key));
+        let Some(op) = op else {
+            self.counts.path(Path::Full);
+            return self.idle(client, task);
+        };
+        let this = &mut self.clients[client].tasks[task];
+        this.state = state;
+        this.key = offer.key;
+        this.op = Some(op);
+        this.min_validity = Duration::ZERO;
+        this.is_unsure = false;
+    }
+
+    // ---- results ----
+
+    /// An operation has ended; the client read `now` before it took the result.
+    pub(super) fn result(&mut self, client: usize, event: Event, now: Instant) {
+        let (Event::Lock { op, .. }
+        | Event::Extend { op, .. }
+        | Event::Adopt { op, .. }
+        | Event::Unlock { op, .. }
+        | Event::Query { op, .. }) = event;
+        let tasks = &self.clients[client].tasks;
+        let task = tasks.iter().position(|task| task.op == Some(op));
+        match (event, task) {
+            (Event::Lock { result, .. }, Some(task)) => self.locked(client, task, result, now),
+            (Event::Adopt { result: Ok(lease), .. }, Some(task)) => {
+                self.counts.path(Path::Adopted);
+                self.holds(client, task, lease, now);
+            }
+            (Event::Adopt { result: Err(_), .. }, Some(task)) => {
+                self.counts.path(Path::AdoptFailed);
+                self.idle(client, task);
+            }
+            (Event::Extend { result, .. }, task) => self.extended(client, task, result, now),
+            (Event::Unlock { result, .. }, Some(task)) => {
+                if self.clients[client].tasks[task].state == State::Unlocking {
+                    self.counts.path(Path::TokenUnlocked);
+                }
+                self.counts.path(match result {
+                    Unlocked::Released => Path::Released,
+                    Unlocked::NotHeld => Path::NotHeld,
+                    Unlocked::Unknown => Path::UnlockUnknown,
+                });
+                self.idle(client, task);
+            }
+            (event, _) => self.oracle.fail(|| format!("nobody waits for {event:?}")),
+        }
+    }
+
+    fn locked(
+        &mut self,
+        client: usize,
+        task: usize,
+        result: Result<LeaseId, LockError>,
+        now: Instant,
+    ) {
+        let path = match result {
+            Ok(lease) => {
+                self.counts.leases += 1;
+                if self.clients[client].tasks[task].is_retried {
+                    self.counts.path(Path::LockedByRetry);
+                }
+                let votes = self.clients[client].engine.votes(lease).count() as usize;
+                let quorum = self.plan.quorum;
+                self.oracle.check(votes >= quorum, || format!("a lease with {votes} votes"));
+                self.counts.path(Path::Locked);
+                return self.holds(client, task, lease, now);
+            }
+            Err(LockError::Taken(_)) => Path::Taken,
+            Err(LockError::NoQuorum(_)) => Path::NoQuorum,
+            Err(LockError::Expired(_)) => Path::Expired,
+            Err(LockError::Cancelled) => Path::Cancelled,
+            Err(other) => return self.oracle.fail(|| format!("lock: {other}")),
+        };
+        self.counts.path(path);
+        self.idle(client, task);
+    }
+
+    /// A lease was handed over.
+    fn holds(&mut self, client: usize, task: usize, lease: LeaseId, now: Instant) {
+        let holder = self.holder();
+        let this = &mut self.clients[client];
+        let validity = this.engine.remaining_at(lease, now);
+        let place = &mut this.tasks[task];
+        place.state = State::Holding;
+        place.lease = Some(lease);
+        place.op = None;
+        place.holder = holder;
+        let least = std::mem::take(&mut place.min_validity);
+        self.oracle.check(!validity.is_zero() && validity >= least, || {
+            format!("client {client} was given a lease with {validity:?} left of {least:?}")
+        });
+        self.told_deadline(client, task);
+        if self.phase == Phase::Progress {
+            self.clients[client].goals.pop();
+        }
+        self.hold_on(client, task);
+    }
+
+    fn extended(
+        &mut self,
+        client: usize,
+        task: Option<usize>,
+        result: Result<(), ExtendError>,
+        now: Instant,
+    ) {
+        let Some(task) = task else {
+            // Its lease was released meanwhile.
+            return self.counts.path(Path::ExtendCancelled);
+        };
+        let this = &self.clients[client];
+        let old_deadline = this.tasks[task].old_deadline;
+        let deadline = this.tasks[task].lease.and_then(|lease| this.engine.deadline(lease));
+        let path = match result {
+            Ok(()) => {
+                let is_valid = deadline.is_some_and(|deadline| deadline > now);
+                self.oracle.check(is_valid, || {
+                    format!("client {client}: an extension that is over is reported as won")
+                });
+                if now >= old_deadline {
+                    self.counts.path(Path::ExtendedLate);
+                }
+                let is_shorter = deadline.is_some_and(|deadline| deadline < old_deadline);
+                if is_shorter { Path::Shortened } else { Path::Extended }
+            }
+            Err(ref error) => {
+                let later = deadline.is_some_and(|deadline| deadline > old_deadline);
+                let is_kept = !later || matches!(error, ExtendError::Expired);
+                self.oracle
+                    .check(is_kept, || "a failed extension moved the deadline on".to_owned());
+                match error {
+                    ExtendError::Lost(_) => Path::ExtendLost,
+                    ExtendError::NoQuorum(_) => Path::ExtendNoQuorum,
+                    ExtendError::Expired => Path::ExtendExpired,
+                    ExtendError::Cancelled => Path::ExtendCancelled,
+                    other => return self.oracle.fail(|| format!("extension: {other}")),
+                }
+            }
+        };
+        self.counts.path(path);
+        let place = &mut self.clients[client].tasks[task];
+        place.op = None;
+        // Nodes that had not answered may run the extension at any time.
+        place.is_unsure = true;
+        place.state = State::Holding;
+        self.told_deadline(client, task);
+        self.hold_on(client, task);
+    }
+
+    // ---- what the oracle is told ----
+
+    /// The holder looks at its deadline.
+    fn told_deadline(&mut self, client: usize, task: usize) {
+        let this = &self.clients[client];
+        let place = &this.tasks[task];
+        let (holder, key) = (place.holder, place.key);
+        let deadline = place.lease.and_then(|lease| this.engine.deadline(lease));
+        let end = deadline.map_or(0, |deadline| this.clock.global(deadline));
+        self.log(|_| format!("client {client} holds {key} as {holder} until {end}"));
+        self.oracle.hold(holder, key, self.now, end);
+    }
+
+    /// The holder stops using the lock.
+    fn lets_go(&mut self, client: usize, task: usize) {
+        let place = &self.clients[client].tasks[task];
+        self.oracle.stop(place.holder, place.key, self.now);
+    }
+
+    /// The process of a task is gone.
+    pub(super) fn task_ends(&mut self, client: usize, task: usize) {
+        self.lets_go(client, task);
+    }
+
+    fn idle(&mut self, client: usize, task: usize) {
+        let at = self.now + self.gap();
+        let this = &mut self.clients[client].tasks[task];
+        this.state = State::Idle;
+        this.op = None;
+        this.lease = None;
+        this.next_at = at;
+    }
+
+    /// The lock is held for some time from now on.
+    fn hold_on(&mut self, client: usize, task: usize) {
+        let hold = self.plan.hold;
+        let hold = match (self.phase, self.random.below(10)) {
+            (Phase::Safety, 0) => self.plan.max_ttl_ms * MS * self.random.between(5, 12) / 10,
+            (Phase::Safety, 1..=3) => hold / 8,
+            (Phase::Safety, _) => self.random.between(hold / 4, hold * 2),
+            _ => hold / 20,
+        };
+        self.clients[client].tasks[task].next_at = self.now + hold;
+    }
+
+    fn gap(&mut self) -> Global {
+        match self.random.below(4) {
+            0 => self.random.below(self.plan.gap / 8 + 1),
+            _ => self.random.between(self.plan.gap / 4, self.plan.gap * 2),
+        }
+    }
+}

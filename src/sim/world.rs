@@ -1,0 +1,256 @@
+//! The world of one seed: the virtual clock, what is to happen, and everybody in it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::client::SimClient;
+use super::clock::{Clock, Global, SECOND};
+use super::counts::{Counts, Fault};
+use super::net::Conn;
+use super::node::SimNode;
+use super::oracle::Oracle;
+use super::plan::Plan;
+use super::random::Random;
+use crate::config::Config;
+
+/// What happens at a point in time. Names that have become stale find nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// A client goes on.
+    Client { client: usize, epoch: u64 },
+    /// Bytes reach the server of a connection.
+    Up { conn: usize },
+    /// Bytes reach the client of a connection.
+    Down { conn: usize },
+    /// A connection attempt is answered.
+    Answered { conn: usize },
+    /// The client's system learns of a connection's end.
+    Ended { conn: usize, reset: bool },
+    /// A thawed server runs the next portion of what it had received.
+    Drain { node: usize },
+    /// Something goes wrong.
+    Fault,
+    /// A connection of a frozen server is reset.
+    ResetOf { client: usize, node: usize },
+    /// Something is right again.
+    Mend { node: usize, life: u64, what: Mend },
+    /// All that was owed must be paid.
+    Settled,
+    /// Every client must have had every key.
+    Deadline,
+    /// No key may be left.
+    Final,
+}
+
+/// The end of a fault of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mend {
+    Thaw,
+    Start { kept: bool, loading: bool },
+    Loaded,
+    Promote,
+    Memory,
+    Disk,
+    Permissions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Faults and work.
+    Safety,
+    /// All is healed, nothing new is begun.
+    Settling,
+    /// Every client locks every key once.
+    Progress,
+    Done,
+}
+
+/// What the network does between one client and one node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Link {
+    pub(super) stalled_until: Global,
+    pub(super) slow_until: Global,
+}
+
+/// Key and token on their way from one client to another.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    pub(super) from: usize,
+    pub(super) key: usize,
+    pub(super) token: Vec<u8>,
+}
+
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) config: Config,
+    pub(super) random: Random,
+    pub(super) now: Global,
+    pub(super) phase: Phase,
+    pub(super) nodes: Vec<SimNode>,
+    pub(super) clients: Vec<SimClient>,
+    pub(super) conns: Vec<Conn>,
+    /// By client, then by node.
+    pub(super) links: Vec<Vec<Link>>,
+    pub(super) oracle: Oracle,
+    pub(super) counts: Counts,
+    pub(super) offers: Vec<Offer>,
+    /// Tokens of leases that nobody is bound to release.
+    pub(super) given_away: Vec<Vec<u8>>,
+    /// Scheduled faults so far, and rounds of the scheduler.
+    pub(super) faults: u64,
+    pub(super) fault_rounds: u64,
+    pub(super) healed_at: Global,
+    holders: u64,
+    queue: BinaryHeap<Reverse<(Global, u64, Event)>>,
+    queued: u64,
+    trace: Option<fn(&str)>,
+}
+
+/// A seed that takes more steps than this has come to spin.
+const STEPS_MAX: u64 = 3_000_000;
+
+impl World {
+    pub(super) fn new(seed: u64, trace: Option<fn(&str)>) -> Self {
+        let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed);
+        let plan = Plan::draw(&mut random);
+        let config = plan.config();
+        let mut world = Self {
+            config,
+            now: SECOND,
+            phase: Phase::Safety,
+            nodes: Vec::new(),
+            clients: Vec::new(),
+            conns: Vec::new(),
+            links: vec![vec![Link::default(); plan.nodes]; plan.clients],
+            oracle: Oracle::new(plan.keys),
+            counts: Counts::default(),
+            offers: Vec::new(),
+            given_away: Vec::new(),
+            faults: 0,
+            fault_rounds: 0,
+            healed_at: 0,
+            holders: 0,
+            queue: BinaryHeap::new(),
+            queued: 0,
+            trace,
+            random,
+            plan,
+        };
+        world.log(|world| format!("{:?}", world.plan));
+        for node in 0..world.plan.nodes {
+            let clock = world.clock();
+            let node = SimNode::new(world.plan.flavors[node], clock, world.now, &mut world.random);
+            world.nodes.push(node);
+        }
+        for client in 0..world.plan.clients {
+            let clock = world.clock();
+            let new = SimClient::new(
+                client,
+                0,
+                clock,
+                &world.plan,
+                &world.config,
+                world.now,
+                &mut world.random,
+            );
+            world.clients.push(new);
+            let at = world.now + world.random.below(world.plan.gap);
+            world.wake(client, at);
+        }
+        let at = world.now + world.plan.fault_every;
+        world.at(at, Event::Fault);
+        world
+    }
+
+    /// A clock of some machine: as fast or slow as is allowed, or somewhere between.
+    fn clock(&mut self) -> Clock {
+        let most = self.plan.rate_ppm;
+        let between = self.random.between(0, 2 * most.unsigned_abs()).cast_signed() - most;
+        let ppm = self.random.pick(&[-most, most, between, 0]);
+        Clock { origin: 1_000_000 * SECOND + self.random.below(1000 * SECOND), ppm }
+    }
+
+    /// Runs to the end, or to the first violation.
+    pub(super) fn run(mut self) -> (Counts, Option<String>) {
+        while self.phase != Phase::Done && self.oracle.violation.is_none() {
+            let Some(Reverse((at, _, event))) = self.queue.pop() else {
+                self.oracle.fail(|| "nothing is to happen any more".to_owned());
+                break;
+            };
+            self.now = self.now.max(at);
+            self.counts.steps += 1;
+            if self.counts.steps > STEPS_MAX {
+                self.oracle.fail(|| "it does not come to rest".to_owned());
+            }
+            self.happen(event);
+        }
+        self.counts.virtual_ms = self.now / 1_000_000;
+        (self.counts, self.oracle.violation)
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Client { client, epoch } => self.client_goes_on(client, epoch),
+            Event::Up { conn } => self.reaches_server(conn),
+            Event::Down { conn } => self.reaches_client(conn),
+            Event::Answered { conn } => self.connection_answered(conn),
+            Event::Ended { conn, reset } => self.connection_ended(conn, reset),
+            Event::Drain { node } => self.drain(node),
+            Event::Fault => self.fault_due(),
+            Event::ResetOf { client, node } => {
+                if self.phase == Phase::Safety {
+                    self.reset(client, node);
+                }
+            }
+            Event::Mend { node, life, what } => self.mend(node, life, what),
+            Event::Settled => self.settled(),
+            Event::Deadline => self.progress_due(),
+            Event::Final => self.finally(),
+        }
+    }
+
+    /// `event` happens at `at`.
+    pub(super) fn at(&mut self, at: Global, event: Event) {
+        self.queued += 1;
+        self.queue.push(Reverse((at.max(self.now), self.queued, event)));
+    }
+
+    /// `event` happens `after` from now.
+    pub(super) fn after(&mut self, after: Global, event: Event) {
+        self.at(self.now + after, event);
+    }
+
+    /// Tells what happens, if anybody listens.
+    pub(super) fn log(&self, line: impl FnOnce(&Self) -> String) {
+        if let Some(trace) = self.trace {
+            trace(&format!("{:>14} {}", self.now, line(self)));
+        }
+    }
+
+    /// Counts a fault of the schedule.
+    pub(super) fn scheduled(&mut self, fault: Fault, node: usize) {
+        self.faults += 1;
+        self.counts.fault(fault);
+        self.log(|_| format!("fault {fault:?} of {node}"));
+    }
+
+    /// A name for a new holder.
+    pub(super) const fn holder(&mut self) -> u64 {
+        self.holders += 1;
+        self.holders
+    }
+
+    /// How long bytes take between a client and a node from now on.
+    pub(super) fn delay(&mut self, client: usize, node: usize) -> Global {
+        let plan = &self.plan;
+        let link = self.links[client][node];
+        let mut delay = self.random.between(plan.latency / 2, plan.latency);
+        if link.slow_until > self.now {
+            delay += self.random.between(0, 2 * plan.node_timeout);
+        }
+        if self.phase == Phase::Safety && self.random.chance(plan.late) {
+            delay += self.random.below(plan.late_by);
+        }
+        delay + link.stalled_until.saturating_sub(self.now)
+    }
+}
