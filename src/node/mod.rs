@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //!
-//! - Output is at most [`OUTPUT_LEN_MAX`] and at most [`PENDING_MAX`] answers are awaited, whatever
+//! - Output is at most [`outbound::OUTPUT_LEN_MAX`] and at most [`PENDING_MAX`] answers are awaited, whatever
 //!   the node does.
 //! - Two clocks: `now` runs always, `attended` only while somebody reads the sockets. What a node
 //!   is blamed for is measured on the second.
@@ -21,6 +21,7 @@ mod admission;
 mod backoff;
 mod debt;
 mod greeting;
+mod outbound;
 mod pending;
 mod reading;
 mod state;
@@ -33,6 +34,7 @@ use std::time::Duration;
 pub(crate) use admission::{AdmissionRules, Standing};
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
+pub(crate) use outbound::PENDING_MAX;
 pub(crate) use pending::{NO_SLOT, Pending, Request};
 pub(crate) use state::{Answered, Now, Patience, State, Step, Wish};
 pub(crate) use transaction::{Job, JobKind, Jobs};
@@ -41,24 +43,11 @@ use admission::History;
 use backoff::{Backoff, DELAY_MAX};
 use pending::PendingQueue;
 use reading::Reading;
-use transaction::JOBS_OF_DEBTS_MAX;
 
-use crate::command::{Answer, Dialect, ReleaseStep, append_script_loads};
+use crate::command::{Answer, Dialect, append_script_loads};
 use crate::error::Cause;
 use crate::resp::{Decoder, Limits, ProtocolError, quick};
 use crate::time::Instant;
-
-/// Bytes that may wait for a node's socket.
-pub(crate) const OUTPUT_LEN_MAX: usize = 1 << 20;
-
-/// Answers that may be awaited from a node.
-pub(crate) const PENDING_MAX: usize = 1 << 15;
-
-/// Releases are queued for a node that does not answer up to here; beyond it they become debts.
-const STALLED_OUTPUT_MAX: usize = 64 << 10;
-
-/// Debts are written in portions, so that they never crowd out the rest.
-const DEBT_OUTPUT_MAX: usize = 256 << 10;
 
 /// How soon a node is asked again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
@@ -220,64 +209,6 @@ impl Node {
     pub(crate) const fn close(&mut self) {
         self.wish = Wish::Close;
         self.is_changed = true;
-    }
-
-    // ---- output ----
-
-    /// Writes a request, unless the node has too much before it. `attended` is the time on the
-    /// attended clock.
-    #[inline]
-    pub(crate) fn request(
-        &mut self,
-        request: Request,
-        slot: u32,
-        bytes: &[u8],
-        attended: Instant,
-    ) -> bool {
-        let limit = if self.is_stalled() { STALLED_OUTPUT_MAX } else { OUTPUT_LEN_MAX };
-        if self.pending.len() >= PENDING_MAX || self.output.len() + bytes.len() > limit {
-            return false;
-        }
-        self.append(request, slot, bytes, attended);
-        true
-    }
-
-    /// Writes a request whatever waits: for what is bounded by other means.
-    #[inline]
-    pub(crate) fn append(&mut self, request: Request, slot: u32, bytes: &[u8], attended: Instant) {
-        self.output.extend_from_slice(bytes);
-        self.pending.push_back(Pending { request, slot, written_at: attended });
-    }
-
-    /// The bytes that wait for the socket.
-    pub(crate) fn output(&self) -> &[u8] {
-        self.output.get(self.output_sent..).unwrap_or_default()
-    }
-
-    /// The socket took `len` bytes.
-    pub(crate) fn output_taken(&mut self, len: usize) {
-        self.output_sent = self.output_sent.saturating_add(len);
-        if self.output_sent >= self.output.len() {
-            self.output.clear();
-            self.output_sent = 0;
-        } else if self.output_sent > self.output.len() / 2 {
-            self.output.drain(..self.output_sent);
-            self.output_sent = 0;
-        }
-    }
-
-    /// The next debt that can be written now. It is out of the list: the caller writes it, or puts
-    /// it back.
-    pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
-        let has_room = self.output.len() < DEBT_OUTPUT_MAX
-            && self.pending.len() < PENDING_MAX
-            && (self.dialect.release != Some(ReleaseStep::Watch)
-                || self.jobs.waiting.len() < JOBS_OF_DEBTS_MAX);
-        if self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room {
-            self.debts.pop_due(now)
-        } else {
-            None
-        }
     }
 
     // ---- input ----
