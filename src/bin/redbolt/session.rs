@@ -131,6 +131,8 @@ impl Session {
         // Refuses a wrong TTL before anything is waited for.
         let probe = self.driver.acquire(key, Acquire::new(ttl).deadline(Duration::ZERO));
         self.driver.cancel(probe?);
+        // A result that nobody takes would keep the loop from sleeping.
+        while self.driver.completion().is_some() {}
         self.settle(CONNECT_LIMIT.min(wait.unwrap_or(CONNECT_LIMIT)))?;
         // Connecting has been waited for: the attempt need not wait for it once more.
         let left = wait.map_or(MOMENT, |wait| wait.saturating_sub(now().saturating_since(started)));
