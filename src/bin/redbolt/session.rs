@@ -35,6 +35,13 @@ pub(crate) struct Session {
     node_timeout: Duration,
     poll: Poll,
     events: Events,
+    is_closed: bool,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 impl Session {
@@ -58,6 +65,7 @@ impl Session {
             node_timeout: global.node_timeout.unwrap_or(NODE_TIMEOUT),
             poll,
             events: Events::with_capacity(64),
+            is_closed: false,
         })
     }
 
@@ -113,7 +121,6 @@ impl Session {
             }
             if let Err(failure) = self.end_at_signal() {
                 self.driver.cancel(op);
-                self.close();
                 return Err(failure);
             }
             self.pass(None)?;
@@ -169,7 +176,9 @@ impl Session {
 
     /// Ends the session: releases what was dropped, and waits for answers that are still owed.
     pub(crate) fn close(&mut self) {
-        self.driver.shutdown(self.node_timeout);
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.driver.shutdown(self.node_timeout);
+        }
     }
 
     fn end_at_signal(&self) -> Result<(), Failure> {
