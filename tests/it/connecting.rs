@@ -185,6 +185,6 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
     }
     assert_eq!(leases.len(), 100);
     drop(leases);
-    drivers.each_mut().map(|driver| driver.shutdown(PATIENCE));
+    drivers.iter_mut().for_each(|driver| driver.shutdown(PATIENCE));
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
