@@ -60,7 +60,8 @@ impl Engine {
         };
         let token = token.unwrap_or_else(|| self.draw_token());
         let slot = self.slots.open(key, token);
-        self.attempt(index, slot, self.now(now));
+        let now = self.now(now);
+        self.attempt(index, slot, now);
         Ok(self.ops.id(index))
     }
 
@@ -359,6 +360,8 @@ impl Engine {
     fn attempt_failed(&mut self, index: u32, outcome: Outcome, now: Now) {
         self.ops.unlist(index);
         let slot_index = self.ops.at(index).slot;
+        // Nodes on their way come too late for this attempt.
+        self.slots.at_mut(slot_index).round.awaited = NodeMask::EMPTY;
         self.release_slot(slot_index, now);
         let jitter = self.ops.at(index).plan.jitter;
         let share = jitter.mul_f64(f64::from(self.rng.next_u32()) / f64::from(u32::MAX));

@@ -90,7 +90,7 @@ impl Engine {
                 // The job keeps its reference until it is done.
                 return self.exec_answered(id, Job { kind, slot }, answer, now);
             }
-            Request::Watch => return self.watch_answered(id, answer, now),
+            Request::Watch => return self.watch_answered(id, answer),
             Request::ScriptLoad
             | Request::Greeting(_)
             | Request::Query { .. }

@@ -518,7 +518,8 @@ impl Node {
             (None, Some(front)) => Some(front.written_at + self.patience.stalled_after + absent),
             _ => None,
         };
-        let debt = if self.is_greeted() { self.debts.next_due() } else { None };
+        // One that cannot be paid waits for something else than time.
+        let debt = if self.takes_debts() { self.debts.next_due() } else { None };
         [state, stalled, debt].into_iter().flatten().min()
     }
 

@@ -63,14 +63,15 @@ impl Node {
     /// The next debt that can be written now. It is out of the list: the caller writes it, or puts
     /// it back.
     pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
+        if self.takes_debts() { self.debts.pop_due(now) } else { None }
+    }
+
+    /// Whether a debt could be written now.
+    pub(super) fn takes_debts(&self) -> bool {
         let has_room = self.output.len() < DEBT_OUTPUT_MAX
             && self.pending.len() < PENDING_MAX
             && (self.dialect.release != Some(ReleaseStep::Watch)
                 || self.jobs.waiting.len() < JOBS_OF_DEBTS_MAX);
-        if self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room {
-            self.debts.pop_due(now)
-        } else {
-            None
-        }
+        self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room
     }
 }

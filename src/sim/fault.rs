@@ -261,6 +261,14 @@ impl World {
             }
         }
         self.hurry_all();
+        for client in &mut self.clients {
+            for task in &mut client.tasks {
+                // Whoever waits for an answer goes on waiting.
+                if task.next_at != Global::MAX {
+                    task.next_at = self.now;
+                }
+            }
+        }
         self.resume_all();
         let after = self.settle_time();
         self.after(after, Event::Settled);

@@ -94,6 +94,7 @@ impl World {
         while progress == Progress::More {
             progress = node.server.execute(&mut session, &[], local, &mut out);
         }
+        log_exchange(self.trace, self.now, id, &conn.backlog[..len], &out);
         conn.backlog.drain(..len);
         let is_over = conn.is_left && conn.up.len() == 0 && conn.backlog.is_empty();
         let (resp3, client, node) = (session.resp3, conn.client, conn.node);
@@ -229,5 +230,17 @@ impl World {
                 return self.after(after, Event::Drain { node });
             }
         }
+    }
+}
+
+/// Tells what a server ran and what it said.
+fn log_exchange(trace: Option<fn(&str)>, now: Global, conn: usize, ran: &[u8], said: &[u8]) {
+    if let Some(trace) = trace {
+        let text = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(6000)]).into_owned();
+            let words = text.split("\r\n").filter(|word| !word.starts_with(['*', '$']));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        trace(&format!("{now:>14} connection {conn} runs {}: {}", text(ran), text(said)));
     }
 }

@@ -103,7 +103,7 @@ pub(super) struct World {
     holders: u64,
     queue: BinaryHeap<Reverse<(Global, u64, Event)>>,
     queued: u64,
-    trace: Option<fn(&str)>,
+    pub(super) trace: Option<fn(&str)>,
 }
 
 /// A seed that takes more steps than this has come to spin.
@@ -180,12 +180,22 @@ impl World {
             self.now = self.now.max(at);
             self.counts.steps += 1;
             if self.counts.steps > STEPS_MAX {
-                self.oracle.fail(|| "it does not come to rest".to_owned());
+                let busy = self.busy();
+                self.oracle.fail(|| format!("it does not come to rest: {event:?} {busy}"));
             }
             self.happen(event);
         }
         self.counts.virtual_ms = self.now / 1_000_000;
         (self.counts, self.oracle.violation)
+    }
+
+    /// What the clients are about, for a seed that spins.
+    fn busy(&self) -> String {
+        let client = |client: &SimClient| {
+            let now = client.local(self.now);
+            format!("{:?} at {now:?}, due {:?}; ", client.engine, client.engine.poll_timeout())
+        };
+        self.clients.iter().map(client).collect()
     }
 
     fn happen(&mut self, event: Event) {

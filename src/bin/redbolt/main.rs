@@ -8,6 +8,7 @@ mod bench;
 mod child;
 mod demo;
 mod doctor;
+mod duration;
 mod exit;
 mod extend;
 mod lock;

@@ -96,6 +96,21 @@ fn nodes_that_do_not_come_are_waited_for_no_longer_than_the_connect_timeout() {
 }
 
 #[test]
+fn nothing_is_written_for_an_attempt_that_has_failed() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    let retry = Retry::every(100 * MS, Duration::ZERO);
+    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    rig.connect(0);
+    rig.connect(1);
+    rig.answer_all(0..2, "_\r\n");
+    // It is lost and waits for its next attempt; now the node comes that it had waited for.
+    rig.connect(2);
+    assert_eq!(rig.waiting(2), Vec::<String>::new());
+    rig.advance(101 * MS);
+    assert_eq!(rig.waiting(2), ["SET"]);
+}
+
+#[test]
 fn a_refused_connection_ends_the_wait_at_once() {
     let mut rig = Rig::unconnected(3, |config| config);
     rig.acquire("a");
@@ -156,6 +171,57 @@ fn time_in_which_nobody_read_is_held_against_no_node() {
     rig.pass();
     rig.locked();
     assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Admitted);
+}
+
+#[test]
+fn a_loop_that_sleeps_as_long_as_it_was_told_is_not_absent() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    let begin = rig.now;
+    // Nothing answers, and the loop comes back only when it is asked to.
+    while rig.engine.nodes(rig.now)[0].state == NodeState::Connecting {
+        rig.now = rig.engine.poll_timeout().unwrap();
+        rig.pass();
+    }
+    assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::ConnectTimeout);
+    assert_eq!(rig.now.saturating_since(begin), Duration::from_secs(1));
+}
+
+#[test]
+fn a_call_after_a_long_sleep_is_judged_in_time() {
+    let mut rig = Rig::new(3);
+    rig.pass();
+    rig.now = rig.now + Duration::from_secs(100);
+    rig.acquire("a");
+    rig.pass();
+    let asked = rig.now;
+    while rig.lock_result().is_none() {
+        rig.now = rig.engine.poll_timeout().unwrap().max(rig.now);
+        rig.pass();
+    }
+    assert!(rig.now.saturating_since(asked) <= 51 * MS, "{:?}", rig.now);
+}
+
+#[test]
+fn a_debt_that_cannot_be_paid_wakes_nobody() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    rig.answer_all(0..2, "+OK\r\n");
+    let lease = rig.locked();
+    // Node 2 ends with the SET unanswered: its release is paid twice.
+    rig.lose(2);
+    rig.engine.release_quietly(lease, rig.now);
+    rig.answer_all(0..2, ":1\r\n");
+    rig.pass();
+    rig.connect(2);
+    rig.acquire("b");
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.locked();
+    rig.advance(120 * MS);
+    rig.answer(2, ":0\r\n");
+    // It stalls over the SET before the second payment is due.
+    rig.advance(100 * MS);
+    assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Stalled);
+    assert!(rig.engine.poll_timeout().is_none_or(|at| at > rig.now));
 }
 
 #[test]
