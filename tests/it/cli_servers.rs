@@ -26,10 +26,9 @@ fn all_commands_work(servers: &[RealServer], live: &[usize]) {
     let lock = on(&["lock", "a\r\nb", "--ttl", "20s", "--json"]).expect(0);
     quick(&lock);
     let token = lock.text("token");
-    assert!(usize::try_from(lock.json()["votes"].as_u64().unwrap()).unwrap() >= live.len());
-    for &node in live {
-        assert_eq!(servers[node].get("a\r\nb").as_deref(), Some(token.as_bytes()));
-    }
+    let holds = |node: &&usize| servers[**node].get("a\r\nb").as_deref() == Some(token.as_bytes());
+    assert!(lock.json()["votes"].as_u64().unwrap() >= 3, "{lock:?}");
+    assert!(live.iter().filter(holds).count() >= 3);
     let status = on(&["status", "a\r\nb", "--json"]).expect(0);
     quick(&status);
     assert_eq!(status.text("verdict"), "held");

@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::{look, settings};
 
 pub(crate) fn run(global: &Global) -> Result<(), Failure> {
-    let (mut client, config) = look::client(global)?;
+    let (mut client, config) = look::patient_client(global)?;
     let quorum = settings::quorum(global, &config)?;
     let asked_us = wall_us();
     let reports = client.examine()?;
