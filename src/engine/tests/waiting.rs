@@ -322,7 +322,7 @@ fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
     }
     rig.engine.release(lease, rig.now).unwrap();
     assert!(rig.engine.poll_event(rig.now).is_none());
-    rig.advance(100 * MS);
+    rig.advance(10 * MS);
     for index in 0..2 {
         rig.connect(index);
         rig.answer(index, ":1\r\n");
