@@ -79,6 +79,7 @@ pub mod driver;
 pub mod engine;
 pub mod quorum;
 pub mod resp;
+pub mod safety;
 pub mod time;
 
 mod acquire;

@@ -98,12 +98,25 @@ impl fmt::Debug for LockToken {
 
 /// `raw` as lower-case hexadecimal digits.
 pub(crate) fn hex(raw: &[u8; DRAWN_LEN]) -> [u8; 2 * DRAWN_LEN] {
-    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
     let mut digits = [0; 2 * DRAWN_LEN];
-    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(raw) {
-        *pair = [digit(byte >> 4), digit(byte & 15)];
+    let (pairs, _) = digits.as_chunks_mut::<8>();
+    let (quads, _) = raw.as_chunks::<4>();
+    for (eight, &four) in pairs.iter_mut().zip(quads) {
+        *eight = hex_of_four(four);
     }
     digits
+}
+
+/// Eight digits at once, a byte of a word each.
+const fn hex_of_four(raw: [u8; 4]) -> [u8; 8] {
+    // Spread the nibbles: 0x12345678 becomes 0x0102030405060708.
+    let word = u32::from_be_bytes(raw) as u64;
+    let word = (word << 16 | word) & 0x0000_ffff_0000_ffff;
+    let word = (word << 8 | word) & 0x00ff_00ff_00ff_00ff;
+    let word = (word << 4 | word) & 0x0f0f_0f0f_0f0f_0f0f;
+    // 1 in each byte whose nibble is 10 or more.
+    let letters = (word + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    (word + 0x3030_3030_3030_3030 + letters * 39).to_be_bytes()
 }
 
 /// The bytes that 40 lower-case hexadecimal digits stand for; `None` for anything else.

@@ -252,7 +252,7 @@ impl Client {
 
     // ---- the loop ----
 
-    /// Reads once without waiting, if nobody has for a `node_timeout`.
+    /// Reads once without waiting, if nobody has for a `node_timeout` or a quorum is missing.
     fn catch_up(&mut self) -> Result<(), io::ErrorKind> {
         if self.driver.engine().needs_pass(now()) {
             self.poll_for(Some(Duration::ZERO))?;

@@ -76,7 +76,7 @@ fn classify_error(text: &[u8]) -> Answer {
         b"NOREPLICAS" => Cause::NoReplicas,
         b"BUSY" => Cause::Busy,
         b"NOAUTH" | b"WRONGPASS" => Cause::Credentials,
-        b"NOPERM" => Cause::NoPermission,
+        b"NOPERM" => denied(text),
         b"DENIED" => Cause::Protected,
         b"WRONGTYPE" => Cause::WrongType,
         b"MOVED" | b"ASK" | b"CLUSTERDOWN" | b"CROSSSLOT" | b"TRYAGAIN" => Cause::Cluster,
@@ -87,6 +87,16 @@ fn classify_error(text: &[u8]) -> Answer {
     Answer::Refused(cause)
 }
 
+/// Whether a user was denied the command or only the key: one says something of the node, the other
+/// of the call.
+fn denied(text: &[u8]) -> Cause {
+    let names_command = text.windows(COMMAND_DENIED.len()).any(|part| part == COMMAND_DENIED);
+    if names_command { Cause::NoPermission } else { Cause::KeyDenied }
+}
+
+/// In all servers' words for a denied command, and in none for a denied key.
+const COMMAND_DENIED: &[u8] = b" to run the ";
+
 fn classify_plain(text: &[u8]) -> Answer {
     let starts = |start: &[u8]| text.starts_with(start);
     if starts(b"ERR unknown command")
@@ -95,10 +105,12 @@ fn classify_plain(text: &[u8]) -> Answer {
         || starts(b"ERR syntax error")
     {
         Answer::Refused(Cause::Unsupported)
-    } else if starts(b"ERR ACL failure in script")
-        || starts(b"ERR The user executing the script can't run")
-    {
+    } else if starts(b"ERR ACL failure in script") {
+        Answer::Refused(denied(text))
+    } else if starts(b"ERR The user executing the script can't run") {
         Answer::Refused(Cause::NoPermission)
+    } else if starts(b"ERR The user executing the script can't access") {
+        Answer::Refused(Cause::KeyDenied)
     } else if starts(b"ERR max number of clients") {
         Answer::Refused(Cause::TooManyClients)
     } else {

@@ -38,10 +38,20 @@ fn each_command_is_encoded_as_the_servers_expect() {
 
 #[test]
 fn an_error_is_a_refusal_only_where_nothing_ran() {
-    let table: [(&[u8], Answer); 12] = [
+    let table: [(&[u8], Answer); 16] = [
         (b"OOM command not allowed script: x, on @user_script:1.", refused(Cause::OutOfMemory)),
         (b"READONLY You can't write", refused(Cause::Replica)),
-        (b"NOPERM no", refused(Cause::NoPermission)),
+        (b"NOPERM User u has no permissions to run the 'x' command", refused(Cause::NoPermission)),
+        (b"NOPERM this user has no permissions to run the 'x' c", refused(Cause::NoPermission)),
+        (b"NOPERM No permissions to access a key", refused(Cause::KeyDenied)),
+        (
+            b"ERR ACL failure in script: User u has no permissions to run the 'get' command",
+            refused(Cause::NoPermission),
+        ),
+        (
+            b"ERR The user executing the script can't access at least one of",
+            refused(Cause::KeyDenied),
+        ),
         (b"LOADING", refused(Cause::Loading)),
         (b"ERR unknown command 'DELIFEQ', with args", refused(Cause::Unsupported)),
         (b"ERR syntax error", refused(Cause::Unsupported)),

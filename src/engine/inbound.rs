@@ -49,7 +49,7 @@ impl Engine {
         let now = self.now(now);
         let mut input = bytes;
         self.node_mut(id).heard(now.real);
-        loop {
+        while !input.is_empty() || self.node(id).has_unread() {
             match self.node_mut(id).next_answer(&mut input, now) {
                 Ok(Step::Idle) => break,
                 Ok(Step::Answered(answered)) => self.answered(id, answered, now),
@@ -62,7 +62,10 @@ impl Engine {
                 }
             }
         }
-        self.refresh(id, now);
+        let node = self.node_mut(id);
+        if node.take_changed() || node.debts.len() > 0 {
+            self.refresh(id, now);
+        }
     }
 
     #[inline]

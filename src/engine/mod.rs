@@ -309,11 +309,13 @@ impl Engine {
 
     // ---- time ----
 
-    /// Whether so much time passed without a pass that the sockets should be read before anything
-    /// is begun: servers may have closed connections, and stragglers answered.
+    /// Whether the sockets should be read before anything is begun: so much time passed without a
+    /// pass that servers may have closed connections and stragglers answered, or there is no quorum,
+    /// and what comes in may make one.
     #[must_use]
     pub fn needs_pass(&self, now: Instant) -> bool {
         now.saturating_since(self.last_pass) > self.settings.node_timeout
+            || self.voters.count() < self.settings.quorum
     }
 
     /// Ends a pass over the sockets, after all that they held was handed in: does what is due.
@@ -322,6 +324,9 @@ impl Engine {
         let now = self.now(now);
         for index in 0..self.nodes.len() {
             let Some(id) = NodeId::new(index) else { continue };
+            if self.node(id).is_quiet(now) {
+                continue;
+            }
             if let Some(cause) = self.node_mut(id).handle_timeout(now) {
                 self.drop_connection(id, cause, now);
             }
@@ -449,7 +454,9 @@ impl Engine {
     }
 
     /// After anything happened to a node: pays what it is owed, and notes what it can do now.
+    #[cold]
     fn refresh(&mut self, id: NodeId, now: Now) {
+        self.node_mut(id).take_changed();
         self.pay_debts(id, now);
         let node = self.node_mut(id);
         let (can_vote, has_output) = (node.can_vote(), !node.output().is_empty());

@@ -78,8 +78,10 @@ pub enum Cause {
     SaveFailed,
     /// The server refuses writes for want of replicas (`min-replicas-to-write`).
     NoReplicas,
-    /// The user may not run the command, or not on this key.
+    /// The user may not run the command.
     NoPermission,
+    /// The user may not touch this key.
+    KeyDenied,
     /// The key holds data of another kind than a string.
     WrongType,
     /// The server does not know the command or one of its options.
@@ -130,7 +132,8 @@ impl Cause {
             Self::OutOfMemory => "out of memory (maxmemory)",
             Self::SaveFailed => "refuses writes (saving failed)",
             Self::NoReplicas => "refuses writes (too few replicas)",
-            Self::NoPermission => "command or key denied by ACL",
+            Self::NoPermission => "command denied by ACL",
+            Self::KeyDenied => "key denied by ACL",
             Self::WrongType => "the key holds other data",
             Self::Unsupported => "command not supported",
             Self::Timeout => "no answer in time",

@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //!
-//! - Output is at most [`OUTPUT_LEN_MAX`] and at most [`PENDING_MAX`] answers are awaited, whatever
+//! - Output is at most [`outbound::OUTPUT_LEN_MAX`] and at most [`PENDING_MAX`] answers are awaited, whatever
 //!   the node does.
 //! - Two clocks: `now` runs always, `attended` only while somebody reads the sockets. What a node
 //!   is blamed for is measured on the second.
@@ -21,6 +21,7 @@ mod admission;
 mod backoff;
 mod debt;
 mod greeting;
+mod outbound;
 mod pending;
 mod reading;
 mod state;
@@ -33,6 +34,7 @@ use std::time::Duration;
 pub(crate) use admission::{AdmissionRules, Standing};
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
+pub(crate) use outbound::PENDING_MAX;
 pub(crate) use pending::{NO_SLOT, Pending, Request};
 pub(crate) use state::{Answered, Now, Patience, State, Step, Wish};
 pub(crate) use transaction::{Job, JobKind, Jobs};
@@ -41,24 +43,11 @@ use admission::History;
 use backoff::{Backoff, DELAY_MAX};
 use pending::PendingQueue;
 use reading::Reading;
-use transaction::JOBS_OF_DEBTS_MAX;
 
-use crate::command::{Answer, Dialect, ReleaseStep, append_script_loads};
+use crate::command::{Answer, Dialect, append_script_loads};
 use crate::error::Cause;
 use crate::resp::{Decoder, Limits, ProtocolError, quick};
 use crate::time::Instant;
-
-/// Bytes that may wait for a node's socket.
-pub(crate) const OUTPUT_LEN_MAX: usize = 1 << 20;
-
-/// Answers that may be awaited from a node.
-pub(crate) const PENDING_MAX: usize = 1 << 15;
-
-/// Releases are queued for a node that does not answer up to here; beyond it they become debts.
-const STALLED_OUTPUT_MAX: usize = 64 << 10;
-
-/// Debts are written in portions, so that they never crowd out the rest.
-const DEBT_OUTPUT_MAX: usize = 256 << 10;
 
 /// How soon a node is asked again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
@@ -68,6 +57,7 @@ pub(crate) struct Node {
     login: Login,
     patience: Patience,
     state: State,
+    is_changed: bool,
     wish: Wish,
     /// Why it does not vote, or why the last connection ended.
     cause: Cause,
@@ -103,6 +93,7 @@ impl Node {
             login,
             patience,
             state: State::Disconnected { retry_at: now },
+            is_changed: true,
             wish: Wish::Nothing,
             cause: Cause::NotConnected,
             is_settled: false,
@@ -123,6 +114,19 @@ impl Node {
             debts: Debts::default(),
             jobs: Jobs::default(),
         }
+    }
+
+    /// The only writer of the state.
+    const fn enter(&mut self, state: State) {
+        self.state = state;
+        self.is_changed = true;
+    }
+
+    /// Whether anything happened, since this was last asked, that changes what the node can do or
+    /// wants done. Votes do not.
+    #[inline]
+    pub(crate) const fn take_changed(&mut self) -> bool {
+        std::mem::replace(&mut self.is_changed, false)
     }
 
     pub(crate) const fn state(&self) -> State {
@@ -204,68 +208,16 @@ impl Node {
     /// Asks for the socket to be closed, after [`handle_lost`](Self::handle_lost).
     pub(crate) const fn close(&mut self) {
         self.wish = Wish::Close;
-    }
-
-    // ---- output ----
-
-    /// Writes a request, unless the node has too much before it. `attended` is the time on the
-    /// attended clock.
-    #[inline]
-    pub(crate) fn request(
-        &mut self,
-        request: Request,
-        slot: u32,
-        bytes: &[u8],
-        attended: Instant,
-    ) -> bool {
-        let limit = if self.is_stalled() { STALLED_OUTPUT_MAX } else { OUTPUT_LEN_MAX };
-        if self.pending.len() >= PENDING_MAX || self.output.len() + bytes.len() > limit {
-            return false;
-        }
-        self.append(request, slot, bytes, attended);
-        true
-    }
-
-    /// Writes a request whatever waits: for what is bounded by other means.
-    #[inline]
-    pub(crate) fn append(&mut self, request: Request, slot: u32, bytes: &[u8], attended: Instant) {
-        self.output.extend_from_slice(bytes);
-        self.pending.push_back(Pending { request, slot, written_at: attended });
-    }
-
-    /// The bytes that wait for the socket.
-    pub(crate) fn output(&self) -> &[u8] {
-        self.output.get(self.output_sent..).unwrap_or_default()
-    }
-
-    /// The socket took `len` bytes.
-    pub(crate) fn output_taken(&mut self, len: usize) {
-        self.output_sent = self.output_sent.saturating_add(len);
-        if self.output_sent >= self.output.len() {
-            self.output.clear();
-            self.output_sent = 0;
-        } else if self.output_sent > self.output.len() / 2 {
-            self.output.drain(..self.output_sent);
-            self.output_sent = 0;
-        }
-    }
-
-    /// The next debt that can be written now. It is out of the list: the caller writes it, or puts
-    /// it back.
-    pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
-        if self.takes_debts() { self.debts.pop_due(now) } else { None }
-    }
-
-    /// Whether a debt could be written now.
-    fn takes_debts(&self) -> bool {
-        let has_room = self.output.len() < DEBT_OUTPUT_MAX
-            && self.pending.len() < PENDING_MAX
-            && (self.dialect.release != Some(ReleaseStep::Watch)
-                || self.jobs.waiting.len() < JOBS_OF_DEBTS_MAX);
-        self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room
+        self.is_changed = true;
     }
 
     // ---- input ----
+
+    /// Whether bytes of earlier input are left over.
+    #[inline]
+    pub(crate) const fn has_unread(&self) -> bool {
+        !self.input.is_empty()
+    }
 
     /// Reads `input` up to the next thing worth telling, and leaves the rest in it.
     #[inline]
@@ -295,6 +247,7 @@ impl Node {
             && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)
         {
             self.stalled_at = None;
+            self.is_changed = true;
         }
     }
 
@@ -391,7 +344,7 @@ impl Node {
         }
         self.reading.greeting_open = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         self.greeted_at = now.attended;
-        self.state = State::Greeting { since: now.attended };
+        self.enter(State::Greeting { since: now.attended });
     }
 
     /// All answers of the greeting are in: decides on the node's standing. Returns false while a
@@ -421,7 +374,7 @@ impl Node {
                 });
             }
         }
-        self.state = match standing {
+        let state = match standing {
             Standing::Admitted => {
                 self.cause = Cause::None;
                 State::Admitted { since: now.real }
@@ -432,6 +385,7 @@ impl Node {
             }
             Standing::Refused(cause) => self.refusal(cause, now.real),
         };
+        self.enter(state);
         true
     }
 
@@ -445,7 +399,8 @@ impl Node {
     /// An answer showed that the node cannot serve locks as it is; it is greeted anew after a while.
     pub(crate) fn refuse(&mut self, cause: Cause, now: Instant) {
         if self.is_greeted() {
-            self.state = self.refusal(cause, now);
+            let state = self.refusal(cause, now);
+            self.enter(state);
         }
     }
 
@@ -460,7 +415,7 @@ impl Node {
             self.cause = Cause::Quarantined;
         }
         if matches!(self.state, State::Admitted { .. } | State::Quarantined { .. }) {
-            self.state = State::Quarantined { until: now + rules.guard_time };
+            self.enter(State::Quarantined { until: now + rules.guard_time });
         }
     }
 
@@ -485,7 +440,7 @@ impl Node {
         let was_healthy = matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });
         let delay = self.backoff.next(random);
         self.is_settled = !was_healthy || delay > Duration::ZERO;
-        self.state = State::Disconnected { retry_at: now + delay };
+        self.enter(State::Disconnected { retry_at: now + delay });
         self.wish = Wish::Nothing;
         self.output.clear();
         self.output_sent = 0;
@@ -498,12 +453,23 @@ impl Node {
         std::mem::take(&mut self.pending)
     }
 
+    /// Whether nothing is due: the common case, at the price of a few comparisons.
+    #[inline]
+    pub(crate) fn is_quiet(&self, now: Now) -> bool {
+        matches!(self.state, State::Admitted { .. })
+            && !self.is_changed
+            && self.debts.len() == 0
+            && self.pending.front().is_none_or(|front| {
+                self.is_stalled() || front.written_at + self.patience.stalled_after > now.attended
+            })
+    }
+
     /// Does what is due. Returns the cause if the connection must be given up.
     pub(crate) fn handle_timeout(&mut self, now: Now) -> Option<Cause> {
         match self.state {
             State::Disconnected { retry_at } => {
                 if retry_at <= now.real {
-                    self.state = State::Connecting { since: now.attended };
+                    self.enter(State::Connecting { since: now.attended });
                     self.wish = Wish::Connect;
                 }
             }
@@ -532,6 +498,7 @@ impl Node {
             && front.written_at + self.patience.stalled_after <= now.attended
         {
             self.stalled_at = Some(now.attended);
+            self.is_changed = true;
         }
         None
     }

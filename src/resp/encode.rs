@@ -45,6 +45,14 @@ pub fn append_decimal(out: &mut Vec<u8>, n: u64) {
 }
 
 fn append_length(out: &mut Vec<u8>, kind: u8, len: usize) {
+    // Nearly all are below a hundred: one copy.
+    if let Ok(len @ 0..100) = u8::try_from(len) {
+        let (tens, ones) = (b'0' + len / 10, b'0' + len % 10);
+        return match len {
+            0..10 => out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
+            _ => out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']),
+        };
+    }
     out.push(kind);
     append_decimal(out, len as u64);
     out.extend_from_slice(b"\r\n");

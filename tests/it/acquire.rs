@@ -5,10 +5,13 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Acquire, Cause, Client, Config, ConfigError, LockError, Quorum, Unlocked, Vote};
+use redbolt::{
+    Acquire, Cause, Client, Config, ConfigError, LockError, Quorum, Unlocked, Vote, Wait,
+};
 
 use super::common::{
-    Cluster, FOREIGN, PATIENCE, TTL, causes, ends_within, eventually, fresh_config, ms, taken,
+    Cluster, FOREIGN, PATIENCE, TTL, causes, ends_within, eventually, fresh_config, ms, no_quorum,
+    taken,
 };
 
 #[test]
@@ -72,7 +75,7 @@ fn an_unlocked_key_can_be_locked_again_at_once() {
         for client in [&mut one, &mut other] {
             // The other client's release may still be on its way to a node that was not needed for
             // its quorum: three of five are enough all the same.
-            let lease = client.lock("k", TTL).unwrap();
+            let lease = client.try_lock("k", TTL).unwrap();
             assert_ne!(last.replace(lease.token()), Some(lease.token()), "a token is used once");
             assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
         }
@@ -367,5 +370,28 @@ fn a_token_of_the_callers_is_tried_once() {
     client.settle(PATIENCE);
     for index in 0..3 {
         assert!(eventually(PATIENCE, || cluster.set_count(index) == 2), "one of them is ours");
+    }
+}
+
+#[test]
+fn every_way_of_waiting_gives_the_same_results() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    for wait in [Wait::Park, Wait::Spin, Wait::SpinThenPark(Duration::from_micros(20))] {
+        let config = cluster.config().wait(wait).node_timeout(ms(200));
+        let mut client = Client::connect(config).unwrap();
+        for _ in 0..50 {
+            let mut lease = client.try_lock("k", TTL).unwrap();
+            taken(client.try_lock("k", TTL));
+            client.extend(&mut lease, TTL).unwrap();
+            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        }
+        cluster.node(0).freeze();
+        cluster.node(1).freeze();
+        ends_within(ms(200), || no_quorum(client.try_lock("k", TTL)));
+        cluster.node(0).thaw();
+        cluster.node(1).thaw();
+        assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+        client.settle(PATIENCE);
+        assert_eq!(cluster.holders("k"), 0);
     }
 }

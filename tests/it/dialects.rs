@@ -6,22 +6,22 @@ use redbolt::{Cause, Client, Unlocked};
 
 use super::common::{
     Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config,
-    no_quorum, taken,
+    ms, no_quorum, taken,
 };
 
 /// One life of a lock on all nodes: nobody else gets it, and nothing stays behind.
 fn full_cycle(client: &mut Client, cluster: &Cluster, key: &str) {
-    let mut lease = client.try_lock(key, TTL / 2).unwrap();
+    let mut lease = client.try_lock(key, TTL / 2).expect("the lock is free");
     assert!(eventually(PATIENCE, || cluster.holders(key) == cluster.len()));
     taken(client.try_lock(key, TTL));
-    client.extend(&mut lease, TTL).unwrap();
-    let half = i64::try_from(TTL.as_millis() / 2).unwrap();
+    client.extend(&mut lease, TTL).expect("the lease is alive");
+    let half = i64::try_from(TTL.as_millis() / 2).expect("a TTL is short");
     let is_extended = || {
-        client.status(key).unwrap();
+        client.status(key).expect("nodes are asked");
         cluster.nodes().all(|node| node.pttl(key) > half)
     };
     assert!(eventually(PATIENCE, is_extended));
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
     client.settle(PATIENCE);
     assert_eq!(cluster.holders(key), 0);
 }
@@ -38,7 +38,7 @@ fn five_servers_of_one_version(kind: Kind, dialect: &str) {
     }
     assert_eq!(dialects(&client), [dialect; 5]);
     for health in client.nodes() {
-        let server = health.server.unwrap().to_lowercase().replace(' ', "-");
+        let server = health.server.unwrap_or_default().to_lowercase().replace(' ', "-");
         assert!(server.starts_with(kind.name()), "{server} is {}", kind.name());
         assert_eq!(health.role.as_deref(), Some("master"));
         assert!(health.resp3 && !health.info_denied && health.debts == 0);
@@ -182,11 +182,34 @@ fn many_releases_at_once_by_transactions_delete_only_their_own_keys() {
     }
 }
 
+/// NOPERM may be about the key and not about the command: then no other command would do.
+#[test]
+fn a_key_that_the_user_may_not_touch_costs_the_nodes_nothing() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for node in cluster.nodes() {
+        restrict(node, &["resetkeys", "~lock:*"]);
+        let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let before = dialects(&client);
+        for _ in 0..6 {
+            let ballot = no_quorum(client.try_lock("other", TTL));
+            assert_eq!(causes(&ballot), [Cause::KeyDenied]);
+            assert_eq!(client.unlock_token("other", "token").unwrap(), Unlocked::Unknown);
+            let error = client.adopt("other", "token", TTL).unwrap_err();
+            assert!(error.to_string().contains(Cause::KeyDenied.text()), "{error}");
+        }
+        assert_eq!(dialects(&client), before, "{}", node.kind().name());
+        let mut lease = client.try_lock("lock:1", TTL).unwrap();
+        client.extend(&mut lease, TTL).unwrap();
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    }
+}
+
 #[test]
 fn a_node_without_any_way_to_release_is_refused() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for node in cluster.nodes() {
-        let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let config = fresh_config(vec![node.url()]).node_timeout(ms(300));
+        let mut client = Client::connect(config).unwrap();
         let lease = client.try_lock("k", TTL).unwrap();
         // Old versions refuse a rule about a command that they do not have.
         restrict(node, &["-@scripting", "-@transaction"]);

@@ -1,1 +1,229 @@
-//! t
+//! Drops: whatever is let go of is released, by whoever still can, and nothing is left behind.
+
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{Acquire, Client, Lease, Retry, Unlocked};
+
+use super::common::{
+    Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, no_quorum, taken,
+};
+
+#[test]
+fn a_dropped_lease_is_released_with_the_next_call() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let (mut client, mut other) = (cluster.client(), cluster.client());
+    let lease = client.try_lock("k", TTL).unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
+    drop(lease);
+    taken(other.try_lock("k", TTL));
+    // The call may be about anything; one for the same key goes behind the release.
+    let again = client.try_lock("k", TTL).unwrap();
+    drop(again);
+    client.status("other").unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
+    for key in ["a", "b", "c"] {
+        drop(client.try_lock(key, TTL).unwrap());
+    }
+    drop(client.try_lock("last", TTL).unwrap());
+    client.settle(PATIENCE);
+    assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
+}
+
+#[test]
+fn a_dropped_lease_is_released_by_the_drop_of_its_client() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for _ in 0..20 {
+        let mut client = cluster.client();
+        let leases: Vec<_> =
+            (0..10).map(|index| client.try_lock(format!("k{index}"), TTL).unwrap()).collect();
+        drop(leases);
+        drop(client);
+        assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
+    }
+}
+
+/// A lease that outlives its client is on its own: its TTL ends it, and its handle stays sound.
+#[test]
+fn a_lease_that_outlives_its_client_ends_with_its_ttl() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let ttl = ms(600);
+    let lease = client.try_lock("k", ttl).unwrap();
+    let (key, token) = (lease.key().to_vec(), lease.token());
+    drop(client);
+    assert!(lease.is_valid() && cluster.holders("k") >= 2);
+    assert_eq!((lease.key(), lease.token()), (&key[..], token));
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
+    assert_eq!(lease.remaining(), Duration::ZERO, "the keys outlive the lease");
+    drop(lease);
+}
+
+#[test]
+fn a_lease_can_be_read_and_dropped_on_any_thread() {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    const fn is_send<T: Send>() {}
+    const { is_send_and_sync::<Lease>() };
+    const { is_send::<Client>() };
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    for round in 0..50 {
+        let keys: Vec<_> = (0..8).map(|index| format!("{round}:{index}")).collect();
+        let leases: Vec<_> = keys.iter().map(|key| client.try_lock(key, TTL).unwrap()).collect();
+        thread::scope(|scope| {
+            for (lease, key) in leases.into_iter().zip(&keys) {
+                scope.spawn(move || {
+                    assert!(lease.is_valid() && lease.key() == key.as_bytes());
+                    assert!(lease.votes() >= 2);
+                });
+            }
+            // The client goes on meanwhile, and may meet half-dropped leases.
+            for index in 0..8 {
+                drop(client.try_lock(format!("{round}:own:{index}"), TTL).unwrap());
+            }
+        });
+    }
+    client.settle(PATIENCE);
+    assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
+}
+
+#[test]
+fn a_client_moves_between_threads_with_its_leases() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    for _ in 0..5 {
+        let mut lease = client.try_lock("k", TTL).unwrap();
+        let worker = thread::spawn(move || {
+            client.extend(&mut lease, TTL).unwrap();
+            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+            client
+        });
+        client = worker.join().unwrap();
+    }
+}
+
+#[test]
+fn a_detached_lease_is_released_by_nobody() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = cluster.client();
+    let lease = client.try_lock("k", TTL).unwrap();
+    let mut extended = client.try_lock("extended", TTL / 2).unwrap();
+    client.extend(&mut extended, TTL).unwrap();
+    let (key, token) = lease.detach();
+    let (_, extended) = extended.detach();
+    for index in 0..20 {
+        drop(client.try_lock(format!("other{index}"), TTL).unwrap());
+    }
+    client.settle(PATIENCE);
+    drop(client);
+    assert_eq!(cluster.holders("k"), 5);
+    assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
+    let mut client = cluster.client();
+    assert_eq!(client.unlock_token(&key, &token).unwrap(), Unlocked::Released);
+    assert_eq!(client.unlock_token("extended", &extended).unwrap(), Unlocked::Released);
+}
+
+#[test]
+fn a_client_dropped_right_after_a_failed_attempt_leaves_no_key() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for node in 0..3 {
+        cluster.occupy(node, "k");
+    }
+    for round in 0..30 {
+        let mut client = cluster.client();
+        if round % 2 == 0 {
+            taken(client.try_lock("k", TTL));
+        } else {
+            let retry = Retry::every(ms(1), Duration::ZERO).attempts(3);
+            taken(client.lock_with("k", Acquire::new(TTL).retry(retry)));
+        }
+        drop(client);
+        assert_eq!(cluster.holders("k"), 3);
+    }
+}
+
+/// The scripts are gone by then: the release must not be one that needs a second step.
+#[test]
+fn a_client_dropped_right_after_its_lease_leaves_no_key_on_servers_without_scripts() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for node in cluster.nodes() {
+        for drops_first in [true, false] {
+            let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+            let lease = client.try_lock("k", TTL).unwrap();
+            node.command(&["SCRIPT", "FLUSH"]);
+            if drops_first {
+                drop(lease);
+                // This call sends the release by EVALSHA, and nobody waits for its answer.
+                drop(client.try_lock("another", TTL).unwrap());
+                node.command(&["SCRIPT", "FLUSH"]);
+            } else {
+                drop(lease);
+            }
+            drop(client);
+            assert!(!node.exists("k") && !node.exists("another"), "{}", node.kind().name());
+        }
+    }
+}
+
+/// A hanging minority must not hold up whoever lets a client go, nor keep a key for long.
+#[test]
+fn a_client_dropped_while_nodes_hang_ends_in_its_time_and_leaves_no_key_after_the_thaw() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let node_timeout = ms(200);
+    let hanging = [1, 3];
+    for (round, fails) in [false, true].into_iter().enumerate() {
+        let key = format!("k{round}");
+        let mut client = Client::connect(cluster.config().node_timeout(node_timeout)).unwrap();
+        if fails {
+            cluster.node(0).freeze();
+        }
+        hanging.iter().for_each(|&index| cluster.node(index).freeze());
+        if fails {
+            no_quorum(client.try_lock(&key, TTL));
+        } else {
+            drop(client.try_lock(&key, TTL).unwrap());
+        }
+        ends_within(node_timeout, || drop(client));
+        for index in [2, 4] {
+            assert!(!cluster.node(index).exists(&key));
+        }
+        (0..5).for_each(|index| cluster.node(index).thaw());
+        assert!(eventually(PATIENCE, || cluster.holders(&key) == 0), "{:?}", cluster.values(&key));
+    }
+}
+
+/// Thousands of leases come and go; a handle is never confused with one that had its place before.
+#[test]
+fn leases_come_and_go_in_any_order_without_being_confused() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let mut held: Vec<(String, Lease)> = Vec::new();
+    let mut seed = 1_u64;
+    for step in 0..3_000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let pick = usize::try_from(seed >> 33).unwrap();
+        let key = format!("key number {}{}", pick % 40, "x".repeat(pick % 60));
+        match pick % 4 {
+            0 | 1 => match client.try_lock(&key, TTL) {
+                Ok(lease) => held.push((key, lease)),
+                Err(_) => assert!(held.iter().any(|(other, _)| *other == key), "{key}"),
+            },
+            2 if !held.is_empty() => drop(held.swap_remove(pick % held.len())),
+            _ if !held.is_empty() => {
+                let (key, lease) = held.swap_remove(pick % held.len());
+                assert_eq!(lease.key(), key.as_bytes());
+                assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released, "{step}");
+            }
+            _ => {}
+        }
+        assert!(held.iter().all(|(key, lease)| lease.key() == key.as_bytes()));
+    }
+    client.settle(PATIENCE);
+    let count = format!(":{}\r\n", held.len()).into_bytes();
+    assert!(eventually(PATIENCE, || {
+        cluster.nodes().all(|node| node.command(&["DBSIZE"]) == count)
+    }));
+    drop(held);
+    drop(client);
+    assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
+}

@@ -9,24 +9,17 @@ use std::time::Duration;
 use redbolt::driver::Outcome;
 use redbolt::engine::{NodeHealth, NodeState};
 use redbolt::{
-    Acquire, Admission, Ballot, Cause, Client, Config, ConnectError, Driver, LockError,
-    RestartGuard, Unlocked,
+    Acquire, Admission, Ballot, Cause, Client, Config, ConnectError, Driver, RestartGuard, Unlocked,
 };
 
 use super::common::{
-    Cluster, Kind, PATIENCE, SLACK, TTL, Wire, causes, ends_within, eventually, fresh_config, ms,
-    no_quorum,
+    Cluster, Kind, PATIENCE, SLACK, TTL, Wire, causes, cycle, ends_within, eventually,
+    fresh_config, ms, no_quorum,
 };
 
 /// The newest and the oldest, which greet differently enough.
 fn pair(args: &[&str]) -> Option<Cluster> {
     Cluster::start(&[Kind::Valkey91, Kind::Redis70], args)
-}
-
-fn cycle(client: &mut Client) {
-    let mut lease = client.try_lock("k", TTL).unwrap();
-    client.extend(&mut lease, TTL).unwrap();
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
 }
 
 /// Why no client comes of this configuration.
@@ -59,15 +52,15 @@ fn a_password_in_the_url_or_the_configuration_logs_in() {
     let Some(cluster) = pair(&["--requirepass", "pass word/@:%"]) else { return };
     let login = |url: String| with_login(&url, ":pass%20word%2F%40%3A%25");
     let urls: Vec<_> = cluster.urls().into_iter().map(login).collect();
-    cycle(&mut Client::connect(fresh_config(urls.clone())).unwrap());
-    cycle(&mut Client::connect(cluster.config().password("pass word/@:%")).unwrap());
+    cycle(&mut Client::connect(fresh_config(urls.clone())).unwrap(), "k");
+    cycle(&mut Client::connect(cluster.config().password("pass word/@:%")).unwrap(), "k");
     let named = cluster.config().username("default").password("pass word/@:%");
-    cycle(&mut Client::connect(named).unwrap());
+    cycle(&mut Client::connect(named).unwrap(), "k");
     // What stands in a URL is for its node, whatever the configuration says for the others.
     let mixed = vec![urls[0].clone(), cluster.urls()[1].clone()];
-    cycle(&mut Client::connect(fresh_config(mixed).password("pass word/@:%")).unwrap());
+    cycle(&mut Client::connect(fresh_config(mixed).password("pass word/@:%")).unwrap(), "k");
     let wrong = fresh_config(urls).password("wrong");
-    cycle(&mut Client::connect(wrong).unwrap());
+    cycle(&mut Client::connect(wrong).unwrap(), "k");
 }
 
 #[test]
@@ -118,7 +111,7 @@ fn an_acl_user_with_little_more_than_its_keys_can_lock() {
         client.settle(PATIENCE);
         assert_eq!(cluster.holders("lock:1"), 0);
         let ballot = no_quorum(client.try_lock("other", TTL));
-        assert!(causes(&ballot).contains(&Cause::NoPermission), "{ballot}");
+        assert!(causes(&ballot).contains(&Cause::KeyDenied), "{ballot}");
     }
 }
 
@@ -148,9 +141,9 @@ fn unix_sockets_are_as_good_as_tcp() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
     let paths = || cluster.nodes().map(super::common::RealServer::unix_url).collect::<Vec<_>>();
     let mut client = Client::connect(fresh_config(paths())).unwrap();
-    (0..20).for_each(|_| cycle(&mut client));
+    (0..20).for_each(|_| cycle(&mut client, "k"));
     cluster.node_mut(0).kill9();
-    cycle(&mut client);
+    cycle(&mut client, "k");
     cluster.node(1).freeze();
     no_quorum(client.try_lock_with("k", Acquire::new(TTL).deadline(ms(50))));
     cluster.node(1).thaw();
@@ -159,7 +152,7 @@ fn unix_sockets_are_as_good_as_tcp() {
         client.try_lock("k", TTL).is_ok() && client.nodes()[0].state == NodeState::Admitted
     }));
     client.settle(PATIENCE);
-    cycle(&mut client);
+    cycle(&mut client, "k");
 }
 
 #[test]
@@ -226,13 +219,13 @@ fn what_is_no_independent_master_is_refused_and_accepted_when_it_is_mended() {
         let lenient = Client::connect(cluster.config().admission(Admission::Lenient));
         assert_eq!(lenient.is_ok(), cause == Cause::InfoDenied, "{lenient:?}");
         if let Ok(mut client) = lenient {
-            cycle(&mut client);
+            cycle(&mut client, "k");
             assert!(client.nodes().iter().all(|node| node.info_denied));
         }
         for node in cluster.nodes() {
             assert_eq!(node.command(leave), b"+OK\r\n");
         }
-        cycle(&mut cluster.client());
+        cycle(&mut cluster.client(), "k");
     }
 }
 
@@ -289,19 +282,18 @@ fn places_where_no_server_is_are_told_apart() {
     }
 }
 
-const MAX_TTL: Duration = ms(1_800);
+const MAX_TTL: Duration = ms(1_500);
 
 /// `max_ttl` and its drift: how long a young node is not believed.
-const GUARD: Duration = ms(1_820);
+const GUARD: Duration = ms(1_517);
 
 fn guarded(cluster: &Cluster) -> Config {
     cluster.config().restart_guard(RestartGuard::On).max_ttl(MAX_TTL)
 }
 
 fn quarantines(nodes: &[NodeHealth]) -> Vec<Duration> {
-    let left = |node: &NodeHealth| match node.state {
-        NodeState::Quarantined(left) => Some(left),
-        _ => None,
+    let left = |node: &NodeHealth| {
+        if let NodeState::Quarantined(left) = node.state { Some(left) } else { None }
     };
     nodes.iter().filter_map(left).collect()
 }
@@ -322,7 +314,7 @@ fn a_fresh_node_does_not_vote_before_it_is_old_enough_and_the_error_says_how_lon
     let mut client = Client::open(guarded(&cluster)).unwrap();
     let ballot = no_quorum(client.try_lock("k", ms(500)));
     assert!(ballot.quarantine().is_some(), "{ballot}");
-    assert_eq!(quarantines(&client.nodes()).len(), 3);
+    assert!(quarantines(&client.nodes()).len() >= 2, "the third may still say who it is");
     let mut lease = None;
     assert!(eventually(PATIENCE, || {
         lease = client.try_lock("k", ms(1_000)).ok();
@@ -330,8 +322,9 @@ fn a_fresh_node_does_not_vote_before_it_is_old_enough_and_the_error_says_how_lon
     }));
     // One second is the most that a server's count of its age can be ahead.
     assert!(started.until(redbolt::now()) + ms(1_000) + SLACK >= GUARD);
-    let voted_at_age = |node: &NodeHealth| node.uptime.unwrap();
-    assert!(client.nodes().iter().all(|node| voted_at_age(node) >= ms(1_000)));
+    for node in client.nodes().iter().filter(|node| node.state == NodeState::Admitted) {
+        assert!(node.uptime >= Some(ms(1_000)), "{node:?}");
+    }
     assert_eq!(client.unlock(lease.unwrap()).unwrap(), Unlocked::Released);
 }
 
@@ -356,26 +349,19 @@ fn a_restarted_node_does_not_vote_until_its_old_locks_are_over() {
             client.nodes().iter().all(|node| node.state == NodeState::Admitted)
         }));
     }
-    for index in 0..3 {
-        // Both see all nodes; the lock is on two of them, one of which restarts empty.
-        assert!(eventually(PATIENCE, || {
-            [&mut holder, &mut other].into_iter().all(|client| {
-                drop(client.try_lock("warm", ms(500)));
-                client.nodes().iter().all(|node| node.state == NodeState::Admitted)
-            })
-        }));
-        cluster.occupy((index + 1) % 3, "k");
-        let lease = holder.try_lock("k", MAX_TTL).unwrap();
-        cluster.node((index + 1) % 3).command(&["DEL", "k"]);
-        cluster.node_mut(index).restart();
-        while lease.is_valid() {
-            let result = other.try_lock("k", MAX_TTL);
-            assert!(result.is_err() || !lease.is_valid(), "two clients hold one lock");
-        }
-        drop(lease);
-        let left = quarantines(&other.nodes());
-        assert!(left.iter().all(|left| *left <= GUARD), "{left:?}");
+    // The lock is on nodes 0 and 2 alone; then node 0 comes back empty, and node 1 is free.
+    cluster.occupy(1, "k");
+    let lease = holder.try_lock("k", MAX_TTL).unwrap();
+    cluster.node(1).command(&["DEL", "k"]);
+    cluster.node_mut(0).restart();
+    while lease.is_valid() {
+        let result = other.try_lock("k", MAX_TTL);
+        assert!(result.is_err() || !lease.is_valid(), "two clients hold one lock");
     }
+    let left = quarantines(&other.nodes());
+    assert!(left.iter().all(|left| *left <= GUARD), "{left:?}");
+    drop(lease);
+    assert!(eventually(PATIENCE, || other.try_lock("k", MAX_TTL).is_ok()));
 }
 
 /// A connection that breaks is no restart: the same `run_id` goes on voting.
@@ -383,7 +369,7 @@ fn a_restarted_node_does_not_vote_until_its_old_locks_are_over() {
 fn a_network_blip_puts_nobody_into_quarantine() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut driver = Driver::standalone(guarded(&cluster)).unwrap();
-    let mut lock = |driver: &mut Driver| {
+    let lock = |driver: &mut Driver| {
         let id = driver.acquire("k", Acquire::new(ms(500))).unwrap();
         let mut outcome = None;
         assert!(eventually(PATIENCE, || {
@@ -404,10 +390,64 @@ fn a_network_blip_puts_nobody_into_quarantine() {
         driver.turn();
         driver.nodes().iter().any(|node| node.state != NodeState::Admitted)
     }));
-    let result = lock(&mut driver);
+    // It may be lost on a connection that was dead already; the next one is not.
+    if let Err(error) = lock(&mut driver) {
+        assert!(!error.to_string().contains(Cause::Quarantined.text()), "{error}");
+    }
     assert!(quarantines(&driver.nodes()).is_empty());
-    assert!(!matches!(result, Err(LockError::NoQuorum(ballot)) if ballot.quarantine().is_some()));
-    // Whatever became of that one, the next is not in its way.
     let result = lock(&mut driver);
     assert!(result.is_ok(), "{result:?}");
+}
+
+/// The process is the same, its memory is not: it may have been overwritten by its master.
+#[test]
+fn a_master_that_was_a_replica_in_between_does_not_vote_until_its_old_locks_are_over() {
+    let Some(cluster) = Cluster::mixed(1) else { return };
+    let node = cluster.node(0);
+    let mut client = Client::open(guarded(&cluster)).unwrap();
+    let mut lock = || client.try_lock("k", ms(500)).map(drop);
+    assert!(eventually(PATIENCE, || lock().is_ok()));
+    node.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    assert!(lock().unwrap_err().to_string().contains(Cause::Replica.text()));
+    node.command(&["REPLICAOF", "NO", "ONE"]);
+    let last_answer = redbolt::now();
+    assert!(lock().unwrap_err().to_string().contains(Cause::Quarantined.text()));
+    assert!(eventually(PATIENCE, || lock().is_ok()));
+    assert!(last_answer.until(redbolt::now()) + ms(50) >= GUARD, "too early");
+    drop(client);
+
+    // Seen by a connection only: another `master_replid` at the next greeting.
+    let mut client = Client::open(guarded(&cluster)).unwrap();
+    assert!(eventually(PATIENCE, || client.try_lock("k", ms(500)).is_ok()));
+    for command in [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]] {
+        node.command(command);
+    }
+    node.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    assert!(eventually(PATIENCE, || {
+        let result = client.try_lock("k", ms(500));
+        let text = result.err().map_or_else(String::new, |error| error.to_string());
+        text.contains(Cause::Quarantined.text())
+    }));
+}
+
+/// Loading takes a while; HELLO and INFO are answered meanwhile, and no vote is asked for.
+#[test]
+fn a_loading_node_is_refused_for_as_long_as_it_loads() {
+    let Some(mut cluster) = pair(&["--rdbcompression", "no"]) else { return };
+    for index in 0..2 {
+        let mut client = cluster.client();
+        let mut wire = cluster.node(index).connect();
+        for key in 0..100 {
+            wire.ask(&["SET", &format!("key{key}"), &"x".repeat(1_100)]).unwrap();
+        }
+        assert_eq!(wire.ask(&["SAVE"]).unwrap(), b"+OK\r\n");
+        let slow = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"];
+        cluster.node_mut(index).restart_until(&slow, |reply| reply.starts_with(b"-LOADING"));
+        let ballot = refusal(cluster.config());
+        assert_eq!(causes(&ballot)[index], Cause::Loading);
+        assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+        drop(client);
+        cycle(&mut cluster.client(), "k");
+        cluster.node_mut(index).restart();
+    }
 }

@@ -7,6 +7,19 @@
 #![cfg(feature = "embedded")]
 
 mod acquire;
+mod chaos;
+#[cfg(feature = "cli")]
+mod cli;
+#[cfg(feature = "cli")]
+mod cli_lock;
+#[cfg(feature = "cli")]
+mod cli_look;
+#[cfg(feature = "cli")]
+mod cli_run;
+#[cfg(feature = "cli")]
+mod cli_servers;
+#[cfg(feature = "cli")]
+mod cli_usage;
 mod common;
 mod concurrency;
 mod dialects;

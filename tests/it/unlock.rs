@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked};
+use redbolt::{Cause, Client, ExtendError, LockError, Retry, UnlockError, Unlocked};
 
 use super::common::{
     Cluster, FOREIGN, Kind, PATIENCE, TTL, causes, ends_within, eventually, fresh_config, ms,
@@ -161,7 +161,7 @@ fn a_release_owed_to_a_dead_node_is_paid_when_it_is_back_with_its_keys() {
 #[test]
 fn a_scoped_lock_is_released_on_return_early_return_and_panic() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let mut client = Client::connect(cluster.config().retry(Retry::ONCE)).unwrap();
     let holders = || cluster.holders("k");
 
     let value = client.with_lock("k", TTL, |held| {

@@ -157,7 +157,13 @@ impl From<ConnectError> for Failure {
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
         match &error {
-            LockError::Taken(ballot) => Self::ballot(TAKEN, "taken", "the lock is taken", ballot),
+            LockError::Taken(ballot) => {
+                let failure = Self::ballot(TAKEN, "taken", "", ballot);
+                let (held, nodes) = (ballot.denied(), failure.nodes.len());
+                let message =
+                    format!("the lock is taken: another holds it on {held} of {nodes} nodes");
+                Self { message, ..failure }
+            }
             LockError::NoQuorum(ballot) => {
                 Self::ballot(NO_QUORUM, "no_quorum", "no quorum", ballot)
             }

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Ballot, Cause, Client, Config, Lease, LockError, RestartGuard, Vote};
+use redbolt::{Ballot, Cause, Client, Config, Lease, LockError, RestartGuard, Unlocked, Vote};
 
 use super::kind::{Kind, kind_or_skip};
 use super::server::RealServer;
@@ -150,6 +150,14 @@ pub(crate) fn ends_within<T>(deadline: Duration, call: impl FnOnce() -> T) -> T 
     value
 }
 
+/// One life of a lock, at the first try.
+#[track_caller]
+pub(crate) fn cycle(client: &mut Client, key: &str) {
+    let mut lease = client.try_lock(key, TTL).expect("the lock is free");
+    client.extend(&mut lease, TTL).expect("the lease is alive");
+    assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
+}
+
 /// The votes of an attempt that failed because the lock is taken.
 #[track_caller]
 pub(crate) fn taken(result: Result<Lease, LockError>) -> Ballot {
@@ -166,10 +174,14 @@ pub(crate) fn no_quorum(result: Result<Lease, LockError>) -> Ballot {
 
 /// Why each node did not grant, in the order of the nodes; [`Cause::None`] where it did.
 pub(crate) fn causes(ballot: &Ballot) -> Vec<Cause> {
-    let cause = |vote| match vote {
-        Vote::Denied => Cause::Held,
-        Vote::Failed(cause) | Vote::Unknown(cause) => cause,
-        _ => Cause::None,
+    let cause = |vote| {
+        if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
+            cause
+        } else if vote == Vote::Denied {
+            Cause::Held
+        } else {
+            Cause::None
+        }
     };
     ballot.votes().map(|(_, vote)| cause(vote)).collect()
 }

@@ -12,8 +12,8 @@ mod server;
 mod wire;
 
 pub(crate) use cluster::{
-    Cluster, FOREIGN, PATIENCE, SLACK, TTL, causes, ends_within, eventually, fresh_config, ms,
-    no_quorum, taken, timed,
+    Cluster, FOREIGN, PATIENCE, SLACK, TTL, causes, cycle, ends_within, eventually, fresh_config,
+    ms, no_quorum, taken, timed,
 };
 pub(crate) use kind::{Kind, available_kinds, kind_or_skip};
 pub(crate) use pair::{EXTEND, Pair, RELEASE, Request, words};

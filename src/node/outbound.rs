@@ -1,0 +1,77 @@
+//! What is written to one node, and how much of it may wait.
+
+use super::transaction::JOBS_OF_DEBTS_MAX;
+use super::{Debt, Node, Pending, Request};
+use crate::command::ReleaseStep;
+use crate::time::Instant;
+
+/// Bytes that may wait for a node's socket.
+pub(crate) const OUTPUT_LEN_MAX: usize = 1 << 20;
+
+/// Answers that may be awaited from a node.
+pub(crate) const PENDING_MAX: usize = 1 << 15;
+
+/// Releases are queued for a node that does not answer up to here; beyond it they become debts.
+const STALLED_OUTPUT_MAX: usize = 64 << 10;
+
+/// Debts are written in portions, so that they never crowd out the rest.
+const DEBT_OUTPUT_MAX: usize = 256 << 10;
+
+impl Node {
+    /// Writes a request, unless the node has too much before it. `attended` is the time on the
+    /// attended clock.
+    #[inline]
+    pub(crate) fn request(
+        &mut self,
+        request: Request,
+        slot: u32,
+        bytes: &[u8],
+        attended: Instant,
+    ) -> bool {
+        let limit = if self.is_stalled() { STALLED_OUTPUT_MAX } else { OUTPUT_LEN_MAX };
+        if self.pending.len() >= PENDING_MAX || self.output.len() + bytes.len() > limit {
+            return false;
+        }
+        self.append(request, slot, bytes, attended);
+        true
+    }
+
+    /// Writes a request whatever waits: for what is bounded by other means.
+    #[inline]
+    pub(crate) fn append(&mut self, request: Request, slot: u32, bytes: &[u8], attended: Instant) {
+        self.output.extend_from_slice(bytes);
+        self.pending.push_back(Pending { request, slot, written_at: attended });
+    }
+
+    /// The bytes that wait for the socket.
+    pub(crate) fn output(&self) -> &[u8] {
+        self.output.get(self.output_sent..).unwrap_or_default()
+    }
+
+    /// The socket took `len` bytes.
+    pub(crate) fn output_taken(&mut self, len: usize) {
+        self.output_sent = self.output_sent.saturating_add(len);
+        if self.output_sent >= self.output.len() {
+            self.output.clear();
+            self.output_sent = 0;
+        } else if self.output_sent > self.output.len() / 2 {
+            self.output.drain(..self.output_sent);
+            self.output_sent = 0;
+        }
+    }
+
+    /// The next debt that can be written now. It is out of the list: the caller writes it, or puts
+    /// it back.
+    pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
+        if self.takes_debts() { self.debts.pop_due(now) } else { None }
+    }
+
+    /// Whether a debt could be written now.
+    pub(super) fn takes_debts(&self) -> bool {
+        let has_room = self.output.len() < DEBT_OUTPUT_MAX
+            && self.pending.len() < PENDING_MAX
+            && (self.dialect.release != Some(ReleaseStep::Watch)
+                || self.jobs.waiting.len() < JOBS_OF_DEBTS_MAX);
+        self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room
+    }
+}

@@ -1,0 +1,51 @@
+//! What a lease is worth: the preconditions, the promises, and the test behind each.
+//!
+//! # The argument
+//!
+//! A client holds a key from the moment a quorum `q > N/2` has granted it until
+//! `t0 + ttl - drift`, where `t0` was read before the first byte was sent. Each granting node
+//! executed its SET at or after `t0`, so it keeps the key at least until then. Another attempt needs
+//! `q` grants too and shares a node with this one; that node can only grant after our key there has
+//! ended. So no two holders overlap, under the preconditions below.
+//!
+//! # Preconditions
+//!
+//! | # | precondition | who sees to it |
+//! |---|---|---|
+//! | 1 | all clients have the same nodes, quorum and `max_ttl` | you |
+//! | 2 | N distinct processes | Redbolt: equal `run_id`s are refused |
+//! | 3 | a value unique to the attempt, written with NX | Redbolt: a new token each attempt (a token of your own is yours to keep unique) |
+//! | 4 | a granted key stays for its TTL: no eviction, no FLUSHALL, no other writer | Redbolt refuses nodes that may evict; the rest is you |
+//! | 5 | a node that loses its memory does not vote until what it forgot is over | Redbolt: the restart guard; it rests on `uptime_in_seconds`, so a node's wall clock must not jump forward while it is young |
+//! | 6 | no replicas, no cluster, no proxy | Redbolt refuses what says it is one; a proxy does not say so |
+//! | 7 | clock rates differ by less than `drift_factor` | you (1 % is a thousand times what a quartz does) |
+//! | 8 | the work ends before the deadline | you: check [`Lease::remaining`](crate::Lease::remaining) before each effect, or fence at the resource |
+//!
+//! # How many nodes may forget
+//!
+//! With `v` votes held of `N` nodes, a lock survives `v + q - N - 1` nodes that lose its key without
+//! anybody noticing. A bare majority of five survives none; five votes survive two. A larger
+//! [`Quorum`](crate::Quorum) buys more. [`Lease::votes`](crate::Lease::votes) says what is held.
+//!
+//! # Promises, and where they are shown
+//!
+//! Run `tests/run`; one step alone is `tests/run STEP`.
+//!
+//! | promise | shown by |
+//! |---|---|
+//! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
+//! | a lease is judged by the clock as it is handed over | `src/engine/tests/acquiring.rs` |
+//! | what a failed attempt may have written is deleted, also by a node that was frozen or away | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
+//! | nobody else's key is ever deleted or extended | `tests/it/unlock.rs`, `tests/it/extend.rs` |
+//! | a restarted node, or one that was a replica for a moment, sits its time out | `src/node/tests.rs`, `tests/it/greeting.rs` |
+//! | every call ends by its own deadline | `tests/it/faulty_nodes.rs`, `tests/it/retry.rs` |
+//! | no bytes make it panic, hang, or take memory | `src/resp/tests`, `tests/run fuzz` |
+//! | memory is bounded whatever a node does | `src/engine/tests/waiting.rs`, `releasing.rs` |
+//!
+//! # Not promised
+//!
+//! - Exclusion for a process that acts after its deadline: it was paused, or the network held its
+//!   request back. Only the resource can refuse it.
+//! - Anything while precondition 1, 4, 6 or 7 does not hold.
+//! - That a lock can be taken while fewer than `q` nodes are admitted: after the restart of a
+//!   majority that is as long as the guard.

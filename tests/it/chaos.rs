@@ -1,0 +1,264 @@
+//! Eight processes count under locks on five real servers of mixed versions, while servers are
+//! killed, frozen, emptied, filled and demoted, and the processes themselves are stopped.
+//!
+//! Each turn reads a counter from a plain file, waits, and writes it back one higher, under the lock
+//! and only with half a second of validity left. A process is stopped for less than that, so every
+//! write takes effect while its lock is held: two holders at once would lose a count.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use redbolt::{Client, Config, Quorum, Retry, now};
+
+use super::common::{Cluster, Kind, eventually, ms};
+
+const WORKERS: usize = 8;
+const KEYS: usize = 3;
+const TTL: Duration = ms(1_500);
+const MAX_TTL: Duration = ms(1_500);
+/// Validity that must be left for a write; longer than any stop of a process.
+const RESERVE: Duration = ms(500);
+const STOP: Duration = ms(150);
+/// Turns that a run must make to have shown anything.
+const TURNS_MIN: u64 = 300;
+
+#[test]
+fn no_count_is_lost_while_servers_die_freeze_and_forget() {
+    let faults = [
+        Fault::KillAndRestartEmpty,
+        Fault::Freeze,
+        Fault::StopWorkers,
+        Fault::FillMemory,
+        Fault::Demote,
+        Fault::DropConnections,
+        Fault::FlushScripts,
+    ];
+    run(Quorum::Majority, &faults, 18);
+}
+
+#[test]
+fn no_count_is_lost_when_a_server_forgets_under_a_larger_quorum() {
+    run(Quorum::AtLeast(4), &[Fault::FlushAll, Fault::StopWorkers, Fault::DropConnections], 12);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    KillAndRestartEmpty,
+    Freeze,
+    StopWorkers,
+    FillMemory,
+    Demote,
+    FlushAll,
+    DropConnections,
+    FlushScripts,
+}
+
+fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
+    let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70, Kind::Valkey81, Kind::Redis80];
+    let Some(mut cluster) = Cluster::start(&kinds, &[]) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut workers = Workers::start(&cluster, quorum, dir.path());
+    // The servers are too young to vote at first.
+    assert!(eventually(Duration::from_secs(20), || workers.turns() > 50), "no turns are made");
+
+    let seed = std::env::var("REDBOLT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| now().as_nanos());
+    println!("REDBOLT_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    for &fault in faults.iter().cycle().take(rounds) {
+        let node = random.random_range(0..cluster.len());
+        inflict(fault, &mut cluster, node, &workers, &mut random);
+        // Each fault is over, and the guard with it, before the next: the quorum is never lost for
+        // good, and never more than one server has forgotten what it promised.
+        let turns = workers.turns();
+        let go_on = eventually(Duration::from_secs(20), || workers.turns() > turns + 20);
+        assert!(go_on, "no turns after {fault:?} on node {node}");
+        assert!(workers.all_alive(), "a worker ended");
+        if fault == Fault::KillAndRestartEmpty || fault == Fault::Demote {
+            thread::sleep(MAX_TTL + ms(200));
+        }
+    }
+    let turns = workers.finish();
+    let counted: u64 = (0..KEYS).map(|key| read_counter(&counter(dir.path(), key))).sum();
+    println!("{turns} turns, {counted} counted");
+    assert_eq!(counted, turns, "counts were lost");
+    assert!(turns >= TURNS_MIN, "only {turns} turns: nothing is shown");
+    // What is left is gone with its TTL: nobody holds it.
+    let clean = || (0..KEYS).all(|key| cluster.holders(&lock_key(key)) == 0);
+    assert!(eventually(TTL + Duration::from_secs(5), clean), "keys are left behind");
+}
+
+fn inflict(
+    fault: Fault,
+    cluster: &mut Cluster,
+    node: usize,
+    workers: &Workers,
+    random: &mut StdRng,
+) {
+    let pause = ms(random.random_range(50..600));
+    match fault {
+        Fault::KillAndRestartEmpty => {
+            cluster.node_mut(node).kill9();
+            thread::sleep(pause);
+            cluster.node_mut(node).restart();
+        }
+        Fault::Freeze => {
+            cluster.node(node).freeze();
+            thread::sleep(pause);
+            cluster.node(node).thaw();
+        }
+        Fault::StopWorkers => {
+            for worker in &workers.children {
+                signal("-STOP", worker.id());
+                thread::sleep(STOP);
+                signal("-CONT", worker.id());
+            }
+        }
+        Fault::FillMemory => {
+            let set = |limit| cluster.node(node).command(&["CONFIG", "SET", "maxmemory", limit]);
+            assert_eq!(set("1"), b"+OK\r\n");
+            thread::sleep(pause);
+            assert_eq!(set("0"), b"+OK\r\n");
+        }
+        Fault::Demote => {
+            // Nothing listens there: the keys stay, and every client that asks is told READONLY.
+            let server = cluster.node(node);
+            assert!(server.command(&["REPLICAOF", "127.0.0.1", "1"]).starts_with(b"+OK"));
+            thread::sleep(ms(1_000) + pause);
+            assert!(server.command(&["FLUSHALL"]).starts_with(b"-READONLY"));
+            assert!(server.command(&["REPLICAOF", "NO", "ONE"]).starts_with(b"+OK"));
+            // As if the master that it had followed had been empty.
+            assert_eq!(server.command(&["FLUSHALL"]), b"+OK\r\n");
+        }
+        Fault::FlushAll => {
+            assert_eq!(cluster.node(node).command(&["FLUSHALL"]), b"+OK\r\n");
+            // The next may only forget when no lock rests on this one having forgotten.
+            thread::sleep(MAX_TTL + ms(200));
+        }
+        Fault::DropConnections => {
+            cluster.node(node).command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        }
+        Fault::FlushScripts => {
+            assert_eq!(cluster.node(node).command(&["SCRIPT", "FLUSH"]), b"+OK\r\n");
+        }
+    }
+}
+
+fn signal(signal: &str, pid: u32) {
+    let status = Command::new("kill").args([signal, &pid.to_string()]).status();
+    assert!(status.is_ok_and(|status| status.success()), "kill {signal} {pid}");
+}
+
+// ---- the processes ----
+
+struct Workers {
+    children: Vec<Child>,
+    dir: PathBuf,
+}
+
+impl Workers {
+    fn start(cluster: &Cluster, quorum: Quorum, dir: &Path) -> Self {
+        let votes = if quorum == Quorum::Majority { 3 } else { 4 };
+        let start = |index: usize| {
+            Command::new(std::env::current_exe().expect("this test's own binary"))
+                .args(["chaos::one_of_the_processes_that_count", "--exact", "--nocapture"])
+                .env("REDBOLT_CHAOS_DIR", dir)
+                .env("REDBOLT_CHAOS_NODES", cluster.urls().join(","))
+                .env("REDBOLT_CHAOS_QUORUM", votes.to_string())
+                .env("REDBOLT_CHAOS_INDEX", index.to_string())
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("a worker starts")
+        };
+        Self { children: (0..WORKERS).map(start).collect(), dir: dir.to_owned() }
+    }
+
+    fn turns(&self) -> u64 {
+        (0..WORKERS).map(|index| read_counter(&turns_file(&self.dir, index))).sum()
+    }
+
+    fn all_alive(&mut self) -> bool {
+        self.children.iter_mut().all(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Lets every worker end its turn, and says how many turns all have made.
+    fn finish(&mut self) -> u64 {
+        fs::write(self.dir.join("stop"), "").expect("a writable directory");
+        for child in &mut self.children {
+            let status = child.wait().expect("a worker ends");
+            assert!(status.success(), "a worker failed: {status}");
+        }
+        self.turns()
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // An error means that it has ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn lock_key(key: usize) -> String {
+    format!("chaos:{key}")
+}
+
+fn counter(dir: &Path, key: usize) -> PathBuf {
+    dir.join(format!("counter-{key}"))
+}
+
+fn turns_file(dir: &Path, index: usize) -> PathBuf {
+    dir.join(format!("turns-{index}"))
+}
+
+fn read_counter(path: &Path) -> u64 {
+    // A file that is just being written reads as empty; only `turns`, which waits, sees that.
+    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+fn write_counter(path: &Path, count: u64) {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    fs::write(&new, count.to_string()).expect("a writable directory");
+    fs::rename(&new, path).expect("a writable directory");
+}
+
+/// Does nothing by itself: the tests above start it as their processes.
+#[test]
+fn one_of_the_processes_that_count() {
+    let Some(dir) = std::env::var_os("REDBOLT_CHAOS_DIR").map(PathBuf::from) else { return };
+    let variable = |name: &str| std::env::var(format!("REDBOLT_CHAOS_{name}")).unwrap();
+    let index: usize = variable("INDEX").parse().unwrap();
+    let config = Config::new(variable("NODES").split(','))
+        .unwrap()
+        .quorum(Quorum::AtLeast(variable("QUORUM").parse().unwrap()))
+        .max_ttl(MAX_TTL)
+        .retry(Retry::every(ms(2), ms(8)).within(Duration::from_secs(2)));
+    let mut client = Client::open(config).unwrap();
+    let mut random = StdRng::seed_from_u64(index as u64);
+    let mut turns = 0;
+    while !dir.join("stop").exists() {
+        let key = random.random_range(0..KEYS);
+        let Ok(lease) = client.lock(lock_key(key), TTL) else { continue };
+        let path = counter(&dir, key);
+        let count = read_counter(&path);
+        thread::sleep(ms(random.random_range(0..3)));
+        if lease.remaining() > RESERVE {
+            write_counter(&path, count + 1);
+            turns += 1;
+            write_counter(&turns_file(&dir, index), turns);
+        }
+        if random.random_ratio(1, 4) {
+            drop(lease);
+        } else {
+            client.unlock(lease).unwrap();
+        }
+    }
+}
