@@ -56,8 +56,16 @@ pub enum Mutant {
     DebtPaidOnce,
     /// A debt ends with the TTL although its SET may not have run.
     DebtEndsBeforeSet,
-    /// A release that was answered NOSCRIPT is taken for done.
-    NoScriptTakenForDone,
+    /// A release that was answered NOSCRIPT is not sent in full.
+    NoScriptNotFollowed,
+    /// A failed attempt goes on waiting for nodes on their way, and writes to them.
+    FailedAttemptStillAwaits,
+    /// A second WATCH is written before the EXEC of the first.
+    TwoWatchesInterleaved,
+    /// A second extension begins before the first has ended.
+    ExtensionsOverlap,
+    /// A TTL beyond `max_ttl` is taken.
+    TtlNotBounded,
     /// An operation whose nodes do not answer is never judged.
     RoundNeverJudged,
     /// An answered request is counted as still open.
@@ -67,7 +75,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 31] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -92,7 +100,11 @@ impl Mutant {
         Self::DebtDropped,
         Self::DebtPaidOnce,
         Self::DebtEndsBeforeSet,
-        Self::NoScriptTakenForDone,
+        Self::NoScriptNotFollowed,
+        Self::FailedAttemptStillAwaits,
+        Self::TwoWatchesInterleaved,
+        Self::ExtensionsOverlap,
+        Self::TtlNotBounded,
         Self::RoundNeverJudged,
         Self::SlotLeaked,
     ];

@@ -46,6 +46,7 @@ use reading::Reading;
 
 use crate::command::{Answer, Dialect, append_script_loads};
 use crate::error::Cause;
+use crate::mutant::{self, Mutant};
 use crate::resp::{Decoder, Limits, ProtocolError, quick};
 use crate::time::Instant;
 
@@ -271,7 +272,7 @@ impl Node {
             };
             let len = frame.len();
             // A push takes no answer's place.
-            let step = if frame.is_push() {
+            let step = if frame.is_push() && !mutant::is(Mutant::PushCountsAsReply) {
                 None
             } else {
                 let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
@@ -307,6 +308,9 @@ impl Node {
             *input = &[];
         } else if self.input_read > 0 {
             self.input.drain(..self.input_read);
+        }
+        if mutant::is(Mutant::UnfinishedReplyDropped) {
+            self.input.clear();
         }
         self.input_read = 0;
     }
