@@ -24,9 +24,8 @@ fn variable(name: &str) -> Option<String> {
 fn every_mutant_is_caught() {
     let seeds = variable("REDBOLT_SEEDS").map_or(SEEDS, |text| text.parse().unwrap());
     let chosen = variable("REDBOLT_MUTANT");
-    let is_chosen = |mutant: &&Mutant| {
-        chosen.as_ref().is_none_or(|name| *name == format!("{mutant:?}"))
-    };
+    let is_chosen =
+        |mutant: &&Mutant| chosen.as_ref().is_none_or(|name| *name == format!("{mutant:?}"));
     let mutants: Vec<Mutant> = Mutant::ALL.iter().filter(is_chosen).copied().collect();
     assert!(!mutants.is_empty(), "no such mutant");
     // A mutant may trip an assertion; that is told below, not by a backtrace.

@@ -364,6 +364,7 @@ impl World {
         if !self.random.chance(5) {
             return;
         }
+        self.look_for_forgotten(client);
         let this = &self.clients[client];
         for health in this.engine.nodes(this.local(self.now)) {
             if health.debts > 0 {
