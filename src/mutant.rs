@@ -32,6 +32,8 @@ pub enum Mutant {
     RoleChangeUnnoticed,
     /// An answer that only a replica gives changes nothing.
     ReadOnlyIgnored,
+    /// A grant counts although the node said before it that it is a replica.
+    DistrustedGrantCounts,
     /// A late answer is taken for the answer to the next request.
     LateReplyMisattributed,
     /// A push is taken for the answer to the next request.
@@ -75,7 +77,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -88,6 +90,7 @@ impl Mutant {
         Self::BlipEndsQuarantine,
         Self::RoleChangeUnnoticed,
         Self::ReadOnlyIgnored,
+        Self::DistrustedGrantCounts,
         Self::LateReplyMisattributed,
         Self::PushCountsAsReply,
         Self::UnfinishedReplyDropped,

@@ -277,8 +277,11 @@ impl Engine {
     /// A node answered the SET of an attempt.
     #[inline]
     pub(super) fn set_answered(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
+        // Who was told meanwhile that the node is no master believes no grant behind that.
+        let is_believed = self.node(id).is_admitted() || mutant::is(Mutant::DistrustedGrantCounts);
         let slot = self.slots.at_mut(slot_index);
         let vote = match answer {
+            Answer::Ok if !is_believed => Vote::Unknown(Cause::Quarantined),
             Answer::Ok => Vote::Granted,
             Answer::Null => Vote::Denied,
             Answer::Refused(cause) => Vote::Failed(cause),
@@ -294,9 +297,9 @@ impl Engine {
         }
         match slot.state {
             SlotState::Acquiring => {
-                if !matches!(vote, Vote::Granted | Vote::Denied) {
+                if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
                     let op = slot.op;
-                    self.ops.at_mut(op).blame_answer(id, answer);
+                    self.ops.at_mut(op).blame(id, cause);
                 }
                 self.decide(slot_index, now);
             }

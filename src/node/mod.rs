@@ -150,11 +150,15 @@ impl Node {
         std::mem::replace(&mut self.wish, Wish::Nothing)
     }
 
+    /// Whether its grants count.
+    #[inline]
+    pub(crate) const fn is_admitted(&self) -> bool {
+        matches!(self.state, State::Admitted { .. })
+    }
+
     /// Whether a SET may go to it.
     pub(crate) fn can_vote(&self) -> bool {
-        matches!(self.state, State::Admitted { .. })
-            && self.stalled_at.is_none()
-            && !self.debts.is_owing()
+        self.is_admitted() && self.stalled_at.is_none() && !self.debts.is_owing()
     }
 
     /// Whether it may become able to vote without somebody mending it, within a connect timeout.
