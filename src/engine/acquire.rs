@@ -9,6 +9,7 @@ use crate::acquire::Acquire;
 use crate::command::{Answer, append_set};
 use crate::config::Retry;
 use crate::error::{Cause, LockError, Vote};
+use crate::mutant::{self, Mutant};
 use crate::node::{JobKind, Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Decision;
@@ -76,6 +77,9 @@ impl Engine {
         let slot = op.slot;
         match (op.kind, op.outcome) {
             (OpKind::Acquire, Outcome::Open) => {
+                if mutant::is(Mutant::CancelNotReleased) {
+                    self.forget_slot(slot);
+                }
                 self.release_slot(slot, now);
                 self.finish(index, Outcome::Cancelled);
             }
@@ -96,6 +100,7 @@ impl Engine {
         u32::try_from(ttl.as_millis())
             .ok()
             .filter(|ttl_ms| (settings.least_ttl_ms..=settings.max_ttl_ms).contains(ttl_ms))
+            .or_else(|| mutant::is(Mutant::TtlNotBounded).then_some(settings.max_ttl_ms + 1))
     }
 
     pub(super) fn ttl_range(&self) -> (Duration, Duration) {
@@ -118,8 +123,11 @@ impl Engine {
     }
 
     /// How long a lease of `ttl_ms` is valid from its `t0` on.
-    pub(super) const fn validity(&self, ttl_ms: u32) -> Duration {
-        let ttl_ms = ttl_ms as u64;
+    pub(super) fn validity(&self, ttl_ms: u32) -> Duration {
+        let ttl_ms = u64::from(ttl_ms);
+        if mutant::is(Mutant::ValidityWithoutDrift) {
+            return Duration::from_millis(ttl_ms);
+        }
         Duration::from_millis(ttl_ms.saturating_sub(self.settings.drift.of_ms(ttl_ms)))
     }
 
@@ -272,8 +280,11 @@ impl Engine {
     /// A node answered the SET of an attempt.
     #[inline]
     pub(super) fn set_answered(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
+        // Who was told meanwhile that the node is no master believes no grant behind that.
+        let is_believed = self.node(id).is_admitted() || mutant::is(Mutant::DistrustedGrantCounts);
         let slot = self.slots.at_mut(slot_index);
         let vote = match answer {
+            Answer::Ok if !is_believed => Vote::Unknown(Cause::Quarantined),
             Answer::Ok => Vote::Granted,
             Answer::Null => Vote::Denied,
             Answer::Refused(cause) => Vote::Failed(cause),
@@ -289,9 +300,9 @@ impl Engine {
         }
         match slot.state {
             SlotState::Acquiring => {
-                if !matches!(vote, Vote::Granted | Vote::Denied) {
+                if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
                     let op = slot.op;
-                    self.ops.at_mut(op).blame_answer(id, answer);
+                    self.ops.at_mut(op).blame(id, cause);
                 }
                 self.decide(slot_index, now);
             }
@@ -322,10 +333,20 @@ impl Engine {
         if self.ops.at(index).outcome != Outcome::Open {
             return;
         }
-        let settings = &self.settings;
-        match slot.round.decide(settings.node_count, settings.quorum) {
+        let (settings, mut round) = (&self.settings, slot.round);
+        if mutant::is(Mutant::UnknownCountsAsGranted) {
+            round.granted = round.granted.union(round.unknown);
+        }
+        let quorum = settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
+        match round.decide(settings.node_count, quorum) {
             Decision::Open => {}
-            Decision::Won => self.finish(index, Outcome::Won),
+            Decision::Won => {
+                if mutant::is(Mutant::ClockReadAfterWrite) {
+                    let deadline = now.real + self.validity(slot.ttl_ms);
+                    self.slots.at_mut(slot_index).deadline = deadline;
+                }
+                self.finish(index, Outcome::Won);
+            }
             Decision::Lost => {
                 let outcome = if slot.round.is_taken(settings.node_count, settings.quorum) {
                     Outcome::Taken
@@ -353,6 +374,10 @@ impl Engine {
             slot.round.enter(node, Vote::Unknown(Cause::Timeout));
         }
         self.ops.at_mut(index).blame_all(open, Cause::Timeout);
+        for node in open.into_iter().filter(|_| mutant::is(Mutant::LateReplyMisattributed)) {
+            let forgotten = self.node_mut(node).forget(slot_index);
+            self.slots.at_mut(slot_index).refs -= forgotten;
+        }
         for node in awaited {
             self.fail_vote(node, slot_index);
         }
@@ -364,7 +389,9 @@ impl Engine {
         self.ops.unlist(index);
         let slot_index = self.ops.at(index).slot;
         // Nodes on their way come too late for this attempt.
-        self.slots.at_mut(slot_index).round.awaited = NodeMask::EMPTY;
+        if !mutant::is(Mutant::FailedAttemptStillAwaits) {
+            self.slots.at_mut(slot_index).round.awaited = NodeMask::EMPTY;
+        }
         self.release_slot(slot_index, now);
         let random = f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
         let op = self.ops.at_mut(index);
@@ -394,7 +421,11 @@ impl Engine {
         if self.slots.at(last).state != SlotState::Released {
             return;
         }
-        let token = self.draw_token();
+        let token = if mutant::is(Mutant::TokenReusedByRetry) {
+            self.slots.at(last).token.clone()
+        } else {
+            self.draw_token()
+        };
         let key = self.slots.at(last).key.clone();
         let slot = self.slots.open(key.as_bytes(), token);
         self.slots.at_mut(last).op = super::slot::NO_OP;
@@ -411,7 +442,8 @@ impl Engine {
         if op.outcome == Outcome::Won {
             let slot = self.slots.at(slot_index);
             let validity = now.until(slot.deadline);
-            if validity.is_zero() || validity < min_validity {
+            let is_over = validity.is_zero() || validity < min_validity;
+            if is_over && !mutant::is(Mutant::NoCheckAtHandOver) {
                 let now = self.now(now);
                 self.ops.at_mut(index).outcome = Outcome::Open;
                 self.attempt_failed(index, Outcome::Expired, now);

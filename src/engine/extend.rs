@@ -13,6 +13,7 @@ use super::slot::{LeaseId, NO_OP, SlotState};
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::error::{Cause, ExtendError};
+use crate::mutant::{self, Mutant};
 use crate::node::{JobKind, Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Tally};
@@ -36,10 +37,10 @@ impl Engine {
     ) -> Result<OpId, ExtendError> {
         let ttl_ms = self.extension_ttl(ttl)?;
         let slot = self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
-        if slot.op != NO_OP {
+        if slot.op != NO_OP && !mutant::is(Mutant::ExtensionsOverlap) {
             return Err(ExtendError::Busy);
         }
-        if now >= slot.deadline {
+        if now >= slot.deadline && !mutant::is(Mutant::ExtendPastDeadline) {
             return Err(ExtendError::Expired);
         }
         let ends = now + self.validity(ttl_ms);
@@ -98,8 +99,13 @@ impl Engine {
         slot.phase = slot.phase.wrapping_add(1);
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
-        slot.deadline = slot.deadline.min(new_deadline);
-        let candidates = slot.holds.without(slot.tainted);
+        if !mutant::is(Mutant::MissedExtensionKeepsDeadline) {
+            slot.deadline = slot.deadline.min(new_deadline);
+        }
+        let mut candidates = slot.holds.without(slot.tainted);
+        if mutant::is(Mutant::TaintedNodeExtended) {
+            candidates = slot.holds;
+        }
         slot.round.awaited = NodeMask::EMPTY;
         slot.tally = Tally { no: all.without(slot.holds), ..Tally::default() };
         let absent = all.without(slot.holds);
@@ -215,6 +221,9 @@ impl Engine {
         let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
         let is_current = is_wanted && slot.op != NO_OP;
         let index = slot.op;
+        let is_missing = matches!(answer, Answer::Null | Answer::Zero);
+        let is_recreated = is_missing && mutant::is(Mutant::RecreatedKeyCountsAsExtended);
+        let answer = if is_recreated { Answer::Ok } else { answer };
         match answer {
             Answer::Ok | Answer::One => {
                 // A node that extends it holds it: a vote, also where its SET was never answered.
@@ -333,7 +342,9 @@ impl Engine {
         let open = slot.tally.open.union(slot.tainted).without(yes);
         let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
         let result = match outcome {
-            Outcome::Won if now < slot.deadline => Ok(()),
+            Outcome::Won if now < slot.deadline || mutant::is(Mutant::ExtensionNotChecked) => {
+                Ok(())
+            }
             Outcome::Won => Err(ExtendError::Expired),
             Outcome::Lost => Err(ExtendError::Lost(ballot())),
             Outcome::Cancelled => Err(ExtendError::Cancelled),

@@ -52,6 +52,7 @@ pub use view::{NodeHealth, NodeState};
 use crate::command::ReleaseStep;
 use crate::config::{Admission, Config};
 use crate::error::{Ballot, Cause, ConfigError, ExtendError, LockError, Unlocked};
+use crate::mutant::{self, Mutant};
 use crate::node::{AdmissionRules, Login, Node, Now, Patience, Wish};
 use crate::quorum::{Drift, NODES_MAX, NodeId, NodeMask};
 use crate::time::Instant;
@@ -337,7 +338,7 @@ impl Engine {
             self.refresh(id, now);
         }
         while let Some((index, judged_at)) = self.ops.first_judged() {
-            if judged_at > now.attended {
+            if judged_at > now.attended || mutant::is(Mutant::RoundNeverJudged) {
                 break;
             }
             self.judge(index, now);

@@ -7,6 +7,7 @@ use crate::command::{
     append_set, append_unwatch, classify,
 };
 use crate::error::{Cause, Vote};
+use crate::mutant::{self, Mutant};
 use crate::node::{Job, JobKind, Now, PENDING_MAX, Request};
 use crate::quorum::NodeId;
 use crate::resp::{Decoder, Limits, Reply};
@@ -36,7 +37,7 @@ impl Engine {
 
     /// Writes what may be written now: SETs up to the next transaction, and its WATCH.
     fn advance_jobs(&mut self, id: NodeId, now: Now) {
-        while self.node(id).jobs.watching.is_none()
+        while (self.node(id).jobs.watching.is_none() || mutant::is(Mutant::TwoWatchesInterleaved))
             && let Some(job) = self.node_mut(id).jobs.waiting.pop_front()
         {
             let slot = self.slots.at(job.slot);

@@ -46,6 +46,7 @@ use reading::Reading;
 
 use crate::command::{Answer, Dialect, append_script_loads};
 use crate::error::Cause;
+use crate::mutant::{self, Mutant};
 use crate::resp::{Decoder, Limits, ProtocolError, quick};
 use crate::time::Instant;
 
@@ -149,11 +150,15 @@ impl Node {
         std::mem::replace(&mut self.wish, Wish::Nothing)
     }
 
+    /// Whether its grants count.
+    #[inline]
+    pub(crate) const fn is_admitted(&self) -> bool {
+        matches!(self.state, State::Admitted { .. })
+    }
+
     /// Whether a SET may go to it.
     pub(crate) fn can_vote(&self) -> bool {
-        matches!(self.state, State::Admitted { .. })
-            && self.stalled_at.is_none()
-            && !self.debts.is_owing()
+        self.is_admitted() && self.stalled_at.is_none() && !self.debts.is_owing()
     }
 
     /// Whether it may become able to vote without somebody mending it, within a connect timeout.
@@ -271,7 +276,7 @@ impl Node {
             };
             let len = frame.len();
             // A push takes no answer's place.
-            let step = if frame.is_push() {
+            let step = if frame.is_push() && !mutant::is(Mutant::PushCountsAsReply) {
                 None
             } else {
                 let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
@@ -307,6 +312,9 @@ impl Node {
             *input = &[];
         } else if self.input_read > 0 {
             self.input.drain(..self.input_read);
+        }
+        if mutant::is(Mutant::UnfinishedReplyDropped) {
+            self.input.clear();
         }
         self.input_read = 0;
     }

@@ -43,6 +43,14 @@ impl Node {
         self.pending.push_back(Pending { request, slot, written_at: attended });
     }
 
+    /// Takes what waits for the answer to a slot's SET out of the list, as nothing but a mutant
+    /// does; how many there were.
+    pub(crate) fn forget(&mut self, slot: u32) -> u32 {
+        let is_wanted = |pending: &Pending| pending.request == Request::Set && pending.slot == slot;
+        let place = self.pending.iter().position(is_wanted);
+        place.and_then(|place| self.pending.remove(place)).map_or(0, |_| 1)
+    }
+
     /// The bytes that wait for the socket.
     pub(crate) fn output(&self) -> &[u8] {
         self.output.get(self.output_sent..).unwrap_or_default()

@@ -12,6 +12,7 @@
 
 use super::clock::{Global, MS};
 use super::counts::Fault;
+use super::node::SimNode;
 use super::task::key_name;
 use super::world::{Event, Mend, Phase, World};
 use crate::embedded::model::Condition;
@@ -20,10 +21,10 @@ use crate::embedded::model::Condition;
 const ATTEMPTS_LEAST: u64 = 60;
 
 /// Leases to be had before all is healed, if they can be had.
-const LEASES_LEAST: u64 = 12;
+const LEASES_LEAST: u64 = 16;
 
 /// After so many rounds it is healed whatever was reached.
-const FAULT_ROUNDS_MAX: u64 = 150;
+const FAULT_ROUNDS_MAX: u64 = 80;
 
 impl World {
     /// One more fault, or the end of all faults.
@@ -89,9 +90,24 @@ impl World {
     /// Faults of a node, which must be up and itself.
     fn inflict_on_node(&mut self, fault: Fault, index: usize, spell: Global) {
         let is_loose = index < self.plan.spare;
-        let node = &mut self.nodes[index];
+        let node = &self.nodes[index];
         if !node.is_up || node.is_frozen || node.is_replica {
             return;
+        }
+        let guard = match fault {
+            Fault::RestartLost | Fault::RestartKept | Fault::RoleChange => self.plan.guard(),
+            _ => 0,
+        };
+        let now = self.now;
+        let unwell = |node: &&SimNode| node.unwell_until > now;
+        let unwell = self.nodes.iter().filter(unwell).count();
+        if unwell >= self.plan.nodes - self.plan.quorum && self.random.chance(800) {
+            // Without a quorum little happens.
+            return;
+        }
+        let node = &mut self.nodes[index];
+        if !matches!(fault, Fault::ClockBack | Fault::ScriptFlush | Fault::Evicted) {
+            node.unwell_until = now + spell + guard;
         }
         let life = node.life;
         let mend = |what| Event::Mend { node: index, life, what };
@@ -270,6 +286,7 @@ impl World {
             }
         }
         self.resume_all();
+        self.after(2 * self.plan.node_timeout, Event::Glance { left: 20 });
         let after = self.settle_time();
         self.after(after, Event::Settled);
     }

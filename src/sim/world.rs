@@ -34,6 +34,8 @@ pub(super) enum Event {
     ResetOf { client: usize, node: usize },
     /// Something is right again.
     Mend { node: usize, life: u64, what: Mend },
+    /// Whoever owes nothing any more must have left nothing.
+    Glance { left: u32 },
     /// All that was owed must be paid.
     Settled,
     /// Every client must have had every key.
@@ -213,6 +215,7 @@ impl World {
                 }
             }
             Event::Mend { node, life, what } => self.mend(node, life, what),
+            Event::Glance { left } => self.glance(left),
             Event::Settled => self.settled(),
             Event::Deadline => self.progress_due(),
             Event::Final => self.finally(),

@@ -277,6 +277,19 @@ fn a_node_that_says_it_is_no_master_is_distrusted_for_the_guards_time() {
 }
 
 #[test]
+fn a_grant_behind_the_word_of_a_replica_does_not_count() {
+    let mut rig = Rig::with(1, |config| config.restart_guard(RestartGuard::On).max_ttl(TTL));
+    rig.acquire("a");
+    rig.acquire("b");
+    rig.answer(0, "-READONLY You can't write against a read only replica.\r\n");
+    rig.refused();
+    // It was made a master again, without its keys, before it read the second SET.
+    rig.answer(0, "+OK\r\n");
+    assert_eq!(vote_of(&rig.refused(), 0), Vote::Unknown(Cause::Quarantined));
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+}
+
+#[test]
 fn an_extension_waits_for_nodes_that_are_just_coming_back() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
