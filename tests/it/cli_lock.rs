@@ -7,7 +7,7 @@ use redbolt::embedded::{Memory, Nodes};
 use super::cli::{Running, on, take};
 
 fn five() -> Nodes {
-    Nodes::start(5).unwrap()
+    Nodes::start(5).expect("nodes start")
 }
 
 #[test]

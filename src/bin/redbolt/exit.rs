@@ -210,7 +210,7 @@ impl From<ExtendError> for Failure {
             | ExtendError::Cancelled
             | ExtendError::Full
             | ExtendError::System(_) => Self::new(SYSTEM, "system", error.to_string()),
-            _ => Self::new(SYSTEM, "system", error.to_string()),
+            ExtendError::LimitReached | _ => Self::new(SYSTEM, "system", error.to_string()),
         }
     }
 }
