@@ -60,8 +60,8 @@ pub enum Mutant {
     DebtEndsBeforeSet,
     /// A release that was answered NOSCRIPT is not sent in full.
     NoScriptNotFollowed,
-    /// A failed attempt goes on waiting for nodes on their way, and writes to them.
-    FailedAttemptStillAwaits,
+    /// A decided attempt goes on waiting for nodes on their way, and writes to them.
+    DecidedAttemptStillWaits,
     /// A second WATCH is written before the EXEC of the first.
     TwoWatchesInterleaved,
     /// A second extension begins before the first has ended.
@@ -104,7 +104,7 @@ impl Mutant {
         Self::DebtPaidOnce,
         Self::DebtEndsBeforeSet,
         Self::NoScriptNotFollowed,
-        Self::FailedAttemptStillAwaits,
+        Self::DecidedAttemptStillWaits,
         Self::TwoWatchesInterleaved,
         Self::ExtensionsOverlap,
         Self::TtlNotBounded,

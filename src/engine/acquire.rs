@@ -242,6 +242,15 @@ impl Engine {
                 continue;
             }
             let slot = self.slots.at_mut(slot_index);
+            // The place of the operation may be another's by now, and the attempt decided.
+            let is_waiting = match kind {
+                OpKind::Acquire => slot.state == SlotState::Acquiring,
+                OpKind::Extend | OpKind::Adopt => slot.state == SlotState::Held,
+                OpKind::Release | OpKind::Query | OpKind::Free => false,
+            };
+            if !is_waiting && !mutant::is(Mutant::DecidedAttemptStillWaits) {
+                continue;
+            }
             if slot.round.awaited.contains(id) && slot.op == index {
                 slot.round.awaited.remove(id);
                 if matches!(kind, OpKind::Extend | OpKind::Adopt) {
@@ -388,10 +397,6 @@ impl Engine {
     fn attempt_failed(&mut self, index: u32, outcome: Outcome, now: Now) {
         self.ops.unlist(index);
         let slot_index = self.ops.at(index).slot;
-        // Nodes on their way come too late for this attempt.
-        if !mutant::is(Mutant::FailedAttemptStillAwaits) {
-            self.slots.at_mut(slot_index).round.awaited = NodeMask::EMPTY;
-        }
         self.release_slot(slot_index, now);
         let random = f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
         let op = self.ops.at_mut(index);

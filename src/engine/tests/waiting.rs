@@ -111,6 +111,20 @@ fn nothing_is_written_for_an_attempt_that_has_failed() {
 }
 
 #[test]
+fn nothing_is_written_for_a_lease_that_was_released() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    rig.acquire("a");
+    rig.connect(0);
+    rig.connect(1);
+    rig.answer_all(0..2, "+OK\r\n");
+    let lease = rig.locked();
+    // The release has the place of the acquisition, which had waited for node 2.
+    rig.engine.release(lease, rig.now).unwrap();
+    rig.connect(2);
+    assert_eq!(rig.waiting(2), Vec::<String>::new());
+}
+
+#[test]
 fn a_refused_connection_ends_the_wait_at_once() {
     let mut rig = Rig::unconnected(3, |config| config);
     rig.acquire("a");
