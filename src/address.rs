@@ -170,12 +170,18 @@ fn url_fault(error: url::ParseError) -> &'static str {
     }
 }
 
-/// `text` up to its login, for messages.
+/// `text` without its login, for messages.
 fn without_login(text: &str) -> String {
-    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
-    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+    let (login, place) = text.rsplit_once('@').unwrap_or(("", text));
     let place: String = place.chars().take(80).collect();
-    if scheme.is_empty() { place } else { format!("{scheme}://{place}") }
+    // A password may hold anything, `://` too; a scheme is letters.
+    let scheme = login.split_once("://").map_or("", |(scheme, _)| scheme);
+    let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+';
+    if scheme.is_empty() || !scheme.bytes().all(is_scheme) {
+        place
+    } else {
+        format!("{scheme}://{place}")
+    }
 }
 
 fn percent_decoded(text: &str) -> Result<String, &'static str> {

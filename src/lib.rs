@@ -70,6 +70,7 @@
 //! | `embedded` | nodes in the process, for demos and your own tests |
 //! | `sim` | the simulation that the library is tested with |
 //! | `cli` | the `redbolt` command |
+//! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -96,6 +97,9 @@ mod token;
 pub mod embedded;
 #[cfg(feature = "sim")]
 pub mod sim;
+
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 
 pub use acquire::Acquire;
 pub use address::{Address, Endpoint};

@@ -55,6 +55,8 @@ impl Engine {
             },
             delay: retry.delay,
             jitter: retry.jitter,
+            wait_after: retry.wait_after,
+            attempts_failed: 0,
             deadline: deadline
                 .filter(|deadline| !deadline.is_zero())
                 .map_or(Instant::MAX, |deadline| now + deadline),
@@ -143,6 +145,7 @@ impl Engine {
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = ttl_ms;
         slot.deadline = deadline;
+        slot.began = now.real;
 
         self.encode_set(slot_index);
         let voters = self.voters;
@@ -395,11 +398,16 @@ impl Engine {
         self.ops.unlist(index);
         let slot_index = self.ops.at(index).slot;
         self.release_slot(slot_index, now);
-        let jitter = self.ops.at(index).plan.jitter;
-        let share = jitter.mul_f64(f64::from(self.rng.next_u32()) / f64::from(u32::MAX));
+        let random = f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
         let op = self.ops.at_mut(index);
-        op.plan.attempts_left = op.plan.attempts_left.saturating_sub(1);
-        let retry_at = now.real + op.plan.delay + share;
+        let plan = &mut op.plan;
+        plan.attempts_left = plan.attempts_left.saturating_sub(1);
+        plan.attempts_failed = plan.attempts_failed.saturating_add(1);
+        let wait = match plan.wait_after {
+            Some(wait_after) => wait_after(plan.attempts_failed),
+            None => plan.delay + plan.jitter.mul_f64(random),
+        };
+        let retry_at = now.real + wait;
         // No attempt could follow a wait that ends at the deadline, so none is waited for.
         if op.plan.attempts_left == 0 || retry_at >= op.plan.deadline {
             self.finish(index, outcome);

@@ -43,6 +43,12 @@ impl Engine {
         if now >= slot.deadline && !mutant::is(Mutant::ExtendPastDeadline) {
             return Err(ExtendError::Expired);
         }
+        let ends = now + self.validity(ttl_ms);
+        if slot.extensions >= self.settings.max_extensions
+            || ends > slot.began + self.settings.max_hold
+        {
+            return Err(ExtendError::LimitReached);
+        }
         let index = self.ops.open(OpKind::Extend).ok_or(ExtendError::Full)?;
         self.begin_extension(index, lease.slot, ttl_ms, now);
         Ok(self.ops.id(index))
@@ -67,6 +73,7 @@ impl Engine {
         }
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
         let slot_index = self.open_foreign(key, token);
+        self.slots.at_mut(slot_index).began = now;
         self.begin_extension(index, slot_index, ttl_ms, now);
         Ok(self.ops.id(index))
     }
@@ -88,6 +95,7 @@ impl Engine {
         let all = NodeMask::first(self.nodes.len());
         let slot = self.slots.at_mut(slot_index);
         slot.op = index;
+        slot.extensions = slot.extensions.saturating_add(1);
         slot.phase = slot.phase.wrapping_add(1);
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
@@ -121,7 +129,9 @@ impl Engine {
             slot.round.awaited = awaited;
             slot.tally.open = slot.tally.open.union(awaited);
             self.awaiting.push(index);
-            self.judge_at(index, now.real + self.settings.connect_timeout);
+            // Beyond its deadline the lease cannot be extended by anybody.
+            let ends = self.slots.at(slot_index).deadline;
+            self.judge_at(index, ends.min(now.real + self.settings.connect_timeout));
         }
         self.decide_extension(slot_index);
     }
@@ -220,6 +230,12 @@ impl Engine {
         let answer = if is_recreated { Answer::Ok } else { answer };
         match answer {
             Answer::Ok | Answer::One => {
+                // A node that extends it holds it: a vote, also where its SET was never answered.
+                if is_wanted && !slot.round.granted.contains(id) {
+                    slot.round.granted.insert(id);
+                    self.late_votes.push_back(slot_index);
+                }
+                let slot = self.slots.at_mut(slot_index);
                 if is_current {
                     slot.tally.yes(id);
                     self.decide_extension(slot_index);

@@ -128,6 +128,8 @@ struct Settings {
     connect_timeout: Duration,
     max_ttl_ms: u32,
     least_ttl_ms: u32,
+    max_extensions: u32,
+    max_hold: Duration,
     admission: AdmissionRules,
 }
 
@@ -203,6 +205,8 @@ impl Engine {
                 connect_timeout: config.connect_timeout,
                 max_ttl_ms,
                 least_ttl_ms,
+                max_extensions: config.max_extensions.unwrap_or(u32::MAX),
+                max_hold: config.max_hold.unwrap_or(Duration::MAX),
                 admission: AdmissionRules {
                     guard: config.restart_guard,
                     guard_time: Duration::from_millis(guard_ms),

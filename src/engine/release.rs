@@ -112,11 +112,7 @@ impl Engine {
         self.end_extension(slot_index);
         self.slots.at_mut(slot_index).op = index;
         self.ops.at_mut(index).slot = slot_index;
-        if self.is_quorum_greeted() {
-            self.begin_round(index, now);
-        } else {
-            self.judge_at(index, now.real + self.settings.connect_timeout);
-        }
+        self.begin_round(index, now);
         self.release_slot(slot_index, now);
         self.decide_release(slot_index);
         Ok(self.ops.id(index))
@@ -271,11 +267,6 @@ impl Engine {
             self.slots.at_mut(slot_index).tally.open.remove(id);
         }
         self.decide_release(slot_index);
-    }
-
-    fn is_quorum_greeted(&self) -> bool {
-        let greeted = self.nodes.iter().filter(|node| node.is_greeted()).count();
-        greeted >= self.settings.quorum as usize
     }
 
     /// Writes as many debts as the node takes now, before anything else.
@@ -454,9 +445,9 @@ impl Engine {
         Event::Unlock { op, result }
     }
 
-    /// How many releases are owed or unanswered, over all nodes.
+    /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
     #[must_use]
-    pub fn releases_open(&self) -> usize {
+    pub fn releases_open(&self, until: Instant) -> usize {
         let is_release = |request| {
             matches!(request, Request::Release(_) | Request::Debt { .. } | Request::Exec(_))
         };
@@ -466,7 +457,7 @@ impl Engine {
             .map(|node| {
                 node.pending().filter(|pending| is_release(pending.request)).count()
                     + node.jobs.iter().count()
-                    + if node.is_stalled() { 0 } else { node.debts.len() }
+                    + if node.is_stalled() { 0 } else { node.debts.due_by(until) }
             })
             .sum()
     }

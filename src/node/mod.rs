@@ -343,6 +343,7 @@ impl Node {
         let mut parts = Vec::with_capacity(8);
         greeting::append(&mut self.output, login, resp3, &mut parts);
         self.resp3 = resp3;
+        self.reading.facts.logs_in = login.password.is_some();
         for &part in &parts {
             self.pending.push_back(Pending {
                 request: Request::Greeting(part),

@@ -95,8 +95,8 @@ impl Decoder {
     }
 
     /// Bytes looked at since the decoder was made, each as often as it was.
-    #[cfg(test)]
-    pub(super) const fn visited(&self) -> usize {
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) const fn visited(&self) -> usize {
         self.scan.visited
     }
 
@@ -152,7 +152,7 @@ struct Scan {
     reply_at: usize,
     push: bool,
     /// Bytes looked at, those of earlier frames included.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     visited: usize,
 }
 
@@ -167,7 +167,7 @@ impl Scan {
             depth: 0,
             reply_at: 0,
             push: false,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "fuzzing"))]
             visited: 0,
         }
     };
@@ -189,7 +189,7 @@ impl Scan {
         let line = rest.get(..left).unwrap_or(rest);
         let end = line.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
         let skipped = end.unwrap_or(line.len());
-        #[cfg(test)]
+        #[cfg(any(test, feature = "fuzzing"))]
         {
             self.visited += skipped + usize::from(end.is_some());
         }
@@ -202,7 +202,7 @@ impl Scan {
 
     /// Takes one byte; whether it completes the frame.
     fn byte(&mut self, byte: u8, limits: Limits) -> Result<bool, ProtocolError> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "fuzzing"))]
         {
             self.visited += 1;
         }

@@ -111,37 +111,15 @@ impl World {
         }
         let life = node.life;
         let mend = |what| Event::Mend { node: index, life, what };
-        let ms = i64::try_from(spell / MS).unwrap_or(0);
+        if self.inflict_at_once(fault, index, spell, is_loose) {
+            return;
+        }
+        let node = &mut self.nodes[index];
         let what = match fault {
             Fault::Freeze => {
                 node.is_frozen = true;
                 self.reset_while_frozen(index, spell);
                 Mend::Thaw
-            }
-            Fault::RestartKept | Fault::RestartLost => {
-                self.restart(index, fault == Fault::RestartKept, spell);
-                return self.scheduled(fault, index);
-            }
-            Fault::Refuse => {
-                node.refuses_until = self.now + spell;
-                return self.scheduled(fault, index);
-            }
-            Fault::ClockBack => {
-                let ms = ms.min(BACK_MS_MAX - node.back_ms);
-                node.back_ms += ms;
-                node.server.step_wall_clock(-ms);
-                return self.scheduled(fault, index);
-            }
-            Fault::ClockForward if is_loose => {
-                node.server.step_wall_clock(ms);
-                return self.scheduled(fault, index);
-            }
-            Fault::Evicted if is_loose => {
-                let key = self.random.index(self.plan.keys);
-                if self.nodes[index].server.evict(&key_name(key)) {
-                    self.scheduled(fault, index);
-                }
-                return;
             }
             Fault::RoleChange => {
                 node.is_replica = true;
@@ -159,10 +137,6 @@ impl World {
                 node.server.set_condition(Condition::Misconf(true));
                 Mend::Disk
             }
-            Fault::ScriptFlush => {
-                node.server.scripts = [false; 2];
-                return self.scheduled(fault, index);
-            }
             Fault::Denied => {
                 let all = ["delifeq", "delex", "evalsha", "eval", "watch"];
                 let denied = all.into_iter().filter(|_| self.random.chance(800));
@@ -174,6 +148,40 @@ impl World {
         };
         self.scheduled(fault, index);
         self.after(spell, mend(what));
+    }
+
+    /// Faults of a node that need no mending. False if `fault` is of another kind.
+    fn inflict_at_once(
+        &mut self,
+        fault: Fault,
+        index: usize,
+        spell: Global,
+        is_loose: bool,
+    ) -> bool {
+        let ms = i64::try_from(spell / MS).unwrap_or(0);
+        let node = &mut self.nodes[index];
+        match fault {
+            Fault::RestartKept | Fault::RestartLost => {
+                self.restart(index, fault == Fault::RestartKept, spell);
+            }
+            Fault::Refuse => node.refuses_until = self.now + spell,
+            Fault::ClockBack => {
+                let ms = ms.min(BACK_MS_MAX - node.back_ms);
+                node.back_ms += ms;
+                node.server.step_wall_clock(-ms);
+            }
+            Fault::ClockForward if is_loose => node.server.step_wall_clock(ms),
+            Fault::Evicted if is_loose => {
+                let key = self.random.index(self.plan.keys);
+                if !self.nodes[index].server.evict(&key_name(key)) {
+                    return true;
+                }
+            }
+            Fault::ScriptFlush => node.server.scripts = [false; 2],
+            _ => return false,
+        }
+        self.scheduled(fault, index);
+        true
     }
 
     /// Clients lose patience with a frozen server, or their systems do: the server runs what they

@@ -7,7 +7,7 @@ use redbolt::embedded::{Memory, Nodes};
 use super::cli::{Running, on, take};
 
 fn five() -> Nodes {
-    Nodes::start(5).unwrap()
+    Nodes::start(5).expect("nodes start")
 }
 
 #[test]
@@ -153,9 +153,11 @@ fn hung_nodes_cost_no_more_than_their_timeout() {
     nodes.pause(3).unwrap();
     let lock = on(&nodes, &["lock", "k", "--ttl", "10s"]).expect(69);
     assert!(lock.took < Duration::from_secs(5), "{lock:?}");
+    // What they run now that they go on: the locks, and the releases behind them.
     for node in 1..4 {
         nodes.resume(node).unwrap();
     }
+    assert_eq!((0..5).map(|node| nodes.key_count(node).unwrap()).sum::<usize>(), 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use redbolt::embedded::Nodes;
 use super::cli::{Running, on, signal, take};
 
 fn five() -> Nodes {
-    Nodes::start(5).unwrap()
+    Nodes::start(5).expect("nodes start")
 }
 
 /// A command that says its process number and then stays.
@@ -186,7 +186,7 @@ fn group_lives(group: &str) -> bool {
     if cfg!(not(target_os = "linux")) {
         return signal("0", &format!("-{group}"));
     }
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let processes = std::fs::read_dir("/proc").expect("a readable /proc").flatten();
     let mut stats = processes.filter_map(|entry| stat(entry.file_name().to_str()?));
     stats.any(|(state, of)| of == group && !['Z', 'X'].contains(&state))
 }

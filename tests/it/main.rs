@@ -22,6 +22,7 @@ mod cli_servers;
 mod cli_usage;
 mod common;
 mod concurrency;
+mod connecting;
 mod dialects;
 mod drops;
 mod embedded_conditions;

@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::duration::{duration, ttl};
+
 /// Locks on N independent Redis or Valkey masters
 #[derive(Debug, Parser)]
 #[command(name = "redbolt", version, max_term_width = 100, after_help = AFTER_HELP)]
@@ -117,7 +119,7 @@ Example:  redbolt demo
           redbolt demo --no-lock     what happens without locks")]
 pub(crate) struct DemoArgs {
     /// Threads that sell, each a client of its own
-    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) workers: u32,
     /// Pieces to sell
     #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -276,17 +278,4 @@ fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
 
 fn token_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
     OsStringValueParser::new().try_map(name_parser(255))
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| "write it as 30s, 250ms or 1m30s".to_owned())
-}
-
-/// Servers count a TTL in milliseconds.
-fn ttl(text: &str) -> Result<Duration, String> {
-    let ttl = duration(text)?;
-    if ttl.subsec_nanos() % 1_000_000 != 0 {
-        return Err("a TTL has whole milliseconds, such as 250ms".to_owned());
-    }
-    Ok(ttl)
 }

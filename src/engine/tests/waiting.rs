@@ -349,7 +349,7 @@ fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
     }
     rig.engine.release(lease, rig.now).unwrap();
     assert!(rig.engine.poll_event(rig.now).is_none());
-    rig.advance(100 * MS);
+    rig.advance(10 * MS);
     for index in 0..2 {
         rig.connect(index);
         rig.answer(index, ":1\r\n");
@@ -366,4 +366,20 @@ fn a_connection_that_was_given_up_has_nothing_more_to_say() {
     rig.engine.handle_lost(node(0), Cause::Closed, rig.now);
     assert!(!rig.engine.is_connected(node(0)));
     assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::Protocol);
+}
+
+#[test]
+fn a_wait_of_ones_own_is_given_the_number_of_the_attempt() {
+    let mut rig = Rig::new(1);
+    let retry = Retry::custom(|attempt| attempt * 10 * MS).attempts(3);
+    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    for wait in [10, 20] {
+        rig.answer(0, "_\r\n");
+        rig.advance((wait - 1) * MS);
+        assert_eq!(rig.waiting(0), Vec::<String>::new());
+        rig.advance(2 * MS);
+        assert_eq!(rig.waiting(0), ["SET"]);
+    }
+    rig.answer(0, "_\r\n");
+    assert!(matches!(rig.refused(), LockError::Taken(_)));
 }

@@ -1,0 +1,46 @@
+//! The bodies of the fuzz targets in `fuzz/`: each takes bytes and panics when a promise is broken.
+//!
+//! Layer: beside the others, for tests only. They stand here so that a change of the library that
+//! breaks one breaks the build. `tests/it/fuzz_corpus.rs` runs the committed corpora through them,
+//! and what fuzzing has found is a named test there.
+//!
+//! | target | promise |
+//! |---|---|
+//! | [`resp_decode`] | any bytes end as frames and an error or a rest, in linear work |
+//! | [`resp_chunked`] | cutting the input anywhere changes neither |
+//! | [`resp_roundtrip`] | what is encoded is decoded as it was |
+//! | [`engine_ops`] | the engine's invariants, under any operations, bytes, times and losses |
+//! | [`address_parse`] | any text is an address or an error, and no login is printed |
+//! | [`duration_parse`] | any text is a duration or an error, and durations are read as written |
+//! | [`embedded_input`] | whatever a client sends, an embedded node answers in RESP |
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a panic is how a target reports"
+)]
+
+mod embedded;
+mod engine;
+mod replies;
+mod source;
+mod values;
+
+pub use embedded::embedded_input;
+pub use engine::engine_ops;
+pub use replies::{resp_chunked, resp_decode, resp_roundtrip};
+pub use values::{address_parse, duration_parse};
+
+/// A target: its name and its body.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target by its name.
+pub const TARGETS: [Target; 7] = [
+    ("resp_decode", resp_decode),
+    ("resp_chunked", resp_chunked),
+    ("resp_roundtrip", resp_roundtrip),
+    ("engine_ops", engine_ops),
+    ("address_parse", address_parse),
+    ("duration_parse", duration_parse),
+    ("embedded_input", embedded_input),
+];

@@ -1,0 +1,87 @@
+//! Texts that people write: node addresses and durations.
+
+use std::time::Duration;
+
+use super::source::Source;
+use crate::address::{Address, Endpoint};
+use crate::config::Config;
+
+#[path = "../bin/redbolt/duration.rs"]
+mod duration;
+
+/// Stands for a password in the texts below; no part of it is a word of any message.
+const SECRET: &str = "Zq7Xw9";
+
+/// Any text, and any text with a login in it: an address or an error, its name is its address
+/// again, and no message shows the password.
+pub fn address_parse(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    check_address(&text);
+
+    let mut source = Source::new(input);
+    let scheme = source.pick(&["redis://", "valkey://", "unix://", "rediss://", "", "://", "x:"]);
+    let tail = source.pick(&["@h:1", "@h", "@[::1]:7/2", "@/run/r.sock", "@", "@h:x", "@h:1/x?y"]);
+    let text = String::from_utf8_lossy(source.bytes(usize::MAX));
+    // A password ends at the `@` before the place, however it is misspelt.
+    let (before, behind) = text.split_once('\n').unwrap_or((&text, ""));
+    for text in [
+        format!("{scheme}{before}:{SECRET}{tail}"),
+        format!("{scheme}:{SECRET}{before}@{behind}"),
+        format!("{scheme}{before}:{SECRET}@{behind}{tail}"),
+    ] {
+        check_address(&text);
+    }
+    let nodes = text.split('\n').map(str::to_owned);
+    if let Ok(config) = Config::new(nodes.clone()) {
+        assert_eq!(config.nodes().len(), nodes.count());
+        assert!(!format!("{config:?}").contains(SECRET));
+    }
+}
+
+fn check_address(text: &str) {
+    let place_has_secret = text.rsplit('@').next().is_some_and(|place| place.contains(SECRET));
+    match Address::parse(text) {
+        Ok(address) => {
+            let shown = format!("{address:?} {}", address.name());
+            // Behind a slash it is part of a path.
+            let login = text.split_once("://").map_or(text, |(_, rest)| rest);
+            let login = login.split(['/', '?', '#']).next().unwrap_or_default();
+            let has_login = login.contains(SECRET) && !place_has_secret;
+            assert!(!shown.contains(SECRET) || !has_login, "{text:?}: {shown}");
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:/".contains(&byte);
+            if address.name().bytes().all(is_plain) {
+                let again = match address.endpoint() {
+                    Endpoint::Tcp { .. } => Address::parse(address.name()),
+                    Endpoint::Unix(_) => Address::parse(&format!("unix://{}", address.name())),
+                };
+                let again = again.unwrap_or_else(|error| panic!("{text:?}: {error}"));
+                assert_eq!(again.endpoint(), address.endpoint(), "{text:?}");
+                assert_eq!(again.name(), address.name(), "{text:?}");
+            }
+        }
+        Err(error) => {
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains(SECRET) || place_has_secret, "{text:?}: {shown}");
+            assert!(shown.len() < 4096, "{shown}");
+        }
+    }
+}
+
+/// Any text: a duration or an error; a TTL is one of whole milliseconds; a duration that is written
+/// out is read as the same.
+pub fn duration_parse(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let read = duration::duration(&text);
+    let ttl = duration::ttl(&text);
+    match (&read, &ttl) {
+        (Ok(read), Ok(ttl)) => assert_eq!(read, ttl),
+        (Ok(read), Err(_)) => assert_ne!(read.subsec_nanos() % 1_000_000, 0),
+        (Err(_), result) => assert!(result.is_err()),
+    }
+    let mut source = Source::new(input);
+    let written = Duration::new(source.u64() >> source.below(64), source.u16().into());
+    for duration in read.into_iter().chain([written]) {
+        let text = humantime::format_duration(duration).to_string();
+        assert_eq!(duration::duration(&text), Ok(duration), "{text}");
+    }
+}
