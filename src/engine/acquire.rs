@@ -316,7 +316,12 @@ impl Engine {
                 self.decide(slot_index, now);
             }
             SlotState::Held if vote == Vote::Granted => self.late_votes.push_back(slot_index),
-            SlotState::Held | SlotState::Released | SlotState::Free => {}
+            SlotState::Released => {
+                // Its TTL may have begun only now.
+                let ttl = Duration::from_millis(slot.ttl_longest_ms.into());
+                slot.gone_at = slot.gone_at.max(now.real + ttl);
+            }
+            SlotState::Held | SlotState::Free => {}
         }
     }
 
