@@ -52,7 +52,7 @@ pub enum Wait {
 ///
 /// After each failed attempt, and none after the last, the call waits `delay` and a random part of
 /// `jitter`. Each attempt uses a new token and goes behind the release of the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Retry {
     /// Attempts at most, the first one included; `None` for as many as the deadline allows.
@@ -61,19 +61,36 @@ pub struct Retry {
     pub delay: Duration,
     /// The random part of the wait is up to this long.
     pub jitter: Duration,
+    /// The wait after the attempt of that number, the first one being 1; instead of `delay` and
+    /// `jitter`.
+    pub wait_after: Option<fn(u32) -> Duration>,
     /// The end of the whole call, counted from its begin; `None` for no end.
     pub deadline: Option<Duration>,
 }
 
 impl Retry {
     /// One attempt.
-    pub const ONCE: Self =
-        Self { attempts: Some(1), delay: Duration::ZERO, jitter: Duration::ZERO, deadline: None };
+    pub const ONCE: Self = Self::every(Duration::ZERO, Duration::ZERO).attempts(1);
 
     /// Attempts every `delay` and up to `jitter` more, for as long as the call's deadline allows.
     #[must_use]
     pub const fn every(delay: Duration, jitter: Duration) -> Self {
-        Self { attempts: None, delay, jitter, deadline: None }
+        Self { attempts: None, delay, jitter, wait_after: None, deadline: None }
+    }
+
+    /// Attempts with a wait of one's own: `wait_after` is given the number of the attempt that
+    /// failed, the first one being 1.
+    ///
+    /// ```
+    /// use redbolt::Retry;
+    /// use std::time::Duration;
+    ///
+    /// let doubling = Retry::custom(|attempt| Duration::from_millis(10 << attempt.min(6)));
+    /// # let _ = doubling;
+    /// ```
+    #[must_use]
+    pub const fn custom(wait_after: fn(u32) -> Duration) -> Self {
+        Self { wait_after: Some(wait_after), ..Self::every(Duration::ZERO, Duration::ZERO) }
     }
 
     /// At most `attempts` attempts, at least one.
@@ -98,6 +115,7 @@ impl Default for Retry {
             attempts: None,
             delay: Duration::from_millis(200),
             jitter: Duration::from_millis(200),
+            wait_after: None,
             deadline: Some(Duration::from_secs(10)),
         }
     }
@@ -119,6 +137,8 @@ impl Default for Retry {
 /// | `admission` | strict | |
 /// | `retry` | 200 to 400 ms apart, 10 s in all | |
 /// | `wait` | park | |
+/// | `max_extensions` | no limit | how often a lease may be extended |
+/// | `max_hold` | no limit | how long a lease may be held in all |
 /// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
 #[derive(Clone)]
 pub struct Config {
@@ -136,6 +156,8 @@ pub struct Config {
     pub(crate) password: Option<String>,
     pub(crate) client_name: Option<String>,
     pub(crate) in_flight_max: usize,
+    pub(crate) max_extensions: Option<u32>,
+    pub(crate) max_hold: Option<Duration>,
 }
 
 impl Config {
@@ -181,6 +203,8 @@ impl Config {
             password: None,
             client_name: None,
             in_flight_max: 4096,
+            max_extensions: None,
+            max_hold: None,
         })
     }
 
@@ -275,6 +299,20 @@ impl Config {
     #[must_use]
     pub const fn in_flight_max(mut self, operations: usize) -> Self {
         self.in_flight_max = operations;
+        self
+    }
+
+    /// How often a lease may be extended. A holder that extends for ever keeps everybody else out.
+    #[must_use]
+    pub const fn max_extensions(mut self, extensions: u32) -> Self {
+        self.max_extensions = Some(extensions);
+        self
+    }
+
+    /// How long a lease may be held in all: no extension reaches beyond it.
+    #[must_use]
+    pub const fn max_hold(mut self, hold: Duration) -> Self {
+        self.max_hold = Some(hold);
         self
     }
 

@@ -32,6 +32,8 @@ pub enum Mutant {
     RoleChangeUnnoticed,
     /// An answer that only a replica gives changes nothing.
     ReadOnlyIgnored,
+    /// A grant counts although the node said before it that it is a replica.
+    DistrustedGrantCounts,
     /// A late answer is taken for the answer to the next request.
     LateReplyMisattributed,
     /// A push is taken for the answer to the next request.
@@ -56,8 +58,16 @@ pub enum Mutant {
     DebtPaidOnce,
     /// A debt ends with the TTL although its SET may not have run.
     DebtEndsBeforeSet,
-    /// A release that was answered NOSCRIPT is taken for done.
-    NoScriptTakenForDone,
+    /// A release that was answered NOSCRIPT is not sent in full.
+    NoScriptNotFollowed,
+    /// A decided attempt goes on waiting for nodes on their way, and writes to them.
+    DecidedAttemptStillWaits,
+    /// A second WATCH is written before the EXEC of the first.
+    TwoWatchesInterleaved,
+    /// A second extension begins before the first has ended.
+    ExtensionsOverlap,
+    /// A TTL beyond `max_ttl` is taken.
+    TtlNotBounded,
     /// An operation whose nodes do not answer is never judged.
     RoundNeverJudged,
     /// An answered request is counted as still open.
@@ -67,7 +77,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 32] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -80,6 +90,7 @@ impl Mutant {
         Self::BlipEndsQuarantine,
         Self::RoleChangeUnnoticed,
         Self::ReadOnlyIgnored,
+        Self::DistrustedGrantCounts,
         Self::LateReplyMisattributed,
         Self::PushCountsAsReply,
         Self::UnfinishedReplyDropped,
@@ -92,7 +103,11 @@ impl Mutant {
         Self::DebtDropped,
         Self::DebtPaidOnce,
         Self::DebtEndsBeforeSet,
-        Self::NoScriptTakenForDone,
+        Self::NoScriptNotFollowed,
+        Self::DecidedAttemptStillWaits,
+        Self::TwoWatchesInterleaved,
+        Self::ExtensionsOverlap,
+        Self::TtlNotBounded,
         Self::RoundNeverJudged,
         Self::SlotLeaked,
     ];

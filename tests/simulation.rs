@@ -51,7 +51,9 @@ fn run_all(seeds: u64) -> Counts {
                 let mut counts = Counts::default();
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds || failures.lock().unwrap().len() >= FAILURES_MAX {
+                    if seed >= seeds
+                        || failures.lock().expect("no thread panics with it").len() >= FAILURES_MAX
+                    {
                         break;
                     }
                     let report = catch_unwind(AssertUnwindSafe(|| sim::run(seed, None, None)));
@@ -64,20 +66,20 @@ fn run_all(seeds: u64) -> Counts {
                     };
                     if let Some(violation) = violation {
                         println!("seed {seed}: {violation}");
-                        failures.lock().unwrap().push(seed);
+                        failures.lock().expect("no thread panics with it").push(seed);
                     }
                 }
-                total.lock().unwrap().add(&counts);
+                total.lock().expect("no thread panics with it").add(&counts);
             });
         }
     });
-    if let Some(seed) = failures.into_inner().unwrap().into_iter().min() {
+    if let Some(seed) = failures.into_inner().expect("no thread panics with it").into_iter().min() {
         panic!(
             "to replay: REDBOLT_SEED={seed} cargo test --all-features --test simulation -- \
              --nocapture"
         );
     }
-    total.into_inner().unwrap()
+    total.into_inner().expect("no thread panics with it")
 }
 
 /// A run that met too little has proved nothing.

@@ -333,7 +333,7 @@ impl Client {
     pub fn settle(&mut self, limit: Duration) {
         let deadline = now() + limit;
         self.driver.turn();
-        while self.driver.engine().releases_open() > 0 && now() < deadline {
+        while self.driver.engine().releases_open(deadline) > 0 && now() < deadline {
             if self.pass(Some(deadline)).is_err() {
                 return;
             }

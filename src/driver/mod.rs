@@ -314,7 +314,7 @@ impl Driver {
             self.readable = self.readable.union(NodeMask::first(self.links.len()));
             self.connecting = self.readable;
             self.turn();
-            if self.engine.releases_open() == 0 || clock::now() >= deadline {
+            if self.engine.releases_open(deadline) == 0 || clock::now() >= deadline {
                 return;
             }
             std::thread::yield_now();

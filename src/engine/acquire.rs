@@ -9,6 +9,7 @@ use crate::acquire::Acquire;
 use crate::command::{Answer, append_set};
 use crate::config::Retry;
 use crate::error::{Cause, LockError, Vote};
+use crate::mutant::{self, Mutant};
 use crate::node::{JobKind, Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Decision;
@@ -54,13 +55,16 @@ impl Engine {
             },
             delay: retry.delay,
             jitter: retry.jitter,
+            wait_after: retry.wait_after,
+            attempts_failed: 0,
             deadline: deadline
                 .filter(|deadline| !deadline.is_zero())
                 .map_or(Instant::MAX, |deadline| now + deadline),
         };
         let token = token.unwrap_or_else(|| self.draw_token());
         let slot = self.slots.open(key, token);
-        self.attempt(index, slot, self.now(now));
+        let now = self.now(now);
+        self.attempt(index, slot, now);
         Ok(self.ops.id(index))
     }
 
@@ -73,6 +77,9 @@ impl Engine {
         let slot = op.slot;
         match (op.kind, op.outcome) {
             (OpKind::Acquire, Outcome::Open) => {
+                if mutant::is(Mutant::CancelNotReleased) {
+                    self.forget_slot(slot);
+                }
                 self.release_slot(slot, now);
                 self.finish(index, Outcome::Cancelled);
             }
@@ -93,6 +100,7 @@ impl Engine {
         u32::try_from(ttl.as_millis())
             .ok()
             .filter(|ttl_ms| (settings.least_ttl_ms..=settings.max_ttl_ms).contains(ttl_ms))
+            .or_else(|| mutant::is(Mutant::TtlNotBounded).then_some(settings.max_ttl_ms + 1))
     }
 
     pub(super) fn ttl_range(&self) -> (Duration, Duration) {
@@ -115,8 +123,11 @@ impl Engine {
     }
 
     /// How long a lease of `ttl_ms` is valid from its `t0` on.
-    pub(super) const fn validity(&self, ttl_ms: u32) -> Duration {
-        let ttl_ms = ttl_ms as u64;
+    pub(super) fn validity(&self, ttl_ms: u32) -> Duration {
+        let ttl_ms = u64::from(ttl_ms);
+        if mutant::is(Mutant::ValidityWithoutDrift) {
+            return Duration::from_millis(ttl_ms);
+        }
         Duration::from_millis(ttl_ms.saturating_sub(self.settings.drift.of_ms(ttl_ms)))
     }
 
@@ -134,6 +145,7 @@ impl Engine {
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = ttl_ms;
         slot.deadline = deadline;
+        slot.began = now.real;
 
         self.encode_set(slot_index);
         let voters = self.voters;
@@ -230,6 +242,15 @@ impl Engine {
                 continue;
             }
             let slot = self.slots.at_mut(slot_index);
+            // The place of the operation may be another's by now, and the attempt decided.
+            let is_waiting = match kind {
+                OpKind::Acquire => slot.state == SlotState::Acquiring,
+                OpKind::Extend | OpKind::Adopt => slot.state == SlotState::Held,
+                OpKind::Release | OpKind::Query | OpKind::Free => false,
+            };
+            if !is_waiting && !mutant::is(Mutant::DecidedAttemptStillWaits) {
+                continue;
+            }
             if slot.round.awaited.contains(id) && slot.op == index {
                 slot.round.awaited.remove(id);
                 if matches!(kind, OpKind::Extend | OpKind::Adopt) {
@@ -268,8 +289,11 @@ impl Engine {
     /// A node answered the SET of an attempt.
     #[inline]
     pub(super) fn set_answered(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
+        // Who was told meanwhile that the node is no master believes no grant behind that.
+        let is_believed = self.node(id).is_admitted() || mutant::is(Mutant::DistrustedGrantCounts);
         let slot = self.slots.at_mut(slot_index);
         let vote = match answer {
+            Answer::Ok if !is_believed => Vote::Unknown(Cause::Quarantined),
             Answer::Ok => Vote::Granted,
             Answer::Null => Vote::Denied,
             Answer::Refused(cause) => Vote::Failed(cause),
@@ -285,9 +309,9 @@ impl Engine {
         }
         match slot.state {
             SlotState::Acquiring => {
-                if !matches!(vote, Vote::Granted | Vote::Denied) {
+                if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
                     let op = slot.op;
-                    self.ops.at_mut(op).blame_answer(id, answer);
+                    self.ops.at_mut(op).blame(id, cause);
                 }
                 self.decide(slot_index, now);
             }
@@ -318,10 +342,20 @@ impl Engine {
         if self.ops.at(index).outcome != Outcome::Open {
             return;
         }
-        let settings = &self.settings;
-        match slot.round.decide(settings.node_count, settings.quorum) {
+        let (settings, mut round) = (&self.settings, slot.round);
+        if mutant::is(Mutant::UnknownCountsAsGranted) {
+            round.granted = round.granted.union(round.unknown);
+        }
+        let quorum = settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
+        match round.decide(settings.node_count, quorum) {
             Decision::Open => {}
-            Decision::Won => self.finish(index, Outcome::Won),
+            Decision::Won => {
+                if mutant::is(Mutant::ClockReadAfterWrite) {
+                    let deadline = now.real + self.validity(slot.ttl_ms);
+                    self.slots.at_mut(slot_index).deadline = deadline;
+                }
+                self.finish(index, Outcome::Won);
+            }
             Decision::Lost => {
                 let outcome = if slot.round.is_taken(settings.node_count, settings.quorum) {
                     Outcome::Taken
@@ -349,6 +383,10 @@ impl Engine {
             slot.round.enter(node, Vote::Unknown(Cause::Timeout));
         }
         self.ops.at_mut(index).blame_all(open, Cause::Timeout);
+        for node in open.into_iter().filter(|_| mutant::is(Mutant::LateReplyMisattributed)) {
+            let forgotten = self.node_mut(node).forget(slot_index);
+            self.slots.at_mut(slot_index).refs -= forgotten;
+        }
         for node in awaited {
             self.fail_vote(node, slot_index);
         }
@@ -360,11 +398,16 @@ impl Engine {
         self.ops.unlist(index);
         let slot_index = self.ops.at(index).slot;
         self.release_slot(slot_index, now);
-        let jitter = self.ops.at(index).plan.jitter;
-        let share = jitter.mul_f64(f64::from(self.rng.next_u32()) / f64::from(u32::MAX));
+        let random = f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
         let op = self.ops.at_mut(index);
-        op.plan.attempts_left = op.plan.attempts_left.saturating_sub(1);
-        let retry_at = now.real + op.plan.delay + share;
+        let plan = &mut op.plan;
+        plan.attempts_left = plan.attempts_left.saturating_sub(1);
+        plan.attempts_failed = plan.attempts_failed.saturating_add(1);
+        let wait = match plan.wait_after {
+            Some(wait_after) => wait_after(plan.attempts_failed),
+            None => plan.delay + plan.jitter.mul_f64(random),
+        };
+        let retry_at = now.real + wait;
         // No attempt could follow a wait that ends at the deadline, so none is waited for.
         if op.plan.attempts_left == 0 || retry_at >= op.plan.deadline {
             self.finish(index, outcome);
@@ -383,7 +426,11 @@ impl Engine {
         if self.slots.at(last).state != SlotState::Released {
             return;
         }
-        let token = self.draw_token();
+        let token = if mutant::is(Mutant::TokenReusedByRetry) {
+            self.slots.at(last).token.clone()
+        } else {
+            self.draw_token()
+        };
         let key = self.slots.at(last).key.clone();
         let slot = self.slots.open(key.as_bytes(), token);
         self.slots.at_mut(last).op = super::slot::NO_OP;
@@ -400,7 +447,8 @@ impl Engine {
         if op.outcome == Outcome::Won {
             let slot = self.slots.at(slot_index);
             let validity = now.until(slot.deadline);
-            if validity.is_zero() || validity < min_validity {
+            let is_over = validity.is_zero() || validity < min_validity;
+            if is_over && !mutant::is(Mutant::NoCheckAtHandOver) {
                 let now = self.now(now);
                 self.ops.at_mut(index).outcome = Outcome::Open;
                 self.attempt_failed(index, Outcome::Expired, now);

@@ -13,6 +13,7 @@ use super::slot::{LeaseId, NO_OP, SlotState};
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::error::{Cause, ExtendError};
+use crate::mutant::{self, Mutant};
 use crate::node::{JobKind, Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Tally};
@@ -36,11 +37,17 @@ impl Engine {
     ) -> Result<OpId, ExtendError> {
         let ttl_ms = self.extension_ttl(ttl)?;
         let slot = self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
-        if slot.op != NO_OP {
+        if slot.op != NO_OP && !mutant::is(Mutant::ExtensionsOverlap) {
             return Err(ExtendError::Busy);
         }
-        if now >= slot.deadline {
+        if now >= slot.deadline && !mutant::is(Mutant::ExtendPastDeadline) {
             return Err(ExtendError::Expired);
+        }
+        let ends = now + self.validity(ttl_ms);
+        if slot.extensions >= self.settings.max_extensions
+            || ends > slot.began + self.settings.max_hold
+        {
+            return Err(ExtendError::LimitReached);
         }
         let index = self.ops.open(OpKind::Extend).ok_or(ExtendError::Full)?;
         self.begin_extension(index, lease.slot, ttl_ms, now);
@@ -66,6 +73,7 @@ impl Engine {
         }
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
         let slot_index = self.open_foreign(key, token);
+        self.slots.at_mut(slot_index).began = now;
         self.begin_extension(index, slot_index, ttl_ms, now);
         Ok(self.ops.id(index))
     }
@@ -87,11 +95,17 @@ impl Engine {
         let all = NodeMask::first(self.nodes.len());
         let slot = self.slots.at_mut(slot_index);
         slot.op = index;
+        slot.extensions = slot.extensions.saturating_add(1);
         slot.phase = slot.phase.wrapping_add(1);
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
-        slot.deadline = slot.deadline.min(new_deadline);
-        let candidates = slot.holds.without(slot.tainted);
+        if !mutant::is(Mutant::MissedExtensionKeepsDeadline) {
+            slot.deadline = slot.deadline.min(new_deadline);
+        }
+        let mut candidates = slot.holds.without(slot.tainted);
+        if mutant::is(Mutant::TaintedNodeExtended) {
+            candidates = slot.holds;
+        }
         slot.round.awaited = NodeMask::EMPTY;
         slot.tally = Tally { no: all.without(slot.holds), ..Tally::default() };
         let absent = all.without(slot.holds);
@@ -115,7 +129,9 @@ impl Engine {
             slot.round.awaited = awaited;
             slot.tally.open = slot.tally.open.union(awaited);
             self.awaiting.push(index);
-            self.judge_at(index, now.real + self.settings.connect_timeout);
+            // Beyond its deadline the lease cannot be extended by anybody.
+            let ends = self.slots.at(slot_index).deadline;
+            self.judge_at(index, ends.min(now.real + self.settings.connect_timeout));
         }
         self.decide_extension(slot_index);
     }
@@ -205,8 +221,17 @@ impl Engine {
         let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
         let is_current = is_wanted && slot.op != NO_OP;
         let index = slot.op;
+        let is_missing = matches!(answer, Answer::Null | Answer::Zero);
+        let is_recreated = is_missing && mutant::is(Mutant::RecreatedKeyCountsAsExtended);
+        let answer = if is_recreated { Answer::Ok } else { answer };
         match answer {
             Answer::Ok | Answer::One => {
+                // A node that extends it holds it: a vote, also where its SET was never answered.
+                if is_wanted && !slot.round.granted.contains(id) {
+                    slot.round.granted.insert(id);
+                    self.late_votes.push_back(slot_index);
+                }
+                let slot = self.slots.at_mut(slot_index);
                 if is_current {
                     slot.tally.yes(id);
                     self.decide_extension(slot_index);
@@ -317,7 +342,9 @@ impl Engine {
         let open = slot.tally.open.union(slot.tainted).without(yes);
         let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
         let result = match outcome {
-            Outcome::Won if now < slot.deadline => Ok(()),
+            Outcome::Won if now < slot.deadline || mutant::is(Mutant::ExtensionNotChecked) => {
+                Ok(())
+            }
             Outcome::Won => Err(ExtendError::Expired),
             Outcome::Lost => Err(ExtendError::Lost(ballot())),
             Outcome::Cancelled => Err(ExtendError::Cancelled),

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::error::Cause;
+use crate::mutant::{self, Mutant};
 use crate::node::{Answered, Job, Now, Request, Step};
 use crate::quorum::NodeId;
 use crate::time::Instant;
@@ -90,7 +91,7 @@ impl Engine {
                 // The job keeps its reference until it is done.
                 return self.exec_answered(id, Job { kind, slot }, answer, now);
             }
-            Request::Watch => return self.watch_answered(id, answer, now),
+            Request::Watch => return self.watch_answered(id, answer),
             Request::ScriptLoad
             | Request::Greeting(_)
             | Request::Query { .. }
@@ -99,7 +100,9 @@ impl Engine {
             | Request::Multi
             | Request::Queued => return,
         }
-        self.slots.unref(slot);
+        if !mutant::is(Mutant::SlotLeaked) {
+            self.slots.unref(slot);
+        }
     }
 
     fn greeted(&mut self, id: NodeId, now: Now) {
@@ -116,6 +119,9 @@ impl Engine {
 
     /// An error says something of the node itself.
     pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Now) {
+        if mutant::is(Mutant::ReadOnlyIgnored) {
+            return;
+        }
         let rules = self.settings.admission;
         if matches!(cause, Cause::Replica | Cause::MasterDown | Cause::Loading) {
             self.node_mut(id).distrust(&rules, now.real);

@@ -52,6 +52,7 @@ pub use view::{NodeHealth, NodeState};
 use crate::command::ReleaseStep;
 use crate::config::{Admission, Config};
 use crate::error::{Ballot, Cause, ConfigError, ExtendError, LockError, Unlocked};
+use crate::mutant::{self, Mutant};
 use crate::node::{AdmissionRules, Login, Node, Now, Patience, Wish};
 use crate::quorum::{Drift, NODES_MAX, NodeId, NodeMask};
 use crate::time::Instant;
@@ -127,6 +128,8 @@ struct Settings {
     connect_timeout: Duration,
     max_ttl_ms: u32,
     least_ttl_ms: u32,
+    max_extensions: u32,
+    max_hold: Duration,
     admission: AdmissionRules,
 }
 
@@ -150,6 +153,8 @@ pub struct Engine {
     /// Time in which nobody read the sockets, in all.
     absent: Duration,
     last_pass: Instant,
+    /// When anything was last called: whoever calls is there.
+    last_call: Instant,
     client_id: [u8; 8],
     rng: StdRng,
     /// The client is about to end: whoever is sent NOSCRIPT will not be there to read it.
@@ -200,6 +205,8 @@ impl Engine {
                 connect_timeout: config.connect_timeout,
                 max_ttl_ms,
                 least_ttl_ms,
+                max_extensions: config.max_extensions.unwrap_or(u32::MAX),
+                max_hold: config.max_hold.unwrap_or(Duration::MAX),
                 admission: AdmissionRules {
                     guard: config.restart_guard,
                     guard_time: Duration::from_millis(guard_ms),
@@ -219,6 +226,7 @@ impl Engine {
             late_votes: VecDeque::new(),
             absent: Duration::ZERO,
             last_pass: now,
+            last_call: now,
             client_id,
             rng,
             is_closing: false,
@@ -295,9 +303,10 @@ impl Engine {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.has_event() {
-            return Some(self.last_pass);
-        }
+        if self.has_event() { Some(self.last_pass) } else { self.next_due() }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
         let rounds = self.ops.first_judged().map(|(_, at)| at + self.absent);
         let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(self.absent)).min();
         [rounds, self.timers.next(), nodes].into_iter().flatten().min()
@@ -316,10 +325,6 @@ impl Engine {
 
     /// Ends a pass over the sockets, after all that they held was handed in: does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        // A pass is due at least once a `node_timeout` while somebody is asked. What is beyond it
-        // was the caller's own time, and is held against no node.
-        let gap = now.saturating_since(self.last_pass);
-        self.absent += gap.saturating_sub(self.settings.node_timeout);
         self.last_pass = now;
         let now = self.now(now);
         for index in 0..self.nodes.len() {
@@ -333,7 +338,7 @@ impl Engine {
             self.refresh(id, now);
         }
         while let Some((index, judged_at)) = self.ops.first_judged() {
-            if judged_at > now.attended {
+            if judged_at > now.attended || mutant::is(Mutant::RoundNeverJudged) {
                 break;
             }
             self.judge(index, now);
@@ -355,8 +360,24 @@ impl Engine {
     }
 
     /// `real` on both clocks.
-    fn now(&self, real: Instant) -> Now {
+    #[inline]
+    fn now(&mut self, real: Instant) -> Now {
+        let gap = real.saturating_since(self.last_call);
+        self.last_call = self.last_call.max(real);
+        if gap > self.settings.node_timeout {
+            self.note_absence(gap, real);
+        }
         Now { real, attended: real - self.absent }
+    }
+
+    /// Nobody called for `gap`. Whoever comes by the time that was asked for was there; else what
+    /// is beyond a `node_timeout` was the caller's own time, and is held against no node.
+    #[cold]
+    fn note_absence(&mut self, gap: Duration, now: Instant) {
+        let timeout = self.settings.node_timeout;
+        if self.next_due().is_none_or(|due| now.saturating_since(due) > timeout) {
+            self.absent += gap.saturating_sub(timeout);
+        }
     }
 
     /// The time of an operation is up: whoever has not answered is counted out.

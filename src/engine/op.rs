@@ -54,6 +54,9 @@ pub(super) struct Plan {
     pub(super) attempts_left: u32,
     pub(super) delay: Duration,
     pub(super) jitter: Duration,
+    pub(super) wait_after: Option<fn(u32) -> Duration>,
+    /// Attempts that have failed.
+    pub(super) attempts_failed: u32,
     /// The end of the call, [`Instant::MAX`] for none.
     pub(super) deadline: Instant,
 }

@@ -12,6 +12,7 @@ use super::slot::{LeaseId, NO_OP, SlotState};
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
+use crate::mutant::{self, Mutant};
 use crate::node::{Debt, JobKind, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
@@ -111,11 +112,7 @@ impl Engine {
         self.end_extension(slot_index);
         self.slots.at_mut(slot_index).op = index;
         self.ops.at_mut(index).slot = slot_index;
-        if self.is_quorum_greeted() {
-            self.begin_round(index, now);
-        } else {
-            self.judge_at(index, now.real + self.settings.connect_timeout);
-        }
+        self.begin_round(index, now);
         self.release_slot(slot_index, now);
         self.decide_release(slot_index);
         Ok(self.ops.id(index))
@@ -131,7 +128,13 @@ impl Engine {
         slot.state = SlotState::Released;
         slot.phase = slot.phase.wrapping_add(1);
         slot.gone_at = now.real + Duration::from_millis(slot.ttl_longest_ms.into());
-        let holds = slot.holds;
+        let mut holds = slot.holds;
+        if mutant::is(Mutant::ReleaseNotBehindSet) {
+            holds = holds.without(slot.unanswered.without(slot.round.unknown));
+        }
+        if mutant::is(Mutant::UnknownNotReleased) {
+            holds = holds.without(slot.round.unknown);
+        }
         slot.tally = Tally { open: holds, no: all.without(holds), yes: NodeMask::EMPTY };
         let mut encoded = None;
         for id in holds {
@@ -213,19 +216,20 @@ impl Engine {
     /// The debt that the slot's key is to a node.
     fn debt(&self, id: NodeId, slot_index: u32) -> Debt {
         let slot = self.slots.at(slot_index);
-        let may_still_run = slot.unanswered.union(slot.tainted).contains(id);
+        let may_still_run = slot.unanswered.union(slot.tainted).contains(id)
+            && !mutant::is(Mutant::DebtEndsBeforeSet);
         Debt {
             slot: slot_index,
             due: Instant::default(),
             expires: if may_still_run { Instant::MAX } else { slot.gone_at },
-            again: slot.unanswered.contains(id),
+            again: slot.unanswered.contains(id) && !mutant::is(Mutant::DebtPaidOnce),
         }
     }
 
     /// Owes a node the release: it cannot be reached now.
     fn owe(&mut self, id: NodeId, slot_index: u32, now: Now) {
         let debt = self.debt(id, slot_index);
-        if debt.expires <= now.real {
+        if debt.expires <= now.real || mutant::is(Mutant::DebtDropped) {
             return self.release_unpaid(id, slot_index);
         }
         self.slots.at_mut(slot_index).refs += 1;
@@ -258,11 +262,6 @@ impl Engine {
             self.slots.at_mut(slot_index).tally.open.remove(id);
         }
         self.decide_release(slot_index);
-    }
-
-    fn is_quorum_greeted(&self) -> bool {
-        let greeted = self.nodes.iter().filter(|node| node.is_greeted()).count();
-        greeted >= self.settings.quorum as usize
     }
 
     /// Writes as many debts as the node takes now, before anything else.
@@ -391,6 +390,7 @@ impl Engine {
         now: Now,
     ) -> Option<ReleaseStep> {
         match answer {
+            Answer::NoScript if mutant::is(Mutant::NoScriptNotFollowed) => None,
             Answer::NoScript => Some(ReleaseStep::Eval),
             Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
                 let node = self.node_mut(id);
@@ -440,9 +440,9 @@ impl Engine {
         Event::Unlock { op, result }
     }
 
-    /// How many releases are owed or unanswered, over all nodes.
+    /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
     #[must_use]
-    pub fn releases_open(&self) -> usize {
+    pub fn releases_open(&self, until: Instant) -> usize {
         let is_release = |request| {
             matches!(request, Request::Release(_) | Request::Debt { .. } | Request::Exec(_))
         };
@@ -452,7 +452,7 @@ impl Engine {
             .map(|node| {
                 node.pending().filter(|pending| is_release(pending.request)).count()
                     + node.jobs.iter().count()
-                    + if node.is_stalled() { 0 } else { node.debts.len() }
+                    + if node.is_stalled() { 0 } else { node.debts.due_by(until) }
             })
             .sum()
     }

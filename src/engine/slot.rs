@@ -47,6 +47,9 @@ pub(super) struct Slot {
     pub(super) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.
     pub(super) ttl_longest_ms: u32,
+    /// When the lease began, to bound how long it is held in all.
+    pub(super) began: Instant,
+    pub(super) extensions: u32,
     pub(super) deadline: Instant,
     /// Once released: when a key whose SET was answered is surely gone.
     pub(super) gone_at: Instant,
@@ -117,6 +120,7 @@ impl Slots {
         slot.op = NO_OP;
         slot.refs = 0;
         slot.phase = 0;
+        slot.extensions = 0;
         slot.key.set(key);
         slot.token = token;
         slot.round = Round::default();
@@ -189,6 +193,8 @@ impl Slot {
             token: TokenBytes::Drawn([0; 20]),
             ttl_ms: 0,
             ttl_longest_ms: 0,
+            began: Instant::default(),
+            extensions: 0,
             deadline: Instant::default(),
             gone_at: Instant::default(),
             round: Round::default(),

@@ -7,6 +7,7 @@ use crate::command::{
     append_set, append_unwatch, classify,
 };
 use crate::error::{Cause, Vote};
+use crate::mutant::{self, Mutant};
 use crate::node::{Job, JobKind, Now, PENDING_MAX, Request};
 use crate::quorum::NodeId;
 use crate::resp::{Decoder, Limits, Reply};
@@ -36,7 +37,7 @@ impl Engine {
 
     /// Writes what may be written now: SETs up to the next transaction, and its WATCH.
     fn advance_jobs(&mut self, id: NodeId, now: Now) {
-        while self.node(id).jobs.watching.is_none()
+        while (self.node(id).jobs.watching.is_none() || mutant::is(Mutant::TwoWatchesInterleaved))
             && let Some(job) = self.node_mut(id).jobs.waiting.pop_front()
         {
             let slot = self.slots.at(job.slot);
@@ -66,19 +67,20 @@ impl Engine {
         }
     }
 
-    /// WATCH was refused: the job cannot be done this way.
-    pub(super) fn watch_answered(&mut self, id: NodeId, answer: Answer, now: Now) {
-        if answer != Answer::Ok
-            && let Some(job) = self.node_mut(id).jobs.watching.take()
-        {
-            self.job_done(id, job, answer, now);
-            self.advance_jobs(id, now);
+    /// WATCH was refused: the job cannot be done this way. It stays until its GET is answered.
+    pub(super) fn watch_answered(&mut self, id: NodeId, answer: Answer) {
+        if answer != Answer::Ok {
+            self.node_mut(id).jobs.refused = Some(answer);
         }
     }
 
     /// The value of the watched key is known.
     pub(super) fn compared(&mut self, id: NodeId, now: Now) {
         let Some(job) = self.node_mut(id).jobs.watching.take() else { return };
+        if let Some(refusal) = self.node_mut(id).jobs.refused.take() {
+            self.job_done(id, job, refusal, now);
+            return self.advance_jobs(id, now);
+        }
         let slot = self.slots.at(job.slot);
         let frame = Decoder::new(Limits::default()).frame(self.node(id).frame());
         let answer = match frame.ok().flatten().map(|frame| frame.reply()) {

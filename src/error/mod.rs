@@ -145,6 +145,10 @@ pub enum ExtendError {
     /// The lease had already ended, or ended before the extension was known. Stop the work.
     #[error("the lease is over")]
     Expired,
+    /// The lease has been extended as often, or held as long, as `max_extensions` and `max_hold`
+    /// allow. It goes on until its deadline.
+    #[error("the lease may not be extended any further (max_extensions, max_hold)")]
+    LimitReached,
     /// Another extension of this lease is under way.
     #[error("another extension of this lease is under way")]
     Busy,

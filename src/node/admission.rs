@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::config::{Admission, RestartGuard};
 use crate::error::Cause;
+use crate::mutant::{self, Mutant};
 use crate::node::greeting::Facts;
 use crate::time::Instant;
 
@@ -78,7 +79,10 @@ impl History {
         now: Instant,
     ) {
         let same_process = self.known && identity.is_some() && identity == self.identity;
-        let same_role = self.replid == facts.replid;
+        let same_role = self.replid == facts.replid || mutant::is(Mutant::RoleChangeUnnoticed);
+        if same_process && mutant::is(Mutant::BlipEndsQuarantine) {
+            self.until = now;
+        }
         let wait = match facts.uptime_s {
             // A changed replication id in one process: it was a replica in between and has lost
             // its keys, at a time that nobody saw.
@@ -112,6 +116,7 @@ impl History {
 
     fn standing(&self, guard: RestartGuard, now: Instant) -> Standing {
         match guard {
+            RestartGuard::On if mutant::is(Mutant::GuardIgnored) => Standing::Admitted,
             RestartGuard::On if self.until > now => Standing::Quarantined { until: self.until },
             RestartGuard::On | RestartGuard::Off => Standing::Admitted,
         }

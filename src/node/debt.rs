@@ -86,6 +86,12 @@ impl Debts {
         self.ready.pop_front()
     }
 
+    /// How many are due by `until`.
+    pub(crate) fn due_by(&self, until: Instant) -> usize {
+        let waiting = self.again.iter().chain(&self.refused);
+        self.ready.len() + waiting.filter(|debt| debt.due <= until).count()
+    }
+
     /// Whether debts wait that have not been sent on this connection.
     pub(crate) fn is_owing(&self) -> bool {
         !self.ready.is_empty()

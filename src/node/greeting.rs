@@ -44,6 +44,8 @@ pub(crate) struct Facts {
     pub(crate) fault: Option<Cause>,
     /// HELLO or RESP3 is not known there.
     pub(crate) hello_refused: bool,
+    /// The greeting holds a password.
+    pub(crate) logs_in: bool,
 }
 
 /// The parts of a greeting, in the order they are written.
@@ -118,7 +120,10 @@ impl Facts {
     fn note_hello(&mut self, reply: &Reply<'_>) {
         let (Reply::Map(items) | Reply::Array(items)) = reply else {
             let answer = classify(reply);
-            if answer == Answer::Refused(Cause::Unsupported) {
+            // Valkey 9 tells a client that is not logged in of no command, so an unknown HELLO is
+            // NOAUTH there; a HELLO with a wrong login is WRONGPASS. AUTH itself will tell.
+            let is_hidden = self.logs_in && reply.error_prefix() == Some(b"NOAUTH");
+            if is_hidden || answer == Answer::Refused(Cause::Unsupported) {
                 self.hello_refused = true;
             } else {
                 self.fault(refused_for(answer));

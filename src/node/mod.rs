@@ -46,6 +46,7 @@ use reading::Reading;
 
 use crate::command::{Answer, Dialect, append_script_loads};
 use crate::error::Cause;
+use crate::mutant::{self, Mutant};
 use crate::resp::{Decoder, Limits, ProtocolError, quick};
 use crate::time::Instant;
 
@@ -149,11 +150,15 @@ impl Node {
         std::mem::replace(&mut self.wish, Wish::Nothing)
     }
 
+    /// Whether its grants count.
+    #[inline]
+    pub(crate) const fn is_admitted(&self) -> bool {
+        matches!(self.state, State::Admitted { .. })
+    }
+
     /// Whether a SET may go to it.
     pub(crate) fn can_vote(&self) -> bool {
-        matches!(self.state, State::Admitted { .. })
-            && self.stalled_at.is_none()
-            && !self.debts.is_owing()
+        self.is_admitted() && self.stalled_at.is_none() && !self.debts.is_owing()
     }
 
     /// Whether it may become able to vote without somebody mending it, within a connect timeout.
@@ -271,7 +276,7 @@ impl Node {
             };
             let len = frame.len();
             // A push takes no answer's place.
-            let step = if frame.is_push() {
+            let step = if frame.is_push() && !mutant::is(Mutant::PushCountsAsReply) {
                 None
             } else {
                 let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
@@ -308,6 +313,9 @@ impl Node {
         } else if self.input_read > 0 {
             self.input.drain(..self.input_read);
         }
+        if mutant::is(Mutant::UnfinishedReplyDropped) {
+            self.input.clear();
+        }
         self.input_read = 0;
     }
 
@@ -335,6 +343,7 @@ impl Node {
         let mut parts = Vec::with_capacity(8);
         greeting::append(&mut self.output, login, resp3, &mut parts);
         self.resp3 = resp3;
+        self.reading.facts.logs_in = login.password.is_some();
         for &part in &parts {
             self.pending.push_back(Pending {
                 request: Request::Greeting(part),
@@ -518,7 +527,8 @@ impl Node {
             (None, Some(front)) => Some(front.written_at + self.patience.stalled_after + absent),
             _ => None,
         };
-        let debt = if self.is_greeted() { self.debts.next_due() } else { None };
+        // One that cannot be paid waits for something else than time.
+        let debt = if self.takes_debts() { self.debts.next_due() } else { None };
         [state, stalled, debt].into_iter().flatten().min()
     }
 

@@ -43,6 +43,14 @@ impl Node {
         self.pending.push_back(Pending { request, slot, written_at: attended });
     }
 
+    /// Takes what waits for the answer to a slot's SET out of the list, as nothing but a mutant
+    /// does; how many there were.
+    pub(crate) fn forget(&mut self, slot: u32) -> u32 {
+        let is_wanted = |pending: &Pending| pending.request == Request::Set && pending.slot == slot;
+        let place = self.pending.iter().position(is_wanted);
+        place.and_then(|place| self.pending.remove(place)).map_or(0, |_| 1)
+    }
+
     /// The bytes that wait for the socket.
     pub(crate) fn output(&self) -> &[u8] {
         self.output.get(self.output_sent..).unwrap_or_default()
@@ -63,14 +71,15 @@ impl Node {
     /// The next debt that can be written now. It is out of the list: the caller writes it, or puts
     /// it back.
     pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
+        if self.takes_debts() { self.debts.pop_due(now) } else { None }
+    }
+
+    /// Whether a debt could be written now.
+    pub(super) fn takes_debts(&self) -> bool {
         let has_room = self.output.len() < DEBT_OUTPUT_MAX
             && self.pending.len() < PENDING_MAX
             && (self.dialect.release != Some(ReleaseStep::Watch)
                 || self.jobs.waiting.len() < JOBS_OF_DEBTS_MAX);
-        if self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room {
-            self.debts.pop_due(now)
-        } else {
-            None
-        }
+        self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room
     }
 }

@@ -9,6 +9,8 @@
 
 use std::collections::VecDeque;
 
+use crate::command::Answer;
+
 /// What a job will have done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobKind {
@@ -36,6 +38,8 @@ pub(crate) struct Jobs {
     pub(crate) waiting: VecDeque<Job>,
     /// WATCH and GET are written, and the GET has no answer yet.
     pub(crate) watching: Option<Job>,
+    /// What its WATCH was refused with. The GET behind it will be answered all the same.
+    pub(crate) refused: Option<Answer>,
 }
 
 /// Debts are made jobs only while fewer than this wait.

@@ -45,6 +45,8 @@ pub(super) struct SimClient {
     stage: Stage,
     stopped_until: Global,
     wake_at: Global,
+    /// When it last read everything.
+    read_at: Global,
 }
 
 /// Where a client is in its loop.
@@ -93,6 +95,7 @@ impl SimClient {
             stage: Stage::Asleep,
             stopped_until: 0,
             wake_at: Global::MAX,
+            read_at: 0,
         }
     }
 
@@ -193,6 +196,7 @@ impl World {
                     this.engine.release_quietly(lease, now);
                 }
                 this.engine.handle_timeout(now);
+                this.read_at = self.now;
                 Stage::Connect
             }
             Stage::Connect => {
@@ -223,7 +227,7 @@ impl World {
                     return Stage::Write;
                 };
                 let local = this.local(now);
-                if this.engine.needs_pass(local) {
+                if this.engine.needs_pass(local) && this.read_at < now {
                     return Stage::Read { node: 0 };
                 }
                 Stage::BeginAt { task, now: local }
@@ -360,6 +364,7 @@ impl World {
         if !self.random.chance(5) {
             return;
         }
+        self.look_for_forgotten(client);
         let this = &self.clients[client];
         for health in this.engine.nodes(this.local(self.now)) {
             if health.debts > 0 {

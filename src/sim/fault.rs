@@ -12,6 +12,7 @@
 
 use super::clock::{Global, MS};
 use super::counts::Fault;
+use super::node::SimNode;
 use super::task::key_name;
 use super::world::{Event, Mend, Phase, World};
 use crate::embedded::model::Condition;
@@ -20,10 +21,10 @@ use crate::embedded::model::Condition;
 const ATTEMPTS_LEAST: u64 = 60;
 
 /// Leases to be had before all is healed, if they can be had.
-const LEASES_LEAST: u64 = 12;
+const LEASES_LEAST: u64 = 16;
 
 /// After so many rounds it is healed whatever was reached.
-const FAULT_ROUNDS_MAX: u64 = 150;
+const FAULT_ROUNDS_MAX: u64 = 80;
 
 impl World {
     /// One more fault, or the end of all faults.
@@ -89,43 +90,36 @@ impl World {
     /// Faults of a node, which must be up and itself.
     fn inflict_on_node(&mut self, fault: Fault, index: usize, spell: Global) {
         let is_loose = index < self.plan.spare;
-        let node = &mut self.nodes[index];
+        let node = &self.nodes[index];
         if !node.is_up || node.is_frozen || node.is_replica {
             return;
         }
+        let guard = match fault {
+            Fault::RestartLost | Fault::RestartKept | Fault::RoleChange => self.plan.guard(),
+            _ => 0,
+        };
+        let now = self.now;
+        let unwell = |node: &&SimNode| node.unwell_until > now;
+        let unwell = self.nodes.iter().filter(unwell).count();
+        if unwell >= self.plan.nodes - self.plan.quorum && self.random.chance(800) {
+            // Without a quorum little happens.
+            return;
+        }
+        let node = &mut self.nodes[index];
+        if !matches!(fault, Fault::ClockBack | Fault::ScriptFlush | Fault::Evicted) {
+            node.unwell_until = now + spell + guard;
+        }
         let life = node.life;
         let mend = |what| Event::Mend { node: index, life, what };
-        let ms = i64::try_from(spell / MS).unwrap_or(0);
+        if self.inflict_at_once(fault, index, spell, is_loose) {
+            return;
+        }
+        let node = &mut self.nodes[index];
         let what = match fault {
             Fault::Freeze => {
                 node.is_frozen = true;
                 self.reset_while_frozen(index, spell);
                 Mend::Thaw
-            }
-            Fault::RestartKept | Fault::RestartLost => {
-                self.restart(index, fault == Fault::RestartKept, spell);
-                return self.scheduled(fault, index);
-            }
-            Fault::Refuse => {
-                node.refuses_until = self.now + spell;
-                return self.scheduled(fault, index);
-            }
-            Fault::ClockBack => {
-                let ms = ms.min(BACK_MS_MAX - node.back_ms);
-                node.back_ms += ms;
-                node.server.step_wall_clock(-ms);
-                return self.scheduled(fault, index);
-            }
-            Fault::ClockForward if is_loose => {
-                node.server.step_wall_clock(ms);
-                return self.scheduled(fault, index);
-            }
-            Fault::Evicted if is_loose => {
-                let key = self.random.index(self.plan.keys);
-                if self.nodes[index].server.evict(&key_name(key)) {
-                    self.scheduled(fault, index);
-                }
-                return;
             }
             Fault::RoleChange => {
                 node.is_replica = true;
@@ -143,10 +137,6 @@ impl World {
                 node.server.set_condition(Condition::Misconf(true));
                 Mend::Disk
             }
-            Fault::ScriptFlush => {
-                node.server.scripts = [false; 2];
-                return self.scheduled(fault, index);
-            }
             Fault::Denied => {
                 let all = ["delifeq", "delex", "evalsha", "eval", "watch"];
                 let denied = all.into_iter().filter(|_| self.random.chance(800));
@@ -158,6 +148,40 @@ impl World {
         };
         self.scheduled(fault, index);
         self.after(spell, mend(what));
+    }
+
+    /// Faults of a node that need no mending. False if `fault` is of another kind.
+    fn inflict_at_once(
+        &mut self,
+        fault: Fault,
+        index: usize,
+        spell: Global,
+        is_loose: bool,
+    ) -> bool {
+        let ms = i64::try_from(spell / MS).unwrap_or(0);
+        let node = &mut self.nodes[index];
+        match fault {
+            Fault::RestartKept | Fault::RestartLost => {
+                self.restart(index, fault == Fault::RestartKept, spell);
+            }
+            Fault::Refuse => node.refuses_until = self.now + spell,
+            Fault::ClockBack => {
+                let ms = ms.min(BACK_MS_MAX - node.back_ms);
+                node.back_ms += ms;
+                node.server.step_wall_clock(-ms);
+            }
+            Fault::ClockForward if is_loose => node.server.step_wall_clock(ms),
+            Fault::Evicted if is_loose => {
+                let key = self.random.index(self.plan.keys);
+                if !self.nodes[index].server.evict(&key_name(key)) {
+                    return true;
+                }
+            }
+            Fault::ScriptFlush => node.server.scripts = [false; 2],
+            _ => return false,
+        }
+        self.scheduled(fault, index);
+        true
     }
 
     /// Clients lose patience with a frozen server, or their systems do: the server runs what they
@@ -261,7 +285,16 @@ impl World {
             }
         }
         self.hurry_all();
+        for client in &mut self.clients {
+            for task in &mut client.tasks {
+                // Whoever waits for an answer goes on waiting.
+                if task.next_at != Global::MAX {
+                    task.next_at = self.now;
+                }
+            }
+        }
         self.resume_all();
+        self.after(2 * self.plan.node_timeout, Event::Glance { left: 20 });
         let after = self.settle_time();
         self.after(after, Event::Settled);
     }

@@ -13,6 +13,7 @@ impl World {
         let id = self.conns.len();
         self.conns.push(Conn::new(client, node));
         self.clients[client].links[node] = Some(id);
+        self.log(|_| format!("client {client} connects to node {node}: connection {id}"));
         let there = self.delay(client, node);
         let back = self.delay(client, node);
         self.after(there + back, Event::Answered { conn: id });
@@ -21,7 +22,8 @@ impl World {
     /// The server's system accepts or refuses.
     pub(super) fn connection_answered(&mut self, id: usize) {
         let (client, node) = (self.conns[id].client, self.conns[id].node);
-        if self.conns[id].is_left {
+        let conn = &self.conns[id];
+        if conn.is_left || conn.is_open || conn.news.is_some() {
             return;
         }
         let server = &mut self.nodes[node];
@@ -148,6 +150,9 @@ impl World {
     pub(super) fn hurry_all(&mut self) {
         let soon = self.now + self.plan.latency;
         for id in 0..self.conns.len() {
+            if !self.conns[id].is_open {
+                self.at(soon, Event::Answered { conn: id });
+            }
             if self.conns[id].up.hurry(soon) {
                 self.at(soon, Event::Up { conn: id });
             }

@@ -1,6 +1,6 @@
 //! The servers: what reaches them, when they run it, and what they say.
 
-use super::clock::{Clock, Global};
+use super::clock::{Clock, Global, US};
 use super::counts::{Fault, Path};
 use super::random::Random;
 use super::world::{Event, World};
@@ -24,10 +24,21 @@ pub(super) struct SimNode {
     pub(super) stranger_until: Global,
     /// How far its clock was set back, in all.
     pub(super) back_ms: i64,
-    /// Set while it runs what it had received when it was frozen: until when, and how often.
-    draining: Option<(Global, Global)>,
+    /// Set while it runs what it had received when it was frozen.
+    draining: Option<Drain>,
+    /// It is known until when it cannot serve everybody, at the earliest.
+    pub(super) unwell_until: Global,
     /// Connections that it may have something to run of.
     pub(super) conns: Vec<usize>,
+}
+
+/// How a thawed server catches up.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    until: Global,
+    every: Global,
+    /// A closed connection that is read last of all.
+    starved: Option<usize>,
 }
 
 impl SimNode {
@@ -47,6 +58,7 @@ impl SimNode {
             stranger_until: 0,
             back_ms: 0,
             draining: None,
+            unwell_until: 0,
             conns: Vec::new(),
         }
     }
@@ -94,6 +106,7 @@ impl World {
         while progress == Progress::More {
             progress = node.server.execute(&mut session, &[], local, &mut out);
         }
+        log_exchange(self.trace, self.now, id, &conn.backlog[..len], &out);
         conn.backlog.drain(..len);
         let is_over = conn.is_left && conn.up.len() == 0 && conn.backlog.is_empty();
         let (resp3, client, node) = (session.resp3, conn.client, conn.node);
@@ -194,40 +207,65 @@ impl World {
         let waiting: usize = conns.iter().map(|&id| self.conns[id].backlog.len()).sum();
         self.nodes[node].conns = conns;
         let portions = waiting as u64 / self.plan.portion + 2;
-        let lasts = self.plan.node_timeout / 4;
-        self.nodes[node].draining = Some((self.now + lasts, lasts / portions));
+        // A release that is sent once more, `node_timeout` later, must find it done.
+        let lasts = self.random.between(1, self.plan.node_timeout * 3 / 4);
+        let ghosts = |id: &usize| self.conns[*id].is_left && !self.conns[*id].backlog.is_empty();
+        let ghosts: Vec<usize> = self.nodes[node].conns.iter().copied().filter(ghosts).collect();
+        let is_starved = !ghosts.is_empty() && self.random.chance(600);
+        let starved = is_starved.then(|| ghosts[self.random.index(ghosts.len())]);
+        let drain = Drain { until: self.now + lasts, every: lasts / portions, starved };
+        self.nodes[node].draining = Some(drain);
         self.at(self.now, Event::Drain { node });
     }
 
     /// One portion of what a thawed server had received.
-    pub(super) fn drain(&mut self, node: usize) {
-        let Some((until, every)) = self.nodes[node].draining else { return };
-        if self.nodes[node].is_frozen || !self.nodes[node].is_up {
-            self.nodes[node].draining = None;
+    pub(super) fn drain(&mut self, index: usize) {
+        let node = &self.nodes[index];
+        let Some(drain) = node.draining else { return };
+        if node.is_frozen || !node.is_up {
+            self.nodes[index].draining = None;
             return;
         }
-        let is_late = self.now >= until;
-        let limit = if is_late { usize::MAX } else { self.plan.portion as usize };
-        loop {
-            let waiting = |id: &&usize| !self.conns[**id].backlog.is_empty();
-            let count = self.nodes[node].conns.iter().filter(waiting).count();
-            if count == 0 {
-                self.nodes[node].draining = None;
-                return;
+        let is_late = self.now >= drain.until;
+        let waiting: Vec<usize> =
+            node.conns.iter().copied().filter(|&id| !self.conns[id].backlog.is_empty()).collect();
+        let ready: Vec<usize> =
+            waiting.iter().copied().filter(|id| is_late || drain.starved != Some(*id)).collect();
+        if waiting.is_empty() && (is_late || drain.starved.is_none()) {
+            self.nodes[index].draining = None;
+        } else if is_late {
+            for id in waiting {
+                self.run_waiting(id, usize::MAX);
             }
-            let chosen = self.random.index(count);
-            let chosen = self.nodes[node].conns.iter().filter(waiting).nth(chosen).copied();
-            if let Some(id) = chosen {
-                self.run_conn(id, limit);
-                // A server's end that is gone has nothing to run.
-                if self.conns[id].session.is_none() {
-                    self.conns[id].backlog.clear();
-                }
+            self.nodes[index].draining = None;
+        } else {
+            if !ready.is_empty() {
+                let id = ready[self.random.index(ready.len())];
+                self.run_waiting(id, self.plan.portion as usize);
             }
-            if !is_late {
-                let after = self.random.between(every / 2, every).max(1);
-                return self.after(after, Event::Drain { node });
-            }
+            let after = self.random.between(drain.every / 2, drain.every).max(US);
+            let at = (self.now + after).min(drain.until);
+            self.at(at, Event::Drain { node: index });
         }
+    }
+
+    fn run_waiting(&mut self, id: usize, limit: usize) {
+        self.run_conn(id, limit);
+        // A server's end that is gone has nothing to run.
+        if self.conns[id].session.is_none() {
+            self.conns[id].backlog.clear();
+        }
+    }
+}
+
+/// Tells what a server ran and what it said.
+fn log_exchange(trace: Option<fn(&str)>, now: Global, conn: usize, ran: &[u8], said: &[u8]) {
+    if let Some(trace) = trace {
+        let text = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(6000)]).into_owned();
+            let words = text.split("\r\n").filter(|word| !word.starts_with(['*', '$']));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        trace(&format!("{now:>14} connection {conn} runs {}: {}", text(ran), text(said)));
     }
 }

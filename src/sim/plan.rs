@@ -70,7 +70,7 @@ impl Plan {
         let slowest = (ttl / 4).clamp(10 * MS, 200 * MS);
         let hold = random.between(ttl / 20, ttl / 2).min(400 * MS);
         let known = |random: &mut Random| {
-            let mut faults: Vec<Fault> = SCHEDULED.iter().copied().collect();
+            let mut faults: Vec<Fault> = SCHEDULED.to_vec();
             let kept = random.between(3, faults.len() as u64) as usize;
             while faults.len() > kept {
                 let out = random.index(faults.len());

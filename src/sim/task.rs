@@ -189,11 +189,13 @@ impl World {
     }
 
     fn extend(&mut self, client: usize, task: usize, now: Instant) {
+        let least_ttl_ms = (self.plan.max_ttl_ms / 4).max(8);
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease else { return };
         let is_over = this.engine.remaining_at(lease, now).is_zero();
         let old_deadline = this.engine.deadline(lease);
-        let ttl_ms = self.plan.ttl_ms(&mut self.random);
+        let is_short = self.random.chance(400);
+        let ttl_ms = if is_short { least_ttl_ms } else { self.plan.ttl_ms(&mut self.random) };
         let result = this.engine.extend(lease, Duration::from_millis(ttl_ms), now);
         self.log(|_| format!("client {client} extends by {ttl_ms} at {now:?}: {result:?}"));
         match result {
@@ -371,7 +373,14 @@ impl World {
                 return self.holds(client, task, lease, now);
             }
             Err(LockError::Taken(_)) => Path::Taken,
-            Err(LockError::NoQuorum(_)) => Path::NoQuorum,
+            Err(LockError::NoQuorum(_)) => {
+                self.counts.path(Path::NoQuorum);
+                self.idle(client, task);
+                // It would not be better soon.
+                let wait = self.plan.gap * self.random.between(1, 8);
+                self.clients[client].tasks[task].next_at += wait;
+                return;
+            }
             Err(LockError::Expired(_)) => Path::Expired,
             Err(LockError::Cancelled) => Path::Cancelled,
             Err(other) => return self.oracle.fail(|| format!("lock: {other}")),
@@ -442,6 +451,7 @@ impl World {
             }
         };
         self.counts.path(path);
+        let is_missed = path == Path::ExtendNoQuorum;
         let place = &mut self.clients[client].tasks[task];
         place.op = None;
         // Nodes that had not answered may run the extension at any time.
@@ -449,6 +459,11 @@ impl World {
         place.state = State::Holding;
         self.told_deadline(client, task);
         self.hold_on(client, task);
+        if is_missed && self.random.chance(600) {
+            // It tries again before its time is up.
+            let after = self.random.below(2 * self.plan.node_timeout);
+            self.clients[client].tasks[task].next_at = self.now + after;
+        }
     }
 
     // ---- what the oracle is told ----

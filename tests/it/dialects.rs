@@ -188,7 +188,8 @@ fn a_key_that_the_user_may_not_touch_costs_the_nodes_nothing() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for node in cluster.nodes() {
         restrict(node, &["resetkeys", "~lock:*"]);
-        let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let config = fresh_config(vec![node.url()]).node_timeout(ms(300));
+        let mut client = Client::connect(config).unwrap();
         let before = dialects(&client);
         for _ in 0..6 {
             let ballot = no_quorum(client.try_lock("other", TTL));

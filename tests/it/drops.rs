@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Acquire, Client, Lease, Retry, Unlocked};
+use redbolt::driver::Outcome;
+use redbolt::{Acquire, Client, Driver, Lease, Retry, Unlocked};
 
 use super::common::{
     Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, no_quorum, taken,
@@ -226,4 +227,43 @@ fn leases_come_and_go_in_any_order_without_being_confused() {
     drop(held);
     drop(client);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
+}
+
+/// More than any buffer takes at once: what does not go out at once is owed and paid.
+#[test]
+fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut driver = Driver::standalone(cluster.config()).unwrap();
+    let mut leases = Vec::new();
+    for batch in 0..15 {
+        let mut open = 0;
+        for index in 0..2_000 {
+            let key = format!("a key of some length, so that it adds up: {batch}:{index}");
+            driver.acquire(key, Acquire::new(TTL)).unwrap();
+            open += 1;
+        }
+        assert!(eventually(PATIENCE, || {
+            driver.turn();
+            while let Some(done) = driver.completion() {
+                let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
+                leases.push(result.unwrap());
+                open -= 1;
+            }
+            open == 0
+        }));
+    }
+    assert_eq!(leases.len(), 30_000);
+    drop(leases);
+    // A lock asked for meanwhile gets its turn.
+    let retry = Retry::every(ms(5), ms(5)).within(PATIENCE);
+    driver.acquire("meanwhile", Acquire::new(TTL).retry(retry)).unwrap();
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        let Some(done) = driver.completion() else { return false };
+        let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
+        result.unwrap().is_valid()
+    }));
+    driver.shutdown(PATIENCE);
+    assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
+    assert!(driver.nodes().iter().all(|node| node.debts == 0 && node.debts_dropped == 0));
 }

@@ -101,7 +101,7 @@ fn an_acl_user_with_little_more_than_its_keys_can_lock() {
         assert_eq!(node.command(&rules), b"+OK\r\n");
     }
     for config in [
-        cluster.config().username("locker").password("pw"),
+        cluster.config().node_timeout(ms(300)).username("locker").password("pw"),
         fresh_config(cluster.urls().iter().map(|url| with_login(url, "locker:pw")).collect()),
     ] {
         let mut client = Client::connect(config).unwrap();
@@ -288,7 +288,7 @@ const MAX_TTL: Duration = ms(1_500);
 const GUARD: Duration = ms(1_517);
 
 fn guarded(cluster: &Cluster) -> Config {
-    cluster.config().restart_guard(RestartGuard::On).max_ttl(MAX_TTL)
+    cluster.config().restart_guard(RestartGuard::On).max_ttl(MAX_TTL).node_timeout(ms(300))
 }
 
 fn quarantines(nodes: &[NodeHealth]) -> Vec<Duration> {
@@ -437,7 +437,7 @@ fn a_loading_node_is_refused_for_as_long_as_it_loads() {
     for index in 0..2 {
         let mut client = cluster.client();
         let mut wire = cluster.node(index).connect();
-        for key in 0..100 {
+        for key in 0..50 {
             wire.ask(&["SET", &format!("key{key}"), &"x".repeat(1_100)]).unwrap();
         }
         assert_eq!(wire.ask(&["SAVE"]).unwrap(), b"+OK\r\n");

@@ -13,9 +13,16 @@ mod cli;
 #[cfg(feature = "cli")]
 mod cli_lock;
 #[cfg(feature = "cli")]
+mod cli_look;
+#[cfg(feature = "cli")]
+mod cli_run;
+#[cfg(feature = "cli")]
+mod cli_servers;
+#[cfg(feature = "cli")]
 mod cli_usage;
 mod common;
 mod concurrency;
+mod connecting;
 mod dialects;
 mod drops;
 mod embedded_conditions;

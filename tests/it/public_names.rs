@@ -124,3 +124,16 @@ fn handles_go_where_they_may() {
     assert!(size_of::<LockError>() < 128, "{}", size_of::<LockError>());
     assert!(size_of::<Lease>() <= 16);
 }
+
+#[test]
+fn a_client_has_from_one_to_thirty_two_nodes() -> Anything {
+    for count in [1, 2, 4, 32] {
+        let nodes = Nodes::start(count)?;
+        let mut client = Client::connect(Config::new(nodes.urls())?)?;
+        let lease = client.try_lock("wide", TTL)?;
+        assert!(usize::try_from(lease.votes())? > count / 2, "{count} nodes");
+        assert!(matches!(client.try_lock("wide", TTL), Err(LockError::Taken(_))));
+        assert_eq!(client.unlock(lease)?, Unlocked::Released);
+    }
+    Ok(())
+}

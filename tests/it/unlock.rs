@@ -143,7 +143,7 @@ fn a_release_owed_to_a_dead_node_is_paid_when_it_is_back_with_its_keys() {
         return;
     };
     for index in 0..2 {
-        let mut client = cluster.client();
+        let mut client = Client::connect(cluster.config().node_timeout(ms(300))).unwrap();
         let lease = client.try_lock("k", TTL).unwrap();
         cluster.node_mut(index).kill9();
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Unknown);

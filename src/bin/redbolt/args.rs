@@ -119,7 +119,7 @@ Example:  redbolt demo
           redbolt demo --no-lock     what happens without locks")]
 pub(crate) struct DemoArgs {
     /// Threads that sell, each a client of its own
-    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) workers: u32,
     /// Pieces to sell
     #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -43,19 +43,19 @@ pub(crate) struct Limit {
 
 pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     let limit = limit(args)?;
-    let (config, _nodes) = nodes(global)?;
-    let quorum = settings::quorum(global, &config)?;
-    let node_count = config.nodes().len();
-    let wait = match args.poll {
-        Polling::Spin => Wait::Spin,
-        Polling::Park => Wait::Park,
-    };
     let in_flight = match (args.mode, args.in_flight) {
         (Mode::Latency, Some(_)) => {
             return Err(Failure::usage("--in-flight goes with --mode throughput"));
         }
         (Mode::Latency, None) => 1,
         (Mode::Throughput, count) => count.map_or(IN_FLIGHT, Into::into),
+    };
+    let (config, _nodes) = nodes(global)?;
+    let quorum = settings::quorum(global, &config)?;
+    let node_count = config.nodes().len();
+    let wait = match args.poll {
+        Polling::Spin => Wait::Spin,
+        Polling::Park => Wait::Park,
     };
     let mut progress = Bar::new();
     let config = config.wait(wait);

@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::{look, settings};
 
 pub(crate) fn run(global: &Global) -> Result<(), Failure> {
-    let (mut client, config) = look::client(global)?;
+    let (mut client, config) = look::patient_client(global)?;
     let quorum = settings::quorum(global, &config)?;
     let asked_us = wall_us();
     let reports = client.examine()?;
@@ -122,35 +122,28 @@ fn node_json(node: &Examined) -> Value {
 
 fn print(nodes: &[Examined], advice: &Advice, quorum: usize) -> Result<(), Failure> {
     let paint = Paint::stdout();
-    let mut table = Table::new([
-        "node",
-        "state",
-        "server",
-        "role",
-        "persistence",
-        "eviction",
-        "up",
-        "round trip",
-        "clock",
-        "dialect",
-    ]);
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let header = ["node", "state", "server", "role", "up", "round trip", "clock"];
+    let mut states = Table::new(header);
+    let mut setups = Table::new(["node", "persistence", "eviction", "release / extend"]);
     for node in nodes {
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let state = if node.is_reachable { node.guard() } else { "unreachable".to_owned() };
-        table.add([
+        states.add([
             node.name.clone(),
-            state,
+            if node.is_reachable { node.guard() } else { "unreachable".to_owned() },
             text(&node.server),
             text(&node.role),
-            node.persistence(),
-            text(&node.policy),
             node.uptime.map(short).unwrap_or_default(),
             node.round_trip.map(short).unwrap_or_default(),
             node.clock_us.map(offset).unwrap_or_default(),
+        ]);
+        setups.add([
+            node.name.clone(),
+            node.persistence(),
+            text(&node.policy),
             text(&node.dialect),
         ]);
     }
-    say(format_args!("{table}\n"))?;
+    say(format_args!("{states}\n\n{setups}\n"))?;
     for reason in &advice.unsafe_because {
         say(format_args!("{}  {reason}", paint.red("unsafe")))?;
     }
@@ -162,7 +155,7 @@ fn print(nodes: &[Examined], advice: &Advice, quorum: usize) -> Result<(), Failu
     if advice.unsafe_because.is_empty() {
         say(format_args!("{}      {summary}", paint.green("ok")))?;
     } else {
-        say(format_args!("{}     {summary}", paint.red("not ok")))?;
+        say(format_args!("{}  {summary}", paint.red("not ok")))?;
     }
     Ok(())
 }

@@ -112,6 +112,9 @@ impl NodeVote {
     }
 }
 
+/// Where to look when nodes are away.
+const DOCTOR: &str = "redbolt doctor says what to do";
+
 /// Why a node does not extend a lock.
 const NOT_THERE: &str = "not there with this token";
 
@@ -125,7 +128,7 @@ fn grouped(nodes: &[NodeVote]) -> Option<String> {
         }
     }
     let text = |(cause, names): &(&str, Vec<&str>)| {
-        if names.len() == nodes.len() {
+        if names.len() == nodes.len() && nodes.len() > 1 {
             format!("all: {cause}")
         } else {
             format!("{}: {cause}", names.join(", "))
@@ -147,7 +150,7 @@ impl From<ConnectError> for Failure {
             ConnectError::Config(error) => error.into(),
             ConnectError::System(error) => error.into(),
             ConnectError::NoQuorum(ballot) => {
-                Self::ballot(NO_QUORUM, "no_quorum", "too few nodes can vote", &ballot)
+                Self::ballot(NO_QUORUM, "no_quorum", "too few nodes can vote", &ballot).hint(DOCTOR)
             }
             error => Self::new(SYSTEM, "system", error.to_string()),
         }
@@ -157,9 +160,15 @@ impl From<ConnectError> for Failure {
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
         match &error {
-            LockError::Taken(ballot) => Self::ballot(TAKEN, "taken", "the lock is taken", ballot),
+            LockError::Taken(ballot) => {
+                let failure = Self::ballot(TAKEN, "taken", "", ballot);
+                let (held, nodes) = (ballot.denied(), failure.nodes.len());
+                let message =
+                    format!("the lock is taken: another holds it on {held} of {nodes} nodes");
+                Self { message, ..failure }
+            }
             LockError::NoQuorum(ballot) => {
-                Self::ballot(NO_QUORUM, "no_quorum", "no quorum", ballot)
+                Self::ballot(NO_QUORUM, "no_quorum", "no quorum", ballot).hint(DOCTOR)
             }
             LockError::Expired(ballot) => {
                 let what = "a quorum granted too late for the TTL, take a longer one";
@@ -189,6 +198,7 @@ impl From<ExtendError> for Failure {
             ExtendError::NoQuorum(ballot) => {
                 let what = "no quorum for the extension";
                 Self::counted(NO_QUORUM, "no_quorum", what, "extended it", NOT_THERE, ballot)
+                    .hint(DOCTOR)
             }
             ExtendError::Expired | ExtendError::NotOurs => {
                 Self::new(LOST, "lost", "the lock is no longer held: its time is over")
@@ -200,7 +210,7 @@ impl From<ExtendError> for Failure {
             | ExtendError::Cancelled
             | ExtendError::Full
             | ExtendError::System(_) => Self::new(SYSTEM, "system", error.to_string()),
-            _ => Self::new(SYSTEM, "system", error.to_string()),
+            ExtendError::LimitReached | _ => Self::new(SYSTEM, "system", error.to_string()),
         }
     }
 }

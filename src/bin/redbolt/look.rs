@@ -12,20 +12,31 @@ use crate::settings;
 /// How often the client is driven while nodes connect. It must be driven by calls.
 const STEP: Duration = Duration::from_millis(10);
 
-/// A client whose nodes are connected or known not to be, and how many votes make a quorum.
+/// A client for `status`: whoever can vote within a moment is connected.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
     let config = settings::config(global)?;
     match Client::connect(config.clone()) {
-        Ok(client) => return Ok((client, config)),
-        Err(ConnectError::NoQuorum(_)) => {}
-        Err(error) => return Err(error.into()),
+        Ok(client) => Ok((client, config)),
+        // Without a quorum there is still something to see.
+        Err(ConnectError::NoQuorum(_)) => patient_client(global),
+        Err(error) => Err(error.into()),
     }
-    // Without a quorum there is still something to see.
+}
+
+/// A client for `doctor`: each node is connected, or known not to be, or has had its time.
+pub(crate) fn patient_client(global: &Global) -> Result<(Client, Config), Failure> {
+    let config = settings::config(global)?;
     let mut client = Client::open(config.clone())?;
     let end = now() + CONNECT_LIMIT;
-    while now() < end && !client.nodes().iter().all(is_known) {
+    let mut known = vec![false; config.nodes().len()];
+    loop {
+        for (known, node) in known.iter_mut().zip(client.nodes()) {
+            *known |= is_known(&node);
+        }
+        if known.iter().all(|&known| known) || now() >= end {
+            return Ok((client, config));
+        }
         std::thread::sleep(STEP);
         client.examine()?;
     }
-    Ok((client, config))
 }

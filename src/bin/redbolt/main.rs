@@ -28,15 +28,16 @@ mod unlock;
 use std::panic;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command};
 use exit::Failure;
 
 fn main() -> ExitCode {
     panic::set_hook(Box::new(|info| {
-        output::note(format_args!("internal error, please report it: {info}"))
+        let what = info.to_string().replace('\n', " ");
+        output::note(format_args!("internal error, please report it: {what}"));
     }));
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == child::HIDDEN) {
@@ -99,19 +100,19 @@ fn usage_message(error: &clap::Error) -> String {
     let message = lines.join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
     let message = message.trim_end_matches(" For more information, try '--help'.");
-    let help = match error.get(ContextKind::Usage) {
-        Some(usage) => help_of(&usage.to_string()),
-        None => "redbolt --help".to_owned(),
-    };
-    format!("{} ({help} says how)", without_logins(message))
+    let message = message.replace(" tip: ", "; tip: ");
+    format!("{} ({} says how)", without_logins(&message), help())
 }
 
-/// The words before the first option of a usage line, and `--help`.
-fn help_of(usage: &str) -> String {
-    let words = usage.split_whitespace().skip_while(|word| *word != "redbolt");
-    let words = words.take_while(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
-    let words: Vec<&str> = words.collect();
-    if words.is_empty() { "redbolt --help".into() } else { format!("{} --help", words.join(" ")) }
+/// What to ask for help on the command that was named, if one was.
+fn help() -> String {
+    let cli = Cli::command();
+    let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    let named = words.find_map(|word| {
+        let word = word.into_string().ok()?;
+        cli.find_subcommand(&word).map(|_| word)
+    });
+    named.map_or_else(|| "redbolt --help".to_owned(), |name| format!("redbolt {name} --help"))
 }
 
 /// `text` with what stands between `://` and `@` left out.

@@ -35,6 +35,13 @@ pub(crate) struct Session {
     node_timeout: Duration,
     poll: Poll,
     events: Events,
+    is_closed: bool,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 impl Session {
@@ -58,6 +65,7 @@ impl Session {
             node_timeout: global.node_timeout.unwrap_or(NODE_TIMEOUT),
             poll,
             events: Events::with_capacity(64),
+            is_closed: false,
         })
     }
 
@@ -113,7 +121,6 @@ impl Session {
             }
             if let Err(failure) = self.end_at_signal() {
                 self.driver.cancel(op);
-                self.close();
                 return Err(failure);
             }
             self.pass(None)?;
@@ -131,6 +138,8 @@ impl Session {
         // Refuses a wrong TTL before anything is waited for.
         let probe = self.driver.acquire(key, Acquire::new(ttl).deadline(Duration::ZERO));
         self.driver.cancel(probe?);
+        // A result that nobody takes would keep the loop from sleeping.
+        while self.driver.completion().is_some() {}
         self.settle(CONNECT_LIMIT.min(wait.unwrap_or(CONNECT_LIMIT)))?;
         // Connecting has been waited for: the attempt need not wait for it once more.
         let left = wait.map_or(MOMENT, |wait| wait.saturating_sub(now().saturating_since(started)));
@@ -167,7 +176,9 @@ impl Session {
 
     /// Ends the session: releases what was dropped, and waits for answers that are still owed.
     pub(crate) fn close(&mut self) {
-        self.driver.shutdown(self.node_timeout);
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.driver.shutdown(self.node_timeout);
+        }
     }
 
     fn end_at_signal(&self) -> Result<(), Failure> {

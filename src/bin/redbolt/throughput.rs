@@ -9,7 +9,7 @@ use redbolt::driver::Outcome;
 use redbolt::engine::{NodeState, OpId};
 use redbolt::mio::{Events, Poll};
 use redbolt::time::Instant;
-use redbolt::{Acquire, Config, Driver, now};
+use redbolt::{Acquire, Client, Config, Driver, now};
 
 use crate::args::Polling;
 use crate::bench::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};
@@ -36,6 +36,8 @@ pub(crate) fn measure(
     limit: Limit,
     progress: &mut Bar,
 ) -> Result<Counts, Failure> {
+    // Fails as every other command does if there is no quorum to measure.
+    drop(Client::connect(config.clone())?);
     let poll = Poll::new()?;
     let tokens = 0..config.nodes().len() + 1;
     let config = config.in_flight_max(in_flight.saturating_add(1));
@@ -121,6 +123,7 @@ impl Loop {
     /// Takes the results in, and begins as much anew: a release after each lock, and a lock after
     /// each release if `goes_on`.
     fn take(&mut self, goes_on: bool) -> Result<(), Failure> {
+        let mut free = 0;
         while let Some(done) = self.driver.completion() {
             let ended = now();
             let begun = self.begun.remove(&done.id).unwrap_or(ended);
@@ -139,9 +142,11 @@ impl Loop {
                 }
                 Outcome::Extend(_) | Outcome::Adopt(_) | _ => {}
             }
-            if goes_on {
-                self.acquire()?;
-            }
+            free += 1;
+        }
+        // Not within the loop: an attempt may fail at once, and then it would have no end.
+        for _ in 0..if goes_on { free } else { 0 } {
+            self.acquire()?;
         }
         self.driver.flush();
         Ok(())

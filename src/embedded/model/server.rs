@@ -302,6 +302,13 @@ impl Server {
         }
     }
 
+    /// How many milliseconds `key` of database 0 has left at `now`; none if it has no end.
+    pub fn ttl_ms(&mut self, key: &[u8], now: Instant) -> Option<i64> {
+        let now_ms = self.wall_ms(now);
+        let ends_at_ms = self.keys.entry(0, key, now_ms)?.ends_at_ms?;
+        Some(ends_at_ms - now_ms)
+    }
+
     /// Drops `key` of database 0 as eviction would; whether it was there.
     pub fn evict(&mut self, key: &[u8]) -> bool {
         let was_there = self.keys.remove(0, key);

@@ -191,3 +191,26 @@ fn a_node_that_lacks_the_script_is_extended_though_the_others_have_decided() {
     rig.answer(2, "-OOM command not allowed\r\n");
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);
 }
+
+#[test]
+fn a_lease_is_extended_no_more_often_and_held_no_longer_than_allowed() {
+    let mut rig = Rig::with(1, |config| config.max_extensions(2));
+    let lease = rig.lease("a");
+    for _ in 0..2 {
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        rig.answer(0, "+OK\r\n");
+        assert!(extended(&mut rig).unwrap().is_ok());
+    }
+    let third = rig.engine.extend(lease, TTL, rig.now);
+    assert!(matches!(third, Err(ExtendError::LimitReached)));
+
+    let mut rig = Rig::with(1, |config| config.max_hold(Duration::from_secs(15)));
+    let lease = rig.lease("a");
+    rig.now = rig.now + Duration::from_secs(5);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer(0, "+OK\r\n");
+    assert!(extended(&mut rig).unwrap().is_ok());
+    rig.now = rig.now + Duration::from_secs(1);
+    let longer = rig.engine.extend(lease, TTL, rig.now);
+    assert!(matches!(longer, Err(ExtendError::LimitReached)));
+}

@@ -187,6 +187,20 @@ fn a_node_on_which_no_step_is_left_is_refused() {
     let (lease, _) = lease(&mut rig, "a");
     rig.engine.release_quietly(lease, rig.now);
     rig.answer(0, "-NOPERM this user has no permissions to run the 'watch' command\r\n");
+    rig.answer(0, "_\r\n");
     let health = &rig.engine.nodes(rig.now)[0];
     assert_eq!((health.state, health.cause), (NodeState::Refused, Cause::NoDialect));
+}
+
+#[test]
+fn the_value_behind_a_refused_watch_is_not_taken_for_the_next_ones() {
+    let mut rig = rig();
+    let (first, token) = lease(&mut rig, "a");
+    let (second, _) = lease(&mut rig, "b");
+    rig.engine.release_quietly(first, rig.now);
+    rig.engine.release_quietly(second, rig.now);
+    rig.answer(0, "-NOPERM this user has no permissions to run the 'watch' command\r\n");
+    rig.answer(0, &format!("${}\r\n{token}\r\n", token.len()));
+    assert_eq!(rig.waiting(0), ["WATCH", "GET"], "nothing was deleted, nothing is done");
+    assert_eq!(rig.engine.slots_in_use(), 2);
 }

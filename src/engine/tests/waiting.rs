@@ -96,6 +96,35 @@ fn nodes_that_do_not_come_are_waited_for_no_longer_than_the_connect_timeout() {
 }
 
 #[test]
+fn nothing_is_written_for_an_attempt_that_has_failed() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    let retry = Retry::every(100 * MS, Duration::ZERO);
+    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    rig.connect(0);
+    rig.connect(1);
+    rig.answer_all(0..2, "_\r\n");
+    // It is lost and waits for its next attempt; now the node comes that it had waited for.
+    rig.connect(2);
+    assert_eq!(rig.waiting(2), Vec::<String>::new());
+    rig.advance(101 * MS);
+    assert_eq!(rig.waiting(2), ["SET"]);
+}
+
+#[test]
+fn nothing_is_written_for_a_lease_that_was_released() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    rig.acquire("a");
+    rig.connect(0);
+    rig.connect(1);
+    rig.answer_all(0..2, "+OK\r\n");
+    let lease = rig.locked();
+    // The release has the place of the acquisition, which had waited for node 2.
+    rig.engine.release(lease, rig.now).unwrap();
+    rig.connect(2);
+    assert_eq!(rig.waiting(2), Vec::<String>::new());
+}
+
+#[test]
 fn a_refused_connection_ends_the_wait_at_once() {
     let mut rig = Rig::unconnected(3, |config| config);
     rig.acquire("a");
@@ -159,6 +188,57 @@ fn time_in_which_nobody_read_is_held_against_no_node() {
 }
 
 #[test]
+fn a_loop_that_sleeps_as_long_as_it_was_told_is_not_absent() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    let begin = rig.now;
+    // Nothing answers, and the loop comes back only when it is asked to.
+    while rig.engine.nodes(rig.now)[0].state == NodeState::Connecting {
+        rig.now = rig.engine.poll_timeout().unwrap();
+        rig.pass();
+    }
+    assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::ConnectTimeout);
+    assert_eq!(rig.now.saturating_since(begin), Duration::from_secs(1));
+}
+
+#[test]
+fn a_call_after_a_long_sleep_is_judged_in_time() {
+    let mut rig = Rig::new(3);
+    rig.pass();
+    rig.now = rig.now + Duration::from_secs(100);
+    rig.acquire("a");
+    rig.pass();
+    let asked = rig.now;
+    while rig.lock_result().is_none() {
+        rig.now = rig.engine.poll_timeout().unwrap().max(rig.now);
+        rig.pass();
+    }
+    assert!(rig.now.saturating_since(asked) <= 51 * MS, "{:?}", rig.now);
+}
+
+#[test]
+fn a_debt_that_cannot_be_paid_wakes_nobody() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    rig.answer_all(0..2, "+OK\r\n");
+    let lease = rig.locked();
+    // Node 2 ends with the SET unanswered: its release is paid twice.
+    rig.lose(2);
+    rig.engine.release_quietly(lease, rig.now);
+    rig.answer_all(0..2, ":1\r\n");
+    rig.pass();
+    rig.connect(2);
+    rig.acquire("b");
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.locked();
+    rig.advance(120 * MS);
+    rig.answer(2, ":0\r\n");
+    // It stalls over the SET before the second payment is due.
+    rig.advance(100 * MS);
+    assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Stalled);
+    assert!(rig.engine.poll_timeout().is_none_or(|at| at > rig.now));
+}
+
+#[test]
 fn an_answer_nobody_asked_for_ends_the_connection() {
     let mut rig = Rig::new(3);
     rig.receive(2, "+OK\r\n");
@@ -211,6 +291,19 @@ fn a_node_that_says_it_is_no_master_is_distrusted_for_the_guards_time() {
 }
 
 #[test]
+fn a_grant_behind_the_word_of_a_replica_does_not_count() {
+    let mut rig = Rig::with(1, |config| config.restart_guard(RestartGuard::On).max_ttl(TTL));
+    rig.acquire("a");
+    rig.acquire("b");
+    rig.answer(0, "-READONLY You can't write against a read only replica.\r\n");
+    rig.refused();
+    // It was made a master again, without its keys, before it read the second SET.
+    rig.answer(0, "+OK\r\n");
+    assert_eq!(vote_of(&rig.refused(), 0), Vote::Unknown(Cause::Quarantined));
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+}
+
+#[test]
 fn an_extension_waits_for_nodes_that_are_just_coming_back() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
@@ -256,7 +349,7 @@ fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
     }
     rig.engine.release(lease, rig.now).unwrap();
     assert!(rig.engine.poll_event(rig.now).is_none());
-    rig.advance(100 * MS);
+    rig.advance(10 * MS);
     for index in 0..2 {
         rig.connect(index);
         rig.answer(index, ":1\r\n");
@@ -273,4 +366,20 @@ fn a_connection_that_was_given_up_has_nothing_more_to_say() {
     rig.engine.handle_lost(node(0), Cause::Closed, rig.now);
     assert!(!rig.engine.is_connected(node(0)));
     assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::Protocol);
+}
+
+#[test]
+fn a_wait_of_ones_own_is_given_the_number_of_the_attempt() {
+    let mut rig = Rig::new(1);
+    let retry = Retry::custom(|attempt| attempt * 10 * MS).attempts(3);
+    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    for wait in [10, 20] {
+        rig.answer(0, "_\r\n");
+        rig.advance((wait - 1) * MS);
+        assert_eq!(rig.waiting(0), Vec::<String>::new());
+        rig.advance(2 * MS);
+        assert_eq!(rig.waiting(0), ["SET"]);
+    }
+    rig.answer(0, "_\r\n");
+    assert!(matches!(rig.refused(), LockError::Taken(_)));
 }

@@ -157,8 +157,11 @@ impl RealServer {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return false;
             }
+            // A server opens its socket file once it has the port: without one it is another
+            // server that answers there, and this one is about to give up.
+            let has_port = socket(self.dir.path()).exists();
             let reply = Wire::connect(self.port).and_then(|mut wire| wire.ask(&["PING"]));
-            if reply.is_ok_and(|reply| wanted(&reply)) {
+            if has_port && reply.is_ok_and(|reply| wanted(&reply)) {
                 return true;
             }
             std::thread::sleep(BETWEEN_ATTEMPTS);

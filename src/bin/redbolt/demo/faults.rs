@@ -53,7 +53,7 @@ const SCRIPT: [Fault; 5] = [
         when_all_vote: false,
         node: 1,
         deed: Deed::Restart,
-        text: "starts again, memory lost: no vote until the locks it forgot are over",
+        text: "starts again without its memory: no vote until that is safe",
     },
     Fault {
         percent: 50,
@@ -67,7 +67,7 @@ const SCRIPT: [Fault; 5] = [
         when_all_vote: true,
         node: 0,
         deed: Deed::Restart,
-        text: "restarts in no time, memory lost: again no vote for a while",
+        text: "restarts in a blink, its memory lost: no vote either",
     },
 ];
 

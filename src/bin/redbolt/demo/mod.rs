@@ -127,8 +127,7 @@ impl Demo {
             start: now(),
             pace: VecDeque::new(),
         };
-        let title = demo.title.clone();
-        demo.view.event(Duration::ZERO, &title)?;
+        demo.view.begin(&demo.title)?;
         Ok(demo)
     }
 
@@ -248,7 +247,7 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
                 return Ok(());
             }
             say(format_args!(
-                "acquire   p50 {}, p99 {}, longest {} (waiting for other workers included)",
+                "acquire   p50 {}, p99 {}, longest {}, waiting included",
                 at(0.5),
                 at(0.99),
                 at(1.0)

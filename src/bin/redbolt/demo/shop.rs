@@ -96,9 +96,11 @@ impl Shop {
         (0..self.shelves.len()).map(|shelf| self.left_on(shelf)).sum()
     }
 
-    /// Sales beyond what there was.
+    /// Pieces that were sold more than once: what was sold and what is left exceed what there was.
     pub(crate) fn oversold(&self) -> u32 {
-        self.sold().saturating_sub(self.stock)
+        // In this order: a sale in between makes the sum smaller, and never too large.
+        let sold = self.sold();
+        (sold + self.left()).saturating_sub(self.stock)
     }
 
     /// Nobody begins another sale.

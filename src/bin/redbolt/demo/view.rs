@@ -55,6 +55,12 @@ impl View {
         Self { paint: Paint::stdout(), place, events: Vec::new(), drawn: 0 }
     }
 
+    /// Tells what is about to be seen.
+    pub(super) fn begin(&mut self, title: &str) -> io::Result<()> {
+        // A live view has its title in every picture.
+        if self.place == Place::Terminal { Ok(()) } else { self.event(Duration::ZERO, title) }
+    }
+
     /// Tells an event.
     pub(super) fn event(&mut self, elapsed: Duration, text: &str) -> io::Result<()> {
         let line = format!("{:>5.1} s  {text}", elapsed.as_secs_f64());

@@ -1,0 +1,217 @@
+//! `doctor`, `bench`, `demo` and `node` from outside.
+
+use redbolt::embedded::{Memory, Nodes, NodesOptions};
+use serde_json::Value;
+
+use super::cli::{Running, command, end, on, on_urls, redbolt};
+
+const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p999", "max"];
+
+fn assert_percentiles(of: &Value) {
+    let values =
+        PERCENTILES.map(|name| of[name].as_f64().unwrap_or_else(|| panic!("{name}: {of}")));
+    assert!(values.is_sorted(), "{of}");
+    assert!(values[0] > 0.0, "{of}");
+}
+
+#[test]
+fn a_doctor_finds_fit_nodes_fit() {
+    let nodes = Nodes::start(5).unwrap();
+    let report = on(&nodes, &["doctor", "--json"]).expect(0).json();
+    assert_eq!(report["ok"], true);
+    let list = report["nodes"].as_array().unwrap();
+    assert_eq!(list.len(), 5);
+    for node in list {
+        assert_eq!(node["reachable"], true);
+        assert_eq!(node["role"], "master");
+        assert_eq!(node["eviction"], "noeviction");
+        assert_eq!(node["guard"], "votes");
+        assert!(node["server"].as_str().unwrap().contains("9.1"), "{node}");
+        assert!(node["uptime_s"].as_u64().unwrap() >= 3600, "{node}");
+        assert!(node["round_trip_us"].as_u64().is_some(), "{node}");
+        assert!(node["clock_offset_us"].as_i64().unwrap().abs() < 1_000_000, "{node}");
+        assert!(node["dialect"].as_str().unwrap().contains("DELIFEQ"), "{node}");
+    }
+    let text = on(&nodes, &["doctor"]).expect(0).out;
+    assert!(text.contains("5 of 5 nodes vote, 3 make a lock"), "{text}");
+}
+
+#[test]
+fn a_doctor_calls_unsafe_what_is() {
+    let nodes = Nodes::start(5).unwrap();
+    let unguarded = on(&nodes, &["doctor", "--restart-guard", "off", "--json"]).expect(78).json();
+    assert_eq!(unguarded["ok"], false);
+    assert!(unguarded["unsafe"][0].as_str().unwrap().contains("appendfsync always"));
+
+    nodes.restart(0, Memory::Lost).unwrap();
+    let report = on(&nodes, &["doctor", "--json"]).expect(0).json();
+    assert!(report["nodes"][0]["guard"].as_str().unwrap().starts_with("waits "), "{report}");
+    nodes.kill(1).unwrap();
+    let report = on(&nodes, &["doctor", "--json"]).expect(0).json();
+    assert_eq!(report["nodes"][1]["reachable"], false);
+    assert!(report["notes"].to_string().contains("start the server"), "{report}");
+    nodes.kill(2).unwrap();
+    let text = on(&nodes, &["doctor"]).expect(78).out;
+    assert!(text.contains("only 2 of 5 nodes can vote and 3 are needed"), "{text}");
+}
+
+#[test]
+fn a_doctor_knows_one_server_under_two_names() {
+    let nodes = Nodes::start(2).unwrap();
+    let mut urls = nodes.urls();
+    urls.push(urls[0].replace("127.0.0.1", "localhost"));
+    let text = on_urls(&urls, &["doctor"]).expect(78).out;
+    assert!(text.contains("is the same server as another node"), "{text}");
+    assert!(text.contains("name each server once"), "{text}");
+}
+
+#[test]
+fn a_wrong_password_is_named_and_not_shown() {
+    let nodes = Nodes::start_with(&NodesOptions::new(3).password("s3cret")).unwrap();
+    let lock = on(&nodes, &["lock", "k", "--ttl", "1s"]).expect(69);
+    assert!(lock.err.contains("user or password refused"), "{lock:?}");
+    let text = on(&nodes, &["doctor"]).expect(78).out;
+    assert!(text.contains("--password-file"), "{text}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("password");
+    let option = file.to_str().unwrap();
+    std::fs::write(&file, "wr0ng\n").unwrap();
+    let lock = on(&nodes, &["lock", "k", "--ttl", "1s", "--password-file", option]).expect(69);
+    assert!(!format!("{lock:?}").contains("wr0ng"));
+    std::fs::write(&file, "s3cret\n").unwrap();
+    on(&nodes, &["lock", "k", "--ttl", "1s", "--password-file", option]).expect(0);
+    on(&nodes, &["doctor", "--password-file", option]).expect(0);
+}
+
+#[test]
+fn a_bench_counts_what_it_did_and_leaves_no_key() {
+    let nodes = Nodes::start(5).unwrap();
+    let latency = on(&nodes, &["bench", "--iterations", "300", "--json"]).expect(0).json();
+    assert_eq!(latency["nodes"], 5);
+    assert_eq!(latency["quorum"], 3);
+    assert_eq!(latency["mode"], "latency");
+    assert_eq!(latency["poll"], "park");
+    assert_eq!(latency["in_flight"], 1);
+    assert_eq!(latency["cycles"], 300);
+    assert_eq!(latency["failures"], 0);
+    assert!(latency["cycles_per_s"].as_f64().unwrap() > 0.0);
+    assert_percentiles(&latency["acquire_us"]);
+    assert_percentiles(&latency["release_us"]);
+
+    let args = ["bench", "--mode", "throughput", "--in-flight", "8", "--iterations", "300"];
+    let throughput = on(&nodes, &[&args[..], &["--poll", "spin", "--json"]].concat());
+    let throughput = throughput.expect(0).json();
+    assert_eq!(throughput["in_flight"], 8);
+    assert_eq!(throughput["poll"], "spin");
+    assert!(throughput["cycles"].as_u64().unwrap() >= 300);
+    assert_percentiles(&throughput["acquire_us"]);
+    assert!((0..5).all(|node| nodes.key_count(node).unwrap() == 0));
+
+    let text = on(&nodes, &["bench", "--seconds", "0.1"]).expect(0).out;
+    assert!(text.contains("acquire"), "{text}");
+    for node in 0..3 {
+        nodes.kill(node).unwrap();
+    }
+    on(&nodes, &["bench", "--seconds", "0.1"]).expect(69);
+    let args = ["bench", "--seconds", "0.1", "--mode", "throughput"];
+    on(&nodes, &args).expect(69);
+}
+
+#[test]
+fn without_nodes_a_bench_brings_its_own_and_says_so() {
+    let ended = redbolt(&["bench", "--iterations", "50", "--json"]).expect(0);
+    assert!(ended.err.contains("embedded"), "{ended:?}");
+    assert_eq!(ended.json()["nodes"], 5);
+}
+
+#[test]
+fn a_demo_sells_each_piece_once_while_nodes_fail() {
+    let ended = redbolt(&["demo", "--stock", "320", "--json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let json = ended.json();
+    assert_eq!(
+        (&json["stock"], &json["sold"], &json["oversold"]),
+        (&320.into(), &320.into(), &0.into())
+    );
+    assert_percentiles(&json["acquire_us"]);
+    assert!(json["seconds"].as_f64().unwrap() < 20.0, "{json}");
+    for event in ["is killed", "hangs", "starts again"] {
+        assert!(ended.err.contains(event), "{ended:?}");
+    }
+}
+
+#[test]
+fn in_a_pipe_a_demo_tells_a_line_for_each_event() {
+    let ended = redbolt(&["demo", "--stock", "40"]).expect(0);
+    assert!(!ended.out.contains('\x1b'), "{ended:?}");
+    assert!(ended.out.contains("sold      40 of 40"), "{ended:?}");
+    assert!(ended.out.contains("oversold  0"), "{ended:?}");
+}
+
+#[test]
+fn without_locks_a_demo_oversells_and_says_so_with_1() {
+    let ended = redbolt(&["demo", "--stock", "100", "--no-lock"]).expect(1);
+    assert!(ended.out.contains("sold the same") || ended.out.contains("both sold it"), "{ended:?}");
+    let ended = redbolt(&["demo", "--stock", "100", "--no-lock", "--json"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.json()["oversold"].as_u64().unwrap() > 0, "{ended:?}");
+}
+
+#[test]
+fn a_demo_on_given_nodes_does_nothing_to_them() {
+    let nodes = Nodes::start(3).unwrap();
+    let ended = on(&nodes, &["demo", "--stock", "40", "--workers", "4"]).expect(0);
+    assert!(ended.out.contains("3 given nodes, no faults"), "{ended:?}");
+    assert!((0..3).all(|node| nodes.key_count(node).unwrap() == 0));
+    let nobody = ["demo", "--nodes", "127.0.0.1:1,127.0.0.1:2", "--stock", "4"];
+    let ended = redbolt(&nobody);
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+}
+
+#[test]
+fn a_demo_that_is_interrupted_ends_at_once_and_leaves_no_key() {
+    let nodes = Nodes::start(3).unwrap();
+    let mut running = Running::start(&nodes.urls(), &["demo"]);
+    assert!(running.line().contains("8 workers"));
+    running.signal("INT");
+    running.end().expect(130);
+    assert!((0..3).all(|node| nodes.key_count(node).unwrap() == 0));
+}
+
+#[test]
+fn nodes_run_until_they_are_told_to_end() {
+    let mut port = 23_001;
+    // Somebody else may have the ports.
+    let (running, urls) = loop {
+        let port_text = port.to_string();
+        let args = ["node", "--count", "3", "--port", port_text.as_str()];
+        let mut running = Running::start(&[], &args);
+        let first = running.line();
+        if !first.is_empty() {
+            break (running, vec![first]);
+        }
+        port += 10;
+    };
+    let mut running = running;
+    let urls = [urls, vec![running.line(), running.line()]].concat();
+    assert_eq!(urls[0], format!("redis://127.0.0.1:{port}"));
+    let token = on_urls(&urls, &["lock", "k", "--ttl", "1s", "--json"]).expect(0).text("token");
+    on_urls(&urls, &["unlock", "k", &token]).expect(0);
+    let port_text = port.to_string();
+    let twice = redbolt(&["node", "--port", &port_text]).expect(71);
+    assert!(twice.err.contains("--port"), "{twice:?}");
+    running.signal("TERM");
+    running.end().expect(0);
+}
+
+#[test]
+fn colours_and_live_views_are_for_terminals() {
+    let nodes = Nodes::start(3).unwrap();
+    for args in [&["status", "k"][..], &["doctor"], &["bench", "--iterations", "10"]] {
+        let mut command = command(args);
+        command.env("REDBOLT_NODES", nodes.urls().join(","));
+        let ended = end(command).expect(0);
+        assert!(!ended.out.contains('\x1b') && ended.err.is_empty(), "{ended:?}");
+    }
+}

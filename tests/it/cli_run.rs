@@ -1,0 +1,199 @@
+//! `run` holds its lock for as long as the command runs, and the command never outlives the lock.
+
+use std::time::Duration;
+
+use redbolt::embedded::Nodes;
+
+use super::cli::{Running, on, signal, take};
+
+fn five() -> Nodes {
+    Nodes::start(5).expect("nodes start")
+}
+
+/// A command that says its process number and then stays.
+const STAY: [&str; 4] = ["--", "sh", "-c", "echo $$; exec sleep 600"];
+
+/// As [`STAY`], with a child in its group, and deaf to TERM.
+const STAY_DEAF: [&str; 4] =
+    ["--", "sh", "-c", "trap '' TERM; sleep 600 & echo $$; while :; do sleep 600; done"];
+
+fn run(nodes: &Nodes, args: &[&str], command: &[&str]) -> Running {
+    Running::start(&nodes.urls(), &[&["run", "k"], args, command].concat())
+}
+
+fn verdict(nodes: &Nodes) -> String {
+    on(nodes, &["status", "k", "--json"]).expect(0).text("verdict")
+}
+
+#[test]
+fn it_ends_with_the_code_of_the_command() {
+    let nodes = five();
+    for (command, code) in [
+        (&["true"][..], 0),
+        (&["sh", "-c", "exit 7"], 7),
+        (&["sh", "-c", "exit 75"], 75),
+        (&["sh", "-c", "kill -9 $$"], 128 + 9),
+        (&["sh", "-c", "kill -TERM $$"], 128 + 15),
+        (&["/nowhere/at/all"], 127),
+        (&["no-such-command-anywhere"], 127),
+        (&["/"], 126),
+        (&[env!("CARGO_MANIFEST_DIR")], 126),
+    ] {
+        let ended = on(&nodes, &[&["run", "k", "--"], command].concat()).expect(code);
+        assert_eq!(ended.out, "", "{command:?}");
+        assert_eq!(ended.err.is_empty(), !matches!(code, 126 | 127), "{ended:?}");
+        assert!((0..5).all(|node| nodes.key_count(node).unwrap() == 0), "{command:?}");
+    }
+}
+
+#[test]
+fn the_streams_are_the_commands_own() {
+    let nodes = five();
+    let mut command = super::cli::command(&["run", "k", "--", "sh", "-c", "cat; echo err >&2"]);
+    command.env("REDBOLT_NODES", nodes.urls().join(","));
+    command
+        .stdin(std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/LICENSE-MIT")).unwrap());
+    let ended = super::cli::end(command);
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.out.contains("Permission is hereby granted"), "{ended:?}");
+    assert_eq!(ended.err, "err\n");
+}
+
+#[test]
+fn the_lock_is_held_and_extended_while_the_command_runs() {
+    let nodes = five();
+    let mut running = run(&nodes, &["--ttl", "400ms"], &STAY);
+    running.line();
+    // Longer than several TTLs, watched all the time.
+    let started = redbolt::now();
+    while redbolt::now().saturating_since(started) < Duration::from_secs(2) {
+        assert_eq!(verdict(&nodes), "held");
+    }
+    running.signal("TERM");
+    running.end().expect(128 + 15);
+    assert_eq!(verdict(&nodes), "free");
+}
+
+#[test]
+fn a_lock_that_is_taken_starts_nothing() {
+    let nodes = five();
+    take(&nodes, "k");
+    let ended = on(&nodes, &["run", "k", "--", "echo", "ran"]).expect(75);
+    assert_eq!(ended.out, "");
+    let ended = on(&nodes, &["run", "k", "--json", "--", "echo", "ran"]).expect(75);
+    assert_eq!(ended.text("error"), "taken");
+}
+
+#[test]
+fn signals_reach_the_command_and_the_lock_is_released_afterwards() {
+    let nodes = five();
+    for name in ["INT", "TERM", "HUP", "QUIT"] {
+        // A command that ends in its own way: by its own code.
+        let script = format!(
+            "exec 2>/dev/null; trap 'echo got; exit 9' {name}; echo up; \
+             while :; do sleep 0.01; done"
+        );
+        let mut running = run(&nodes, &[], &["--", "sh", "-c", &script]);
+        assert_eq!(running.line(), "up");
+        running.signal(name);
+        assert_eq!(running.line(), "got", "{name}");
+        running.end().expect(9);
+        assert_eq!(verdict(&nodes), "free");
+    }
+}
+
+/// The nodes go under the lock, in both ways. The command and its group are gone before the
+/// deadline, which is at most one TTL after the last extension that can have been granted.
+#[test]
+fn a_command_is_ended_before_its_lock_is() {
+    let ttl = Duration::from_secs(2);
+    for (stay, is_killed) in [(&STAY, true), (&STAY_DEAF, true), (&STAY_DEAF, false)] {
+        let nodes = five();
+        let mut running = run(&nodes, &["--ttl", "2s"], stay);
+        let group = running.line();
+        for node in 0..3 {
+            if is_killed { nodes.kill(node) } else { nodes.pause(node) }.unwrap();
+        }
+        let gone_at = redbolt::now();
+        while group_lives(&group) {
+            assert!(redbolt::now().saturating_since(gone_at) < ttl, "the group goes on");
+        }
+        let ended = running.end();
+        assert_eq!(ended.code, Some(70), "{ended:?}");
+        assert!(ended.err.lines().all(|line| line.starts_with("redbolt: ")), "{ended:?}");
+        assert!(ended.err.contains("k was lost while the command ran"), "{ended:?}");
+    }
+}
+
+#[test]
+fn an_operator_who_takes_the_lock_away_ends_the_command_at_the_next_extension() {
+    let nodes = five();
+    let mut running = run(&nodes, &["--ttl", "900ms"], &STAY);
+    let group = running.line();
+    let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
+    let token = status["nodes"][0]["token"].as_str().unwrap().to_owned();
+    on(&nodes, &["unlock", "k", &token]).expect(0);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    while group_lives(&group) {}
+}
+
+#[test]
+fn a_lock_that_was_gone_when_the_command_ended_is_an_error() {
+    let nodes = five();
+    let script = "echo up; read line; exit 0";
+    let mut command = super::cli::command(&["run", "k", "--ttl", "30s", "--", "sh", "-c", script]);
+    command.env("REDBOLT_NODES", nodes.urls().join(","));
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    command.stderr(std::process::Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
+    let token = status["nodes"][0]["token"].as_str().unwrap().to_owned();
+    on(&nodes, &["unlock", "k", &token]).expect(0);
+    std::io::Write::write_all(&mut input, b"go\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(70));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_command_dies_with_run() {
+    let nodes = five();
+    let mut running = run(&nodes, &["--ttl", "1s"], &STAY);
+    let pid = running.line();
+    assert!(signal("0", &pid));
+    running.signal("KILL");
+    let ended = running.end();
+    assert_eq!(ended.code, None);
+    // The pipe was the command's too: at its end the command is dying or dead.
+    while is_alive(&pid) {}
+}
+
+/// Whether a process of this number runs; one that nobody has reaped yet does not.
+#[cfg(target_os = "linux")]
+fn is_alive(pid: &str) -> bool {
+    stat(pid).is_some_and(|(state, _)| !['Z', 'X'].contains(&state))
+}
+
+/// Whether a process of this group runs.
+fn group_lives(group: &str) -> bool {
+    if cfg!(not(target_os = "linux")) {
+        return signal("0", &format!("-{group}"));
+    }
+    let processes = std::fs::read_dir("/proc").expect("a readable /proc").flatten();
+    let mut stats = processes.filter_map(|entry| stat(entry.file_name().to_str()?));
+    stats.any(|(state, of)| of == group && !['Z', 'X'].contains(&state))
+}
+
+/// State and group of a process.
+fn stat(pid: &str) -> Option<(char, String)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut words = stat.rsplit(") ").next()?.split(' ');
+    Some((words.next()?.chars().next()?, words.nth(1)?.to_owned()))
+}

@@ -1,0 +1,190 @@
+//! Connecting: a client is ready when a quorum is, waits for nobody else for long, and speaks to
+//! old servers as to new ones.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use redbolt::engine::NodeState;
+use redbolt::mio::{Events, Poll};
+use redbolt::{Acquire, Cause, Client, Driver, Lease, Unlocked, driver::Outcome};
+
+use super::common::{
+    Cluster, PATIENCE, TTL, available_kinds, causes, cycle, ends_within, eventually, fresh_config,
+    ms, no_quorum, timed,
+};
+
+#[test]
+fn connecting_waits_for_a_hanging_minority_no_longer_than_the_node_timeout() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    cluster.node(1).freeze();
+    cluster.node(4).freeze();
+    let node_timeout = ms(300);
+    let config = cluster.config().node_timeout(node_timeout);
+    let mut client = ends_within(node_timeout, || Client::connect(config)).unwrap();
+    cycle(&mut client, "k");
+    // They are welcome as soon as they answer.
+    cluster.node(1).thaw();
+    cluster.node(4).thaw();
+    assert!(eventually(PATIENCE, || {
+        cycle(&mut client, "k");
+        client.nodes().iter().all(|node| node.state == NodeState::Admitted)
+    }));
+}
+
+#[test]
+fn connecting_ends_at_the_connect_timeout_when_a_majority_hangs() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    cluster.node(0).freeze();
+    // Its port takes connections, and nobody ever reads there.
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mute = format!("redis://{}", mute.local_addr().unwrap());
+    let urls = vec![cluster.urls()[0].clone(), mute, cluster.urls()[2].clone()];
+    for node_timeout in [ms(5), ms(50), ms(2_000)] {
+        let connect_timeout = ms(500);
+        let config =
+            fresh_config(urls.clone()).connect_timeout(connect_timeout).node_timeout(node_timeout);
+        let (result, elapsed) = timed(|| ends_within(connect_timeout, || Client::connect(config)));
+        let error = result.unwrap_err();
+        assert!(elapsed >= connect_timeout, "{elapsed:?}");
+        assert!(error.to_string().contains("1 of 3"), "{error}");
+    }
+    cluster.node(0).thaw();
+}
+
+/// A client without connections, and nodes that take new ones but hang in the greeting.
+fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Client, Lease) {
+    let config = cluster.config().connect_timeout(connect_timeout).node_timeout(ms(100));
+    let mut client = Client::connect(config).expect("fresh servers are admitted");
+    let lease = client.try_lock("held", ms(800)).expect("the lock is free");
+    for node in cluster.nodes() {
+        node.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        node.freeze();
+    }
+    std::thread::sleep(ms(150));
+    (client, lease)
+}
+
+#[test]
+fn a_lock_on_nodes_that_hang_in_the_greeting_ends_at_the_connect_timeout() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut client, _lease) = hanging_in_the_greeting(&cluster, ms(500));
+    let ballot = ends_within(ms(500), || no_quorum(client.try_lock("k", TTL)));
+    assert!(causes(&ballot).iter().all(|cause| *cause != Cause::Stalled), "{ballot}");
+    cluster.nodes().for_each(|node| node.thaw());
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+}
+
+/// Later than that it is of no use to anybody.
+#[test]
+fn an_extension_on_nodes_that_hang_in_the_greeting_ends_by_the_end_of_its_lease() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut client, mut lease) = hanging_in_the_greeting(&cluster, PATIENCE);
+    ends_within(ms(800), || client.extend(&mut lease, ms(800))).unwrap_err();
+    cluster.nodes().for_each(|node| node.thaw());
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+}
+
+#[test]
+fn an_unlock_on_nodes_that_hang_in_the_greeting_ends_in_its_time_and_is_paid_later() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut client, lease) = hanging_in_the_greeting(&cluster, PATIENCE);
+    let (key, token) = lease.detach();
+    let unlocked = ends_within(ms(1_000), || client.unlock_token(&key, &token)).unwrap();
+    assert_eq!(unlocked, Unlocked::Unknown);
+    cluster.nodes().for_each(|node| node.thaw());
+    client.settle(PATIENCE);
+    assert!(eventually(PATIENCE, || cluster.holders("held") == 0));
+    cycle(&mut client, "k");
+}
+
+/// `rename-command HELLO ""`: no RESP3 then, and the login and the database go by commands of
+/// their own.
+#[test]
+fn a_server_without_hello_is_spoken_to_in_resp2() {
+    for kind in available_kinds() {
+        let args = ["--rename-command", "HELLO", "", "--requirepass", "secret"];
+        let Some(cluster) = Cluster::start(&[kind], &args) else { return };
+        let url = format!("{}/4", cluster.urls()[0]);
+        let config = || fresh_config(vec![url.clone()]);
+        let login = config().password("secret").client_name("old-school");
+        let mut client = Client::connect(login).unwrap();
+        for _ in 0..20 {
+            cycle(&mut client, "k");
+        }
+        let health = &client.nodes()[0];
+        assert!(!health.resp3, "{health:?}");
+        assert!(health.server.as_ref().is_some_and(|server| !server.is_empty()), "{health:?}");
+        let mut wire = cluster.node(0).connect();
+        assert_eq!(wire.ask(&["AUTH", "secret"]).unwrap(), b"+OK\r\n");
+        let list = String::from_utf8(wire.ask(&["CLIENT", "LIST"]).unwrap()).unwrap();
+        let line = list.lines().find(|line| line.contains("name=old-school ")).unwrap();
+        assert!(line.contains(" db=4 "), "{line}");
+        let error = Client::connect(config().password("wrong")).unwrap_err();
+        assert!(error.to_string().contains(Cause::Credentials.text()), "{error}");
+    }
+}
+
+#[test]
+fn a_server_without_info_or_scripts_is_treated_as_one_that_denies_them() {
+    for kind in available_kinds() {
+        let args =
+            ["--rename-command", "INFO", "", "--rename-command", "EVALSHA", "", "--rename-command"];
+        let args = [&args[..], &["EVAL", ""]].concat();
+        let Some(cluster) = Cluster::start(&[kind], &args) else { return };
+        let error = Client::connect(cluster.config()).unwrap_err();
+        assert!(error.to_string().contains(Cause::InfoDenied.text()), "{error}");
+        let lenient = cluster.config().admission(redbolt::Admission::Lenient);
+        let mut client = Client::connect(lenient).unwrap();
+        for _ in 0..20 {
+            cycle(&mut client, "k");
+        }
+    }
+}
+
+/// The caller's own loop, its own tokens, and two drivers in it.
+#[test]
+fn drivers_share_a_loop_that_is_somebody_elses() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut poll = Poll::new().unwrap();
+    let mut events = Events::with_capacity(8);
+    let config = || cluster.config();
+    assert!(Driver::new(config(), poll.registry(), 0..3).is_err(), "one token too few");
+    let mut drivers = [
+        Driver::new(config(), poll.registry(), 10..14).unwrap(),
+        Driver::new(config(), poll.registry(), 100..200).unwrap(),
+    ];
+    let mut open = Vec::new();
+    for (at, driver) in drivers.iter_mut().enumerate() {
+        for index in 0..50 {
+            let id = driver.acquire(format!("{at}:{index}"), Acquire::new(TTL)).unwrap();
+            open.push((at, id));
+        }
+    }
+    let mut leases = Vec::new();
+    let end = redbolt::now() + PATIENCE;
+    while !open.is_empty() {
+        assert!(redbolt::now() < end, "{} are open", open.len());
+        let mut timeout = PATIENCE;
+        for (at, driver) in drivers.iter_mut().enumerate() {
+            driver.turn();
+            while let Some(done) = driver.completion() {
+                let place = open.iter().position(|entry| *entry == (at, done.id)).unwrap();
+                open.swap_remove(place);
+                let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
+                leases.push(result.unwrap());
+            }
+            timeout = timeout.min(driver.timeout().unwrap_or(PATIENCE));
+        }
+        if !open.is_empty() {
+            poll.poll(&mut events, Some(timeout)).unwrap();
+        }
+        for event in &events {
+            let takers = drivers.iter_mut().filter_map(|driver| driver.ready(event).then_some(()));
+            assert_eq!(takers.count(), 1, "{event:?}");
+        }
+    }
+    assert_eq!(leases.len(), 100);
+    drop(leases);
+    drivers.iter_mut().for_each(|driver| driver.shutdown(PATIENCE));
+    assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
+}
