@@ -280,6 +280,8 @@ impl World {
             for (_, deadline) in self.ledger.detached.iter_mut().filter(|(it, _)| *it == name) {
                 *deadline = best.min(*deadline);
             }
+            // It may come to nothing, and the keys live on all the same.
+            self.ledger.detached.push((name.clone(), self.now));
             self.ledger.open(op, Purpose::Adopt { name, best, is_shared }, false);
         }
     }
