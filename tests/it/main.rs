@@ -31,6 +31,8 @@ mod embedded_info;
 mod embedded_nodes;
 mod extend;
 mod faulty_nodes;
+#[cfg(feature = "fuzzing")]
+mod fuzz_corpus;
 mod greeting;
 mod harness;
 mod public_names;

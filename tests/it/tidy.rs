@@ -95,7 +95,7 @@ fn only_the_driver_and_the_embedded_server_touch_sockets_and_clocks() {
 
 #[test]
 fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
-    for dir in ["src", "tests", "examples", "benches"] {
+    for dir in ["src", "tests", "examples", "benches", "fuzz/fuzz_targets"] {
         for (path, text) in sources(dir) {
             assert!(text.starts_with("//!"), "{}: begins without its purpose", path.display());
             let lines = text.lines().count();

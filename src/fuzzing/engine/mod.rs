@@ -96,7 +96,8 @@ impl World {
         match source.below(32) {
             0..4 => self.acquire(source, 1),
             4 => {
-                let count = source.below(256);
+                // The last one fills a node's buffer, with long keys.
+                let count = source.pick(&[2, 3, 8, 2, 3, 8, 2, 255]);
                 self.acquire(source, count);
             }
             5 | 6 => self.extend(source),
@@ -165,13 +166,13 @@ impl World {
         let mut is_endless = false;
         if options & 4 != 0 {
             let mut retry = Retry::every(
-                Duration::from_millis(source.pick(&[1, 20, 400])),
+                Duration::from_millis(source.pick(&[20, 100, 400]) * u64::from(options & 64 == 0)),
                 Duration::from_millis(source.pick(&[0, 1, 200])),
             );
-            if options & 8 != 0 {
+            if options & (8 | 64) != 0 {
                 retry = retry.attempts(3);
             }
-            is_endless = options & 10 == 0;
+            is_endless = options & (2 | 8 | 64) == 0;
             acquire = acquire.retry(retry);
         }
         for _ in 0..count {
@@ -279,6 +280,8 @@ impl World {
             for (_, deadline) in self.ledger.detached.iter_mut().filter(|(it, _)| *it == name) {
                 *deadline = best.min(*deadline);
             }
+            // It may come to nothing, and the keys live on all the same.
+            self.ledger.detached.push((name.clone(), self.now));
             self.ledger.open(op, Purpose::Adopt { name, best, is_shared }, false);
         }
     }
