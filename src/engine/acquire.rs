@@ -309,10 +309,6 @@ impl Engine {
         if matches!(vote, Vote::Denied | Vote::Failed(_)) {
             // Nothing was written, unless a release already went to it and will say so itself.
             slot.holds.remove(id);
-        } else if slot.state == SlotState::Released {
-            // It ran behind its release's back: its TTL has begun only now.
-            let ttl = Duration::from_millis(slot.ttl_longest_ms.into());
-            slot.gone_at = slot.gone_at.max(now.real + ttl);
         }
         match slot.state {
             SlotState::Acquiring => {

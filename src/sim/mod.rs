@@ -25,7 +25,6 @@
 mod client;
 mod clock;
 mod counts;
-pub mod exhaustive;
 mod fault;
 mod healed;
 mod link;
