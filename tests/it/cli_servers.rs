@@ -47,9 +47,9 @@ fn all_commands_work(servers: &[RealServer], live: &[usize]) {
 
     let mut run = urls.iter().map(String::as_str).collect::<Vec<_>>().join(",");
     run.insert_str(0, "--nodes=");
-    let args = ["run", "k", &run, "--restart-guard", "off", "--ttl", "600ms", "--"];
-    let script = ["sh", "-c", "echo up; read line < /dev/null; exit 3"];
-    let mut running = Running::start(&urls, &[&args[..], &script].concat());
+    let args = ["run", "k", &run, "--ttl", "5s"];
+    let script = ["--", "sh", "-c", "echo up; read line < /dev/null; exit 3"];
+    let mut running = Running::start(&urls, &[&args[..], &settings, &script].concat());
     assert_eq!(running.line(), "up");
     running.end().expect(3);
 
