@@ -25,6 +25,7 @@
 mod client;
 mod clock;
 mod counts;
+pub mod exhaustive;
 mod fault;
 mod healed;
 mod link;
