@@ -51,7 +51,7 @@ pub enum Wait {
 /// How a lock that was not won is tried again.
 ///
 /// After each failed attempt, and none after the last, the call waits `delay` and a random part of
-/// `jitter`. Each attempt uses a new token and goes behind the release of the one before.
+/// `jitter`, at least 1 ms. Each attempt uses a new token and goes behind the release of the one before.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Retry {

@@ -33,6 +33,8 @@
 //!
 //! | promise | shown by |
 //! |---|---|
+//! | no two holders of one key; no key left behind; every operation ends | the simulation: production engines against models of masters with faults by seed (`tests/run simulation`; `REDBOLT_SEED=N` replays one), and its mutants, each a rule broken on purpose that the simulation must notice (`tests/run mutants`) |
+//! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease is judged by the clock as it is handed over | `src/engine/tests/acquiring.rs` |
 //! | what a failed attempt may have written is deleted, also by a node that was frozen or away | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |

@@ -19,6 +19,9 @@ use crate::token::TokenBytes;
 use rand::Rng;
 use std::time::Duration;
 
+/// The shortest wait between two attempts.
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
+
 impl Engine {
     /// Begins an acquisition. `now` is `t0`: the clock, read just before this call. Nothing is sent
     /// before the node's [`output`](Self::output) is.
@@ -316,7 +319,12 @@ impl Engine {
                 self.decide(slot_index, now);
             }
             SlotState::Held if vote == Vote::Granted => self.late_votes.push_back(slot_index),
-            SlotState::Held | SlotState::Released | SlotState::Free => {}
+            SlotState::Released => {
+                // Its TTL may have begun only now.
+                let ttl = Duration::from_millis(slot.ttl_longest_ms.into());
+                slot.gone_at = slot.gone_at.max(now.real + ttl);
+            }
+            SlotState::Held | SlotState::Free => {}
         }
     }
 
@@ -398,16 +406,18 @@ impl Engine {
         self.ops.unlist(index);
         let slot_index = self.ops.at(index).slot;
         self.release_slot(slot_index, now);
-        let random = f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
+        // Below one, so that no jitter is too long to be multiplied.
+        let random = f64::from(self.rng.next_u32()) / 2_f64.powi(32);
         let op = self.ops.at_mut(index);
         let plan = &mut op.plan;
         plan.attempts_left = plan.attempts_left.saturating_sub(1);
         plan.attempts_failed = plan.attempts_failed.saturating_add(1);
         let wait = match plan.wait_after {
             Some(wait_after) => wait_after(plan.attempts_failed),
-            None => plan.delay + plan.jitter.mul_f64(random),
+            None => plan.delay.saturating_add(plan.jitter.mul_f64(random)),
         };
-        let retry_at = now.real + wait;
+        // Where nobody can be asked an attempt ends at once: without any wait there were no end.
+        let retry_at = now.real + wait.max(RETRY_WAIT_MIN);
         // No attempt could follow a wait that ends at the deadline, so none is waited for.
         if op.plan.attempts_left == 0 || retry_at >= op.plan.deadline {
             self.finish(index, outcome);

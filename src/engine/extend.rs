@@ -177,6 +177,10 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         let phase = slot.phase;
         let is_sent = self.write_extension(id, slot_index, step, phase, now);
+        if !self.node(id).jobs.is_empty() {
+            // A job has used the scratch buffer.
+            *encoded = None;
+        }
         if is_sent {
             self.slots.at_mut(slot_index).tally.open.insert(id);
         }
@@ -192,7 +196,7 @@ impl Engine {
         phase: u16,
         now: Now,
     ) -> bool {
-        if step == ExtendStep::Watch {
+        if step == ExtendStep::Watch || self.has_job_for_key(id, slot_index) {
             self.enqueue(id, JobKind::Extend { phase }, slot_index, now)
         } else {
             self.write(id, Request::Extend { step, phase }, slot_index, now)

@@ -162,11 +162,16 @@ impl Engine {
         if !self.write_release(id, slot_index, step, now) {
             self.owe(id, slot_index, now);
         }
+        if !self.node(id).jobs.is_empty() {
+            // A job has used the scratch buffer.
+            *encoded = None;
+        }
     }
 
-    /// Writes the encoded release, or makes it a job.
+    /// Writes the encoded release, or makes it a job: where that is all that the node offers, or a
+    /// SET of the key may still wait behind a job.
     fn write_release(&mut self, id: NodeId, slot_index: u32, step: ReleaseStep, now: Now) -> bool {
-        if step == ReleaseStep::Watch {
+        if step == ReleaseStep::Watch || self.has_job_for_key(id, slot_index) {
             self.enqueue(id, JobKind::Release, slot_index, now)
         } else {
             self.write(id, Request::Release(step), slot_index, now)
@@ -182,7 +187,7 @@ impl Engine {
         again: bool,
         now: Now,
     ) -> bool {
-        if step == ReleaseStep::Watch {
+        if step == ReleaseStep::Watch || self.has_job_for_key(id, slot_index) {
             self.enqueue(id, JobKind::Debt { again }, slot_index, now)
         } else {
             self.write(id, Request::Debt { step, again }, slot_index, now)

@@ -6,13 +6,13 @@
 //!
 //! # How a seed runs
 //!
-//! 1. [`plan`] draws the topology, the bounds and the faults that the seed will know.
-//! 2. Safety: clients ([`client`], [`task`]) lock, extend, release, give away and die, while
-//!    [`fault`] breaks what may break; at least 60 attempts and 5 faults.
+//! 1. `plan` draws the topology, the bounds and the faults that the seed will know.
+//! 2. Safety: clients (`client`, `task`) lock, extend, release, give away and die, while
+//!    `fault` breaks what may break; at least 60 attempts and 5 faults.
 //! 3. All is healed. Everything owed must be paid; then each client must get each key; then
-//!    nothing may be left ([`healed`]).
+//!    nothing may be left (`healed`).
 //!
-//! [`oracle`] judges what holders believed. The same seed gives the same run.
+//! `oracle` judges what holders believed. The same seed gives the same run.
 
 #![expect(
     clippy::indexing_slicing,
@@ -25,7 +25,6 @@
 mod client;
 mod clock;
 mod counts;
-pub mod exhaustive;
 mod fault;
 mod healed;
 mod link;

@@ -3,6 +3,7 @@
 
 mod acquiring;
 mod extending;
+mod fuzzed;
 mod releasing;
 mod transactions;
 mod waiting;

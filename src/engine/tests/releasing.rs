@@ -135,6 +135,21 @@ fn time_ends_a_debt_whose_set_was_answered() {
 }
 
 #[test]
+fn a_debt_lives_a_ttl_from_the_late_answer_of_its_set() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    rig.answer_all(0..2, "_\r\n");
+    rig.refused();
+    // Node 2 was frozen for almost the TTL; its key lives from now on, and cannot be deleted yet.
+    rig.advance(TTL - MS);
+    rig.answer(2, "+OK\r\n");
+    rig.advance(2 * MS);
+    rig.answer(2, "-MISCONF cannot persist\r\n");
+    rig.advance(Duration::from_secs(2));
+    assert_eq!(rig.waiting(2), ["DELIFEQ"], "it is asked for again");
+}
+
+#[test]
 fn a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released() {
     let mut rig = Rig::new(3);
     rig.acquire("a");

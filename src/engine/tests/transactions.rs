@@ -204,3 +204,19 @@ fn the_value_behind_a_refused_watch_is_not_taken_for_the_next_ones() {
     assert_eq!(rig.waiting(0), ["WATCH", "GET"], "nothing was deleted, nothing is done");
     assert_eq!(rig.engine.slots_in_use(), 2);
 }
+
+#[test]
+fn a_release_stays_behind_its_waiting_set_though_the_node_offers_better_now() {
+    let mut rig = rig();
+    let (held, _) = lease(&mut rig, "a");
+    rig.engine.release_quietly(held, rig.now);
+    let op = rig.acquire("a");
+    assert_eq!(rig.waiting(0), ["WATCH", "GET"], "the SET waits behind the transaction");
+    // As a greeting on the same connection leaves it, at the end of a quarantine.
+    rig.engine.nodes[0].dialect.release = Some(ReleaseStep::DelEx);
+    rig.engine.cancel(op, rig.now);
+    assert_eq!(rig.waiting(0), ["WATCH", "GET"]);
+    rig.answer(0, "+OK\r\n");
+    rig.answer(0, "_\r\n");
+    assert_eq!(rig.waiting(0), ["UNWATCH", "SET", "WATCH", "GET"]);
+}

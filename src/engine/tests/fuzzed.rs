@@ -1,0 +1,42 @@
+//! What fuzzing the engine has found (`fuzz/`, target `engine_ops`) and no other test had.
+
+use super::*;
+use crate::config::Retry;
+
+/// A SET that was answered after its release was sent has its TTL before it from then on.
+#[test]
+fn a_debt_for_a_set_that_ran_late_is_not_given_up_early() {
+    let mut rig = Rig::new(1);
+    let op = rig.acquire("a");
+    rig.engine.cancel(op, rig.now);
+    rig.advance(2 * TTL);
+    rig.answer(0, "+OK\r\n");
+    rig.lose(0);
+    rig.pass();
+    rig.connect(0);
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+}
+
+/// A retry may have no delay; the attempts still end with the call.
+#[test]
+fn retries_without_a_delay_end() {
+    let mut rig = Rig::unconnected(1, |config| config);
+    rig.lose(0);
+    rig.pass();
+    rig.lose(0);
+    let retry = Retry::every(Duration::ZERO, Duration::ZERO).within(20 * MS);
+    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    rig.advance(21 * MS);
+    assert!(matches!(rig.refused(), LockError::NoQuorum(_)));
+}
+
+/// Waits of any length are waits.
+#[test]
+fn a_retry_after_for_ever_is_no_overflow() {
+    let mut rig = Rig::unconnected(1, |config| config);
+    rig.lose(0);
+    let retry = Retry::every(Duration::MAX, Duration::MAX);
+    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    rig.advance(MS);
+    assert!(rig.lock_result().is_none_or(|result| result.is_err()));
+}
