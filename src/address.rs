@@ -45,6 +45,15 @@ impl Address {
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let text = text.trim();
         let wrong = |why: &'static str| ConfigError::Address { address: without_login(text), why };
+        // The URL parser would drop them in silence, and then read the rest as something else.
+        if text.contains(|c: char| c.is_control()) {
+            return Err(wrong("it holds control characters"));
+        }
+        if let Some((scheme, _)) = text.split_once("://")
+            && !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+')
+        {
+            return Err(wrong("it is not a URL or host:port"));
+        }
         let bare;
         let url_text = if text.contains("://") {
             text
@@ -260,6 +269,8 @@ mod tests {
             ("unix:///", "path"),
             ("redis://[::1:7001", "IPv6"),
             ("redis://u:%zz@h", "percent"),
+            ("unix:/a://b:c@", "not a URL"),
+            ("redis://h\r\n:1", "control"),
         ];
         for (text, part) in table {
             let message = Address::parse(text).unwrap_err().to_string();
