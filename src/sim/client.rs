@@ -308,6 +308,7 @@ impl World {
 
     /// Writes what the engine has for each node, as far as the socket takes it.
     fn write(&mut self, client: usize) {
+        let mut is_cut_off = false;
         for node in self.clients[client].engine.nodes_with_output() {
             let Some(id) = self.clients[client].links[node.index()] else { continue };
             if !self.conns[id].is_open {
@@ -332,6 +333,16 @@ impl World {
                 let at = self.now + self.delay(client, node.index());
                 let at = self.conns[id].up.send(piece, at);
                 self.at(at, super::world::Event::Up { conn: id });
+            }
+            if self.phase == Phase::Safety && self.random.chance(self.plan.cut) {
+                self.reset(client, node.index());
+                is_cut_off |= self.random.chance(300);
+            }
+        }
+        if is_cut_off {
+            // It was the client's own network.
+            for node in 0..self.plan.nodes {
+                self.reset(client, node);
             }
         }
     }
@@ -361,10 +372,15 @@ impl World {
 
     /// Now and then: how does the client see its nodes?
     fn look_at_nodes(&mut self, client: usize) {
+        if self.random.chance(50) {
+            self.look_for_forgotten(client);
+        }
         if !self.random.chance(5) {
             return;
         }
-        self.look_for_forgotten(client);
+        for task in 0..self.plan.tasks {
+            self.check_ground(client, task);
+        }
         let this = &self.clients[client];
         for health in this.engine.nodes(this.local(self.now)) {
             if health.debts > 0 {

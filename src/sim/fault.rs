@@ -88,7 +88,7 @@ impl World {
     }
 
     /// Faults of a node, which must be up and itself.
-    fn inflict_on_node(&mut self, fault: Fault, index: usize, spell: Global) {
+    fn inflict_on_node(&mut self, fault: Fault, index: usize, mut spell: Global) {
         let is_loose = index < self.plan.spare;
         let node = &self.nodes[index];
         if !node.is_up || node.is_frozen || node.is_replica {
@@ -122,6 +122,10 @@ impl World {
                 Mend::Thaw
             }
             Fault::RoleChange => {
+                if self.random.chance(500) {
+                    // So short that what was on its way to the master meets a master again.
+                    spell = self.random.between(self.plan.latency, 8 * self.plan.latency);
+                }
                 node.is_replica = true;
                 node.server.set_condition(Condition::Replica(true));
                 for &id in &node.conns {
@@ -170,12 +174,16 @@ impl World {
                 node.back_ms += ms;
                 node.server.step_wall_clock(-ms);
             }
-            Fault::ClockForward if is_loose => node.server.step_wall_clock(ms),
+            Fault::ClockForward if is_loose => {
+                node.has_forgotten = true;
+                node.server.step_wall_clock(ms);
+            }
             Fault::Evicted if is_loose => {
                 let key = self.random.index(self.plan.keys);
-                if !self.nodes[index].server.evict(&key_name(key)) {
+                if !node.server.evict(&key_name(key)) {
                     return true;
                 }
+                node.has_forgotten = true;
             }
             Fault::ScriptFlush => node.server.scripts = [false; 2],
             _ => return false,
@@ -240,6 +248,7 @@ impl World {
         if !std::mem::take(&mut node.is_replica) {
             return;
         }
+        node.has_forgotten = true;
         node.server.set_condition(Condition::Promoted(self.random.bytes()));
         node.stranger_until = self.now + self.plan.guard();
         for id in node.conns.clone() {

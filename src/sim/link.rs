@@ -1,6 +1,6 @@
 //! What happens to connections: they open or are refused, deliver, break, and are left.
 
-use super::clock::Global;
+use super::clock::{Global, MS};
 use super::counts::{Fault, Path};
 use super::net::{Conn, News};
 use super::world::{Event, World};
@@ -81,7 +81,13 @@ impl World {
         conn.is_left = true;
         conn.inbox.clear();
         conn.down.truncate(0);
-        if !self.plan.ghosts {
+        if self.plan.ghosts {
+            // What the network still carries has lost its way, but not for good.
+            let detour = self.random.below(self.plan.max_ttl_ms * MS / 2);
+            if let Some(at) = self.conns[id].up.delay(detour) {
+                self.at(at, Event::Up { conn: id });
+            }
+        } else {
             let within = self.random.below(self.plan.node_timeout / 4);
             if self.conns[id].up.hurry(self.now + within) {
                 self.after(within, Event::Up { conn: id });

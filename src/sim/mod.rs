@@ -35,6 +35,7 @@ mod oracle;
 mod plan;
 mod random;
 mod task;
+mod truth;
 mod world;
 
 pub use crate::mutant::Mutant;

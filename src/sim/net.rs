@@ -42,6 +42,15 @@ impl Pipe {
         !self.pieces.is_empty()
     }
 
+    /// Everything arrives later by `time`. Says when all of it has, if there is anything.
+    pub(super) fn delay(&mut self, time: Global) -> Option<Global> {
+        for (arrives_at, _) in &mut self.pieces {
+            *arrives_at += time;
+        }
+        self.last_at += time;
+        self.pieces.back().map(|(at, _)| *at)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.pieces.len()
     }

@@ -26,6 +26,8 @@ pub(super) struct SimNode {
     pub(super) back_ms: i64,
     /// Set while it runs what it had received when it was frozen.
     draining: Option<Drain>,
+    /// It lost a key at some time that it had granted.
+    pub(super) has_forgotten: bool,
     /// It is known until when it cannot serve everybody, at the earliest.
     pub(super) unwell_until: Global,
     /// Connections that it may have something to run of.
@@ -58,6 +60,7 @@ impl SimNode {
             stranger_until: 0,
             back_ms: 0,
             draining: None,
+            has_forgotten: false,
             unwell_until: 0,
             conns: Vec::new(),
         }
@@ -68,6 +71,7 @@ impl SimNode {
         let local = self.clock.local(now);
         let wall_ms = self.server.wall_ms(local);
         let life = Life::new(random.bytes(), random.bytes(), local, wall_ms);
+        self.has_forgotten |= !kept;
         self.server.restart(life, if kept { Memory::Kept } else { Memory::Lost });
         self.is_up = true;
         self.is_frozen = false;

@@ -41,6 +41,8 @@ pub(super) struct Plan {
     pub(super) split: u64,
     pub(super) one_byte: u64,
     pub(super) short_write: u64,
+    /// How often a connection is reset right behind a write, in a thousand.
+    pub(super) cut: u64,
     pub(super) push: u64,
     /// How often a client stops between two of its steps, in a thousand.
     pub(super) pause: u64,
@@ -99,6 +101,7 @@ impl Plan {
             split: random.pick(&[0, 30, 300]),
             one_byte: random.pick(&[0, 0, 20, 200]),
             short_write: random.pick(&[0, 20, 100]),
+            cut: random.pick(&[0, 0, 5, 20]),
             push: random.pick(&[0, 0, 20, 100]),
             pause: random.pick(&[0, 2, 10, 30]),
             hold,

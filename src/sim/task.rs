@@ -68,6 +68,7 @@ pub(super) fn key_name(key: usize) -> Vec<u8> {
 impl World {
     /// A task's time has come; `now` is what its client read on its clock before.
     pub(super) fn begin(&mut self, client: usize, task: usize, now: Instant) {
+        self.check_ground(client, task);
         self.clients[client].tasks[task].next_at = Global::MAX;
         let state = self.clients[client].tasks[task].state;
         match (state, self.phase) {
