@@ -1,6 +1,7 @@
 //! Many seeds of the simulation, on all cores.
 //!
-//! `REDBOLT_SEEDS=N` runs N of them. `REDBOLT_SEED=S` runs that one and prints what happened.
+//! `REDBOLT_SEEDS=N` runs N of them. `REDBOLT_SEED=S` runs that one and prints what happened
+//! (`REDBOLT_MUTANT=NAME`: with that breakage).
 
 #![expect(clippy::print_stdout, reason = "the seeds and the counts are what the test is for")]
 
@@ -9,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use redbolt::sim::{self, Counts, Fault, Path};
+use redbolt::sim::{self, Counts, Fault, Mutant, Path};
 
 /// Seeds of a run without options.
 const SEEDS: u64 = 20_000;
@@ -26,7 +27,10 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn no_seed_breaks_a_promise_and_each_meets_its_faults() {
     if let Some(seed) = number("REDBOLT_SEED") {
-        let report = sim::run(seed, None, Some(|line| println!("{line}")));
+        let name = std::env::var("REDBOLT_MUTANT").ok();
+        let is_named = |mutant: &&Mutant| name == Some(format!("{mutant:?}"));
+        let mutant = Mutant::ALL.iter().find(is_named).copied();
+        let report = sim::run(seed, mutant, Some(|line| println!("{line}")));
         println!("{}", report.counts);
         assert_eq!(report.violation, None, "seed {seed}");
         return;

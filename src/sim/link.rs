@@ -82,10 +82,8 @@ impl World {
         conn.inbox.clear();
         conn.down.truncate(0);
         if self.plan.ghosts {
-            // What the network still carries has lost its way, but not for good.
-            let detour = self.random.below(self.plan.max_ttl_ms * MS / 2);
-            if let Some(at) = self.conns[id].up.delay(detour) {
-                self.at(at, Event::Up { conn: id });
+            if !self.conns[id].is_broken {
+                self.lead_astray(id);
             }
         } else {
             let within = self.random.below(self.plan.node_timeout / 4);
@@ -94,6 +92,14 @@ impl World {
             }
         }
         self.let_go(id);
+    }
+
+    /// What the network still carries of a dead connection has lost its way, but not for good.
+    fn lead_astray(&mut self, id: usize) {
+        let detour = self.random.below(self.plan.max_ttl_ms * MS / 2);
+        if let Some(at) = self.conns[id].up.delay(detour) {
+            self.at(at, Event::Up { conn: id });
+        }
     }
 
     /// The server lets go of a connection that brings nothing more.
@@ -118,7 +124,9 @@ impl World {
         conn.is_broken = true;
         let kept = self.random.index(conn.up.len() + 1);
         conn.up.truncate(kept);
-        if !self.plan.ghosts {
+        if self.plan.ghosts {
+            self.lead_astray(id);
+        } else {
             let within = self.random.below(self.plan.node_timeout / 4);
             conn.up.hurry(self.now + within);
             self.after(within, Event::Up { conn: id });

@@ -80,7 +80,7 @@ impl Plan {
             }
             faults
         };
-        Self {
+        let mut plan = Self {
             nodes,
             quorum,
             clients: random.between(3, 5) as usize,
@@ -110,7 +110,57 @@ impl Plan {
             faults: known(random),
             fault_every: random.between(slowest / 4, slowest * 2),
             faults_least: random.between(5, 12),
+        };
+        match random.below(10) {
+            0 => plan.look_at_roles(random),
+            1 => plan.look_at_ghosts(random),
+            2 => plan.look_at_ice(random),
+            _ => {}
         }
+        plan
+    }
+
+    /// Masters become replicas and masters again, while requests are on their way to them.
+    fn look_at_roles(&mut self, random: &mut Random) {
+        self.three_nodes(random);
+        self.max_ttl_ms = random.pick(&[400, 1000, 2000]);
+        self.node_timeout = 50 * MS;
+        self.latency = 4 * MS;
+        (self.late, self.late_by) = (300, 25 * MS);
+        (self.clients, self.keys, self.tasks) = (4, random.between(1, 2) as usize, 3);
+        self.gap = 20 * MS;
+        self.fault_every = 200 * MS;
+        self.faults = vec![Fault::RoleChange, Fault::RoleChange, Fault::RestartLost, Fault::Death];
+    }
+
+    /// Connections die with requests on their way, which arrive when nobody expects them.
+    fn look_at_ghosts(&mut self, random: &mut Random) {
+        self.three_nodes(random);
+        self.max_ttl_ms = 2000;
+        self.node_timeout = random.pick(&[20, 50]) * MS;
+        self.connect_timeout = 200 * MS;
+        self.latency = random.between(30 * US, MS);
+        (self.ghosts, self.cut, self.late, self.pause) = (true, 60, 0, 0);
+        (self.keys, self.tasks) = (3, 1);
+        (self.hold, self.gap) = (200 * MS, 20 * MS);
+        self.faults = vec![Fault::Reset, Fault::LinkStall, Fault::Freeze];
+    }
+
+    /// Servers freeze, connections to them die, and what they had received runs late and last.
+    fn look_at_ice(&mut self, random: &mut Random) {
+        self.three_nodes(random);
+        self.max_ttl_ms = random.pick(&[1000, 2000, 10_000]);
+        self.node_timeout = 50 * MS;
+        self.latency = random.between(30 * US, 300 * US);
+        (self.ghosts, self.portion, self.late, self.pause) = (false, 40, 0, 0);
+        self.gap = 20 * MS;
+        self.fault_every = random.between(50, 400) * MS;
+        self.faults = vec![Fault::Freeze, Fault::Freeze, Fault::Reset];
+    }
+
+    fn three_nodes(&mut self, random: &mut Random) {
+        (self.nodes, self.quorum, self.spare) = (3, 2, 0);
+        self.flavors = (0..self.nodes).map(|_| random.pick(&Flavor::ALL)).collect();
     }
 
     /// The configuration of every client.

@@ -314,7 +314,8 @@ impl World {
         this.key = offer.key;
         this.op = Some(op);
         this.min_validity = Duration::ZERO;
-        this.is_unsure = false;
+        // It is an extension: what a node has not answered may still run.
+        this.is_unsure = true;
     }
 
     // ---- results ----
