@@ -30,6 +30,8 @@ pub enum Mutant {
     BlipEndsQuarantine,
     /// A node that was a replica is believed as if it had always been a master.
     RoleChangeUnnoticed,
+    /// A greeting by a replica is forgotten.
+    ReplicaNotRemembered,
     /// An answer that only a replica gives changes nothing.
     ReadOnlyIgnored,
     /// A grant counts although the node said before it that it is a replica.
@@ -77,7 +79,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -89,6 +91,7 @@ impl Mutant {
         Self::GuardIgnored,
         Self::BlipEndsQuarantine,
         Self::RoleChangeUnnoticed,
+        Self::ReplicaNotRemembered,
         Self::ReadOnlyIgnored,
         Self::DistrustedGrantCounts,
         Self::LateReplyMisattributed,

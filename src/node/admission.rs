@@ -60,6 +60,9 @@ impl History {
         now: Instant,
     ) -> Standing {
         if let Some(cause) = refusal(facts, rules.admission) {
+            if cause == Cause::Replica && !mutant::is(Mutant::ReplicaNotRemembered) {
+                self.remember_replica(facts, rules, now);
+            }
             return Standing::Refused(cause);
         }
         let identity = facts.identity();
@@ -107,6 +110,14 @@ impl History {
         self.known = true;
         self.identity = identity;
         self.replid.clone_from(&facts.replid);
+    }
+
+    /// A node that is a replica now may have held locks before, and has lost them.
+    fn remember_replica(&mut self, facts: &Facts, rules: &AdmissionRules, now: Instant) {
+        self.known = true;
+        self.identity = facts.identity();
+        self.replid.clone_from(&facts.replid);
+        self.distrust(rules, now);
     }
 
     /// The node answered that it is no master now: what it granted may be gone.

@@ -99,6 +99,18 @@ fn a_node_that_was_a_replica_for_a_moment_is_a_new_incarnation() {
 }
 
 #[test]
+fn a_node_first_met_as_a_replica_is_not_believed_at_once_when_it_is_a_master_again() {
+    let mut history = History::default();
+    let mut replica = master("a", 3600);
+    replica.role = Some("slave".into());
+    assert_eq!(admit(&mut history, &replica, at(0)), Standing::Refused(Cause::Replica));
+    assert_eq!(admit(&mut history, &master("a", 3610), at(10)), until(at(30)));
+    let mut promoted = master("a", 3611);
+    promoted.replid = Some("another".into());
+    assert_eq!(admit(&mut history, &promoted, at(11)), until(at(41)));
+}
+
+#[test]
 fn an_answer_that_no_master_gives_starts_the_wait_anew() {
     let mut history = History::default();
     admit(&mut history, &master("a", 3600), at(0));
