@@ -14,10 +14,6 @@ use redbolt::sim::{self, Mutant};
 /// Seeds in which a mutant must be found.
 const SEEDS: u64 = 2_000;
 
-/// Holes in the simulation: it does not find these within [`SEEDS`] (the first it finds at seed
-/// 2747). Until it does, only the engine's own tests hold the two rules.
-const OPEN: [Mutant; 2] = [Mutant::DistrustedGrantCounts, Mutant::TaintedNodeExtended];
-
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -30,12 +26,7 @@ fn every_mutant_is_caught() {
     let chosen = variable("REDBOLT_MUTANT");
     let is_chosen =
         |mutant: &&Mutant| chosen.as_ref().is_none_or(|name| *name == format!("{mutant:?}"));
-    let is_due = |mutant: &&Mutant| chosen.is_some() || !OPEN.contains(mutant);
-    let mutants: Vec<Mutant> =
-        Mutant::ALL.iter().filter(is_chosen).filter(is_due).copied().collect();
-    if chosen.is_none() {
-        println!("not demanded, held by tests of the engine alone: {OPEN:?}");
-    }
+    let mutants: Vec<Mutant> = Mutant::ALL.iter().filter(is_chosen).copied().collect();
     assert!(!mutants.is_empty(), "no such mutant");
     // A mutant may trip an assertion; that is told below, not by a backtrace.
     let hook = std::panic::take_hook();

@@ -94,9 +94,9 @@ fn demand(counts: &Counts, seeds: u64) {
     least("attempts".to_owned(), counts.attempts, 60 * seeds);
     least("leases".to_owned(), counts.leases, 12 * seeds);
     for &fault in Fault::ALL {
-        least(format!("{fault:?}"), counts.of_fault(fault), seeds / 100);
+        least(format!("{fault:?}"), counts.of_fault(fault), seeds / 40);
     }
     for &path in Path::ALL {
-        least(format!("{path:?}"), counts.of_path(path), seeds / 500);
+        least(format!("{path:?}"), counts.of_path(path), seeds / 40);
     }
 }

@@ -32,6 +32,7 @@ mod link;
 mod net;
 mod node;
 mod oracle;
+mod outcome;
 mod plan;
 mod random;
 mod task;

@@ -123,14 +123,18 @@ impl Plan {
     /// Masters become replicas and masters again, while requests are on their way to them.
     fn look_at_roles(&mut self, random: &mut Random) {
         self.three_nodes(random);
-        self.max_ttl_ms = random.pick(&[400, 1000, 2000]);
+        self.max_ttl_ms = random.pick(&[400, 2000, 10_000]);
         self.node_timeout = 50 * MS;
         self.latency = 4 * MS;
+        self.cut = random.pick(&[0, 20]);
         (self.late, self.late_by) = (300, 25 * MS);
         (self.clients, self.keys, self.tasks) = (4, random.between(1, 2) as usize, 3);
         self.gap = 20 * MS;
         self.fault_every = 200 * MS;
-        self.faults = vec![Fault::RoleChange, Fault::RoleChange, Fault::RestartLost, Fault::Death];
+        self.faults = vec![Fault::RoleChange, Fault::RoleChange, Fault::Death, Fault::Reset];
+        if random.chance(500) {
+            self.faults.push(Fault::RestartLost);
+        }
     }
 
     /// Connections die with requests on their way, which arrive when nobody expects them.

@@ -6,8 +6,8 @@ use super::counts::Path;
 use super::world::{Offer, Phase, World};
 use crate::acquire::Acquire;
 use crate::config::Retry;
-use crate::engine::{Event, LeaseId, OpId};
-use crate::error::{ExtendError, LockError, Unlocked};
+use crate::engine::{LeaseId, OpId};
+use crate::error::{ExtendError, LockError};
 use crate::time::Instant;
 
 use std::time::Duration;
@@ -22,13 +22,13 @@ pub(super) struct Task {
     pub(super) op: Option<OpId>,
     pub(super) lease: Option<LeaseId>,
     /// The name of this holding, for the oracle.
-    holder: u64,
-    min_validity: Duration,
+    pub(super) holder: u64,
+    pub(super) min_validity: Duration,
     /// An extension was written that did not win: it may still run.
-    is_unsure: bool,
+    pub(super) is_unsure: bool,
     /// The deadline before the extension under way.
-    old_deadline: Instant,
-    is_retried: bool,
+    pub(super) old_deadline: Instant,
+    pub(super) is_retried: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,160 +318,10 @@ impl World {
         this.is_unsure = true;
     }
 
-    // ---- results ----
-
-    /// An operation has ended; the client read `now` before it took the result.
-    pub(super) fn result(&mut self, client: usize, event: Event, now: Instant) {
-        let (Event::Lock { op, .. }
-        | Event::Extend { op, .. }
-        | Event::Adopt { op, .. }
-        | Event::Unlock { op, .. }
-        | Event::Query { op, .. }) = event;
-        let tasks = &self.clients[client].tasks;
-        let task = tasks.iter().position(|task| task.op == Some(op));
-        match (event, task) {
-            (Event::Lock { result, .. }, Some(task)) => self.locked(client, task, result, now),
-            (Event::Adopt { result: Ok(lease), .. }, Some(task)) => {
-                self.counts.path(Path::Adopted);
-                self.holds(client, task, lease, now);
-            }
-            (Event::Adopt { result: Err(_), .. }, Some(task)) => {
-                self.counts.path(Path::AdoptFailed);
-                self.idle(client, task);
-            }
-            (Event::Extend { result, .. }, task) => self.extended(client, task, result, now),
-            (Event::Unlock { result, .. }, Some(task)) => {
-                if self.clients[client].tasks[task].state == State::Unlocking {
-                    self.counts.path(Path::TokenUnlocked);
-                }
-                self.counts.path(match result {
-                    Unlocked::Released => Path::Released,
-                    Unlocked::NotHeld => Path::NotHeld,
-                    Unlocked::Unknown => Path::UnlockUnknown,
-                });
-                self.idle(client, task);
-            }
-            (event, _) => self.oracle.fail(|| format!("nobody waits for {event:?}")),
-        }
-    }
-
-    fn locked(
-        &mut self,
-        client: usize,
-        task: usize,
-        result: Result<LeaseId, LockError>,
-        now: Instant,
-    ) {
-        let path = match result {
-            Ok(lease) => {
-                self.counts.leases += 1;
-                if self.clients[client].tasks[task].is_retried {
-                    self.counts.path(Path::LockedByRetry);
-                }
-                let votes = self.clients[client].engine.votes(lease).count() as usize;
-                let quorum = self.plan.quorum;
-                self.oracle.check(votes >= quorum, || format!("a lease with {votes} votes"));
-                self.counts.path(Path::Locked);
-                return self.holds(client, task, lease, now);
-            }
-            Err(LockError::Taken(_)) => Path::Taken,
-            Err(LockError::NoQuorum(_)) => {
-                self.counts.path(Path::NoQuorum);
-                self.idle(client, task);
-                // It would not be better soon.
-                let wait = self.plan.gap * self.random.between(1, 8);
-                self.clients[client].tasks[task].next_at += wait;
-                return;
-            }
-            Err(LockError::Expired(_)) => Path::Expired,
-            Err(LockError::Cancelled) => Path::Cancelled,
-            Err(other) => return self.oracle.fail(|| format!("lock: {other}")),
-        };
-        self.counts.path(path);
-        self.idle(client, task);
-    }
-
-    /// A lease was handed over.
-    fn holds(&mut self, client: usize, task: usize, lease: LeaseId, now: Instant) {
-        let holder = self.holder();
-        let this = &mut self.clients[client];
-        let validity = this.engine.remaining_at(lease, now);
-        let place = &mut this.tasks[task];
-        place.state = State::Holding;
-        place.lease = Some(lease);
-        place.op = None;
-        place.holder = holder;
-        let least = std::mem::take(&mut place.min_validity);
-        self.oracle.check(!validity.is_zero() && validity >= least, || {
-            format!("client {client} was given a lease with {validity:?} left of {least:?}")
-        });
-        self.told_deadline(client, task);
-        if self.phase == Phase::Progress {
-            self.clients[client].goals.pop();
-        }
-        self.hold_on(client, task);
-    }
-
-    fn extended(
-        &mut self,
-        client: usize,
-        task: Option<usize>,
-        result: Result<(), ExtendError>,
-        now: Instant,
-    ) {
-        let Some(task) = task else {
-            // Its lease was released meanwhile.
-            return self.counts.path(Path::ExtendCancelled);
-        };
-        let this = &self.clients[client];
-        let old_deadline = this.tasks[task].old_deadline;
-        let deadline = this.tasks[task].lease.and_then(|lease| this.engine.deadline(lease));
-        let path = match result {
-            Ok(()) => {
-                let is_valid = deadline.is_some_and(|deadline| deadline > now);
-                self.oracle.check(is_valid, || {
-                    format!("client {client}: an extension that is over is reported as won")
-                });
-                if now >= old_deadline {
-                    self.counts.path(Path::ExtendedLate);
-                }
-                let is_shorter = deadline.is_some_and(|deadline| deadline < old_deadline);
-                if is_shorter { Path::Shortened } else { Path::Extended }
-            }
-            Err(ref error) => {
-                let later = deadline.is_some_and(|deadline| deadline > old_deadline);
-                let is_kept = !later || matches!(error, ExtendError::Expired);
-                self.oracle
-                    .check(is_kept, || "a failed extension moved the deadline on".to_owned());
-                match error {
-                    ExtendError::Lost(_) => Path::ExtendLost,
-                    ExtendError::NoQuorum(_) => Path::ExtendNoQuorum,
-                    ExtendError::Expired => Path::ExtendExpired,
-                    ExtendError::Cancelled => Path::ExtendCancelled,
-                    other => return self.oracle.fail(|| format!("extension: {other}")),
-                }
-            }
-        };
-        self.counts.path(path);
-        let is_missed = path == Path::ExtendNoQuorum;
-        let place = &mut self.clients[client].tasks[task];
-        place.op = None;
-        // Nodes that had not answered may run the extension at any time.
-        place.is_unsure = true;
-        place.state = State::Holding;
-        self.told_deadline(client, task);
-        self.hold_on(client, task);
-        if is_missed && self.random.chance(600) {
-            // It tries again before its time is up.
-            let after = self.random.below(2 * self.plan.node_timeout);
-            self.clients[client].tasks[task].next_at = self.now + after;
-        }
-    }
-
     // ---- what the oracle is told ----
 
     /// The holder looks at its deadline.
-    fn told_deadline(&mut self, client: usize, task: usize) {
+    pub(super) fn told_deadline(&mut self, client: usize, task: usize) {
         let this = &self.clients[client];
         let place = &this.tasks[task];
         let (holder, key) = (place.holder, place.key);
@@ -482,7 +332,7 @@ impl World {
     }
 
     /// The holder stops using the lock.
-    fn lets_go(&mut self, client: usize, task: usize) {
+    pub(super) fn lets_go(&mut self, client: usize, task: usize) {
         let place = &self.clients[client].tasks[task];
         self.oracle.stop(place.holder, place.key, self.now);
     }
@@ -492,7 +342,7 @@ impl World {
         self.lets_go(client, task);
     }
 
-    fn idle(&mut self, client: usize, task: usize) {
+    pub(super) fn idle(&mut self, client: usize, task: usize) {
         let at = self.now + self.gap();
         let this = &mut self.clients[client].tasks[task];
         this.state = State::Idle;
@@ -502,7 +352,7 @@ impl World {
     }
 
     /// The lock is held for some time from now on.
-    fn hold_on(&mut self, client: usize, task: usize) {
+    pub(super) fn hold_on(&mut self, client: usize, task: usize) {
         let hold = self.plan.hold;
         let hold = match (self.phase, self.random.below(10)) {
             (Phase::Safety, 0) => self.plan.max_ttl_ms * MS * self.random.between(5, 12) / 10,

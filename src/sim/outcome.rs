@@ -1,0 +1,158 @@
+//! How operations end, and what their callers then believe.
+
+use super::counts::Path;
+use super::task::State;
+use super::world::{Phase, World};
+use crate::engine::{Event, LeaseId};
+use crate::error::{ExtendError, LockError, Unlocked};
+use crate::time::Instant;
+
+impl World {
+    /// An operation has ended; the client read `now` before it took the result.
+    pub(super) fn result(&mut self, client: usize, event: Event, now: Instant) {
+        let (Event::Lock { op, .. }
+        | Event::Extend { op, .. }
+        | Event::Adopt { op, .. }
+        | Event::Unlock { op, .. }
+        | Event::Query { op, .. }) = event;
+        let tasks = &self.clients[client].tasks;
+        let task = tasks.iter().position(|task| task.op == Some(op));
+        match (event, task) {
+            (Event::Lock { result, .. }, Some(task)) => self.locked(client, task, result, now),
+            (Event::Adopt { result: Ok(lease), .. }, Some(task)) => {
+                self.counts.path(Path::Adopted);
+                self.holds(client, task, lease, now);
+            }
+            (Event::Adopt { result: Err(_), .. }, Some(task)) => {
+                self.counts.path(Path::AdoptFailed);
+                self.idle(client, task);
+            }
+            (Event::Extend { result, .. }, task) => self.extended(client, task, result, now),
+            (Event::Unlock { result, .. }, Some(task)) => {
+                if self.clients[client].tasks[task].state == State::Unlocking {
+                    self.counts.path(Path::TokenUnlocked);
+                }
+                self.counts.path(match result {
+                    Unlocked::Released => Path::Released,
+                    Unlocked::NotHeld => Path::NotHeld,
+                    Unlocked::Unknown => Path::UnlockUnknown,
+                });
+                self.idle(client, task);
+            }
+            (event, _) => self.oracle.fail(|| format!("nobody waits for {event:?}")),
+        }
+    }
+
+    fn locked(
+        &mut self,
+        client: usize,
+        task: usize,
+        result: Result<LeaseId, LockError>,
+        now: Instant,
+    ) {
+        let path = match result {
+            Ok(lease) => {
+                self.counts.leases += 1;
+                if self.clients[client].tasks[task].is_retried {
+                    self.counts.path(Path::LockedByRetry);
+                }
+                let votes = self.clients[client].engine.votes(lease).count() as usize;
+                let quorum = self.plan.quorum;
+                self.oracle.check(votes >= quorum, || format!("a lease with {votes} votes"));
+                self.counts.path(Path::Locked);
+                return self.holds(client, task, lease, now);
+            }
+            Err(LockError::Taken(_)) => Path::Taken,
+            Err(LockError::NoQuorum(_)) => {
+                self.counts.path(Path::NoQuorum);
+                self.idle(client, task);
+                // It would not be better soon.
+                let wait = self.plan.gap * self.random.between(1, 8);
+                self.clients[client].tasks[task].next_at += wait;
+                return;
+            }
+            Err(LockError::Expired(_)) => Path::Expired,
+            Err(LockError::Cancelled) => Path::Cancelled,
+            Err(other) => return self.oracle.fail(|| format!("lock: {other}")),
+        };
+        self.counts.path(path);
+        self.idle(client, task);
+    }
+
+    /// A lease was handed over.
+    fn holds(&mut self, client: usize, task: usize, lease: LeaseId, now: Instant) {
+        let holder = self.holder();
+        let this = &mut self.clients[client];
+        let validity = this.engine.remaining_at(lease, now);
+        let place = &mut this.tasks[task];
+        place.state = State::Holding;
+        place.lease = Some(lease);
+        place.op = None;
+        place.holder = holder;
+        let least = std::mem::take(&mut place.min_validity);
+        self.oracle.check(!validity.is_zero() && validity >= least, || {
+            format!("client {client} was given a lease with {validity:?} left of {least:?}")
+        });
+        self.told_deadline(client, task);
+        if self.phase == Phase::Progress {
+            self.clients[client].goals.pop();
+        }
+        self.hold_on(client, task);
+    }
+
+    fn extended(
+        &mut self,
+        client: usize,
+        task: Option<usize>,
+        result: Result<(), ExtendError>,
+        now: Instant,
+    ) {
+        let Some(task) = task else {
+            // Its lease was released meanwhile.
+            return self.counts.path(Path::ExtendCancelled);
+        };
+        let this = &self.clients[client];
+        let old_deadline = this.tasks[task].old_deadline;
+        let deadline = this.tasks[task].lease.and_then(|lease| this.engine.deadline(lease));
+        let path = match result {
+            Ok(()) => {
+                let is_valid = deadline.is_some_and(|deadline| deadline > now);
+                self.oracle.check(is_valid, || {
+                    format!("client {client}: an extension that is over is reported as won")
+                });
+                if now >= old_deadline {
+                    self.counts.path(Path::ExtendedLate);
+                }
+                let is_shorter = deadline.is_some_and(|deadline| deadline < old_deadline);
+                if is_shorter { Path::Shortened } else { Path::Extended }
+            }
+            Err(ref error) => {
+                let later = deadline.is_some_and(|deadline| deadline > old_deadline);
+                let is_kept = !later || matches!(error, ExtendError::Expired);
+                self.oracle
+                    .check(is_kept, || "a failed extension moved the deadline on".to_owned());
+                match error {
+                    ExtendError::Lost(_) => Path::ExtendLost,
+                    ExtendError::NoQuorum(_) => Path::ExtendNoQuorum,
+                    ExtendError::Expired => Path::ExtendExpired,
+                    ExtendError::Cancelled => Path::ExtendCancelled,
+                    other => return self.oracle.fail(|| format!("extension: {other}")),
+                }
+            }
+        };
+        self.counts.path(path);
+        let is_missed = path == Path::ExtendNoQuorum;
+        let place = &mut self.clients[client].tasks[task];
+        place.op = None;
+        // Nodes that had not answered may run the extension at any time.
+        place.is_unsure = true;
+        place.state = State::Holding;
+        self.told_deadline(client, task);
+        self.hold_on(client, task);
+        if is_missed && self.random.chance(600) {
+            // It tries again before its time is up.
+            let after = self.random.below(2 * self.plan.node_timeout);
+            self.clients[client].tasks[task].next_at = self.now + after;
+        }
+    }
+}
