@@ -88,6 +88,7 @@ mod address;
 mod command;
 mod config;
 mod error;
+mod key;
 mod mutant;
 mod node;
 mod round;

@@ -47,6 +47,18 @@ impl NodeMask {
         if count >= NODES_MAX { Self(u32::MAX) } else { Self((1 << count) - 1) }
     }
 
+    /// The same set, each node replaced by the next of the list.
+    #[inline]
+    pub(crate) const fn shifted(self) -> Self {
+        Self(self.0 << 1)
+    }
+
+    /// The first node of the set.
+    #[inline]
+    pub(crate) fn first_node(self) -> Option<NodeId> {
+        self.into_iter().next()
+    }
+
     /// Whether `node` is in the set.
     #[must_use]
     pub const fn contains(self, node: NodeId) -> bool {
@@ -67,6 +79,19 @@ impl NodeMask {
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
+    }
+
+    /// Whether at least `least` nodes are in the set. Cheaper than counting: processors of the
+    /// x86-64 baseline have no instruction for that.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn has_at_least(self, least: u32) -> bool {
+        let (mut rest, mut left) = (self.0, least);
+        while left > 1 && rest != 0 {
+            rest &= rest - 1;
+            left -= 1;
+        }
+        rest != 0 || left == 0
     }
 
     /// Whether no node is in the set.
@@ -113,14 +138,15 @@ pub struct NodeMaskIter(u32);
 impl Iterator for NodeMaskIter {
     type Item = NodeId;
 
+    #[inline]
     fn next(&mut self) -> Option<NodeId> {
         if self.0 == 0 {
             return None;
         }
-        let index = self.0.trailing_zeros();
+        #[expect(clippy::cast_possible_truncation, reason = "a bit of a u32 has an index below 32")]
+        let index = self.0.trailing_zeros() as u8;
         self.0 &= self.0 - 1;
-        // A bit of a u32 has an index below 32.
-        NodeId::new(index as usize)
+        Some(NodeId(index))
     }
 }
 
@@ -243,5 +269,15 @@ mod tests {
         assert_eq!(mask.into_iter().map(NodeId::index).collect::<Vec<_>>(), [0, 1, 2, 4]);
         assert_eq!(mask.count(), 4);
         assert_eq!(NodeMask::first(32).count(), 32);
+    }
+
+    #[test]
+    fn at_least_agrees_with_counting() {
+        for bits in [0, 1, 0b1010, 0b11111, 0x8000_0001, u32::MAX] {
+            let mask = NodeMask::from_bits(bits);
+            for least in 0..=33 {
+                assert_eq!(mask.has_at_least(least), mask.count() >= least, "{bits:b} {least}");
+            }
+        }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Round {
     pub(crate) unknown: NodeMask,
     /// Nodes on their way to admission that this round waits for.
     pub(crate) awaited: NodeMask,
+    /// How often a grant was entered: once a node.
+    grants: u8,
 }
 
 /// What the votes amount to.
@@ -39,11 +41,20 @@ impl Round {
     pub(crate) fn enter(&mut self, node: NodeId, vote: Vote) {
         self.unknown.remove(node);
         match vote {
-            Vote::Granted => self.granted.insert(node),
+            Vote::Granted => {
+                self.granted.insert(node);
+                self.grants = self.grants.wrapping_add(1);
+            }
             Vote::Denied => self.denied.insert(node),
             Vote::Failed(_) => self.failed.insert(node),
             Vote::Unknown(_) => self.unknown.insert(node),
         }
+    }
+
+    /// Whether the grant that was just entered is the `quorum`-th.
+    #[inline]
+    pub(crate) const fn is_quorum_just_met(&self, quorum: u32) -> bool {
+        self.grants as u32 == quorum
     }
 
     /// The nodes that were asked and have not voted.
@@ -58,11 +69,11 @@ impl Round {
     /// Decides among `nodes` nodes with quorum `quorum`.
     #[inline]
     pub(crate) const fn decide(&self, nodes: u32, quorum: u32) -> Decision {
-        if self.granted.count() >= quorum {
+        if self.granted.has_at_least(quorum) {
             return Decision::Won;
         }
-        let against = self.denied.union(self.failed).union(self.unknown).count();
-        if against > nodes - quorum { Decision::Lost } else { Decision::Open }
+        let against = self.denied.union(self.failed).union(self.unknown);
+        if against.has_at_least(nodes - quorum + 1) { Decision::Lost } else { Decision::Open }
     }
 
     /// Whether others holding the key, rather than nodes failing, kept a lost round from a quorum.
@@ -80,13 +91,29 @@ pub(crate) struct Tally {
     pub(crate) no: NodeMask,
     /// The nodes whose answer is awaited.
     pub(crate) open: NodeMask,
+    /// How often yes was entered: once a node.
+    agreements: u8,
 }
 
 impl Tally {
+    /// A question to `open` that is answered with no for `no`.
+    pub(crate) const fn begin(open: NodeMask, no: NodeMask) -> Self {
+        Self { yes: NodeMask::EMPTY, no, open, agreements: 0 }
+    }
+
     #[inline]
     pub(crate) const fn yes(&mut self, node: NodeId) {
         self.open.remove(node);
         self.yes.insert(node);
+        self.agreements = self.agreements.wrapping_add(1);
+    }
+
+    /// Whether the yes that was just entered is the `quorum`-th, or the last answer where there is
+    /// no quorum.
+    #[inline]
+    pub(crate) const fn may_just_be_decided(&self, quorum: u32) -> bool {
+        let agreements = self.agreements as u32;
+        agreements == quorum || agreements < quorum && self.open.is_empty()
     }
 
     #[inline]
@@ -97,9 +124,9 @@ impl Tally {
 
     #[inline]
     pub(crate) const fn decide(&self, nodes: u32, quorum: u32) -> Decision {
-        if self.yes.count() >= quorum {
+        if self.yes.has_at_least(quorum) {
             Decision::Won
-        } else if self.no.count() > nodes - quorum {
+        } else if self.no.has_at_least(nodes - quorum + 1) {
             Decision::Lost
         } else {
             Decision::Open

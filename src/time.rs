@@ -31,6 +31,31 @@ impl Instant {
         self.0
     }
 
+    /// Nanoseconds from `earlier` to this; zero if `earlier` is the later one.
+    #[inline]
+    pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// This many milliseconds later.
+    #[inline]
+    pub(crate) const fn plus_millis(self, millis: u32) -> Self {
+        // A u32 of milliseconds is below 2^52 nanoseconds.
+        Self(self.0.saturating_add(millis as u64 * 1_000_000))
+    }
+
+    /// This many nanoseconds later.
+    #[inline]
+    pub(crate) const fn plus_nanos(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// This many nanoseconds earlier.
+    #[inline]
+    pub(crate) const fn minus_nanos(self, nanos: u64) -> Self {
+        Self(self.0.saturating_sub(nanos))
+    }
+
     /// Time from `earlier` to `self`, zero if `earlier` is the later one.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
@@ -67,6 +92,8 @@ impl fmt::Debug for Instant {
 }
 
 /// Nanoseconds of `duration`; more than 584 years saturate.
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// `duration` in nanoseconds, at most `u64::MAX`.
+#[inline]
+pub(crate) const fn nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }

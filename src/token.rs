@@ -97,26 +97,26 @@ impl fmt::Debug for LockToken {
 }
 
 /// `raw` as lower-case hexadecimal digits.
+#[inline(always)]
 pub(crate) fn hex(raw: &[u8; DRAWN_LEN]) -> [u8; 2 * DRAWN_LEN] {
-    let mut digits = [0; 2 * DRAWN_LEN];
-    let (pairs, _) = digits.as_chunks_mut::<8>();
-    let (quads, _) = raw.as_chunks::<4>();
-    for (eight, &four) in pairs.iter_mut().zip(quads) {
-        *eight = hex_of_four(four);
+    // Whole vectors are cheaper than the bytes that are wanted.
+    let mut padded = [0; 32];
+    let (head, _) = padded.split_at_mut(DRAWN_LEN);
+    head.copy_from_slice(raw);
+    let mut digits = [0; 64];
+    let (pairs, _) = digits.as_chunks_mut::<2>();
+    for (pair, byte) in pairs.iter_mut().zip(padded) {
+        *pair = [digit(byte >> 4), digit(byte & 15)];
     }
-    digits
+    let mut wanted = [0; 2 * DRAWN_LEN];
+    let (head, _) = digits.split_at(2 * DRAWN_LEN);
+    wanted.copy_from_slice(head);
+    wanted
 }
 
-/// Eight digits at once, a byte of a word each.
-const fn hex_of_four(raw: [u8; 4]) -> [u8; 8] {
-    // Spread the nibbles: 0x12345678 becomes 0x0102030405060708.
-    let word = u32::from_be_bytes(raw) as u64;
-    let word = (word << 16 | word) & 0x0000_ffff_0000_ffff;
-    let word = (word << 8 | word) & 0x00ff_00ff_00ff_00ff;
-    let word = (word << 4 | word) & 0x0f0f_0f0f_0f0f_0f0f;
-    // 1 in each byte whose nibble is 10 or more.
-    let letters = (word + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
-    (word + 0x3030_3030_3030_3030 + letters * 39).to_be_bytes()
+#[inline(always)]
+const fn digit(nibble: u8) -> u8 {
+    nibble + b'0' + if nibble > 9 { b'a' - b'0' - 10 } else { 0 }
 }
 
 /// The bytes that 40 lower-case hexadecimal digits stand for; `None` for anything else.

@@ -99,6 +99,11 @@ impl Dialect {
         }
     }
 
+    /// Whether anything has to be compared by WATCH.
+    pub(crate) fn uses_watch(self) -> bool {
+        self.release == Some(ReleaseStep::Watch) || self.extend == Some(ExtendStep::Watch)
+    }
+
     /// Whether the scripts are worth loading.
     pub(crate) fn uses_scripts(self) -> bool {
         self.release == Some(ReleaseStep::EvalSha) || self.extend == Some(ExtendStep::EvalSha)

@@ -10,8 +10,11 @@ mod tests;
 pub(crate) use answer::{Answer, classify, classify_exec};
 pub(crate) use dialect::{Dialect, ExtendStep, ReleaseStep, Server, ServerKind};
 
-use crate::resp::encode::{append_bulk, append_command, append_decimal};
-use crate::token::TokenBytes;
+use crate::key::Key;
+use crate::resp::encode::{
+    append_block, append_bulk, append_command, append_number, append_short_bulk,
+};
+use crate::token::{TokenBytes, hex};
 
 /// Deletes the key if it holds the token.
 pub(crate) const RELEASE_SCRIPT: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
@@ -25,31 +28,79 @@ pub(crate) const EXTEND_SHA: &[u8; 40] = b"0be193f9697b4b30826e1bc553c0064e0e046
 
 /// `SET key token NX PX ttl`, the only command that ever takes a lock: it cannot be answered
 /// NOSCRIPT and be sent again behind its own release.
-pub(crate) fn append_set(out: &mut Vec<u8>, key: &[u8], token: &TokenBytes, ttl_ms: u64) {
+pub(crate) fn append_set(
+    out: &mut Vec<u8>,
+    key: &Key,
+    token: &TokenBytes,
+    ttl_ms: u32,
+    options: &mut SetOptions,
+) {
     out.extend_from_slice(b"*6\r\n$3\r\nSET\r\n");
-    append_bulk(out, key);
+    append_key(out, key);
     append_token(out, token);
-    out.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
-    append_number(out, ttl_ms);
+    options.append(out, ttl_ms);
+}
+
+/// The options of a SET as it was last encoded: nearly all locks of a program have one TTL.
+#[derive(Debug)]
+pub(crate) struct SetOptions {
+    ttl_ms: u32,
+    /// Kept for its memory.
+    text: Vec<u8>,
+    block: [u8; SET_OPTIONS_LEN_MAX],
+}
+
+/// `NX`, `PX` and a number of ten digits.
+const SET_OPTIONS_LEN_MAX: usize = 40;
+
+impl SetOptions {
+    pub(crate) fn new() -> Self {
+        let mut this = Self {
+            ttl_ms: 0,
+            text: Vec::with_capacity(SET_OPTIONS_LEN_MAX),
+            block: [0; SET_OPTIONS_LEN_MAX],
+        };
+        this.encode(0);
+        this
+    }
+
+    #[inline]
+    fn append(&mut self, out: &mut Vec<u8>, ttl_ms: u32) {
+        if self.ttl_ms != ttl_ms {
+            self.encode(ttl_ms);
+        }
+        append_block(out, &self.block, self.text.len());
+    }
+
+    #[cold]
+    fn encode(&mut self, ttl_ms: u32) {
+        self.text.clear();
+        self.text.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
+        append_number(&mut self.text, ttl_ms.into());
+        if let Some(place) = self.block.get_mut(..self.text.len()) {
+            place.copy_from_slice(&self.text);
+            self.ttl_ms = ttl_ms;
+        }
+    }
 }
 
 /// Compare-and-delete.
-pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &[u8], token: &TokenBytes) {
+pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &Key, token: &TokenBytes) {
     match step {
         ReleaseStep::DelIfEq => {
             out.extend_from_slice(b"*3\r\n$7\r\nDELIFEQ\r\n");
-            append_bulk(out, key);
+            append_key(out, key);
         }
         ReleaseStep::DelEx => {
             out.extend_from_slice(b"*4\r\n$5\r\nDELEX\r\n");
-            append_bulk(out, key);
+            append_key(out, key);
             out.extend_from_slice(b"$4\r\nIFEQ\r\n");
         }
         ReleaseStep::EvalSha => {
             out.extend_from_slice(b"*5\r\n$7\r\nEVALSHA\r\n");
             append_bulk(out, RELEASE_SHA);
             out.extend_from_slice(b"$1\r\n1\r\n");
-            append_bulk(out, key);
+            append_key(out, key);
         }
         // Not one command: see `append_compare`.
         ReleaseStep::Watch => return,
@@ -57,7 +108,7 @@ pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &[u8], t
             out.extend_from_slice(b"*5\r\n$4\r\nEVAL\r\n");
             append_bulk(out, RELEASE_SCRIPT.as_bytes());
             out.extend_from_slice(b"$1\r\n1\r\n");
-            append_bulk(out, key);
+            append_key(out, key);
         }
     }
     append_token(out, token);
@@ -67,14 +118,14 @@ pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &[u8], t
 pub(crate) fn append_extend(
     out: &mut Vec<u8>,
     step: ExtendStep,
-    key: &[u8],
+    key: &Key,
     token: &TokenBytes,
     ttl_ms: u64,
 ) {
     match step {
         ExtendStep::SetIfEq => {
             out.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
-            append_bulk(out, key);
+            append_key(out, key);
             append_token(out, token);
             out.extend_from_slice(b"$4\r\nIFEQ\r\n");
             append_token(out, token);
@@ -84,7 +135,7 @@ pub(crate) fn append_extend(
             out.extend_from_slice(b"*6\r\n$7\r\nEVALSHA\r\n");
             append_bulk(out, EXTEND_SHA);
             out.extend_from_slice(b"$1\r\n1\r\n");
-            append_bulk(out, key);
+            append_key(out, key);
             append_token(out, token);
         }
         // Not one command: see `append_compare`.
@@ -93,7 +144,7 @@ pub(crate) fn append_extend(
             out.extend_from_slice(b"*6\r\n$4\r\nEVAL\r\n");
             append_bulk(out, EXTEND_SCRIPT.as_bytes());
             out.extend_from_slice(b"$1\r\n1\r\n");
-            append_bulk(out, key);
+            append_key(out, key);
             append_token(out, token);
         }
     }
@@ -101,9 +152,9 @@ pub(crate) fn append_extend(
 }
 
 /// Watches the key and asks for its value.
-pub(crate) fn append_compare(out: &mut Vec<u8>, key: &[u8]) {
-    append_command(out, &[b"WATCH", key]);
-    append_command(out, &[b"GET", key]);
+pub(crate) fn append_compare(out: &mut Vec<u8>, key: &Key) {
+    append_command(out, &[b"WATCH", key.as_bytes()]);
+    append_command(out, &[b"GET", key.as_bytes()]);
 }
 
 /// Gives the watch up: the value was another.
@@ -112,17 +163,17 @@ pub(crate) fn append_unwatch(out: &mut Vec<u8>) {
 }
 
 /// Deletes the watched key unless it has changed.
-pub(crate) fn append_release_queued(out: &mut Vec<u8>, key: &[u8]) {
+pub(crate) fn append_release_queued(out: &mut Vec<u8>, key: &Key) {
     append_command(out, &[b"MULTI"]);
-    append_command(out, &[b"DEL", key]);
+    append_command(out, &[b"DEL", key.as_bytes()]);
     append_command(out, &[b"EXEC"]);
 }
 
 /// Renews the watched key's TTL unless it has changed. XX: a key that has just ended stays gone.
-pub(crate) fn append_extend_queued(out: &mut Vec<u8>, key: &[u8], token: &TokenBytes, ttl_ms: u64) {
+pub(crate) fn append_extend_queued(out: &mut Vec<u8>, key: &Key, token: &TokenBytes, ttl_ms: u64) {
     append_command(out, &[b"MULTI"]);
     out.extend_from_slice(b"*6\r\n$3\r\nSET\r\n");
-    append_bulk(out, key);
+    append_key(out, key);
     append_token(out, token);
     out.extend_from_slice(b"$2\r\nXX\r\n$2\r\nPX\r\n");
     append_number(out, ttl_ms);
@@ -135,15 +186,24 @@ pub(crate) fn append_script_loads(out: &mut Vec<u8>) {
     append_command(out, &[b"SCRIPT", b"LOAD", EXTEND_SCRIPT.as_bytes()]);
 }
 
-fn append_token(out: &mut Vec<u8>, token: &TokenBytes) {
-    token.with_wire(|wire| append_bulk(out, wire));
+#[inline(always)]
+fn append_key(out: &mut Vec<u8>, key: &Key) {
+    match key {
+        Key::Short { len, bytes } => append_short_bulk(out, bytes, *len),
+        Key::Long(bytes) => append_bulk(out, bytes),
+    }
 }
 
-/// `number` as a bulk string of decimal digits.
-fn append_number(out: &mut Vec<u8>, number: u64) {
-    out.push(b'$');
-    append_decimal(out, u64::from(number.checked_ilog10().unwrap_or(0)) + 1);
-    out.extend_from_slice(b"\r\n");
-    append_decimal(out, number);
-    out.extend_from_slice(b"\r\n");
+#[inline(always)]
+fn append_token(out: &mut Vec<u8>, token: &TokenBytes) {
+    match token {
+        TokenBytes::Drawn(raw) => {
+            let mut text = *b"$40\r\n0000000000000000000000000000000000000000\r\n";
+            if let Some(digits) = text.get_mut(5..45) {
+                digits.copy_from_slice(&hex(raw));
+            }
+            out.extend_from_slice(&text);
+        }
+        TokenBytes::Given(bytes) => append_bulk(out, bytes),
+    }
 }

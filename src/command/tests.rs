@@ -13,25 +13,27 @@ fn wire(append: impl FnOnce(&mut Vec<u8>)) -> String {
 #[test]
 fn each_command_is_encoded_as_the_servers_expect() {
     let token = TokenBytes::from_wire(b"tok").unwrap();
+    let mut key = Key::EMPTY;
+    key.set(b"key");
     assert_eq!(
-        wire(|out| append_set(out, b"key", &token, 30_000)),
+        wire(|out| append_set(out, &key, &token, 30_000, &mut SetOptions::new())),
         "*6 $3 SET $3 key $3 tok $2 NX $2 PX $5 30000 "
     );
     assert_eq!(
-        wire(|out| append_release(out, ReleaseStep::DelIfEq, b"key", &token)),
+        wire(|out| append_release(out, ReleaseStep::DelIfEq, &key, &token)),
         "*3 $7 DELIFEQ $3 key $3 tok "
     );
     assert_eq!(
-        wire(|out| append_release(out, ReleaseStep::DelEx, b"key", &token)),
+        wire(|out| append_release(out, ReleaseStep::DelEx, &key, &token)),
         "*4 $5 DELEX $3 key $4 IFEQ $3 tok "
     );
     assert_eq!(
-        wire(|out| append_extend(out, ExtendStep::SetIfEq, b"key", &token, 9)),
+        wire(|out| append_extend(out, ExtendStep::SetIfEq, &key, &token, 9)),
         "*7 $3 SET $3 key $3 tok $4 IFEQ $3 tok $2 PX $1 9 "
     );
     let sha = String::from_utf8_lossy(EXTEND_SHA);
     assert_eq!(
-        wire(|out| append_extend(out, ExtendStep::EvalSha, b"key", &token, 10)),
+        wire(|out| append_extend(out, ExtendStep::EvalSha, &key, &token, 10)),
         format!("*6 $7 EVALSHA $40 {sha} $1 1 $3 key $3 tok $2 10 ")
     );
 }

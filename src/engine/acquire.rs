@@ -2,7 +2,7 @@
 //! it fails, tried again with a new token.
 
 use super::op::{OpId, OpKind, Outcome, Plan};
-use super::slot::{LeaseId, SlotState};
+use super::slot::{LeaseId, NO_OP, SlotState};
 use super::timers::Timer;
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::acquire::Acquire;
@@ -119,24 +119,31 @@ impl Engine {
     /// The client's id and 12 random bytes.
     fn draw_token(&mut self) -> TokenBytes {
         let mut raw = [0; 20];
-        let (id, random) = raw.split_at_mut(self.client_id.len());
-        id.copy_from_slice(&self.client_id);
-        self.rng.fill_bytes(random);
+        let (words, _) = raw.as_chunks_mut::<4>();
+        let (id, _) = self.client_id.as_chunks::<4>();
+        for (word, part) in words.iter_mut().zip(id) {
+            *word = *part;
+        }
+        for word in words.iter_mut().skip(id.len()) {
+            *word = self.rng.next_u32().to_le_bytes();
+        }
         TokenBytes::Drawn(raw)
     }
 
-    /// How long a lease of `ttl_ms` is valid from its `t0` on.
-    pub(super) fn validity(&self, ttl_ms: u32) -> Duration {
-        let ttl_ms = u64::from(ttl_ms);
-        if mutant::is(Mutant::ValidityWithoutDrift) {
-            return Duration::from_millis(ttl_ms);
-        }
-        Duration::from_millis(ttl_ms.saturating_sub(self.settings.drift.of_ms(ttl_ms)))
+    /// The deadline of a lease of `ttl_ms` that counts from `t0`.
+    #[inline]
+    pub(super) fn deadline_from(&self, t0: Instant, ttl_ms: u32) -> Instant {
+        let drift = if mutant::is(Mutant::ValidityWithoutDrift) {
+            0
+        } else {
+            u32::try_from(self.settings.drift.of_ms(ttl_ms.into())).unwrap_or(u32::MAX)
+        };
+        t0.plus_millis(ttl_ms.saturating_sub(drift))
     }
 
     /// One attempt: the SET goes to every node that may vote, in one encoding.
     fn attempt(&mut self, index: u32, slot_index: u32, now: Now) {
-        let deadline = now.real + self.validity(self.ops.at(index).plan.ttl_ms);
+        let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
         let op = self.ops.at_mut(index);
         op.outcome = Outcome::Open;
         op.slot = slot_index;
@@ -151,8 +158,8 @@ impl Engine {
         slot.began = now.real;
 
         self.encode_set(slot_index);
-        let voters = self.voters;
-        for node in voters {
+        let (voters, written) = (self.voters, self.write_sets(slot_index, now));
+        for node in voters.without(written) {
             self.send_set(node, slot_index, now);
         }
         let absent = NodeMask::first(self.nodes.len()).without(voters);
@@ -170,10 +177,12 @@ impl Engine {
             self.awaiting.push(index);
             self.judge_at(index, now.real + self.settings.connect_timeout);
         }
-        if call_ends < now.real + self.settings.node_timeout.max(self.settings.connect_timeout) {
+        if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos) {
             self.timers.set(call_ends, Timer::Judge, self.ops.id(index));
         }
-        self.decide(slot_index, now);
+        if written != NodeMask::first(self.nodes.len()) {
+            self.decide(slot_index, now);
+        }
     }
 
     /// The operation waits for nodes on their way until `at`; its round is no ordinary one.
@@ -201,7 +210,19 @@ impl Engine {
     fn encode_set(&mut self, slot_index: u32) {
         let slot = self.slots.at(slot_index);
         self.scratch.clear();
-        append_set(&mut self.scratch, slot.key.as_bytes(), &slot.token, slot.ttl_ms.into());
+        let (key, options) = (&slot.key, &mut self.set_options);
+        append_set(&mut self.scratch, key, &slot.token, slot.ttl_ms, options);
+    }
+
+    /// Writes the encoded SET to the voters of the cohort; to which.
+    #[inline]
+    fn write_sets(&mut self, slot_index: u32, now: Now) -> NodeMask {
+        let written = self.write_cohort(self.voters, Request::Set, slot_index, now);
+        let slot = self.slots.at_mut(slot_index);
+        slot.round.written = written;
+        slot.holds = written;
+        slot.unanswered = written;
+        written
     }
 
     /// Writes the encoded SET to one node.
@@ -275,11 +296,11 @@ impl Engine {
     }
 
     fn send_awaited_set(&mut self, id: NodeId, index: u32, slot_index: u32, now: Now) {
-        let validity = self.validity(self.ops.at(index).plan.ttl_ms);
+        let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
         let slot = self.slots.at_mut(slot_index);
         if slot.round.written.is_empty() {
             // `t0` is the time of the first byte.
-            slot.deadline = now.real + validity;
+            slot.deadline = deadline;
         }
         self.encode_set(slot_index);
         self.send_set(id, slot_index, now);
@@ -287,6 +308,29 @@ impl Engine {
         if round.written.count() >= self.settings.quorum {
             self.judge_at(index, now.real + self.settings.node_timeout);
         }
+    }
+
+    /// A node in good standing granted.
+    #[inline(always)]
+    pub(super) fn set_granted(&mut self, id: NodeId, slot_index: u32, now: Instant) {
+        let slot = self.slots.at_mut(slot_index);
+        if slot.state != SlotState::Acquiring {
+            return self.set_read(id, slot_index, Answer::Ok, now);
+        }
+        slot.round.enter(id, Vote::Granted);
+        slot.unanswered.remove(id);
+        slot.refs -= u32::from(!mutant::is(Mutant::SlotLeaked));
+        let quorum = self.settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
+        if slot.round.is_quorum_just_met(quorum) {
+            self.decide(slot_index, self.both_clocks(now));
+        }
+    }
+
+    /// The answer to a SET was read; it names its slot no more.
+    #[inline(never)]
+    pub(super) fn set_read(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Instant) {
+        self.set_answered(id, slot_index, answer, self.both_clocks(now));
+        self.answer_taken(slot_index);
     }
 
     /// A node answered the SET of an attempt.
@@ -321,8 +365,8 @@ impl Engine {
             SlotState::Held if vote == Vote::Granted => self.late_votes.push_back(slot_index),
             SlotState::Released => {
                 // Its TTL may have begun only now.
-                let ttl = Duration::from_millis(slot.ttl_longest_ms.into());
-                slot.gone_at = slot.gone_at.max(now.real + ttl);
+                let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
+                slot.gone_at = slot.gone_at.max(gone_at);
             }
             SlotState::Held | SlotState::Free => {}
         }
@@ -359,7 +403,7 @@ impl Engine {
             Decision::Open => {}
             Decision::Won => {
                 if mutant::is(Mutant::ClockReadAfterWrite) {
-                    let deadline = now.real + self.validity(slot.ttl_ms);
+                    let deadline = self.deadline_from(now.real, slot.ttl_ms);
                     self.slots.at_mut(slot_index).deadline = deadline;
                 }
                 self.finish(index, Outcome::Won);
@@ -443,59 +487,65 @@ impl Engine {
         };
         let key = self.slots.at(last).key.clone();
         let slot = self.slots.open(key.as_bytes(), token);
-        self.slots.at_mut(last).op = super::slot::NO_OP;
+        self.slots.at_mut(last).op = NO_OP;
         self.slots.free_if_unnamed(last);
         self.attempt(index, slot, now);
     }
 
-    /// Takes the result out, judged at `now`. `None` if it turned out to be too late and another
-    /// attempt follows.
-    pub(super) fn report_acquire(&mut self, index: u32, now: Instant) -> Option<Event> {
+    /// Whether a lock that was won is not one any more at `now`: then it is released, and another
+    /// attempt or the call's failure follows.
+    pub(super) fn is_hand_over_late(&mut self, index: u32, now: Instant) -> bool {
         let op = self.ops.at(index);
-        let slot_index = op.slot;
-        let min_validity = op.plan.min_validity;
-        if op.outcome == Outcome::Won {
-            let slot = self.slots.at(slot_index);
-            let validity = now.until(slot.deadline);
-            let is_over = validity.is_zero() || validity < min_validity;
-            if is_over && !mutant::is(Mutant::NoCheckAtHandOver) {
-                let now = self.now(now);
-                self.ops.at_mut(index).outcome = Outcome::Open;
-                self.attempt_failed(index, Outcome::Expired, now);
-                return None;
-            }
+        if op.outcome != Outcome::Won {
+            return false;
         }
-        let op_id = self.ops.id(index);
-        let result = self.acquire_result(index, slot_index, now);
-        self.ops.close(index);
-        let slot = self.slots.at_mut(slot_index);
-        slot.op = super::slot::NO_OP;
-        self.slots.free_if_unnamed(slot_index);
-        Some(Event::Lock { op: op_id, result })
+        let deadline = self.slots.at(op.slot).deadline;
+        let is_late = now >= deadline || now + op.plan.min_validity > deadline;
+        if !is_late || mutant::is(Mutant::NoCheckAtHandOver) {
+            return false;
+        }
+        let now = self.now(now);
+        self.ops.at_mut(index).outcome = Outcome::Open;
+        self.attempt_failed(index, Outcome::Expired, now);
+        true
     }
 
-    fn acquire_result(
-        &mut self,
-        index: u32,
-        slot_index: u32,
-        now: Instant,
-    ) -> Result<LeaseId, LockError> {
+    /// Takes the result out.
+    #[inline(never)]
+    pub(super) fn report_acquire(&mut self, index: u32, now: Instant) -> Option<Event> {
+        let op = self.ops.at(index);
+        let (slot_index, outcome) = (op.slot, op.outcome);
+        let op = self.ops.id(index);
+        if outcome == Outcome::Won {
+            self.ops.close(index);
+            let slot = self.slots.at_mut(slot_index);
+            slot.op = NO_OP;
+            slot.state = SlotState::Held;
+            let lease = LeaseId { slot: slot_index, generation: slot.generation };
+            return Some(Event::Lock { op, result: Ok(lease) });
+        }
+        let error = self.lock_error(index, slot_index, now);
+        self.ops.close(index);
+        self.slots.at_mut(slot_index).op = NO_OP;
+        self.slots.free_if_unnamed(slot_index);
+        Some(Event::Lock { op, result: Err(error) })
+    }
+
+    /// Why there is no lease.
+    fn lock_error(&self, index: u32, slot_index: u32, now: Instant) -> LockError {
         let round = self.slots.at(slot_index).round;
         let unknown = round.unknown.union(round.open());
-        let ballot = || self.ballot(index, round.granted, round.denied, unknown, now);
+        let ballot = self.ballot(index, round.granted, round.denied, unknown, now);
         match self.ops.at(index).outcome {
-            Outcome::Won => {
-                self.slots.at_mut(slot_index).state = SlotState::Held;
-                Ok(self.slots.lease_id(slot_index))
-            }
-            Outcome::Taken => Err(LockError::Taken(ballot())),
-            Outcome::Expired => Err(LockError::Expired(ballot())),
-            Outcome::Cancelled => Err(LockError::Cancelled),
+            Outcome::Taken => LockError::Taken(ballot),
+            Outcome::Expired => LockError::Expired(ballot),
+            Outcome::Cancelled => LockError::Cancelled,
             Outcome::NoQuorum
+            | Outcome::Won
             | Outcome::Open
             | Outcome::Lost
             | Outcome::Unlocked(_)
-            | Outcome::Answered => Err(LockError::NoQuorum(ballot())),
+            | Outcome::Answered => LockError::NoQuorum(ballot),
         }
     }
 }

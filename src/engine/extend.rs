@@ -14,7 +14,7 @@ use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
-use crate::node::{JobKind, Now, Request};
+use crate::node::{JobKind, Now, Phase, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::time::Instant;
@@ -43,7 +43,7 @@ impl Engine {
         if now >= slot.deadline && !mutant::is(Mutant::ExtendPastDeadline) {
             return Err(ExtendError::Expired);
         }
-        let ends = now + self.validity(ttl_ms);
+        let ends = self.deadline_from(now, ttl_ms);
         if slot.extensions >= self.settings.max_extensions
             || ends > slot.began + self.settings.max_hold
         {
@@ -86,7 +86,7 @@ impl Engine {
     }
 
     fn begin_extension(&mut self, index: u32, slot_index: u32, ttl_ms: u32, now: Instant) {
-        let new_deadline = now + self.validity(ttl_ms);
+        let new_deadline = self.deadline_from(now, ttl_ms);
         let now = self.now(now);
         let op = self.ops.at_mut(index);
         op.slot = slot_index;
@@ -96,7 +96,7 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         slot.op = index;
         slot.extensions = slot.extensions.saturating_add(1);
-        slot.phase = slot.phase.wrapping_add(1);
+        slot.phase = slot.phase.next();
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
         if !mutant::is(Mutant::MissedExtensionKeepsDeadline) {
@@ -107,7 +107,7 @@ impl Engine {
             candidates = slot.holds;
         }
         slot.round.awaited = NodeMask::EMPTY;
-        slot.tally = Tally { no: all.without(slot.holds), ..Tally::default() };
+        slot.tally = Tally::begin(NodeMask::EMPTY, all.without(slot.holds));
         let absent = all.without(slot.holds);
         self.ops.at_mut(index).blame_all(absent, Cause::Held);
         let mut encoded = None;
@@ -193,7 +193,7 @@ impl Engine {
         id: NodeId,
         slot_index: u32,
         step: ExtendStep,
-        phase: u16,
+        phase: Phase,
         now: Now,
     ) -> bool {
         if step == ExtendStep::Watch || self.has_job_for_key(id, slot_index) {
@@ -207,7 +207,7 @@ impl Engine {
         let slot = self.slots.at(slot_index);
         let ttl_ms = slot.ttl_ms.into();
         self.scratch.clear();
-        append_extend(&mut self.scratch, step, slot.key.as_bytes(), &slot.token, ttl_ms);
+        append_extend(&mut self.scratch, step, &slot.key, &slot.token, ttl_ms);
     }
 
     /// A node answered an extension.
@@ -216,7 +216,7 @@ impl Engine {
         id: NodeId,
         slot_index: u32,
         step: ExtendStep,
-        phase: u16,
+        phase: Phase,
         answer: Answer,
         now: Now,
     ) {
@@ -286,7 +286,9 @@ impl Engine {
             Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
                 let node = self.node_mut(id);
                 node.dialect.leave_extend(step);
-                node.dialect.extend
+                let next = node.dialect.extend;
+                self.gather_cohort();
+                next
             }
             Answer::Refused(cause) => {
                 self.note_refusal(id, cause, now);
@@ -297,13 +299,13 @@ impl Engine {
     }
 
     /// The connection ended before the extension was answered.
-    pub(super) fn extension_lost(&mut self, id: NodeId, slot_index: u32, phase: u16) {
+    pub(super) fn extension_lost(&mut self, id: NodeId, slot_index: u32, phase: Phase) {
         self.slots.at_mut(slot_index).tainted.insert(id);
         self.extension_unsent(id, slot_index, phase);
     }
 
     /// The connection ended before the extension was written.
-    pub(super) fn extension_unsent(&mut self, id: NodeId, slot_index: u32, phase: u16) {
+    pub(super) fn extension_unsent(&mut self, id: NodeId, slot_index: u32, phase: Phase) {
         let slot = self.slots.at_mut(slot_index);
         if slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP {
             slot.tally.no(id);

@@ -1,10 +1,12 @@
 //! What comes in from the nodes: connections, bytes, losses.
 
 use super::Engine;
+use crate::command::Answer;
 use crate::error::Cause;
 use crate::mutant::{self, Mutant};
-use crate::node::{Answered, Job, Now, Request, Step};
+use crate::node::{Answered, Job, Now, Pending, Request, Step};
 use crate::quorum::NodeId;
+use crate::resp::{Quick, quick};
 use crate::time::Instant;
 
 impl Engine {
@@ -43,15 +45,69 @@ impl Engine {
 
     /// The node sent these bytes. Any split of its stream gives the same result.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
+        // Nearly every read is this: one whole answer that agrees, from a node in good standing.
+        if !self.restless.contains(id)
+            && let Some(node) = self.nodes.get_mut(id.index())
+            && let Some(&Pending { request, slot, .. }) = node.awaited()
+        {
+            if request == Request::Set && bytes == b"+OK\r\n" {
+                node.answer_read(now);
+                return self.set_granted(id, slot, now);
+            }
+            if matches!(request, Request::Release(_)) && bytes == b":1\r\n" {
+                node.answer_read(now);
+                return self.key_deleted(id, slot, now);
+            }
+        }
+        self.handle_many(id, bytes, now);
+    }
+
+    /// Several answers, or others than those two.
+    #[inline(never)]
+    fn handle_many(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
+        while !self.restless.contains(id)
+            && let Some(node) = self.nodes.get_mut(id.index())
+            && let Some(&Pending { request, slot, .. }) = node.awaited()
+            && let Some((word, len)) = quick(input)
+        {
+            match (request, word) {
+                (Request::Set, Quick::Ok) => {
+                    node.answer_read(now);
+                    self.set_granted(id, slot, now);
+                }
+                (Request::Set, Quick::Null) => {
+                    node.answer_read(now);
+                    self.set_read(id, slot, Answer::Null, now);
+                }
+                (Request::Release(_), Quick::One) => {
+                    node.answer_read(now);
+                    self.key_deleted(id, slot, now);
+                }
+                (Request::Release(_), Quick::Zero) => {
+                    node.answer_read(now);
+                    self.release_read(id, slot, false, now);
+                }
+                _ => break,
+            }
+            input = input.get(len..).unwrap_or_default();
+            if input.is_empty() {
+                return;
+            }
+        }
+        self.handle_rest(id, input, now);
+    }
+
+    /// What is not an everyday answer: other frames, frames in pieces, whatever changes the node.
+    #[cold]
+    fn handle_rest(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
+        let now = self.now(now);
         // A connection that was given up has nothing more to say.
         if !self.is_connected(id) {
             return;
         }
-        let now = self.now(now);
-        let mut input = bytes;
         self.node_mut(id).heard(now.real);
         while !input.is_empty() || self.node(id).has_unread() {
-            match self.node_mut(id).next_answer(&mut input, now) {
+            match self.node_mut(id).next_step(&mut input, now) {
                 Ok(Step::Idle) => break,
                 Ok(Step::Answered(answered)) => self.answered(id, answered, now),
                 Ok(Step::Compared) => self.compared(id, now),
@@ -63,20 +119,16 @@ impl Engine {
                 }
             }
         }
-        let node = self.node_mut(id);
-        if node.take_changed() || node.debts.len() > 0 {
-            self.refresh(id, now);
-        }
+        self.refresh(id, now);
     }
 
-    #[inline]
     fn answered(&mut self, id: NodeId, answered: Answered, now: Now) {
         let Answered { pending, answer } = answered;
         let slot = pending.slot;
         match pending.request {
             Request::Set => {
                 self.set_answered(id, slot, answer, now);
-                if let crate::command::Answer::Refused(cause) = answer {
+                if let Answer::Refused(cause) = answer {
                     self.note_refusal(id, cause, now);
                 }
             }
@@ -100,9 +152,7 @@ impl Engine {
             | Request::Multi
             | Request::Queued => return,
         }
-        if !mutant::is(Mutant::SlotLeaked) {
-            self.slots.unref(slot);
-        }
+        self.answer_taken(slot);
     }
 
     fn greeted(&mut self, id: NodeId, now: Now) {
@@ -136,8 +186,9 @@ impl Engine {
         let random = rand::Rng::next_u32(&mut self.rng);
         let pending = self.node_mut(id).handle_lost(cause, random, now.real);
         self.voters.remove(id);
+        self.cohort.nodes.remove(id);
         self.with_output.remove(id);
-        for entry in &pending {
+        for entry in pending.iter() {
             match entry.request {
                 Request::Set => self.set_lost(id, entry.slot, now),
                 Request::Release(_) => self.release_lost(id, entry.slot, now),

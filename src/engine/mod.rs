@@ -10,8 +10,8 @@
 //!    [`Engine::handle_timeout`]: what has come in is read before anybody is judged.
 //! 2. Submit: [`Engine::acquire`], [`Engine::extend`], [`Engine::release`], with a clock that was
 //!    read just before.
-//! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and for
-//!    each node of [`Engine::nodes_with_output`] its [`Engine::output`].
+//! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and
+//!    [`Engine::drain_output`], or for each of [`Engine::nodes_with_output`] its [`Engine::output`].
 //! 4. Come back at [`Engine::poll_timeout`], or when a socket is ready.
 //!
 //! # Contract
@@ -26,6 +26,7 @@
 //! - Each operation ends with one event, whatever the nodes do.
 
 mod acquire;
+mod cohort;
 mod extend;
 mod inbound;
 mod op;
@@ -49,13 +50,14 @@ pub use op::{NodeReplies, OpId};
 pub use slot::LeaseId;
 pub use view::{NodeHealth, NodeState};
 
-use crate::command::ReleaseStep;
+use crate::command::{ReleaseStep, SetOptions};
 use crate::config::{Admission, Config};
 use crate::error::{Ballot, Cause, ConfigError, ExtendError, LockError, Unlocked};
 use crate::mutant::{self, Mutant};
 use crate::node::{AdmissionRules, Login, Node, Now, Patience, Wish};
 use crate::quorum::{Drift, NODES_MAX, NodeId, NodeMask};
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
+use cohort::Cohort;
 use op::{OpKind, Ops, Outcome};
 use slot::Slots;
 use timers::{Timer, Timers};
@@ -125,6 +127,9 @@ struct Settings {
     quorum: u32,
     drift: Drift,
     node_timeout: Duration,
+    node_timeout_nanos: u64,
+    /// The longer of `node_timeout` and `connect_timeout`.
+    longest_wait_nanos: u64,
     connect_timeout: Duration,
     max_ttl_ms: u32,
     least_ttl_ms: u32,
@@ -140,8 +145,13 @@ pub struct Engine {
     nodes: Vec<Node>,
     /// The nodes that a SET may go to; kept in step by [`Engine::refresh`].
     voters: NodeMask,
+    cohort: Cohort,
     with_output: NodeMask,
     with_wish: NodeMask,
+    /// The nodes that each pass looks after; the others have nothing due before `stalls_at`, on the
+    /// attended clock.
+    restless: NodeMask,
+    stalls_at: Instant,
     slots: Slots,
     ops: Ops,
     /// Operations whose result waits to be taken.
@@ -150,8 +160,8 @@ pub struct Engine {
     /// Acquisitions that wait for nodes on their way.
     awaiting: Vec<u32>,
     late_votes: VecDeque<u32>,
-    /// Time in which nobody read the sockets, in all.
-    absent: Duration,
+    /// Nanoseconds in which nobody read the sockets, in all.
+    absent: u64,
     last_pass: Instant,
     /// When anything was last called: whoever calls is there.
     last_call: Instant,
@@ -160,6 +170,7 @@ pub struct Engine {
     /// The client is about to end: whoever is sent NOSCRIPT will not be there to read it.
     is_closing: bool,
     scratch: Vec<u8>,
+    set_options: SetOptions,
 }
 
 impl Engine {
@@ -202,6 +213,8 @@ impl Engine {
                 quorum: checked.quorum,
                 drift: checked.drift,
                 node_timeout: config.node_timeout,
+                node_timeout_nanos: nanos(config.node_timeout),
+                longest_wait_nanos: nanos(config.node_timeout.max(config.connect_timeout)),
                 connect_timeout: config.connect_timeout,
                 max_ttl_ms,
                 least_ttl_ms,
@@ -216,21 +229,25 @@ impl Engine {
             names: config.nodes.iter().map(|address| address.name().into()).collect(),
             nodes,
             voters: NodeMask::EMPTY,
+            cohort: Cohort::EMPTY,
             with_output: NodeMask::EMPTY,
             with_wish: NodeMask::EMPTY,
+            restless: NodeMask::first(config.nodes.len()),
+            stalls_at: now,
             slots: Slots::default(),
             ops: Ops::new(config.in_flight_max),
             done: VecDeque::new(),
             timers: Timers::default(),
             awaiting: Vec::new(),
             late_votes: VecDeque::new(),
-            absent: Duration::ZERO,
+            absent: 0,
             last_pass: now,
             last_call: now,
             client_id,
             rng,
             is_closing: false,
             scratch: Vec::new(),
+            set_options: SetOptions::new(),
         })
     }
 
@@ -239,16 +256,15 @@ impl Engine {
     /// The next result, judged at `now`: a lease whose deadline has passed is not handed out.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         while let Some(index) = self.done.pop_front() {
-            let op = self.ops.at(index);
-            let event = match op.kind {
-                OpKind::Acquire => self.report_acquire(index, now),
-                OpKind::Extend | OpKind::Adopt => Some(self.report_extend(index, now)),
-                OpKind::Release => Some(self.report_release(index)),
-                OpKind::Query => Some(self.report_query(index)),
-                OpKind::Free => None,
-            };
-            if event.is_some() {
-                return event;
+            let kind = self.ops.at(index).kind;
+            match kind {
+                OpKind::Acquire if !self.is_hand_over_late(index, now) => {
+                    return self.report_acquire(index, now);
+                }
+                OpKind::Extend | OpKind::Adopt => return Some(self.report_extend(index, now)),
+                OpKind::Release => return self.report_release(index),
+                OpKind::Query => return Some(self.report_query(index)),
+                OpKind::Acquire | OpKind::Free => {}
             }
         }
         None
@@ -281,6 +297,7 @@ impl Engine {
 
     /// The nodes that have bytes to send.
     #[must_use]
+    #[inline]
     pub const fn nodes_with_output(&self) -> NodeMask {
         self.with_output
     }
@@ -293,11 +310,32 @@ impl Engine {
 
     /// The node's socket took the first `len` bytes of its output.
     pub fn handle_sent(&mut self, id: NodeId, len: usize) {
-        let node = self.node_mut(id);
-        node.output_taken(len);
-        if node.output().is_empty() {
+        let Some(node) = self.nodes.get_mut(id.index()) else { return };
+        if node.output_taken(len) {
             self.with_output.remove(id);
         }
+    }
+
+    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which says how many the
+    /// socket took: [`output`](Self::output) and [`handle_sent`](Self::handle_sent) in one.
+    #[inline]
+    pub fn drain_output(&mut self, nodes: NodeMask, mut write: impl FnMut(NodeId, &[u8]) -> usize) {
+        let (mut left, wanted) = (self.with_output, self.with_output.intersection(nodes));
+        let mut next = NodeMask::first(1);
+        for node in &mut self.nodes {
+            let one = next;
+            next = next.shifted();
+            let Some(id) = wanted.intersection(one).first_node() else { continue };
+            let output = node.output();
+            let (all, len) = (output.len(), write(id, output));
+            if len >= all {
+                node.output_all_taken();
+                left = left.without(one);
+            } else {
+                node.output_taken(len);
+            }
+        }
+        self.with_output = left;
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called at the latest.
@@ -307,8 +345,9 @@ impl Engine {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let rounds = self.ops.first_judged().map(|(_, at)| at + self.absent);
-        let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(self.absent)).min();
+        let absent = Duration::from_nanos(self.absent);
+        let rounds = self.ops.first_judged().map(|(_, at)| at + absent);
+        let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(absent)).min();
         [rounds, self.timers.next(), nodes].into_iter().flatten().min()
     }
 
@@ -327,8 +366,24 @@ impl Engine {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.last_pass = now;
         let now = self.now(now);
-        for index in 0..self.nodes.len() {
-            let Some(id) = NodeId::new(index) else { continue };
+        if !self.restless.is_empty() || self.stalls_at <= now.attended {
+            self.look_after_nodes(now);
+        }
+        while let Some((index, judged_at)) = self.ops.first_judged() {
+            if judged_at > now.attended || mutant::is(Mutant::RoundNeverJudged) {
+                break;
+            }
+            self.judge(index, now);
+        }
+        if self.timers.needs_care(now.real) {
+            self.handle_timers(now);
+        }
+    }
+
+    /// Does what is due at the nodes themselves.
+    #[cold]
+    fn look_after_nodes(&mut self, now: Now) {
+        for id in NodeMask::first(self.nodes.len()) {
             if self.node(id).is_quiet(now) {
                 continue;
             }
@@ -337,12 +392,13 @@ impl Engine {
             }
             self.refresh(id, now);
         }
-        while let Some((index, judged_at)) = self.ops.first_judged() {
-            if judged_at > now.attended || mutant::is(Mutant::RoundNeverJudged) {
-                break;
-            }
-            self.judge(index, now);
-        }
+        // What is written from now on is answered too late no sooner than that.
+        let stalls = self.nodes.iter().map(|node| node.stalls_at(now)).min();
+        self.stalls_at = stalls.unwrap_or(Instant::MAX);
+    }
+
+    #[cold]
+    fn handle_timers(&mut self, now: Now) {
         while let Some((timer, id)) = self.timers.pop_due(now.real) {
             let Some(index) = self.ops.find(id) else { continue };
             match timer {
@@ -362,21 +418,26 @@ impl Engine {
     /// `real` on both clocks.
     #[inline]
     fn now(&mut self, real: Instant) -> Now {
-        let gap = real.saturating_since(self.last_call);
+        let gap = real.nanos_since(self.last_call);
         self.last_call = self.last_call.max(real);
-        if gap > self.settings.node_timeout {
+        if gap > self.settings.node_timeout_nanos {
             self.note_absence(gap, real);
         }
-        Now { real, attended: real - self.absent }
+        self.both_clocks(real)
+    }
+
+    /// `real` on both clocks, where somebody has just called.
+    const fn both_clocks(&self, real: Instant) -> Now {
+        Now { real, attended: real.minus_nanos(self.absent) }
     }
 
     /// Nobody called for `gap`. Whoever comes by the time that was asked for was there; else what
     /// is beyond a `node_timeout` was the caller's own time, and is held against no node.
     #[cold]
-    fn note_absence(&mut self, gap: Duration, now: Instant) {
-        let timeout = self.settings.node_timeout;
-        if self.next_due().is_none_or(|due| now.saturating_since(due) > timeout) {
-            self.absent += gap.saturating_sub(timeout);
+    fn note_absence(&mut self, gap: u64, now: Instant) {
+        let timeout = self.settings.node_timeout_nanos;
+        if self.next_due().is_none_or(|due| now.nanos_since(due) > timeout) {
+            self.absent = self.absent.saturating_add(gap.saturating_sub(timeout));
         }
     }
 
@@ -409,7 +470,7 @@ impl Engine {
 
     /// Begins the round of an operation at `now`.
     fn begin_round(&mut self, index: u32, now: Now) {
-        self.ops.list(index, now.attended + self.settings.node_timeout);
+        self.ops.list(index, now.attended.plus_nanos(self.settings.node_timeout_nanos));
     }
 
     /// What the nodes said to the operation's round.
@@ -461,10 +522,10 @@ impl Engine {
     /// After anything happened to a node: pays what it is owed, and notes what it can do now.
     #[cold]
     fn refresh(&mut self, id: NodeId, now: Now) {
-        self.node_mut(id).take_changed();
+        self.node_mut(id).changes_noted();
         self.pay_debts(id, now);
         let node = self.node_mut(id);
-        let (can_vote, has_output) = (node.can_vote(), !node.output().is_empty());
+        let (can_vote, has_output) = (node.can_vote(), node.has_output());
         let is_on_the_way = node.is_on_the_way();
         if self.node(id).has_wish() {
             self.with_wish.insert(id);
@@ -472,6 +533,12 @@ impl Engine {
         if has_output {
             self.with_output.insert(id);
         }
+        if self.node(id).is_restless() {
+            self.restless.insert(id);
+        } else {
+            self.restless.remove(id);
+        }
+        self.gather_cohort();
         let could_vote = self.voters.contains(id);
         if can_vote {
             self.voters.insert(id);
@@ -504,8 +571,9 @@ impl Engine {
 
     /// From now on releases are sent in a form that needs no second step: the client is about to
     /// end.
-    pub const fn begin_close(&mut self) {
+    pub fn begin_close(&mut self) {
         self.is_closing = true;
+        self.gather_cohort();
     }
 
     /// Whether a node that denies INFO is admitted.

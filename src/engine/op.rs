@@ -128,18 +128,24 @@ impl Ops {
     pub(super) fn open(&mut self, kind: OpKind) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.ops.len() < self.limit => {
-                self.ops.push(Op::empty());
-                u32::try_from(self.ops.len() - 1).ok()?
-            }
-            None => return None,
+            None => self.add()?,
         };
         let op = self.at_mut(index);
         op.kind = kind;
         op.outcome = Outcome::Open;
-        op.plan = Plan { deadline: Instant::MAX, ..Plan::default() };
+        op.plan.deadline = Instant::MAX;
         op.judge_at = Instant::MAX;
         Some(index)
+    }
+
+    /// Makes one more place.
+    #[cold]
+    fn add(&mut self) -> Option<u32> {
+        if self.ops.len() >= self.limit {
+            return None;
+        }
+        self.ops.push(Op::empty());
+        u32::try_from(self.ops.len() - 1).ok()
     }
 
     /// Gives the place back; handles to it find nothing from now on.
@@ -148,7 +154,9 @@ impl Ops {
         let op = self.at_mut(index);
         op.kind = OpKind::Free;
         op.generation = op.generation.wrapping_add(1);
-        op.query = None;
+        if op.query.is_some() {
+            op.forget_query();
+        }
         self.free.push(index);
     }
 
@@ -241,6 +249,11 @@ impl Op {
             causes: [Cause::None; NODES_MAX],
             query: None,
         }
+    }
+
+    #[cold]
+    fn forget_query(&mut self) {
+        self.query = None;
     }
 
     /// Notes why `node` did not grant.

@@ -3,7 +3,7 @@
 use super::op::{NodeReplies, OpId, OpKind, Outcome, Query};
 use super::{Engine, Event};
 use crate::error::{Cause, LockError};
-use crate::node::{Now, Pending, Request};
+use crate::node::{Now, Pending, Phase, Request};
 use crate::quorum::NodeId;
 use crate::resp::encode::append_command;
 use crate::time::Instant;
@@ -58,9 +58,8 @@ impl Engine {
     }
 
     /// Tells a query from one that had its place before.
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits are what is wanted")]
-    fn query_phase(&self, index: u32) -> u16 {
-        self.ops.at(index).generation as u16
+    fn query_phase(&self, index: u32) -> Phase {
+        Phase::of(self.ops.at(index).generation)
     }
 
     pub(super) fn query_answered(&mut self, id: NodeId, pending: Pending, now: Now) {

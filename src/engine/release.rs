@@ -13,13 +13,11 @@ use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::mutant::{self, Mutant};
-use crate::node::{Debt, JobKind, Now, REFUSED_DELAY, Request};
+use crate::node::{Debt, Debts, JobKind, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::time::Instant;
 use crate::token::TokenBytes;
-
-use std::time::Duration;
 
 impl Engine {
     /// Releases a lease and reports how that went.
@@ -114,7 +112,9 @@ impl Engine {
         self.ops.at_mut(index).slot = slot_index;
         self.begin_round(index, now);
         self.release_slot(slot_index, now);
-        self.decide_release(slot_index);
+        if !self.slots.at(slot_index).tally.open.has_at_least(self.settings.quorum) {
+            self.decide_release(slot_index);
+        }
         Ok(self.ops.id(index))
     }
 
@@ -126,8 +126,8 @@ impl Engine {
             return;
         }
         slot.state = SlotState::Released;
-        slot.phase = slot.phase.wrapping_add(1);
-        slot.gone_at = now.real + Duration::from_millis(slot.ttl_longest_ms.into());
+        slot.phase = slot.phase.next();
+        slot.gone_at = now.real.plus_millis(slot.ttl_longest_ms);
         let mut holds = slot.holds;
         if mutant::is(Mutant::ReleaseNotBehindSet) {
             holds = holds.without(slot.unanswered.without(slot.round.unknown));
@@ -135,9 +135,16 @@ impl Engine {
         if mutant::is(Mutant::UnknownNotReleased) {
             holds = holds.without(slot.round.unknown);
         }
-        slot.tally = Tally { open: holds, no: all.without(holds), yes: NodeMask::EMPTY };
+        slot.tally = Tally::begin(holds, all.without(holds));
+        let step = self.cohort.step;
+        let mut others = holds;
+        if !holds.intersection(self.cohort.nodes).is_empty() {
+            self.encode_release(slot_index, step);
+            let request = Request::Release(step);
+            others = holds.without(self.write_cohort(holds, request, slot_index, now));
+        }
         let mut encoded = None;
-        for id in holds {
+        for id in others {
             self.send_release(id, slot_index, &mut encoded, now);
         }
         self.slots.free_if_unnamed(slot_index);
@@ -197,7 +204,7 @@ impl Engine {
     fn encode_release(&mut self, slot_index: u32, step: ReleaseStep) {
         let slot = self.slots.at(slot_index);
         self.scratch.clear();
-        append_release(&mut self.scratch, step, slot.key.as_bytes(), &slot.token);
+        append_release(&mut self.scratch, step, &slot.key, &slot.token);
     }
 
     /// Writes the scratch buffer to one node as a request for the slot.
@@ -237,9 +244,7 @@ impl Engine {
         if debt.expires <= now.real || mutant::is(Mutant::DebtDropped) {
             return self.release_unpaid(id, slot_index);
         }
-        self.slots.at_mut(slot_index).refs += 1;
-        let dropped = self.node_mut(id).debts.push(debt);
-        self.forget_debt(dropped);
+        self.note_debt(id, debt, Debts::push);
         self.release_unpaid(id, slot_index);
     }
 
@@ -247,16 +252,17 @@ impl Engine {
     fn owe_refused(&mut self, id: NodeId, slot_index: u32, again: bool, now: Now) {
         let debt = Debt { due: now.real + REFUSED_DELAY, again, ..self.debt(id, slot_index) };
         if debt.expires > now.real {
-            self.slots.at_mut(slot_index).refs += 1;
-            let dropped = self.node_mut(id).debts.push_refused(debt);
-            self.forget_debt(dropped);
+            self.note_debt(id, debt, Debts::push_refused);
         }
         self.release_unpaid(id, slot_index);
     }
 
-    fn forget_debt(&mut self, dropped: Option<u32>) {
-        if let Some(slot_index) = dropped {
-            self.slots.unref(slot_index);
+    /// Puts a debt into one of the node's lists; the oldest may have to go.
+    fn note_debt(&mut self, id: NodeId, debt: Debt, push: fn(&mut Debts, Debt) -> Option<u32>) {
+        self.slots.at_mut(debt.slot).refs += 1;
+        self.restless.insert(id);
+        if let Some(dropped) = push(&mut self.node_mut(id).debts, debt) {
+            self.slots.unref(dropped);
         }
     }
 
@@ -276,8 +282,8 @@ impl Engine {
             if debt.expires > now.real {
                 self.encode_release(debt.slot, step);
                 if !self.write_debt(id, debt.slot, step, debt.again, now) {
-                    let dropped = self.node_mut(id).debts.push(debt);
-                    return self.forget_debt(dropped);
+                    self.note_debt(id, debt, Debts::push);
+                    return self.slots.unref(debt.slot);
                 }
             }
             self.slots.unref(debt.slot);
@@ -293,21 +299,9 @@ impl Engine {
         answer: Answer,
         now: Now,
     ) {
-        let slot = self.slots.at_mut(slot_index);
         match answer {
             Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
-                if answer == Answer::One {
-                    slot.tally.yes(id);
-                } else {
-                    slot.tally.no(id);
-                }
-                if slot.unanswered.contains(id) {
-                    // The SET went over a connection that died: it may run behind this release.
-                    self.owe_again(id, slot_index, now);
-                } else {
-                    slot.holds.remove(id);
-                }
-                self.decide_release(slot_index);
+                self.release_done(id, slot_index, answer == Answer::One, now);
             }
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
@@ -321,6 +315,63 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// A node in good standing deleted the key.
+    #[inline(always)]
+    pub(super) fn key_deleted(&mut self, id: NodeId, slot_index: u32, now: Instant) {
+        let slot = self.slots.at_mut(slot_index);
+        if slot.unanswered.contains(id) {
+            return self.release_read(id, slot_index, true, now);
+        }
+        slot.tally.yes(id);
+        slot.holds.remove(id);
+        slot.refs -= u32::from(!mutant::is(Mutant::SlotLeaked));
+        let is_unnamed = slot.refs == 0 && slot.op == NO_OP;
+        if slot.tally.may_just_be_decided(self.settings.quorum) {
+            self.decide_release(slot_index);
+        }
+        if is_unnamed {
+            self.slots.free_if_unnamed(slot_index);
+        }
+    }
+
+    /// The answer to a release was read; it names its slot no more.
+    #[inline(never)]
+    pub(super) fn release_read(
+        &mut self,
+        id: NodeId,
+        slot_index: u32,
+        deleted: bool,
+        now: Instant,
+    ) {
+        self.release_done(id, slot_index, deleted, self.both_clocks(now));
+        self.answer_taken(slot_index);
+    }
+
+    /// An awaited answer has come, and names its slot no more.
+    #[inline]
+    pub(super) fn answer_taken(&mut self, slot_index: u32) {
+        if !mutant::is(Mutant::SlotLeaked) {
+            self.slots.unref(slot_index);
+        }
+    }
+
+    /// A node has deleted the key, or does not have it.
+    pub(super) fn release_done(&mut self, id: NodeId, slot_index: u32, deleted: bool, now: Now) {
+        let slot = self.slots.at_mut(slot_index);
+        if deleted {
+            slot.tally.yes(id);
+        } else {
+            slot.tally.no(id);
+        }
+        if slot.unanswered.contains(id) {
+            // The SET went over a connection that died: it may run behind this release.
+            self.owe_again(id, slot_index, now);
+        } else {
+            slot.holds.remove(id);
+        }
+        self.decide_release(slot_index);
     }
 
     /// A node answered a debt.
@@ -372,17 +423,13 @@ impl Engine {
     /// The connection ended before the debt was answered.
     pub(super) fn debt_lost(&mut self, id: NodeId, slot_index: u32, again: bool) {
         let debt = Debt { again, ..self.debt(id, slot_index) };
-        self.slots.at_mut(slot_index).refs += 1;
-        let dropped = self.node_mut(id).debts.push(debt);
-        self.forget_debt(dropped);
+        self.note_debt(id, debt, Debts::push);
     }
 
     fn owe_again(&mut self, id: NodeId, slot_index: u32, now: Now) {
         let due = now.real + self.settings.node_timeout;
         let debt = Debt { due, again: false, ..self.debt(id, slot_index) };
-        self.slots.at_mut(slot_index).refs += 1;
-        let dropped = self.node_mut(id).debts.push_again(debt);
-        self.forget_debt(dropped);
+        self.note_debt(id, debt, Debts::push_again);
     }
 
     /// What to send instead of a release that was answered with an error; `None` to try the same
@@ -403,6 +450,7 @@ impl Engine {
                 if node.dialect.release.is_none() {
                     node.refuse(Cause::NoDialect, now.real);
                 }
+                self.gather_cohort();
                 self.release_step(id)
             }
             Answer::Refused(cause) => {
@@ -419,21 +467,22 @@ impl Engine {
         if slot.op == NO_OP || slot.state != SlotState::Released {
             return;
         }
-        let index = slot.op;
+        let (index, tally) = (slot.op, slot.tally);
         let op = self.ops.at(index);
         if op.kind != OpKind::Release || op.outcome != Outcome::Open {
             return;
         }
-        let unlocked = match slot.tally.decide(self.settings.node_count, self.settings.quorum) {
+        let unlocked = match tally.decide(self.settings.node_count, self.settings.quorum) {
             Decision::Won => Unlocked::Released,
             Decision::Lost => Unlocked::NotHeld,
-            Decision::Open if slot.tally.open.is_empty() => Unlocked::Unknown,
+            Decision::Open if tally.open.is_empty() => Unlocked::Unknown,
             Decision::Open => return,
         };
         self.finish(index, Outcome::Unlocked(unlocked));
     }
 
-    pub(super) fn report_release(&mut self, index: u32) -> Event {
+    #[inline(never)]
+    pub(super) fn report_release(&mut self, index: u32) -> Option<Event> {
         let op = self.ops.at(index);
         let (slot_index, outcome) = (op.slot, op.outcome);
         let op = self.ops.id(index);
@@ -442,7 +491,7 @@ impl Engine {
         self.slots.free_if_unnamed(slot_index);
         let result =
             if let Outcome::Unlocked(unlocked) = outcome { unlocked } else { Unlocked::Unknown };
-        Event::Unlock { op, result }
+        Some(Event::Unlock { op, result })
     }
 
     /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.

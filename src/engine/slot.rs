@@ -6,6 +6,8 @@
 //!   late answer always finds the attempt it belongs to.
 //! - Handles carry a generation, so one to a freed slot finds nothing.
 
+use crate::key::Key;
+use crate::node::Phase;
 use crate::quorum::NodeMask;
 use crate::round::{Round, Tally};
 use crate::time::Instant;
@@ -41,7 +43,7 @@ pub(super) struct Slot {
     pub(super) word: u32,
     pub(super) state: SlotState,
     /// Counts extensions and the release, to tell a late answer from a current one.
-    pub(super) phase: u16,
+    pub(super) phase: Phase,
     pub(super) key: Key,
     pub(super) token: TokenBytes,
     pub(super) ttl_ms: u32,
@@ -64,43 +66,6 @@ pub(super) struct Slot {
     pub(super) tally: Tally,
 }
 
-/// A key's bytes; short ones are kept in place.
-#[derive(Clone, Debug)]
-pub(super) enum Key {
-    Short { len: u8, bytes: [u8; KEY_SHORT_MAX] },
-    Long(Vec<u8>),
-}
-
-const KEY_SHORT_MAX: usize = 40;
-
-impl Key {
-    const EMPTY: Self = Self::Short { len: 0, bytes: [0; KEY_SHORT_MAX] };
-
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
-            Self::Long(bytes) => bytes,
-        }
-    }
-
-    /// Keeps the memory of a long key for the next one.
-    fn set(&mut self, key: &[u8]) {
-        if let Self::Long(bytes) = self {
-            bytes.clear();
-            bytes.extend_from_slice(key);
-            return;
-        }
-        let mut bytes = [0; KEY_SHORT_MAX];
-        *self = match (bytes.get_mut(..key.len()), u8::try_from(key.len())) {
-            (Some(place), Ok(len)) => {
-                place.copy_from_slice(key);
-                Self::Short { len, bytes }
-            }
-            _ => Self::Long(key.to_vec()),
-        };
-    }
-}
-
 /// All slots of an engine.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
@@ -111,15 +76,15 @@ pub(super) struct Slots {
 impl Slots {
     /// Takes a slot for a new attempt.
     pub(super) fn open(&mut self, key: &[u8], token: TokenBytes) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::empty());
-            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
-        });
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.add(),
+        };
         let slot = self.at_mut(index);
         slot.state = SlotState::Acquiring;
         slot.op = NO_OP;
         slot.refs = 0;
-        slot.phase = 0;
+        slot.phase = Phase::default();
         slot.extensions = 0;
         slot.key.set(key);
         slot.token = token;
@@ -129,6 +94,13 @@ impl Slots {
         slot.tainted = NodeMask::EMPTY;
         slot.tally = Tally::default();
         index
+    }
+
+    /// Makes one more slot.
+    #[cold]
+    fn add(&mut self) -> u32 {
+        self.slots.push(Slot::empty());
+        u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
     }
 
     #[expect(clippy::indexing_slicing, reason = "whoever names a slot keeps it in the table")]
@@ -188,7 +160,7 @@ impl Slot {
             op: NO_OP,
             word: 0,
             state: SlotState::Free,
-            phase: 0,
+            phase: Phase::default(),
             key: Key::EMPTY,
             token: TokenBytes::Drawn([0; 20]),
             ttl_ms: 0,

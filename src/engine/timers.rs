@@ -36,6 +36,12 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
+    /// Whether one is due, or so many may be of ended operations that they are to be swept out.
+    #[inline]
+    pub(super) fn needs_care(&self, now: Instant) -> bool {
+        self.next().is_some_and(|at| at <= now) || self.heap.len() > self.sweep_at.max(SWEEP_MIN)
+    }
+
     /// Takes one that is due out.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<(Timer, OpId)> {
         if self.next().is_none_or(|at| at > now) {

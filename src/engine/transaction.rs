@@ -43,15 +43,15 @@ impl Engine {
             let slot = self.slots.at(job.slot);
             self.scratch.clear();
             if job.kind == JobKind::Set {
-                let ttl_ms = slot.ttl_ms.into();
-                append_set(&mut self.scratch, slot.key.as_bytes(), &slot.token, ttl_ms);
+                let (key, options) = (&slot.key, &mut self.set_options);
+                append_set(&mut self.scratch, key, &slot.token, slot.ttl_ms, options);
                 self.node_mut_with(id, |node, scratch| {
                     node.append(Request::Set, job.slot, scratch, now.attended);
                 });
                 // The job's own reference goes over to the answer that is awaited.
                 continue;
             }
-            append_compare(&mut self.scratch, slot.key.as_bytes());
+            append_compare(&mut self.scratch, &slot.key);
             self.node_mut_with(id, |node, scratch| {
                 node.append(Request::Watch, job.slot, scratch, now.attended);
                 node.append(Request::Compare, job.slot, &[], now.attended);
@@ -91,7 +91,7 @@ impl Engine {
         };
         self.scratch.clear();
         if answer == Answer::Ok {
-            let (key, token) = (slot.key.as_bytes(), &slot.token);
+            let (key, token) = (&slot.key, &slot.token);
             match job.kind {
                 JobKind::Extend { .. } => {
                     append_extend_queued(&mut self.scratch, key, token, slot.ttl_ms.into());

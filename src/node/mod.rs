@@ -35,7 +35,7 @@ pub(crate) use admission::{AdmissionRules, Standing};
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
 pub(crate) use outbound::PENDING_MAX;
-pub(crate) use pending::{NO_SLOT, Pending, Request};
+pub(crate) use pending::{NO_SLOT, Pending, Phase, Request};
 pub(crate) use state::{Answered, Now, Patience, State, Step, Wish};
 pub(crate) use transaction::{Job, JobKind, Jobs};
 
@@ -99,7 +99,7 @@ impl Node {
             cause: Cause::NotConnected,
             is_settled: false,
             backoff: Backoff::default(),
-            pending: PendingQueue::new(),
+            pending: PendingQueue::default(),
             output: Vec::new(),
             output_sent: 0,
             input: Vec::new(),
@@ -123,11 +123,22 @@ impl Node {
         self.is_changed = true;
     }
 
-    /// Whether anything happened, since this was last asked, that changes what the node can do or
-    /// wants done. Votes do not.
-    #[inline]
-    pub(crate) const fn take_changed(&mut self) -> bool {
-        std::mem::replace(&mut self.is_changed, false)
+    /// What changed has been looked at.
+    pub(crate) const fn changes_noted(&mut self) {
+        self.is_changed = false;
+    }
+
+    /// Whether time, or any answer, can change what it is owed or what it can do: as a rule it is
+    /// admitted, owed nothing and not stalled.
+    pub(crate) fn is_restless(&self) -> bool {
+        !self.is_admitted() || self.debts.len() > 0 || self.is_stalled()
+    }
+
+    /// When it counts as stalled, if it then still owes what it does now; `now` for the latest that
+    /// it can owe.
+    pub(crate) fn stalls_at(&self, now: Now) -> Instant {
+        let oldest = self.pending.front().filter(|_| self.stalled_at.is_none());
+        oldest.map_or(now.attended, |front| front.written_at) + self.patience.stalled_after
     }
 
     pub(crate) const fn state(&self) -> State {
@@ -187,6 +198,14 @@ impl Node {
         self.stalled_at.is_some()
     }
 
+    /// Whether a request can be written to it without a look at its jobs, now and later.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_greeted()
+            && !self.is_stalled()
+            && self.jobs.is_empty()
+            && !self.dialect.uses_watch()
+    }
+
     /// Why a SET cannot go to it now.
     pub(crate) fn cause(&self) -> Cause {
         match self.state {
@@ -224,29 +243,33 @@ impl Node {
         !self.input.is_empty()
     }
 
-    /// Reads `input` up to the next thing worth telling, and leaves the rest in it.
+    /// The awaited answer, where the next bytes begin one.
     #[inline]
-    pub(crate) fn next_answer(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
-        // The common case: whole answers of a lock, with nothing left over from the last read.
-        if self.input.is_empty()
-            && let Some((word, len)) = quick(input)
-            && let Some(front) = self.pending.front()
-            && !matches!(
-                front.request,
-                Request::Query { .. } | Request::Greeting(_) | Request::Compare | Request::Queued
-            )
-        {
-            let pending = *front;
-            self.pending.pop_front();
-            *input = input.get(len..).unwrap_or_default();
-            self.end_stall();
-            return Ok(Step::Answered(Answered { pending, answer: Answer::from(word) }));
-        }
-        self.next_frame(input, now)
+    pub(crate) fn awaited(&self) -> Option<&Pending> {
+        if self.input.is_empty() { self.pending.front() } else { None }
+    }
+
+    /// The [`awaited`](Self::awaited) answer was read, by a node in good standing.
+    #[inline]
+    pub(crate) const fn answer_read(&mut self, now: Instant) {
+        self.pending.drop_front();
+        self.heard(now);
+    }
+
+    /// A whole answer of few bytes, without the decoder.
+    fn quick_answer(&mut self, input: &mut &[u8]) -> Option<Answered> {
+        let is_plain = !matches!(
+            self.pending.front()?.request,
+            Request::Query { .. } | Request::Greeting(_) | Request::Compare | Request::Queued
+        );
+        let (word, len) = quick(input).filter(|_| is_plain && self.input.is_empty())?;
+        let pending = self.pending.pop_front()?;
+        *input = input.get(len..)?;
+        self.end_stall();
+        Some(Answered { pending, answer: Answer::from(word) })
     }
 
     /// A stalled node is back when it has answered all that it owed when that was noticed.
-    #[inline]
     fn end_stall(&mut self) {
         if let Some(stalled_at) = self.stalled_at
             && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)
@@ -256,8 +279,12 @@ impl Node {
         }
     }
 
-    /// The complete path: any frame, whole or in pieces.
-    fn next_frame(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
+    /// Reads `input` up to the next thing worth telling, and leaves the rest in it: any frame,
+    /// whole or in pieces.
+    pub(crate) fn next_step(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
+        if let Some(answered) = self.quick_answer(input) {
+            return Ok(Step::Answered(answered));
+        }
         if !self.input.is_empty() {
             self.input.extend_from_slice(input);
             *input = &[];

@@ -3,6 +3,7 @@
 use super::transaction::JOBS_OF_DEBTS_MAX;
 use super::{Debt, Node, Pending, Request};
 use crate::command::ReleaseStep;
+use crate::resp::encode::append_block;
 use crate::time::Instant;
 
 /// Bytes that may wait for a node's socket.
@@ -20,7 +21,6 @@ const DEBT_OUTPUT_MAX: usize = 256 << 10;
 impl Node {
     /// Writes a request, unless the node has too much before it. `attended` is the time on the
     /// attended clock.
-    #[inline]
     pub(crate) fn request(
         &mut self,
         request: Request,
@@ -37,10 +37,32 @@ impl Node {
     }
 
     /// Writes a request whatever waits: for what is bounded by other means.
-    #[inline]
     pub(crate) fn append(&mut self, request: Request, slot: u32, bytes: &[u8], attended: Instant) {
+        self.append_bytes(bytes);
+        self.expect_answer(Pending { request, slot, written_at: attended });
+    }
+
+    /// Whether a request of `len` bytes may be written to a node that is not stalled.
+    #[inline]
+    pub(crate) const fn has_room(&self, len: usize) -> bool {
+        self.pending.len() < PENDING_MAX && self.output.len() + len <= OUTPUT_LEN_MAX
+    }
+
+    #[inline]
+    pub(crate) fn append_bytes(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
-        self.pending.push_back(Pending { request, slot, written_at: attended });
+    }
+
+    /// Appends the first `len` bytes of `block`.
+    #[inline]
+    pub(crate) fn append_block<const N: usize>(&mut self, block: &[u8; N], len: usize) {
+        append_block(&mut self.output, block, len);
+    }
+
+    /// Notes that what was just appended will be answered.
+    #[inline]
+    pub(crate) fn expect_answer(&mut self, pending: Pending) {
+        self.pending.push_back(pending);
     }
 
     /// Takes what waits for the answer to a slot's SET out of the list, as nothing but a mutant
@@ -48,24 +70,45 @@ impl Node {
     pub(crate) fn forget(&mut self, slot: u32) -> u32 {
         let is_wanted = |pending: &Pending| pending.request == Request::Set && pending.slot == slot;
         let place = self.pending.iter().position(is_wanted);
-        place.and_then(|place| self.pending.remove(place)).map_or(0, |_| 1)
+        place.map_or(0, |place| {
+            self.pending.remove(place);
+            1
+        })
     }
 
     /// The bytes that wait for the socket.
+    #[inline]
     pub(crate) fn output(&self) -> &[u8] {
+        if self.output_sent == 0 {
+            return &self.output;
+        }
         self.output.get(self.output_sent..).unwrap_or_default()
     }
 
-    /// The socket took `len` bytes.
-    pub(crate) fn output_taken(&mut self, len: usize) {
-        self.output_sent = self.output_sent.saturating_add(len);
-        if self.output_sent >= self.output.len() {
-            self.output.clear();
-            self.output_sent = 0;
-        } else if self.output_sent > self.output.len() / 2 {
-            self.output.drain(..self.output_sent);
+    /// The socket took `len` bytes; whether that was all.
+    #[inline]
+    pub(crate) fn output_taken(&mut self, len: usize) -> bool {
+        let sent = self.output_sent.saturating_add(len);
+        if sent >= self.output.len() {
+            self.output_all_taken();
+            return true;
+        }
+        self.output_sent = sent;
+        if sent > self.output.len() / 2 {
+            self.output.drain(..sent);
             self.output_sent = 0;
         }
+        false
+    }
+
+    #[inline]
+    pub(crate) fn output_all_taken(&mut self) {
+        self.output.clear();
+        self.output_sent = 0;
+    }
+
+    pub(crate) const fn has_output(&self) -> bool {
+        self.output_sent < self.output.len()
     }
 
     /// The next debt that can be written now. It is out of the list: the caller writes it, or puts

@@ -5,8 +5,6 @@
 //! - Reply n on a connection answers request n: an entry is taken by exactly one reply, or by the
 //!   end of the connection. It is never taken out because its caller has gone.
 
-use std::collections::VecDeque;
-
 use crate::command::{ExtendStep, ReleaseStep};
 use crate::node::transaction::JobKind;
 use crate::time::Instant;
@@ -30,7 +28,7 @@ pub(crate) enum Request {
     /// The compare-and-extend of a slot, its `phase`-th.
     Extend {
         step: ExtendStep,
-        phase: u16,
+        phase: Phase,
     },
     /// `WATCH`, of the job that is watching.
     Watch,
@@ -46,8 +44,27 @@ pub(crate) enum Request {
     /// generation.
     Query {
         part: u8,
-        phase: u16,
+        phase: Phase,
     },
+}
+
+/// A count that tells a late answer from a current one. In bytes, so that a request takes four.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Phase([u8; 2]);
+
+impl Phase {
+    /// The low bits of `count`.
+    #[inline]
+    pub(crate) const fn of(count: u32) -> Self {
+        let [low, high, ..] = count.to_le_bytes();
+        Self([low, high])
+    }
+
+    /// The one after this.
+    #[inline]
+    pub(crate) const fn next(self) -> Self {
+        Self(u16::from_le_bytes(self.0).wrapping_add(1).to_le_bytes())
+    }
 }
 
 /// The commands of a greeting.
@@ -75,4 +92,119 @@ pub(crate) struct Pending {
 
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-pub(crate) type PendingQueue = VecDeque<Pending>;
+const _: () = assert!(size_of::<Pending>() == 16, "four awaited answers fill a cache line");
+
+/// The awaited answers of one connection, in a ring whose length is a power of two.
+#[derive(Debug, Default)]
+pub(crate) struct PendingQueue {
+    ring: Box<[Pending]>,
+    first: usize,
+    len: usize,
+}
+
+/// Places of a ring that has just begun.
+const RING_LEN_MIN: usize = 64;
+
+impl PendingQueue {
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    const fn place(&self, nth: usize) -> usize {
+        (self.first + nth) & self.ring.len().wrapping_sub(1)
+    }
+
+    #[inline]
+    pub(crate) fn push_back(&mut self, pending: Pending) {
+        if self.len == self.ring.len() {
+            self.grow();
+        }
+        let place = self.place(self.len);
+        if let Some(free) = self.ring.get_mut(place) {
+            *free = pending;
+            self.len += 1;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let vacant = Pending { request: Request::Unwatch, slot: NO_SLOT, written_at: Instant::MAX };
+        let mut ring = vec![vacant; (self.ring.len() * 2).max(RING_LEN_MIN)].into_boxed_slice();
+        for (free, pending) in ring.iter_mut().zip(self.iter()) {
+            *free = *pending;
+        }
+        self.ring = ring;
+        self.first = 0;
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&Pending> {
+        if self.len == 0 { None } else { self.ring.get(self.first) }
+    }
+
+    #[inline]
+    pub(crate) fn pop_front(&mut self) -> Option<Pending> {
+        let front = self.front().copied()?;
+        self.drop_front();
+        Some(front)
+    }
+
+    /// Takes out what [`front`](Self::front) has just shown.
+    #[inline]
+    pub(crate) const fn drop_front(&mut self) {
+        self.first = self.place(1);
+        self.len -= 1;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pending> {
+        (0..self.len).filter_map(|nth| self.ring.get(self.place(nth)))
+    }
+
+    /// Takes the `nth` out, as nothing but a mutant does.
+    pub(crate) fn remove(&mut self, nth: usize) {
+        for at in nth..self.len {
+            let (to, from) = (self.place(at), self.place(at + 1));
+            if let Some(next) = self.ring.get(from).copied()
+                && let Some(place) = self.ring.get_mut(to)
+            {
+                *place = next;
+            }
+        }
+        self.len -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(slot: u32) -> Pending {
+        Pending { request: Request::Set, slot, written_at: Instant::default() }
+    }
+
+    #[test]
+    fn a_ring_keeps_its_order_while_it_grows_and_turns() {
+        let mut queue = PendingQueue::default();
+        let (mut pushed, mut popped) = (0, 0);
+        for step in 0..2_000_u32 {
+            for _ in 0..step % 7 {
+                queue.push_back(pending(pushed));
+                pushed += 1;
+            }
+            for _ in 0..step % 5 {
+                if let Some(front) = queue.pop_front() {
+                    assert_eq!(front.slot, popped);
+                    popped += 1;
+                }
+            }
+            assert_eq!(queue.len(), (pushed - popped) as usize);
+            assert_eq!(queue.front().map(|front| front.slot), (popped < pushed).then_some(popped));
+        }
+        assert!(queue.len() > RING_LEN_MIN, "it grew");
+        assert!(queue.iter().map(|pending| pending.slot).eq(popped..pushed));
+        queue.remove(3);
+        assert!(queue.iter().map(|pending| pending.slot).nth(3) == Some(popped + 4));
+    }
+}

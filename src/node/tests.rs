@@ -177,7 +177,7 @@ fn new_node(login: Login) -> Node {
 /// Feeds bytes until a step is worth telling, or all is read.
 fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
     loop {
-        match node.next_answer(&mut bytes, now(0))? {
+        match node.next_step(&mut bytes, now(0))? {
             Step::Idle => return Ok(false),
             Step::Greeted => return Ok(true),
             Step::Answered(_) | Step::Query(_) | Step::Compared => {}

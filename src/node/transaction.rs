@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 
+use super::pending::Phase;
 use crate::command::Answer;
 
 /// What a job will have done.
@@ -21,7 +22,7 @@ pub(crate) enum JobKind {
         again: bool,
     },
     Extend {
-        phase: u16,
+        phase: Phase,
     },
 }
 

@@ -23,6 +23,28 @@ pub fn append_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends the first `len` bytes of `block` as a bulk string: a copy of constant size is cheaper.
+#[inline(always)]
+pub fn append_short_bulk<const N: usize>(out: &mut Vec<u8>, block: &[u8; N], len: u8) {
+    const { assert!(N < 100, "a length of one or two digits") };
+    let (tens, ones) = (b'0' + len / 10, b'0' + len % 10);
+    if len < 10 {
+        out.extend_from_slice(&[b'$', ones, b'\r', b'\n']);
+    } else {
+        out.extend_from_slice(&[b'$', tens, ones, b'\r', b'\n']);
+    }
+    append_block(out, block, len.into());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the first `len` bytes of `block`: a copy of constant size is a few moves.
+#[inline(always)]
+pub fn append_block<const N: usize>(out: &mut Vec<u8>, block: &[u8; N], len: usize) {
+    let end = out.len() + len;
+    out.extend_from_slice(block);
+    out.truncate(end);
+}
+
 /// Appends `*<count>`; `count` elements have to follow.
 pub fn append_array_header(out: &mut Vec<u8>, count: usize) {
     append_length(out, b'*', count);
@@ -31,19 +53,34 @@ pub fn append_array_header(out: &mut Vec<u8>, count: usize) {
 /// Appends `n` in decimal digits.
 pub fn append_decimal(out: &mut Vec<u8>, n: u64) {
     let mut digits = [0; DECIMAL_LEN_MAX];
+    let len = write_decimal(&mut digits, n);
+    out.extend_from_slice(digits.get(DECIMAL_LEN_MAX - len..).unwrap_or_default());
+}
+
+/// Appends `n` as a bulk string of decimal digits.
+pub fn append_number(out: &mut Vec<u8>, n: u64) {
+    let mut digits = [0; DECIMAL_LEN_MAX];
+    let len = write_decimal(&mut digits, n);
+    append_bulk(out, digits.get(DECIMAL_LEN_MAX - len..).unwrap_or_default());
+}
+
+/// Writes the digits of `n` to the end of `digits`; how many.
+#[inline]
+fn write_decimal(digits: &mut [u8; DECIMAL_LEN_MAX], n: u64) -> usize {
     let mut left = n;
-    let mut start = digits.len();
+    let mut len = 0;
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (left % 10) as u8;
         left /= 10;
-        start -= 1;
+        len += 1;
         if left == 0 {
             break;
         }
     }
-    out.extend_from_slice(digits.get(start..).unwrap_or_default());
+    len
 }
 
+#[inline]
 fn append_length(out: &mut Vec<u8>, kind: u8, len: usize) {
     // Nearly all are below a hundred: one copy.
     if let Ok(len @ 0..100) = u8::try_from(len) {

@@ -106,6 +106,11 @@ impl World {
             return;
         }
         let node = &mut self.nodes[index];
+        if fault == Fault::Freeze && node.draining.is_some() {
+            // A debt is paid twice, a `node_timeout` apart. A server that stands still once more
+            // just between the two may keep a key up to its TTL.
+            return;
+        }
         if !matches!(fault, Fault::ClockBack | Fault::ScriptFlush | Fault::Evicted) {
             node.unwell_until = now + spell + guard;
         }
