@@ -23,7 +23,7 @@ use crate::acquire::Acquire;
 use crate::config::{Config, Retry, Wait};
 use crate::driver::clock::now;
 use crate::driver::{Driver, Lease, Outcome};
-use crate::engine::{NodeHealth, OpId};
+use crate::engine::{NodeHealth, Notice, OpId};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::time::Instant;
 
@@ -242,6 +242,11 @@ impl Client {
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeHealth> {
         self.driver.nodes()
+    }
+
+    /// The next thing that people should hear of a node, each told once: see [`Driver::notice`].
+    pub fn notice(&mut self) -> Option<Notice> {
+        self.driver.notice()
     }
 
     /// How many votes make a quorum.

@@ -17,6 +17,7 @@ pub mod clock;
 mod completion;
 mod lease;
 mod link;
+mod notice;
 mod resolve;
 mod socket;
 
@@ -96,6 +97,9 @@ pub struct Driver {
     connecting: NodeMask,
     /// Nodes whose socket takes no more for now.
     blocked: NodeMask,
+    /// Nodes with a notice that is in the log and not yet taken.
+    #[cfg(feature = "tracing")]
+    logged: NodeMask,
     buffer: Box<[u8]>,
 }
 
@@ -128,6 +132,8 @@ impl Driver {
             readable: NodeMask::EMPTY,
             connecting: NodeMask::EMPTY,
             blocked: NodeMask::EMPTY,
+            #[cfg(feature = "tracing")]
+            logged: NodeMask::EMPTY,
             buffer: vec![0; READ_LEN].into_boxed_slice(),
         })
     }
@@ -273,6 +279,8 @@ impl Driver {
         self.engine.handle_timeout(clock::now());
         self.settle_connections();
         self.flush();
+        #[cfg(feature = "tracing")]
+        self.log_notices();
     }
 
     /// Writes what is owed, one write a node. A turn does it too.

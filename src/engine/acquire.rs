@@ -293,7 +293,9 @@ impl Engine {
     #[inline]
     pub(super) fn set_answered(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
         // Who was told meanwhile that the node is no master believes no grant behind that.
-        let is_believed = self.node(id).is_admitted() || mutant::is(Mutant::DistrustedGrantCounts);
+        let is_believed = self.node(id).is_plain()
+            || answer == Answer::Ok && self.node_mut(id).granted_in_trouble(now.real)
+            || mutant::is(Mutant::DistrustedGrantCounts);
         let slot = self.slots.at_mut(slot_index);
         let vote = match answer {
             Answer::Ok if !is_believed => Vote::Unknown(Cause::Quarantined),

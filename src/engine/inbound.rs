@@ -119,6 +119,9 @@ impl Engine {
 
     /// An error says something of the node itself.
     pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Now) {
+        if !matches!(cause, Cause::WrongType | Cause::Unsupported) {
+            self.node_mut(id).note_trouble(cause, now.real);
+        }
         if mutant::is(Mutant::ReadOnlyIgnored) {
             return;
         }

@@ -28,6 +28,7 @@
 mod acquire;
 mod extend;
 mod inbound;
+mod notice;
 mod op;
 mod query;
 mod release;
@@ -45,6 +46,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+pub use notice::Notice;
 pub use op::{NodeReplies, OpId};
 pub use slot::LeaseId;
 pub use view::{NodeHealth, NodeState};
@@ -142,6 +144,7 @@ pub struct Engine {
     voters: NodeMask,
     with_output: NodeMask,
     with_wish: NodeMask,
+    with_news: NodeMask,
     slots: Slots,
     ops: Ops,
     /// Operations whose result waits to be taken.
@@ -218,6 +221,7 @@ impl Engine {
             voters: NodeMask::EMPTY,
             with_output: NodeMask::EMPTY,
             with_wish: NodeMask::EMPTY,
+            with_news: NodeMask::EMPTY,
             slots: Slots::default(),
             ops: Ops::new(config.in_flight_max),
             done: VecDeque::new(),
@@ -468,6 +472,9 @@ impl Engine {
         let is_on_the_way = node.is_on_the_way();
         if self.node(id).has_wish() {
             self.with_wish.insert(id);
+        }
+        if self.node(id).has_news() {
+            self.with_news.insert(id);
         }
         if has_output {
             self.with_output.insert(id);

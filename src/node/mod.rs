@@ -28,6 +28,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod trouble;
 
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ use admission::History;
 use backoff::{Backoff, DELAY_MAX};
 use pending::PendingQueue;
 use reading::Reading;
+use trouble::Trouble;
 
 use crate::command::{Answer, Dialect, append_script_loads};
 use crate::error::Cause;
@@ -59,6 +61,9 @@ pub(crate) struct Node {
     patience: Patience,
     state: State,
     is_changed: bool,
+    /// Admitted, and in no trouble.
+    is_plain: bool,
+    trouble: Trouble,
     wish: Wish,
     /// Why it does not vote, or why the last connection ended.
     cause: Cause,
@@ -95,6 +100,8 @@ impl Node {
             patience,
             state: State::Disconnected { retry_at: now },
             is_changed: true,
+            is_plain: false,
+            trouble: Trouble::default(),
             wish: Wish::Nothing,
             cause: Cause::NotConnected,
             is_settled: false,
@@ -120,6 +127,7 @@ impl Node {
     /// The only writer of the state.
     const fn enter(&mut self, state: State) {
         self.state = state;
+        self.is_plain = self.is_admitted() && self.trouble.is_none();
         self.is_changed = true;
     }
 
@@ -395,11 +403,15 @@ impl Node {
             Standing::Refused(cause) => self.refusal(cause, now.real),
         };
         self.enter(state);
+        if self.is_admitted() {
+            self.end_trouble_of_greeting();
+        }
         true
     }
 
     fn refusal(&mut self, cause: Cause, now: Instant) -> State {
         self.cause = cause;
+        self.note_trouble(cause, now);
         let is_passing = matches!(cause, Cause::Loading | Cause::Busy | Cause::TooManyClients);
         let wait = if is_passing { RETRY_SOON } else { DELAY_MAX };
         State::Refused { cause, retry_at: now + wait }
@@ -444,6 +456,9 @@ impl Node {
             | State::Quarantined { .. } => None,
         };
         self.cause = greeting_fault.unwrap_or(cause);
+        if let Some(fault) = greeting_fault {
+            self.note_trouble(fault, now);
+        }
         // A healthy connection that ended is tried again at once; until that has failed, the node
         // is on its way.
         let was_healthy = matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });

@@ -35,6 +35,8 @@ mod faulty_nodes;
 mod fuzz_corpus;
 mod greeting;
 mod harness;
+#[cfg(feature = "tracing")]
+mod log;
 mod public_names;
 mod retry;
 mod tidy;

@@ -4,6 +4,7 @@
 mod acquiring;
 mod extending;
 mod fuzzed;
+mod notices;
 mod releasing;
 mod transactions;
 mod waiting;
