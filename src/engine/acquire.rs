@@ -294,7 +294,7 @@ impl Engine {
     pub(super) fn set_answered(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
         // Who was told meanwhile that the node is no master believes no grant behind that.
         let is_believed = self.node(id).is_plain()
-            || answer == Answer::Ok && self.node_mut(id).granted_in_trouble(now.real)
+            || self.is_believed_in_trouble(id, answer, now)
             || mutant::is(Mutant::DistrustedGrantCounts);
         let slot = self.slots.at_mut(slot_index);
         let vote = match answer {
@@ -328,6 +328,16 @@ impl Engine {
             }
             SlotState::Held | SlotState::Free => {}
         }
+    }
+
+    /// Whether the answer of a node counts that is not admitted, or in trouble: and perhaps no more.
+    #[cold]
+    fn is_believed_in_trouble(&mut self, id: NodeId, answer: Answer, now: Now) -> bool {
+        let node = self.node_mut(id);
+        if answer == Answer::Ok {
+            node.granted_in_trouble(now.real);
+        }
+        node.is_admitted()
     }
 
     /// The connection ended before the SET was answered.

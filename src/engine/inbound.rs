@@ -89,7 +89,7 @@ impl Engine {
             }
             Request::Exec(kind) => {
                 // The job keeps its reference until it is done.
-                return self.exec_answered(id, Job { kind, slot }, answer, now);
+                return self.exec_answered(id, Job { kind, slot, set_len: 0 }, answer, now);
             }
             Request::Watch => return self.watch_answered(id, answer),
             Request::ScriptLoad
@@ -151,7 +151,7 @@ impl Engine {
                     continue;
                 }
                 Request::Exec(kind) => {
-                    self.job_lost(id, Job { kind, slot: entry.slot }, true, now);
+                    self.job_lost(id, Job { kind, slot: entry.slot, set_len: 0 }, true, now);
                     continue;
                 }
                 Request::ScriptLoad

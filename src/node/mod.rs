@@ -12,8 +12,8 @@
 //!
 //! # Invariants
 //!
-//! - Output is at most [`outbound::OUTPUT_LEN_MAX`] and at most [`PENDING_MAX`] answers are awaited, whatever
-//!   the node does.
+//! - Output is at most [`outbound::OUTPUT_LEN_MAX`] and at most [`outbound::PENDING_MAX`] answers are
+//!   awaited, whatever the node does; SETs that wait behind a transaction count in both.
 //! - Two clocks: `now` runs always, `attended` only while somebody reads the sockets. What a node
 //!   is blamed for is measured on the second.
 
@@ -35,7 +35,6 @@ use std::time::Duration;
 pub(crate) use admission::{AdmissionRules, Standing};
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
-pub(crate) use outbound::PENDING_MAX;
 pub(crate) use pending::{NO_SLOT, Pending, Request};
 pub(crate) use state::{Answered, Now, Patience, State, Step, Wish};
 pub(crate) use transaction::{Job, JobKind, Jobs};

@@ -100,14 +100,12 @@ impl Node {
         self.trouble_changed();
     }
 
-    /// It granted a vote; whether that counts.
-    #[cold]
-    pub(crate) fn granted_in_trouble(&mut self, now: Instant) -> bool {
+    /// It granted a vote.
+    pub(crate) fn granted_in_trouble(&mut self, now: Instant) {
         if self.is_admitted() {
             self.trouble.granted(now);
             self.trouble_changed();
         }
-        self.is_admitted()
     }
 
     fn trouble_changed(&mut self) {
