@@ -23,6 +23,7 @@ mod cli_usage;
 mod common;
 mod concurrency;
 mod connecting;
+mod debts;
 mod dialects;
 mod drops;
 mod embedded_conditions;
