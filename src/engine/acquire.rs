@@ -377,13 +377,21 @@ impl Engine {
                 self.finish(index, Outcome::Won);
             }
             Decision::Lost => {
-                let outcome = if slot.round.is_taken(settings.node_count, settings.quorum) {
-                    Outcome::Taken
-                } else {
-                    Outcome::NoQuorum
-                };
+                let outcome = self.loss(slot_index);
                 self.attempt_failed(index, outcome, now);
             }
+        }
+    }
+
+    /// What kept an attempt from its lease, by its votes.
+    fn loss(&self, slot_index: u32) -> Outcome {
+        let (round, quorum) = (&self.slots.at(slot_index).round, self.settings.quorum);
+        if round.granted.count() >= quorum {
+            Outcome::Expired
+        } else if round.is_taken(self.settings.node_count, quorum) {
+            Outcome::Taken
+        } else {
+            Outcome::NoQuorum
         }
     }
 
@@ -394,7 +402,8 @@ impl Engine {
         if slot.state != SlotState::Acquiring {
             // It waits for its next attempt, and the call is over.
             if self.ops.at(index).plan.deadline <= now.real {
-                self.finish(index, Outcome::NoQuorum);
+                let outcome = self.loss(slot_index);
+                self.finish(index, outcome);
             }
             return;
         }
@@ -447,6 +456,11 @@ impl Engine {
         let last = op.slot;
         if self.slots.at(last).state != SlotState::Released {
             return;
+        }
+        if op.plan.deadline <= now.real {
+            // Nobody looked until the call was over, as where the machine was suspended.
+            let outcome = self.loss(last);
+            return self.finish(index, outcome);
         }
         let token = if mutant::is(Mutant::TokenReusedByRetry) {
             self.slots.at(last).token.clone()

@@ -36,15 +36,15 @@ struct Loop {
 
 impl Loop {
     fn open(cluster: &Cluster) -> Self {
-        let poll = Poll::new().unwrap();
+        let poll = Poll::new().expect("a poll");
         let config = fresh_config(cluster.urls()).node_timeout(ms(300));
-        let driver = Driver::new(config, poll.registry(), 0..4).unwrap();
+        let driver = Driver::new(config, poll.registry(), 0..4).expect("a driver");
         Self { driver, poll, events: Events::with_capacity(64) }
     }
 
     fn pass(&mut self) {
         let wait = self.driver.timeout().map_or(ms(100), |wait| wait.min(ms(100)));
-        self.poll.poll(&mut self.events, Some(wait)).unwrap();
+        self.poll.poll(&mut self.events, Some(wait)).expect("a poll");
         for event in &self.events {
             self.driver.ready(event);
         }
@@ -56,7 +56,7 @@ impl Loop {
         let mut leases = Vec::with_capacity(keys.len());
         for batch in keys.chunks(BATCH) {
             for &key in batch {
-                self.driver.acquire(name(key), Acquire::new(ttl)).unwrap();
+                self.driver.acquire(name(key), Acquire::new(ttl)).expect("room");
             }
             let wanted = leases.len() + batch.len();
             while leases.len() < wanted {
@@ -75,7 +75,7 @@ impl Loop {
         while left > 0 {
             let batch = left.min(BATCH);
             for lease in leases.drain(..batch) {
-                self.driver.unlock(lease).unwrap();
+                self.driver.unlock(lease).expect("room");
             }
             let mut open = batch;
             while open > 0 {
@@ -101,8 +101,8 @@ fn name(key: usize) -> String {
 }
 
 fn count(server: &RealServer) -> usize {
-    let reply = String::from_utf8(server.command(&["DBSIZE"])).unwrap();
-    reply.trim().trim_start_matches(':').parse().unwrap()
+    let reply = String::from_utf8(server.command(&["DBSIZE"])).expect("text");
+    reply.trim().trim_start_matches(':').parse().expect("a count")
 }
 
 #[test]

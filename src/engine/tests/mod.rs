@@ -6,6 +6,7 @@ mod extending;
 mod fuzzed;
 mod notices;
 mod releasing;
+mod suspended;
 mod transactions;
 mod waiting;
 
