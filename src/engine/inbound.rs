@@ -1,4 +1,5 @@
-//! What comes in from the nodes: connections, bytes, losses.
+//! What comes in from the nodes: connections, bytes, losses. What is said of a node that the engine
+//! does not have is passed over.
 
 use super::Engine;
 use crate::error::Cause;
@@ -11,13 +12,14 @@ impl Engine {
     /// Whether the engine waits for a connection to the node.
     #[must_use]
     pub fn wants_connection(&self, id: NodeId) -> bool {
-        matches!(self.node(id).state(), crate::node::State::Connecting { .. })
+        let state = self.nodes.get(id.index()).map(crate::node::Node::state);
+        matches!(state, Some(crate::node::State::Connecting { .. }))
     }
 
     /// Whether the engine reads what the node sends: false once it has given the connection up.
     #[must_use]
     pub fn is_connected(&self, id: NodeId) -> bool {
-        self.node(id).is_connected()
+        self.nodes.get(id.index()).is_some_and(crate::node::Node::is_connected)
     }
 
     /// The connection that was asked for is open.

@@ -297,7 +297,7 @@ impl Engine {
 
     /// The node's socket took the first `len` bytes of its output.
     pub fn handle_sent(&mut self, id: NodeId, len: usize) {
-        let node = self.node_mut(id);
+        let Some(node) = self.nodes.get_mut(id.index()) else { return };
         node.output_taken(len);
         if node.output().is_empty() {
             self.with_output.remove(id);
@@ -426,11 +426,17 @@ impl Engine {
         now: Instant,
     ) -> Ballot {
         let op = self.ops.at(index);
+        let mut causes = op.causes;
+        for node in self.slots.at(op.slot).round.awaited {
+            if let Some(cause @ Cause::None) = causes.get_mut(node.index()) {
+                *cause = Cause::NotAsked;
+            }
+        }
         Ballot {
             granted,
             denied,
             unknown,
-            causes: op.causes,
+            causes,
             names: Arc::clone(&self.names),
             quorum: self.settings.quorum,
             quarantine_ms: self.quarantine_ms(now),
