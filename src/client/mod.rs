@@ -236,6 +236,23 @@ impl Client {
         if held.release() { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
+    /// Waits until every node is admitted or known not to be, at most `limit`; between calls of the
+    /// client nothing is connected. Of use after [`open`](Self::open), or where each vote beyond
+    /// the quorum is wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::NoQuorum`] if too few nodes may vote then; [`ConnectError::System`].
+    pub fn wait_settled(&mut self, limit: Duration) -> Result<(), ConnectError> {
+        let deadline = now() + limit;
+        self.poll_for(Some(Duration::ZERO))?;
+        self.driver.turn();
+        while !self.is_settled() && now() < deadline {
+            self.pass(Some(deadline))?;
+        }
+        self.driver.engine().connect_error(now()).map_or(Ok(()), Err)
+    }
+
     // ---- state ----
 
     /// How each node is, without asking it.
@@ -249,10 +266,22 @@ impl Client {
         self.driver.notice()
     }
 
+    /// How many nodes may vote, as far as the last call saw.
+    #[must_use]
+    pub const fn voters(&self) -> u32 {
+        self.driver.voters()
+    }
+
+    /// Whether every node is admitted or known not to be, as far as the last call saw.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.driver.is_settled()
+    }
+
     /// How many votes make a quorum.
     #[must_use]
     pub const fn quorum(&self) -> u32 {
-        self.driver.engine().quorum()
+        self.driver.quorum()
     }
 
     // ---- the loop ----

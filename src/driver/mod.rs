@@ -19,6 +19,7 @@ mod lease;
 mod link;
 mod notice;
 mod resolve;
+mod shutdown;
 mod socket;
 
 use std::io;
@@ -312,29 +313,31 @@ impl Driver {
         self.next_deadline().map(|deadline| clock::now().until(deadline))
     }
 
-    /// Releases every lease that was dropped, and waits at most `limit` for what is owed to nodes
-    /// that can answer. With a foreign loop's registry it only reads and writes, and does not
-    /// sleep: it is for the end of a program.
-    pub fn shutdown(&mut self, limit: Duration) {
-        self.engine.begin_close();
-        let deadline = clock::now() + limit;
-        loop {
-            self.readable = self.readable.union(NodeMask::first(self.links.len()));
-            self.connecting = self.readable;
-            self.turn();
-            if self.engine.releases_open(deadline) == 0 || clock::now() >= deadline {
-                return;
-            }
-            std::thread::yield_now();
-        }
-    }
-
     // ---- state ----
 
     /// How each node is.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeHealth> {
         self.engine.nodes(clock::now())
+    }
+
+    /// How many nodes may vote now.
+    #[must_use]
+    pub const fn voters(&self) -> u32 {
+        self.engine.voters()
+    }
+
+    /// How many votes make a quorum.
+    #[must_use]
+    pub const fn quorum(&self) -> u32 {
+        self.engine.quorum()
+    }
+
+    /// Whether every node is admitted or known not to be: what can be waited for is there. A node
+    /// that has just lost a healthy connection is on its way again, so this may become false.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.engine.is_settled()
     }
 
     /// How many operations are under way or not yet reported.

@@ -310,7 +310,8 @@ impl Engine {
         if self.has_event() { Some(self.last_pass) } else { self.next_due() }
     }
 
-    fn next_due(&self) -> Option<Instant> {
+    /// As [`poll_timeout`](Self::poll_timeout), whatever waits to be taken.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         let rounds = self.ops.first_judged().map(|(_, at)| at + self.absent);
         let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(self.absent)).min();
         [rounds, self.timers.next(), nodes].into_iter().flatten().min()
