@@ -55,7 +55,10 @@ impl Address {
             return Err(wrong("it is not a URL or host:port"));
         }
         let bare;
-        let url_text = if text.contains("://") {
+        let unix = UnixLogin::split(text);
+        let url_text = if let Some(unix) = &unix {
+            &unix.url
+        } else if text.contains("://") {
             text
         } else {
             if text.is_empty() {
@@ -80,10 +83,14 @@ impl Address {
             Endpoint::Tcp { host, port } => format!("{host}:{port}"),
             Endpoint::Unix(path) => path.display().to_string(),
         };
+        let (username, password) = match &unix {
+            Some(unix) => (unix.username, unix.password),
+            None => (url.username(), url.password().unwrap_or_default()),
+        };
         Ok(Self {
             endpoint,
-            username: login(url.username()).map_err(wrong)?,
-            password: login(url.password().unwrap_or_default()).map_err(wrong)?,
+            username: login(username).map_err(wrong)?,
+            password: login(password).map_err(wrong)?,
             database,
             name,
         })
@@ -117,17 +124,41 @@ impl fmt::Debug for Address {
     }
 }
 
+/// The login of a unix socket's URL, which the URL parser refuses before an empty host.
+struct UnixLogin<'text> {
+    /// The URL without it.
+    url: String,
+    username: &'text str,
+    password: &'text str,
+}
+
+impl<'text> UnixLogin<'text> {
+    fn split(text: &'text str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let is_unix = ["unix", "redis+unix"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+        let (login, path) = rest.split_once('/').filter(|_| is_unix)?;
+        let login = login.strip_suffix('@')?;
+        let (username, password) = login.split_once(':').unwrap_or((login, ""));
+        Some(Self { url: format!("{scheme}:///{path}"), username, password })
+    }
+}
+
 fn tcp_endpoint(url: &url::Url) -> Result<Endpoint, &'static str> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("nothing may follow the database number");
     }
     let host = url.host_str().filter(|host| !host.is_empty()).ok_or("the host is missing")?;
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = percent_decoded(in_brackets.unwrap_or(host))?;
+    let is_delimiter = |c: char| "/@:?#[]\\%".contains(c) || c.is_control() || c.is_whitespace();
+    if in_brackets.is_none() && host.contains(is_delimiter) {
+        return Err("the host holds a percent code for a character that no host has");
+    }
     let port = url.port().unwrap_or(PORT_DEFAULT);
     if port == 0 {
         return Err("the port must be 1 to 65535");
     }
-    Ok(Endpoint::Tcp { host: percent_decoded(host)?, port })
+    Ok(Endpoint::Tcp { host, port })
 }
 
 fn unix_endpoint(url: &url::Url) -> Result<Endpoint, &'static str> {
@@ -250,6 +281,17 @@ mod tests {
         assert_eq!(parse("redis://:pw@h").password.as_deref(), Some("pw"));
         assert_eq!(parse("redis://:pw@h").username, None);
 
+        let address = parse("unix://al%20ice:s%3Acr%2Fet%40@/run/r.sock?db=2");
+        assert_eq!(address.endpoint(), &Endpoint::Unix("/run/r.sock".into()));
+        assert_eq!(address.username.as_deref(), Some("al ice"));
+        assert_eq!(address.password.as_deref(), Some("s:cr/et@"));
+        assert_eq!((address.database(), address.name()), (2, "/run/r.sock"));
+        assert_eq!(parse("unix://:pw@/r").password.as_deref(), Some("pw"));
+        assert_eq!(parse("unix://:p:w@/r@s").password.as_deref(), Some("p:w"));
+        assert_eq!(parse("unix://:pw@/r").username, None);
+        assert_eq!(parse("unix://@/r").password, None);
+        assert_eq!(parse("redis+unix://u@/r").username.as_deref(), Some("u"));
+
         let error = Address::parse("redis://u:s3cret@h:99999").unwrap_err();
         assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
     }
@@ -269,6 +311,12 @@ mod tests {
             ("unix:///", "path"),
             ("redis://[::1:7001", "IPv6"),
             ("redis://u:%zz@h", "percent"),
+            ("unix://u:%zz@/r", "percent"),
+            ("unix://u:p@h/r", "three slashes"),
+            ("redis://a%2fb:1", "percent code"),
+            ("redis://u%40h%40evil", "percent code"),
+            ("redis://h%3a7001", "percent code"),
+            ("redis://h%00:1", "percent code"),
             ("unix:/a://b:c@", "not a URL"),
             ("redis://h\r\n:1", "control"),
         ];

@@ -69,6 +69,7 @@
 //! | (none) | client, driver, engine |
 //! | `embedded` | nodes in the process, for demos and your own tests |
 //! | `sim` | the simulation that the library is tested with |
+//! | `tracing` | an event when a node is refused for a reason that somebody must mend, once, and when it votes again |
 //! | `cli` | the `redbolt` command |
 //! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
 
@@ -108,6 +109,7 @@ pub use client::{Client, Held};
 pub use config::{Admission, Config, RestartGuard, Retry, Wait};
 pub use driver::clock::now;
 pub use driver::{Completion, Driver, Lease};
+pub use engine::Notice;
 pub use error::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,
 };

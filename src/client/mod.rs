@@ -23,7 +23,7 @@ use crate::acquire::Acquire;
 use crate::config::{Config, Retry, Wait};
 use crate::driver::clock::now;
 use crate::driver::{Driver, Lease, Outcome};
-use crate::engine::{NodeHealth, OpId};
+use crate::engine::{NodeHealth, Notice, OpId};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::time::Instant;
 
@@ -236,6 +236,23 @@ impl Client {
         if held.release() { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
+    /// Waits until every node is admitted or known not to be, at most `limit`; between calls of the
+    /// client nothing is connected. Of use after [`open`](Self::open), or where each vote beyond
+    /// the quorum is wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::NoQuorum`] if too few nodes may vote then; [`ConnectError::System`].
+    pub fn wait_settled(&mut self, limit: Duration) -> Result<(), ConnectError> {
+        let deadline = now() + limit;
+        self.poll_for(Some(Duration::ZERO))?;
+        self.driver.turn();
+        while !self.is_settled() && now() < deadline {
+            self.pass(Some(deadline))?;
+        }
+        self.driver.engine().connect_error(now()).map_or(Ok(()), Err)
+    }
+
     // ---- state ----
 
     /// How each node is, without asking it.
@@ -244,10 +261,27 @@ impl Client {
         self.driver.nodes()
     }
 
+    /// The next thing that people should hear of a node, each told once: see [`Driver::notice`].
+    pub fn notice(&mut self) -> Option<Notice> {
+        self.driver.notice()
+    }
+
+    /// How many nodes may vote, as far as the last call saw.
+    #[must_use]
+    pub const fn voters(&self) -> u32 {
+        self.driver.voters()
+    }
+
+    /// Whether every node is admitted or known not to be, as far as the last call saw.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.driver.is_settled()
+    }
+
     /// How many votes make a quorum.
     #[must_use]
     pub const fn quorum(&self) -> u32 {
-        self.driver.engine().quorum()
+        self.driver.quorum()
     }
 
     // ---- the loop ----

@@ -17,7 +17,9 @@ pub mod clock;
 mod completion;
 mod lease;
 mod link;
+mod notice;
 mod resolve;
+mod shutdown;
 mod socket;
 
 use std::io;
@@ -96,6 +98,9 @@ pub struct Driver {
     connecting: NodeMask,
     /// Nodes whose socket takes no more for now.
     blocked: NodeMask,
+    /// Nodes with a notice that is in the log and not yet taken.
+    #[cfg(feature = "tracing")]
+    logged: NodeMask,
     buffer: Box<[u8]>,
 }
 
@@ -128,6 +133,8 @@ impl Driver {
             readable: NodeMask::EMPTY,
             connecting: NodeMask::EMPTY,
             blocked: NodeMask::EMPTY,
+            #[cfg(feature = "tracing")]
+            logged: NodeMask::EMPTY,
             buffer: vec![0; READ_LEN].into_boxed_slice(),
         })
     }
@@ -273,6 +280,8 @@ impl Driver {
         self.engine.handle_timeout(clock::now());
         self.settle_connections();
         self.flush();
+        #[cfg(feature = "tracing")]
+        self.log_notices();
     }
 
     /// Writes what is owed, one write a node. A turn does it too.
@@ -304,29 +313,31 @@ impl Driver {
         self.next_deadline().map(|deadline| clock::now().until(deadline))
     }
 
-    /// Releases every lease that was dropped, and waits at most `limit` for what is owed to nodes
-    /// that can answer. With a foreign loop's registry it only reads and writes, and does not
-    /// sleep: it is for the end of a program.
-    pub fn shutdown(&mut self, limit: Duration) {
-        self.engine.begin_close();
-        let deadline = clock::now() + limit;
-        loop {
-            self.readable = self.readable.union(NodeMask::first(self.links.len()));
-            self.connecting = self.readable;
-            self.turn();
-            if self.engine.releases_open(deadline) == 0 || clock::now() >= deadline {
-                return;
-            }
-            std::thread::yield_now();
-        }
-    }
-
     // ---- state ----
 
     /// How each node is.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeHealth> {
         self.engine.nodes(clock::now())
+    }
+
+    /// How many nodes may vote now.
+    #[must_use]
+    pub const fn voters(&self) -> u32 {
+        self.engine.voters()
+    }
+
+    /// How many votes make a quorum.
+    #[must_use]
+    pub const fn quorum(&self) -> u32 {
+        self.engine.quorum()
+    }
+
+    /// Whether every node is admitted or known not to be: what can be waited for is there. A node
+    /// that has just lost a healthy connection is on its way again, so this may become false.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.engine.is_settled()
     }
 
     /// How many operations are under way or not yet reported.

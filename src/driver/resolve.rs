@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -45,6 +46,11 @@ impl Resolver {
             }
         })?;
         Ok(())
+    }
+
+    /// Readable when there is an answer.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
     }
 
     /// The next answer.

@@ -337,7 +337,9 @@ impl Engine {
     #[inline]
     pub(super) fn set_answered(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
         // Who was told meanwhile that the node is no master believes no grant behind that.
-        let is_believed = self.node(id).is_admitted() || mutant::is(Mutant::DistrustedGrantCounts);
+        let is_believed = self.node(id).is_plain()
+            || self.is_believed_in_trouble(id, answer, now)
+            || mutant::is(Mutant::DistrustedGrantCounts);
         let slot = self.slots.at_mut(slot_index);
         let vote = match answer {
             Answer::Ok if !is_believed => Vote::Unknown(Cause::Quarantined),
@@ -370,6 +372,16 @@ impl Engine {
             }
             SlotState::Held | SlotState::Free => {}
         }
+    }
+
+    /// Whether the answer of a node counts that is not admitted, or in trouble: and perhaps no more.
+    #[cold]
+    fn is_believed_in_trouble(&mut self, id: NodeId, answer: Answer, now: Now) -> bool {
+        let node = self.node_mut(id);
+        if answer == Answer::Ok {
+            node.granted_in_trouble(now.real);
+        }
+        node.is_admitted()
     }
 
     /// The connection ended before the SET was answered.
@@ -409,13 +421,21 @@ impl Engine {
                 self.finish(index, Outcome::Won);
             }
             Decision::Lost => {
-                let outcome = if slot.round.is_taken(settings.node_count, settings.quorum) {
-                    Outcome::Taken
-                } else {
-                    Outcome::NoQuorum
-                };
+                let outcome = self.loss(slot_index);
                 self.attempt_failed(index, outcome, now);
             }
+        }
+    }
+
+    /// What kept an attempt from its lease, by its votes.
+    fn loss(&self, slot_index: u32) -> Outcome {
+        let (round, quorum) = (&self.slots.at(slot_index).round, self.settings.quorum);
+        if round.granted.count() >= quorum {
+            Outcome::Expired
+        } else if round.is_taken(self.settings.node_count, quorum) {
+            Outcome::Taken
+        } else {
+            Outcome::NoQuorum
         }
     }
 
@@ -426,7 +446,8 @@ impl Engine {
         if slot.state != SlotState::Acquiring {
             // It waits for its next attempt, and the call is over.
             if self.ops.at(index).plan.deadline <= now.real {
-                self.finish(index, Outcome::NoQuorum);
+                let outcome = self.loss(slot_index);
+                self.finish(index, outcome);
             }
             return;
         }
@@ -479,6 +500,11 @@ impl Engine {
         let last = op.slot;
         if self.slots.at(last).state != SlotState::Released {
             return;
+        }
+        if op.plan.deadline <= now.real {
+            // Nobody looked until the call was over, as where the machine was suspended.
+            let outcome = self.loss(last);
+            return self.finish(index, outcome);
         }
         let token = if mutant::is(Mutant::TokenReusedByRetry) {
             self.slots.at(last).token.clone()

@@ -31,7 +31,7 @@ impl Engine {
         let mut cohort = Cohort::EMPTY;
         for id in NodeMask::first(self.nodes.len()) {
             let Some(step) = self.release_step(id) else { continue };
-            if self.node(id).is_plain() && (cohort.nodes.is_empty() || cohort.step == step) {
+            if self.node(id).is_in_step() && (cohort.nodes.is_empty() || cohort.step == step) {
                 cohort.step = step;
                 cohort.nodes.insert(id);
             }
@@ -76,7 +76,7 @@ fn copy_block(
     let (mut written, mut count) = (NodeMask::EMPTY, 0);
     let mut one = NodeMask::first(1);
     for node in nodes {
-        if !to.intersection(one).is_empty() && node.has_room(len) {
+        if !to.intersection(one).is_empty() && node.has_room_in_step(len) {
             node.append_block(block, len);
             node.expect_answer(pending);
             written = written.union(one);
@@ -92,7 +92,7 @@ fn copy_bytes(nodes: &mut [Node], to: NodeMask, bytes: &[u8], pending: Pending) 
     let (mut written, mut count) = (NodeMask::EMPTY, 0);
     let mut one = NodeMask::first(1);
     for node in nodes {
-        if !to.intersection(one).is_empty() && node.has_room(bytes.len()) {
+        if !to.intersection(one).is_empty() && node.has_room_in_step(bytes.len()) {
             node.append_bytes(bytes);
             node.expect_answer(pending);
             written = written.union(one);

@@ -1,4 +1,5 @@
-//! What comes in from the nodes: connections, bytes, losses.
+//! What comes in from the nodes: connections, bytes, losses. What is said of a node that the engine
+//! does not have is passed over.
 
 use super::Engine;
 use crate::command::Answer;
@@ -13,13 +14,14 @@ impl Engine {
     /// Whether the engine waits for a connection to the node.
     #[must_use]
     pub fn wants_connection(&self, id: NodeId) -> bool {
-        matches!(self.node(id).state(), crate::node::State::Connecting { .. })
+        let state = self.nodes.get(id.index()).map(crate::node::Node::state);
+        matches!(state, Some(crate::node::State::Connecting { .. }))
     }
 
     /// Whether the engine reads what the node sends: false once it has given the connection up.
     #[must_use]
     pub fn is_connected(&self, id: NodeId) -> bool {
-        self.node(id).is_connected()
+        self.nodes.get(id.index()).is_some_and(crate::node::Node::is_connected)
     }
 
     /// The connection that was asked for is open.
@@ -141,7 +143,7 @@ impl Engine {
             }
             Request::Exec(kind) => {
                 // The job keeps its reference until it is done.
-                return self.exec_answered(id, Job { kind, slot }, answer, now);
+                return self.exec_answered(id, Job { kind, slot, set_len: 0 }, answer, now);
             }
             Request::Watch => return self.watch_answered(id, answer),
             Request::ScriptLoad
@@ -169,6 +171,9 @@ impl Engine {
 
     /// An error says something of the node itself.
     pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Now) {
+        if !matches!(cause, Cause::WrongType | Cause::Unsupported) {
+            self.node_mut(id).note_trouble(cause, now.real);
+        }
         if mutant::is(Mutant::ReadOnlyIgnored) {
             return;
         }
@@ -199,7 +204,7 @@ impl Engine {
                     continue;
                 }
                 Request::Exec(kind) => {
-                    self.job_lost(id, Job { kind, slot: entry.slot }, true, now);
+                    self.job_lost(id, Job { kind, slot: entry.slot, set_len: 0 }, true, now);
                     continue;
                 }
                 Request::ScriptLoad

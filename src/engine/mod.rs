@@ -29,6 +29,7 @@ mod acquire;
 mod cohort;
 mod extend;
 mod inbound;
+mod notice;
 mod op;
 mod query;
 mod release;
@@ -46,6 +47,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+pub use notice::Notice;
 pub use op::{NodeReplies, OpId};
 pub use slot::LeaseId;
 pub use view::{NodeHealth, NodeState};
@@ -152,6 +154,7 @@ pub struct Engine {
     /// attended clock.
     restless: NodeMask,
     stalls_at: Instant,
+    with_news: NodeMask,
     slots: Slots,
     ops: Ops,
     /// Operations whose result waits to be taken.
@@ -234,6 +237,7 @@ impl Engine {
             with_wish: NodeMask::EMPTY,
             restless: NodeMask::first(config.nodes.len()),
             stalls_at: now,
+            with_news: NodeMask::EMPTY,
             slots: Slots::default(),
             ops: Ops::new(config.in_flight_max),
             done: VecDeque::new(),
@@ -344,7 +348,8 @@ impl Engine {
         if self.has_event() { Some(self.last_pass) } else { self.next_due() }
     }
 
-    fn next_due(&self) -> Option<Instant> {
+    /// As [`poll_timeout`](Self::poll_timeout), whatever waits to be taken.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         let absent = Duration::from_nanos(self.absent);
         let rounds = self.ops.first_judged().map(|(_, at)| at + absent);
         let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(absent)).min();
@@ -483,11 +488,17 @@ impl Engine {
         now: Instant,
     ) -> Ballot {
         let op = self.ops.at(index);
+        let mut causes = op.causes;
+        for node in self.slots.at(op.slot).round.awaited {
+            if let Some(cause @ Cause::None) = causes.get_mut(node.index()) {
+                *cause = Cause::NotAsked;
+            }
+        }
         Ballot {
             granted,
             denied,
             unknown,
-            causes: op.causes,
+            causes,
             names: Arc::clone(&self.names),
             quorum: self.settings.quorum,
             quarantine_ms: self.quarantine_ms(now),
@@ -529,6 +540,9 @@ impl Engine {
         let is_on_the_way = node.is_on_the_way();
         if self.node(id).has_wish() {
             self.with_wish.insert(id);
+        }
+        if self.node(id).has_news() {
+            self.with_news.insert(id);
         }
         if has_output {
             self.with_output.insert(id);

@@ -8,18 +8,19 @@ use crate::command::{
 };
 use crate::error::{Cause, Vote};
 use crate::mutant::{self, Mutant};
-use crate::node::{Job, JobKind, Now, PENDING_MAX, Request};
+use crate::node::{Job, JobKind, Now, Request};
 use crate::quorum::NodeId;
 use crate::resp::{Decoder, Limits, Reply};
 
 impl Engine {
-    /// Puts a job behind those that wait. False if there is no room.
+    /// Puts a job, a SET encoded before, behind those that wait. False if there is no room.
     pub(super) fn enqueue(&mut self, id: NodeId, kind: JobKind, slot_index: u32, now: Now) -> bool {
-        let jobs = &mut self.node_mut(id).jobs;
-        if jobs.waiting.len() >= PENDING_MAX {
+        // Its bytes are in the scratch buffer.
+        let len = if kind == JobKind::Set { self.scratch.len() } else { 0 };
+        let set_len = u32::try_from(len).unwrap_or(u32::MAX);
+        if !self.node_mut(id).enqueue(Job { kind, slot: slot_index, set_len }) {
             return false;
         }
-        jobs.waiting.push_back(Job { kind, slot: slot_index });
         self.slots.at_mut(slot_index).refs += 1;
         self.advance_jobs(id, now);
         true
@@ -38,7 +39,7 @@ impl Engine {
     /// Writes what may be written now: SETs up to the next transaction, and its WATCH.
     fn advance_jobs(&mut self, id: NodeId, now: Now) {
         while (self.node(id).jobs.watching.is_none() || mutant::is(Mutant::TwoWatchesInterleaved))
-            && let Some(job) = self.node_mut(id).jobs.waiting.pop_front()
+            && let Some(job) = self.node_mut(id).jobs.pop()
         {
             let slot = self.slots.at(job.slot);
             self.scratch.clear();

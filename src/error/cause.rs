@@ -40,7 +40,7 @@ pub enum Cause {
     Stalled,
     /// No room for another request to this node.
     Backlog,
-    /// The attempt ended before this node was asked.
+    /// The attempt was decided before this node, which was still connecting, could be asked.
     NotAsked,
 
     /// A replica: what it holds can be taken back by its master.
@@ -114,7 +114,7 @@ impl Cause {
             Self::Quarantined => "restarted too recently to be believed",
             Self::Stalled => "does not answer",
             Self::Backlog => "too many unanswered requests",
-            Self::NotAsked => "not asked",
+            Self::NotAsked => "not asked: it was still connecting",
             Self::Replica => "is a replica",
             Self::Cluster => "is a cluster node",
             Self::Sentinel => "is a sentinel",

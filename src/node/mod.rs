@@ -12,8 +12,8 @@
 //!
 //! # Invariants
 //!
-//! - Output is at most [`outbound::OUTPUT_LEN_MAX`] and at most [`PENDING_MAX`] answers are awaited, whatever
-//!   the node does.
+//! - Output is at most [`outbound::OUTPUT_LEN_MAX`] and at most [`outbound::PENDING_MAX`] answers are
+//!   awaited, whatever the node does; SETs that wait behind a transaction count in both.
 //! - Two clocks: `now` runs always, `attended` only while somebody reads the sockets. What a node
 //!   is blamed for is measured on the second.
 
@@ -28,13 +28,13 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod trouble;
 
 use std::time::Duration;
 
 pub(crate) use admission::{AdmissionRules, Standing};
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
-pub(crate) use outbound::PENDING_MAX;
 pub(crate) use pending::{NO_SLOT, Pending, Phase, Request};
 pub(crate) use state::{Answered, Now, Patience, State, Step, Wish};
 pub(crate) use transaction::{Job, JobKind, Jobs};
@@ -43,6 +43,7 @@ use admission::History;
 use backoff::{Backoff, DELAY_MAX};
 use pending::PendingQueue;
 use reading::Reading;
+use trouble::Trouble;
 
 use crate::command::{Answer, Dialect, append_script_loads};
 use crate::error::Cause;
@@ -59,6 +60,9 @@ pub(crate) struct Node {
     patience: Patience,
     state: State,
     is_changed: bool,
+    /// Admitted, and in no trouble.
+    is_plain: bool,
+    trouble: Trouble,
     wish: Wish,
     /// Why it does not vote, or why the last connection ended.
     cause: Cause,
@@ -95,6 +99,8 @@ impl Node {
             patience,
             state: State::Disconnected { retry_at: now },
             is_changed: true,
+            is_plain: false,
+            trouble: Trouble::default(),
             wish: Wish::Nothing,
             cause: Cause::NotConnected,
             is_settled: false,
@@ -120,6 +126,7 @@ impl Node {
     /// The only writer of the state.
     const fn enter(&mut self, state: State) {
         self.state = state;
+        self.is_plain = self.is_admitted() && self.trouble.is_none();
         self.is_changed = true;
     }
 
@@ -128,10 +135,10 @@ impl Node {
         self.is_changed = false;
     }
 
-    /// Whether time, or any answer, can change what it is owed or what it can do: as a rule it is
-    /// admitted, owed nothing and not stalled.
+    /// Whether time, or any answer, can change what it is owed, what it can do or what is said of
+    /// it: as a rule it is admitted and without trouble, owed nothing and not stalled.
     pub(crate) fn is_restless(&self) -> bool {
-        !self.is_admitted() || self.debts.len() > 0 || self.is_stalled()
+        !self.is_plain() || self.debts.len() > 0 || self.is_stalled()
     }
 
     /// When it counts as stalled, if it then still owes what it does now; `now` for the latest that
@@ -199,7 +206,7 @@ impl Node {
     }
 
     /// Whether a request can be written to it without a look at its jobs, now and later.
-    pub(crate) fn is_plain(&self) -> bool {
+    pub(crate) fn is_in_step(&self) -> bool {
         self.is_greeted()
             && !self.is_stalled()
             && self.jobs.is_empty()
@@ -422,11 +429,15 @@ impl Node {
             Standing::Refused(cause) => self.refusal(cause, now.real),
         };
         self.enter(state);
+        if self.is_admitted() {
+            self.end_trouble_of_greeting();
+        }
         true
     }
 
     fn refusal(&mut self, cause: Cause, now: Instant) -> State {
         self.cause = cause;
+        self.note_trouble(cause, now);
         let is_passing = matches!(cause, Cause::Loading | Cause::Busy | Cause::TooManyClients);
         let wait = if is_passing { RETRY_SOON } else { DELAY_MAX };
         State::Refused { cause, retry_at: now + wait }
@@ -471,6 +482,9 @@ impl Node {
             | State::Quarantined { .. } => None,
         };
         self.cause = greeting_fault.unwrap_or(cause);
+        if let Some(fault) = greeting_fault {
+            self.note_trouble(fault, now);
+        }
         // A healthy connection that ended is tried again at once; until that has failed, the node
         // is on its way.
         let was_healthy = matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });

@@ -1,6 +1,6 @@
 //! What is written to one node, and how much of it may wait.
 
-use super::transaction::JOBS_OF_DEBTS_MAX;
+use super::transaction::{JOBS_OF_DEBTS_MAX, Job, JobKind};
 use super::{Debt, Node, Pending, Request};
 use crate::command::ReleaseStep;
 use crate::resp::encode::append_block;
@@ -29,11 +29,29 @@ impl Node {
         attended: Instant,
     ) -> bool {
         let limit = if self.is_stalled() { STALLED_OUTPUT_MAX } else { OUTPUT_LEN_MAX };
-        if self.pending.len() >= PENDING_MAX || self.output.len() + bytes.len() > limit {
+        if !self.has_room(bytes.len(), limit) {
             return false;
         }
         self.append(request, slot, bytes, attended);
         true
+    }
+
+    /// Puts a job behind those that wait, unless too much does.
+    pub(crate) fn enqueue(&mut self, job: Job) -> bool {
+        let is_set = job.kind == JobKind::Set;
+        let has_room = !is_set || self.has_room(job.set_len as usize, OUTPUT_LEN_MAX);
+        if !has_room || self.jobs.waiting.len() >= PENDING_MAX {
+            return false;
+        }
+        self.jobs.push(job);
+        true
+    }
+
+    /// Whether a request of `len` bytes may go to the output, beside what has its room there.
+    #[inline]
+    fn has_room(&self, len: usize, limit: usize) -> bool {
+        let (sets, sets_len) = self.jobs.reserved();
+        self.pending.len() + sets < PENDING_MAX && self.output.len() + sets_len + len <= limit
     }
 
     /// Writes a request whatever waits: for what is bounded by other means.
@@ -42,9 +60,9 @@ impl Node {
         self.expect_answer(Pending { request, slot, written_at: attended });
     }
 
-    /// Whether a request of `len` bytes may be written to a node that is not stalled.
+    /// Whether a request of `len` bytes may be written to a node that is not stalled and has no jobs.
     #[inline]
-    pub(crate) const fn has_room(&self, len: usize) -> bool {
+    pub(crate) const fn has_room_in_step(&self, len: usize) -> bool {
         self.pending.len() < PENDING_MAX && self.output.len() + len <= OUTPUT_LEN_MAX
     }
 

@@ -106,7 +106,7 @@ impl World {
             return;
         }
         let node = &mut self.nodes[index];
-        if fault == Fault::Freeze && node.draining.is_some() {
+        if fault == Fault::Freeze && node.is_draining() {
             // A debt is paid twice, a `node_timeout` apart. A server that stands still once more
             // just between the two may keep a key up to its TTL.
             return;

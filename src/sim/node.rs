@@ -44,6 +44,11 @@ struct Drain {
 }
 
 impl SimNode {
+    /// Whether it still runs what it received while it stood still.
+    pub(super) const fn is_draining(&self) -> bool {
+        self.draining.is_some()
+    }
+
     pub(super) fn new(flavor: Flavor, clock: Clock, now: Global, random: &mut Random) -> Self {
         let wall_ms = 1_700_000_000_000 + random.below(1000) as i64;
         let life = Life::new(random.bytes(), random.bytes(), clock.local(now), wall_ms);

@@ -46,6 +46,12 @@ fn no_count_is_lost_when_a_server_forgets_under_a_larger_quorum() {
     run(Quorum::AtLeast(4), &[Fault::FlushAll, Fault::StopWorkers, Fault::DropConnections], 12);
 }
 
+#[test]
+fn no_count_is_lost_when_a_server_forgets_locks_that_all_have_granted() {
+    let faults = [Fault::FlushFullyHeld, Fault::Freeze, Fault::StopWorkers, Fault::DropConnections];
+    run(Quorum::Majority, &faults, 16);
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     KillAndRestartEmpty,
@@ -54,6 +60,8 @@ enum Fault {
     FillMemory,
     Demote,
     FlushAll,
+    /// At a bare quorum a server may forget only locks that another vote stands for.
+    FlushFullyHeld,
     DropConnections,
     FlushScripts,
 }
@@ -135,6 +143,7 @@ fn inflict(
             // As if the master that it had followed had been empty.
             assert_eq!(server.command(&["FLUSHALL"]), b"+OK\r\n");
         }
+        Fault::FlushFullyHeld => flush_fully_held(cluster, node, workers, random),
         Fault::FlushAll => {
             assert_eq!(cluster.node(node).command(&["FLUSHALL"]), b"+OK\r\n");
             // The next may only forget when no lock rests on this one having forgotten.
@@ -147,6 +156,49 @@ fn inflict(
             assert_eq!(cluster.node(node).command(&["SCRIPT", "FLUSH"]), b"+OK\r\n");
         }
     }
+}
+
+/// Empties a server while every lock that anybody holds was granted by all five: this process holds
+/// them, and takes its turn under them while the others try.
+fn flush_fully_held(cluster: &Cluster, node: usize, workers: &Workers, random: &mut StdRng) {
+    let mut client = Client::open(config(&cluster.urls(), 3)).expect("a client");
+    workers.pause();
+    let mut leases = Vec::new();
+    let are_held = eventually(Duration::from_secs(20), || {
+        leases.clear();
+        for key in 0..KEYS {
+            let Ok(lease) = client.lock(lock_key(key), TTL) else { return false };
+            // Whoever has answered this has answered the SET before it.
+            let is_asked = client.status(lock_key(key)).is_ok();
+            if !is_asked || usize::try_from(lease.votes()) != Ok(cluster.len()) {
+                return false;
+            }
+            leases.push(lease);
+        }
+        leases.iter().all(|lease| lease.remaining() > 2 * RESERVE)
+    });
+    assert!(are_held, "five healthy servers do not grant");
+    assert_eq!(cluster.node(node).command(&["FLUSHALL"]), b"+OK\r\n");
+    workers.resume();
+    for (key, lease) in leases.into_iter().enumerate() {
+        thread::sleep(ms(random.random_range(50..150)));
+        let path = counter(&workers.dir, key);
+        let count = read_counter(&path);
+        if lease.remaining() > RESERVE {
+            write_counter(&path, count + 1);
+            let own = turns_file(&workers.dir, WORKERS);
+            write_counter(&own, read_counter(&own) + 1);
+        }
+        client.unlock(lease).expect("a lease of this client");
+    }
+}
+
+fn config(urls: &[String], votes: usize) -> Config {
+    Config::new(urls)
+        .expect("addresses")
+        .quorum(Quorum::AtLeast(votes))
+        .max_ttl(MAX_TTL)
+        .retry(Retry::every(ms(2), ms(8)).within(Duration::from_secs(2)))
 }
 
 fn signal(signal: &str, pid: u32) {
@@ -178,8 +230,23 @@ impl Workers {
         Self { children: (0..WORKERS).map(start).collect(), dir: dir.to_owned() }
     }
 
+    /// Returns when no worker holds a lock or will take one.
+    fn pause(&self) {
+        let wanted = now().as_nanos();
+        write_counter(&self.dir.join("pause"), wanted);
+        let is_paused =
+            |index: usize| read_counter(&self.dir.join(format!("paused-{index}"))) == wanted;
+        let all = || (0..WORKERS).all(is_paused);
+        assert!(eventually(Duration::from_secs(20), all), "a worker does not pause");
+    }
+
+    fn resume(&self) {
+        fs::remove_file(self.dir.join("pause")).expect("it was paused");
+    }
+
+    /// How many turns were made, the script's own among them.
     fn turns(&self) -> u64 {
-        (0..WORKERS).map(|index| read_counter(&turns_file(&self.dir, index))).sum()
+        (0..=WORKERS).map(|index| read_counter(&turns_file(&self.dir, index))).sum()
     }
 
     fn all_alive(&mut self) -> bool {
@@ -236,15 +303,19 @@ fn one_of_the_processes_that_count() {
     let Some(dir) = std::env::var_os("REDBOLT_CHAOS_DIR").map(PathBuf::from) else { return };
     let variable = |name: &str| std::env::var(format!("REDBOLT_CHAOS_{name}")).unwrap();
     let index: usize = variable("INDEX").parse().unwrap();
-    let config = Config::new(variable("NODES").split(','))
-        .unwrap()
-        .quorum(Quorum::AtLeast(variable("QUORUM").parse().unwrap()))
-        .max_ttl(MAX_TTL)
-        .retry(Retry::every(ms(2), ms(8)).within(Duration::from_secs(2)));
+    let urls: Vec<String> = variable("NODES").split(',').map(str::to_owned).collect();
+    let config = config(&urls, variable("QUORUM").parse().unwrap());
     let mut client = Client::open(config).unwrap();
     let mut random = StdRng::seed_from_u64(index as u64);
     let mut turns = 0;
     while !dir.join("stop").exists() {
+        let pause = read_counter(&dir.join("pause"));
+        if pause > 0 {
+            client.settle(ms(20));
+            write_counter(&dir.join(format!("paused-{index}")), pause);
+            thread::sleep(ms(2));
+            continue;
+        }
         let key = random.random_range(0..KEYS);
         let Ok(lease) = client.lock(lock_key(key), TTL) else { continue };
         let path = counter(&dir, key);

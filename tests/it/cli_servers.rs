@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::cli::{Running, on_urls};
-use super::common::{Kind, RealServer, available_kinds};
+use super::common::{Kind, RealServer, available_kinds, kind_or_skip};
 
 /// Fit for locks from their first second on: what they keep survives a restart.
 fn start(kind: Kind) -> RealServer {
@@ -104,5 +104,31 @@ fn a_server_that_evicts_is_called_unsafe() {
         servers.extend((0..2).map(|_| start(kind)));
         let doctor = on_urls(&urls(&servers), &["doctor", "--restart-guard", "off"]).expect(78);
         assert!(doctor.out.contains("set maxmemory-policy noeviction there"), "{doctor:?}");
+    }
+}
+
+#[test]
+fn commands_that_go_on_say_once_what_is_wrong_with_a_node() {
+    let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70];
+    if kinds.into_iter().filter_map(kind_or_skip).count() < kinds.len() {
+        return;
+    }
+    let mut servers: Vec<RealServer> = kinds.into_iter().take(2).map(start).collect();
+    servers.push(RealServer::start(Kind::Redis70, &["--requirepass", "right"]));
+    let broken = format!("127.0.0.1:{}: user or password refused", server(&servers, 2).port());
+    let mut urls = urls(&servers);
+    urls[2] = urls[2].replace("redis://", "redis://:wrong@");
+    for args in [
+        &["run", "k", "--", "sh", "-c", "sleep 0.5"][..],
+        &["run", "k", "--wait", "5s", "--", "sh", "-c", "sleep 0.5"],
+        &["bench", "--iterations", "200"],
+        &["bench", "--iterations", "200", "--mode", "throughput"],
+        &["demo", "--stock", "50"],
+    ] {
+        let (name, rest) = args.split_at(1);
+        let settings = ["--restart-guard", "off", "--node-timeout", "500ms"];
+        let ended = on_urls(&urls, &[name, &settings, rest].concat()).expect(0);
+        assert_eq!(ended.err.matches(&broken).count(), 1, "{args:?}: {ended:?}");
+        assert!(ended.err.contains("--password-file") && !ended.err.contains("wrong"), "{ended:?}");
     }
 }

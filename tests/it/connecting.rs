@@ -188,3 +188,22 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
     drivers.iter_mut().for_each(|driver| driver.shutdown(PATIENCE));
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
+
+#[test]
+fn a_client_that_was_opened_can_wait_until_every_node_is_known() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let nowhere = "redis://127.0.0.1:1".to_owned();
+    let mut urls = cluster.urls();
+    urls.truncate(2);
+    urls.push(nowhere.clone());
+    let mut client = Client::open(fresh_config(urls)).unwrap();
+    assert!(!client.is_settled() && client.voters() == 0);
+    client.wait_settled(PATIENCE).expect("two of three vote");
+    assert_eq!((client.is_settled(), client.voters(), client.quorum()), (true, 2, 2));
+
+    cluster.node(4).freeze();
+    let urls = vec![cluster.urls()[3].clone(), cluster.urls()[4].clone(), nowhere];
+    let mut client = Client::open(fresh_config(urls)).unwrap();
+    let error = ends_within(ms(300), || client.wait_settled(ms(300))).unwrap_err();
+    assert!(error.to_string().contains("1 of 3") && !client.is_settled(), "{error}");
+}

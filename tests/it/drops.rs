@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
+use redbolt::mio::Poll;
 use redbolt::{Acquire, Client, Driver, Lease, Retry, Unlocked};
 
 use super::common::{
@@ -266,4 +267,53 @@ fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
     driver.shutdown(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
     assert!(driver.nodes().iter().all(|node| node.debts == 0 && node.debts_dropped == 0));
+}
+
+/// The processor time that this thread has used.
+fn busy() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("no negative time")
+}
+
+#[test]
+fn a_driver_that_ends_in_a_foreign_loop_sleeps_until_its_nodes_have_answered() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let poll = Poll::new().unwrap();
+    let mut driver = Driver::new(cluster.config(), poll.registry(), 0..4).unwrap();
+    let lock = |driver: &mut Driver, key: &str| {
+        let wait = Retry::every(ms(5), ms(5)).within(PATIENCE);
+        driver.acquire(key, Acquire::new(TTL).retry(wait)).unwrap();
+        let mut lease = None;
+        // Nobody polls here; each pass looks at what the sockets hold.
+        assert!(eventually(PATIENCE, || {
+            driver.shutdown(Duration::ZERO);
+            if let Some(done) = driver.completion() {
+                let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
+                lease = result.ok();
+            }
+            lease.as_ref().is_some_and(|lease| lease.votes() == 3)
+        }));
+        lease
+    };
+    drop(lock(&mut driver, "a"));
+    driver.acquire("never taken", Acquire::new(TTL)).unwrap();
+    cluster.node(0).freeze();
+    let limit = ms(600);
+    let (before, begin) = (busy(), redbolt::now());
+    ends_within(limit, || driver.shutdown(limit));
+    let (spent, elapsed) = (busy() - before, begin.until(redbolt::now()));
+    assert!(elapsed >= limit, "the frozen node still owes its answer: {elapsed:?}");
+    assert!(spent < limit / 4, "busy for {spent:?} of {elapsed:?}");
+    assert!(!cluster.node(1).exists("a") && !cluster.node(2).exists("a"));
+    // It wakes up as soon as the node does, and is done when that has answered.
+    let thaw = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(ms(100));
+            cluster.node(0).thaw();
+        });
+        driver.shutdown(PATIENCE);
+        redbolt::now()
+    });
+    assert!(begin.until(thaw) < PATIENCE, "it slept over the answer");
+    assert!(!cluster.node(0).exists("a"));
 }

@@ -23,6 +23,7 @@ mod cli_usage;
 mod common;
 mod concurrency;
 mod connecting;
+mod debts;
 mod dialects;
 mod drops;
 mod embedded_conditions;
@@ -35,6 +36,8 @@ mod faulty_nodes;
 mod fuzz_corpus;
 mod greeting;
 mod harness;
+#[cfg(feature = "tracing")]
+mod log;
 mod public_names;
 mod retry;
 mod tidy;

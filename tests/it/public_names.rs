@@ -96,6 +96,10 @@ fn the_driver_is_used_by_its_names() -> Anything {
         }
     };
     assert!(lease.votes() >= 2);
+    assert_eq!(driver.quorum(), 2);
+    assert!((2..=3).contains(&driver.voters()) && driver.voters() <= 3);
+    assert!(driver.is_settled() || driver.voters() < 3);
+    assert!(driver.notice().is_none(), "all nodes are fit");
     let id = driver.unlock(lease)?;
     driver.cancel(id);
     driver.shutdown(Duration::from_secs(1));

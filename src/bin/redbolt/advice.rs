@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redbolt::Cause;
 use redbolt::engine::NodeState;
+use redbolt::{Cause, Notice};
 
 use crate::output::short;
 
@@ -144,6 +144,15 @@ fn judge_set(nodes: &[Examined], quorum: usize, advice: &mut Advice) {
     }
 }
 
+/// What a command says of a node while it goes on.
+pub(crate) fn told(notice: &Notice) -> String {
+    if notice.is_well() {
+        notice.to_string()
+    } else {
+        format!("{notice}: {}", remedy(notice.cause))
+    }
+}
+
 /// What to do about a node that does not vote.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the rest needs no remedy of its own")]
 fn remedy(cause: Cause) -> &'static str {
@@ -166,6 +175,10 @@ fn remedy(cause: Cause) -> &'static str {
         Cause::NameUnknown => "check the host name",
         Cause::SocketPath => "check the path and its permissions",
         Cause::Protocol => "check that host and port are those of a Redis or Valkey server",
+        Cause::OutOfMemory => "raise maxmemory there, or give locks a server of their own",
+        Cause::SaveFailed => "mend its disk, or the rights to write there",
+        Cause::NoReplicas => "set min-replicas-to-write 0 there",
+        Cause::KeyDenied => "grant the user the keys of the locks",
         Cause::Loading => "wait until the dataset is loaded",
         Cause::Busy => "end the script that runs there (script kill)",
         Cause::Stalled | Cause::Timeout => "look whether the server is frozen or overloaded",

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::{Failure, NO_QUORUM};
-use crate::output::{note, say, short};
+use crate::output::{note, say, short, tell};
 use crate::progress::Bar;
 use crate::{settings, throughput};
 
@@ -172,6 +172,7 @@ fn latency(config: Config, limit: Limit, progress: &mut Bar) -> Result<Counts, F
         if counts.cycles.is_multiple_of(PROGRESS_STEP) {
             progress.show(limit.permille(&counts, started));
         }
+        tell(|| client.notice());
     }
     counts.elapsed = now().saturating_since(started);
     Ok(counts)

@@ -4,8 +4,10 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
+use redbolt::Notice;
 use serde_json::{Value, json};
 
+use crate::advice::told;
 use crate::exit::Failure;
 
 /// Writes one line, or several, to stdout.
@@ -18,6 +20,17 @@ pub(crate) fn say(text: impl Display) -> io::Result<()> {
 /// Writes one line to stderr. Whether anybody reads it changes nothing.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "redbolt: {text}");
+}
+
+/// Says on stderr what a command that goes on should have heard of its nodes.
+pub(crate) fn tell(mut next: impl FnMut() -> Option<Notice>) {
+    while let Some(notice) = next() {
+        if io::stderr().is_terminal() {
+            // A progress bar may stand there.
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+        note(told(&notice));
+    }
 }
 
 /// Says why a command failed: one line on stderr, or one JSON object on stdout.

@@ -38,10 +38,13 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
         ENDING.into_iter().chain([Signal::SIGCHLD, Signal::SIGCONT]).collect();
     let mut session = Session::open(global, &watched)?;
     crate::signals::block(Signal::SIGTTOU)?;
+    // An attempt that fails at once says all of it by itself.
+    session.is_telling = args.wait.is_some();
     let spinner = waiting(&args.key.0, args.wait);
     let lease = session.lock(&args.key.0, args.ttl, args.wait);
     drop(spinner);
     let lease = lease.map_err(|failure| hint_taken(failure, &args.key.0, args.wait))?;
+    session.is_telling = true;
     let group = match Group::start(&args.command) {
         Ok(group) => group,
         Err(error) => {

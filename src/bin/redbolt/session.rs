@@ -17,6 +17,7 @@ use redbolt::{Acquire, Cause, Driver, Lease, LockError, Retry, now};
 
 use crate::args::Global;
 use crate::exit::{Failure, SYSTEM};
+use crate::output::tell;
 use crate::settings;
 use crate::signals::{ENDING, Signal, Signals, number};
 
@@ -32,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) driver: Driver,
     pub(crate) quorum: usize,
     pub(crate) signals: Signals,
+    /// Whether notices of nodes are told on stderr as they come.
+    pub(crate) is_telling: bool,
     node_timeout: Duration,
     poll: Poll,
     events: Events,
@@ -62,6 +65,7 @@ impl Session {
             driver,
             quorum,
             signals,
+            is_telling: false,
             node_timeout: global.node_timeout.unwrap_or(NODE_TIMEOUT),
             poll,
             events: Events::with_capacity(64),
@@ -82,6 +86,9 @@ impl Session {
             self.driver.ready(event);
         }
         self.driver.turn();
+        if self.is_telling {
+            tell(|| self.driver.notice());
+        }
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use redbolt::{Acquire, Client, Config, Driver, now};
 use crate::args::Polling;
 use crate::bench::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};
 use crate::exit::Failure;
+use crate::output::tell;
 use crate::progress::Bar;
 use crate::session::{CONNECT_LIMIT, is_known};
 
@@ -58,6 +59,7 @@ pub(crate) fn measure(
     }
     loop {
         run.pass(None)?;
+        tell(|| run.driver.notice());
         let is_over = limit.is_over(&run.counts, started);
         run.take(!is_over)?;
         if run.counts.cycles % PROGRESS_STEP < u64::try_from(in_flight).unwrap_or(0) {

@@ -4,7 +4,9 @@
 mod acquiring;
 mod extending;
 mod fuzzed;
+mod notices;
 mod releasing;
+mod suspended;
 mod transactions;
 mod waiting;
 

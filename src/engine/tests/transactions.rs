@@ -220,3 +220,29 @@ fn a_release_stays_behind_its_waiting_set_though_the_node_offers_better_now() {
     rig.answer(0, "_\r\n");
     assert_eq!(rig.waiting(0), ["UNWATCH", "SET", "WATCH", "GET"]);
 }
+
+#[test]
+fn sets_beyond_what_may_wait_for_a_node_fail_their_vote_and_write_nothing() {
+    const LEN_MAX: usize = 1 << 20;
+    let mut rig = rig();
+    let key = "k".repeat(KEY_LEN_MAX);
+    let (held, token) = lease(&mut rig, &key);
+    rig.engine.release_quietly(held, rig.now);
+    let attempts = 2 * LEN_MAX / KEY_LEN_MAX;
+    for _ in 0..attempts {
+        rig.acquire(&key);
+    }
+    let mut failed = 0;
+    while let Some(result) = rig.lock_result() {
+        assert_eq!(vote_of(&result.unwrap_err(), 0), Vote::Failed(Cause::Backlog));
+        failed += 1;
+    }
+    assert!((attempts / 2..attempts).contains(&failed), "{failed} of {attempts}");
+    rig.answer(0, "+OK\r\n");
+    // The SETs behind it go out all at once.
+    rig.inbox[0].remove(0);
+    rig.receive(0, &bulk(&token));
+    assert!(rig.engine.output(node(0)).len() <= LEN_MAX + 4 * KEY_LEN_MAX);
+    let sent = rig.waiting(0).iter().filter(|name| *name == "SET").count();
+    assert_eq!(sent, attempts - failed);
+}

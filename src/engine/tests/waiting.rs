@@ -86,6 +86,19 @@ fn an_attempt_waits_for_nodes_on_their_way_only_where_a_quorum_needs_them() {
 }
 
 #[test]
+fn a_node_that_was_still_coming_when_the_attempt_was_decided_is_given_that_as_its_cause() {
+    let mut rig = Rig::unconnected(3, |config| config);
+    rig.acquire("a");
+    rig.connect(0);
+    rig.connect(1);
+    rig.answer_all(0..2, "_\r\n");
+    let error = rig.refused();
+    assert_eq!(vote_of(&error, 2), Vote::Failed(Cause::NotAsked));
+    let text = error.to_string();
+    assert!(text.ends_with("n:3: not asked: it was still connecting"), "{text}");
+}
+
+#[test]
 fn nodes_that_do_not_come_are_waited_for_no_longer_than_the_connect_timeout() {
     let mut rig = Rig::unconnected(3, |config| config);
     rig.acquire("a");
@@ -356,6 +369,24 @@ fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
     }
     let event = rig.engine.poll_event(rig.now);
     assert!(matches!(event, Some(Event::Unlock { result: Unlocked::Released, .. })), "{event:?}");
+}
+
+#[test]
+fn what_is_said_of_a_node_that_there_is_not_changes_nothing() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    for index in [3, 31] {
+        let foreign = node(index);
+        assert!(!rig.engine.wants_connection(foreign) && !rig.engine.is_connected(foreign));
+        rig.engine.handle_connected(foreign, rig.now);
+        rig.engine.handle_bytes(foreign, b"+OK\r\n", rig.now);
+        rig.engine.handle_sent(foreign, 1);
+        rig.engine.handle_lost(foreign, Cause::Closed, rig.now);
+        assert!(rig.engine.output(foreign).is_empty());
+    }
+    rig.pass();
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.locked();
 }
 
 #[test]

@@ -367,6 +367,9 @@ impl World {
             }
             1 => self.engine.begin_close(),
             2 => {
+                while let Some(notice) = self.engine.poll_notice() {
+                    assert!(!notice.to_string().is_empty());
+                }
                 let nodes = self.engine.nodes(self.now);
                 assert_eq!(nodes.len(), self.peers.len());
                 assert!(!format!("{nodes:?} {:?}", self.engine).is_empty());

@@ -294,17 +294,11 @@ impl World {
         assert!(self.engine.in_flight() <= self.in_flight_max);
         for id in self.ids() {
             let len = self.engine.output(id).len();
-            assert!(len <= OUTPUT_LEN_MAX || self.may_burst(id), "{len} bytes wait for a node");
+            assert!(len <= OUTPUT_LEN_MAX, "{len} bytes wait for a node");
             let is_told = self.engine.nodes_with_output().contains(id);
             assert!(len == 0 || is_told, "{len} bytes that nobody is told of");
         }
         self.ledger.audit(&self.engine, &mut self.peers, self.now);
-    }
-
-    /// SETs that waited behind a transaction go out all at once: `in_flight_max` bounds them.
-    fn may_burst(&self, id: NodeId) -> bool {
-        let nodes = self.engine.nodes(self.now);
-        nodes[id.index()].dialect.as_ref().is_some_and(|dialect| dialect.contains("WATCH"))
     }
 }
 

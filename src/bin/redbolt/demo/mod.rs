@@ -16,6 +16,7 @@ use redbolt::time::Instant;
 use redbolt::{Client, Config, ConnectError, Retry, now};
 use serde_json::json;
 
+use crate::advice::told;
 use crate::args::{DemoArgs, Global};
 use crate::bench::percentiles;
 use crate::exit::{Failure, OVERSOLD, SYSTEM};
@@ -163,6 +164,10 @@ impl Demo {
                     self.faults.act(nodes, &self.seen, self.shop.sold(), self.shop.stock)?
             {
                 self.view.event(elapsed, &text)?;
+            }
+            // That a node votes again is told anyway, whatever kept it away.
+            for notice in self.shop.take_notices().iter().filter(|notice| !notice.is_well()) {
+                self.view.warn(elapsed, &told(notice));
             }
             self.draw(elapsed)?;
             if elapsed >= TIME_LIMIT || sellers.iter().all(JoinHandle::is_finished) {

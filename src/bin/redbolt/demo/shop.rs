@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use redbolt::Notice;
 
 use crate::exit::{Failure, SYSTEM};
 
@@ -29,6 +30,8 @@ pub(crate) struct Shop {
     /// How long each lock took, in nanoseconds.
     acquire: Mutex<Histogram<u64>>,
     closed: AtomicBool,
+    /// What a worker heard of the nodes and nobody has shown yet.
+    notices: Mutex<Vec<Notice>>,
 }
 
 impl Shop {
@@ -46,7 +49,18 @@ impl Shop {
             granted: (0..node_count).map(|_| AtomicU64::new(0)).collect(),
             acquire: Mutex::new(acquire),
             closed: AtomicBool::new(false),
+            notices: Mutex::new(Vec::new()),
         })
+    }
+
+    pub(crate) fn tell(&self, notice: Notice) {
+        if let Ok(mut notices) = self.notices.lock() {
+            notices.push(notice);
+        }
+    }
+
+    pub(crate) fn take_notices(&self) -> Vec<Notice> {
+        self.notices.lock().map(|mut notices| std::mem::take(&mut *notices)).unwrap_or_default()
     }
 
     /// A shelf with something on it, `wanted` or the next; `None` when all is sold.

@@ -73,6 +73,15 @@ impl View {
         Ok(())
     }
 
+    /// Tells, on stderr where no live view is, what somebody should mend.
+    pub(super) fn warn(&mut self, elapsed: Duration, text: &str) {
+        if self.place == Place::Terminal {
+            self.events.push(format!("{:>5.1} s  {text}", elapsed.as_secs_f64()));
+        } else {
+            crate::output::note(text);
+        }
+    }
+
     /// Draws a scene over the one before.
     pub(super) fn draw(&mut self, scene: &Scene<'_>) -> io::Result<()> {
         if self.place != Place::Terminal {

@@ -1,0 +1,81 @@
+//! [`Notice`]: what people should hear of a node, once, and not with every lock that it fails.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Engine;
+use crate::error::Cause;
+use crate::quorum::NodeId;
+
+/// A node does not vote for a reason that somebody must mend, or votes again.
+///
+/// A reason is told once, until the node was well again: admitted by a greeting, or, where only
+/// writes show the fault (memory, saving, permissions), granting again after ten seconds in which
+/// it refused nothing. Nodes that are merely away, or too young to be believed, are no notice: see
+/// [`Engine::nodes`].
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Notice {
+    /// The node.
+    pub node: NodeId,
+    /// Why it does not vote; [`Cause::None`]: it votes again.
+    pub cause: Cause,
+    names: Arc<[Box<str>]>,
+}
+
+impl Notice {
+    /// The node's `host:port` or path.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.names.get(self.node.index()).map_or("", |name| name)
+    }
+
+    /// Whether the node votes again.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.cause == Cause::None
+    }
+
+    /// Whether the reason may pass by itself: it is loading, busy, or full of clients.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        matches!(self.cause, Cause::Loading | Cause::Busy | Cause::TooManyClients)
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_well() {
+            write!(f, "{}: votes again", self.name())
+        } else {
+            write!(f, "{}: {}", self.name(), self.cause)
+        }
+    }
+}
+
+impl fmt::Debug for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Notice").field(&self.name()).field(&self.cause).finish()
+    }
+}
+
+impl Engine {
+    /// The next thing that people should hear of a node. What nobody takes is kept: the last of
+    /// each node.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        while let Some(node) = self.with_news.into_iter().next() {
+            self.with_news.remove(node);
+            if let Some(cause) = self.node_mut(node).take_news() {
+                return Some(Notice { node, cause, names: Arc::clone(&self.names) });
+            }
+        }
+        None
+    }
+
+    /// What was last told of a node.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn last_notice(&self, node: NodeId) -> Option<Notice> {
+        let cause = self.nodes.get(node.index())?.last_news();
+        Some(Notice { node, cause, names: Arc::clone(&self.names) })
+    }
+}

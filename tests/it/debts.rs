@@ -1,0 +1,180 @@
+//! A server that stands still while a client goes on: what it is owed is bounded, and paid when it
+//! comes back, without harm to others' keys and without delay for the other servers' locks.
+
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::mio::{Events, Poll};
+use redbolt::{Acquire, Driver, Lease, Unlocked};
+
+use super::common::{
+    Cluster, FOREIGN, Kind, PATIENCE, RealServer, TTL, eventually, fresh_config, ms,
+};
+
+/// Debts that a node may have.
+const DEBTS_MAX: usize = 65_536;
+/// Answers that may be awaited from a node: so many releases go to the socket before any is a debt.
+const PENDING_MAX: usize = 32_768;
+/// Locks that are released beyond all that.
+const BEYOND: usize = 6_000;
+const LOCKS: usize = PENDING_MAX + DEBTS_MAX + BEYOND;
+/// Of the locks that are released first, so that the test sees their keys end.
+const TTL_SHORT: Duration = Duration::from_secs(12);
+/// Keys among them that somebody else has taken over on the frozen node.
+const FOREIGN_KEYS: usize = 500;
+/// Operations under way at once.
+const BATCH: usize = 1_000;
+/// What a batch of releases beyond the bound may leave allocated.
+const GROWTH_MAX: i64 = 256 << 10;
+
+struct Loop {
+    driver: Driver,
+    poll: Poll,
+    events: Events,
+}
+
+impl Loop {
+    fn open(cluster: &Cluster) -> Self {
+        let poll = Poll::new().expect("a poll");
+        let config = fresh_config(cluster.urls()).node_timeout(ms(300));
+        let driver = Driver::new(config, poll.registry(), 0..4).expect("a driver");
+        Self { driver, poll, events: Events::with_capacity(64) }
+    }
+
+    fn pass(&mut self) {
+        let wait = self.driver.timeout().map_or(ms(100), |wait| wait.min(ms(100)));
+        self.poll.poll(&mut self.events, Some(wait)).expect("a poll");
+        for event in &self.events {
+            self.driver.ready(event);
+        }
+        self.driver.turn();
+    }
+
+    fn lock_all(&mut self, keys: impl Iterator<Item = usize>, ttl: Duration) -> Vec<Lease> {
+        let keys: Vec<usize> = keys.collect();
+        let mut leases = Vec::with_capacity(keys.len());
+        for batch in keys.chunks(BATCH) {
+            for &key in batch {
+                self.driver.acquire(name(key), Acquire::new(ttl)).expect("room");
+            }
+            let wanted = leases.len() + batch.len();
+            while leases.len() < wanted {
+                self.pass();
+                while let Some(done) = self.driver.completion() {
+                    let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
+                    leases.push(result.expect("two nodes answer"));
+                }
+            }
+        }
+        leases
+    }
+
+    fn unlock_all(&mut self, leases: &mut Vec<Lease>, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            let batch = left.min(BATCH);
+            for lease in leases.drain(..batch) {
+                self.driver.unlock(lease).expect("room");
+            }
+            let mut open = batch;
+            while open > 0 {
+                self.pass();
+                while let Some(done) = self.driver.completion() {
+                    assert!(matches!(done.result, Outcome::Unlock(Unlocked::Released)), "{done:?}");
+                    open -= 1;
+                }
+            }
+            left -= batch;
+            assert!(self.frozen().debts <= DEBTS_MAX);
+        }
+    }
+
+    /// How the node is that stands still.
+    fn frozen(&self) -> NodeHealth {
+        self.driver.nodes().swap_remove(2)
+    }
+}
+
+fn name(key: usize) -> String {
+    format!("debt:{key}")
+}
+
+fn count(server: &RealServer) -> usize {
+    let reply = String::from_utf8(server.command(&["DBSIZE"])).expect("text");
+    reply.trim().trim_start_matches(':').parse().expect("a count")
+}
+
+#[test]
+fn a_frozen_server_is_owed_no_more_than_the_bound_and_paid_when_it_thaws() {
+    let Some(cluster) = Cluster::start(&[Kind::Redis86, Kind::Valkey81, Kind::Valkey91], &[])
+    else {
+        return;
+    };
+    let frozen = cluster.node(2);
+    let mut run = Loop::open(&cluster);
+    assert!(eventually(PATIENCE, || {
+        run.pass();
+        run.driver.nodes().iter().all(|node| node.state == NodeState::Admitted)
+    }));
+    let early = PENDING_MAX + 2 * BEYOND;
+    let mut leases = run.lock_all(0..early, TTL_SHORT);
+    let first_end = leases[0].deadline();
+    leases.extend(run.lock_all(early..LOCKS, TTL));
+    assert!(eventually(PATIENCE, || {
+        run.pass();
+        count(frozen) == leases.len()
+    }));
+    let mut wire = frozen.connect();
+    for key in early..early + FOREIGN_KEYS {
+        let reply = wire.ask(&["SET", &name(key), FOREIGN, "PX", "60000"]).unwrap();
+        assert_eq!(reply, b"+OK\r\n");
+    }
+
+    frozen.freeze();
+    // It owes an answer, and for long enough.
+    let probe = run.lock_all([usize::MAX].into_iter(), TTL);
+    assert!(eventually(PATIENCE, || {
+        run.pass();
+        run.frozen().state == NodeState::Stalled
+    }));
+    run.unlock_all(&mut leases, LOCKS - BATCH);
+    assert_eq!((run.frozen().debts, run.frozen().debts_dropped > 0), (DEBTS_MAX, true));
+    let grown = allocation_counter::measure(|| run.unlock_all(&mut leases, BATCH));
+    assert!(grown.bytes_current < GROWTH_MAX, "{grown:?}");
+    drop(probe);
+    run.pass();
+    let dropped = usize::try_from(run.frozen().debts_dropped).unwrap();
+    assert!((BEYOND..early).contains(&dropped), "{dropped}");
+
+    let thawed_at = redbolt::now();
+    frozen.thaw();
+    let mut during = 0;
+    while run.frozen().debts > 0 {
+        // Each is won at its one attempt, whatever the third node has to do.
+        let mut lease = run.lock_all([usize::MAX - 1 - during].into_iter(), TTL);
+        run.unlock_all(&mut lease, 1);
+        during += 1;
+    }
+    println!(
+        "{dropped} dropped, {during} locks in {:?} of paying",
+        thawed_at.until(redbolt::now())
+    );
+    assert!(during > 10, "only {during} locks while the debts were paid");
+    let is_paid = eventually(PATIENCE, || {
+        run.pass();
+        count(frozen) <= dropped + FOREIGN_KEYS
+    });
+    assert!(is_paid, "{} keys", count(frozen));
+    assert!(redbolt::now() < first_end, "too slow to tell what was deleted from what ended");
+    assert_eq!(count(frozen), dropped + FOREIGN_KEYS, "deleted, and no more than that");
+    assert!(eventually(PATIENCE, || {
+        run.pass();
+        run.frozen().state == NodeState::Admitted
+    }));
+    for key in early..early + FOREIGN_KEYS {
+        assert_eq!(frozen.get(&name(key)).as_deref(), Some(FOREIGN.as_bytes()));
+    }
+    assert!(eventually(2 * TTL_SHORT, || count(frozen) == FOREIGN_KEYS), "{}", count(frozen));
+    assert_eq!((count(cluster.node(0)), count(cluster.node(1))), (0, 0));
+}
