@@ -8,6 +8,7 @@
 //! - A call that follows a long silence reads the sockets once before it begins: what a node sent
 //!   meanwhile is not held against it.
 
+mod batch;
 mod held;
 mod inspect;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 
+pub use batch::Batch;
 pub use held::Held;
 pub use inspect::{KeyState, NodeKey, NodeReport};
 
@@ -39,6 +41,8 @@ pub struct Client {
     wait: Wait,
     retry: Retry,
     node_timeout: Duration,
+    /// The last operation of a batch in each place, for a batch that is dropped before its end.
+    submitted: Vec<OpId>,
 }
 
 /// Readiness taken in at once; more comes with the next poll.
@@ -87,7 +91,7 @@ impl Client {
         let mut driver = Driver::new(config, poll.registry(), tokens)?;
         driver.turn();
         let events = Events::with_capacity(EVENTS_MAX);
-        Ok(Self { driver, poll, events, wait, retry, node_timeout })
+        Ok(Self { driver, poll, events, wait, retry, node_timeout, submitted: Vec::new() })
     }
 
     // ---- locks ----
@@ -115,8 +119,8 @@ impl Client {
         key: impl AsRef<[u8]>,
         acquire: Acquire,
     ) -> Result<Lease, LockError> {
-        self.catch_up()?;
-        let op = self.driver.acquire(key, acquire)?;
+        let now = self.catch_up()?;
+        let op = self.driver.acquire_at(key.as_ref(), &acquire, now)?;
         let Outcome::Lock(result) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
         result
     }
@@ -236,6 +240,11 @@ impl Client {
         if held.release() { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
+    /// Many operations at once: submitted, written together, their results taken as they come.
+    pub fn batch(&mut self) -> Batch<'_> {
+        Batch::new(self)
+    }
+
     // ---- state ----
 
     /// How each node is, without asking it.
@@ -253,12 +262,15 @@ impl Client {
     // ---- the loop ----
 
     /// Reads once without waiting, if nobody has for a `node_timeout` or a quorum is missing.
-    fn catch_up(&mut self) -> Result<(), io::ErrorKind> {
-        if self.driver.engine().needs_pass(now()) {
-            self.poll_for(Some(Duration::ZERO))?;
-            self.driver.turn();
+    /// Returns the time after it.
+    fn catch_up(&mut self) -> Result<Instant, io::ErrorKind> {
+        let time = now();
+        if !self.driver.engine().needs_pass(time) {
+            return Ok(time);
         }
-        Ok(())
+        self.poll_for(Some(Duration::ZERO))?;
+        self.driver.turn();
+        Ok(now())
     }
 
     /// Drives the loop until `op` has ended.

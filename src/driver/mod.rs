@@ -19,6 +19,7 @@ mod lease;
 mod link;
 mod resolve;
 mod socket;
+mod transfer;
 
 use std::io;
 use std::ops::Range;
@@ -46,9 +47,6 @@ use resolve::Resolver;
 
 /// Bytes read from a socket at a time.
 const READ_LEN: usize = 16 << 10;
-
-/// Reads of one socket in one turn; a node that sends without end must not keep the others waiting.
-const READS_MAX: usize = 64;
 
 /// Locks on many nodes inside an event loop that belongs to somebody else.
 ///
@@ -156,8 +154,18 @@ impl Driver {
     ///
     /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token.
     pub fn acquire(&mut self, key: impl AsRef<[u8]>, acquire: Acquire) -> Result<OpId, LockError> {
-        self.collect_dropped();
-        self.engine.acquire(key.as_ref(), &acquire, clock::now())
+        self.acquire_at(key.as_ref(), &acquire, clock::now())
+    }
+
+    /// As [`acquire`](Self::acquire), with the clock read by a caller who begins it right now.
+    pub(crate) fn acquire_at(
+        &mut self,
+        key: &[u8],
+        acquire: &Acquire,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.collect_dropped(now);
+        self.engine.acquire(key, acquire, now)
     }
 
     /// Begins to move the end of `lease` to `ttl` from now.
@@ -184,8 +192,12 @@ impl Driver {
         if !lease.is_of(&self.pool) {
             return Err(UnlockError::NotOurs);
         }
-        let result = self.engine.release(lease.id(), clock::now());
+        let now = clock::now();
+        let result = self.engine.release(lease.id(), now);
         lease.settle();
+        drop(lease);
+        // At once: a dropped lease would keep the next poll from sleeping.
+        self.collect_dropped(now);
         result
     }
 
@@ -258,8 +270,9 @@ impl Driver {
             self.readable.insert(id);
             link.is_read_closed |= event.is_read_closed() || event.is_error();
         }
-        if event.is_writable() {
+        if event.is_writable() && self.blocked.contains(id) {
             self.blocked.remove(id);
+            self.watch_writable(id, false);
         }
         true
     }
@@ -269,8 +282,9 @@ impl Driver {
         self.poll_own();
         self.read();
         self.copy_late_votes();
-        self.collect_dropped();
-        self.engine.handle_timeout(clock::now());
+        let now = clock::now();
+        self.collect_dropped(now);
+        self.engine.handle_timeout(now);
         self.settle_connections();
         self.flush();
     }
@@ -373,60 +387,6 @@ impl Driver {
         }
     }
 
-    fn read_from(&mut self, id: NodeId, now: Instant) {
-        for _ in 0..READS_MAX {
-            let Some(link) = self.links.get_mut(id.index()) else { return };
-            let Some(socket) = link.socket.as_mut().filter(|_| link.is_open) else { return };
-            match socket.read(&mut self.buffer) {
-                Ok(0) => return self.close(id, Cause::Closed, now),
-                Ok(len) => {
-                    let is_last = len < self.buffer.len() && !link.is_read_closed;
-                    let bytes = self.buffer.get(..len).unwrap_or_default();
-                    self.engine.handle_bytes(id, bytes, now);
-                    if !self.engine.is_connected(id) {
-                        self.drop_socket(id);
-                        return;
-                    }
-                    // A short read has emptied the socket: edge-triggered, it will tell of more.
-                    // Unless the peer has closed: that edge has passed, so it is read to the end.
-                    if is_last {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let cause = link.cause_of(&error);
-                    return self.close(id, cause, now);
-                }
-            }
-        }
-        self.readable.insert(id);
-    }
-
-    fn write_to(&mut self, id: NodeId) {
-        let Some(link) = self.links.get_mut(id.index()) else { return };
-        let Some(socket) = link.socket.as_mut().filter(|_| link.is_open) else { return };
-        loop {
-            let output = self.engine.output(id);
-            if output.is_empty() {
-                return;
-            }
-            match socket.write(output) {
-                Ok(len) if len == output.len() => return self.engine.handle_sent(id, len),
-                Ok(len) => self.engine.handle_sent(id, len),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return self.blocked.insert(id);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let cause = link.cause_of(&error);
-                    return self.close(id, cause, clock::now());
-                }
-            }
-        }
-    }
-
     /// Does what the engine wants of connections.
     fn settle_connections(&mut self) {
         while let Some((id, wish)) = self.engine.poll_connection() {
@@ -504,6 +464,7 @@ impl Driver {
                 }
                 self.engine.handle_connected(id, now);
                 self.readable.insert(id);
+                self.watch_writable(id, false);
             }
             Some(Err(error)) => {
                 let cause = link.cause_of(&error);
@@ -532,11 +493,10 @@ impl Driver {
     }
 
     /// Releases the leases that were dropped.
-    pub(crate) fn collect_dropped(&mut self) {
+    pub(crate) fn collect_dropped(&mut self, now: Instant) {
         if !self.pool.has_dropped() {
             return;
         }
-        let now = clock::now();
         let engine = &mut self.engine;
         self.pool.take_dropped(|dropped| {
             if dropped.is_settled {
