@@ -146,17 +146,14 @@ const TURN: u128 = 20;
 /// How much later than asked a sleep may end.
 const SLEEP_SLACK: Duration = Duration::from_micros(120);
 
-/// Sleeps, and yields for the last part: a sleep ends too late for a tenth of a millisecond.
+/// Sleeps; or only yields where a sleep would end much too late, which costs others processor time.
 fn wait_until(due: Instant) {
-    loop {
-        let left = now().until(due);
-        if left.is_zero() {
-            return;
-        }
-        match left.checked_sub(SLEEP_SLACK) {
-            Some(sleep) if !sleep.is_zero() => thread::sleep(sleep),
-            Some(_) | None => thread::yield_now(),
-        }
+    let left = now().until(due);
+    if left > SLEEP_SLACK {
+        thread::sleep(left);
+    }
+    while now() < due {
+        thread::yield_now();
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Anything {
             proxy.set(Mode::Delay(Duration::from_micros(micros)));
         }
         let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
-        let config = config(&addresses, Wait::Park)?.node_timeout(Duration::from_millis(500));
+        let config = config(&addresses, Wait::Park)?;
         let third = network[2];
         // A second or so for each client.
         let cycles = usize::try_from(20_000 / (third + 500)).unwrap_or(1).clamp(1, 20);

@@ -1,5 +1,7 @@
 //! The nodes to measure on: named ones, or nodes in this process.
 
+use std::time::Duration;
+
 use redbolt::embedded::Nodes;
 use redbolt::{Client, Config, RestartGuard, Wait};
 
@@ -37,7 +39,9 @@ impl Setup {
 
 /// Redbolt's configuration for `addresses`. The guard is off: what is measured has no lock to lose.
 pub(crate) fn config(addresses: &[String], wait: Wait) -> Anything<Config> {
-    Ok(Config::new(addresses)?.restart_guard(RestartGuard::Off).wait(wait))
+    let config = Config::new(addresses)?.restart_guard(RestartGuard::Off).wait(wait);
+    // Where servers and clients share processors, a server may wait for its turn for some time.
+    Ok(config.node_timeout(Duration::from_millis(500)))
 }
 
 /// A client and a probe of the same nodes.

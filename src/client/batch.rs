@@ -90,8 +90,8 @@ impl<'client> Batch<'client> {
         if !self.client.driver.is_ours(&lease) {
             return Err(UnlockError::NotOurs);
         }
-        self.client.catch_up()?;
-        let op = self.client.driver.unlock(lease)?;
+        let now = self.client.catch_up()?;
+        let op = self.client.driver.unlock_at(lease, now)?;
         Ok(self.note(op))
     }
 

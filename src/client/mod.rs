@@ -48,6 +48,9 @@ pub struct Client {
 /// Readiness taken in at once; more comes with the next poll.
 const EVENTS_MAX: usize = 64;
 
+/// Polls without sleeping between two looks at the clock: about a microsecond.
+const SPINS: u32 = 6;
+
 impl Client {
     /// Connects, and returns when every node is admitted or known not to be, or when a quorum is
     /// and `node_timeout` has passed since.
@@ -174,8 +177,8 @@ impl Client {
         if !self.driver.is_ours(&lease) {
             return Err(UnlockError::NotOurs);
         }
-        self.catch_up()?;
-        let op = self.driver.unlock(lease)?;
+        let now = self.catch_up()?;
+        let op = self.driver.unlock_at(lease, now)?;
         self.wait_unlock(op)
     }
 
@@ -301,26 +304,35 @@ impl Client {
         let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
         match self.wait {
             Wait::Park => self.poll_until(deadline)?,
-            Wait::Spin => self.poll_for(Some(Duration::ZERO))?,
+            Wait::Spin => {
+                self.spin_until(deadline.unwrap_or(Instant::MAX))?;
+            }
             Wait::SpinThenPark(spin) => {
-                let spin_end = now() + spin;
-                loop {
-                    self.poll_for(Some(Duration::ZERO))?;
-                    let time = now();
-                    if !self.events.is_empty() || deadline.is_some_and(|deadline| deadline <= time)
-                    {
-                        break;
-                    }
-                    if spin_end <= time {
-                        self.poll_until(deadline)?;
-                        break;
-                    }
-                    std::hint::spin_loop();
+                let end = now() + spin;
+                let is_ready =
+                    self.spin_until(deadline.map_or(end, |deadline| deadline.min(end)))?;
+                if !is_ready && deadline.is_none_or(|deadline| deadline > end) {
+                    self.poll_until(deadline)?;
                 }
             }
         }
         self.driver.turn();
         Ok(())
+    }
+
+    /// Polls without sleeping until something is ready or `end` has come: true for the first.
+    fn spin_until(&mut self, end: Instant) -> Result<bool, io::ErrorKind> {
+        loop {
+            for _ in 0..SPINS {
+                self.poll_for(Some(Duration::ZERO))?;
+                if !self.events.is_empty() {
+                    return Ok(true);
+                }
+            }
+            if end <= now() {
+                return Ok(false);
+            }
+        }
     }
 
     fn poll_until(&mut self, deadline: Option<Instant>) -> Result<(), io::ErrorKind> {

@@ -192,7 +192,12 @@ impl Driver {
         if !lease.is_of(&self.pool) {
             return Err(UnlockError::NotOurs);
         }
-        let now = clock::now();
+        self.unlock_at(lease, clock::now())
+    }
+
+    /// As [`unlock`](Self::unlock), for a lease of this driver, with the clock read by a caller who
+    /// begins it right now.
+    pub(crate) fn unlock_at(&mut self, lease: Lease, now: Instant) -> Result<OpId, UnlockError> {
         let result = self.engine.release(lease.id(), now);
         lease.settle();
         drop(lease);
@@ -280,9 +285,10 @@ impl Driver {
     /// One pass: reads what is ready, then judges what is due, then writes what is owed.
     pub fn turn(&mut self) {
         self.poll_own();
-        self.read();
-        self.copy_late_votes();
+        // From before the reading: who is judged by it had a little more time, never less.
         let now = clock::now();
+        self.read(now);
+        self.copy_late_votes();
         self.collect_dropped(now);
         self.engine.handle_timeout(now);
         self.settle_connections();
@@ -374,11 +380,7 @@ impl Driver {
     }
 
     /// Reads what the ready sockets hold.
-    pub(crate) fn read(&mut self) {
-        if self.readable.is_empty() && self.connecting.is_empty() {
-            return;
-        }
-        let now = clock::now();
+    fn read(&mut self, now: Instant) {
         for id in std::mem::take(&mut self.connecting) {
             self.check_connect(id, now);
         }
