@@ -6,7 +6,6 @@ use std::path::Path;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
-    Linear,
     /// Linear from zero.
     Zero,
     Log,

@@ -38,7 +38,7 @@ pub(crate) fn run(options: &Options) -> Anything {
         title: "Acquire against number of nodes (p50)",
         x: "nodes",
         y: "microseconds",
-        x_scale: Scale::Linear,
+        x_scale: Scale::Zero,
         y_scale: Scale::Zero,
         lines: by_nodes,
     }

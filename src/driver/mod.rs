@@ -15,6 +15,7 @@
 
 pub mod clock;
 mod completion;
+mod key;
 mod lease;
 mod link;
 mod resolve;
