@@ -56,6 +56,13 @@ pub(crate) fn probe(addresses: &[String], wait: Wait) -> Anything<Probe> {
     Ok(Probe::connect(&addresses, wait)?)
 }
 
+/// The ways to wait that latency is measured with.
+pub(crate) const ALL_WAITS: [(&str, Wait); 3] = [
+    ("park", Wait::Park),
+    ("spin", Wait::Spin),
+    ("spin 50 us, then park", Wait::SpinThenPark(Duration::from_micros(50))),
+];
+
 pub(crate) const WAITS: [(&str, Wait); 2] = [("park", Wait::Park), ("spin", Wait::Spin)];
 
 /// Fresh keys of 22 bytes.
