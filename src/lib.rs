@@ -105,7 +105,7 @@ pub mod fuzzing;
 
 pub use acquire::Acquire;
 pub use address::{Address, Endpoint};
-pub use client::{Client, Held};
+pub use client::{Batch, Client, Held};
 pub use config::{Admission, Config, RestartGuard, Retry, Wait};
 pub use driver::clock::now;
 pub use driver::{Completion, Driver, Lease};

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use redbolt::driver::Outcome;
 use redbolt::embedded::Nodes;
-use redbolt::{Client, Config, LockError, Retry};
+use redbolt::{Acquire, Client, Config, LockError, Retry};
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -60,6 +61,24 @@ fn a_warm_lock_allocates_nothing() {
     });
     assert_eq!(denied, 0, "conflict");
     client.unlock(held).unwrap();
+}
+
+#[test]
+fn a_warm_batch_allocates_nothing() {
+    let nodes = Nodes::start(5).unwrap();
+    let mut client = Client::connect(Config::new(nodes.urls()).unwrap()).unwrap();
+    let batched = allocations(|round| {
+        let mut batch = client.batch();
+        for index in 0..8 {
+            batch.acquire(key(round * 8 + index), Acquire::new(TTL)).unwrap();
+        }
+        while let Some(done) = batch.wait().unwrap() {
+            if let Outcome::Lock(lease) = done.result {
+                batch.unlock(lease.unwrap()).unwrap();
+            }
+        }
+    });
+    assert_eq!(batched, 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! - A call that follows a long silence reads the sockets once before it begins: what a node sent
 //!   meanwhile is not held against it.
 
+mod batch;
 mod held;
 mod inspect;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 
+pub use batch::Batch;
 pub use held::Held;
 pub use inspect::{KeyState, NodeKey, NodeReport};
 
@@ -39,10 +41,15 @@ pub struct Client {
     wait: Wait,
     retry: Retry,
     node_timeout: Duration,
+    /// The last operation of a batch in each place, for a batch that is dropped before its end.
+    submitted: Vec<OpId>,
 }
 
 /// Readiness taken in at once; more comes with the next poll.
 const EVENTS_MAX: usize = 64;
+
+/// Polls without sleeping between two looks at the clock: about a microsecond.
+const SPINS: u32 = 6;
 
 impl Client {
     /// Connects, and returns when every node is admitted or known not to be, or when a quorum is
@@ -87,7 +94,7 @@ impl Client {
         let mut driver = Driver::new(config, poll.registry(), tokens)?;
         driver.turn();
         let events = Events::with_capacity(EVENTS_MAX);
-        Ok(Self { driver, poll, events, wait, retry, node_timeout })
+        Ok(Self { driver, poll, events, wait, retry, node_timeout, submitted: Vec::new() })
     }
 
     // ---- locks ----
@@ -115,8 +122,8 @@ impl Client {
         key: impl AsRef<[u8]>,
         acquire: Acquire,
     ) -> Result<Lease, LockError> {
-        self.catch_up()?;
-        let op = self.driver.acquire(key, acquire)?;
+        let now = self.catch_up()?;
+        let op = self.driver.acquire_at(key.as_ref(), &acquire, now)?;
         let Outcome::Lock(result) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
         result
     }
@@ -170,8 +177,8 @@ impl Client {
         if !self.driver.is_ours(&lease) {
             return Err(UnlockError::NotOurs);
         }
-        self.catch_up()?;
-        let op = self.driver.unlock(lease)?;
+        let now = self.catch_up()?;
+        let op = self.driver.unlock_at(lease, now)?;
         self.wait_unlock(op)
     }
 
@@ -253,6 +260,11 @@ impl Client {
         self.driver.engine().connect_error(now()).map_or(Ok(()), Err)
     }
 
+    /// Many operations at once: submitted, written together, their results taken as they come.
+    pub fn batch(&mut self) -> Batch<'_> {
+        Batch::new(self)
+    }
+
     // ---- state ----
 
     /// How each node is, without asking it.
@@ -287,12 +299,15 @@ impl Client {
     // ---- the loop ----
 
     /// Reads once without waiting, if nobody has for a `node_timeout` or a quorum is missing.
-    fn catch_up(&mut self) -> Result<(), io::ErrorKind> {
-        if self.driver.engine().needs_pass(now()) {
-            self.poll_for(Some(Duration::ZERO))?;
-            self.driver.turn();
+    /// Returns the time after it.
+    fn catch_up(&mut self) -> Result<Instant, io::ErrorKind> {
+        let time = now();
+        if !self.driver.engine().needs_pass(time) {
+            return Ok(time);
         }
-        Ok(())
+        self.poll_for(Some(Duration::ZERO))?;
+        self.driver.turn();
+        Ok(now())
     }
 
     /// Drives the loop until `op` has ended.
@@ -323,26 +338,35 @@ impl Client {
         let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
         match self.wait {
             Wait::Park => self.poll_until(deadline)?,
-            Wait::Spin => self.poll_for(Some(Duration::ZERO))?,
+            Wait::Spin => {
+                self.spin_until(deadline.unwrap_or(Instant::MAX))?;
+            }
             Wait::SpinThenPark(spin) => {
-                let spin_end = now() + spin;
-                loop {
-                    self.poll_for(Some(Duration::ZERO))?;
-                    let time = now();
-                    if !self.events.is_empty() || deadline.is_some_and(|deadline| deadline <= time)
-                    {
-                        break;
-                    }
-                    if spin_end <= time {
-                        self.poll_until(deadline)?;
-                        break;
-                    }
-                    std::hint::spin_loop();
+                let end = now() + spin;
+                let is_ready =
+                    self.spin_until(deadline.map_or(end, |deadline| deadline.min(end)))?;
+                if !is_ready && deadline.is_none_or(|deadline| deadline > end) {
+                    self.poll_until(deadline)?;
                 }
             }
         }
         self.driver.turn();
         Ok(())
+    }
+
+    /// Polls without sleeping until something is ready or `end` has come: true for the first.
+    fn spin_until(&mut self, end: Instant) -> Result<bool, io::ErrorKind> {
+        loop {
+            for _ in 0..SPINS {
+                self.poll_for(Some(Duration::ZERO))?;
+                if !self.events.is_empty() {
+                    return Ok(true);
+                }
+            }
+            if end <= now() {
+                return Ok(false);
+            }
+        }
     }
 
     fn poll_until(&mut self, deadline: Option<Instant>) -> Result<(), io::ErrorKind> {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock;
+use super::key::Key;
 use crate::engine::LeaseId;
 use crate::quorum::NodeMask;
 use crate::time::Instant;
@@ -35,7 +36,7 @@ pub(crate) struct LeaseState {
     inbox: Arc<Inbox>,
     place: u32,
     id: LeaseId,
-    key: Vec<u8>,
+    key: Key,
     token: TokenBytes,
     deadline: AtomicU64,
     votes: AtomicU32,
@@ -78,7 +79,7 @@ impl Lease {
     /// The key.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        &self.state.key
+        self.state.key.as_bytes()
     }
 
     /// The value that the nodes hold. With the key it suffices to extend and release the lock from
@@ -190,8 +191,7 @@ impl LeasePool {
             && let Some(state) = Arc::get_mut(arc)
         {
             state.id = id;
-            state.key.clear();
-            state.key.extend_from_slice(key);
+            state.key.set(key);
             state.token.clone_from(token);
             *state.deadline.get_mut() = deadline.as_nanos();
             *state.votes.get_mut() = votes.bits();
@@ -204,7 +204,7 @@ impl LeasePool {
             inbox: Arc::clone(&self.inbox),
             place,
             id,
-            key: key.to_vec(),
+            key: Key::new(key),
             token: token.clone(),
             deadline: AtomicU64::new(deadline.as_nanos()),
             votes: AtomicU32::new(votes.bits()),

@@ -15,12 +15,14 @@
 
 pub mod clock;
 mod completion;
+mod key;
 mod lease;
 mod link;
 mod notice;
 mod resolve;
 mod shutdown;
 mod socket;
+mod transfer;
 
 use std::io;
 use std::ops::Range;
@@ -48,9 +50,6 @@ use resolve::Resolver;
 
 /// Bytes read from a socket at a time.
 const READ_LEN: usize = 16 << 10;
-
-/// Reads of one socket in one turn; a node that sends without end must not keep the others waiting.
-const READS_MAX: usize = 64;
 
 /// Locks on many nodes inside an event loop that belongs to somebody else.
 ///
@@ -163,8 +162,18 @@ impl Driver {
     ///
     /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token.
     pub fn acquire(&mut self, key: impl AsRef<[u8]>, acquire: Acquire) -> Result<OpId, LockError> {
-        self.collect_dropped();
-        self.engine.acquire(key.as_ref(), &acquire, clock::now())
+        self.acquire_at(key.as_ref(), &acquire, clock::now())
+    }
+
+    /// As [`acquire`](Self::acquire), with the clock read by a caller who begins it right now.
+    pub(crate) fn acquire_at(
+        &mut self,
+        key: &[u8],
+        acquire: &Acquire,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.collect_dropped(now);
+        self.engine.acquire(key, acquire, now)
     }
 
     /// Begins to move the end of `lease` to `ttl` from now.
@@ -191,8 +200,17 @@ impl Driver {
         if !lease.is_of(&self.pool) {
             return Err(UnlockError::NotOurs);
         }
-        let result = self.engine.release(lease.id(), clock::now());
+        self.unlock_at(lease, clock::now())
+    }
+
+    /// As [`unlock`](Self::unlock), for a lease of this driver, with the clock read by a caller who
+    /// begins it right now.
+    pub(crate) fn unlock_at(&mut self, lease: Lease, now: Instant) -> Result<OpId, UnlockError> {
+        let result = self.engine.release(lease.id(), now);
         lease.settle();
+        drop(lease);
+        // At once: a dropped lease would keep the next poll from sleeping.
+        self.collect_dropped(now);
         result
     }
 
@@ -265,8 +283,9 @@ impl Driver {
             self.readable.insert(id);
             link.is_read_closed |= event.is_read_closed() || event.is_error();
         }
-        if event.is_writable() {
+        if event.is_writable() && self.blocked.contains(id) {
             self.blocked.remove(id);
+            self.watch_writable(id, false);
         }
         true
     }
@@ -274,10 +293,12 @@ impl Driver {
     /// One pass: reads what is ready, then judges what is due, then writes what is owed.
     pub fn turn(&mut self) {
         self.poll_own();
-        self.read();
+        // From before the reading: who is judged by it had a little more time, never less.
+        let now = clock::now();
+        self.read(now);
         self.copy_late_votes();
-        self.collect_dropped();
-        self.engine.handle_timeout(clock::now());
+        self.collect_dropped(now);
+        self.engine.handle_timeout(now);
         self.settle_connections();
         self.flush();
         #[cfg(feature = "tracing")]
@@ -371,70 +392,12 @@ impl Driver {
     }
 
     /// Reads what the ready sockets hold.
-    pub(crate) fn read(&mut self) {
-        if self.readable.is_empty() && self.connecting.is_empty() {
-            return;
-        }
-        let now = clock::now();
+    fn read(&mut self, now: Instant) {
         for id in std::mem::take(&mut self.connecting) {
             self.check_connect(id, now);
         }
         for id in std::mem::take(&mut self.readable) {
             self.read_from(id, now);
-        }
-    }
-
-    fn read_from(&mut self, id: NodeId, now: Instant) {
-        for _ in 0..READS_MAX {
-            let Some(link) = self.links.get_mut(id.index()) else { return };
-            let Some(socket) = link.socket.as_mut().filter(|_| link.is_open) else { return };
-            match socket.read(&mut self.buffer) {
-                Ok(0) => return self.close(id, Cause::Closed, now),
-                Ok(len) => {
-                    let is_last = len < self.buffer.len() && !link.is_read_closed;
-                    let bytes = self.buffer.get(..len).unwrap_or_default();
-                    self.engine.handle_bytes(id, bytes, now);
-                    if !self.engine.is_connected(id) {
-                        self.drop_socket(id);
-                        return;
-                    }
-                    // A short read has emptied the socket: edge-triggered, it will tell of more.
-                    // Unless the peer has closed: that edge has passed, so it is read to the end.
-                    if is_last {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let cause = link.cause_of(&error);
-                    return self.close(id, cause, now);
-                }
-            }
-        }
-        self.readable.insert(id);
-    }
-
-    fn write_to(&mut self, id: NodeId) {
-        let Some(link) = self.links.get_mut(id.index()) else { return };
-        let Some(socket) = link.socket.as_mut().filter(|_| link.is_open) else { return };
-        loop {
-            let output = self.engine.output(id);
-            if output.is_empty() {
-                return;
-            }
-            match socket.write(output) {
-                Ok(len) if len == output.len() => return self.engine.handle_sent(id, len),
-                Ok(len) => self.engine.handle_sent(id, len),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return self.blocked.insert(id);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let cause = link.cause_of(&error);
-                    return self.close(id, cause, clock::now());
-                }
-            }
         }
     }
 
@@ -515,6 +478,7 @@ impl Driver {
                 }
                 self.engine.handle_connected(id, now);
                 self.readable.insert(id);
+                self.watch_writable(id, false);
             }
             Some(Err(error)) => {
                 let cause = link.cause_of(&error);
@@ -543,11 +507,10 @@ impl Driver {
     }
 
     /// Releases the leases that were dropped.
-    pub(crate) fn collect_dropped(&mut self) {
+    pub(crate) fn collect_dropped(&mut self, now: Instant) {
         if !self.pool.has_dropped() {
             return;
         }
-        let now = clock::now();
         let engine = &mut self.engine;
         self.pool.take_dropped(|dropped| {
             if dropped.is_settled {

@@ -15,6 +15,8 @@ use crate::error::Cause;
 /// A peer that acknowledges nothing for this long is gone: the connection is given up.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
+const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -40,11 +42,26 @@ impl Socket {
         UnixStream::connect(path).map(Self::Unix)
     }
 
+    /// Registered for writing too: readiness for it tells that the connection stands.
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let interests = Interest::READABLE | Interest::WRITABLE;
         match self {
-            Self::Tcp(stream) => registry.register(stream, token, interests),
-            Self::Unix(stream) => registry.register(stream, token, interests),
+            Self::Tcp(stream) => registry.register(stream, token, BOTH),
+            Self::Unix(stream) => registry.register(stream, token, BOTH),
+        }
+    }
+
+    /// Asks to be told when the socket takes more, or not any longer. A unix socket that is watched
+    /// for writing wakes its owner each time the peer has read.
+    pub(super) fn watch_writable(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        is_wanted: bool,
+    ) -> io::Result<()> {
+        let interests = if is_wanted { BOTH } else { Interest::READABLE };
+        match self {
+            Self::Tcp(stream) => registry.reregister(stream, token, interests),
+            Self::Unix(stream) => registry.reregister(stream, token, interests),
         }
     }
 

@@ -20,6 +20,15 @@ pub struct OpId {
     pub(super) generation: u32,
 }
 
+impl OpId {
+    /// A small number that no other operation under way has, below `in_flight_max`: the place of
+    /// what the caller keeps beside it. It is used again once the result was taken.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.op as usize
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpKind {
     Free,

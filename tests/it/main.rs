@@ -7,6 +7,7 @@
 #![cfg(feature = "embedded")]
 
 mod acquire;
+mod batch;
 mod chaos;
 #[cfg(feature = "cli")]
 mod cli;

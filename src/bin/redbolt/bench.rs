@@ -61,9 +61,7 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     let config = config.wait(wait);
     let counts = match args.mode {
         Mode::Latency => latency(config, limit, &mut progress)?,
-        Mode::Throughput => {
-            throughput::measure(config, args.poll, in_flight, limit, &mut progress)?
-        }
+        Mode::Throughput => throughput::measure(config, in_flight, limit, &mut progress)?,
     };
     drop(progress);
     if counts.cycles == 0

@@ -1,0 +1,65 @@
+//! What a million leases cost: memory, and the operations beside them; a million timers coming
+//! due; a lost node with as many debts as it may have.
+//!
+//! `cargo bench --features embedded --bench leases -- [--leases N] [--plots DIR]`
+//!
+//! The engine's figures are without sockets, on five nodes. Memory and the client's latency are
+//! measured on three nodes in this process, counted on the client's thread alone.
+
+mod client;
+mod engine;
+#[path = "../plot/mod.rs"]
+mod plot;
+#[path = "../rig/mod.rs"]
+mod rig;
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use plot::{Line, Plot, Scale};
+
+pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Nanoseconds an operation at a count of something.
+type Point = (f64, f64);
+
+fn main() -> Anything {
+    let (mut leases, mut plots) = (1_000_000, None);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--leases" => leases = words.next().unwrap_or_default().parse()?,
+            "--plots" => plots = words.next().map(PathBuf::from),
+            "--bench" => {}
+            word => return Err(format!("unknown: {word}").into()),
+        }
+    }
+    let counts: Vec<usize> = [0, 1_000, 10_000, 100_000]
+        .into_iter()
+        .filter(|count| *count < leases)
+        .chain([leases])
+        .collect();
+    let beside = engine::beside_leases(&counts)?;
+    let retries = engine::timers(&counts)?;
+    engine::debts()?;
+    client::memory(leases)?;
+    let Some(dir) = plots else { return Ok(()) };
+    let plot = Plot {
+        title: "Engine without sockets, five nodes",
+        x: "leases held, or retries waiting",
+        y: "nanoseconds",
+        x_scale: Scale::Log,
+        y_scale: Scale::Zero,
+        lines: vec![
+            Line { name: "acquire and release".into(), points: without_zero(&beside) },
+            Line { name: "one retry coming due".into(), points: without_zero(&retries) },
+        ],
+    };
+    plot.save(&dir.join("leases.svg"))?;
+    Ok(())
+}
+
+/// What a logarithmic axis can show.
+fn without_zero(points: &[Point]) -> Vec<Point> {
+    points.iter().copied().filter(|point| point.0 > 0.0).collect()
+}

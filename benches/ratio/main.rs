@@ -1,0 +1,74 @@
+//! Redbolt against the raw-socket probe, interleaved in one process, as ratios.
+//!
+//! `cargo bench --features embedded --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
+//!
+//! Suites: latency, throughput, locks, faults, network; without one, all of them. They run on nodes
+//! in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
+//! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
+//! reported are medians over the slices. Nothing is asserted.
+
+mod faults;
+mod latency;
+mod locks;
+mod network;
+mod nodes;
+#[path = "../plot/mod.rs"]
+mod plot;
+#[path = "../probe/mod.rs"]
+mod probe;
+#[path = "../proxy/mod.rs"]
+mod proxy;
+mod slices;
+mod throughput;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Nothing that is measured ends by time.
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+
+/// What the command line says.
+pub(crate) struct Options {
+    pub(crate) slices: usize,
+    /// Where plots are written.
+    pub(crate) plots: Option<PathBuf>,
+}
+
+type Suite = fn(&Options) -> Anything;
+
+const SUITES: [(&str, Suite); 5] = [
+    ("latency", latency::run),
+    ("throughput", throughput::run),
+    ("locks", locks::run),
+    ("faults", faults::run),
+    ("network", network::run),
+];
+
+fn main() -> Anything {
+    let mut options = Options { slices: 40, plots: None };
+    let mut wanted = Vec::new();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--bench" => {}
+            "--slices" => options.slices = words.next().unwrap_or_default().parse()?,
+            "--plots" => options.plots = words.next().map(PathBuf::from),
+            name => {
+                let suite = SUITES.iter().find(|(suite, _)| *suite == name);
+                wanted.push(suite.ok_or_else(|| format!("no suite {name}"))?);
+            }
+        }
+    }
+    if wanted.is_empty() {
+        wanted.extend(&SUITES);
+    }
+    for (name, suite) in wanted {
+        println!("## {name}");
+        suite(&options)?;
+        println!();
+    }
+    Ok(())
+}

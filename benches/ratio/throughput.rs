@@ -1,0 +1,103 @@
+//! Cycles a second with many locks under way at once.
+
+use redbolt::driver::Outcome;
+use redbolt::{Acquire, Batch, Client, now};
+
+use crate::latency::add;
+use crate::nodes::{Keys, Setup, WAITS, both};
+use crate::plot::{Line, Plot, Scale};
+use crate::probe::{Commands, Probe};
+use crate::slices::{CYCLES, alternate, medians};
+use crate::{Anything, Options, TTL};
+
+struct Windows {
+    client: Client,
+    probe: Probe,
+    keys: Keys,
+    commands: Commands,
+    in_flight: usize,
+    cycles: usize,
+}
+
+pub(crate) fn run(options: &Options) -> Anything {
+    println!("| nodes | wait | in flight | cycles a second | probe | of the probe |");
+    println!("|---|---|---|---|---|---|");
+    let mut lines: Vec<Line> = Vec::new();
+    for count in [3, 5] {
+        let Some(setup) = Setup::new(count)? else { continue };
+        for (name, wait) in WAITS {
+            let (client, probe) = both(&setup.addresses, wait)?;
+            let keys = Keys::new();
+            let mut windows =
+                Windows { client, probe, keys, commands: Commands::new(), in_flight: 1, cycles: 1 };
+            for in_flight in [1, 16, 64, 256, 1024] {
+                windows.in_flight = in_flight;
+                windows.cycles = CYCLES.max(2 * in_flight);
+                let pairs =
+                    alternate(options.slices, &mut windows, Windows::theirs, Windows::ours)?;
+                let [theirs, ours, ratio] = medians(&pairs, |rate| *rate);
+                println!(
+                    "| {count} | {name} | {in_flight} | {ours:.0} | {theirs:.0} | {ratio:.3} |"
+                );
+                if count == 5 {
+                    let x = in_flight as f64;
+                    add(&mut lines, format!("probe, {name}"), x, theirs);
+                    add(&mut lines, format!("redbolt, {name}"), x, ours);
+                }
+            }
+        }
+    }
+    if let Some(dir) = &options.plots {
+        Plot {
+            title: "Cycles a second at five nodes",
+            x: "locks under way",
+            y: "acquire and release, a second",
+            x_scale: Scale::Log,
+            y_scale: Scale::Zero,
+            lines,
+        }
+        .save(&dir.join("throughput.svg"))?;
+    }
+    Ok(())
+}
+
+impl Windows {
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    fn theirs(&mut self) -> Anything<f64> {
+        let begin = now();
+        self.probe.window(&mut self.commands, self.in_flight, self.cycles)?;
+        Ok(self.cycles as f64 / begin.until(now()).as_secs_f64())
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    fn ours(&mut self) -> Anything<f64> {
+        let begin = now();
+        let (mut to_begin, mut to_end) = (self.cycles, self.cycles);
+        let mut batch = self.client.batch();
+        for _ in 0..self.in_flight.min(self.cycles) {
+            acquire(&mut batch, &mut self.keys, &mut to_begin)?;
+        }
+        while to_end > 0 {
+            let Some(done) = batch.wait()? else { break };
+            match done.result {
+                Outcome::Lock(lease) => {
+                    batch.unlock(lease?)?;
+                }
+                Outcome::Unlock(_) => {
+                    to_end -= 1;
+                    acquire(&mut batch, &mut self.keys, &mut to_begin)?;
+                }
+                Outcome::Extend(_) | Outcome::Adopt(_) | _ => {}
+            }
+        }
+        Ok(self.cycles as f64 / begin.until(now()).as_secs_f64())
+    }
+}
+
+fn acquire(batch: &mut Batch<'_>, keys: &mut Keys, to_begin: &mut usize) -> Anything {
+    if *to_begin > 0 {
+        *to_begin -= 1;
+        batch.acquire(keys.next(), Acquire::new(TTL))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! [`Batch`]: many operations of a [`Client`] at once, written together, their results taken as
+//! they come.
+
+use std::io;
+use std::time::Duration;
+
+use super::Client;
+use crate::acquire::Acquire;
+use crate::driver::{Completion, Lease};
+use crate::engine::{Notice, OpId};
+use crate::error::{ExtendError, LockError, UnlockError};
+
+/// Many operations at once; made by [`Client::batch`].
+///
+/// Submitting writes nothing. What was submitted goes out together, one write a node, with
+/// [`flush`](Self::flush) or as soon as [`wait`](Self::wait) has no result left to give. A lock and
+/// its release may follow one another in the same batch, and a batch may go on for ever: submit
+/// more as results come, and always so many are under way.
+///
+/// Dropping the batch gives up what is under way: acquisitions end as cancelled and what they may
+/// have written is released; extensions and releases that are written go on, unreported. Leases
+/// that were taken out live on.
+///
+/// ```no_run
+/// use redbolt::driver::Outcome;
+/// use redbolt::{Acquire, Client};
+/// use std::time::Duration;
+///
+/// # fn take(client: &mut Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut batch = client.batch();
+/// for sku in ["sku:1", "sku:2", "sku:3"] {
+///     batch.acquire(sku, Acquire::new(Duration::from_secs(10)))?;
+/// }
+/// let mut leases = Vec::new();
+/// while let Some(done) = batch.wait()? {
+///     if let Outcome::Lock(Ok(lease)) = done.result {
+///         leases.push(lease);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Batch<'client> {
+    client: &'client mut Client,
+    /// Operations whose result was not taken.
+    in_flight: usize,
+}
+
+impl<'client> Batch<'client> {
+    pub(super) fn new(client: &'client mut Client) -> Self {
+        // What a batch left behind that was forgotten instead of dropped is nobody's.
+        client.submitted.clear();
+        Self { client, in_flight: 0 }
+    }
+
+    /// As [`Client::notice`].
+    pub fn notice(&mut self) -> Option<Notice> {
+        self.client.notice()
+    }
+
+    /// Submits an acquisition: one attempt, unless `acquire` says otherwise. Its result is an
+    /// [`Outcome::Lock`](crate::driver::Outcome::Lock).
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token; then
+    /// nothing was begun.
+    pub fn acquire(&mut self, key: impl AsRef<[u8]>, acquire: Acquire) -> Result<OpId, LockError> {
+        let now = self.client.catch_up()?;
+        let op = self.client.driver.acquire_at(key.as_ref(), &acquire, now)?;
+        Ok(self.note(op))
+    }
+
+    /// Submits an extension of `lease` to `ttl` from now. Its result is an
+    /// [`Outcome::Extend`](crate::driver::Outcome::Extend); the lease itself shows its deadline.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ExtendError`] that concern the call itself.
+    pub fn extend(&mut self, lease: &Lease, ttl: Duration) -> Result<OpId, ExtendError> {
+        self.client.catch_up()?;
+        let op = self.client.driver.extend(lease, ttl)?;
+        Ok(self.note(op))
+    }
+
+    /// Submits the release of `lease`. Its result is an
+    /// [`Outcome::Unlock`](crate::driver::Outcome::Unlock). To have none, drop the lease.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::NotOurs`] for a lease of another client, [`UnlockError::Full`] at
+    /// `in_flight_max`; the lease is released all the same.
+    pub fn unlock(&mut self, lease: Lease) -> Result<OpId, UnlockError> {
+        if !self.client.driver.is_ours(&lease) {
+            return Err(UnlockError::NotOurs);
+        }
+        let now = self.client.catch_up()?;
+        let op = self.client.driver.unlock_at(lease, now)?;
+        Ok(self.note(op))
+    }
+
+    /// Gives one operation up. An acquisition ends as [`LockError::Cancelled`], and what it may
+    /// have written is released.
+    pub fn cancel(&mut self, op: OpId) {
+        self.client.driver.cancel(op);
+    }
+
+    /// Writes what was submitted, one write a node, and waits for nothing.
+    pub fn flush(&mut self) {
+        self.client.driver.flush();
+    }
+
+    /// The next result that is there, without waiting or reading. A lease is judged by the clock as
+    /// it is handed over.
+    pub fn completion(&mut self) -> Option<Completion> {
+        loop {
+            let done = self.client.driver.completion()?;
+            // What is not of this batch has nobody to go to.
+            if self.client.submitted.get(done.id.index()) == Some(&done.id) {
+                self.in_flight = self.in_flight.saturating_sub(1);
+                return Some(done);
+            }
+        }
+    }
+
+    /// The next result, in the order in which they are decided; `None` when nothing is under way.
+    /// Writes and reads only when no result is there already.
+    ///
+    /// Waits no longer than the operations do: `node_timeout`, or what a `retry` allows.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system's poll fails with; nothing is lost by it.
+    pub fn wait(&mut self) -> io::Result<Option<Completion>> {
+        loop {
+            if let Some(done) = self.completion() {
+                return Ok(Some(done));
+            }
+            if self.in_flight == 0 {
+                return Ok(None);
+            }
+            self.client.driver.flush();
+            self.client.pass(None)?;
+        }
+    }
+
+    /// Operations whose result was not taken.
+    #[must_use]
+    pub const fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Remembers the operation, for the case that the batch is dropped before its end. The place
+    /// is reused with the operation's own: nothing is allocated once warm.
+    fn note(&mut self, op: OpId) -> OpId {
+        let submitted = &mut self.client.submitted;
+        match submitted.get_mut(op.index()) {
+            Some(place) => *place = op,
+            None => submitted.resize(op.index() + 1, op),
+        }
+        self.in_flight += 1;
+        op
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if self.in_flight == 0 {
+            return;
+        }
+        let Client { driver, submitted, .. } = &mut *self.client;
+        for &op in &*submitted {
+            driver.cancel(op);
+        }
+        while driver.completion().is_some() {}
+        driver.turn();
+    }
+}

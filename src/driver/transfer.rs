@@ -1,0 +1,83 @@
+//! Bytes between the engine and one node's socket.
+
+use std::io;
+
+use mio::Token;
+
+use super::{Driver, clock};
+use crate::error::Cause;
+use crate::quorum::NodeId;
+use crate::time::Instant;
+
+/// Reads of one socket in one turn; a node that sends without end must not keep the others waiting.
+const READS_MAX: usize = 64;
+
+impl Driver {
+    pub(super) fn read_from(&mut self, id: NodeId, now: Instant) {
+        for _ in 0..READS_MAX {
+            let Some(link) = self.links.get_mut(id.index()) else { return };
+            let Some(socket) = link.socket.as_mut().filter(|_| link.is_open) else { return };
+            match socket.read(&mut self.buffer) {
+                Ok(0) => return self.close(id, Cause::Closed, now),
+                Ok(len) => {
+                    let is_last = len < self.buffer.len() && !link.is_read_closed;
+                    let bytes = self.buffer.get(..len).unwrap_or_default();
+                    self.engine.handle_bytes(id, bytes, now);
+                    if !self.engine.is_connected(id) {
+                        self.drop_socket(id);
+                        return;
+                    }
+                    // A short read has emptied the socket: edge-triggered, it will tell of more.
+                    // Unless the peer has closed: that edge has passed, so it is read to the end.
+                    if is_last {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let cause = link.cause_of(&error);
+                    return self.close(id, cause, now);
+                }
+            }
+        }
+        self.readable.insert(id);
+    }
+
+    pub(super) fn write_to(&mut self, id: NodeId) {
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        let Some(socket) = link.socket.as_mut().filter(|_| link.is_open) else { return };
+        loop {
+            let output = self.engine.output(id);
+            if output.is_empty() {
+                return;
+            }
+            match socket.write(output) {
+                Ok(len) if len == output.len() => return self.engine.handle_sent(id, len),
+                Ok(len) => self.engine.handle_sent(id, len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.blocked.insert(id);
+                    return self.watch_writable(id, true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let cause = link.cause_of(&error);
+                    return self.close(id, cause, clock::now());
+                }
+            }
+        }
+    }
+
+    /// Whether the node's socket is to tell when it takes more.
+    #[cold]
+    pub(super) fn watch_writable(&mut self, id: NodeId, is_wanted: bool) {
+        let token = Token(self.tokens.start + id.index());
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        let Some(socket) = link.socket.as_mut() else { return };
+        if let Err(error) = socket.watch_writable(&self.registry, token, is_wanted) {
+            // Deaf, it would stay blocked for ever.
+            let cause = link.cause_of(&error);
+            self.close(id, cause, clock::now());
+        }
+    }
+}
