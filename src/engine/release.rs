@@ -9,6 +9,7 @@
 
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
+use super::wait::NO_LIST;
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
@@ -98,6 +99,8 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Released;
         slot.holds = NodeMask::EMPTY;
+        // Whoever has it now is not told of them: they find out for themselves.
+        drop(self.queues.take(&mut self.slots, slot_index));
         self.slots.free_if_unnamed(slot_index);
     }
 
@@ -147,7 +150,18 @@ impl Engine {
         for id in others {
             self.send_release(id, slot_index, &mut encoded, now);
         }
+        if self.slots.at(slot_index).list != NO_LIST {
+            self.pass_lock_on(slot_index, now);
+        }
         self.slots.free_if_unnamed(slot_index);
+    }
+
+    /// Behind the release: wakes the first of those who wait for the key.
+    #[cold]
+    fn pass_lock_on(&mut self, slot_index: u32, now: Now) {
+        let list = self.queues.take(&mut self.slots, slot_index);
+        let key = self.slots.at(slot_index).key.clone();
+        self.wake_first(key, list, now);
     }
 
     /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch

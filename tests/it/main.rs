@@ -43,3 +43,4 @@ mod public_names;
 mod retry;
 mod tidy;
 mod unlock;
+mod waiting;
