@@ -91,7 +91,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 33] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -125,12 +125,6 @@ impl Mutant {
         Self::TtlNotBounded,
         Self::RoundNeverJudged,
         Self::SlotLeaked,
-        Self::NobodyWoken,
-        Self::WakeIgnored,
-        Self::AnnouncementUnheard,
-        Self::ListLost,
-        Self::MessageForAnyKey,
-        Self::ReleaserBarges,
     ];
 }
 
