@@ -48,15 +48,12 @@ impl Engine {
         let retry = acquire.retry.unwrap_or(Retry::ONCE);
         let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
         let index = self.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
+        // Two attempts with one token could delete each other's keys.
+        let is_once = token.is_some() || deadline == Some(Duration::ZERO);
         self.ops.at_mut(index).plan = Plan {
             ttl_ms,
             min_validity: acquire.min_validity,
-            // Two attempts with one token could delete each other's keys.
-            attempts_left: if token.is_some() || deadline == Some(Duration::ZERO) {
-                1
-            } else {
-                retry.attempts.unwrap_or(u32::MAX)
-            },
+            attempts_left: if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) },
             delay: retry.delay,
             jitter: retry.jitter,
             wait_after: retry.wait_after,
@@ -64,7 +61,7 @@ impl Engine {
             deadline: deadline
                 .filter(|deadline| !deadline.is_zero())
                 .map_or(Instant::MAX, |deadline| now + deadline),
-            wakes: retry.attempts.is_none() && retry.wait_after.is_none() && token.is_none(),
+            wakes: !is_once && retry.attempts.is_none() && retry.wait_after.is_none(),
         };
         let token = token.unwrap_or_else(|| self.draw_token());
         let slot = self.slots.open(key, token);

@@ -1,7 +1,7 @@
 //! Those who wait for a lock that this client holds, and the messages they send.
 
 use super::message::{self, Kind, Listed, Message, RawToken, WAITERS_MAX, wait_ms};
-use super::{ClientId, NO_WAIT, Step, hash};
+use super::{ClientId, NO_WAIT, hash};
 use crate::command::append_publish;
 use crate::engine::Engine;
 use crate::engine::slot::{SlotState, Slots};
@@ -163,13 +163,15 @@ impl Engine {
             return;
         }
         let wait = self.ops.at(index).wait;
-        let is_trying = self.slots.at(self.ops.at(index).slot).state == SlotState::Acquiring;
+        let state = self.slots.at(self.ops.at(index).slot).state;
+        let is_trying = matches!(state, SlotState::Acquiring | SlotState::Gated);
         let Some(wait) = self.waits.at_mut(wait) else { return };
         for waiter in list {
             append(&mut wait.carried, waiter);
         }
         wait.is_heard = false;
-        if !is_trying && wait.step != Step::Trying {
+        if !is_trying {
+            wait.tries = 0;
             self.try_again(index, None, now);
         }
     }
