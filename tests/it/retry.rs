@@ -14,7 +14,7 @@ use super::common::{
 
 /// A client that tries again and again.
 fn polling(cluster: &Cluster) -> Client {
-    Client::connect(cluster.config().direct_wake(false)).unwrap()
+    Client::connect(cluster.config().direct_wake(false)).expect("the nodes are there")
 }
 
 fn occupy_all(cluster: &Cluster, key: &str) {
