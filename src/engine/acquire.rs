@@ -1,6 +1,7 @@
 //! Acquisitions: one round of SETs an attempt, decided at the quorum, released behind itself when
 //! it fails, tried again with a new token.
 
+use super::keep::NO_KEEP;
 use super::op::{OpId, OpKind, Outcome, Plan};
 use super::slot::{LeaseId, NO_OP, SlotState};
 use super::timers::Timer;
@@ -64,6 +65,10 @@ impl Engine {
                 .filter(|deadline| !deadline.is_zero())
                 .map_or(Instant::MAX, |deadline| now + deadline),
         };
+        if acquire.keep_alive.is_some() {
+            let keep = self.open_keep(self.ops.id(index), acquire);
+            self.ops.at_mut(index).keep = keep;
+        }
         let token = token.unwrap_or_else(|| self.draw_token());
         let slot = self.slots.open(key, token);
         let now = self.now(now);
@@ -269,7 +274,7 @@ impl Engine {
             // The place of the operation may be another's by now, and the attempt decided.
             let is_waiting = match kind {
                 OpKind::Acquire => slot.state == SlotState::Acquiring,
-                OpKind::Extend | OpKind::Adopt => slot.state == SlotState::Held,
+                OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state == SlotState::Held,
                 OpKind::Release | OpKind::Query | OpKind::Free => false,
             };
             if !is_waiting && !mutant::is(Mutant::DecidedAttemptStillWaits) {
@@ -277,7 +282,7 @@ impl Engine {
             }
             if slot.round.awaited.contains(id) && slot.op == index {
                 slot.round.awaited.remove(id);
-                if matches!(kind, OpKind::Extend | OpKind::Adopt) {
+                if kind != OpKind::Acquire {
                     self.settle_awaited_extension(id, index, slot_index, now);
                 } else if can_vote {
                     self.send_awaited_set(id, index, slot_index, now);
@@ -370,7 +375,8 @@ impl Engine {
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
                 slot.gone_at = slot.gone_at.max(gone_at);
             }
-            SlotState::Held | SlotState::Free => {}
+            SlotState::Held => self.check_holders(slot_index, now),
+            SlotState::Free => {}
         }
     }
 
@@ -540,7 +546,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn report_acquire(&mut self, index: u32, now: Instant) -> Option<Event> {
         let op = self.ops.at(index);
-        let (slot_index, outcome) = (op.slot, op.outcome);
+        let (slot_index, outcome, keep) = (op.slot, op.outcome, op.keep);
         let op = self.ops.id(index);
         if outcome == Outcome::Won {
             self.ops.close(index);
@@ -548,10 +554,16 @@ impl Engine {
             slot.op = NO_OP;
             slot.state = SlotState::Held;
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
+            if keep != NO_KEEP {
+                self.begin_keeping(slot_index, keep);
+            }
             return Some(Event::Lock { op, result: Ok(lease) });
         }
         let error = self.lock_error(index, slot_index, now);
         self.ops.close(index);
+        if keep != NO_KEEP {
+            self.keeps.close(keep);
+        }
         self.slots.at_mut(slot_index).op = NO_OP;
         self.slots.free_if_unnamed(slot_index);
         Some(Event::Lock { op, result: Err(error) })

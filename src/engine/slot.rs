@@ -42,6 +42,8 @@ pub(super) struct Slot {
     /// The caller's.
     pub(super) word: u32,
     pub(super) state: SlotState,
+    /// The engine looks after the lease: see [`super::keep`].
+    pub(super) is_kept: bool,
     /// Counts extensions and the release, to tell a late answer from a current one.
     pub(super) phase: Phase,
     pub(super) key: Key,
@@ -83,6 +85,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.state = SlotState::Acquiring;
         slot.op = NO_OP;
+        slot.is_kept = false;
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -160,6 +163,7 @@ impl Slot {
             op: NO_OP,
             word: 0,
             state: SlotState::Free,
+            is_kept: false,
             phase: Phase::default(),
             key: Key::EMPTY,
             token: TokenBytes::Drawn([0; 20]),

@@ -14,6 +14,7 @@ impl World {
         | Event::Extend { op, .. }
         | Event::Adopt { op, .. }
         | Event::Unlock { op, .. }
+        | Event::Lost { op, .. }
         | Event::Query { op, .. }) = event;
         let tasks = &self.clients[client].tasks;
         let task = tasks.iter().position(|task| task.op == Some(op));

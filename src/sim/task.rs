@@ -300,7 +300,7 @@ impl World {
         let is_adopted = self.random.chance(800);
         let engine = &mut self.clients[client].engine;
         let (state, op) = if is_adopted {
-            (State::Adopting, engine.adopt(&key, &offer.token, ttl, now).ok())
+            (State::Adopting, engine.adopt(&key, &offer.token, &Acquire::new(ttl), now).ok())
         } else {
             (State::Unlocking, engine.release_token(&key, &offer.token, now).ok())
         };
