@@ -34,7 +34,8 @@ fn layer(path: &Path) -> String {
 
 #[test]
 fn imports_point_only_downward() {
-    let values = ["config", "address", "acquire", "error", "mutant", "quorum", "token", "time"];
+    let values =
+        ["config", "address", "acquire", "error", "key", "mutant", "quorum", "token", "time"];
     let allowed: [(&str, &[&str]); 14] = [
         ("sim", &["engine", "embedded"]),
         ("client", &["driver", "engine", "command", "resp"]),
