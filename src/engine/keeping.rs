@@ -77,6 +77,7 @@ impl Engine {
             let (slot_index, extend_at) = (keep.slot, keep.extend_at);
             let is_over = self.slots.at(slot_index).deadline <= now.real;
             if is_over && !mutant::is(Mutant::LossNotTold) {
+                self.keeps.unschedule(index);
                 self.lose_lease(slot_index, LostCause::Expired, now);
             } else if extend_at <= now.real {
                 self.begin_keep_alive(index, now);
