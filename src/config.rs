@@ -158,6 +158,7 @@ pub struct Config {
     pub(crate) in_flight_max: usize,
     pub(crate) max_extensions: Option<u32>,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) direct_wake: bool,
 }
 
 impl Config {
@@ -205,6 +206,7 @@ impl Config {
             in_flight_max: 4096,
             max_extensions: None,
             max_hold: None,
+            direct_wake: true,
         })
     }
 
@@ -292,6 +294,17 @@ impl Config {
     #[must_use]
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = Some(name.into());
+        self
+    }
+
+    /// Whether a call that waits for a held lock, without a number of attempts, is woken by its
+    /// release: clients tell each other by a channel each (`redbolt:` and the client's id) over the
+    /// nodes that speak RESP3. On by default. Costs nothing where nobody waits; where somebody does,
+    /// one more command a turn. Off, or where the nodes allow no channel (ACL users have none since
+    /// Redis 7: `&redbolt:*` allows them), it tries again after `delay` and `jitter` of [`Retry`].
+    #[must_use]
+    pub const fn direct_wake(mut self, on: bool) -> Self {
+        self.direct_wake = on;
         self
     }
 

@@ -28,7 +28,7 @@
 //!
 //! | you have | take |
 //! |---|---|
-//! | a thread that may wait | [`Client`]: blocking calls |
+//! | a thread that may wait | [`Client`]: blocking calls, or many at once in a [`Batch`] |
 //! | an event loop on mio | [`Driver`]: give it your registry and its events |
 //! | another event loop | [`Driver::standalone`]: watch one file descriptor |
 //! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out |

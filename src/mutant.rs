@@ -80,6 +80,18 @@ pub enum Mutant {
     RoundNeverJudged,
     /// An answered request is counted as still open.
     SlotLeaked,
+    /// A release wakes nobody.
+    NobodyWoken,
+    /// A waiter that is woken does nothing.
+    WakeIgnored,
+    /// A holder that was told is taken for one that was not.
+    AnnouncementUnheard,
+    /// Those who wait behind one that gives up are forgotten.
+    ListLost,
+    /// A message is taken for any lock.
+    MessageForAnyKey,
+    /// Who has just woken a waiter races it for the key.
+    ReleaserBarges,
 }
 
 impl Mutant {

@@ -120,7 +120,7 @@ const fn digit(nibble: u8) -> u8 {
 }
 
 /// The bytes that 40 lower-case hexadecimal digits stand for; `None` for anything else.
-fn unhex(digits: &[u8]) -> Option<[u8; DRAWN_LEN]> {
+pub(crate) fn unhex(digits: &[u8]) -> Option<[u8; DRAWN_LEN]> {
     let digits: &[u8; 2 * DRAWN_LEN] = digits.try_into().ok()?;
     let nibble = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),

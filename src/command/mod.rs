@@ -157,6 +157,21 @@ pub(crate) fn append_compare(out: &mut Vec<u8>, key: &Key) {
     append_command(out, &[b"GET", key.as_bytes()]);
 }
 
+/// Asks who holds the key.
+pub(crate) fn append_get(out: &mut Vec<u8>, key: &Key) {
+    append_command(out, &[b"GET", key.as_bytes()]);
+}
+
+/// Asks how long the key is still there.
+pub(crate) fn append_pttl(out: &mut Vec<u8>, key: &Key) {
+    append_command(out, &[b"PTTL", key.as_bytes()]);
+}
+
+/// Sends a message; answered with the number of those who hear it.
+pub(crate) fn append_publish(out: &mut Vec<u8>, channel: &[u8], message: &[u8]) {
+    append_command(out, &[b"PUBLISH", channel, message]);
+}
+
 /// Gives the watch up: the value was another.
 pub(crate) fn append_unwatch(out: &mut Vec<u8>) {
     append_command(out, &[b"UNWATCH"]);

@@ -5,6 +5,7 @@ use super::keep::NO_KEEP;
 use super::op::{OpId, OpKind, Outcome, Plan};
 use super::slot::{LeaseId, NO_OP, SlotState};
 use super::timers::Timer;
+use super::wait::{NO_LIST, NO_WAIT};
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::acquire::Acquire;
 use crate::command::{Answer, append_set};
@@ -21,7 +22,7 @@ use rand::Rng;
 use std::time::Duration;
 
 /// The shortest wait between two attempts.
-const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
+pub(super) const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Begins an acquisition. `now` is `t0`: the clock, read just before this call. Nothing is sent
@@ -64,6 +65,7 @@ impl Engine {
             deadline: deadline
                 .filter(|deadline| !deadline.is_zero())
                 .map_or(Instant::MAX, |deadline| now + deadline),
+            wakes: retry.attempts.is_none() && retry.wait_after.is_none() && token.is_none(),
         };
         if acquire.keep_alive.is_some() {
             let keep = self.open_keep(self.ops.id(index), acquire);
@@ -72,6 +74,12 @@ impl Engine {
         let token = token.unwrap_or_else(|| self.draw_token());
         let slot = self.slots.open(key, token);
         let now = self.now(now);
+        if self.wakes.has_recent() {
+            self.ops.at_mut(index).slot = slot;
+            if self.queue_behind(index, now) {
+                return Ok(self.ops.id(index));
+            }
+        }
         self.attempt(index, slot, now);
         Ok(self.ops.id(index))
     }
@@ -121,7 +129,7 @@ impl Engine {
         LockError::InvalidTtl { least, most }
     }
 
-    /// The client's id and 12 random bytes.
+    /// The client's id, the slot that the token is for behind a mask, and 8 random bytes.
     fn draw_token(&mut self) -> TokenBytes {
         let mut raw = [0; 20];
         let (words, _) = raw.as_chunks_mut::<4>();
@@ -129,8 +137,10 @@ impl Engine {
         for (word, part) in words.iter_mut().zip(id) {
             *word = *part;
         }
-        for word in words.iter_mut().skip(id.len()) {
-            *word = self.rng.next_u32().to_le_bytes();
+        let slot = self.slots.next() ^ self.slot_mask;
+        for (word, nth) in words.iter_mut().skip(id.len()).zip(0..) {
+            let bits = if nth == 0 { slot } else { self.rng.next_u32() };
+            *word = bits.to_le_bytes();
         }
         TokenBytes::Drawn(raw)
     }
@@ -151,6 +161,7 @@ impl Engine {
         let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
         let op = self.ops.at_mut(index);
         op.outcome = Outcome::Open;
+        op.retry_at = Instant::MAX;
         op.slot = slot_index;
         op.causes = [Cause::None; NODES_MAX];
         op.judge_at = Instant::MAX;
@@ -163,6 +174,11 @@ impl Engine {
         slot.began = now.real;
 
         self.encode_set(slot_index);
+        if let Some(gate) = self.ops.at_mut(index).gate.take()
+            && self.try_gate(gate, index, slot_index, now)
+        {
+            return;
+        }
         let (voters, written) = (self.voters, self.write_sets(slot_index, now));
         for node in voters.without(written) {
             self.send_set(node, slot_index, now);
@@ -212,7 +228,7 @@ impl Engine {
         if present.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
     }
 
-    fn encode_set(&mut self, slot_index: u32) {
+    pub(super) fn encode_set(&mut self, slot_index: u32) {
         let slot = self.slots.at(slot_index);
         self.scratch.clear();
         let (key, options) = (&slot.key, &mut self.set_options);
@@ -232,7 +248,7 @@ impl Engine {
 
     /// Writes the encoded SET to one node.
     #[inline]
-    fn send_set(&mut self, id: NodeId, slot_index: u32, now: Now) {
+    pub(super) fn send_set(&mut self, id: NodeId, slot_index: u32, now: Now) {
         // It must not be denied by a key of this client that is about to be deleted.
         let is_sent = if self.has_job_for_key(id, slot_index) {
             let is_queued = self.enqueue(id, JobKind::Set, slot_index, now);
@@ -253,66 +269,11 @@ impl Engine {
     }
 
     /// The node is not asked: nothing was written there.
-    fn fail_vote(&mut self, id: NodeId, slot_index: u32) {
+    pub(super) fn fail_vote(&mut self, id: NodeId, slot_index: u32) {
         let cause = self.node(id).cause();
         let slot = self.slots.at_mut(slot_index);
         slot.round.enter(id, Vote::Failed(cause));
         self.ops.at_mut(slot.op).blame(id, cause);
-    }
-
-    /// A node that acquisitions wait for may vote now, or will not.
-    pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
-        let can_vote = self.voters.contains(id);
-        let waiting = std::mem::take(&mut self.awaiting);
-        for index in waiting {
-            let op = self.ops.at(index);
-            let (slot_index, kind) = (op.slot, op.kind);
-            if op.outcome != Outcome::Open {
-                continue;
-            }
-            let slot = self.slots.at_mut(slot_index);
-            // The place of the operation may be another's by now, and the attempt decided.
-            let is_waiting = match kind {
-                OpKind::Acquire => slot.state == SlotState::Acquiring,
-                OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state == SlotState::Held,
-                OpKind::Release | OpKind::Query | OpKind::Free => false,
-            };
-            if !is_waiting && !mutant::is(Mutant::DecidedAttemptStillWaits) {
-                continue;
-            }
-            if slot.round.awaited.contains(id) && slot.op == index {
-                slot.round.awaited.remove(id);
-                if kind != OpKind::Acquire {
-                    self.settle_awaited_extension(id, index, slot_index, now);
-                } else if can_vote {
-                    self.send_awaited_set(id, index, slot_index, now);
-                    self.decide(slot_index, now);
-                } else {
-                    self.fail_vote(id, slot_index);
-                    self.decide(slot_index, now);
-                }
-            }
-            let is_waiting = !self.slots.at(slot_index).round.awaited.is_empty();
-            let op = self.ops.at(index);
-            if is_waiting && op.slot == slot_index && op.outcome == Outcome::Open {
-                self.awaiting.push(index);
-            }
-        }
-    }
-
-    fn send_awaited_set(&mut self, id: NodeId, index: u32, slot_index: u32, now: Now) {
-        let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
-        let slot = self.slots.at_mut(slot_index);
-        if slot.round.written.is_empty() {
-            // `t0` is the time of the first byte.
-            slot.deadline = deadline;
-        }
-        self.encode_set(slot_index);
-        self.send_set(id, slot_index, now);
-        let round = &self.slots.at(slot_index).round;
-        if round.written.count() >= self.settings.quorum {
-            self.judge_at(index, now.real + self.settings.node_timeout);
-        }
     }
 
     /// A node in good standing granted.
@@ -369,6 +330,13 @@ impl Engine {
                 }
                 self.decide(slot_index, now);
             }
+            SlotState::Gated => {
+                if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
+                    let op = slot.op;
+                    self.ops.at_mut(op).blame(id, cause);
+                }
+                self.gate_answered(slot_index, now);
+            }
             SlotState::Held if vote == Vote::Granted => self.late_votes.push_back(slot_index),
             SlotState::Released => {
                 // Its TTL may have begun only now.
@@ -393,11 +361,16 @@ impl Engine {
     /// The connection ended before the SET was answered.
     pub(super) fn set_lost(&mut self, id: NodeId, slot_index: u32, now: Now) {
         let slot = self.slots.at_mut(slot_index);
-        if slot.state == SlotState::Acquiring {
+        if matches!(slot.state, SlotState::Acquiring | SlotState::Gated) {
+            let is_gated = slot.state == SlotState::Gated;
             slot.round.enter(id, Vote::Unknown(Cause::ConnectionLost));
             let op = slot.op;
             self.ops.at_mut(op).blame(id, Cause::ConnectionLost);
-            self.decide(slot_index, now);
+            if is_gated {
+                self.gate_answered(slot_index, now);
+            } else {
+                self.decide(slot_index, now);
+            }
         }
     }
 
@@ -449,10 +422,13 @@ impl Engine {
     pub(super) fn judge_acquire(&mut self, index: u32, now: Now) {
         let slot_index = self.ops.at(index).slot;
         let slot = self.slots.at_mut(slot_index);
-        if slot.state != SlotState::Acquiring {
+        let is_gated = slot.state == SlotState::Gated;
+        if slot.state != SlotState::Acquiring && !is_gated {
             // It waits for its next attempt, and the call is over.
             if self.ops.at(index).plan.deadline <= now.real {
-                let outcome = self.loss(slot_index);
+                // One that queued behind another has asked nobody yet.
+                let was_asked = !self.slots.at(slot_index).round.written.is_empty();
+                let outcome = if was_asked { self.loss(slot_index) } else { Outcome::Taken };
                 self.finish(index, outcome);
             }
             return;
@@ -469,16 +445,26 @@ impl Engine {
         for node in awaited {
             self.fail_vote(node, slot_index);
         }
-        self.decide(slot_index, now);
+        if is_gated {
+            self.gate_answered(slot_index, now);
+        } else {
+            self.decide(slot_index, now);
+        }
     }
 
     /// Releases what the attempt may have written, and plans the next one.
-    fn attempt_failed(&mut self, index: u32, outcome: Outcome, now: Now) {
+    pub(super) fn attempt_failed(&mut self, index: u32, outcome: Outcome, now: Now) {
         self.ops.unlist(index);
         let slot_index = self.ops.at(index).slot;
+        if self.slots.at(slot_index).list != NO_LIST {
+            self.carry_list(index, slot_index);
+        }
         self.release_slot(slot_index, now);
+        if outcome == Outcome::Taken && self.begin_wait(index, now) {
+            return;
+        }
         // Below one, so that no jitter is too long to be multiplied.
-        let random = f64::from(self.rng.next_u32()) / 2_f64.powi(32);
+        let random = self.random_share();
         let op = self.ops.at_mut(index);
         let plan = &mut op.plan;
         plan.attempts_left = plan.attempts_left.saturating_sub(1);
@@ -493,6 +479,7 @@ impl Engine {
         if op.plan.attempts_left == 0 || retry_at >= op.plan.deadline {
             self.finish(index, outcome);
         } else {
+            self.ops.at_mut(index).retry_at = retry_at;
             self.timers.set(retry_at, Timer::Retry, self.ops.id(index));
         }
     }
@@ -547,6 +534,10 @@ impl Engine {
     pub(super) fn report_acquire(&mut self, index: u32, now: Instant) -> Option<Event> {
         let op = self.ops.at(index);
         let (slot_index, outcome, keep) = (op.slot, op.outcome, op.keep);
+        if self.ops.at(index).wait != NO_WAIT {
+            let now = self.now(now);
+            self.end_wait(index, now);
+        }
         let op = self.ops.id(index);
         if outcome == Outcome::Won {
             self.ops.close(index);

@@ -115,6 +115,8 @@ impl Engine {
                 Ok(Step::Compared) => self.compared(id, now),
                 Ok(Step::Query(pending)) => self.query_answered(id, pending, now),
                 Ok(Step::Greeted) => self.greeted(id, now),
+                Ok(Step::Waited(pending)) => self.waited(id, pending, now),
+                Ok(Step::Message) => self.message(id, now),
                 Err(cause) => {
                     self.drop_connection(id, cause, now);
                     break;
@@ -146,7 +148,11 @@ impl Engine {
                 return self.exec_answered(id, Job { kind, slot, set_len: 0 }, answer, now);
             }
             Request::Watch => return self.watch_answered(id, answer),
+            Request::Wake => return self.wake_answered(id, slot, answer, now),
             Request::ScriptLoad
+            | Request::Subscribe
+            | Request::Wait { .. }
+            | Request::Tell
             | Request::Greeting(_)
             | Request::Query { .. }
             | Request::Compare
@@ -207,7 +213,17 @@ impl Engine {
                     self.job_lost(id, Job { kind, slot: entry.slot, set_len: 0 }, true, now);
                     continue;
                 }
+                Request::Wait { .. } => {
+                    self.wait_lost(id, *entry, now);
+                    continue;
+                }
+                Request::Wake => {
+                    self.wake_lost(id, entry.slot, now);
+                    continue;
+                }
                 Request::ScriptLoad
+                | Request::Subscribe
+                | Request::Tell
                 | Request::Greeting(_)
                 | Request::Watch
                 | Request::Compare

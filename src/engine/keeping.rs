@@ -110,7 +110,7 @@ impl Engine {
             return self.schedule_keep(index);
         }
         let Some(op) = self.ops.open(OpKind::Keep) else {
-            self.try_again(index, now.real, now);
+            self.extend_again(index, now.real, now);
             return self.schedule_keep(index);
         };
         self.keeps.at_mut(index).began = now.real;
@@ -121,7 +121,7 @@ impl Engine {
     }
 
     /// The next try at an extension that `began` then and missed its quorum.
-    fn try_again(&mut self, index: u32, began: Instant, now: Now) {
+    fn extend_again(&mut self, index: u32, began: Instant, now: Now) {
         let timeout = self.settings.node_timeout;
         let random = f64::from(self.rng.next_u32()) / 2_f64.powi(32);
         let earliest = (began + timeout).max(now.real);
@@ -162,7 +162,7 @@ impl Engine {
             if outcome == Outcome::Won {
                 keep.extend_at = began + third(ttl_ms);
             } else {
-                self.try_again(index, began, now);
+                self.extend_again(index, began, now);
             }
         }
         self.note_change(index);

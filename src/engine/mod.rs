@@ -29,6 +29,7 @@ mod acquire;
 mod cohort;
 mod event;
 mod extend;
+mod gate;
 mod inbound;
 mod keep;
 mod keeping;
@@ -36,19 +37,21 @@ mod notice;
 mod op;
 mod query;
 mod release;
+mod setup;
 mod slot;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod transaction;
 mod view;
+mod wait;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
 pub use event::{Connection, Event, LostCause};
 pub use notice::Notice;
@@ -57,43 +60,27 @@ pub use slot::LeaseId;
 pub use view::{NodeHealth, NodeState};
 
 use crate::command::{ReleaseStep, SetOptions};
-use crate::config::Config;
-use crate::error::{Ballot, Cause, ConfigError, Unlocked};
+use crate::error::{Ballot, Cause, Unlocked};
 use crate::mutant::{self, Mutant};
-use crate::node::{AdmissionRules, Login, Node, Now, Patience, Wish};
-use crate::quorum::{Drift, NodeId, NodeMask};
-use crate::time::{Instant, nanos};
+use crate::node::{Node, Now, Wish};
+use crate::quorum::{NodeId, NodeMask};
+use crate::time::Instant;
 use cohort::Cohort;
 use keep::Keeps;
 use op::{OpKind, Ops, Outcome};
+use setup::Settings;
 use slot::Slots;
 use timers::{Timer, Timers};
+use wait::{Queues, Waits, Wakes};
 
-/// A node counts as stalled when it has owed an answer for this many `node_timeout`.
-const STALLED_TIMEOUTS: u32 = 3;
+/// Nobody can have asked and been answered in less.
+const EARSHOT_NANOS: u64 = 50_000;
 
 /// No operation: the loss of a lease, in the list of results.
 const LOSS: u32 = u32::MAX;
 
 /// Longest key, in bytes.
 const KEY_LEN_MAX: usize = 4096;
-
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    node_count: u32,
-    quorum: u32,
-    drift: Drift,
-    node_timeout: Duration,
-    node_timeout_nanos: u64,
-    /// The longer of `node_timeout` and `connect_timeout`.
-    longest_wait_nanos: u64,
-    connect_timeout: Duration,
-    max_ttl_ms: u32,
-    least_ttl_ms: u32,
-    max_extensions: u32,
-    max_hold: Duration,
-    admission: AdmissionRules,
-}
 
 /// A Redlock client without its sockets. See the [module](self) for how to drive it.
 pub struct Engine {
@@ -120,99 +107,29 @@ pub struct Engine {
     /// Acquisitions that wait for nodes on their way.
     awaiting: Vec<u32>,
     late_votes: VecDeque<u32>,
+    waits: Waits,
+    queues: Queues,
+    wakes: Wakes,
     /// Nanoseconds in which nobody read the sockets, in all.
     absent: u64,
     last_pass: Instant,
     /// When anything was last called: whoever calls is there.
     last_call: Instant,
     client_id: [u8; 8],
+    /// Hides the slots that tokens name.
+    slot_mask: u32,
     rng: StdRng,
     /// The client is about to end: whoever is sent NOSCRIPT will not be there to read it.
     is_closing: bool,
     scratch: Vec<u8>,
+    /// A frame or a message that came in, while something is done with it.
+    frame: Vec<u8>,
+    /// A message on its way out.
+    text: Vec<u8>,
     set_options: SetOptions,
 }
 
 impl Engine {
-    /// An engine over the nodes of `config`. `seed` must come from the operating system's generator
-    /// (a fixed one is for tests): tokens are drawn from it.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] if a setting is out of its range.
-    pub fn new(config: &Config, seed: [u8; 32], now: Instant) -> Result<Self, ConfigError> {
-        let checked = config.check()?;
-        let max_ttl_ms = u32::try_from(config.max_ttl.as_millis()).unwrap_or(u32::MAX);
-        let guard_ms = u64::from(max_ttl_ms) + checked.drift.of_ms(max_ttl_ms.into());
-        let least_ttl_ms = (1..=max_ttl_ms)
-            .find(|&ttl| u64::from(ttl) > checked.drift.of_ms(ttl.into()))
-            .unwrap_or(max_ttl_ms);
-        let patience = Patience {
-            connect_timeout: config.connect_timeout,
-            stalled_after: config.node_timeout * STALLED_TIMEOUTS,
-        };
-        let nodes: Vec<Node> = config
-            .nodes
-            .iter()
-            .map(|address| {
-                let login = Login {
-                    username: address.username.clone().or_else(|| config.username.clone()),
-                    password: address.password.clone().or_else(|| config.password.clone()),
-                    client_name: config.client_name.clone(),
-                    database: address.database(),
-                };
-                Node::new(login, patience, now)
-            })
-            .collect();
-        let mut rng = StdRng::from_seed(seed);
-        let mut client_id = [0; 8];
-        rng.fill_bytes(&mut client_id);
-        Ok(Self {
-            settings: Settings {
-                node_count: u32::try_from(nodes.len()).unwrap_or(0),
-                quorum: checked.quorum,
-                drift: checked.drift,
-                node_timeout: config.node_timeout,
-                node_timeout_nanos: nanos(config.node_timeout),
-                longest_wait_nanos: nanos(config.node_timeout.max(config.connect_timeout)),
-                connect_timeout: config.connect_timeout,
-                max_ttl_ms,
-                least_ttl_ms,
-                max_extensions: config.max_extensions.unwrap_or(u32::MAX),
-                max_hold: config.max_hold.unwrap_or(Duration::MAX),
-                admission: AdmissionRules {
-                    guard: config.restart_guard,
-                    guard_time: Duration::from_millis(guard_ms),
-                    admission: config.admission,
-                },
-            },
-            names: config.nodes.iter().map(|address| address.name().into()).collect(),
-            nodes,
-            voters: NodeMask::EMPTY,
-            cohort: Cohort::EMPTY,
-            with_output: NodeMask::EMPTY,
-            with_wish: NodeMask::EMPTY,
-            restless: NodeMask::first(config.nodes.len()),
-            stalls_at: now,
-            with_news: NodeMask::EMPTY,
-            slots: Slots::default(),
-            ops: Ops::new(config.in_flight_max),
-            done: VecDeque::new(),
-            timers: Timers::default(),
-            keeps: Keeps::default(),
-            awaiting: Vec::new(),
-            late_votes: VecDeque::new(),
-            absent: 0,
-            last_pass: now,
-            last_call: now,
-            client_id,
-            rng,
-            is_closing: false,
-            scratch: Vec::new(),
-            set_options: SetOptions::new(),
-        })
-    }
-
     // ---- outputs ----
 
     /// The next result, judged at `now`: a lease whose deadline has passed is not handed out.
@@ -332,6 +249,13 @@ impl Engine {
             || self.voters.count() < self.settings.quorum
     }
 
+    /// Whether the sockets should be read before a lease is released: those who wait for it may have
+    /// said so since the last pass, which is one round trip ago at least.
+    #[must_use]
+    pub fn may_have_word(&self, now: Instant) -> bool {
+        now.nanos_since(self.last_pass) > EARSHOT_NANOS && self.nodes.iter().any(Node::has_channel)
+    }
+
     /// Ends a pass over the sockets, after all that they held was handed in: does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.last_pass = now;
@@ -375,7 +299,9 @@ impl Engine {
         while let Some((timer, id)) = self.timers.pop_due(now.real) {
             let Some(index) = self.ops.find(id) else { continue };
             match timer {
-                Timer::Retry => self.retry(index, now),
+                Timer::Retry if self.ops.at(index).retry_at <= now.real => self.retry(index, now),
+                Timer::Retry => {}
+                Timer::Wait => self.wait_due(index, now),
                 Timer::Judge => {
                     let op = self.ops.at(index);
                     if op.judge_at.min(op.plan.deadline) <= now.real {

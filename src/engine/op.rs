@@ -7,6 +7,7 @@
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
 use super::keep::NO_KEEP;
+use super::wait::NO_WAIT;
 use crate::command::Answer;
 use crate::error::{Cause, Unlocked};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
@@ -71,6 +72,8 @@ pub(super) struct Plan {
     pub(super) attempts_failed: u32,
     /// The end of the call, [`Instant::MAX`] for none.
     pub(super) deadline: Instant,
+    /// Between attempts it waits to be woken, instead of trying again and again.
+    pub(super) wakes: bool,
 }
 
 #[derive(Debug)]
@@ -91,6 +94,14 @@ pub(super) struct Op {
     /// comes due before it and means nothing.
     pub(super) judge_at: Instant,
     pub(super) plan: Plan,
+    /// When the next attempt is due; a timer set for an earlier one means nothing.
+    pub(super) retry_at: Instant,
+    /// Its place among those that wait, or [`NO_WAIT`](super::wait::NO_WAIT).
+    pub(super) wait: u32,
+    /// The node that the next attempt asks before the others.
+    pub(super) gate: Option<NodeId>,
+    /// The nodes that the attempt under way asks once the gate has granted.
+    pub(super) gated: NodeMask,
     /// For an extension: the deadline it gives if it wins.
     pub(super) new_deadline: Instant,
     pub(super) causes: [Cause; NODES_MAX],
@@ -148,6 +159,8 @@ impl Ops {
         op.kind = kind;
         op.outcome = Outcome::Open;
         op.plan.deadline = Instant::MAX;
+        op.wait = NO_WAIT;
+        op.gate = None;
         op.judge_at = Instant::MAX;
         op.keep = NO_KEEP;
         Some(index)
@@ -261,6 +274,10 @@ impl Op {
             is_listed: false,
             judge_at: Instant::MAX,
             plan: Plan::default(),
+            retry_at: Instant::MAX,
+            wait: NO_WAIT,
+            gate: None,
+            gated: NodeMask::EMPTY,
             new_deadline: Instant::default(),
             causes: [Cause::None; NODES_MAX],
             query: None,

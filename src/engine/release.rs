@@ -9,6 +9,7 @@
 
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
+use super::wait::NO_LIST;
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
@@ -103,16 +104,19 @@ impl Engine {
         if slot.is_kept {
             self.end_keeping(slot_index);
         }
+        // Whoever has it now is not told of them: they find out for themselves.
+        drop(self.queues.take(&mut self.slots, slot_index));
         self.slots.free_if_unnamed(slot_index);
     }
 
     fn release_reported(&mut self, slot_index: u32, now: Instant) -> Result<OpId, UnlockError> {
         let now = self.now(now);
+        // First of all: an extension of the engine's own gives its place back.
+        self.cancel_extension(slot_index);
         let Some(index) = self.ops.open(OpKind::Release) else {
             self.release_slot(slot_index, now);
             return Err(UnlockError::Full);
         };
-        self.cancel_extension(slot_index);
         self.slots.at_mut(slot_index).op = index;
         self.ops.at_mut(index).slot = slot_index;
         self.begin_round(index, now);
@@ -155,7 +159,18 @@ impl Engine {
         for id in others {
             self.send_release(id, slot_index, &mut encoded, now);
         }
+        if self.slots.at(slot_index).list != NO_LIST {
+            self.pass_lock_on(slot_index, now);
+        }
         self.slots.free_if_unnamed(slot_index);
+    }
+
+    /// Behind the release: wakes the first of those who wait for the key.
+    #[cold]
+    fn pass_lock_on(&mut self, slot_index: u32, now: Now) {
+        let list = self.queues.take(&mut self.slots, slot_index);
+        let key = self.slots.at(slot_index).key.clone();
+        self.wake_first(key, list, now);
     }
 
     /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch

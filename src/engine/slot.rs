@@ -6,6 +6,7 @@
 //!   late answer always finds the attempt it belongs to.
 //! - Handles carry a generation, so one to a freed slot finds nothing.
 
+use super::wait::NO_LIST;
 use crate::key::Key;
 use crate::node::Phase;
 use crate::quorum::NodeMask;
@@ -27,6 +28,8 @@ pub(super) enum SlotState {
     Free,
     /// The attempt is undecided, or decided and not yet handed over.
     Acquiring,
+    /// As that, but only one node is asked until it grants.
+    Gated,
     /// A lease.
     Held,
     /// Nobody's: its keys are deleted or being deleted.
@@ -41,6 +44,8 @@ pub(super) struct Slot {
     pub(super) op: u32,
     /// The caller's.
     pub(super) word: u32,
+    /// Its list of waiters, or [`NO_LIST`].
+    pub(super) list: u32,
     pub(super) state: SlotState,
     /// The engine looks after the lease: see [`super::keep`].
     pub(super) is_kept: bool,
@@ -89,6 +94,7 @@ impl Slots {
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
+        debug_assert_eq!(slot.list, NO_LIST, "a list ends with its slot");
         slot.key.set(key);
         slot.token = token;
         slot.round = Round::default();
@@ -116,6 +122,16 @@ impl Slots {
     #[inline]
     pub(super) fn at_mut(&mut self, index: u32) -> &mut Slot {
         &mut self.slots[index as usize]
+    }
+
+    pub(super) fn get(&self, index: u32) -> Option<&Slot> {
+        self.slots.get(index as usize)
+    }
+
+    /// The slot that the next attempt will take.
+    pub(super) fn next(&self) -> u32 {
+        let fresh = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        self.free.last().copied().unwrap_or(fresh)
     }
 
     /// The slot of a lease that is still held.
@@ -162,6 +178,7 @@ impl Slot {
             refs: 0,
             op: NO_OP,
             word: 0,
+            list: NO_LIST,
             state: SlotState::Free,
             is_kept: false,
             phase: Phase::default(),

@@ -14,6 +14,8 @@ use crate::time::Instant;
 pub(super) enum Timer {
     /// Begin the next attempt.
     Retry,
+    /// The timer of a wait.
+    Wait,
     /// Count out who has not answered: the call, or its wait for nodes, is over.
     Judge,
 }

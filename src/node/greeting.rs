@@ -9,6 +9,7 @@
 
 use crate::command::{Answer, Server, ServerKind, classify};
 use crate::error::Cause;
+use crate::node::channel::ChannelName;
 use crate::node::pending::GreetingPart;
 use crate::resp::Reply;
 use crate::resp::encode::append_command;
@@ -20,6 +21,8 @@ pub(crate) struct Login {
     pub(crate) password: Option<String>,
     pub(crate) client_name: Option<String>,
     pub(crate) database: u32,
+    /// Where others reach this client, if it wants to be reached.
+    pub(crate) channel: Option<ChannelName>,
 }
 
 /// What a node has said of itself.

@@ -19,11 +19,13 @@
 
 mod admission;
 mod backoff;
+mod channel;
 mod debt;
 mod greeting;
 mod outbound;
 mod pending;
 mod reading;
+mod receiving;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -33,22 +35,23 @@ mod trouble;
 use std::time::Duration;
 
 pub(crate) use admission::{AdmissionRules, Standing};
+pub(crate) use channel::ChannelName;
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
-pub(crate) use pending::{NO_SLOT, Pending, Phase, Request};
+pub(crate) use pending::{NO_SLOT, Pending, Phase, Request, WaitPart};
 pub(crate) use state::{Answered, Now, Patience, State, Step, Wish};
 pub(crate) use transaction::{Job, JobKind, Jobs};
 
 use admission::History;
 use backoff::{Backoff, DELAY_MAX};
+use channel::Channel;
 use pending::PendingQueue;
 use reading::Reading;
 use trouble::Trouble;
 
-use crate::command::{Answer, Dialect, append_script_loads};
+use crate::command::{Dialect, append_script_loads};
 use crate::error::Cause;
-use crate::mutant::{self, Mutant};
-use crate::resp::{Decoder, Limits, ProtocolError, quick};
+use crate::resp::{Decoder, Limits};
 use crate::time::Instant;
 
 /// How soon a node is asked again that refuses only for the moment.
@@ -81,6 +84,7 @@ pub(crate) struct Node {
     stalled_at: Option<Instant>,
 
     reading: Reading,
+    channel: Channel,
     /// Whether the last greeting was in RESP3.
     resp3: bool,
     history: History,
@@ -113,6 +117,7 @@ impl Node {
             decoder: Decoder::new(Limits::default()),
             stalled_at: None,
             reading: Reading::default(),
+            channel: Channel::default(),
             resp3: true,
             history: History::default(),
             greeted_at: now,
@@ -242,128 +247,6 @@ impl Node {
         self.is_changed = true;
     }
 
-    // ---- input ----
-
-    /// Whether bytes of earlier input are left over.
-    #[inline]
-    pub(crate) const fn has_unread(&self) -> bool {
-        !self.input.is_empty()
-    }
-
-    /// The awaited answer, where the next bytes begin one.
-    #[inline]
-    pub(crate) fn awaited(&self) -> Option<&Pending> {
-        if self.input.is_empty() { self.pending.front() } else { None }
-    }
-
-    /// The [`awaited`](Self::awaited) answer was read, by a node in good standing.
-    #[inline]
-    pub(crate) const fn answer_read(&mut self, now: Instant) {
-        self.pending.drop_front();
-        self.heard(now);
-    }
-
-    /// A whole answer of few bytes, without the decoder.
-    fn quick_answer(&mut self, input: &mut &[u8]) -> Option<Answered> {
-        let is_plain = !matches!(
-            self.pending.front()?.request,
-            Request::Query { .. } | Request::Greeting(_) | Request::Compare | Request::Queued
-        );
-        let (word, len) = quick(input).filter(|_| is_plain && self.input.is_empty())?;
-        let pending = self.pending.pop_front()?;
-        *input = input.get(len..)?;
-        self.end_stall();
-        Some(Answered { pending, answer: Answer::from(word) })
-    }
-
-    /// A stalled node is back when it has answered all that it owed when that was noticed.
-    fn end_stall(&mut self) {
-        if let Some(stalled_at) = self.stalled_at
-            && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)
-        {
-            self.stalled_at = None;
-            self.is_changed = true;
-        }
-    }
-
-    /// Reads `input` up to the next thing worth telling, and leaves the rest in it: any frame,
-    /// whole or in pieces.
-    pub(crate) fn next_step(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
-        if let Some(answered) = self.quick_answer(input) {
-            return Ok(Step::Answered(answered));
-        }
-        if !self.input.is_empty() {
-            self.input.extend_from_slice(input);
-            *input = &[];
-        }
-        loop {
-            let kept = self.input.get(self.input_read..).unwrap_or_default();
-            let source = if self.input.is_empty() { *input } else { kept };
-            if source.is_empty() {
-                self.input.clear();
-                self.input_read = 0;
-                return Ok(Step::Idle);
-            }
-            let Some(frame) = self.decoder.frame(source).map_err(protocol_fault)? else {
-                self.keep_unfinished(input);
-                return Ok(Step::Idle);
-            };
-            let len = frame.len();
-            // A push takes no answer's place.
-            let step = if frame.is_push() && !mutant::is(Mutant::PushCountsAsReply) {
-                None
-            } else {
-                let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
-                Some(self.reading.step(pending, &frame))
-            };
-            if self.input.is_empty() {
-                *input = input.get(len..).unwrap_or_default();
-            } else {
-                self.input_read += len;
-                if self.input_read >= self.input.len() {
-                    self.input.clear();
-                    self.input_read = 0;
-                }
-            }
-            self.end_stall();
-            match step {
-                None | Some(Step::Idle) => {}
-                Some(Step::Greeted) => {
-                    self.round_trip = Some(now.attended.saturating_since(self.greeted_at));
-                    return Ok(Step::Greeted);
-                }
-                Some(step @ (Step::Answered(_) | Step::Query(_) | Step::Compared)) => {
-                    return Ok(step);
-                }
-            }
-        }
-    }
-
-    /// Keeps what is not yet a whole frame for the next read.
-    fn keep_unfinished(&mut self, input: &mut &[u8]) {
-        if self.input.is_empty() {
-            self.input.extend_from_slice(input);
-            *input = &[];
-        } else if self.input_read > 0 {
-            self.input.drain(..self.input_read);
-        }
-        if mutant::is(Mutant::UnfinishedReplyDropped) {
-            self.input.clear();
-        }
-        self.input_read = 0;
-    }
-
-    /// The bytes of the answer that [`Step::Query`] or [`Step::Compared`] told of.
-    pub(crate) fn frame(&self) -> &[u8] {
-        &self.reading.frame
-    }
-
-    /// Something came from the node: its incarnation lives.
-    #[inline]
-    pub(crate) const fn heard(&mut self, now: Instant) {
-        self.history.last_answer = now;
-    }
-
     // ---- connection ----
 
     /// The socket is open: greets.
@@ -417,6 +300,7 @@ impl Node {
                 });
             }
         }
+        self.subscribe(now);
         let state = match standing {
             Standing::Admitted => {
                 self.cause = Cause::None;
@@ -500,6 +384,7 @@ impl Node {
         self.stalled_at = None;
         self.reading.greeting_open = 0;
         self.reading.queued_fault = None;
+        self.channel.close();
         std::mem::take(&mut self.pending)
     }
 
@@ -584,8 +469,4 @@ impl Node {
             | State::Refused { .. } => None,
         }
     }
-}
-
-const fn protocol_fault(_: ProtocolError) -> Cause {
-    Cause::Protocol
 }

@@ -40,6 +40,17 @@ pub(crate) enum Request {
     Queued,
     /// The end of a job.
     Exec(JobKind),
+    /// The subscription to this client's own channel.
+    Subscribe,
+    /// A question of an acquisition that waits; `slot` is the operation's index.
+    Wait {
+        part: WaitPart,
+        phase: Phase,
+    },
+    /// A message that wakes a waiter; `slot` is the wake's index.
+    Wake,
+    /// Another message; its answer changes nothing.
+    Tell,
     /// Part `part` of a query; `slot` is the operation's index, `phase` the low bits of its
     /// generation.
     Query {
@@ -65,6 +76,17 @@ impl Phase {
     pub(crate) const fn next(self) -> Self {
         Self(u16::from_le_bytes(self.0).wrapping_add(1).to_le_bytes())
     }
+}
+
+/// What an acquisition that waits asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitPart {
+    /// `GET`: who holds the key.
+    Holder,
+    /// `PTTL`: for how long.
+    Remaining,
+    /// `PUBLISH`: how many heard it.
+    Announced,
 }
 
 /// The commands of a greeting.

@@ -23,12 +23,18 @@ impl Reading {
     /// Takes the answer to `pending` in.
     pub(super) fn step(&mut self, pending: Pending, frame: &Frame<'_>) -> Step {
         let answer = match pending.request {
-            Request::Query { .. } | Request::Compare => {
+            Request::Query { .. } | Request::Compare | Request::Wait { .. } => {
                 self.frame.clear();
                 self.frame.extend_from_slice(frame.bytes());
-                let is_query = pending.request != Request::Compare;
-                return if is_query { Step::Query(pending) } else { Step::Compared };
+                return if pending.request == Request::Compare {
+                    Step::Compared
+                } else if matches!(pending.request, Request::Wait { .. }) {
+                    Step::Waited(pending)
+                } else {
+                    Step::Query(pending)
+                };
             }
+            Request::Subscribe => return Step::Idle,
             Request::Greeting(part) => {
                 self.facts.note(part, &frame.reply());
                 self.greeting_open = self.greeting_open.saturating_sub(1);
@@ -54,6 +60,8 @@ impl Reading {
             | Request::Watch
             | Request::Unwatch
             | Request::Multi
+            | Request::Wake
+            | Request::Tell
             | Request::Extend { .. } => classify(&frame.reply()),
         };
         Step::Answered(Answered { pending, answer })

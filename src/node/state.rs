@@ -65,6 +65,10 @@ pub(crate) enum Step {
     Query(Pending),
     /// The value of a watched key; its bytes are in [`Node::frame`].
     Compared,
+    /// An acquisition that waits got an answer: see `Node::frame`.
+    Waited(Pending),
+    /// A message for this client: see `Node::frame`.
+    Message,
     /// All answers of the greeting are in.
     Greeted,
 }

@@ -180,7 +180,11 @@ fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
         match node.next_step(&mut bytes, now(0))? {
             Step::Idle => return Ok(false),
             Step::Greeted => return Ok(true),
-            Step::Answered(_) | Step::Query(_) | Step::Compared => {}
+            Step::Answered(_)
+            | Step::Query(_)
+            | Step::Compared
+            | Step::Waited(_)
+            | Step::Message => {}
         }
     }
 }
@@ -202,6 +206,7 @@ fn the_greeting_is_one_write_with_the_login_first() {
         password: Some("pw".into()),
         client_name: Some("me".into()),
         database: 3,
+        channel: None,
     };
     let mut node = new_node(login);
     node.handle_connected(now(0));

@@ -192,7 +192,7 @@ impl World {
     fn new(limits: Limits) -> Self {
         let start = Instant::from_nanos(1_000_000_000);
         let names = (0..NODES).map(|node| format!("n{node}:1"));
-        let config = Config::new(names).expect("the names differ");
+        let config = Config::new(names).expect("the names differ").direct_wake(false);
         let config = config.restart_guard(RestartGuard::Off);
         let servers = (0..NODES).map(|node| {
             let life = Life::new([node as u8; 20], [9; 20], start, 1_700_000_000_000);

@@ -44,3 +44,4 @@ mod public_names;
 mod retry;
 mod tidy;
 mod unlock;
+mod waiting;

@@ -6,8 +6,8 @@ use redbolt::driver::Outcome;
 use redbolt::embedded::Nodes;
 use redbolt::mio::{Events, Poll};
 use redbolt::{
-    Acquire, Admission, Client, Config, ConnectError, Driver, Held, Lease, LockError, LockToken,
-    Quorum, RestartGuard, Retry, Unlocked, Wait,
+    Acquire, Admission, Batch, Client, Config, ConnectError, Driver, Held, Lease, LockError,
+    LockToken, Quorum, RestartGuard, Retry, Unlocked, Wait,
 };
 
 const TTL: Duration = Duration::from_secs(10);
@@ -65,6 +65,21 @@ fn the_client_is_used_by_its_names() -> Anything {
     drop(adopted);
     let lease = client.lock("sku:45", TTL)?;
     assert_eq!(lease.key(), b"sku:45");
+
+    let mut batch: Batch<'_> = client.batch();
+    let (one, two) =
+        (batch.acquire("b1", Acquire::new(TTL))?, batch.acquire("b2", Acquire::new(TTL))?);
+    assert!(one.index() != two.index() && batch.in_flight() == 2);
+    batch.flush();
+    batch.cancel(two);
+    while let Some(done) = batch.wait()? {
+        if let Outcome::Lock(Ok(lease)) = done.result {
+            batch.extend(&lease, TTL)?;
+            batch.unlock(lease)?;
+        }
+    }
+    assert!(batch.completion().is_none());
+    drop(batch);
     assert!(matches!(
         client.try_lock("k", Duration::from_millis(1)),
         Err(LockError::InvalidTtl { .. })

@@ -333,3 +333,13 @@ fn a_hundred_thousand_kept_leases_are_each_extended_in_time() {
         extended += count;
     }
 }
+
+#[test]
+fn a_release_takes_the_place_of_the_extension_under_way() {
+    let mut rig = Rig::with(1, |config| config.in_flight_max(1));
+    let lease = kept_lease(&mut rig, kept());
+    rig.advance(third());
+    assert_eq!(rig.engine.in_flight(), 1);
+    rig.engine.release(lease, rig.now).unwrap();
+    assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
+}

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::acquire::Acquire;
+use crate::config::Config;
 use crate::config::RestartGuard;
 use crate::error::{ExtendError, LockError, Vote};
 
@@ -51,6 +52,7 @@ impl Rig {
 
     fn unconnected(nodes: usize, change: impl FnOnce(Config) -> Config) -> Self {
         let config = Config::new((1..=nodes).map(|port| format!("n:{port}"))).unwrap();
+        let config = config.direct_wake(false);
         let config = change(config.restart_guard(RestartGuard::Off));
         let now = Instant::from_nanos(1_000_000_000_000);
         let engine = Engine::new(&config, [7; 32], now).unwrap();

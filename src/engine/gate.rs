@@ -1,0 +1,116 @@
+//! Attempts that do not ask all nodes at once: one node first where many may try for a key that
+//! they saw end, so that they do not split the votes; and those on their way where they are needed.
+
+use super::Engine;
+use super::op::{OpKind, Outcome};
+use super::slot::SlotState;
+use crate::error::{Cause, Vote};
+use crate::mutant::{self, Mutant};
+use crate::node::Now;
+use crate::quorum::{NodeId, NodeMask};
+
+impl Engine {
+    /// Writes the encoded SET to one node first, the others being asked once it has granted. Whether
+    /// there are enough of them.
+    #[cold]
+    pub(super) fn try_gate(&mut self, gate: NodeId, index: u32, slot_index: u32, now: Now) -> bool {
+        let mut gated = self.voters;
+        gated.remove(gate);
+        let is_use = self.voters.contains(gate) && !gated.is_empty();
+        if !is_use || gated.count() + 1 < self.settings.quorum {
+            return false;
+        }
+        self.slots.at_mut(slot_index).state = SlotState::Gated;
+        self.send_set(gate, slot_index, now);
+        self.ops.at_mut(index).gated = gated;
+        let absent = NodeMask::first(self.nodes.len()).without(self.voters);
+        for node in absent {
+            self.fail_vote(node, slot_index);
+        }
+        self.begin_round(index, now);
+        // The gate may have had no room for it.
+        self.gate_answered(slot_index, now);
+        true
+    }
+
+    /// What follows from the votes of an attempt that has asked one node only.
+    pub(super) fn gate_answered(&mut self, slot_index: u32, now: Now) {
+        let slot = self.slots.at_mut(slot_index);
+        let index = slot.op;
+        if !slot.round.granted.is_empty() {
+            slot.state = SlotState::Acquiring;
+            let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
+            self.encode_set(slot_index);
+            for node in gated {
+                self.send_set(node, slot_index, now);
+            }
+            self.begin_round(index, now);
+            self.decide(slot_index, now);
+        } else if slot.round.open().is_empty() {
+            let is_taken = !slot.round.denied.is_empty();
+            let outcome = if is_taken { Outcome::Taken } else { Outcome::NoQuorum };
+            let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
+            for node in gated {
+                let round = &mut self.slots.at_mut(slot_index).round;
+                round.enter(node, Vote::Failed(Cause::NotAsked));
+                self.ops.at_mut(index).blame(node, Cause::NotAsked);
+            }
+            self.attempt_failed(index, outcome, now);
+        }
+    }
+
+    /// A node that acquisitions wait for may vote now, or will not.
+    pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
+        let can_vote = self.voters.contains(id);
+        let waiting = std::mem::take(&mut self.awaiting);
+        for index in waiting {
+            let op = self.ops.at(index);
+            let (slot_index, kind) = (op.slot, op.kind);
+            if op.outcome != Outcome::Open {
+                continue;
+            }
+            let slot = self.slots.at_mut(slot_index);
+            // The place of the operation may be another's by now, and the attempt decided.
+            let is_waiting = match kind {
+                OpKind::Acquire => slot.state == SlotState::Acquiring,
+                OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state == SlotState::Held,
+                OpKind::Release | OpKind::Query | OpKind::Free => false,
+            };
+            if !is_waiting && !mutant::is(Mutant::DecidedAttemptStillWaits) {
+                continue;
+            }
+            if slot.round.awaited.contains(id) && slot.op == index {
+                slot.round.awaited.remove(id);
+                if kind != OpKind::Acquire {
+                    self.settle_awaited_extension(id, index, slot_index, now);
+                } else if can_vote {
+                    self.send_awaited_set(id, index, slot_index, now);
+                    self.decide(slot_index, now);
+                } else {
+                    self.fail_vote(id, slot_index);
+                    self.decide(slot_index, now);
+                }
+            }
+            let is_waiting = !self.slots.at(slot_index).round.awaited.is_empty();
+            let op = self.ops.at(index);
+            if is_waiting && op.slot == slot_index && op.outcome == Outcome::Open {
+                self.awaiting.push(index);
+            }
+        }
+    }
+
+    fn send_awaited_set(&mut self, id: NodeId, index: u32, slot_index: u32, now: Now) {
+        let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
+        let slot = self.slots.at_mut(slot_index);
+        if slot.round.written.is_empty() {
+            // `t0` is the time of the first byte.
+            slot.deadline = deadline;
+        }
+        self.encode_set(slot_index);
+        self.send_set(id, slot_index, now);
+        let round = &self.slots.at(slot_index).round;
+        if round.written.count() >= self.settings.quorum {
+            self.judge_at(index, now.real + self.settings.node_timeout);
+        }
+    }
+}

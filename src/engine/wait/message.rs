@@ -1,0 +1,167 @@
+//! What clients tell each other by their channels.
+//!
+//! # Contract
+//!
+//! - Messages are hints: no safety rests on them, anybody may forge or lose them. What is no
+//!   message of this version is ignored.
+//! - Bounded: at most [`WAITERS_MAX`] waiters, keys as long as keys may be.
+
+use crate::time::Instant;
+
+/// Waiters that a list holds at most; the others are left to their timers.
+pub(in crate::engine) const WAITERS_MAX: usize = 256;
+
+const VERSION: u8 = 1;
+
+/// The raw bytes of a drawn token.
+pub(in crate::engine) type RawToken = [u8; 20];
+
+/// A client's id: what its tokens begin with.
+pub(in crate::engine) type ClientId = [u8; 8];
+
+/// What a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Kind {
+    /// The sender waits for the key, and so do those listed.
+    Announce,
+    /// The key was released for the receiver; those listed wait behind it.
+    Wake,
+    /// The sender waits no longer.
+    GiveUp,
+}
+
+/// Somebody who waits for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Listed {
+    pub(in crate::engine) id: ClientId,
+    /// How long it still waits, in milliseconds.
+    pub(in crate::engine) wait_ms: u32,
+}
+
+/// A message as it was received.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Message<'a> {
+    pub(in crate::engine) kind: Kind,
+    /// How often it was passed on.
+    pub(in crate::engine) hops: u8,
+    pub(in crate::engine) sender: Listed,
+    /// The token of the holder it is meant for; zeros where the sender does not know it.
+    pub(in crate::engine) token: RawToken,
+    list: &'a [u8],
+    pub(in crate::engine) key: &'a [u8],
+}
+
+const LISTED_LEN: usize = 12;
+
+impl<'a> Message<'a> {
+    pub(in crate::engine) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (&[version, kind, hops], rest) = bytes.split_first_chunk()?;
+        if version != VERSION {
+            return None;
+        }
+        let kind = match kind {
+            1 => Kind::Announce,
+            2 => Kind::Wake,
+            3 => Kind::GiveUp,
+            _ => return None,
+        };
+        let (sender, rest) = rest.split_first_chunk()?;
+        let (&token, rest) = rest.split_first_chunk()?;
+        let (&count, rest) = rest.split_first_chunk()?;
+        let count = usize::from(u16::from_le_bytes(count));
+        if count > WAITERS_MAX {
+            return None;
+        }
+        let (list, key) = rest.split_at_checked(count * LISTED_LEN)?;
+        let is_key = (1..=crate::engine::KEY_LEN_MAX).contains(&key.len());
+        is_key.then_some(Self { kind, hops, sender: Listed::parse(sender), token, list, key })
+    }
+
+    /// Those who wait behind the sender, or behind the receiver of a wake.
+    pub(in crate::engine) fn list(&self) -> impl Iterator<Item = Listed> + use<'a> {
+        self.list.as_chunks().0.iter().map(Listed::parse)
+    }
+}
+
+impl Listed {
+    fn parse(bytes: &[u8; LISTED_LEN]) -> Self {
+        let (id, wait_ms) = bytes.split_at(8);
+        Self {
+            id: id.try_into().unwrap_or_default(),
+            wait_ms: wait_ms.try_into().map_or(0, u32::from_le_bytes),
+        }
+    }
+
+    fn append(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id);
+        out.extend_from_slice(&self.wait_ms.to_le_bytes());
+    }
+}
+
+/// Appends a message.
+pub(in crate::engine) fn append(
+    out: &mut Vec<u8>,
+    (kind, hops): (Kind, u8),
+    sender: Listed,
+    token: &RawToken,
+    list: impl ExactSizeIterator<Item = Listed>,
+    key: &[u8],
+) {
+    let kind = match kind {
+        Kind::Announce => 1,
+        Kind::Wake => 2,
+        Kind::GiveUp => 3,
+    };
+    out.extend_from_slice(&[VERSION, kind, hops]);
+    sender.append(out);
+    out.extend_from_slice(token);
+    let count = list.len().min(WAITERS_MAX);
+    out.extend_from_slice(&u16::try_from(count).unwrap_or(0).to_le_bytes());
+    for listed in list.take(count) {
+        listed.append(out);
+    }
+    out.extend_from_slice(key);
+}
+
+/// How long from `now` to `until`, as messages say it.
+pub(in crate::engine) fn wait_ms(now: Instant, until: Instant) -> u32 {
+    u32::try_from(now.until(until).as_millis()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(byte: u8) -> Listed {
+        Listed { id: [byte; 8], wait_ms: u32::from(byte) * 1000 }
+    }
+
+    #[test]
+    fn a_message_is_read_as_it_was_written() {
+        for (kind, count) in [(Kind::Announce, 0), (Kind::Wake, 3), (Kind::GiveUp, 0)] {
+            let list: Vec<_> = (0..count).map(listed).collect();
+            let mut bytes = Vec::new();
+            append(&mut bytes, (kind, 1), listed(9), &[7; 20], list.iter().copied(), b"a\r\nkey");
+            let message = Message::parse(&bytes).unwrap();
+            assert_eq!((message.kind, message.hops, message.sender), (kind, 1, listed(9)));
+            assert_eq!((message.token, message.key), ([7; 20], &b"a\r\nkey"[..]));
+            assert!(message.list().eq(list));
+        }
+    }
+
+    #[test]
+    fn garbage_is_no_message() {
+        let mut bytes = Vec::new();
+        let list = [listed(1), listed(2)];
+        append(&mut bytes, (Kind::Wake, 0), listed(9), &[7; 20], list.into_iter(), b"k");
+        for len in 0..bytes.len() {
+            assert!(Message::parse(&bytes[..len]).is_none(), "cut at {len}");
+        }
+        for (at, byte) in [(0, 2), (1, 0), (1, 4), (35, 1), (36, 255)] {
+            let mut broken = bytes.clone();
+            broken[at] = byte;
+            assert!(at == 35 || Message::parse(&broken).is_none(), "byte {at} is {byte}");
+        }
+        assert!(Message::parse(&vec![1; 9_000]).is_none());
+    }
+}

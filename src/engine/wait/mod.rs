@@ -1,0 +1,595 @@
+//! Waiting for a held lock: instead of trying again and again, a waiter tells the holder, and is
+//! woken by the holder's release.
+//!
+//! After a denied attempt one node that denied it is asked who holds the key. If the holder is a
+//! client of this kind, it is told by a message over that node, and the waiter is still until it is
+//! woken, the key's time is over, or a slow safety poll finds the key gone. What is told is only a
+//! hint: nobody holds a lock but by the votes of a quorum.
+//!
+//! # Invariants
+//!
+//! - A waiter has a timer in every state, so a lost message costs a safety poll and no more.
+//! - A list of waiters is in one place: with the waiter that was woken by it, the slot it won, or a
+//!   wake that is under way.
+
+mod message;
+mod queue;
+mod wake;
+
+use super::Engine;
+use super::op::{OpKind, Outcome};
+use super::slot::SlotState;
+use super::timers::Timer;
+use crate::command::{append_get, append_pttl, append_publish};
+use crate::mutant::{self, Mutant};
+use crate::node::{ChannelName, Now, Pending, Phase, Request, WaitPart};
+use crate::quorum::{NodeId, NodeMask};
+use crate::resp::{Decoder, Limits, Reply};
+use crate::time::Instant;
+use crate::token::unhex;
+
+use rand::Rng;
+use std::time::Duration;
+
+pub(super) use message::{ClientId, RawToken};
+pub(super) use queue::{NO_LIST, Queues};
+pub(super) use wake::Wakes;
+
+use message::{Kind, Listed, wait_ms};
+use queue::Waiter;
+
+/// The safety poll comes after this, and up to as long again.
+const POLL: Duration = Duration::from_millis(100);
+
+/// From the third attempt in a row one waits this long, and up to five times as long.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The operation does not wait.
+pub(super) const NO_WAIT: u32 = u32::MAX;
+
+/// What a waiter is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// An attempt is under way, or about to be.
+    Trying,
+    /// A node was asked who holds the key.
+    Asking,
+    /// The holder was told, and the key is looked at once more.
+    Announcing,
+    /// The one that this client woke itself was told that it waits behind it.
+    Queueing,
+    /// Still, until it is woken or its timer comes.
+    Listening,
+    /// The safety poll is under way.
+    Polling,
+}
+
+impl Step {
+    /// Whether answers are awaited.
+    const fn is_asking(self) -> bool {
+        match self {
+            Self::Asking | Self::Announcing | Self::Queueing | Self::Polling => true,
+            Self::Trying | Self::Listening => false,
+        }
+    }
+}
+
+/// One operation that waits.
+#[derive(Debug)]
+pub(super) struct Wait {
+    op: u32,
+    step: Step,
+    /// Tells answers to the current question from those to earlier ones.
+    phase: Phase,
+    /// The nodes that denied the last attempt, and those of them that were asked in vain.
+    deniers: NodeMask,
+    asked: NodeMask,
+    /// The node that is asked, or was.
+    node: Option<NodeId>,
+    /// The token of the holder, if it is one that a client like this drew.
+    holder: Option<RawToken>,
+    /// Somebody heard the announcement.
+    is_heard: bool,
+    /// When the key ends by itself, as far as is known.
+    ends: Instant,
+    /// When its timer comes; earlier timers mean nothing.
+    due: Instant,
+    /// Attempts since it last was still.
+    tries: u32,
+    /// Those who wait behind it.
+    carried: Vec<Waiter>,
+}
+
+/// The operations that wait.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    waits: Vec<Wait>,
+    free: Vec<u32>,
+    /// Those in use.
+    live: Vec<u32>,
+    /// Questions so far.
+    questions: u32,
+}
+
+impl Waits {
+    fn at(&self, wait: u32) -> Option<&Wait> {
+        self.waits.get(wait as usize)
+    }
+
+    fn at_mut(&mut self, wait: u32) -> Option<&mut Wait> {
+        self.waits.get_mut(wait as usize)
+    }
+
+    /// A place for an operation.
+    fn open(&mut self, op: u32) -> u32 {
+        let wait = self.free.pop().unwrap_or_else(|| {
+            self.waits.push(Wait {
+                op,
+                step: Step::Trying,
+                phase: Phase::default(),
+                deniers: NodeMask::EMPTY,
+                asked: NodeMask::EMPTY,
+                node: None,
+                holder: None,
+                is_heard: false,
+                ends: Instant::MAX,
+                due: Instant::MAX,
+                tries: 0,
+                carried: Vec::new(),
+            });
+            u32::try_from(self.waits.len() - 1).unwrap_or(NO_WAIT)
+        });
+        if let Some(place) = self.at_mut(wait) {
+            place.op = op;
+            place.step = Step::Trying;
+            place.node = None;
+            place.holder = None;
+            place.is_heard = false;
+            place.ends = Instant::MAX;
+            place.due = Instant::MAX;
+            place.tries = 0;
+        }
+        self.live.push(wait);
+        wait
+    }
+
+    /// Gives a place back, and the list that was carried.
+    fn close(&mut self, wait: u32) -> Vec<Waiter> {
+        self.live.retain(|&other| other != wait);
+        self.free.push(wait);
+        let place = self.at_mut(wait);
+        place.map(|place| std::mem::take(&mut place.carried)).unwrap_or_default()
+    }
+}
+
+impl Engine {
+    /// The nodes in the order in which all clients ask them about `key`: so that messages for one
+    /// lock mostly go one way, and those for different locks do not all go over one node.
+    fn in_key_order(&self, key: &[u8]) -> impl Iterator<Item = NodeId> + use<> {
+        let count = self.nodes.len();
+        let start = usize::try_from(hash(key) % count.max(1) as u64).unwrap_or(0);
+        (0..count).filter_map(move |nth| NodeId::new((start + nth) % count))
+    }
+
+    /// The first node of `nodes`, in the key's order, that messages go over.
+    fn first_with_channel(&self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
+        self.in_key_order(key).find(|&id| nodes.contains(id) && self.node(id).has_channel())
+    }
+
+    fn wait_of(&mut self, index: u32) -> Option<&mut Wait> {
+        let wait = self.ops.at(index).wait;
+        self.waits.at_mut(wait)
+    }
+
+    /// An attempt was denied and is released: the operation waits, if it may, and whether it does.
+    pub(super) fn begin_wait(&mut self, index: u32, now: Now) -> bool {
+        let op = self.ops.at(index);
+        let (slot_index, wait, ends) = (op.slot, op.wait, op.plan.deadline);
+        if !op.plan.wakes || ends <= now.real {
+            return false;
+        }
+        let slot = self.slots.at(slot_index);
+        let deniers = slot.round.denied;
+        if self.first_with_channel(deniers, slot.key.as_bytes()).is_none() {
+            return false;
+        }
+        if wait == NO_WAIT {
+            let wait = self.waits.open(index);
+            self.ops.at_mut(index).wait = wait;
+            if ends < Instant::MAX {
+                self.timers.set(ends, Timer::Judge, self.ops.id(index));
+            }
+        }
+        if let Some(wait) = self.wait_of(index) {
+            wait.deniers = deniers;
+            wait.asked = NodeMask::EMPTY;
+            wait.tries = wait.tries.saturating_add(1);
+        }
+        self.ask_next(index, now);
+        true
+    }
+
+    /// Asks the next of the deniers who holds the key; without one, tries again after the plan's
+    /// delay.
+    fn ask_next(&mut self, index: u32, now: Now) {
+        let slot_index = self.ops.at(index).slot;
+        let Some(wait) = self.wait_of(index) else { return };
+        let left = wait.deniers.without(wait.asked);
+        let key = self.slots.at(slot_index).key.as_bytes();
+        let Some(node) = self.first_with_channel(left, key) else {
+            return self.wait_without_word(index, now);
+        };
+        let phase = self.next_question(index, node, Step::Asking, now);
+        self.scratch.clear();
+        append_get(&mut self.scratch, &self.slots.at(slot_index).key);
+        let mut is_asked = self.ask(node, index, WaitPart::Holder, phase, now);
+        self.scratch.clear();
+        append_pttl(&mut self.scratch, &self.slots.at(slot_index).key);
+        is_asked &= self.ask(node, index, WaitPart::Remaining, phase, now);
+        if !is_asked {
+            self.asked_in_vain(index, node, now);
+        }
+    }
+
+    /// A new question begins; answers to older ones mean nothing from now on.
+    fn next_question(&mut self, index: u32, node: NodeId, step: Step, now: Now) -> Phase {
+        let due = now.real + self.settings.node_timeout;
+        self.waits.questions = self.waits.questions.wrapping_add(1);
+        let questions = self.waits.questions;
+        let Some(wait) = self.wait_of(index) else { return Phase::default() };
+        wait.phase = Phase::of(questions);
+        wait.node = Some(node);
+        wait.step = step;
+        let phase = wait.phase;
+        self.wait_until(index, due);
+        phase
+    }
+
+    /// Sets the one timer of a wait.
+    fn wait_until(&mut self, index: u32, due: Instant) {
+        if let Some(wait) = self.wait_of(index) {
+            wait.due = due;
+            self.timers.set(due, Timer::Wait, self.ops.id(index));
+        }
+    }
+
+    /// Writes the scratch buffer as a question of an operation.
+    fn ask(&mut self, id: NodeId, index: u32, part: WaitPart, phase: Phase, now: Now) -> bool {
+        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
+        let request = Request::Wait { part, phase };
+        let is_asked = node.request(request, index, &self.scratch, now.attended);
+        if is_asked {
+            self.with_output.insert(id);
+        }
+        is_asked
+    }
+
+    fn asked_in_vain(&mut self, index: u32, node: NodeId, now: Now) {
+        if let Some(wait) = self.wait_of(index) {
+            wait.asked.insert(node);
+        }
+        self.ask_next(index, now);
+    }
+
+    /// Nobody can be told: the key is looked at again when it ends, or after the plan's delay.
+    fn wait_without_word(&mut self, index: u32, now: Now) {
+        let plan = &self.ops.at(index).plan;
+        let jitter = plan.jitter.mul_f64(self.random_share());
+        let delay = self.ops.at(index).plan.delay.saturating_add(jitter);
+        let again = now.real + delay.max(super::acquire::RETRY_WAIT_MIN);
+        let Some(wait) = self.wait_of(index) else { return };
+        wait.step = Step::Listening;
+        let due = again.min(wait.ends.max(now.real));
+        self.wait_until(index, due);
+    }
+
+    /// From 0 to just below 1.
+    pub(super) fn random_share(&mut self) -> f64 {
+        f64::from(self.rng.next_u32()) / 2_f64.powi(32)
+    }
+
+    /// A node answered a question of an operation that waits.
+    pub(super) fn waited(&mut self, id: NodeId, pending: Pending, now: Now) {
+        let Request::Wait { part, phase } = pending.request else { return };
+        let index = pending.slot;
+        if self.ops.at(index).wait == NO_WAIT || self.ops.at(index).outcome != Outcome::Open {
+            return;
+        }
+        let is_current = |wait: &mut Wait| wait.phase == phase && wait.node == Some(id);
+        if !self.wait_of(index).is_some_and(|wait| is_current(wait) && wait.step.is_asking()) {
+            return;
+        }
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        frame.extend_from_slice(self.node(id).frame());
+        let decoded = Decoder::new(Limits::default()).frame(&frame);
+        let reply = decoded.ok().flatten().map(|frame| frame.reply());
+        match part {
+            WaitPart::Holder => self.holder_told(index, id, reply.as_ref(), now),
+            WaitPart::Remaining => self.remaining_told(index, id, reply.as_ref(), now),
+            WaitPart::Announced => {
+                let is_heard = matches!(reply, Some(Reply::Integer(1..)));
+                self.announcement_told(index, is_heard, now);
+            }
+        }
+        self.frame = frame;
+    }
+
+    /// The connection ended with a question unanswered.
+    pub(super) fn wait_lost(&mut self, id: NodeId, pending: Pending, now: Now) {
+        let Request::Wait { phase, .. } = pending.request else { return };
+        let index = pending.slot;
+        let is_current = self.wait_of(index).is_some_and(|wait| {
+            wait.phase == phase && wait.node == Some(id) && wait.step.is_asking()
+        });
+        if is_current && self.ops.at(index).outcome == Outcome::Open {
+            self.asked_in_vain(index, id, now);
+        }
+    }
+
+    /// The node said who holds the key.
+    fn holder_told(&mut self, index: u32, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
+        let Some(wait) = self.wait_of(index) else { return };
+        let (step, before) = (wait.step, wait.holder);
+        let holder = match reply {
+            Some(Reply::Null) => return self.key_gone(index, id, now),
+            Some(Reply::Bulk(token)) => unhex(token),
+            // A lock of another kind, or a node that will not say.
+            _ => None,
+        };
+        wait.holder = holder;
+        match (step, holder) {
+            // What is left of the key's time comes next.
+            (Step::Asking, _) => {}
+            (Step::Announcing, Some(token)) if Some(token) == before => {
+                if wait.is_heard {
+                    self.listen(index, now);
+                } else {
+                    self.asked_in_vain(index, id, now);
+                }
+            }
+            (Step::Polling, Some(token)) if Some(token) == before => self.listen(index, now),
+            (Step::Announcing | Step::Polling, Some(token)) => {
+                self.announce(index, id, token, now);
+            }
+            (Step::Announcing | Step::Polling, None) => self.wait_without_word(index, now),
+            (Step::Trying | Step::Queueing | Step::Listening, _) => {}
+        }
+    }
+
+    /// The node said how long the key is still there.
+    fn remaining_told(&mut self, index: u32, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
+        let ends = match reply {
+            Some(Reply::Integer(-2)) => return self.key_gone(index, id, now),
+            Some(&Reply::Integer(left @ 0..)) => {
+                // A key lives strictly longer than its milliseconds.
+                let left = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1);
+                now.real.plus_millis(left)
+            }
+            _ => Instant::MAX,
+        };
+        let Some(wait) = self.wait_of(index) else { return };
+        wait.ends = ends;
+        match wait.holder {
+            Some(token) => self.announce(index, id, token, now),
+            None => self.wait_without_word(index, now),
+        }
+    }
+
+    /// Tells the holder of `token` by the node that this client waits, and looks at the key again.
+    fn announce(&mut self, index: u32, id: NodeId, token: RawToken, now: Now) {
+        let phase = self.next_question(index, id, Step::Announcing, now);
+        let Some(wait) = self.wait_of(index) else { return };
+        wait.is_heard = false;
+        let is_told = self.tell_wait(index, id, &token, client_of(&token), phase, now);
+        self.scratch.clear();
+        let slot_index = self.ops.at(index).slot;
+        append_get(&mut self.scratch, &self.slots.at(slot_index).key);
+        if !is_told || !self.ask(id, index, WaitPart::Holder, phase, now) {
+            self.asked_in_vain(index, id, now);
+        }
+    }
+
+    /// Publishes that the operation waits, and who waits behind it.
+    fn tell_wait(
+        &mut self,
+        index: u32,
+        id: NodeId,
+        token: &RawToken,
+        to: ClientId,
+        phase: Phase,
+        now: Now,
+    ) -> bool {
+        let op = self.ops.at(index);
+        let (deadline, slot_index, wait) = (op.plan.deadline, op.slot, op.wait);
+        let sender = Listed { id: self.client_id, wait_ms: wait_ms(now.real, deadline) };
+        let Some(wait) = self.waits.at(wait) else { return false };
+        let list = wait.carried.iter().map(|waiter| waiter.listed(now.real));
+        let key = self.slots.at(slot_index).key.as_bytes();
+        self.text.clear();
+        message::append(&mut self.text, (Kind::Announce, 0), sender, token, list, key);
+        self.scratch.clear();
+        append_publish(&mut self.scratch, ChannelName::of(to).as_bytes(), &self.text);
+        self.ask(id, index, WaitPart::Announced, phase, now)
+    }
+
+    /// The node said whether anybody heard the announcement.
+    fn announcement_told(&mut self, index: u32, is_heard: bool, now: Now) {
+        let is_heard = is_heard && !mutant::is(Mutant::AnnouncementUnheard);
+        let Some(wait) = self.wait_of(index) else { return };
+        wait.is_heard = is_heard;
+        if is_heard {
+            // The list is with the holder now.
+            wait.carried.clear();
+        }
+        if wait.step == Step::Queueing {
+            if is_heard {
+                self.listen(index, now);
+            } else {
+                self.try_again(index, None, now);
+            }
+        }
+    }
+
+    /// Is still until it is woken, the key's time is over or the safety poll is due.
+    fn listen(&mut self, index: u32, now: Now) {
+        let poll = now.real + POLL.mul_f64(1.0 + self.random_share());
+        let Some(wait) = self.wait_of(index) else { return };
+        wait.step = Step::Listening;
+        wait.tries = 0;
+        let due = poll.min(wait.ends.max(now.real));
+        self.wait_until(index, due);
+    }
+
+    /// The node does not have the key: it is tried there first, and with the others only when it
+    /// grants, for many may have seen the same.
+    fn key_gone(&mut self, index: u32, id: NodeId, now: Now) {
+        self.try_again(index, Some(id), now);
+    }
+
+    /// The timer of a wait.
+    pub(super) fn wait_due(&mut self, index: u32, now: Now) {
+        let slot_index = self.ops.at(index).slot;
+        let Some(wait) = self.wait_of(index) else { return };
+        if wait.due > now.real {
+            return;
+        }
+        let (step, node, ends) = (wait.step, wait.node, wait.ends);
+        wait.due = Instant::MAX;
+        match step {
+            Step::Trying => {
+                let gate = wait.node.filter(|_| wait.tries > 0);
+                self.attempt_again(index, gate, now);
+            }
+            // It did not answer in time, which does for a node that is down.
+            Step::Asking | Step::Announcing | Step::Polling => {
+                if let Some(node) = node {
+                    self.asked_in_vain(index, node, now);
+                }
+            }
+            Step::Queueing => self.try_again(index, None, now),
+            Step::Listening if ends <= now.real => self.try_again(index, node, now),
+            Step::Listening => {
+                let key = self.slots.at(slot_index).key.as_bytes();
+                let all = NodeMask::first(self.nodes.len());
+                let node = node.filter(|&node| self.node(node).has_channel());
+                let node = node.or_else(|| self.first_with_channel(all, key));
+                let Some(node) = node else { return self.try_again(index, None, now) };
+                let phase = self.next_question(index, node, Step::Polling, now);
+                self.scratch.clear();
+                append_get(&mut self.scratch, &self.slots.at(slot_index).key);
+                if !self.ask(node, index, WaitPart::Holder, phase, now) {
+                    self.try_again(index, None, now);
+                }
+            }
+        }
+    }
+
+    /// The next attempt, at once or, where several failed in a row, after a short pause.
+    fn try_again(&mut self, index: u32, gate: Option<NodeId>, now: Now) {
+        let pause = PAUSE.mul_f64(1.0 + 4.0 * self.random_share());
+        let Some(wait) = self.wait_of(index) else { return };
+        wait.step = Step::Trying;
+        wait.node = gate;
+        if wait.tries >= 3 {
+            self.wait_until(index, now.real + pause);
+        } else {
+            wait.due = Instant::MAX;
+            self.attempt_again(index, gate, now);
+        }
+    }
+
+    fn attempt_again(&mut self, index: u32, gate: Option<NodeId>, now: Now) {
+        self.ops.at_mut(index).gate = gate;
+        self.retry(index, now);
+    }
+
+    /// The operation of a place that waits for `key`, if there is one.
+    fn waiting_for(&self, key: &[u8]) -> Option<u32> {
+        self.waits.live.iter().find_map(|&wait| {
+            let index = self.waits.at(wait)?.op;
+            let op = self.ops.at(index);
+            let is_ours = op.kind == OpKind::Acquire && op.outcome == Outcome::Open;
+            let slot = self.slots.at(op.slot);
+            (is_ours && slot.key.as_bytes() == key).then_some(index)
+        })
+    }
+
+    /// This client woke somebody for `key` a moment ago: it goes to the end of that queue instead
+    /// of racing. Whether it did.
+    pub(super) fn queue_behind(&mut self, index: u32, now: Now) -> bool {
+        let op = self.ops.at(index);
+        let (slot_index, ends) = (op.slot, op.plan.deadline);
+        if !op.plan.wakes || mutant::is(Mutant::ReleaserBarges) {
+            return false;
+        }
+        let key = self.slots.at(slot_index).key.as_bytes();
+        let Some(successor) = self.wakes.successor(hash(key), now.real) else { return false };
+        let all = NodeMask::first(self.nodes.len());
+        let Some(node) = self.first_with_channel(all, key) else { return false };
+        let wait = self.waits.open(index);
+        let slot = self.slots.at_mut(slot_index);
+        slot.state = SlotState::Released;
+        slot.op = index;
+        let op = self.ops.at_mut(index);
+        (op.wait, op.outcome) = (wait, Outcome::Open);
+        if ends < Instant::MAX {
+            self.timers.set(ends, Timer::Judge, self.ops.id(index));
+        }
+        let phase = self.next_question(index, node, Step::Queueing, now);
+        if !self.tell_wait(index, node, &[0; 20], successor, phase, now) {
+            self.try_again(index, None, now);
+        }
+        true
+    }
+
+    /// An attempt failed that others have heard of as a lock: they wait behind its operation now.
+    #[cold]
+    pub(super) fn carry_list(&mut self, index: u32, slot_index: u32) {
+        let list = self.queues.take(&mut self.slots, slot_index);
+        if self.ops.at(index).wait == NO_WAIT {
+            let wait = self.waits.open(index);
+            self.ops.at_mut(index).wait = wait;
+        }
+        if let Some(wait) = self.wait_of(index) {
+            for waiter in list {
+                queue::append(&mut wait.carried, waiter);
+            }
+        }
+    }
+
+    /// The operation has ended: whoever waits behind it is not forgotten, and a holder that was
+    /// told hears that it waits no more.
+    pub(super) fn end_wait(&mut self, index: u32, now: Now) {
+        let op = self.ops.at_mut(index);
+        let wait = std::mem::replace(&mut op.wait, NO_WAIT);
+        let (slot_index, outcome) = (op.slot, op.outcome);
+        let Some(place) = self.waits.at(wait) else { return };
+        let (is_told, holder, node) = (place.is_heard, place.holder, place.node);
+        let list = self.waits.close(wait);
+        if outcome == Outcome::Won {
+            self.queues.begin(&mut self.slots, slot_index, list);
+            return;
+        }
+        if let (true, Some(token), Some(node)) = (is_told, holder, node) {
+            self.give_up(slot_index, node, &token, now);
+        }
+        if !list.is_empty() && !mutant::is(Mutant::ListLost) {
+            let key = self.slots.at(slot_index).key.clone();
+            self.wake_first(key, list, now);
+        }
+    }
+}
+
+/// FNV-1a: the same on every client.
+fn hash(key: &[u8]) -> u64 {
+    key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The client that drew a token.
+fn client_of(token: &RawToken) -> ClientId {
+    let [a, b, c, d, e, f, g, h, ..] = *token;
+    [a, b, c, d, e, f, g, h]
+}

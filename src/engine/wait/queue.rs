@@ -1,0 +1,230 @@
+//! Those who wait for a lock that this client holds, and the messages they send.
+
+use super::message::{self, Kind, Listed, Message, RawToken, WAITERS_MAX, wait_ms};
+use super::{ClientId, NO_WAIT, Step, hash};
+use crate::command::append_publish;
+use crate::engine::Engine;
+use crate::engine::slot::{SlotState, Slots};
+use crate::mutant::{self, Mutant};
+use crate::node::{ChannelName, NO_SLOT, Now, Request};
+use crate::quorum::NodeId;
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+/// The slot has no list.
+pub(in crate::engine) const NO_LIST: u32 = u32::MAX;
+
+/// How often a message is passed on.
+const HOPS_MAX: u8 = 2;
+
+/// Somebody who waits, and the node by which that was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Waiter {
+    pub(super) id: ClientId,
+    pub(super) until: Instant,
+    pub(super) node: NodeId,
+}
+
+impl Waiter {
+    fn of(listed: Listed, node: NodeId, now: Instant) -> Self {
+        Self { id: listed.id, until: now.plus_millis(listed.wait_ms), node }
+    }
+
+    pub(super) fn listed(&self, now: Instant) -> Listed {
+        Listed { id: self.id, wait_ms: wait_ms(now, self.until) }
+    }
+}
+
+/// Adds a waiter at the end: each once, and no more than a message holds.
+pub(super) fn append(list: &mut Vec<Waiter>, waiter: Waiter) {
+    if list.len() < WAITERS_MAX && list.iter().all(|other| other.id != waiter.id) {
+        list.push(waiter);
+    }
+}
+
+/// The lists of the slots that have one.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Queues {
+    lists: Vec<Vec<Waiter>>,
+    free: Vec<u32>,
+    /// The slots with lists, by the hash of their key.
+    slots: Vec<(u64, u32)>,
+}
+
+impl Queues {
+    /// Gives a slot a list, or adds to the one that it has.
+    pub(super) fn begin(&mut self, slots: &mut Slots, slot_index: u32, waiters: Vec<Waiter>) {
+        let slot = slots.at_mut(slot_index);
+        if slot.list == NO_LIST {
+            slot.list = self.free.pop().unwrap_or_else(|| {
+                self.lists.push(Vec::new());
+                u32::try_from(self.lists.len() - 1).unwrap_or(NO_LIST)
+            });
+            self.slots.push((hash(slot.key.as_bytes()), slot_index));
+        }
+        if let Some(list) = self.lists.get_mut(slot.list as usize) {
+            for waiter in waiters {
+                append(list, waiter);
+            }
+        }
+    }
+
+    /// Takes a slot's list away.
+    pub(in crate::engine) fn take(&mut self, slots: &mut Slots, slot_index: u32) -> Vec<Waiter> {
+        let slot = slots.at_mut(slot_index);
+        let list = std::mem::replace(&mut slot.list, NO_LIST);
+        if list == NO_LIST {
+            return Vec::new();
+        }
+        self.slots.retain(|&(_, other)| other != slot_index);
+        self.free.push(list);
+        self.lists.get_mut(list as usize).map(std::mem::take).unwrap_or_default()
+    }
+
+    fn list_mut(&mut self, list: u32) -> Option<&mut Vec<Waiter>> {
+        self.lists.get_mut(list as usize)
+    }
+}
+
+impl Engine {
+    /// Somebody sent this client a message by the node.
+    pub(in crate::engine) fn message(&mut self, id: NodeId, now: Now) {
+        let mut bytes = std::mem::take(&mut self.frame);
+        bytes.clear();
+        bytes.extend_from_slice(self.node(id).frame());
+        if let Some(message) = Message::parse(&bytes) {
+            match message.kind {
+                Kind::Announce => self.announced(id, &message, now),
+                Kind::Wake => self.woken(id, &message, now),
+                Kind::GiveUp => self.given_up(&message),
+            }
+        }
+        self.frame = bytes;
+    }
+
+    /// Somebody waits for a key that this client holds, or did.
+    fn announced(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
+        let sender = Waiter::of(message.sender, id, now.real);
+        let others = message.list().map(|listed| Waiter::of(listed, id, now.real));
+        let all = std::iter::once(sender).chain(others);
+        if let Some(slot_index) = self.slot_meant(message) {
+            return self.queues.begin(&mut self.slots, slot_index, all.collect());
+        }
+        let is_own = message.sender.id == self.client_id;
+        if let Some(index) = self.waiting_for(message.key).filter(|_| !is_own) {
+            let wait = self.ops.at(index).wait;
+            if let Some(wait) = self.waits.at_mut(wait) {
+                for waiter in all {
+                    append(&mut wait.carried, waiter);
+                }
+            }
+            return;
+        }
+        let successor = self.wakes.successor(hash(message.key), now.real);
+        if let Some(successor) = successor.filter(|_| message.hops < HOPS_MAX) {
+            return self.pass_on(id, successor, message, now);
+        }
+        let mut key = crate::key::Key::EMPTY;
+        key.set(message.key);
+        self.wake_first(key, all.collect(), now);
+    }
+
+    /// Hands a message on to the one that this client woke for the key.
+    fn pass_on(&mut self, id: NodeId, to: ClientId, message: &Message<'_>, now: Now) {
+        let list: Vec<_> = message.list().collect();
+        let (kind, hops) = (message.kind, message.hops.saturating_add(1));
+        // Whom it was meant for is not who it goes to.
+        let (token, list) = ([0; 20], list.into_iter());
+        self.text.clear();
+        let text = &mut self.text;
+        message::append(text, (kind, hops), message.sender, &token, list, message.key);
+        self.tell(id, to, now);
+    }
+
+    /// Sends the message that was encoded; its way is not watched.
+    fn tell(&mut self, id: NodeId, to: ClientId, now: Now) {
+        self.scratch.clear();
+        append_publish(&mut self.scratch, ChannelName::of(to).as_bytes(), &self.text);
+        let Some(node) = self.nodes.get_mut(id.index()) else { return };
+        if node.has_channel() && node.request(Request::Tell, NO_SLOT, &self.scratch, now.attended) {
+            self.with_output.insert(id);
+        }
+    }
+
+    /// The lock was released for an operation of this client.
+    fn woken(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
+        let list = message.list().map(|listed| Waiter::of(listed, id, now.real));
+        let Some(index) = self.waiting_for(message.key) else {
+            let mut key = crate::key::Key::EMPTY;
+            key.set(message.key);
+            return self.wake_first(key, list.collect(), now);
+        };
+        if mutant::is(Mutant::WakeIgnored) {
+            return;
+        }
+        let wait = self.ops.at(index).wait;
+        let is_trying = self.slots.at(self.ops.at(index).slot).state == SlotState::Acquiring;
+        let Some(wait) = self.waits.at_mut(wait) else { return };
+        for waiter in list {
+            append(&mut wait.carried, waiter);
+        }
+        wait.is_heard = false;
+        if !is_trying && wait.step != Step::Trying {
+            self.try_again(index, None, now);
+        }
+    }
+
+    fn given_up(&mut self, message: &Message<'_>) {
+        let id = message.sender.id;
+        if let Some(slot_index) = self.slot_meant(message) {
+            let list = self.slots.at(slot_index).list;
+            if let Some(list) = self.queues.list_mut(list) {
+                list.retain(|waiter| waiter.id != id);
+            }
+        } else if let Some(index) = self.waiting_for(message.key) {
+            let wait = self.ops.at(index).wait;
+            if wait != NO_WAIT
+                && let Some(wait) = self.waits.at_mut(wait)
+            {
+                wait.carried.retain(|waiter| waiter.id != id);
+            }
+        }
+    }
+
+    /// The slot whose lock a message is about: by the token that it names, or by its key.
+    fn slot_meant(&self, message: &Message<'_>) -> Option<u32> {
+        let is_meant = |slot_index: u32, by_key: bool| {
+            let slot = self.slots.get(slot_index)?;
+            let is_alive = match slot.state {
+                SlotState::Held | SlotState::Acquiring | SlotState::Gated => true,
+                SlotState::Free | SlotState::Released => false,
+            };
+            let is_token = slot.token == TokenBytes::Drawn(message.token);
+            let is_key = slot.key.as_bytes() == message.key || mutant::is(Mutant::MessageForAnyKey);
+            (is_alive && is_key && (is_token || by_key && slot.state == SlotState::Held))
+                .then_some(slot_index)
+        };
+        let named = is_meant(self.slot_of_token(&message.token), false);
+        let wanted = hash(message.key);
+        named.or_else(|| {
+            let mut slots = self.queues.slots.iter().filter(|&&(hash, _)| hash == wanted);
+            slots.find_map(|&(_, slot_index)| is_meant(slot_index, true))
+        })
+    }
+
+    /// The slot that a drawn token names.
+    fn slot_of_token(&self, token: &RawToken) -> u32 {
+        let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>());
+        named.map_or(u32::MAX, |&named| u32::from_le_bytes(named) ^ self.slot_mask)
+    }
+
+    /// Tells the holder that this client waits no more.
+    pub(super) fn give_up(&mut self, slot_index: u32, id: NodeId, token: &RawToken, now: Now) {
+        let sender = Listed { id: self.client_id, wait_ms: 0 };
+        let key = self.slots.at(slot_index).key.as_bytes();
+        let nobody = std::iter::empty::<Listed>();
+        self.text.clear();
+        message::append(&mut self.text, (Kind::GiveUp, 0), sender, token, nobody, key);
+        self.tell(id, super::client_of(token), now);
+    }
+}

@@ -1,0 +1,159 @@
+//! Waking the first of those who wait: one message behind the release, carrying the rest of the
+//! list; the next node, then the next waiter, where nobody hears it.
+
+use std::collections::VecDeque;
+
+use super::message::{self, Kind, Listed};
+use super::queue::Waiter;
+use super::{ClientId, hash};
+use crate::command::{Answer, append_publish};
+use crate::engine::Engine;
+use crate::key::Key;
+use crate::mutant::{self, Mutant};
+use crate::node::{ChannelName, Now, Request};
+use crate::quorum::{NodeId, NodeMask};
+use crate::time::Instant;
+
+/// Wakes that are remembered, to queue behind whom they woke.
+const RECENT_MAX: usize = 64;
+
+/// A wake whose answer is awaited.
+#[derive(Debug)]
+struct Wake {
+    key: Key,
+    to: Waiter,
+    rest: Vec<Waiter>,
+    tried: NodeMask,
+}
+
+/// The wakes under way, and the last ones.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Wakes {
+    wakes: Vec<Option<Wake>>,
+    free: Vec<u32>,
+    recent: VecDeque<(u64, ClientId, Instant)>,
+}
+
+impl Wakes {
+    /// Whom this client woke for a key a moment ago.
+    pub(super) fn successor(&self, hash: u64, now: Instant) -> Option<ClientId> {
+        let mut recent = self.recent.iter().rev();
+        recent.find(|&&(other, _, until)| other == hash && now < until).map(|&(_, id, _)| id)
+    }
+
+    /// Whether anybody was woken lately.
+    #[inline]
+    pub(in crate::engine) fn has_recent(&self) -> bool {
+        !self.recent.is_empty()
+    }
+
+    fn keep(&mut self, wake: Wake) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.wakes.push(None);
+            u32::try_from(self.wakes.len() - 1).unwrap_or(u32::MAX)
+        });
+        if let Some(free) = self.wakes.get_mut(place as usize) {
+            *free = Some(wake);
+        }
+        place
+    }
+
+    fn take(&mut self, place: u32) -> Option<Wake> {
+        let wake = self.wakes.get_mut(place as usize)?.take()?;
+        self.free.push(place);
+        Some(wake)
+    }
+
+    fn forget(&mut self, hash: u64) {
+        self.recent.retain(|&(other, _, _)| other != hash);
+    }
+
+    fn note(&mut self, hash: u64, id: ClientId, until: Instant) {
+        self.forget(hash);
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((hash, id, until));
+    }
+}
+
+impl Engine {
+    /// Wakes the first of the list that still waits.
+    pub(in crate::engine) fn wake_first(&mut self, key: Key, mut list: Vec<Waiter>, now: Now) {
+        list.retain(|waiter| now.real < waiter.until);
+        if list.is_empty() || mutant::is(Mutant::NobodyWoken) {
+            return;
+        }
+        let to = list.remove(0);
+        self.wake(Wake { key, to, rest: list, tried: NodeMask::EMPTY }, now);
+    }
+
+    /// Sends a wake by the node on which its waiter was heard, or the next that was not tried.
+    fn wake(&mut self, mut wake: Wake, now: Now) {
+        loop {
+            let left = NodeMask::first(self.nodes.len()).without(wake.tried);
+            let near = Some(wake.to.node)
+                .filter(|&node| left.contains(node) && self.node(node).has_channel());
+            let node = near.or_else(|| self.first_with_channel(left, wake.key.as_bytes()));
+            let Some(node) = node else {
+                // No node reaches this one.
+                if wake.rest.is_empty() {
+                    return;
+                }
+                (wake.to, wake.tried) = (wake.rest.remove(0), NodeMask::EMPTY);
+                continue;
+            };
+            if self.write_wake(node, &wake) {
+                // Who comes late for this one is sent on to it.
+                let until = now.real + self.settings.node_timeout * 2;
+                self.wakes.note(hash(wake.key.as_bytes()), wake.to.id, until);
+                let place = self.wakes.keep(wake);
+                let Some(to) = self.nodes.get_mut(node.index()) else { return };
+                to.append(Request::Wake, place, &self.scratch, now.attended);
+                self.with_output.insert(node);
+                return;
+            }
+            wake.tried.insert(node);
+        }
+    }
+
+    /// Encodes a wake; whether the node has room for it.
+    fn write_wake(&mut self, node: NodeId, wake: &Wake) -> bool {
+        let now = self.last_call;
+        let sender = Listed { id: self.client_id, wait_ms: 0 };
+        let rest = wake.rest.iter().map(|waiter| waiter.listed(now));
+        let key = wake.key.as_bytes();
+        self.text.clear();
+        message::append(&mut self.text, (Kind::Wake, 0), sender, &[0; 20], rest, key);
+        self.scratch.clear();
+        append_publish(&mut self.scratch, ChannelName::of(wake.to.id).as_bytes(), &self.text);
+        self.node(node).has_room_in_step(self.scratch.len())
+    }
+
+    /// A node said how many heard a wake.
+    pub(in crate::engine) fn wake_answered(
+        &mut self,
+        id: NodeId,
+        place: u32,
+        answer: Answer,
+        now: Now,
+    ) {
+        let Some(wake) = self.wakes.take(place) else { return };
+        if matches!(answer, Answer::Zero | Answer::Refused(_)) {
+            self.wake_unheard(id, wake, now);
+        }
+    }
+
+    /// The connection ended before the wake was answered.
+    pub(in crate::engine) fn wake_lost(&mut self, id: NodeId, place: u32, now: Now) {
+        if let Some(wake) = self.wakes.take(place) {
+            self.wake_unheard(id, wake, now);
+        }
+    }
+
+    fn wake_unheard(&mut self, id: NodeId, mut wake: Wake, now: Now) {
+        self.wakes.forget(hash(wake.key.as_bytes()));
+        wake.tried.insert(id);
+        self.wake(wake, now);
+    }
+}

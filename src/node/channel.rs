@@ -1,0 +1,111 @@
+//! The channel by which other clients reach this one through the node: a subscription beside the
+//! ordinary commands of a RESP3 connection.
+//!
+//! # Invariants
+//!
+//! - SUBSCRIBE is written only after HELLO answered `proto 3`: over RESP2 it would take the
+//!   connection's commands away.
+//! - The push that confirms it fills its place in the list of awaited answers, and no other push
+//!   ever fills one.
+
+use super::Node;
+use super::pending::{NO_SLOT, Pending, PendingQueue, Request};
+use super::state::Now;
+use crate::resp::Items;
+use crate::resp::encode::append_command;
+
+/// What the name of every client's channel begins with.
+const PREFIX: &[u8; 8] = b"redbolt:";
+
+/// The name of a client's channel: the prefix and the client's id in hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChannelName([u8; 24]);
+
+impl ChannelName {
+    /// The channel of the client with that id.
+    pub(crate) fn of(client_id: [u8; 8]) -> Self {
+        let mut name = [0; 24];
+        let (prefix, digits) = name.split_at_mut(PREFIX.len());
+        prefix.copy_from_slice(PREFIX);
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(client_id) {
+            *pair = [digit(byte >> 4), digit(byte & 15)];
+        }
+        Self(name)
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+const fn digit(nibble: u8) -> u8 {
+    nibble + b'0' + if nibble > 9 { b'a' - b'0' - 10 } else { 0 }
+}
+
+/// How far the subscription is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+enum Subscription {
+    #[default]
+    None,
+    Asked,
+    Open,
+}
+
+/// One end of the channel.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    subscription: Subscription,
+}
+
+impl Channel {
+    /// Takes a push in; whether it was a message, whose payload is then in `payload`.
+    pub(super) fn take(
+        &mut self,
+        items: &Items<'_>,
+        name: Option<&ChannelName>,
+        pending: &mut PendingQueue,
+        payload: &mut Vec<u8>,
+    ) -> bool {
+        let mut items = items.clone();
+        let kind = items.next().and_then(|item| item.text());
+        if kind == Some(b"subscribe") {
+            if pending.front().map(|front| front.request) == Some(Request::Subscribe) {
+                pending.drop_front();
+                self.subscription = Subscription::Open;
+            }
+            return false;
+        }
+        let channel = items.next().and_then(|item| item.text());
+        let is_ours = kind == Some(b"message") && channel == name.map(ChannelName::as_bytes);
+        let Some(bytes) = items.next().and_then(|item| item.text()).filter(|_| is_ours) else {
+            return false;
+        };
+        payload.clear();
+        payload.extend_from_slice(bytes);
+        true
+    }
+
+    /// The connection is gone, or SUBSCRIBE was refused.
+    pub(super) const fn close(&mut self) {
+        self.subscription = Subscription::None;
+    }
+}
+
+impl Node {
+    /// After a greeting in RESP3: asks for this client's channel, unless it is there.
+    pub(super) fn subscribe(&mut self, now: Now) {
+        let Some(name) = self.login.channel.filter(|_| self.reading.facts.resp3) else { return };
+        if self.channel.subscription == Subscription::None {
+            append_command(&mut self.output, &[b"SUBSCRIBE", name.as_bytes()]);
+            let written_at = now.attended;
+            let pending = Pending { request: Request::Subscribe, slot: NO_SLOT, written_at };
+            self.pending.push_back(pending);
+            self.channel.subscription = Subscription::Asked;
+        }
+    }
+
+    /// Whether messages to this client arrive by this node, and can be sent by it.
+    pub(crate) fn has_channel(&self) -> bool {
+        self.channel.subscription == Subscription::Open && self.is_greeted() && !self.is_stalled()
+    }
+}

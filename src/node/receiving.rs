@@ -1,0 +1,153 @@
+//! What comes in on one connection: bytes to answers, each to the request that it answers.
+
+use super::Node;
+use super::pending::{Pending, Request};
+use super::state::{Answered, Now, Step};
+use crate::command::Answer;
+use crate::error::Cause;
+use crate::mutant::{self, Mutant};
+use crate::resp::{ProtocolError, Reply, quick};
+use crate::time::Instant;
+
+impl Node {
+    /// Whether bytes of earlier input are left over.
+    #[inline]
+    pub(crate) const fn has_unread(&self) -> bool {
+        !self.input.is_empty()
+    }
+
+    /// The awaited answer, where the next bytes begin one.
+    #[inline]
+    pub(crate) fn awaited(&self) -> Option<&Pending> {
+        if self.input.is_empty() { self.pending.front() } else { None }
+    }
+
+    /// The [`awaited`](Self::awaited) answer was read, by a node in good standing.
+    #[inline]
+    pub(crate) const fn answer_read(&mut self, now: Instant) {
+        self.pending.drop_front();
+        self.heard(now);
+    }
+
+    /// A whole answer of few bytes, without the decoder.
+    fn quick_answer(&mut self, input: &mut &[u8]) -> Option<Answered> {
+        let is_plain = !matches!(
+            self.pending.front()?.request,
+            Request::Query { .. }
+                | Request::Wait { .. }
+                | Request::Greeting(_)
+                | Request::Subscribe
+                | Request::Compare
+                | Request::Queued
+        );
+        let (word, len) = quick(input).filter(|_| is_plain && self.input.is_empty())?;
+        let pending = self.pending.pop_front()?;
+        *input = input.get(len..)?;
+        self.end_stall();
+        Some(Answered { pending, answer: Answer::from(word) })
+    }
+
+    /// A stalled node is back when it has answered all that it owed when that was noticed.
+    fn end_stall(&mut self) {
+        if let Some(stalled_at) = self.stalled_at
+            && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)
+        {
+            self.stalled_at = None;
+            self.is_changed = true;
+        }
+    }
+
+    /// Reads `input` up to the next thing worth telling, and leaves the rest in it: any frame,
+    /// whole or in pieces.
+    pub(crate) fn next_step(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
+        if let Some(answered) = self.quick_answer(input) {
+            return Ok(Step::Answered(answered));
+        }
+        if !self.input.is_empty() {
+            self.input.extend_from_slice(input);
+            *input = &[];
+        }
+        loop {
+            let kept = self.input.get(self.input_read..).unwrap_or_default();
+            let source = if self.input.is_empty() { *input } else { kept };
+            if source.is_empty() {
+                self.input.clear();
+                self.input_read = 0;
+                return Ok(Step::Idle);
+            }
+            let Some(frame) = self.decoder.frame(source).map_err(protocol_fault)? else {
+                self.keep_unfinished(input);
+                return Ok(Step::Idle);
+            };
+            let len = frame.len();
+            // A push takes no answer's place.
+            let step = if frame.is_push() && !mutant::is(Mutant::PushCountsAsReply) {
+                let (name, payload) = (self.login.channel.as_ref(), &mut self.reading.frame);
+                let is_message = matches!(frame.reply(), Reply::Push(items)
+                    if self.channel.take(&items, name, &mut self.pending, payload));
+                is_message.then_some(Step::Message)
+            } else {
+                let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
+                if pending.request == Request::Subscribe {
+                    self.channel.close();
+                }
+                Some(self.reading.step(pending, &frame))
+            };
+            if self.input.is_empty() {
+                *input = input.get(len..).unwrap_or_default();
+            } else {
+                self.input_read += len;
+                if self.input_read >= self.input.len() {
+                    self.input.clear();
+                    self.input_read = 0;
+                }
+            }
+            self.end_stall();
+            match step {
+                None | Some(Step::Idle) => {}
+                Some(Step::Greeted) => {
+                    self.round_trip = Some(now.attended.saturating_since(self.greeted_at));
+                    return Ok(Step::Greeted);
+                }
+                Some(
+                    step @ (Step::Answered(_)
+                    | Step::Query(_)
+                    | Step::Compared
+                    | Step::Waited(_)
+                    | Step::Message),
+                ) => {
+                    return Ok(step);
+                }
+            }
+        }
+    }
+
+    /// Keeps what is not yet a whole frame for the next read.
+    fn keep_unfinished(&mut self, input: &mut &[u8]) {
+        if self.input.is_empty() {
+            self.input.extend_from_slice(input);
+            *input = &[];
+        } else if self.input_read > 0 {
+            self.input.drain(..self.input_read);
+        }
+        if mutant::is(Mutant::UnfinishedReplyDropped) {
+            self.input.clear();
+        }
+        self.input_read = 0;
+    }
+
+    /// The bytes of the answer that [`Step::Query`] or [`Step::Compared`] told of.
+    pub(crate) fn frame(&self) -> &[u8] {
+        &self.reading.frame
+    }
+
+    /// Something came from the node: its incarnation lives.
+    #[inline]
+    pub(crate) const fn heard(&mut self, now: Instant) {
+        self.history.last_answer = now;
+    }
+}
+
+const fn protocol_fault(_: ProtocolError) -> Cause {
+    Cause::Protocol
+}

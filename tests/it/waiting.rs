@@ -1,0 +1,125 @@
+//! Waiting for a held lock: who waits is woken by the release, in order, and costs the servers
+//! next to nothing meanwhile.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{Acquire, Client, LockError, Retry};
+
+use super::common::{Cluster, Kind, PATIENCE, RealServer, TTL, eventually, ms};
+
+/// So rarely that a test which needs it fails.
+const SELDOM: Retry = Retry::every(Duration::from_secs(60), Duration::ZERO);
+
+fn waiting_client(cluster: &Cluster) -> Client {
+    Client::connect(cluster.config().retry(SELDOM.within(PATIENCE))).expect("the nodes are there")
+}
+
+/// How often a server ran a command.
+fn calls(server: &RealServer, command: &str) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let stats = String::from_utf8_lossy(&stats).into_owned();
+    let line =
+        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+fn all_calls(cluster: &Cluster, command: &str) -> u64 {
+    cluster.nodes().map(|server| calls(server, command)).sum()
+}
+
+#[test]
+fn a_waiter_is_woken_by_the_release_and_not_by_a_poll() {
+    // A script's GET would count like a poll.
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
+    let mut holder = cluster.client();
+    for turn in 0..10 {
+        let lease = holder.try_lock("k", TTL).unwrap();
+        let before = all_calls(&cluster, "publish");
+        let mut waiter = waiting_client(&cluster);
+        let (polls, publishes) = thread::scope(|scope| {
+            let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
+            assert!(eventually(PATIENCE, || all_calls(&cluster, "publish") > before), "{turn}");
+            let polls = all_calls(&cluster, "get");
+            holder.unlock(lease).unwrap();
+            // A blocking holder reads on with its next call.
+            assert!(eventually(PATIENCE, || {
+                holder.settle(ms(1));
+                waits.is_finished()
+            }));
+            let (mut waiter, lease) = waits.join().unwrap().unwrap();
+            let counts = (all_calls(&cluster, "get") - polls, all_calls(&cluster, "publish"));
+            waiter.unlock(lease).unwrap();
+            counts
+        });
+        assert!(polls <= 1, "turn {turn}: woken, not polling: {polls}");
+        assert_eq!(publishes - before, 2, "turn {turn}: one word each way");
+    }
+}
+
+#[test]
+fn waiters_get_the_lock_in_the_order_they_came() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let mut holder = cluster.client();
+    let lease = holder.try_lock("k", TTL).unwrap();
+    let order = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for nth in 0..4 {
+            let before = all_calls(&cluster, "publish");
+            let (mut waiter, order) = (waiting_client(&cluster), &order);
+            scope.spawn(move || {
+                let lease = waiter.lock("k", TTL).unwrap();
+                order.lock().unwrap().push(nth);
+                waiter.unlock(lease).unwrap();
+                waiter.settle(ms(50));
+            });
+            assert!(eventually(PATIENCE, || all_calls(&cluster, "publish") > before));
+        }
+        holder.unlock(lease).unwrap();
+        holder.settle(ms(50));
+    });
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_waiter_gives_up_at_its_deadline_and_wakes_nobody_later() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut holder = cluster.client();
+    let lease = holder.try_lock("k", TTL).unwrap();
+    let mut waiter = waiting_client(&cluster);
+    let wait = Acquire::new(TTL).retry(SELDOM.within(ms(300)));
+    let error = waiter.try_lock_with("k", wait).unwrap_err();
+    assert!(matches!(error, LockError::Taken(_)), "{error}");
+    holder.unlock(lease).unwrap();
+    holder.settle(ms(50));
+    assert_eq!(cluster.holders("k"), 0);
+    drop(holder.try_lock("k", TTL).unwrap());
+}
+
+#[test]
+fn no_turn_is_lost_where_eight_clients_wait_for_one_key() {
+    const TURNS: u64 = 100;
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let counter = Mutex::new((0_u64, 0_u64));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            let (mut client, counter) = (waiting_client(&cluster), &counter);
+            scope.spawn(move || {
+                for _ in 0..TURNS {
+                    let lease = client.lock("k", TTL).unwrap();
+                    let read = counter.lock().unwrap().0;
+                    thread::yield_now();
+                    let mut guarded = counter.lock().unwrap();
+                    guarded.0 = read + 1;
+                    guarded.1 += 1;
+                    drop(guarded);
+                    assert!(lease.is_valid());
+                    client.unlock(lease).unwrap();
+                }
+                client.settle(ms(50));
+            });
+        }
+    });
+    assert_eq!(*counter.lock().unwrap(), (8 * TURNS, 8 * TURNS));
+}
