@@ -25,6 +25,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Pending, Phase, Request, WaitPart};
 use crate::quorum::{NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
+use crate::round::Round;
 use crate::time::Instant;
 use crate::token::unhex;
 
@@ -189,7 +190,7 @@ impl Engine {
             return false;
         }
         let slot = self.slots.at(slot_index);
-        let deniers = slot.round.denied;
+        let deniers = op.round.denied;
         if self.first_with_channel(deniers, slot.key.as_bytes()).is_none() {
             return false;
         }
@@ -534,7 +535,7 @@ impl Engine {
         slot.state = SlotState::Released;
         slot.op = index;
         let op = self.ops.at_mut(index);
-        (op.wait, op.outcome) = (wait, Outcome::Open);
+        (op.wait, op.outcome, op.round) = (wait, Outcome::Open, Round::default());
         if ends < Instant::MAX {
             self.timers.set(ends, Timer::Judge, self.ops.id(index));
         }
