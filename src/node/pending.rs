@@ -120,8 +120,9 @@ const _: () = assert!(size_of::<Pending>() == 16, "four awaited answers fill a c
 #[derive(Debug, Default)]
 pub(crate) struct PendingQueue {
     ring: Box<[Pending]>,
-    first: usize,
-    len: usize,
+    /// Counts of what was taken out and put in, ever; places in the ring by their low bits.
+    head: usize,
+    tail: usize,
 }
 
 /// Places of a ring that has just begun.
@@ -130,40 +131,44 @@ const RING_LEN_MIN: usize = 64;
 impl PendingQueue {
     #[inline]
     pub(crate) const fn len(&self) -> usize {
-        self.len
+        self.tail.wrapping_sub(self.head)
     }
 
     #[inline]
-    const fn place(&self, nth: usize) -> usize {
-        (self.first + nth) & self.ring.len().wrapping_sub(1)
+    const fn place(&self, count: usize) -> usize {
+        count & self.ring.len().wrapping_sub(1)
     }
 
     #[inline]
     pub(crate) fn push_back(&mut self, pending: Pending) {
-        if self.len == self.ring.len() {
+        if self.len() == self.ring.len() {
             self.grow();
         }
-        let place = self.place(self.len);
+        let place = self.place(self.tail);
         if let Some(free) = self.ring.get_mut(place) {
             *free = pending;
-            self.len += 1;
+            self.tail = self.tail.wrapping_add(1);
         }
     }
 
     #[cold]
+    #[inline(never)]
     fn grow(&mut self) {
         let vacant = Pending { request: Request::Unwatch, slot: NO_SLOT, written_at: Instant::MAX };
         let mut ring = vec![vacant; (self.ring.len() * 2).max(RING_LEN_MIN)].into_boxed_slice();
         for (free, pending) in ring.iter_mut().zip(self.iter()) {
             *free = *pending;
         }
+        (self.head, self.tail) = (0, self.len());
         self.ring = ring;
-        self.first = 0;
     }
 
     #[inline]
     pub(crate) fn front(&self) -> Option<&Pending> {
-        if self.len == 0 { None } else { self.ring.get(self.first) }
+        if self.head == self.tail {
+            return None;
+        }
+        self.ring.get(self.place(self.head))
     }
 
     #[inline]
@@ -176,25 +181,26 @@ impl PendingQueue {
     /// Takes out what [`front`](Self::front) has just shown.
     #[inline]
     pub(crate) const fn drop_front(&mut self) {
-        self.first = self.place(1);
-        self.len -= 1;
+        self.head = self.head.wrapping_add(1);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Pending> {
-        (0..self.len).filter_map(|nth| self.ring.get(self.place(nth)))
+        let nth = |nth| self.ring.get(self.place(self.head.wrapping_add(nth)));
+        (0..self.len()).filter_map(nth)
     }
 
     /// Takes the `nth` out, as nothing but a mutant does.
     pub(crate) fn remove(&mut self, nth: usize) {
-        for at in nth..self.len {
-            let (to, from) = (self.place(at), self.place(at + 1));
+        for at in nth..self.len() {
+            let to = self.place(self.head.wrapping_add(at));
+            let from = self.place(self.head.wrapping_add(at + 1));
             if let Some(next) = self.ring.get(from).copied()
                 && let Some(place) = self.ring.get_mut(to)
             {
                 *place = next;
             }
         }
-        self.len -= 1;
+        self.tail = self.tail.wrapping_sub(1);
     }
 }
 

@@ -19,7 +19,10 @@ impl Node {
     /// The awaited answer, where the next bytes begin one.
     #[inline]
     pub(crate) fn awaited(&self) -> Option<&Pending> {
-        if self.input.is_empty() { self.pending.front() } else { None }
+        if !self.input.is_empty() {
+            return None;
+        }
+        self.pending.front()
     }
 
     /// The [`awaited`](Self::awaited) answer was read, by a node in good standing.
