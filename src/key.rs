@@ -9,7 +9,7 @@ pub(crate) enum Key {
     Long(Vec<u8>),
 }
 
-const KEY_SHORT_MAX: usize = 40;
+const KEY_SHORT_MAX: usize = 38;
 
 impl Key {
     pub(crate) const EMPTY: Self = Self::Short { len: 0, bytes: [0; KEY_SHORT_MAX] };

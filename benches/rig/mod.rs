@@ -43,6 +43,9 @@ impl Rig {
         let info = format!("run_id:{}\r\nuptime_in_seconds:9999", node.index());
         let info = format!("${}\r\n{info}\r\n", info.len()).repeat(4);
         self.engine.handle_bytes(node, format!("{hello}{info}").as_bytes(), self.now);
+        // It subscribes to its channel then.
+        self.send();
+        self.engine.handle_bytes(node, b">3\r\n+subscribe\r\n+channel\r\n:1\r\n", self.now);
     }
 
     /// Takes the output as a socket would.

@@ -14,7 +14,7 @@ use crate::error::{Cause, LockError, Vote};
 use crate::mutant::{self, Mutant};
 use crate::node::{JobKind, Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
-use crate::round::Decision;
+use crate::round::{Decision, Round};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
@@ -49,15 +49,12 @@ impl Engine {
         let retry = acquire.retry.unwrap_or(Retry::ONCE);
         let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
         let index = self.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
+        // Two attempts with one token could delete each other's keys.
+        let is_once = token.is_some() || deadline == Some(Duration::ZERO);
         self.ops.at_mut(index).plan = Plan {
             ttl_ms,
             min_validity: acquire.min_validity,
-            // Two attempts with one token could delete each other's keys.
-            attempts_left: if token.is_some() || deadline == Some(Duration::ZERO) {
-                1
-            } else {
-                retry.attempts.unwrap_or(u32::MAX)
-            },
+            attempts_left: if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) },
             delay: retry.delay,
             jitter: retry.jitter,
             wait_after: retry.wait_after,
@@ -65,7 +62,7 @@ impl Engine {
             deadline: deadline
                 .filter(|deadline| !deadline.is_zero())
                 .map_or(Instant::MAX, |deadline| now + deadline),
-            wakes: retry.attempts.is_none() && retry.wait_after.is_none() && token.is_none(),
+            wakes: !is_once && retry.attempts.is_none() && retry.wait_after.is_none(),
         };
         if acquire.is_looked_after() {
             self.open_keep(index, key, acquire);
@@ -161,6 +158,7 @@ impl Engine {
         let op = self.ops.at_mut(index);
         op.outcome = Outcome::Open;
         op.retry_at = Instant::MAX;
+        op.round = Round::default();
         op.slot = slot_index;
         op.causes = [Cause::None; NODES_MAX];
         op.judge_at = Instant::MAX;
@@ -169,7 +167,7 @@ impl Engine {
         slot.op = index;
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = ttl_ms;
-        slot.deadline = deadline;
+        slot.ends = deadline;
         slot.began = now.real;
 
         self.encode_set(slot_index);
@@ -178,7 +176,7 @@ impl Engine {
         {
             return;
         }
-        let (voters, written) = (self.voters, self.write_sets(slot_index, now));
+        let (voters, written) = (self.voters, self.write_sets(index, slot_index, now));
         for node in voters.without(written) {
             self.send_set(node, slot_index, now);
         }
@@ -196,7 +194,7 @@ impl Engine {
         if awaited.is_empty() {
             self.begin_round(index, now);
         } else {
-            self.slots.at_mut(slot_index).round.awaited = awaited;
+            self.ops.at_mut(index).round.awaited = awaited;
             self.awaiting.push(index);
             self.judge_at(index, now.real + self.settings.connect_timeout);
         }
@@ -239,10 +237,10 @@ impl Engine {
 
     /// Writes the encoded SET to the voters of the cohort; to which.
     #[inline]
-    fn write_sets(&mut self, slot_index: u32, now: Now) -> NodeMask {
+    fn write_sets(&mut self, index: u32, slot_index: u32, now: Now) -> NodeMask {
         let written = self.write_cohort(self.voters, Request::Set, slot_index, now);
+        self.ops.at_mut(index).round.written = written;
         let slot = self.slots.at_mut(slot_index);
-        slot.round.written = written;
         slot.holds = written;
         slot.unanswered = written;
         written
@@ -262,9 +260,10 @@ impl Engine {
         };
         if is_sent {
             let slot = self.slots.at_mut(slot_index);
-            slot.round.written.insert(id);
             slot.holds.insert(id);
             slot.unanswered.insert(id);
+            let op = slot.op;
+            self.ops.at_mut(op).round.written.insert(id);
         } else {
             self.fail_vote(id, slot_index);
         }
@@ -273,9 +272,10 @@ impl Engine {
     /// The node is not asked: nothing was written there.
     pub(super) fn fail_vote(&mut self, id: NodeId, slot_index: u32) {
         let cause = self.node(id).cause();
-        let slot = self.slots.at_mut(slot_index);
-        slot.round.enter(id, Vote::Failed(cause));
-        self.ops.at_mut(slot.op).blame(id, cause);
+        let op = self.slots.at(slot_index).op;
+        let op = self.ops.at_mut(op);
+        op.round.enter(id, Vote::Failed(cause));
+        op.blame(id, cause);
     }
 
     /// A node in good standing granted.
@@ -285,11 +285,14 @@ impl Engine {
         if slot.state != SlotState::Acquiring {
             return self.set_read(id, slot_index, Answer::Ok, now);
         }
-        slot.round.enter(id, Vote::Granted);
+        slot.granted.insert(id);
         slot.unanswered.remove(id);
-        slot.refs -= u32::from(!mutant::is(Mutant::SlotLeaked));
+        slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
         let quorum = self.settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
-        if slot.round.is_quorum_just_met(quorum) {
+        let op = slot.op;
+        let round = &mut self.ops.at_mut(op).round;
+        round.enter(id, Vote::Granted);
+        if round.is_quorum_just_met(quorum) {
             self.decide(slot_index, self.both_clocks(now));
         }
     }
@@ -318,11 +321,19 @@ impl Engine {
                 Vote::Unknown(Cause::OddReply)
             }
         };
-        slot.round.enter(id, vote);
+        if vote == Vote::Granted {
+            slot.granted.insert(id);
+        }
         slot.unanswered.remove(id);
         if matches!(vote, Vote::Denied | Vote::Failed(_)) {
             // Nothing was written, unless a release already went to it and will say so itself.
             slot.holds.remove(id);
+        }
+        if slot.op != NO_OP {
+            let op = self.ops.at_mut(slot.op);
+            if op.kind == OpKind::Acquire {
+                op.round.enter(id, vote);
+            }
         }
         match slot.state {
             SlotState::Acquiring => {
@@ -343,7 +354,7 @@ impl Engine {
             SlotState::Released => {
                 // Its TTL may have begun only now.
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
-                slot.gone_at = slot.gone_at.max(gone_at);
+                slot.ends = slot.ends.max(gone_at);
             }
             SlotState::Held => self.check_holders(slot_index, now),
             SlotState::Free => {}
@@ -365,9 +376,9 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         if matches!(slot.state, SlotState::Acquiring | SlotState::Gated) {
             let is_gated = slot.state == SlotState::Gated;
-            slot.round.enter(id, Vote::Unknown(Cause::ConnectionLost));
-            let op = slot.op;
-            self.ops.at_mut(op).blame(id, Cause::ConnectionLost);
+            let op = self.ops.at_mut(slot.op);
+            op.round.enter(id, Vote::Unknown(Cause::ConnectionLost));
+            op.blame(id, Cause::ConnectionLost);
             if is_gated {
                 self.gate_answered(slot_index, now);
             } else {
@@ -384,10 +395,11 @@ impl Engine {
             return;
         }
         let index = slot.op;
-        if self.ops.at(index).outcome != Outcome::Open {
+        let op = self.ops.at(index);
+        if op.outcome != Outcome::Open {
             return;
         }
-        let (settings, mut round) = (&self.settings, slot.round);
+        let (settings, mut round) = (&self.settings, op.round);
         if mutant::is(Mutant::UnknownCountsAsGranted) {
             round.granted = round.granted.union(round.unknown);
         }
@@ -397,20 +409,20 @@ impl Engine {
             Decision::Won => {
                 if mutant::is(Mutant::ClockReadAfterWrite) {
                     let deadline = self.deadline_from(now.real, slot.ttl_ms);
-                    self.slots.at_mut(slot_index).deadline = deadline;
+                    self.slots.at_mut(slot_index).ends = deadline;
                 }
                 self.finish(index, Outcome::Won);
             }
             Decision::Lost => {
-                let outcome = self.loss(slot_index);
+                let outcome = self.loss(index);
                 self.attempt_failed(index, outcome, now);
             }
         }
     }
 
     /// What kept an attempt from its lease, by its votes.
-    fn loss(&self, slot_index: u32) -> Outcome {
-        let (round, quorum) = (&self.slots.at(slot_index).round, self.settings.quorum);
+    fn loss(&self, index: u32) -> Outcome {
+        let (round, quorum) = (&self.ops.at(index).round, self.settings.quorum);
         if round.granted.count() >= quorum {
             Outcome::Expired
         } else if round.is_taken(self.settings.node_count, quorum) {
@@ -429,17 +441,18 @@ impl Engine {
             // It waits for its next attempt, and the call is over.
             if self.ops.at(index).plan.deadline <= now.real {
                 // One that queued behind another has asked nobody yet.
-                let was_asked = !self.slots.at(slot_index).round.written.is_empty();
-                let outcome = if was_asked { self.loss(slot_index) } else { Outcome::Taken };
+                let was_asked = !self.ops.at(index).round.written.is_empty();
+                let outcome = if was_asked { self.loss(index) } else { Outcome::Taken };
                 self.finish(index, outcome);
             }
             return;
         }
-        let (open, awaited) = (slot.round.open(), std::mem::take(&mut slot.round.awaited));
+        let op = self.ops.at_mut(index);
+        let (open, awaited) = (op.round.open(), std::mem::take(&mut op.round.awaited));
         for node in open {
-            slot.round.enter(node, Vote::Unknown(Cause::Timeout));
+            op.round.enter(node, Vote::Unknown(Cause::Timeout));
         }
-        self.ops.at_mut(index).blame_all(open, Cause::Timeout);
+        op.blame_all(open, Cause::Timeout);
         for node in open.into_iter().filter(|_| mutant::is(Mutant::LateReplyMisattributed)) {
             let forgotten = self.node_mut(node).forget(slot_index);
             self.slots.at_mut(slot_index).refs -= forgotten;
@@ -498,7 +511,7 @@ impl Engine {
         }
         if op.plan.deadline <= now.real {
             // Nobody looked until the call was over, as where the machine was suspended.
-            let outcome = self.loss(last);
+            let outcome = self.loss(index);
             return self.finish(index, outcome);
         }
         let token = if mutant::is(Mutant::TokenReusedByRetry) {
@@ -520,7 +533,7 @@ impl Engine {
         if op.outcome != Outcome::Won {
             return false;
         }
-        let deadline = self.slots.at(op.slot).deadline;
+        let deadline = self.slots.at(op.slot).ends;
         let is_late = now >= deadline || now + op.plan.min_validity > deadline;
         if !is_late || mutant::is(Mutant::NoCheckAtHandOver) {
             return false;
@@ -552,7 +565,7 @@ impl Engine {
             }
             return Some(Event::Lock { op, result: Ok(lease) });
         }
-        let error = self.lock_error(index, slot_index, now);
+        let error = self.lock_error(index, now);
         self.ops.close(index);
         if keep != NO_KEEP {
             self.keeps.close(keep);
@@ -563,8 +576,8 @@ impl Engine {
     }
 
     /// Why there is no lease.
-    fn lock_error(&self, index: u32, slot_index: u32, now: Instant) -> LockError {
-        let round = self.slots.at(slot_index).round;
+    fn lock_error(&self, index: u32, now: Instant) -> LockError {
+        let round = self.ops.at(index).round;
         let unknown = round.unknown.union(round.open());
         let ballot = self.ballot(index, round.granted, round.denied, unknown, now);
         match self.ops.at(index).outcome {

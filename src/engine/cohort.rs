@@ -72,7 +72,7 @@ fn copy_block(
     block: &[u8; BLOCK_LEN],
     len: usize,
     pending: Pending,
-) -> (NodeMask, u32) {
+) -> (NodeMask, u16) {
     let (mut written, mut count) = (NodeMask::EMPTY, 0);
     let mut one = NodeMask::first(1);
     for node in nodes {
@@ -88,7 +88,7 @@ fn copy_block(
 }
 
 /// Writes `bytes` to those of `to` that have room: which, and how many.
-fn copy_bytes(nodes: &mut [Node], to: NodeMask, bytes: &[u8], pending: Pending) -> (NodeMask, u32) {
+fn copy_bytes(nodes: &mut [Node], to: NodeMask, bytes: &[u8], pending: Pending) -> (NodeMask, u16) {
     let (mut written, mut count) = (NodeMask::EMPTY, 0);
     let mut one = NodeMask::first(1);
     for node in nodes {

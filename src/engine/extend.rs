@@ -19,7 +19,7 @@ use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
 use crate::node::{JobKind, Now, Phase, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
-use crate::round::{Decision, Tally};
+use crate::round::{Decision, Round, Tally};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
@@ -45,7 +45,7 @@ impl Engine {
         if is_busy && !mutant::is(Mutant::ExtensionsOverlap) {
             return Err(ExtendError::Busy);
         }
-        if now >= slot.deadline && !mutant::is(Mutant::ExtendPastDeadline) {
+        if now >= slot.ends && !mutant::is(Mutant::ExtendPastDeadline) {
             return Err(ExtendError::Expired);
         }
         if self.is_at_limit(lease.slot, self.deadline_from(now, ttl_ms)) {
@@ -62,7 +62,7 @@ impl Engine {
     /// Whether an extension to `ends` is more than the configuration allows.
     pub(super) fn is_at_limit(&self, slot_index: u32, ends: Instant) -> bool {
         let slot = self.slots.at(slot_index);
-        slot.extensions >= self.settings.max_extensions
+        u32::from(slot.extensions) >= self.settings.max_extensions
             || ends > slot.began + self.settings.max_hold
     }
 
@@ -123,16 +123,17 @@ impl Engine {
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
         if !mutant::is(Mutant::MissedExtensionKeepsDeadline) {
-            slot.deadline = slot.deadline.min(new_deadline);
+            slot.ends = slot.ends.min(new_deadline);
         }
         let mut candidates = slot.holds.without(slot.tainted);
         if mutant::is(Mutant::TaintedNodeExtended) {
             candidates = slot.holds;
         }
-        slot.round.awaited = NodeMask::EMPTY;
-        slot.tally = Tally::begin(NodeMask::EMPTY, all.without(slot.holds));
         let absent = all.without(slot.holds);
-        self.ops.at_mut(index).blame_all(absent, Cause::Held);
+        let op = self.ops.at_mut(index);
+        op.round = Round::default();
+        op.tally = Tally::begin(NodeMask::EMPTY, absent);
+        op.blame_all(absent, Cause::Held);
         let mut encoded = None;
         let (mut sent, mut away) = (NodeMask::EMPTY, all.without(absent));
         for id in candidates {
@@ -148,12 +149,12 @@ impl Engine {
         if awaited.is_empty() {
             self.begin_round(index, now);
         } else {
-            let slot = self.slots.at_mut(slot_index);
-            slot.round.awaited = awaited;
-            slot.tally.open = slot.tally.open.union(awaited);
+            let op = self.ops.at_mut(index);
+            op.round.awaited = awaited;
+            op.tally.open = op.tally.open.union(awaited);
             self.awaiting.push(index);
             // Beyond its deadline the lease cannot be extended by anybody.
-            let ends = self.slots.at(slot_index).deadline;
+            let ends = self.slots.at(slot_index).ends;
             self.judge_at(index, ends.min(now.real + self.settings.connect_timeout));
         }
         self.decide_extension(slot_index, now);
@@ -164,7 +165,7 @@ impl Engine {
         let is_tainted = slot.tainted.contains(id);
         let cause = if is_tainted { Cause::ConnectionLost } else { self.node(id).cause() };
         self.ops.at_mut(index).blame(id, cause);
-        self.slots.at_mut(slot_index).tally.no(id);
+        self.ops.at_mut(index).tally.no(id);
     }
 
     /// A node that an extension waits for can be reached now, or will not be.
@@ -205,7 +206,8 @@ impl Engine {
             *encoded = None;
         }
         if is_sent {
-            self.slots.at_mut(slot_index).tally.open.insert(id);
+            let op = self.slots.at(slot_index).op;
+            self.ops.at_mut(op).tally.open.insert(id);
             self.track_extension(id, slot_index, now);
         }
         is_sent
@@ -257,13 +259,12 @@ impl Engine {
                 self.key_confirmed(id, slot_index, step, now);
                 let slot = self.slots.at_mut(slot_index);
                 // A node that extends it holds it: a vote, also where its SET was never answered.
-                if is_wanted && !slot.round.granted.contains(id) {
-                    slot.round.granted.insert(id);
+                if is_wanted && !slot.granted.contains(id) {
+                    slot.granted.insert(id);
                     self.late_votes.push_back(slot_index);
                 }
-                let slot = self.slots.at_mut(slot_index);
                 if is_current {
-                    slot.tally.yes(id);
+                    self.ops.at_mut(index).tally.yes(id);
                     self.decide_extension(slot_index, now);
                 }
             }
@@ -273,7 +274,7 @@ impl Engine {
                     slot.holds.remove(id);
                 }
                 if is_current {
-                    slot.tally.no(id);
+                    self.ops.at_mut(index).tally.no(id);
                     self.ops.at_mut(index).blame(id, Cause::Held);
                     self.decide_extension(slot_index, now);
                 }
@@ -290,7 +291,7 @@ impl Engine {
                     }
                 }
                 if is_current {
-                    self.slots.at_mut(slot_index).tally.no(id);
+                    self.ops.at_mut(index).tally.no(id);
                     self.ops.at_mut(index).blame_answer(id, answer);
                     self.decide_extension(slot_index, now);
                 }
@@ -336,7 +337,7 @@ impl Engine {
     pub(super) fn extension_unsent(&mut self, id: NodeId, slot_index: u32, phase: Phase, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         if slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP {
-            slot.tally.no(id);
+            self.ops.at_mut(slot.op).tally.no(id);
             let index = slot.op;
             self.ops.at_mut(index).blame(id, Cause::ConnectionLost);
             self.decide_extension(slot_index, now);
@@ -361,17 +362,17 @@ impl Engine {
             return;
         }
         let quorum = self.settings.quorum;
-        match slot.tally.decide(self.settings.node_count, quorum) {
+        match self.ops.at(index).tally.decide(self.settings.node_count, quorum) {
             Decision::Open => {}
             Decision::Won => {
                 let (new_deadline, kind) =
                     (self.ops.at(index).new_deadline, self.ops.at(index).kind);
-                let is_late = slot.deadline <= now.real && kind != OpKind::Adopt;
+                let is_late = slot.ends <= now.real && kind != OpKind::Adopt;
                 if is_late && slot.is_kept {
                     // Its holder may have seen that it was over; it stays so.
                     return self.lose_lease(slot_index, LostCause::Expired, now);
                 }
-                self.slots.at_mut(slot_index).deadline = new_deadline;
+                self.slots.at_mut(slot_index).ends = new_deadline;
                 self.end_extension(index, Outcome::Won);
             }
             Decision::Lost => {
@@ -379,7 +380,7 @@ impl Engine {
                 let is_adoption = self.ops.at(index).kind == OpKind::Adopt;
                 if mutant::is(Mutant::DeadlineMovedByMissedQuorum) && !is_adoption {
                     let new_deadline = self.ops.at(index).new_deadline;
-                    self.slots.at_mut(slot_index).deadline = new_deadline;
+                    self.slots.at_mut(slot_index).ends = new_deadline;
                 }
                 self.end_extension(index, if lost { Outcome::Lost } else { Outcome::NoQuorum });
                 if lost && !is_adoption {
@@ -396,14 +397,12 @@ impl Engine {
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at(slot_index);
         let all = NodeMask::first(self.nodes.len());
-        let (yes, gone) = (slot.tally.yes, all.without(slot.holds));
+        let (yes, gone) = (op.tally.yes, all.without(slot.holds));
         // Where the connection died the extension may still run.
-        let open = slot.tally.open.union(slot.tainted).without(yes);
+        let open = op.tally.open.union(slot.tainted).without(yes);
         let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
         let result = match outcome {
-            Outcome::Won if now < slot.deadline || mutant::is(Mutant::ExtensionNotChecked) => {
-                Ok(())
-            }
+            Outcome::Won if now < slot.ends || mutant::is(Mutant::ExtensionNotChecked) => Ok(()),
             Outcome::Won | Outcome::Expired => Err(ExtendError::Expired),
             Outcome::Lost => Err(ExtendError::Lost(ballot())),
             Outcome::Cancelled => Err(ExtendError::Cancelled),
@@ -422,7 +421,7 @@ impl Engine {
         if kind == OpKind::Adopt {
             if result.is_ok() {
                 // It was won elsewhere; what this client knows of votes is who extended it.
-                self.slots.at_mut(slot_index).round.granted = yes;
+                self.slots.at_mut(slot_index).granted = yes;
                 if keep != NO_KEEP {
                     self.begin_keeping(slot_index, keep, self.both_clocks(now));
                 }

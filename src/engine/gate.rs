@@ -38,7 +38,8 @@ impl Engine {
     pub(super) fn gate_answered(&mut self, slot_index: u32, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         let index = slot.op;
-        if !slot.round.granted.is_empty() {
+        let round = self.ops.at(index).round;
+        if !round.granted.is_empty() {
             slot.state = SlotState::Acquiring;
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
             self.encode_set(slot_index);
@@ -48,12 +49,12 @@ impl Engine {
             self.track_sets(index, slot_index, now);
             self.begin_round(index, now);
             self.decide(slot_index, now);
-        } else if slot.round.open().is_empty() {
-            let is_taken = !slot.round.denied.is_empty();
+        } else if round.open().is_empty() {
+            let is_taken = !round.denied.is_empty();
             let outcome = if is_taken { Outcome::Taken } else { Outcome::NoQuorum };
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
             for node in gated {
-                let round = &mut self.slots.at_mut(slot_index).round;
+                let round = &mut self.ops.at_mut(index).round;
                 round.enter(node, Vote::Failed(Cause::NotAsked));
                 self.ops.at_mut(index).blame(node, Cause::NotAsked);
             }
@@ -81,8 +82,9 @@ impl Engine {
             if !is_waiting && !mutant::is(Mutant::DecidedAttemptStillWaits) {
                 continue;
             }
-            if slot.round.awaited.contains(id) && slot.op == index {
-                slot.round.awaited.remove(id);
+            let round = &mut self.ops.at_mut(index).round;
+            if round.awaited.contains(id) && slot.op == index {
+                round.awaited.remove(id);
                 if kind != OpKind::Acquire {
                     self.settle_awaited_extension(id, index, slot_index, now);
                 } else if can_vote {
@@ -93,7 +95,7 @@ impl Engine {
                     self.decide(slot_index, now);
                 }
             }
-            let is_waiting = !self.slots.at(slot_index).round.awaited.is_empty();
+            let is_waiting = !self.ops.at(index).round.awaited.is_empty();
             let op = self.ops.at(index);
             if is_waiting && op.slot == slot_index && op.outcome == Outcome::Open {
                 self.awaiting.push(index);
@@ -103,15 +105,14 @@ impl Engine {
 
     fn send_awaited_set(&mut self, id: NodeId, index: u32, slot_index: u32, now: Now) {
         let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
-        let slot = self.slots.at_mut(slot_index);
-        if slot.round.written.is_empty() {
+        if self.ops.at(index).round.written.is_empty() {
             // `t0` is the time of the first byte.
-            slot.deadline = deadline;
+            self.slots.at_mut(slot_index).ends = deadline;
         }
         self.encode_set(slot_index);
         self.send_set(id, slot_index, now);
         self.track_sets(index, slot_index, now);
-        let round = &self.slots.at(slot_index).round;
+        let round = &self.ops.at(index).round;
         if round.written.count() >= self.settings.quorum {
             self.judge_at(index, now.real + self.settings.node_timeout);
         }

@@ -60,7 +60,7 @@ impl Engine {
 
     fn schedule_keep(&mut self, index: u32) {
         let keep = self.keeps.at(index);
-        let deadline = self.slots.at(keep.slot).deadline;
+        let deadline = self.slots.at(keep.slot).ends;
         let at = keep.extend_at.min(deadline);
         self.keeps.schedule(index, at);
     }
@@ -77,7 +77,7 @@ impl Engine {
             let Some(index) = self.keeps.due(now.real) else { return };
             let keep = self.keeps.at(index);
             let (slot_index, extend_at) = (keep.slot, keep.extend_at);
-            let is_over = self.slots.at(slot_index).deadline <= now.real;
+            let is_over = self.slots.at(slot_index).ends <= now.real;
             if is_over && !mutant::is(Mutant::LossNotTold) {
                 self.keeps.unschedule(index);
                 self.lose_lease(slot_index, LostCause::Expired, now);
@@ -200,7 +200,7 @@ impl Engine {
         if slot.state != SlotState::Held {
             return;
         }
-        slot.deadline = slot.deadline.min(now.real);
+        slot.ends = slot.ends.min(now.real);
         let op = slot.op;
         let keep_index = self.keep_of(slot_index);
         if op != NO_OP && self.ops.at(op).outcome == Outcome::Open {
@@ -305,7 +305,7 @@ impl Engine {
                 now,
             )));
         }
-        if slot.deadline <= now || self.is_lost(lease) {
+        if slot.ends <= now || self.is_lost(lease) {
             return Some(ExtendError::Expired);
         }
         let is_at_limit = slot.is_kept && self.keeps.at(self.keeps.of_slot(lease.slot)).is_at_limit;

@@ -386,7 +386,7 @@ impl Engine {
     ) -> Ballot {
         let op = self.ops.at(index);
         let mut causes = op.causes;
-        for node in self.slots.at(op.slot).round.awaited {
+        for node in op.round.awaited {
             if let Some(cause @ Cause::None) = causes.get_mut(node.index()) {
                 *cause = Cause::NotAsked;
             }

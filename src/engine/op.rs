@@ -11,6 +11,7 @@ use super::wait::NO_WAIT;
 use crate::command::Answer;
 use crate::error::{Cause, Unlocked};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::round::{Round, Tally};
 use crate::time::Instant;
 
 use std::time::Duration;
@@ -102,6 +103,10 @@ pub(super) struct Op {
     pub(super) gate: Option<NodeId>,
     /// The nodes that the attempt under way asks once the gate has granted.
     pub(super) gated: NodeMask,
+    /// The votes of the attempt; also the nodes that an extension waits for.
+    pub(super) round: Round,
+    /// The answers to an extension or a release.
+    pub(super) tally: Tally,
     /// For an extension: the deadline it gives if it wins.
     pub(super) new_deadline: Instant,
     pub(super) causes: [Cause; NODES_MAX],
@@ -278,6 +283,8 @@ impl Op {
             wait: NO_WAIT,
             gate: None,
             gated: NodeMask::EMPTY,
+            round: Round::default(),
+            tally: Tally::default(),
             new_deadline: Instant::default(),
             causes: [Cause::None; NODES_MAX],
             query: None,

@@ -84,7 +84,7 @@ impl Engine {
         slot.holds = all;
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = ttl_ms;
-        slot.deadline = Instant::MAX;
+        slot.ends = Instant::MAX;
         slot_index
     }
 
@@ -121,7 +121,7 @@ impl Engine {
         self.ops.at_mut(index).slot = slot_index;
         self.begin_round(index, now);
         self.release_slot(slot_index, now);
-        if !self.slots.at(slot_index).tally.open.has_at_least(self.settings.quorum) {
+        if !self.ops.at(index).tally.open.has_at_least(self.settings.quorum) {
             self.decide_release(slot_index);
         }
         Ok(self.ops.id(index))
@@ -136,15 +136,18 @@ impl Engine {
         }
         slot.state = SlotState::Released;
         slot.phase = slot.phase.next();
-        slot.gone_at = now.real.plus_millis(slot.ttl_longest_ms);
-        let mut holds = slot.holds;
-        if mutant::is(Mutant::ReleaseNotBehindSet) {
-            holds = holds.without(slot.unanswered.without(slot.round.unknown));
+        slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
+        let (mut holds, op) = (slot.holds, slot.op);
+        if op != NO_OP && mutant::is(Mutant::ReleaseNotBehindSet) {
+            let unknown = self.ops.at(op).round.unknown;
+            holds = holds.without(slot.unanswered.without(unknown));
         }
-        if mutant::is(Mutant::UnknownNotReleased) {
-            holds = holds.without(slot.round.unknown);
+        if op != NO_OP && mutant::is(Mutant::UnknownNotReleased) {
+            holds = holds.without(self.ops.at(op).round.unknown);
         }
-        slot.tally = Tally::begin(holds, all.without(holds));
+        if op != NO_OP {
+            self.ops.at_mut(op).tally = Tally::begin(holds, all.without(holds));
+        }
         if slot.is_kept {
             self.end_keeping(slot_index);
         }
@@ -256,7 +259,7 @@ impl Engine {
         Debt {
             slot: slot_index,
             due: Instant::default(),
-            expires: if may_still_run { Instant::MAX } else { slot.gone_at },
+            expires: if may_still_run { Instant::MAX } else { slot.ends },
             again: slot.unanswered.contains(id) && !mutant::is(Mutant::DebtPaidOnce),
         }
     }
@@ -293,7 +296,10 @@ impl Engine {
     /// node is just coming back.
     fn release_unpaid(&mut self, id: NodeId, slot_index: u32) {
         if !self.node(id).is_on_the_way() {
-            self.slots.at_mut(slot_index).tally.open.remove(id);
+            let op = self.slots.at(slot_index).op;
+            if op != NO_OP {
+                self.ops.at_mut(op).tally.open.remove(id);
+            }
         }
         self.decide_release(slot_index);
     }
@@ -347,14 +353,16 @@ impl Engine {
         if slot.unanswered.contains(id) {
             return self.release_read(id, slot_index, true, now);
         }
-        slot.tally.yes(id);
         slot.holds.remove(id);
-        slot.refs -= u32::from(!mutant::is(Mutant::SlotLeaked));
-        let is_unnamed = slot.refs == 0 && slot.op == NO_OP;
-        if slot.tally.may_just_be_decided(self.settings.quorum) {
-            self.decide_release(slot_index);
-        }
-        if is_unnamed {
+        slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
+        let (index, refs) = (slot.op, slot.refs);
+        if index != NO_OP {
+            let tally = &mut self.ops.at_mut(index).tally;
+            tally.yes(id);
+            if tally.may_just_be_decided(self.settings.quorum) {
+                self.decide_release(slot_index);
+            }
+        } else if refs == 0 {
             self.slots.free_if_unnamed(slot_index);
         }
     }
@@ -383,10 +391,13 @@ impl Engine {
     /// A node has deleted the key, or does not have it.
     pub(super) fn release_done(&mut self, id: NodeId, slot_index: u32, deleted: bool, now: Now) {
         let slot = self.slots.at_mut(slot_index);
-        if deleted {
-            slot.tally.yes(id);
-        } else {
-            slot.tally.no(id);
+        if slot.op != NO_OP {
+            let tally = &mut self.ops.at_mut(slot.op).tally;
+            if deleted {
+                tally.yes(id);
+            } else {
+                tally.no(id);
+            }
         }
         if slot.unanswered.contains(id) {
             // The SET went over a connection that died: it may run behind this release.
@@ -411,11 +422,14 @@ impl Engine {
             Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
                 let slot = self.slots.at_mut(slot_index);
                 // The first answer is the release's result; it may still be waited for.
-                if slot.tally.open.contains(id) {
-                    if answer == Answer::One {
-                        slot.tally.yes(id);
-                    } else {
-                        slot.tally.no(id);
+                if slot.op != NO_OP {
+                    let tally = &mut self.ops.at_mut(slot.op).tally;
+                    if tally.open.contains(id) {
+                        if answer == Answer::One {
+                            tally.yes(id);
+                        } else {
+                            tally.no(id);
+                        }
                     }
                 }
                 if again {
@@ -490,8 +504,9 @@ impl Engine {
         if slot.op == NO_OP || slot.state != SlotState::Released {
             return;
         }
-        let (index, tally) = (slot.op, slot.tally);
+        let index = slot.op;
         let op = self.ops.at(index);
+        let tally = op.tally;
         if op.kind != OpKind::Release || op.outcome != Outcome::Open {
             return;
         }

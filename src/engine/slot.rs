@@ -10,7 +10,6 @@ use super::wait::NO_LIST;
 use crate::key::Key;
 use crate::node::Phase;
 use crate::quorum::NodeMask;
-use crate::round::{Round, Tally};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
@@ -39,30 +38,16 @@ pub(super) enum SlotState {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) generation: u32,
-    /// Pending answers and debts that name this slot.
-    pub(super) refs: u32,
     pub(super) op: u32,
     /// The caller's.
     pub(super) word: u32,
     /// Its list of waiters, or [`NO_LIST`].
     pub(super) list: u32,
-    pub(super) state: SlotState,
-    /// The engine looks after the lease: see [`super::keep`].
-    pub(super) is_kept: bool,
-    /// Counts extensions and the release, to tell a late answer from a current one.
-    pub(super) phase: Phase,
-    pub(super) key: Key,
-    pub(super) token: TokenBytes,
     pub(super) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.
     pub(super) ttl_longest_ms: u32,
-    /// When the lease began, to bound how long it is held in all.
-    pub(super) began: Instant,
-    pub(super) extensions: u32,
-    pub(super) deadline: Instant,
-    /// Once released: when a key whose SET was answered is surely gone.
-    pub(super) gone_at: Instant,
-    pub(super) round: Round,
+    /// The nodes that granted.
+    pub(super) granted: NodeMask,
     /// The nodes that may hold the key.
     pub(super) holds: NodeMask,
     /// The nodes whose SET has no answer. A lost connection leaves its node in: the SET may still
@@ -70,8 +55,23 @@ pub(super) struct Slot {
     pub(super) unanswered: NodeMask,
     /// The nodes that lost the connection with an extension unanswered: it may still run.
     pub(super) tainted: NodeMask,
-    pub(super) tally: Tally,
+    /// When the lease began, to bound how long it is held in all.
+    pub(super) began: Instant,
+    /// The deadline; once released: when a key whose SET was answered is surely gone.
+    pub(super) ends: Instant,
+    pub(super) key: Key,
+    pub(super) token: TokenBytes,
+    /// Pending answers and debts that name this slot.
+    pub(super) refs: u16,
+    pub(super) extensions: u16,
+    /// Counts extensions and the release, to tell a late answer from a current one.
+    pub(super) phase: Phase,
+    pub(super) state: SlotState,
+    /// The engine looks after the lease: see [`super::keep`].
+    pub(super) is_kept: bool,
 }
+
+const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
 /// All slots of an engine.
 #[derive(Debug, Default)]
@@ -97,11 +97,10 @@ impl Slots {
         debug_assert_eq!(slot.list, NO_LIST, "a list ends with its slot");
         slot.key.set(key);
         slot.token = token;
-        slot.round = Round::default();
+        slot.granted = NodeMask::EMPTY;
         slot.holds = NodeMask::EMPTY;
         slot.unanswered = NodeMask::EMPTY;
         slot.tainted = NodeMask::EMPTY;
-        slot.tally = Tally::default();
         index
     }
 
@@ -188,13 +187,11 @@ impl Slot {
             ttl_longest_ms: 0,
             began: Instant::default(),
             extensions: 0,
-            deadline: Instant::default(),
-            gone_at: Instant::default(),
-            round: Round::default(),
+            ends: Instant::default(),
+            granted: NodeMask::EMPTY,
             holds: NodeMask::EMPTY,
             unanswered: NodeMask::EMPTY,
             tainted: NodeMask::EMPTY,
-            tally: Tally::default(),
         }
     }
 }

@@ -160,11 +160,11 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         slot.unanswered.remove(id);
         slot.holds.remove(id);
-        slot.round.written.remove(id);
         if slot.state == SlotState::Acquiring {
-            slot.round.enter(id, Vote::Failed(Cause::Closed));
-            let op = slot.op;
-            self.ops.at_mut(op).blame(id, Cause::Closed);
+            let op = self.ops.at_mut(slot.op);
+            op.round.written.remove(id);
+            op.round.enter(id, Vote::Failed(Cause::Closed));
+            op.blame(id, Cause::Closed);
             self.decide(slot_index, now);
         }
     }

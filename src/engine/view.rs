@@ -176,7 +176,7 @@ impl Engine {
     /// The end of a lease; `None` if it is not held.
     #[must_use]
     pub fn deadline(&self, lease: LeaseId) -> Option<Instant> {
-        self.slots.held(lease).map(|slot| slot.deadline)
+        self.slots.held(lease).map(|slot| slot.ends)
     }
 
     /// How long a lease is still valid at `now`; zero if it is not held.
@@ -188,7 +188,7 @@ impl Engine {
     /// The nodes that granted a lease, late ones included.
     #[must_use]
     pub fn votes(&self, lease: LeaseId) -> NodeMask {
-        self.slots.held(lease).map_or(NodeMask::EMPTY, |slot| slot.round.granted)
+        self.slots.held(lease).map_or(NodeMask::EMPTY, |slot| slot.granted)
     }
 
     /// Key and token of a lease.

@@ -85,7 +85,7 @@ impl Node {
 
     /// Takes what waits for the answer to a slot's SET out of the list, as nothing but a mutant
     /// does; how many there were.
-    pub(crate) fn forget(&mut self, slot: u32) -> u32 {
+    pub(crate) fn forget(&mut self, slot: u32) -> u16 {
         let is_wanted = |pending: &Pending| pending.request == Request::Set && pending.slot == slot;
         let place = self.pending.iter().position(is_wanted);
         place.map_or(0, |place| {

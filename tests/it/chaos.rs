@@ -150,7 +150,7 @@ fn inflict(
             thread::sleep(MAX_TTL + ms(200));
         }
         Fault::DropConnections => {
-            cluster.node(node).command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+            cluster.node(node).hang_up();
         }
         Fault::FlushScripts => {
             assert_eq!(cluster.node(node).command(&["SCRIPT", "FLUSH"]), b"+OK\r\n");

@@ -105,7 +105,7 @@ fn the_lock_has_one_holder_while_nodes_hang_and_connections_break() {
             let (one, other) = (cluster.node(round % 5), cluster.node((round + 2) % 5));
             let before = entered();
             one.freeze();
-            other.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+            other.hang_up();
             if !eventually(PATIENCE, || entered() > before + 5) {
                 stuck = Some(round);
             }

@@ -57,7 +57,7 @@ fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Cli
     let mut client = Client::connect(config).expect("fresh servers are admitted");
     let lease = client.try_lock("held", ms(800)).expect("the lock is free");
     for node in cluster.nodes() {
-        node.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        node.hang_up();
         node.freeze();
     }
     std::thread::sleep(ms(150));

@@ -332,7 +332,9 @@ fn kill_connections_of(node: &RealServer, name: &str) {
 #[test]
 fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let config = || cluster.config().client_name("sleeper").node_timeout(ms(300));
+    // A server never hangs up on those who subscribe.
+    let config =
+        || cluster.config().client_name("sleeper").direct_wake(false).node_timeout(ms(300));
     let mut clients: Vec<_> = (0..2).map(|_| Client::connect(config()).unwrap()).collect();
     for node in cluster.nodes() {
         node.command(&["CONFIG", "SET", "timeout", "1"]);

@@ -384,7 +384,7 @@ fn a_network_blip_puts_nobody_into_quarantine() {
     };
     assert!(eventually(PATIENCE, || lock(&mut driver).is_ok()));
     for node in cluster.nodes() {
-        node.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        node.hang_up();
     }
     assert!(eventually(PATIENCE, || {
         driver.turn();
@@ -422,7 +422,7 @@ fn a_master_that_was_a_replica_in_between_does_not_vote_until_its_old_locks_are_
     for command in [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]] {
         node.command(command);
     }
-    node.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    node.hang_up();
     assert!(eventually(PATIENCE, || {
         let result = client.try_lock("k", ms(500));
         let text = result.err().map_or_else(String::new, |error| error.to_string());

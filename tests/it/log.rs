@@ -70,7 +70,9 @@ fn a_wrong_password_is_logged_once_and_again_after_it_was_mended() {
         let mut wire = broken.connect();
         assert_eq!(wire.ask(&["AUTH", before]).unwrap(), b"+OK\r\n");
         assert_eq!(wire.ask(&["CONFIG", "SET", "requirepass", after]).unwrap(), b"+OK\r\n");
-        wire.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
+        for kind in ["normal", "pubsub"] {
+            wire.ask(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).unwrap();
+        }
     };
     tracing::subscriber::with_default(log.clone(), || {
         let mut client = Client::connect(config).unwrap();

@@ -12,6 +12,11 @@ use super::common::{
     Cluster, Kind, PATIENCE, RealServer, TTL, Wire, ends_within, eventually, ms, taken, timed,
 };
 
+/// A client that tries again and again.
+fn polling(cluster: &Cluster) -> Client {
+    Client::connect(cluster.config().direct_wake(false)).expect("the nodes are there")
+}
+
 fn occupy_all(cluster: &Cluster, key: &str) {
     (0..cluster.len()).for_each(|index| cluster.occupy(index, key));
 }
@@ -111,7 +116,7 @@ fn the_wait_between_attempts_is_at_least_the_delay_and_the_jitter_varies_it() {
 fn nothing_is_waited_for_after_the_last_attempt() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     occupy_all(&cluster, "k");
-    let mut client = cluster.client();
+    let mut client = polling(&cluster);
     let delay = ms(4_000);
     let once = Acquire::new(TTL).retry(Retry::every(delay, delay).attempts(1));
     ends_within(Duration::ZERO, || taken(client.lock_with("k", once)));
@@ -173,7 +178,7 @@ fn a_deadline_of_zero_is_one_attempt() {
 #[test]
 fn a_call_without_end_waits_until_the_lock_is_released() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let (mut holder, mut waiter) = (cluster.client(), cluster.client());
+    let (mut holder, mut waiter) = (cluster.client(), polling(&cluster));
     let lease = holder.try_lock("k", TTL).unwrap();
     let before = cluster.set_count(0);
     let (sender, receiver) = channel();
@@ -261,7 +266,7 @@ fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
 #[test]
 fn a_cancelled_acquisition_says_so_and_leaves_no_key_anywhere() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut driver = Driver::standalone(cluster.config()).unwrap();
+    let mut driver = Driver::standalone(cluster.config().direct_wake(false)).unwrap();
     cluster.occupy(0, "k");
     cluster.occupy(1, "k");
     let retry = Retry::every(ms(20), ms(20));

@@ -25,6 +25,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Pending, Phase, Request, WaitPart};
 use crate::quorum::{NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
+use crate::round::Round;
 use crate::time::Instant;
 use crate::token::unhex;
 
@@ -189,7 +190,7 @@ impl Engine {
             return false;
         }
         let slot = self.slots.at(slot_index);
-        let deniers = slot.round.denied;
+        let deniers = op.round.denied;
         if self.first_with_channel(deniers, slot.key.as_bytes()).is_none() {
             return false;
         }
@@ -504,12 +505,14 @@ impl Engine {
         self.retry(index, now);
     }
 
-    /// The operation of a place that waits for `key`, if there is one.
+    /// The operation that waits for `key`, or has just won it, if there is one.
     fn waiting_for(&self, key: &[u8]) -> Option<u32> {
         self.waits.live.iter().find_map(|&wait| {
             let index = self.waits.at(wait)?.op;
             let op = self.ops.at(index);
-            let is_ours = op.kind == OpKind::Acquire && op.outcome == Outcome::Open;
+            let is_ours = op.kind == OpKind::Acquire
+                && op.wait == wait
+                && matches!(op.outcome, Outcome::Open | Outcome::Won);
             let slot = self.slots.at(op.slot);
             (is_ours && slot.key.as_bytes() == key).then_some(index)
         })
@@ -532,7 +535,7 @@ impl Engine {
         slot.state = SlotState::Released;
         slot.op = index;
         let op = self.ops.at_mut(index);
-        (op.wait, op.outcome) = (wait, Outcome::Open);
+        (op.wait, op.outcome, op.round) = (wait, Outcome::Open, Round::default());
         if ends < Instant::MAX {
             self.timers.set(ends, Timer::Judge, self.ops.id(index));
         }
@@ -568,6 +571,7 @@ impl Engine {
         let (is_told, holder, node) = (place.is_heard, place.holder, place.node);
         let list = self.waits.close(wait);
         if outcome == Outcome::Won {
+            self.wakes.forget(hash(self.slots.at(slot_index).key.as_bytes()));
             self.queues.begin(&mut self.slots, slot_index, list);
             return;
         }

@@ -1,9 +1,10 @@
 //! Those who wait for a lock that this client holds, and the messages they send.
 
 use super::message::{self, Kind, Listed, Message, RawToken, WAITERS_MAX, wait_ms};
-use super::{ClientId, NO_WAIT, Step, hash};
+use super::{ClientId, NO_WAIT, hash};
 use crate::command::append_publish;
 use crate::engine::Engine;
+use crate::engine::op::Outcome;
 use crate::engine::slot::{SlotState, Slots};
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, NO_SLOT, Now, Request};
@@ -110,19 +111,26 @@ impl Engine {
         if let Some(slot_index) = self.slot_meant(message) {
             return self.queues.begin(&mut self.slots, slot_index, all.collect());
         }
-        let is_own = message.sender.id == self.client_id;
-        if let Some(index) = self.waiting_for(message.key).filter(|_| !is_own) {
-            let wait = self.ops.at(index).wait;
-            if let Some(wait) = self.waits.at_mut(wait) {
-                for waiter in all {
-                    append(&mut wait.carried, waiter);
+        // It was released, and for whom: the sender, who has tried before the release was everywhere,
+        // or somebody else, who has the lock now or will.
+        let successor = self.wakes.successor(hash(message.key), now.real);
+        let is_passed_on = message.hops >= HOPS_MAX;
+        match successor.filter(|_| !is_passed_on) {
+            Some(successor) if successor != message.sender.id => {
+                return self.pass_on(id, successor, message, now);
+            }
+            Some(_) => {}
+            None => {
+                let is_own = message.sender.id == self.client_id;
+                let index = self.waiting_for(message.key).filter(|_| !is_own);
+                let wait = index.map_or(NO_WAIT, |index| self.ops.at(index).wait);
+                if let Some(wait) = self.waits.at_mut(wait) {
+                    for waiter in all {
+                        append(&mut wait.carried, waiter);
+                    }
+                    return;
                 }
             }
-            return;
-        }
-        let successor = self.wakes.successor(hash(message.key), now.real);
-        if let Some(successor) = successor.filter(|_| message.hops < HOPS_MAX) {
-            return self.pass_on(id, successor, message, now);
         }
         let mut key = crate::key::Key::EMPTY;
         key.set(message.key);
@@ -162,14 +170,18 @@ impl Engine {
         if mutant::is(Mutant::WakeIgnored) {
             return;
         }
+        // Its own turn comes: whom it woke before has had theirs.
+        self.wakes.forget(hash(message.key));
         let wait = self.ops.at(index).wait;
-        let is_trying = self.slots.at(self.ops.at(index).slot).state == SlotState::Acquiring;
+        let state = self.slots.at(self.ops.at(index).slot).state;
+        let is_trying = matches!(state, SlotState::Acquiring | SlotState::Gated);
         let Some(wait) = self.waits.at_mut(wait) else { return };
         for waiter in list {
             append(&mut wait.carried, waiter);
         }
         wait.is_heard = false;
-        if !is_trying && wait.step != Step::Trying {
+        if !is_trying && self.ops.at(index).outcome == Outcome::Open {
+            wait.tries = 0;
             self.try_again(index, None, now);
         }
     }

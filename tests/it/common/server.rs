@@ -116,6 +116,13 @@ impl RealServer {
         assert!(self.answers(wanted), "{} does not come back", self.kind.name());
     }
 
+    /// Ends the connections of all clients, those with a subscription too.
+    pub(crate) fn hang_up(&self) {
+        for kind in ["normal", "pubsub"] {
+            self.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+        }
+    }
+
     /// A new connection.
     pub(crate) fn connect(&self) -> Wire {
         Wire::connect(self.port).expect("the server accepts")
