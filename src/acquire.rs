@@ -24,6 +24,7 @@ pub struct Acquire {
     pub(crate) deadline: Option<Duration>,
     pub(crate) retry: Option<Retry>,
     pub(crate) keep_alive: Option<KeepAlive>,
+    pub(crate) is_watched: bool,
 }
 
 /// A lease is extended by the engine itself, at each third of its TTL.
@@ -75,6 +76,7 @@ impl Acquire {
             deadline: None,
             retry: None,
             keep_alive: None,
+            is_watched: false,
         }
     }
 
@@ -114,5 +116,28 @@ impl Acquire {
     pub const fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
         self.keep_alive = Some(keep_alive);
         self
+    }
+
+    /// The nodes are asked to tell at once when anybody else changes, deletes or evicts the key of
+    /// the lease. When fewer than a quorum can still hold it, the lease is lost there and then, and
+    /// its loss is told as with [`keep_alive`](Self::keep_alive).
+    ///
+    /// It costs two small commands a node behind each acquisition and extension, in the same write,
+    /// and takes RESP3 and the right to CLIENT TRACKING: a node without them tells nothing, and
+    /// its part of the loss is known at the next extension or the deadline, as without this
+    /// ([`Driver::watched`](crate::Driver::watched) says which nodes do tell). Whatever
+    /// changes the key counts: an extension by another process with the same token, FLUSHDB of
+    /// another database, the same key in another database. The next extension by this client sets
+    /// it right, if a quorum was left.
+    #[must_use]
+    pub const fn watch(mut self, is_watched: bool) -> Self {
+        self.is_watched = is_watched;
+        self
+    }
+
+    /// Whether the engine has anything to do for the lease by itself.
+    #[inline]
+    pub(crate) const fn is_looked_after(&self) -> bool {
+        self.keep_alive.is_some() || self.is_watched
     }
 }

@@ -37,6 +37,7 @@
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease is judged by the clock as it is handed over | `src/engine/tests/acquiring.rs` |
+//! | a lease that is kept alive or watched is known to be lost by its deadline, and stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs`, `tests/it/watch.rs` |
 //! | what a failed attempt may have written is deleted, also by a node that was frozen or away | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
 //! | nobody else's key is ever deleted or extended | `tests/it/unlock.rs`, `tests/it/extend.rs` |
 //! | a restarted node, or one that was a replica for a moment, sits its time out | `src/node/tests.rs`, `tests/it/greeting.rs` |

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Client;
 use crate::driver::Lease;
+use crate::driver::clock::now;
 use crate::error::{ExtendError, Unlocked};
 use crate::time::Instant;
 use crate::token::LockToken;
@@ -59,6 +60,18 @@ impl<'client> Held<'client> {
             return Ok(());
         }
         self.client.keep_lease(lease)
+    }
+
+    /// Reads what the nodes sent, extends the lock if that is due, and waits for nothing. Of use
+    /// under a lock that is [watched](crate::Acquire::watch): it asks the operating system once.
+    ///
+    /// # Errors
+    ///
+    /// As [`keep`](Self::keep).
+    pub fn look(&mut self) -> Result<(), ExtendError> {
+        let Some(lease) = &self.lease else { return Err(ExtendError::NotOurs) };
+        self.client.keep().map_err(|error| ExtendError::System(error.kind()))?;
+        self.client.driver.engine().keep_error(lease.id(), now()).map_or(Ok(()), Err)
     }
 
     /// Releases the lock. False if the lease was over before.

@@ -276,6 +276,13 @@ impl Driver {
         Some(self.complete(event))
     }
 
+    /// Which nodes will tell at once when somebody else changes the key of `lease`, as bits in the
+    /// order of the configuration: of use for one that is [watched](Acquire::watch).
+    #[must_use]
+    pub fn watched(&self, lease: &Lease) -> u32 {
+        if lease.is_of(&self.pool) { self.engine.watched(lease.id()).bits() } else { 0 }
+    }
+
     // ---- the loop ----
 
     /// Takes readiness in. False: the event is not one of this driver's.

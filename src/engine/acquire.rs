@@ -64,9 +64,8 @@ impl Engine {
                 .map_or(Instant::MAX, |deadline| now + deadline),
             wakes: !is_once && retry.attempts.is_none() && retry.wait_after.is_none(),
         };
-        if acquire.keep_alive.is_some() {
-            let keep = self.open_keep(self.ops.id(index), acquire);
-            self.ops.at_mut(index).keep = keep;
+        if acquire.is_looked_after() {
+            self.open_keep(index, key, acquire);
         }
         let token = token.unwrap_or_else(|| self.draw_token());
         let slot = self.slots.open(key, token);
@@ -188,6 +187,9 @@ impl Engine {
             for node in absent.without(awaited) {
                 self.fail_vote(node, slot_index);
             }
+        }
+        if self.ops.at(index).keep != NO_KEEP {
+            self.track_sets(index, slot_index, now);
         }
         if awaited.is_empty() {
             self.begin_round(index, now);
@@ -559,7 +561,7 @@ impl Engine {
             slot.state = SlotState::Held;
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
             if keep != NO_KEEP {
-                self.begin_keeping(slot_index, keep);
+                self.begin_keeping(slot_index, keep, self.both_clocks(now));
             }
             return Some(Event::Lock { op, result: Ok(lease) });
         }

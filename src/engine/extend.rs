@@ -86,9 +86,9 @@ impl Engine {
         }
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
         let slot_index = self.open_foreign(key, token);
-        if acquire.keep_alive.is_some() {
-            let keep = self.open_keep(self.ops.id(index), acquire);
-            self.ops.at_mut(index).keep = keep;
+        if acquire.is_looked_after() {
+            self.open_keep(index, key, acquire);
+            self.bind_keep(index, slot_index);
         }
         self.slots.at_mut(slot_index).began = now;
         self.begin_extension(index, slot_index, ttl_ms, now);
@@ -208,6 +208,7 @@ impl Engine {
         if is_sent {
             let op = self.slots.at(slot_index).op;
             self.ops.at_mut(op).tally.open.insert(id);
+            self.track_extension(id, slot_index, now);
         }
         is_sent
     }
@@ -255,6 +256,8 @@ impl Engine {
         let answer = if is_recreated { Answer::Ok } else { answer };
         match answer {
             Answer::Ok | Answer::One => {
+                self.key_confirmed(id, slot_index, step, now);
+                let slot = self.slots.at_mut(slot_index);
                 // A node that extends it holds it: a vote, also where its SET was never answered.
                 if is_wanted && !slot.granted.contains(id) {
                     slot.granted.insert(id);
@@ -283,6 +286,7 @@ impl Engine {
                 {
                     self.encode_extension(slot_index, step);
                     if self.write_extension(id, slot_index, step, phase, now) {
+                        self.track_extension(id, slot_index, now);
                         return;
                     }
                 }
@@ -419,7 +423,7 @@ impl Engine {
                 // It was won elsewhere; what this client knows of votes is who extended it.
                 self.slots.at_mut(slot_index).granted = yes;
                 if keep != NO_KEEP {
-                    self.begin_keeping(slot_index, keep);
+                    self.begin_keeping(slot_index, keep, self.both_clocks(now));
                 }
             } else {
                 if keep != NO_KEEP {

@@ -22,6 +22,7 @@ impl Engine {
         }
         self.slots.at_mut(slot_index).state = SlotState::Gated;
         self.send_set(gate, slot_index, now);
+        self.track_sets(index, slot_index, now);
         self.ops.at_mut(index).gated = gated;
         let absent = NodeMask::first(self.nodes.len()).without(self.voters);
         for node in absent {
@@ -45,6 +46,7 @@ impl Engine {
             for node in gated {
                 self.send_set(node, slot_index, now);
             }
+            self.track_sets(index, slot_index, now);
             self.begin_round(index, now);
             self.decide(slot_index, now);
         } else if round.open().is_empty() {
@@ -109,6 +111,7 @@ impl Engine {
         }
         self.encode_set(slot_index);
         self.send_set(id, slot_index, now);
+        self.track_sets(index, slot_index, now);
         let round = &self.ops.at(index).round;
         if round.written.count() >= self.settings.quorum {
             self.judge_at(index, now.real + self.settings.node_timeout);

@@ -117,6 +117,7 @@ impl Engine {
                 Ok(Step::Greeted) => self.greeted(id, now),
                 Ok(Step::Waited(pending)) => self.waited(id, pending, now),
                 Ok(Step::Message) => self.message(id, now),
+                Ok(Step::Changed) => self.keys_changed(id, now),
                 Err(cause) => {
                     self.drop_connection(id, cause, now);
                     break;
@@ -149,6 +150,8 @@ impl Engine {
             }
             Request::Watch => return self.watch_answered(id, answer),
             Request::Wake => return self.wake_answered(id, slot, answer, now),
+            Request::Tracking => return self.node_mut(id).tracking_answered(answer),
+            Request::Tracked => self.tracked(id, slot, answer, now),
             Request::ScriptLoad
             | Request::Subscribe
             | Request::Wait { .. }
@@ -172,7 +175,9 @@ impl Engine {
                 other.identity() == Some(identity) && (other.is_greeted() || !other.is_settled)
             })
         };
-        node.conclude_greeting(&rules, is_duplicate, now);
+        if node.conclude_greeting(&rules, is_duplicate, now) {
+            self.track_all(id, now);
+        }
     }
 
     /// An error says something of the node itself.
@@ -221,7 +226,9 @@ impl Engine {
                     self.wake_lost(id, entry.slot, now);
                     continue;
                 }
+                Request::Tracked => self.untracked(id, entry.slot),
                 Request::ScriptLoad
+                | Request::Tracking
                 | Request::Subscribe
                 | Request::Tell
                 | Request::Greeting(_)

@@ -6,13 +6,14 @@
 //! - Entries are in a heap by the time they are due, and know their place in it: setting, moving and
 //!   removing one costs the logarithm of their number, and nothing that has ended is left behind.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::event::LostCause;
 use super::op::OpId;
 use super::slot::LeaseId;
 use crate::acquire::KeepAlive;
+use crate::quorum::NodeMask;
 use crate::time::Instant;
 
 /// No entry.
@@ -24,12 +25,18 @@ const NOWHERE: u32 = u32::MAX;
 const ARITY: usize = 4;
 
 /// What is looked after of one lease, from its acquisition on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Keep {
     pub(super) slot: u32,
     /// The acquisition or adoption that the lease came from.
     pub(super) op: OpId,
     pub(super) options: Option<KeepAlive>,
+    /// The key, if the nodes are to tell when it is changed.
+    pub(super) watched: Option<Box<[u8]>>,
+    /// The nodes that will tell.
+    pub(super) tracked: NodeMask,
+    /// The nodes that told, or turned out to be without the key. An extension may show otherwise.
+    pub(super) doubted: NodeMask,
     /// The lease was handed over; until then the entry is the acquisition's.
     pub(super) is_held: bool,
     pub(super) is_lost: bool,
@@ -61,6 +68,8 @@ pub(super) struct Keeps {
     free: Vec<u32>,
     /// The entry of each slot that has one.
     by_slot: Vec<u32>,
+    /// The entries of each key that is watched.
+    by_key: BTreeMap<Box<[u8]>, Vec<u32>>,
     heap: Vec<(Instant, u32)>,
     /// The engine's own extensions that are decided.
     ended: Vec<OpId>,
@@ -77,6 +86,7 @@ impl Default for Keeps {
             keeps: Vec::new(),
             free: Vec::new(),
             by_slot: Vec::new(),
+            by_key: BTreeMap::new(),
             heap: Vec::new(),
             ended: Vec::new(),
             changed: VecDeque::new(),
@@ -93,6 +103,9 @@ impl Keeps {
             slot: u32::MAX,
             op,
             options,
+            watched: None,
+            tracked: NodeMask::EMPTY,
+            doubted: NodeMask::EMPTY,
             is_held: false,
             is_lost: false,
             is_noted: false,
@@ -114,6 +127,30 @@ impl Keeps {
     pub(super) fn close(&mut self, index: u32) {
         self.unschedule(index);
         self.free.push(index);
+        if let Some(key) = self.at_mut(index).watched.take()
+            && let Some(entries) = self.by_key.get_mut(&key)
+        {
+            entries.retain(|&entry| entry != index);
+            if entries.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+    }
+
+    /// The key of the entry is watched.
+    pub(super) fn watch(&mut self, index: u32, key: &[u8]) {
+        self.at_mut(index).watched = Some(key.into());
+        self.by_key.entry(key.into()).or_default().push(index);
+    }
+
+    /// The entries that watch `key`.
+    pub(super) fn watchers(&self, key: &[u8]) -> Vec<u32> {
+        self.by_key.get(key).cloned().unwrap_or_default()
+    }
+
+    /// All entries that watch.
+    pub(super) fn all_watchers(&self) -> Vec<u32> {
+        self.by_key.values().flatten().copied().collect()
     }
 
     #[expect(clippy::indexing_slicing, reason = "whoever names an entry keeps it in the table")]

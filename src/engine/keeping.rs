@@ -11,9 +11,10 @@
 
 use super::event::{Event, LostCause};
 use super::keep::{Loss, NO_KEEP, third};
-use super::op::{OpId, OpKind, Outcome};
+use super::op::{OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
 use super::{Engine, LOSS};
+use crate::acquire::Acquire;
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
@@ -28,7 +29,7 @@ const JITTER_PARTS: u32 = 4;
 impl Engine {
     /// A lease was handed over whose acquisition wanted it kept.
     #[cold]
-    pub(super) fn begin_keeping(&mut self, slot_index: u32, keep_index: u32) {
+    pub(super) fn begin_keeping(&mut self, slot_index: u32, keep_index: u32, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         slot.is_kept = true;
         let (began, ttl_ms) = (slot.began, slot.ttl_ms);
@@ -40,6 +41,7 @@ impl Engine {
             keep.extend_at = began + third(ttl_ms);
         }
         self.schedule_keep(keep_index);
+        self.check_holders(slot_index, now);
     }
 
     /// The lease is released or given away: nothing of it is looked after any more.
@@ -233,7 +235,7 @@ impl Engine {
         let slot = self.slots.at(slot_index);
         if slot.state == SlotState::Held
             && (slot.op == NO_OP || self.ops.at(slot.op).kind != OpKind::Adopt)
-            && !slot.holds.has_at_least(self.settings.quorum)
+            && !self.holders(slot_index).has_at_least(self.settings.quorum)
         {
             self.lose_lease(slot_index, LostCause::Gone, now);
         }
@@ -292,12 +294,13 @@ impl Engine {
     #[must_use]
     pub fn keep_error(&self, lease: LeaseId, now: Instant) -> Option<ExtendError> {
         let Some(slot) = self.slots.held(lease) else { return Some(ExtendError::NotOurs) };
-        if !slot.holds.has_at_least(self.settings.quorum) {
+        let holders = self.holders(lease.slot);
+        if !holders.has_at_least(self.settings.quorum) {
             let all = NodeMask::first(self.nodes.len());
-            let gone = all.without(slot.holds);
+            let gone = all.without(holders);
             let causes = [Cause::None; crate::quorum::NODES_MAX];
             return Some(ExtendError::Lost(self.ballot_of(
-                (NodeMask::EMPTY, gone, slot.holds),
+                (NodeMask::EMPTY, gone, holders),
                 causes,
                 now,
             )));
@@ -310,14 +313,18 @@ impl Engine {
     }
 
     /// The entry of what is looked after of a slot's lease.
-    fn keep_of(&self, slot_index: u32) -> u32 {
+    pub(super) fn keep_of(&self, slot_index: u32) -> u32 {
         let is_kept = self.slots.at(slot_index).is_kept;
         if is_kept { self.keeps.of_slot(slot_index) } else { NO_KEEP }
     }
 
     /// An entry for an acquisition or adoption that wants its lease kept.
     #[cold]
-    pub(super) fn open_keep(&mut self, op: OpId, acquire: &crate::acquire::Acquire) -> u32 {
-        self.keeps.open(op, acquire.keep_alive)
+    pub(super) fn open_keep(&mut self, index: u32, key: &[u8], acquire: &Acquire) {
+        let keep = self.keeps.open(self.ops.id(index), acquire.keep_alive);
+        self.ops.at_mut(index).keep = keep;
+        if acquire.is_watched {
+            self.keeps.watch(keep, key);
+        }
     }
 }

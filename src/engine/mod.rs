@@ -45,6 +45,7 @@ mod timers;
 mod transaction;
 mod view;
 mod wait;
+mod watching;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

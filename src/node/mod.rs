@@ -29,6 +29,7 @@ mod receiving;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tracking;
 mod transaction;
 mod trouble;
 
@@ -40,6 +41,7 @@ pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
 pub(crate) use pending::{NO_SLOT, Pending, Phase, Request, WaitPart};
 pub(crate) use state::{Answered, Now, Patience, State, Step, Wish};
+pub(crate) use tracking::changed_keys;
 pub(crate) use transaction::{Job, JobKind, Jobs};
 
 use admission::History;
@@ -47,6 +49,7 @@ use backoff::{Backoff, DELAY_MAX};
 use channel::Channel;
 use pending::PendingQueue;
 use reading::Reading;
+use tracking::Tracking;
 use trouble::Trouble;
 
 use crate::command::{Dialect, append_script_loads};
@@ -85,6 +88,7 @@ pub(crate) struct Node {
 
     reading: Reading,
     channel: Channel,
+    tracking: Tracking,
     /// Whether the last greeting was in RESP3.
     resp3: bool,
     history: History,
@@ -118,6 +122,7 @@ impl Node {
             stalled_at: None,
             reading: Reading::default(),
             channel: Channel::default(),
+            tracking: Tracking::default(),
             resp3: true,
             history: History::default(),
             greeted_at: now,
@@ -385,6 +390,7 @@ impl Node {
         self.reading.greeting_open = 0;
         self.reading.queued_fault = None;
         self.channel.close();
+        self.tracking = Tracking::None;
         std::mem::take(&mut self.pending)
     }
 

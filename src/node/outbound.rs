@@ -49,7 +49,7 @@ impl Node {
 
     /// Whether a request of `len` bytes may go to the output, beside what has its room there.
     #[inline]
-    fn has_room(&self, len: usize, limit: usize) -> bool {
+    pub(super) fn has_room(&self, len: usize, limit: usize) -> bool {
         let (sets, sets_len) = self.jobs.reserved();
         self.pending.len() + sets < PENDING_MAX && self.output.len() + sets_len + len <= limit
     }

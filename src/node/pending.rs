@@ -51,6 +51,10 @@ pub(crate) enum Request {
     Wake,
     /// Another message; its answer changes nothing.
     Tell,
+    /// What makes the server track keys; the node itself reads the answer.
+    Tracking,
+    /// `PTTL`, from which on the key of a slot is tracked.
+    Tracked,
     /// Part `part` of a query; `slot` is the operation's index, `phase` the low bits of its
     /// generation.
     Query {

@@ -4,7 +4,7 @@ use super::greeting::Facts;
 use super::pending::{Pending, Request};
 use super::state::{Answered, Step};
 use crate::command::{Answer, classify, classify_exec};
-use crate::resp::Frame;
+use crate::resp::{Frame, Reply};
 
 /// What answers of this connection have left behind.
 #[derive(Debug, Default)]
@@ -35,6 +35,14 @@ impl Reading {
                 };
             }
             Request::Subscribe => return Step::Idle,
+            Request::Tracked => {
+                if let Reply::Integer(ms) = frame.reply() {
+                    // Gone, or without an end: not one of ours.
+                    if ms < 0 { Answer::Null } else { Answer::Ok }
+                } else {
+                    classify(&frame.reply())
+                }
+            }
             Request::Greeting(part) => {
                 self.facts.note(part, &frame.reply());
                 self.greeting_open = self.greeting_open.saturating_sub(1);
@@ -62,6 +70,7 @@ impl Reading {
             | Request::Multi
             | Request::Wake
             | Request::Tell
+            | Request::Tracking
             | Request::Extend { .. } => classify(&frame.reply()),
         };
         Step::Answered(Answered { pending, answer })

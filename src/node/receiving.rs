@@ -3,6 +3,7 @@
 use super::Node;
 use super::pending::{Pending, Request};
 use super::state::{Answered, Now, Step};
+use super::tracking::is_invalidation;
 use crate::command::Answer;
 use crate::error::Cause;
 use crate::mutant::{self, Mutant};
@@ -86,9 +87,15 @@ impl Node {
             // A push takes no answer's place.
             let step = if frame.is_push() && !mutant::is(Mutant::PushCountsAsReply) {
                 let (name, payload) = (self.login.channel.as_ref(), &mut self.reading.frame);
-                let is_message = matches!(frame.reply(), Reply::Push(items)
-                    if self.channel.take(&items, name, &mut self.pending, payload));
-                is_message.then_some(Step::Message)
+                let Reply::Push(items) = frame.reply() else { return Err(Cause::Protocol) };
+                if is_invalidation(&items) {
+                    payload.clear();
+                    payload.extend_from_slice(frame.bytes());
+                    Some(Step::Changed)
+                } else {
+                    let is_message = self.channel.take(&items, name, &mut self.pending, payload);
+                    is_message.then_some(Step::Message)
+                }
             } else {
                 let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
                 if pending.request == Request::Subscribe {
@@ -117,7 +124,8 @@ impl Node {
                     | Step::Query(_)
                     | Step::Compared
                     | Step::Waited(_)
-                    | Step::Message),
+                    | Step::Message
+                    | Step::Changed),
                 ) => {
                     return Ok(step);
                 }

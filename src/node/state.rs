@@ -69,6 +69,8 @@ pub(crate) enum Step {
     Waited(Pending),
     /// A message for this client: see `Node::frame`.
     Message,
+    /// Keys have changed that were tracked: see `Node::frame`.
+    Changed,
     /// All answers of the greeting are in.
     Greeted,
 }

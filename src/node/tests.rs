@@ -184,6 +184,7 @@ fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
             | Step::Query(_)
             | Step::Compared
             | Step::Waited(_)
+            | Step::Changed
             | Step::Message => {}
         }
     }

@@ -129,11 +129,12 @@ impl Plan {
         self.max_ttl_ms = random.pick(&[400, 2000, 10_000]);
         self.node_timeout = 50 * MS;
         self.latency = 4 * MS;
-        self.cut = random.pick(&[0, 20]);
+        self.cut = random.pick(&[0, 20, 60]);
         (self.late, self.late_by) = (300, 25 * MS);
         (self.clients, self.keys, self.tasks) = (4, random.between(1, 2) as usize, 3);
         self.gap = 20 * MS;
-        self.fault_every = 200 * MS;
+        self.fault_every = random.pick(&[60, 200]) * MS;
+        self.hold = self.max_ttl_ms * MS / 3;
         self.faults = vec![Fault::RoleChange, Fault::RoleChange, Fault::Death, Fault::Reset];
         if random.chance(500) {
             self.faults.push(Fault::RestartLost);
@@ -166,7 +167,7 @@ impl Plan {
     }
 
     fn three_nodes(&mut self, random: &mut Random) {
-        (self.nodes, self.quorum, self.spare) = (3, 2, 0);
+        (self.nodes, self.quorum, self.spare, self.kept) = (3, 2, 0, 0);
         self.flavors = (0..self.nodes).map(|_| random.pick(&Flavor::ALL)).collect();
     }
 

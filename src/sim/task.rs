@@ -122,7 +122,7 @@ impl World {
         if self.random.chance(100) {
             acquire = acquire.deadline(Duration::from_nanos(self.random.below(self.plan.gap)));
         }
-        let is_kept = self.random.chance(self.plan.kept);
+        let is_kept = self.plan.kept > 0 && self.random.chance(self.plan.kept);
         if is_kept {
             acquire = acquire.keep_alive(self.keep_alive());
         }

@@ -45,3 +45,4 @@ mod retry;
 mod tidy;
 mod unlock;
 mod waiting;
+mod watch;

@@ -1,0 +1,82 @@
+//! Tracking of the keys that this client itself holds: the server tells at once when somebody else
+//! changes, deletes or evicts one.
+//!
+//! # Invariants
+//!
+//! - It is asked for once a connection, after HELLO answered `proto 3`: over RESP2 no push would
+//!   ever come.
+//! - A key is tracked from a read on, which stands behind each own change: that drops the tracking
+//!   of the key, without a push.
+
+use super::Node;
+use super::outbound::OUTPUT_LEN_MAX;
+use super::pending::{NO_SLOT, Request};
+use crate::command::{Answer, append_pttl};
+use crate::key::Key;
+use crate::resp::encode::append_command;
+use crate::resp::{Items, Reply};
+use crate::time::Instant;
+
+/// How far it is on this connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Tracking {
+    #[default]
+    None,
+    Asked,
+    On,
+    /// The server does not have it, or denies it to this user.
+    Denied,
+}
+
+impl Node {
+    /// Asks to be told of the next change of `key`, behind what was written last; an answer is
+    /// awaited for `slot`. False where that cannot be.
+    pub(crate) fn track(&mut self, key: &Key, slot: u32, attended: Instant) -> bool {
+        let is_able = self.reading.facts.resp3
+            && self.is_greeted()
+            && !self.is_stalled()
+            && self.tracking != Tracking::Denied;
+        if !is_able || !self.has_room(TRACK_LEN + key.as_bytes().len(), OUTPUT_LEN_MAX) {
+            return false;
+        }
+        let mut bytes = Vec::with_capacity(TRACK_LEN + key.as_bytes().len());
+        if self.tracking == Tracking::None {
+            self.tracking = Tracking::Asked;
+            append_command(&mut bytes, &[b"CLIENT", b"TRACKING", b"ON", b"OPTIN", b"NOLOOP"]);
+            self.append(Request::Tracking, NO_SLOT, &bytes, attended);
+            bytes.clear();
+        }
+        append_command(&mut bytes, &[b"CLIENT", b"CACHING", b"YES"]);
+        append_pttl(&mut bytes, key);
+        self.append(Request::Tracking, NO_SLOT, &bytes, attended);
+        self.append(Request::Tracked, slot, &[], attended);
+        true
+    }
+
+    /// Part of what tracking needs was answered.
+    pub(crate) fn tracking_answered(&mut self, answer: Answer) {
+        self.tracking = match (self.tracking, answer) {
+            (Tracking::Asked | Tracking::On, Answer::Ok) => Tracking::On,
+            (Tracking::None, _) => Tracking::None,
+            (Tracking::Asked | Tracking::On | Tracking::Denied, _) => Tracking::Denied,
+        };
+    }
+
+    /// Whether pushes tell of keys on this connection.
+    pub(crate) fn is_tracking(&self) -> bool {
+        self.tracking == Tracking::On && self.is_greeted()
+    }
+}
+
+/// What is written beside the key, at most.
+const TRACK_LEN: usize = 192;
+
+/// Whether a push says that keys have changed.
+pub(super) fn is_invalidation(push: &Items<'_>) -> bool {
+    push.clone().next().and_then(|item| item.text()) == Some(b"invalidate")
+}
+
+/// The keys that a push says have changed; `None` for all there are.
+pub(crate) fn changed_keys<'a>(push: &Items<'a>) -> Option<Items<'a>> {
+    if let Some(Reply::Array(keys)) = push.clone().nth(1) { Some(keys) } else { None }
+}

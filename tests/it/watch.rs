@@ -1,0 +1,170 @@
+//! Locks whose nodes tell their holder at once when somebody else takes them away.
+
+use std::time::Duration;
+
+use redbolt::{Acquire, Client, KeepAlive, Lease, LockError, Unlocked, now};
+
+use super::common::{Cluster, FOREIGN, Kind, PATIENCE, RealServer, TTL, eventually, ms};
+
+fn watched(ttl: Duration) -> Acquire {
+    Acquire::new(ttl).watch(true)
+}
+
+/// A lease that all nodes tell of.
+#[track_caller]
+fn watched_lease(client: &mut Client, acquire: Acquire, nodes: u32) -> Lease {
+    let lease = client.try_lock_with("k", acquire).expect("the lock is free");
+    let is_watched = eventually(PATIENCE, || {
+        client.keep().expect("a healthy loop");
+        client.watched(&lease).count_ones() == nodes
+    });
+    assert!(is_watched, "{:b}", client.watched(&lease));
+    lease
+}
+
+/// Drives the client until `lease` is lost, which must be long before its end.
+#[track_caller]
+fn lost_at_once(client: &mut Client, lease: &Lease, what: &str) {
+    let end = lease.deadline();
+    assert!(!client.keep_for(PATIENCE).expect("a healthy loop"), "{what}: not told");
+    assert!(lease.is_lost() && !lease.is_valid(), "{what}");
+    assert!(now() + TTL / 3 < end, "{what}: told at the end");
+}
+
+/// Nothing extends the lease here: only a push can tell of the loss before its end.
+#[test]
+fn a_lock_that_is_taken_away_is_lost_at_once() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = cluster.client();
+    type Take = fn(&Cluster, usize);
+    let take: [(&str, Take); 6] = [
+        ("DEL", |cluster, index| drop(cluster.node(index).command(&["DEL", "k"]))),
+        ("FLUSHALL", |cluster, index| drop(cluster.node(index).command(&["FLUSHALL"]))),
+        ("RENAME", |cluster, index| drop(cluster.node(index).command(&["RENAME", "k", "x"]))),
+        ("PEXPIRE", |cluster, index| drop(cluster.node(index).command(&["PEXPIRE", "k", "1"]))),
+        ("takeover", |cluster, index| cluster.occupy(index, "k")),
+        ("another holder's release", |cluster, index| {
+            let script = "return redis.call('del', KEYS[1])";
+            drop(cluster.node(index).command(&["EVAL", script, "1", "k"]));
+        }),
+    ];
+    for (what, take) in take {
+        let lease = watched_lease(&mut client, watched(TTL), 5);
+        (0..2).for_each(|index| take(&cluster, index));
+        assert!(client.keep_for(ms(50)).unwrap() && lease.is_valid(), "{what}: three are left");
+        take(&cluster, 2);
+        lost_at_once(&mut client, &lease, what);
+        // What is left of it is released; what others put there is not.
+        client.unlock(lease).unwrap();
+        client.settle(PATIENCE);
+        let values = cluster.values("k");
+        assert!(values.iter().flatten().all(|value| value == FOREIGN.as_bytes()), "{what}");
+        cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
+        client.keep().unwrap();
+    }
+}
+
+#[test]
+fn an_evicted_lock_is_lost_at_once() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let lease = watched_lease(&mut client, watched(TTL), 3);
+    for node in cluster.nodes().take(2) {
+        node.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+        node.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        assert!(eventually(PATIENCE, || {
+            node.command(&["SET", "filler", "x"]);
+            !node.exists("k")
+        }));
+    }
+    lost_at_once(&mut client, &lease, "eviction");
+}
+
+/// Whoever comes back without memory is asked, and has nothing.
+#[test]
+fn a_lock_that_restarts_forgot_is_lost_as_soon_as_they_are_back() {
+    let Some(mut cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let lease = watched_lease(&mut client, watched(TTL), 3);
+    (0..2).for_each(|index| cluster.node_mut(index).restart());
+    lost_at_once(&mut client, &lease, "restart");
+}
+
+/// The holder's own extensions drop the tracking of the key, and set it up anew.
+#[test]
+fn a_watched_lock_outlives_its_own_extensions_and_is_watched_all_the_time() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = cluster.client();
+    let ttl = ms(900);
+    let acquire = watched(ttl).keep_alive(KeepAlive::new());
+    let mut lease = watched_lease(&mut client, acquire, 5);
+    assert!(client.keep_for(ttl * 2).unwrap());
+    client.extend(&mut lease, TTL * 5 / 4).unwrap();
+    assert!(client.keep_for(ms(100)).unwrap() && lease.is_valid());
+    assert_eq!(client.watched(&lease), 0b11111);
+    (1..4).for_each(|index| drop(cluster.node(index).command(&["DEL", "k"])));
+    lost_at_once(&mut client, &lease, "after an extension");
+    drop(lease);
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+}
+
+/// What a node told falsely, or of another's extension, is set right by an extension.
+#[test]
+fn an_extension_shows_that_a_node_holds_the_key_after_all() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let mut lease = watched_lease(&mut client, watched(TTL), 3);
+    cluster.node(0).command(&["PEXPIRE", "k", "60000"]);
+    assert!(client.keep_for(ms(50)).unwrap());
+    assert_eq!(client.watched(&lease), 0b110, "it tells once");
+    client.extend(&mut lease, TTL).unwrap();
+    assert!(client.keep_for(ms(50)).unwrap());
+    assert_eq!(client.watched(&lease), 0b111);
+    // The next one is not too many.
+    cluster.node(1).command(&["DEL", "k"]);
+    assert!(client.keep_for(ms(50)).unwrap() && lease.is_valid());
+    cluster.node(0).command(&["DEL", "k"]);
+    lost_at_once(&mut client, &lease, "two of three");
+}
+
+/// A node that denies tracking tells nothing; the lock works, and the others tell.
+#[test]
+fn a_node_that_denies_tracking_is_watched_no_further() {
+    let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70];
+    let Some(cluster) = Cluster::start(&kinds, &[]) else { return };
+    for node in cluster.nodes().take(1) {
+        node.command(&[
+            "ACL",
+            "SETUSER",
+            "default",
+            "on",
+            "nopass",
+            "~*",
+            "&*",
+            "+@all",
+            "-client|tracking",
+        ]);
+    }
+    let mut client = cluster.client();
+    let lease = watched_lease(&mut client, watched(TTL), 2);
+    assert_eq!(client.watched(&lease), 0b110);
+    (1..3).for_each(|index| drop(cluster.node(index).command(&["DEL", "k"])));
+    lost_at_once(&mut client, &lease, "by the others");
+    drop(lease);
+    let lease = client.try_lock_with("k", watched(TTL)).unwrap();
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+}
+
+#[test]
+fn the_work_under_a_watched_lock_learns_at_once_that_it_is_lost() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let result = client.with_lock_by("k", watched(TTL), |held| {
+        cluster.nodes().for_each(|node: &RealServer| drop(node.command(&["DEL", "k"])));
+        assert!(eventually(PATIENCE, || held.look().is_err()));
+        assert!(!held.is_valid());
+        Ok::<_, LockError>(())
+    });
+    assert!(matches!(result, Err(LockError::Lost)), "{result:?}");
+}
