@@ -41,6 +41,10 @@ mod harness;
 mod log;
 mod public_names;
 mod retry;
+#[cfg(feature = "shared")]
+mod shared;
+#[cfg(feature = "shared")]
+mod shared_futures;
 mod tidy;
 mod unlock;
 mod waiting;
