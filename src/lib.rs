@@ -109,13 +109,13 @@ mod shared;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
-pub use acquire::Acquire;
+pub use acquire::{Acquire, KeepAlive};
 pub use address::{Address, Endpoint};
 pub use client::{Batch, Client, Held};
 pub use config::{Admission, Config, RestartGuard, Retry, Wait};
 pub use driver::clock::now;
 pub use driver::{Completion, Driver, Lease};
-pub use engine::Notice;
+pub use engine::{LostCause, Notice};
 pub use error::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,
 };

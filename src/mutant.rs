@@ -50,6 +50,12 @@ pub enum Mutant {
     ExtensionNotChecked,
     /// A shorter extension does not bound the deadline before it has won.
     MissedExtensionKeepsDeadline,
+    /// A lease goes on being extended after its release.
+    KeepAliveAfterRelease,
+    /// An extension that missed its quorum moves the deadline on.
+    DeadlineMovedByMissedQuorum,
+    /// The end of a lease that is kept is not told.
+    LossNotTold,
     /// A node that may still run an older extension is asked, and counted, again.
     TaintedNodeExtended,
     /// The next attempt writes the token of the one before.
@@ -91,7 +97,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 36] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -113,6 +119,9 @@ impl Mutant {
         Self::ExtendPastDeadline,
         Self::ExtensionNotChecked,
         Self::MissedExtensionKeepsDeadline,
+        Self::KeepAliveAfterRelease,
+        Self::DeadlineMovedByMissedQuorum,
+        Self::LossNotTold,
         Self::TaintedNodeExtended,
         Self::TokenReusedByRetry,
         Self::DebtDropped,

@@ -2,12 +2,13 @@
 //!
 //! `cargo bench --features embedded --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
-//! Suites: latency, throughput, locks, faults, network; without one, all of them. They run on nodes
+//! Suites: latency, throughput, locks, faults, handover, network; without one, all of them. They run on nodes
 //! in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
 //! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
 //! reported are medians over the slices. Nothing is asserted.
 
 mod faults;
+mod handover;
 mod latency;
 mod locks;
 mod network;
@@ -39,11 +40,12 @@ pub(crate) struct Options {
 
 type Suite = fn(&Options) -> Anything;
 
-const SUITES: [(&str, Suite); 5] = [
+const SUITES: [(&str, Suite); 6] = [
     ("latency", latency::run),
     ("throughput", throughput::run),
     ("locks", locks::run),
     ("faults", faults::run),
+    ("handover", handover::run),
     ("network", network::run),
 ];
 

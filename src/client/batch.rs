@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Client;
 use crate::acquire::Acquire;
-use crate::driver::{Completion, Lease};
+use crate::driver::{Completion, Lease, Outcome};
 use crate::engine::{Notice, OpId};
 use crate::error::{ExtendError, LockError, UnlockError};
 
@@ -116,6 +116,10 @@ impl<'client> Batch<'client> {
     pub fn completion(&mut self) -> Option<Completion> {
         loop {
             let done = self.client.driver.completion()?;
+            if matches!(done.result, Outcome::Lost(_)) {
+                self.client.note_loss();
+                continue;
+            }
             // What is not of this batch has nobody to go to.
             if self.client.submitted.get(done.id.index()) == Some(&done.id) {
                 self.in_flight = self.in_flight.saturating_sub(1);

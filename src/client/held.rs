@@ -45,22 +45,20 @@ impl<'client> Held<'client> {
         self.lease.as_ref().map(Lease::token)
     }
 
-    /// Extends the lock by its TTL if a third of it has passed; otherwise costs a clock read. Call
-    /// it between the steps of long work.
+    /// Extends the lock by its TTL if a third of it has passed, and waits for that; otherwise costs a
+    /// clock read. Call it between the steps of long work.
     ///
     /// # Errors
     ///
-    /// As [`Client::extend`], except that a missed quorum is no error while the lock is still held:
-    /// the next call tries again.
+    /// [`ExtendError::Lost`] and [`ExtendError::Expired`]: the lock is over, stop the work.
+    /// [`ExtendError::LimitReached`]: it is held until [`deadline`](Self::deadline) and no longer. A
+    /// missed quorum is no error while the lock is still held: the next call tries again.
     pub fn keep(&mut self) -> Result<(), ExtendError> {
-        let Some(lease) = &mut self.lease else { return Err(ExtendError::NotOurs) };
+        let Some(lease) = &self.lease else { return Err(ExtendError::NotOurs) };
         if lease.remaining() > self.ttl / 3 * 2 {
             return Ok(());
         }
-        match self.client.extend(lease, self.ttl) {
-            Err(ExtendError::NoQuorum(_)) if lease.is_valid() => Ok(()),
-            result => result,
-        }
+        self.client.keep_lease(lease)
     }
 
     /// Releases the lock. False if the lease was over before.

@@ -10,6 +10,7 @@
 
 mod batch;
 mod held;
+mod hold;
 mod inspect;
 
 use std::io;
@@ -21,7 +22,7 @@ pub use batch::Batch;
 pub use held::Held;
 pub use inspect::{KeyState, NodeKey, NodeReport};
 
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, KeepAlive};
 use crate::config::{Config, Retry, Wait};
 use crate::driver::clock::now;
 use crate::driver::{Driver, Lease, Outcome};
@@ -43,6 +44,8 @@ pub struct Client {
     pub(crate) node_timeout: Duration,
     /// The last operation of a batch in each place, for a batch that is dropped before its end.
     submitted: Vec<OpId>,
+    /// A lease was lost since somebody asked.
+    has_lost: bool,
 }
 
 /// Readiness taken in at once; more comes with the next poll.
@@ -94,7 +97,16 @@ impl Client {
         let mut driver = Driver::new(config, poll.registry(), tokens)?;
         driver.turn();
         let events = Events::with_capacity(EVENTS_MAX);
-        Ok(Self { driver, poll, events, wait, retry, node_timeout, submitted: Vec::new() })
+        Ok(Self {
+            driver,
+            poll,
+            events,
+            wait,
+            retry,
+            node_timeout,
+            submitted: Vec::new(),
+            has_lost: false,
+        })
     }
 
     // ---- locks ----
@@ -216,8 +228,23 @@ impl Client {
         token: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<Lease, ExtendError> {
+        self.adopt_with(key, token, Acquire::new(ttl))
+    }
+
+    /// As [`adopt`](Self::adopt), and the lease is kept as `acquire` says. What it says beyond that
+    /// and the TTL is for acquisitions.
+    ///
+    /// # Errors
+    ///
+    /// As [`adopt`](Self::adopt).
+    pub fn adopt_with(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+        acquire: Acquire,
+    ) -> Result<Lease, ExtendError> {
         self.catch_up()?;
-        let op = self.driver.adopt(key, token, ttl)?;
+        let op = self.driver.adopt_with(key, token, acquire)?;
         let Outcome::Adopt(result) = self.wait_for(op)? else {
             return Err(ExtendError::Cancelled);
         };
@@ -226,8 +253,9 @@ impl Client {
 
     /// Runs `work` while the lock `key` is held, and releases it on return, early return and panic.
     ///
-    /// `work` must end, or [`keep`](Held::keep) the lock, before [`Held::remaining`] is zero. Its
-    /// own error or panic comes before everything else.
+    /// The lock is kept alive as far as the client is driven: `work` must end, or
+    /// [`keep`](Held::keep) the lock, before [`Held::remaining`] is zero. Its own error or panic
+    /// comes before everything else.
     ///
     /// # Errors
     ///
@@ -242,7 +270,26 @@ impl Client {
     where
         E: From<LockError>,
     {
-        let lease = self.lock(key, ttl)?;
+        self.with_lock_by(key, Acquire::new(ttl).keep_alive(KeepAlive::new()), work)
+    }
+
+    /// As [`with_lock`](Self::with_lock), with all that an [`Acquire`] can say.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_lock`](Self::with_lock).
+    pub fn with_lock_by<T, E>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        mut acquire: Acquire,
+        work: impl FnOnce(&mut Held<'_>) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: From<LockError>,
+    {
+        acquire.keep_alive.get_or_insert(KeepAlive::new());
+        let ttl = acquire.ttl;
+        let lease = self.lock_with(key, acquire)?;
         let mut held = Held::new(self, lease, ttl);
         let value = work(&mut held)?;
         if held.release() { Ok(value) } else { Err(LockError::Lost.into()) }
@@ -260,6 +307,7 @@ impl Client {
         self.poll_for(Some(Duration::ZERO))?;
         self.driver.turn();
         while !self.is_settled() && now() < deadline {
+            self.discard();
             self.pass(Some(deadline))?;
         }
         self.driver.engine().connect_error(now()).map_or(Ok(()), Err)
@@ -325,7 +373,9 @@ impl Client {
         self.driver.flush();
         loop {
             while let Some(done) = self.driver.completion() {
-                if done.id == op {
+                if matches!(done.result, Outcome::Lost(_)) {
+                    self.note_loss();
+                } else if done.id == op {
                     self.driver.flush();
                     return Ok(done.result);
                 }
@@ -402,6 +452,7 @@ impl Client {
         let deadline = now() + limit;
         self.driver.turn();
         while self.driver.engine().releases_open(deadline) > 0 && now() < deadline {
+            self.discard();
             if self.pass(Some(deadline)).is_err() {
                 return;
             }

@@ -1,14 +1,15 @@
 //! Results of operations, as the holder of a driver sees them.
 
 use super::{Driver, Lease};
-use crate::engine::{Event, LeaseId, NodeReplies, OpId};
+use crate::engine::{Event, LeaseId, LostCause, NodeReplies, OpId};
 use crate::error::{ExtendError, LockError, Unlocked};
 
 /// An operation that has ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Completion {
-    /// What [`Driver::acquire`] or its like returned.
+    /// What [`Driver::acquire`] or its like returned. Of a loss: what the acquisition or adoption
+    /// of the lease returned.
     pub id: OpId,
     /// How it ended.
     pub result: Outcome,
@@ -26,6 +27,10 @@ pub enum Outcome {
     Adopt(Result<Lease, ExtendError>),
     /// Of [`Driver::unlock`] and [`Driver::unlock_token`].
     Unlock(Unlocked),
+    /// A lease that is kept alive is over, and was not released: at its deadline at the latest, and
+    /// at once when no quorum can hold its key any more. The lease itself knows it already, and
+    /// dropping it still releases what may be left of it.
+    Lost(LostCause),
     /// Of a query that the client put.
     #[doc(hidden)]
     Query(Vec<NodeReplies>),
@@ -54,6 +59,10 @@ impl Driver {
                 Completion { id: op, result: Outcome::Extend(result) }
             }
             Event::Unlock { op, result } => Completion { id: op, result: Outcome::Unlock(result) },
+            Event::Lost { op, lease, cause } => {
+                self.copy_deadline(lease);
+                Completion { id: op, result: Outcome::Lost(cause) }
+            }
             Event::Query { op, replies } => Completion { id: op, result: Outcome::Query(replies) },
         }
     }
@@ -70,6 +79,16 @@ impl Driver {
     pub(super) fn copy_deadline(&self, id: LeaseId) {
         if let (Some(place), Some(deadline)) = (self.engine.word(id), self.engine.deadline(id)) {
             self.pool.set_deadline(place, id, deadline);
+            if self.engine.is_lost(id) {
+                self.pool.set_lost(place, id);
+            }
+        }
+    }
+
+    /// Leases show what the engine did to them by itself.
+    pub(super) fn copy_changes(&mut self) {
+        while let Some(id) = self.engine.poll_change() {
+            self.copy_deadline(id);
         }
     }
 

@@ -40,6 +40,7 @@ pub(crate) struct LeaseState {
     token: TokenBytes,
     deadline: AtomicU64,
     votes: AtomicU32,
+    is_lost: AtomicBool,
     /// Nothing is left to release: it was unlocked or given away.
     is_settled: AtomicBool,
     /// The next place in the list of dropped leases.
@@ -60,13 +61,24 @@ impl Lease {
     /// About 25 ns: one clock read and one atomic load.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        clock::now().until(self.deadline())
+        if self.is_lost() { Duration::ZERO } else { clock::now().until(self.deadline()) }
     }
 
     /// Whether the lock is still surely held.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
+    }
+
+    /// Whether whoever drives the sockets knows that the lock is over: no quorum can hold it any
+    /// more, or it is kept alive and its deadline has come. An atomic load, and never false again
+    /// once it is true.
+    ///
+    /// It suffices by itself only where a thread drives the sockets all the time. Elsewhere ask
+    /// [`is_valid`](Self::is_valid), which reads the clock too.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.state.is_lost.load(Ordering::Acquire)
     }
 
     /// The end of the lease on the clock of [`redbolt::now`](crate::now): from before the first
@@ -195,6 +207,7 @@ impl LeasePool {
             state.token.clone_from(token);
             *state.deadline.get_mut() = deadline.as_nanos();
             *state.votes.get_mut() = votes.bits();
+            *state.is_lost.get_mut() = false;
             *state.is_settled.get_mut() = false;
             return (Lease { state: Arc::clone(arc) }, state_place(place));
         }
@@ -208,6 +221,7 @@ impl LeasePool {
             token: token.clone(),
             deadline: AtomicU64::new(deadline.as_nanos()),
             votes: AtomicU32::new(votes.bits()),
+            is_lost: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
             next: AtomicU32::new(END),
         });
@@ -237,6 +251,12 @@ impl LeasePool {
     pub(crate) fn set_deadline(&self, place: u32, id: LeaseId, deadline: Instant) {
         if let Some(state) = self.states.get(place as usize).filter(|state| state.id == id) {
             state.deadline.store(deadline.as_nanos(), Ordering::Release);
+        }
+    }
+
+    pub(crate) fn set_lost(&self, place: u32, id: LeaseId) {
+        if let Some(state) = self.states.get(place as usize).filter(|state| state.id == id) {
+            state.is_lost.store(true, Ordering::Release);
         }
     }
 

@@ -243,7 +243,22 @@ impl Driver {
         token: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<OpId, ExtendError> {
-        self.engine.adopt(key.as_ref(), token.as_ref(), ttl, clock::now())
+        self.adopt_with(key, token, Acquire::new(ttl))
+    }
+
+    /// As [`adopt`](Self::adopt), and the lease is kept as `acquire` says. What it says beyond that
+    /// and the TTL is for acquisitions.
+    ///
+    /// # Errors
+    ///
+    /// As [`adopt`](Self::adopt).
+    pub fn adopt_with(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+        acquire: Acquire,
+    ) -> Result<OpId, ExtendError> {
+        self.engine.adopt(key.as_ref(), token.as_ref(), &acquire, clock::now())
     }
 
     /// Puts commands that only read to every connected node.
@@ -304,6 +319,7 @@ impl Driver {
         self.copy_late_votes();
         self.collect_dropped(now);
         self.engine.handle_timeout(now);
+        self.copy_changes();
         self.settle_connections();
         self.flush();
         #[cfg(feature = "tracing")]

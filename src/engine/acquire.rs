@@ -1,6 +1,7 @@
 //! Acquisitions: one round of SETs an attempt, decided at the quorum, released behind itself when
 //! it fails, tried again with a new token.
 
+use super::keep::NO_KEEP;
 use super::op::{OpId, OpKind, Outcome, Plan};
 use super::slot::{LeaseId, NO_OP, SlotState};
 use super::timers::Timer;
@@ -63,6 +64,10 @@ impl Engine {
                 .map_or(Instant::MAX, |deadline| now + deadline),
             wakes: !is_once && retry.attempts.is_none() && retry.wait_after.is_none(),
         };
+        if acquire.keep_alive.is_some() {
+            let keep = self.open_keep(self.ops.id(index), acquire);
+            self.ops.at_mut(index).keep = keep;
+        }
         let token = token.unwrap_or_else(|| self.draw_token());
         let slot = self.slots.open(key, token);
         let now = self.now(now);
@@ -335,7 +340,8 @@ impl Engine {
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
                 slot.gone_at = slot.gone_at.max(gone_at);
             }
-            SlotState::Held | SlotState::Free => {}
+            SlotState::Held => self.check_holders(slot_index, now),
+            SlotState::Free => {}
         }
     }
 
@@ -524,7 +530,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn report_acquire(&mut self, index: u32, now: Instant) -> Option<Event> {
         let op = self.ops.at(index);
-        let (slot_index, outcome) = (op.slot, op.outcome);
+        let (slot_index, outcome, keep) = (op.slot, op.outcome, op.keep);
         if self.ops.at(index).wait != NO_WAIT {
             let now = self.now(now);
             self.end_wait(index, now);
@@ -536,10 +542,16 @@ impl Engine {
             slot.op = NO_OP;
             slot.state = SlotState::Held;
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
+            if keep != NO_KEEP {
+                self.begin_keeping(slot_index, keep);
+            }
             return Some(Event::Lock { op, result: Ok(lease) });
         }
         let error = self.lock_error(index, slot_index, now);
         self.ops.close(index);
+        if keep != NO_KEEP {
+            self.keeps.close(keep);
+        }
         self.slots.at_mut(slot_index).op = NO_OP;
         self.slots.free_if_unnamed(slot_index);
         Some(Event::Lock { op, result: Err(error) })

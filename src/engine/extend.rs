@@ -8,9 +8,12 @@
 //! - Nothing here can create a key: every form of the command compares first.
 //! - A node that may still run an older extension of the lease is not asked again.
 
+use super::event::LostCause;
+use super::keep::NO_KEEP;
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
 use super::{Engine, Event, KEY_LEN_MAX};
+use crate::acquire::Acquire;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
@@ -36,25 +39,35 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, ExtendError> {
         let ttl_ms = self.extension_ttl(ttl)?;
-        let slot = self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
-        if slot.op != NO_OP && !mutant::is(Mutant::ExtensionsOverlap) {
+        self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
+        let slot = self.slots.at(lease.slot);
+        let is_busy = slot.op != NO_OP && self.ops.at(slot.op).kind != OpKind::Keep;
+        if is_busy && !mutant::is(Mutant::ExtensionsOverlap) {
             return Err(ExtendError::Busy);
         }
         if now >= slot.deadline && !mutant::is(Mutant::ExtendPastDeadline) {
             return Err(ExtendError::Expired);
         }
-        let ends = self.deadline_from(now, ttl_ms);
-        if slot.extensions >= self.settings.max_extensions
-            || ends > slot.began + self.settings.max_hold
-        {
+        if self.is_at_limit(lease.slot, self.deadline_from(now, ttl_ms)) {
             return Err(ExtendError::LimitReached);
         }
         let index = self.ops.open(OpKind::Extend).ok_or(ExtendError::Full)?;
+        // The caller's goes before the engine's own.
+        self.end_keep_alive(lease.slot);
         self.begin_extension(index, lease.slot, ttl_ms, now);
+        self.caller_extends(lease.slot, now);
         Ok(self.ops.id(index))
     }
 
-    /// Begins to make a lease of a key and token from elsewhere, by extending it.
+    /// Whether an extension to `ends` is more than the configuration allows.
+    pub(super) fn is_at_limit(&self, slot_index: u32, ends: Instant) -> bool {
+        let slot = self.slots.at(slot_index);
+        slot.extensions >= self.settings.max_extensions
+            || ends > slot.began + self.settings.max_hold
+    }
+
+    /// Begins to make a lease of a key and token from elsewhere, by extending it as `acquire` says:
+    /// its TTL, and how the lease is kept. The rest of `acquire` is for acquisitions.
     ///
     /// # Errors
     ///
@@ -63,16 +76,20 @@ impl Engine {
         &mut self,
         key: &[u8],
         token: &[u8],
-        ttl: Duration,
+        acquire: &Acquire,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        let ttl_ms = self.extension_ttl(ttl)?;
+        let ttl_ms = self.extension_ttl(acquire.ttl)?;
         let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
         if key.is_empty() || key.len() > KEY_LEN_MAX {
             return Err(ExtendError::InvalidName);
         }
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
         let slot_index = self.open_foreign(key, token);
+        if acquire.keep_alive.is_some() {
+            let keep = self.open_keep(self.ops.id(index), acquire);
+            self.ops.at_mut(index).keep = keep;
+        }
         self.slots.at_mut(slot_index).began = now;
         self.begin_extension(index, slot_index, ttl_ms, now);
         Ok(self.ops.id(index))
@@ -85,7 +102,13 @@ impl Engine {
         })
     }
 
-    fn begin_extension(&mut self, index: u32, slot_index: u32, ttl_ms: u32, now: Instant) {
+    pub(super) fn begin_extension(
+        &mut self,
+        index: u32,
+        slot_index: u32,
+        ttl_ms: u32,
+        now: Instant,
+    ) {
         let new_deadline = self.deadline_from(now, ttl_ms);
         let now = self.now(now);
         let op = self.ops.at_mut(index);
@@ -133,7 +156,7 @@ impl Engine {
             let ends = self.slots.at(slot_index).deadline;
             self.judge_at(index, ends.min(now.real + self.settings.connect_timeout));
         }
-        self.decide_extension(slot_index);
+        self.decide_extension(slot_index, now);
     }
 
     fn extension_not_sent(&mut self, id: NodeId, index: u32, slot_index: u32) {
@@ -155,7 +178,7 @@ impl Engine {
         if !self.send_extension(id, slot_index, &mut None, now) {
             self.extension_not_sent(id, index, slot_index);
         }
-        self.decide_extension(slot_index);
+        self.decide_extension(slot_index, now);
     }
 
     fn send_extension(
@@ -238,7 +261,7 @@ impl Engine {
                 let slot = self.slots.at_mut(slot_index);
                 if is_current {
                     slot.tally.yes(id);
-                    self.decide_extension(slot_index);
+                    self.decide_extension(slot_index, now);
                 }
             }
             Answer::Null | Answer::Zero | Answer::Refused(Cause::WrongType) => {
@@ -249,8 +272,9 @@ impl Engine {
                 if is_current {
                     slot.tally.no(id);
                     self.ops.at_mut(index).blame(id, Cause::Held);
-                    self.decide_extension(slot_index);
+                    self.decide_extension(slot_index, now);
                 }
+                self.check_holders(slot_index, now);
             }
             Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_extend_step(id, step, answer, now)
@@ -264,7 +288,7 @@ impl Engine {
                 if is_current {
                     self.slots.at_mut(slot_index).tally.no(id);
                     self.ops.at_mut(index).blame_answer(id, answer);
-                    self.decide_extension(slot_index);
+                    self.decide_extension(slot_index, now);
                 }
             }
         }
@@ -299,23 +323,34 @@ impl Engine {
     }
 
     /// The connection ended before the extension was answered.
-    pub(super) fn extension_lost(&mut self, id: NodeId, slot_index: u32, phase: Phase) {
+    pub(super) fn extension_lost(&mut self, id: NodeId, slot_index: u32, phase: Phase, now: Now) {
         self.slots.at_mut(slot_index).tainted.insert(id);
-        self.extension_unsent(id, slot_index, phase);
+        self.extension_unsent(id, slot_index, phase, now);
     }
 
     /// The connection ended before the extension was written.
-    pub(super) fn extension_unsent(&mut self, id: NodeId, slot_index: u32, phase: Phase) {
+    pub(super) fn extension_unsent(&mut self, id: NodeId, slot_index: u32, phase: Phase, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         if slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP {
             slot.tally.no(id);
             let index = slot.op;
             self.ops.at_mut(index).blame(id, Cause::ConnectionLost);
-            self.decide_extension(slot_index);
+            self.decide_extension(slot_index, now);
         }
     }
 
-    fn decide_extension(&mut self, slot_index: u32) {
+    /// An extension is decided; the engine's own are not reported.
+    pub(super) fn end_extension(&mut self, index: u32, outcome: Outcome) {
+        if self.ops.at(index).kind == OpKind::Keep {
+            self.ops.unlist(index);
+            self.ops.at_mut(index).outcome = outcome;
+            self.keeps.note_ended(self.ops.id(index));
+        } else {
+            self.finish(index, outcome);
+        }
+    }
+
+    fn decide_extension(&mut self, slot_index: u32, now: Now) {
         let slot = self.slots.at(slot_index);
         let index = slot.op;
         if self.ops.at(index).outcome != Outcome::Open {
@@ -325,13 +360,27 @@ impl Engine {
         match slot.tally.decide(self.settings.node_count, quorum) {
             Decision::Open => {}
             Decision::Won => {
-                let new_deadline = self.ops.at(index).new_deadline;
+                let (new_deadline, kind) =
+                    (self.ops.at(index).new_deadline, self.ops.at(index).kind);
+                let is_late = slot.deadline <= now.real && kind != OpKind::Adopt;
+                if is_late && slot.is_kept {
+                    // Its holder may have seen that it was over; it stays so.
+                    return self.lose_lease(slot_index, LostCause::Expired, now);
+                }
                 self.slots.at_mut(slot_index).deadline = new_deadline;
-                self.finish(index, Outcome::Won);
+                self.end_extension(index, Outcome::Won);
             }
             Decision::Lost => {
                 let lost = slot.holds.count() < quorum;
-                self.finish(index, if lost { Outcome::Lost } else { Outcome::NoQuorum });
+                let is_adoption = self.ops.at(index).kind == OpKind::Adopt;
+                if mutant::is(Mutant::DeadlineMovedByMissedQuorum) && !is_adoption {
+                    let new_deadline = self.ops.at(index).new_deadline;
+                    self.slots.at_mut(slot_index).deadline = new_deadline;
+                }
+                self.end_extension(index, if lost { Outcome::Lost } else { Outcome::NoQuorum });
+                if lost && !is_adoption {
+                    self.lose_lease(slot_index, LostCause::Gone, now);
+                }
             }
         }
     }
@@ -339,7 +388,7 @@ impl Engine {
     /// Takes the result out, judged at `now`.
     pub(super) fn report_extend(&mut self, index: u32, now: Instant) -> Event {
         let op = self.ops.at(index);
-        let (slot_index, kind, outcome) = (op.slot, op.kind, op.outcome);
+        let (slot_index, kind, outcome, keep) = (op.slot, op.kind, op.outcome, op.keep);
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at(slot_index);
         let all = NodeMask::first(self.nodes.len());
@@ -351,13 +400,12 @@ impl Engine {
             Outcome::Won if now < slot.deadline || mutant::is(Mutant::ExtensionNotChecked) => {
                 Ok(())
             }
-            Outcome::Won => Err(ExtendError::Expired),
+            Outcome::Won | Outcome::Expired => Err(ExtendError::Expired),
             Outcome::Lost => Err(ExtendError::Lost(ballot())),
             Outcome::Cancelled => Err(ExtendError::Cancelled),
             Outcome::NoQuorum
             | Outcome::Open
             | Outcome::Taken
-            | Outcome::Expired
             | Outcome::Unlocked(_)
             | Outcome::Answered => Err(ExtendError::NoQuorum(ballot())),
         };
@@ -371,12 +419,19 @@ impl Engine {
             if result.is_ok() {
                 // It was won elsewhere; what this client knows of votes is who extended it.
                 self.slots.at_mut(slot_index).round.granted = yes;
+                if keep != NO_KEEP {
+                    self.begin_keeping(slot_index, keep);
+                }
             } else {
+                if keep != NO_KEEP {
+                    self.keeps.close(keep);
+                }
                 self.forget_slot(slot_index);
             }
             return Event::Adopt { op, result: result.map(|()| lease) };
         }
         self.slots.free_if_unnamed(slot_index);
+        self.plan_extension(slot_index, outcome, self.both_clocks(now));
         Event::Extend { op, lease, result }
     }
 }

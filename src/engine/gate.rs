@@ -73,7 +73,7 @@ impl Engine {
             // The place of the operation may be another's by now, and the attempt decided.
             let is_waiting = match kind {
                 OpKind::Acquire => slot.state == SlotState::Acquiring,
-                OpKind::Extend | OpKind::Adopt => slot.state == SlotState::Held,
+                OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state == SlotState::Held,
                 OpKind::Release | OpKind::Query | OpKind::Free => false,
             };
             if !is_waiting && !mutant::is(Mutant::DecidedAttemptStillWaits) {
@@ -81,7 +81,7 @@ impl Engine {
             }
             if slot.round.awaited.contains(id) && slot.op == index {
                 slot.round.awaited.remove(id);
-                if matches!(kind, OpKind::Extend | OpKind::Adopt) {
+                if kind != OpKind::Acquire {
                     self.settle_awaited_extension(id, index, slot_index, now);
                 } else if can_vote {
                     self.send_awaited_set(id, index, slot_index, now);

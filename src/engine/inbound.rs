@@ -204,7 +204,7 @@ impl Engine {
                 Request::Set => self.set_lost(id, entry.slot, now),
                 Request::Release(_) => self.release_lost(id, entry.slot, now),
                 Request::Debt { again, .. } => self.debt_lost(id, entry.slot, again),
-                Request::Extend { phase, .. } => self.extension_lost(id, entry.slot, phase),
+                Request::Extend { phase, .. } => self.extension_lost(id, entry.slot, phase, now),
                 Request::Query { .. } => {
                     self.query_lost(id, *entry);
                     continue;

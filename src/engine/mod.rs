@@ -27,9 +27,12 @@
 
 mod acquire;
 mod cohort;
+mod event;
 mod extend;
 mod gate;
 mod inbound;
+mod keep;
+mod keeping;
 mod notice;
 mod op;
 mod query;
@@ -50,19 +53,20 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+pub use event::{Connection, Event, LostCause};
 pub use notice::Notice;
 pub use op::{NodeReplies, OpId};
 pub use slot::LeaseId;
 pub use view::{NodeHealth, NodeState};
 
 use crate::command::{ReleaseStep, SetOptions};
-use crate::config::Admission;
-use crate::error::{Ballot, Cause, ExtendError, LockError, Unlocked};
+use crate::error::{Ballot, Cause, Unlocked};
 use crate::mutant::{self, Mutant};
 use crate::node::{Node, Now, Wish};
-use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use cohort::Cohort;
+use keep::Keeps;
 use op::{OpKind, Ops, Outcome};
 use setup::Settings;
 use slot::Slots;
@@ -72,61 +76,11 @@ use wait::{Queues, Waits, Wakes};
 /// Nobody can have asked and been answered in less.
 const EARSHOT_NANOS: u64 = 50_000;
 
+/// No operation: the loss of a lease, in the list of results.
+const LOSS: u32 = u32::MAX;
+
 /// Longest key, in bytes.
 const KEY_LEN_MAX: usize = 4096;
-
-/// The result of an operation.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// An acquisition ended.
-    Lock {
-        /// The operation.
-        op: OpId,
-        /// The lease, or why there is none.
-        result: Result<LeaseId, LockError>,
-    },
-    /// An extension ended.
-    Extend {
-        /// The operation.
-        op: OpId,
-        /// The lease it was for.
-        lease: LeaseId,
-        /// Whether the lease has its new deadline.
-        result: Result<(), ExtendError>,
-    },
-    /// A key and token from elsewhere became a lease, or did not.
-    Adopt {
-        /// The operation.
-        op: OpId,
-        /// The lease, or why there is none.
-        result: Result<LeaseId, ExtendError>,
-    },
-    /// A release ended.
-    Unlock {
-        /// The operation.
-        op: OpId,
-        /// How.
-        result: Unlocked,
-    },
-    /// The nodes answered a query, or had `node_timeout` to do so.
-    Query {
-        /// The operation.
-        op: OpId,
-        /// The answers of each node that was asked.
-        replies: Vec<NodeReplies>,
-    },
-}
-
-/// What the owner of the sockets is asked to do for a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Connection {
-    /// Open a connection, then call [`Engine::handle_connected`] or [`Engine::handle_lost`].
-    Open,
-    /// Close the connection. The engine has already dealt with its loss.
-    Close,
-}
 
 /// A Redlock client without its sockets. See the [module](self) for how to drive it.
 pub struct Engine {
@@ -145,9 +99,11 @@ pub struct Engine {
     with_news: NodeMask,
     slots: Slots,
     ops: Ops,
-    /// Operations whose result waits to be taken.
+    /// Operations whose result waits to be taken, and [`LOSS`] for each loss that does.
     done: VecDeque<u32>,
     timers: Timers,
+    /// What is looked after of leases.
+    keeps: Keeps,
     /// Acquisitions that wait for nodes on their way.
     awaiting: Vec<u32>,
     late_votes: VecDeque<u32>,
@@ -179,6 +135,12 @@ impl Engine {
     /// The next result, judged at `now`: a lease whose deadline has passed is not handed out.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         while let Some(index) = self.done.pop_front() {
+            if index == LOSS {
+                match self.next_loss() {
+                    None => continue,
+                    loss => return loss,
+                }
+            }
             let kind = self.ops.at(index).kind;
             match kind {
                 OpKind::Acquire if !self.is_hand_over_late(index, now) => {
@@ -187,7 +149,7 @@ impl Engine {
                 OpKind::Extend | OpKind::Adopt => return Some(self.report_extend(index, now)),
                 OpKind::Release => return self.report_release(index),
                 OpKind::Query => return Some(self.report_query(index)),
-                OpKind::Acquire | OpKind::Free => {}
+                OpKind::Acquire | OpKind::Keep | OpKind::Free => {}
             }
         }
         None
@@ -272,7 +234,8 @@ impl Engine {
         let absent = Duration::from_nanos(self.absent);
         let rounds = self.ops.first_judged().map(|(_, at)| at + absent);
         let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(absent)).min();
-        [rounds, self.timers.next(), nodes].into_iter().flatten().min()
+        let keeps = Some(self.keeps.next()).filter(|at| *at < Instant::MAX);
+        [rounds, self.timers.next(), keeps, nodes].into_iter().flatten().min()
     }
 
     // ---- time ----
@@ -305,6 +268,9 @@ impl Engine {
                 break;
             }
             self.judge(index, now);
+        }
+        if self.keeps.next() <= now.real {
+            self.handle_keeps(now);
         }
         if self.timers.needs_care(now.real) {
             self.handle_timers(now);
@@ -383,7 +349,9 @@ impl Engine {
         }
         match op.kind {
             OpKind::Acquire => self.judge_acquire(index, now),
-            OpKind::Extend | OpKind::Adopt => self.finish(index, Outcome::NoQuorum),
+            OpKind::Extend | OpKind::Adopt | OpKind::Keep => {
+                self.end_extension(index, Outcome::NoQuorum);
+            }
             OpKind::Release => self.finish(index, Outcome::Unlocked(Unlocked::Unknown)),
             OpKind::Query => self.finish(index, Outcome::Answered),
             OpKind::Free => {}
@@ -422,30 +390,7 @@ impl Engine {
                 *cause = Cause::NotAsked;
             }
         }
-        Ballot {
-            granted,
-            denied,
-            unknown,
-            causes,
-            names: Arc::clone(&self.names),
-            quorum: self.settings.quorum,
-            quarantine_ms: self.quarantine_ms(now),
-        }
-    }
-
-    /// How long until quarantines no longer keep a quorum from voting; 0 if they do not.
-    fn quarantine_ms(&self, now: Instant) -> u32 {
-        let quorum = self.settings.quorum as usize;
-        let admitted = self.nodes.iter().filter(|node| node.can_vote()).count();
-        let mut waits = [Duration::MAX; NODES_MAX];
-        for (wait, node) in waits.iter_mut().zip(&self.nodes) {
-            *wait = node.quarantine(now).unwrap_or(Duration::MAX);
-        }
-        waits.sort_unstable();
-        let missing = quorum.saturating_sub(admitted);
-        let wait = missing.checked_sub(1).and_then(|last| waits.get(last));
-        wait.filter(|&&wait| wait < Duration::MAX)
-            .map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
+        self.ballot_of((granted, denied, unknown), causes, now)
     }
 
     #[expect(clippy::indexing_slicing, reason = "ids come from the masks of these nodes")]
@@ -516,12 +461,6 @@ impl Engine {
     pub fn begin_close(&mut self) {
         self.is_closing = true;
         self.gather_cohort();
-    }
-
-    /// Whether a node that denies INFO is admitted.
-    #[must_use]
-    pub fn is_lenient(&self) -> bool {
-        self.settings.admission.admission == Admission::Lenient
     }
 }
 

@@ -6,6 +6,7 @@
 //!   on operations the queue of events is bounded too, and none is ever dropped.
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
+use super::keep::NO_KEEP;
 use super::wait::NO_WAIT;
 use crate::command::Answer;
 use crate::error::{Cause, Unlocked};
@@ -37,6 +38,8 @@ pub(super) enum OpKind {
     Extend,
     /// An extension that makes a lease of a key and token from elsewhere.
     Adopt,
+    /// An extension that the engine began by itself: it is not reported.
+    Keep,
     Release,
     Query,
 }
@@ -80,6 +83,8 @@ pub(super) struct Op {
     pub(super) outcome: Outcome,
     /// The slot of the current attempt, of the lease, or of the release.
     pub(super) slot: u32,
+    /// What is to be looked after of an acquisition's lease.
+    pub(super) keep: u32,
     /// Neighbours in the list of rounds, and when this one ends, on the attended clock.
     prev: u32,
     next: u32,
@@ -157,6 +162,7 @@ impl Ops {
         op.wait = NO_WAIT;
         op.gate = None;
         op.judge_at = Instant::MAX;
+        op.keep = NO_KEEP;
         Some(index)
     }
 
@@ -261,6 +267,7 @@ impl Op {
             kind: OpKind::Free,
             outcome: Outcome::Open,
             slot: NONE,
+            keep: NO_KEEP,
             prev: NONE,
             next: NONE,
             judged_at: Instant::default(),

@@ -39,13 +39,14 @@ impl Engine {
     pub fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
         if self.slots.held(lease).is_some() {
             let now = self.now(now);
-            self.end_extension(lease.slot);
+            self.cancel_extension(lease.slot);
             self.release_slot(lease.slot, now);
         }
     }
 
     /// An extension under way ends with the release: the two never race.
-    fn end_extension(&mut self, slot_index: u32) {
+    fn cancel_extension(&mut self, slot_index: u32) {
+        self.end_keep_alive(slot_index);
         let extension = self.slots.at(slot_index).op;
         if extension != NO_OP && self.ops.at(extension).outcome == Outcome::Open {
             self.finish(extension, Outcome::Cancelled);
@@ -90,6 +91,7 @@ impl Engine {
     /// Gives a lease away: its keys stay, and whoever has key and token may end or extend it.
     pub fn detach(&mut self, lease: LeaseId) {
         if self.slots.held(lease).is_some() {
+            self.end_keep_alive(lease.slot);
             self.forget_slot(lease.slot);
         }
     }
@@ -99,6 +101,9 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Released;
         slot.holds = NodeMask::EMPTY;
+        if slot.is_kept {
+            self.end_keeping(slot_index);
+        }
         // Whoever has it now is not told of them: they find out for themselves.
         drop(self.queues.take(&mut self.slots, slot_index));
         self.slots.free_if_unnamed(slot_index);
@@ -106,11 +111,12 @@ impl Engine {
 
     fn release_reported(&mut self, slot_index: u32, now: Instant) -> Result<OpId, UnlockError> {
         let now = self.now(now);
+        // First of all: an extension of the engine's own gives its place back.
+        self.cancel_extension(slot_index);
         let Some(index) = self.ops.open(OpKind::Release) else {
             self.release_slot(slot_index, now);
             return Err(UnlockError::Full);
         };
-        self.end_extension(slot_index);
         self.slots.at_mut(slot_index).op = index;
         self.ops.at_mut(index).slot = slot_index;
         self.begin_round(index, now);
@@ -139,6 +145,9 @@ impl Engine {
             holds = holds.without(slot.round.unknown);
         }
         slot.tally = Tally::begin(holds, all.without(holds));
+        if slot.is_kept {
+            self.end_keeping(slot_index);
+        }
         let step = self.cohort.step;
         let mut others = holds;
         if !holds.intersection(self.cohort.nodes).is_empty() {

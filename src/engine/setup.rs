@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use super::Engine;
 use super::cohort::Cohort;
+use super::keep::Keeps;
 use super::op::Ops;
 use super::slot::Slots;
 use super::timers::Timers;
@@ -118,6 +119,7 @@ impl Engine {
             ops: Ops::new(config.in_flight_max),
             done: VecDeque::new(),
             timers: Timers::default(),
+            keeps: Keeps::default(),
             awaiting: Vec::new(),
             late_votes: VecDeque::new(),
             waits: Waits::default(),

@@ -47,6 +47,8 @@ pub(super) struct Slot {
     /// Its list of waiters, or [`NO_LIST`].
     pub(super) list: u32,
     pub(super) state: SlotState,
+    /// The engine looks after the lease: see [`super::keep`].
+    pub(super) is_kept: bool,
     /// Counts extensions and the release, to tell a late answer from a current one.
     pub(super) phase: Phase,
     pub(super) key: Key,
@@ -88,6 +90,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.state = SlotState::Acquiring;
         slot.op = NO_OP;
+        slot.is_kept = false;
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -177,6 +180,7 @@ impl Slot {
             word: 0,
             list: NO_LIST,
             state: SlotState::Free,
+            is_kept: false,
             phase: Phase::default(),
             key: Key::EMPTY,
             token: TokenBytes::Drawn([0; 20]),

@@ -149,8 +149,8 @@ impl Engine {
             JobKind::Set => self.set_unsent(id, job.slot, now),
             JobKind::Release => self.release_lost(id, job.slot, now),
             JobKind::Debt { again } => self.debt_lost(id, job.slot, again),
-            JobKind::Extend { phase } if was_sent => self.extension_lost(id, job.slot, phase),
-            JobKind::Extend { phase } => self.extension_unsent(id, job.slot, phase),
+            JobKind::Extend { phase } if was_sent => self.extension_lost(id, job.slot, phase, now),
+            JobKind::Extend { phase } => self.extension_unsent(id, job.slot, phase, now),
         }
         self.slots.unref(job.slot);
     }

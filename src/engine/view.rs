@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::slot::LeaseId;
+use crate::config::Admission;
 use crate::error::{Ballot, Cause, ConnectError};
 use crate::node::State;
 use crate::quorum::{NODES_MAX, NodeMask};
@@ -135,15 +136,41 @@ impl Engine {
         for (cause, node) in causes.iter_mut().zip(&self.nodes) {
             *cause = if node.can_vote() { Cause::None } else { node.cause() };
         }
-        Some(ConnectError::NoQuorum(Ballot {
-            granted: self.voters,
-            denied: NodeMask::EMPTY,
-            unknown: NodeMask::EMPTY,
+        let masks = (self.voters, NodeMask::EMPTY, NodeMask::EMPTY);
+        Some(ConnectError::NoQuorum(self.ballot_of(masks, causes, now)))
+    }
+
+    /// A ballot of the nodes that granted, denied, and are not known about.
+    pub(super) fn ballot_of(
+        &self,
+        (granted, denied, unknown): (NodeMask, NodeMask, NodeMask),
+        causes: [Cause; NODES_MAX],
+        now: Instant,
+    ) -> Ballot {
+        Ballot {
+            granted,
+            denied,
+            unknown,
             causes,
             names: Arc::clone(&self.names),
             quorum: self.settings.quorum,
             quarantine_ms: self.quarantine_ms(now),
-        }))
+        }
+    }
+
+    /// How long until quarantines no longer keep a quorum from voting; 0 if they do not.
+    fn quarantine_ms(&self, now: Instant) -> u32 {
+        let quorum = self.settings.quorum as usize;
+        let admitted = self.nodes.iter().filter(|node| node.can_vote()).count();
+        let mut waits = [Duration::MAX; NODES_MAX];
+        for (wait, node) in waits.iter_mut().zip(&self.nodes) {
+            *wait = node.quarantine(now).unwrap_or(Duration::MAX);
+        }
+        waits.sort_unstable();
+        let missing = quorum.saturating_sub(admitted);
+        let wait = missing.checked_sub(1).and_then(|last| waits.get(last));
+        wait.filter(|&&wait| wait < Duration::MAX)
+            .map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
     /// The end of a lease; `None` if it is not held.
@@ -197,5 +224,11 @@ impl Engine {
     #[must_use]
     pub fn slots_in_use(&self) -> usize {
         self.slots.in_use()
+    }
+
+    /// Whether a node that denies INFO is admitted.
+    #[must_use]
+    pub fn is_lenient(&self) -> bool {
+        self.settings.admission.admission == Admission::Lenient
     }
 }

@@ -6,7 +6,7 @@ use super::begin::{extended, nodes, owed, status, unlocked};
 use super::calls::Kind;
 use super::table::Task;
 use super::{Shared, SharedGuard};
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, KeepAlive};
 use crate::client::NodeKey;
 use crate::engine::NodeHealth;
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
@@ -79,7 +79,8 @@ impl Shared {
     where
         E: From<LockError>,
     {
-        let mut guard = self.lock_async(key, ttl).await?;
+        let kept = Acquire::new(ttl).keep_alive(KeepAlive::new());
+        let mut guard = self.lock_with_async(key, kept).await?;
         let value = work(&mut guard).await?;
         let was_valid = guard.is_valid();
         let is_gone = matches!(self.unlock_async(guard).await, Ok(Unlocked::NotHeld));

@@ -58,6 +58,14 @@ impl SharedGuard {
         !self.remaining().is_zero()
     }
 
+    /// Whether the lock is known to be over: no quorum can hold it any more, or it is kept alive
+    /// and its deadline has come. An atomic load; the I/O thread raises it even when every node is
+    /// silent.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lease.as_ref().is_none_or(Lease::is_lost)
+    }
+
     /// The end of the lease on the clock of [`redbolt::now`](crate::now).
     #[must_use]
     pub fn deadline(&self) -> Instant {
@@ -168,7 +176,8 @@ impl SharedGuard {
 
     fn unless_still_held(&self, result: Result<(), ExtendError>) -> Result<(), ExtendError> {
         match result {
-            Err(ExtendError::NoQuorum(_)) if self.is_valid() => Ok(()),
+            // Busy: it is kept alive, and just being extended.
+            Err(ExtendError::NoQuorum(_) | ExtendError::Busy) if self.is_valid() => Ok(()),
             result => result,
         }
     }

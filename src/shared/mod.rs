@@ -32,7 +32,7 @@ use mio::{Token, Waker};
 
 pub use guard::SharedGuard;
 
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, KeepAlive};
 use crate::client::{Client, NodeKey};
 use crate::config::{Config, Wait};
 use crate::engine::NodeHealth;
@@ -91,6 +91,8 @@ const NONE: u32 = u32::MAX;
 ///
 /// - what is left of it is at least the `min_validity` that the next asked for, and half of what a
 ///   new lease of the next one's TTL would have had. [`SharedGuard::remaining`] says the truth;
+/// - it is [kept alive](Acquire::keep_alive) as the next one wants it: not at all, or without
+///   limits;
 /// - its token was neither given, nor read, nor handed on: whoever knows it would be able to
 ///   release the lock under its next holder;
 /// - it was handed on less than [`Config::local_turns`] times in a row, 8 times where somebody
@@ -211,8 +213,8 @@ impl Shared {
 
     /// Runs `work` while the lock `key` is held, and releases it on return, early return and panic.
     ///
-    /// `work` must end, or [`keep`](SharedGuard::keep) the lock, before
-    /// [`SharedGuard::remaining`] is zero. Its own error or panic comes before everything else.
+    /// The lock is kept alive by the I/O thread; [`SharedGuard::is_lost`] says if that came to
+    /// nothing. The error or panic of `work` comes before everything else.
     ///
     /// # Errors
     ///
@@ -227,7 +229,8 @@ impl Shared {
     where
         E: From<LockError>,
     {
-        let mut guard = self.lock(key, ttl)?;
+        let kept = Acquire::new(ttl).keep_alive(KeepAlive::new());
+        let mut guard = self.lock_with(key, kept)?;
         let value = work(&mut guard)?;
         let was_valid = guard.is_valid();
         let is_gone = matches!(self.unlock(guard), Ok(Unlocked::NotHeld));

@@ -7,6 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use super::NONE;
 use super::calls::{Calls, Stage};
+use crate::acquire::KeepAlive;
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::key::Key;
@@ -48,6 +49,8 @@ pub(super) struct Holder {
     pub(super) turns: u32,
     /// Somebody elsewhere waits for it.
     pub(super) is_wanted_elsewhere: bool,
+    /// How it is kept alive.
+    pub(super) keep_alive: Option<KeepAlive>,
 }
 
 #[derive(Debug)]
@@ -124,13 +127,14 @@ impl Queues {
     }
 
     /// A call won the lease of the queue's key.
-    pub(super) fn won(&mut self, index: u32, lease: &Lease) {
+    pub(super) fn won(&mut self, index: u32, lease: &Lease, keep_alive: Option<KeepAlive>) {
         self.at_mut(index).holder = Some(Holder {
             id: lease.id(),
             valid_until: lease.deadline(),
             voters: NodeMask::from_bits(lease.voters()),
             turns: 0,
             is_wanted_elsewhere: false,
+            keep_alive,
         });
     }
 

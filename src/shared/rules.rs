@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, KeepAlive};
 use crate::config::{Config, Retry};
 use crate::error::{ConfigError, LockError};
 use crate::quorum::Drift;
@@ -75,6 +75,12 @@ impl Rules {
         let ttl_ms = u64::try_from(acquire.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity_ms = ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms));
         acquire.min_validity.max(Duration::from_millis(validity_ms.div_ceil(2)))
+    }
+
+    /// Whether a lease that is kept alive like this, or not, serves one who wants that. What is
+    /// left of limits is nobody's to hand on.
+    pub(super) fn is_kept_as_wanted(kept: Option<KeepAlive>, wanted: Option<KeepAlive>) -> bool {
+        kept == wanted && kept.is_none_or(|kept| kept == KeepAlive::new())
     }
 
     /// When a call that begins now ends, and until when it waits behind others of its process: no

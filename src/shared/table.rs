@@ -25,6 +25,7 @@ use crate::quorum::{NODES_MAX, NodeMask};
 use crate::time::Instant;
 
 /// What the I/O thread is to do.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation of each call")]
 #[derive(Debug)]
 pub(super) enum Command {
     /// Something for this call.
@@ -212,7 +213,10 @@ impl Table {
         if holder.turns >= turns_max || next == NONE || here.competitor != NONE {
             return Err(lease);
         }
-        if lease.remaining() < self.rules.validity_wanted(&self.calls.at(next).acquire) {
+        let wanted = &self.calls.at(next).acquire;
+        if !Rules::is_kept_as_wanted(holder.keep_alive, wanted.keep_alive)
+            || lease.remaining() < self.rules.validity_wanted(wanted)
+        {
             return Err(lease);
         }
         holder.turns += 1;
@@ -283,7 +287,8 @@ impl Table {
             self.queues.at_mut(queue).competitor = NONE;
         }
         if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = &reply {
-            self.queues.won(queue, lease);
+            let keep_alive = self.calls.at(call).acquire.keep_alive;
+            self.queues.won(queue, lease, keep_alive);
         }
         if is_lock {
             self.advance(queue);

@@ -101,19 +101,22 @@ impl Worker {
             if let Some(op) = self.ops.get_mut(call as usize) {
                 *op = None;
             }
-            let reply = self.reply(done);
-            self.replies.push((call, reply));
+            if let Some(reply) = self.reply(done) {
+                self.replies.push((call, reply));
+            }
         }
     }
 
-    fn reply(&self, done: Completion) -> Reply {
-        match done.result {
+    fn reply(&self, done: Completion) -> Option<Reply> {
+        Some(match done.result {
             Outcome::Lock(result) => Reply::Lock(result),
             Outcome::Extend(result) => Reply::Extend(result),
             Outcome::Adopt(result) => Reply::Adopt(result),
             Outcome::Unlock(unlocked) => Reply::Unlock(Ok(unlocked)),
             Outcome::Query(answers) => Reply::Status(Ok(self.client.node_keys(&answers))),
-        }
+            // No call's result: the lease itself tells it.
+            Outcome::Lost(_) => return None,
+        })
     }
 
     /// Hands out results and takes commands in, in one hold of the lock; then tells who waits.
@@ -200,11 +203,15 @@ impl Worker {
         let driver = &mut self.client.driver;
         self.ops.iter().flatten().for_each(|&op| driver.cancel(op));
         driver.engine_mut().begin_close();
-        self.client.settle(now().until(ends));
-        self.gather();
-        self.exchange();
-        // Of what was won at the last moment nobody is left to be told.
-        self.client.settle(now().until(ends));
+        driver.turn();
+        loop {
+            self.gather();
+            self.exchange();
+            let is_over = self.client.driver.engine().releases_open(ends) == 0 || now() >= ends;
+            if is_over || self.client.pass(Some(ends)).is_err() {
+                break;
+            }
+        }
         end(&self.inner, self.client.driver.engine().releases_open(Instant::MAX));
     }
 }

@@ -197,6 +197,7 @@ impl World {
                 }
                 this.engine.handle_timeout(now);
                 this.read_at = self.now;
+                self.look_at_kept(client, now);
                 Stage::Connect
             }
             Stage::Connect => {
@@ -237,6 +238,7 @@ impl World {
                 Stage::Begin
             }
             Stage::Write => {
+                self.look_at_idle(client);
                 self.write(client);
                 Stage::Asleep
             }

@@ -114,6 +114,14 @@ counted! {
         ExtendBusy,
         /// `ExtendError::Cancelled`: the release ended it, or the caller.
         ExtendCancelled,
+        /// An engine extended a lease by itself.
+        KeptAlive,
+        /// An engine began to extend a lease by itself, or missed the quorum.
+        KeepAliveBegun,
+        /// `Event::Lost`, at the deadline.
+        LostExpired,
+        /// `Event::Lost`, before the deadline.
+        LostGone,
         /// `Unlocked::Released`.
         Released,
         /// `Unlocked::NotHeld`.

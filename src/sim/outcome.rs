@@ -1,9 +1,9 @@
 //! How operations end, and what their callers then believe.
 
 use super::counts::Path;
-use super::task::State;
+use super::task::{State, Task};
 use super::world::{Phase, World};
-use crate::engine::{Event, LeaseId};
+use crate::engine::{Event, LeaseId, LostCause};
 use crate::error::{ExtendError, LockError, Unlocked};
 use crate::time::Instant;
 
@@ -14,7 +14,11 @@ impl World {
         | Event::Extend { op, .. }
         | Event::Adopt { op, .. }
         | Event::Unlock { op, .. }
+        | Event::Lost { op, .. }
         | Event::Query { op, .. }) = event;
+        if let Event::Lost { lease, cause, .. } = event {
+            return self.lost(client, lease, cause, now);
+        }
         let tasks = &self.clients[client].tasks;
         let task = tasks.iter().position(|task| task.op == Some(op));
         match (event, task) {
@@ -77,6 +81,60 @@ impl World {
         };
         self.counts.path(path);
         self.idle(client, task);
+    }
+
+    /// A lease that its engine looked after is over.
+    fn lost(&mut self, client: usize, lease: LeaseId, cause: LostCause, now: Instant) {
+        self.counts.path(match cause {
+            LostCause::Expired => Path::LostExpired,
+            LostCause::Gone => Path::LostGone,
+        });
+        let engine = &self.clients[client].engine;
+        let is_over = engine.is_lost(lease) && engine.remaining_at(lease, now).is_zero();
+        self.oracle.check(is_over, || format!("client {client}: {lease:?} is lost and valid"));
+        let tasks = &self.clients[client].tasks;
+        match tasks.iter().position(|task| task.lease == Some(lease)) {
+            Some(task) => self.told_deadline(client, task),
+            None => self.oracle.fail(|| format!("client {client}: nobody holds {lease:?}")),
+        }
+    }
+
+    /// What the engine has just done to leases by itself.
+    pub(super) fn look_at_kept(&mut self, client: usize, now: Instant) {
+        while let Some(lease) = self.clients[client].engine.poll_change() {
+            let this = &mut self.clients[client];
+            let (is_extending, remaining) =
+                (this.engine.is_extending(lease), this.engine.remaining_at(lease, now));
+            // Those who let go of it have it released with their next turn.
+            let Some(task) = this.tasks.iter().position(|task| task.lease == Some(lease)) else {
+                continue;
+            };
+            this.tasks[task].is_unsure = true;
+            self.log(|_| format!("client {client} keeps {lease:?}, {remaining:?} left"));
+            self.counts.path(if is_extending { Path::KeepAliveBegun } else { Path::KeptAlive });
+            self.told_deadline(client, task);
+        }
+        let this = &self.clients[client];
+        let engine = &this.engine;
+        let kept = this.tasks.iter().filter(|task| task.is_kept);
+        let untold = kept
+            .filter_map(|task| task.lease)
+            .find(|&lease| engine.remaining_at(lease, now).is_zero() && !engine.is_lost(lease));
+        self.oracle.check(untold.is_none(), || {
+            format!("client {client}: the end of {untold:?} is not known")
+        });
+    }
+
+    /// An engine that nobody wants anything of, and that keeps no lease, begins nothing.
+    pub(super) fn look_at_idle(&mut self, client: usize) {
+        let this = &self.clients[client];
+        let is_idle = |task: &Task| task.op.is_none() && task.lease.is_none();
+        let in_flight = this.engine.in_flight();
+        let is_busy = this.engine.has_event() || !this.dropped.is_empty();
+        let is_asked = is_busy || !this.tasks.iter().all(is_idle);
+        self.oracle.check(is_asked || in_flight == 0, || {
+            format!("client {client}: {in_flight} operations that nobody asked for")
+        });
     }
 
     /// A lease was handed over.

@@ -21,6 +21,8 @@ pub(super) struct Plan {
     /// Operations that one client has under way at once, at most.
     pub(super) tasks: usize,
     pub(super) in_flight_max: usize,
+    /// How often a lease is kept alive by its engine, in a thousand.
+    pub(super) kept: u64,
     pub(super) max_ttl_ms: u64,
     pub(super) node_timeout: Global,
     pub(super) connect_timeout: Global,
@@ -87,6 +89,7 @@ impl Plan {
             keys: random.between(1, 3) as usize,
             tasks: random.between(1, 3) as usize,
             in_flight_max: random.pick(&[2, 4, 64]),
+            kept: random.pick(&[0, 300, 800]),
             max_ttl_ms,
             node_timeout,
             connect_timeout: random.pick(&[50, 200, 1000]) * MS,

@@ -4,7 +4,7 @@
 use super::clock::{Global, MS};
 use super::counts::Path;
 use super::world::{Offer, Phase, World};
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, KeepAlive};
 use crate::config::Retry;
 use crate::engine::{LeaseId, OpId};
 use crate::error::{ExtendError, LockError};
@@ -29,6 +29,8 @@ pub(super) struct Task {
     /// The deadline before the extension under way.
     pub(super) old_deadline: Instant,
     pub(super) is_retried: bool,
+    /// The engine keeps the lease alive.
+    pub(super) is_kept: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,7 @@ impl Task {
             is_unsure: false,
             old_deadline: Instant::default(),
             is_retried: false,
+            is_kept: false,
         }
     }
 }
@@ -119,7 +122,12 @@ impl World {
         if self.random.chance(100) {
             acquire = acquire.deadline(Duration::from_nanos(self.random.below(self.plan.gap)));
         }
-        self.clients[client].tasks[task].is_retried = is_retried;
+        let is_kept = self.random.chance(self.plan.kept);
+        if is_kept {
+            acquire = acquire.keep_alive(self.keep_alive());
+        }
+        let this = &mut self.clients[client].tasks[task];
+        (this.is_retried, this.is_kept) = (is_retried, is_kept);
         self.acquire(client, task, key, &acquire, min_validity, now);
         if is_invalid {
             let is_refused = self.clients[client].tasks[task].state == State::Idle;
@@ -127,6 +135,18 @@ impl World {
         } else if self.random.chance(60) {
             let after = self.random.below(self.plan.node_timeout);
             self.clients[client].tasks[task].next_at = self.now + after;
+        }
+    }
+
+    /// How long a lease is to be kept: mostly for as long as it is held.
+    fn keep_alive(&mut self) -> KeepAlive {
+        match self.random.below(8) {
+            0 => KeepAlive::new().max_extensions(self.random.between(0, 3) as u32),
+            1 => {
+                let hold = self.random.between(1, 4) * self.plan.max_ttl_ms;
+                KeepAlive::new().max_hold(Duration::from_millis(hold))
+            }
+            _ => KeepAlive::new(),
         }
     }
 
@@ -170,6 +190,7 @@ impl World {
         let delay = Duration::from_nanos(self.plan.guard() / 150);
         let acquire = Acquire::new(Duration::from_millis(self.plan.max_ttl_ms));
         let acquire = acquire.retry(Retry::every(delay, delay));
+        self.clients[client].tasks[task].is_kept = false;
         self.acquire(client, task, key, &acquire, Duration::ZERO, now);
     }
 
@@ -298,9 +319,14 @@ impl World {
         let key = key_name(offer.key);
         let ttl = Duration::from_millis(self.plan.ttl_ms(&mut self.random));
         let is_adopted = self.random.chance(800);
+        let is_kept = is_adopted && self.random.chance(self.plan.kept);
+        let mut acquire = Acquire::new(ttl);
+        if is_kept {
+            acquire = acquire.keep_alive(self.keep_alive());
+        }
         let engine = &mut self.clients[client].engine;
         let (state, op) = if is_adopted {
-            (State::Adopting, engine.adopt(&key, &offer.token, ttl, now).ok())
+            (State::Adopting, engine.adopt(&key, &offer.token, &acquire, now).ok())
         } else {
             (State::Unlocking, engine.release_token(&key, &offer.token, now).ok())
         };
@@ -310,6 +336,7 @@ impl World {
             return self.idle(client, task);
         };
         let this = &mut self.clients[client].tasks[task];
+        this.is_kept = is_kept;
         this.state = state;
         this.key = offer.key;
         this.op = Some(op);

@@ -37,6 +37,7 @@ mod faulty_nodes;
 mod fuzz_corpus;
 mod greeting;
 mod harness;
+mod hold;
 #[cfg(feature = "tracing")]
 mod log;
 mod public_names;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use redbolt::client::KeyState;
 use redbolt::embedded::Nodes;
 use redbolt::{
-    Acquire, Client, Config, ExtendError, LockError, Retry, Shared, SharedGuard, UnlockError,
-    Unlocked,
+    Acquire, Client, Config, ExtendError, KeepAlive, LockError, Retry, Shared, SharedGuard,
+    UnlockError, Unlocked,
 };
 
 use super::common::{
@@ -236,6 +236,11 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
     let adopted = shared.adopt(&key, &token, TTL).unwrap();
     assert!(!handed(adopted, patient(TTL), drop).0, "adopted");
 
+    let kept = || patient(TTL).keep_alive(KeepAlive::new());
+    assert!(!handed(guard(), kept(), drop).0, "wanted kept alive");
+    assert!(!handed(shared.lock_with("k", kept()).unwrap(), patient(TTL), drop).0, "kept alive");
+    assert!(handed(shared.lock_with("k", kept()).unwrap(), kept(), drop).0, "kept alive for both");
+
     // Less than half of what a lease of its own has, or than was asked for.
     let short = || shared.lock_with("k", patient(TTL / 4)).expect("the lock is free");
     let (is_handed, remaining) = handed(short(), patient(TTL), drop);
@@ -359,8 +364,17 @@ fn the_work_under_a_lock_is_followed_by_its_release_however_it_ends() {
         thread::scope(|scope| scope.spawn(|| shared.with_lock("k", TTL, work)).join().is_err());
     assert!(panicked);
     is_clean(&nodes, &shared);
+    let begin = redbolt::now();
+    let long = shared.with_lock("k", ms(100), |held| {
+        assert!(eventually(PATIENCE, || begin.until(redbolt::now()) > ms(500)));
+        Ok::<_, LockError>(held.is_valid() && !held.is_lost())
+    });
+    assert!(matches!(long, Ok(true)), "kept alive for five TTLs: {long:?}");
     let late = shared.with_lock("k", ms(50), |held| {
-        assert!(eventually(PATIENCE, || !held.is_valid()));
+        for node in 0..3 {
+            nodes.kill(node).expect("it runs");
+        }
+        assert!(eventually(PATIENCE, || held.is_lost() && !held.is_valid()));
         Ok::<_, LockError>(())
     });
     assert!(matches!(late, Err(LockError::Lost)), "{late:?}");

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - The lock is extended at each third of its TTL, and more often once that has failed.
+//! - The lock is kept alive by the driver.
 //! - With less than the grace left the group gets TERM; when a quarter of the grace is left, KILL.
 //!   So the command is gone before the deadline, whatever the nodes do.
 //! - The lock is released after the command has ended, and never before.
@@ -10,9 +10,8 @@
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
-use redbolt::engine::OpId;
 use redbolt::time::Instant;
-use redbolt::{ExtendError, Lease, Unlocked, now};
+use redbolt::{Acquire, KeepAlive, Lease, Unlocked, now};
 
 use crate::args::{Global, RunArgs};
 use crate::child::{Fate, Group, exit_code};
@@ -24,9 +23,6 @@ use crate::signals::{ENDING, Signal};
 
 /// The longest grace by default.
 const GRACE_MAX: Duration = Duration::from_secs(1);
-
-/// Between two tries at an extension that failed.
-const AGAIN: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let grace = args.grace.unwrap_or_else(|| (args.ttl / 10).min(GRACE_MAX));
@@ -41,7 +37,8 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     // An attempt that fails at once says all of it by itself.
     session.is_telling = args.wait.is_some();
     let spinner = waiting(&args.key.0, args.wait);
-    let lease = session.lock(&args.key.0, args.ttl, args.wait);
+    let acquire = Acquire::new(args.ttl).keep_alive(KeepAlive::new());
+    let lease = session.lock(&args.key.0, acquire, args.wait);
     drop(spinner);
     let lease = lease.map_err(|failure| hint_taken(failure, &args.key.0, args.wait))?;
     session.is_telling = true;
@@ -53,15 +50,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
             return Err(Failure::new(SYSTEM, "system", format!("cannot start a process: {error}")));
         }
     };
-    let mut watch = Watch {
-        session,
-        group,
-        extend_at: now() + args.ttl / 3,
-        ttl: args.ttl,
-        grace,
-        extension: None,
-        end: None,
-    };
+    let mut watch = Watch { session, group, grace, end: None };
     let result = watch.until_ended(&lease);
     // Whatever went wrong, nothing of the command may go on without the lock.
     if result.is_err() || watch.end.is_some() {
@@ -79,12 +68,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
 struct Watch {
     session: Session,
     group: Group,
-    ttl: Duration,
     grace: Duration,
-    /// When the next extension begins.
-    extend_at: Instant,
-    /// The extension under way, and when it began.
-    extension: Option<(OpId, Instant)>,
     /// When the command was told to end because the lock does, and when it is killed.
     end: Option<Ending>,
 }
@@ -109,11 +93,12 @@ impl Watch {
                 return Ok(());
             }
             while let Some(done) = self.session.driver.completion() {
-                if let Outcome::Extend(result) = done.result {
-                    self.extended(result);
+                if matches!(done.result, Outcome::Lost(_)) && self.end.is_none() {
+                    note("the lock is lost: ending the command");
+                    self.begin_end(now() + self.grace);
                 }
             }
-            if self.act(lease)? {
+            if self.act(lease) {
                 return Ok(());
             }
             let wake_at = self.next_deadline(lease);
@@ -122,39 +107,16 @@ impl Watch {
     }
 
     /// Does what is due. True when the command has been killed.
-    fn act(&mut self, lease: &Lease) -> Result<bool, Failure> {
-        let time = now();
+    fn act(&mut self, lease: &Lease) -> bool {
         if self.end.is_none() && lease.remaining() <= self.grace {
             note("the lock could not be extended and ends: ending the command");
             self.begin_end(lease.deadline() - self.grace / 4);
         }
-        if let Some(end) = self.end {
-            if end.kill_at <= time {
-                self.group.send(Signal::SIGKILL);
-                return Ok(true);
-            }
-        } else if self.extension.is_none() && self.extend_at <= time {
-            match self.session.driver.extend(lease, self.ttl) {
-                Ok(op) => self.extension = Some((op, time)),
-                Err(ExtendError::Expired | ExtendError::NotOurs) => self.begin_end(time),
-                Err(error) => return Err(error.into()),
-            }
-            self.session.driver.flush();
+        let is_due = self.end.is_some_and(|end| end.kill_at <= now());
+        if is_due {
+            self.group.send(Signal::SIGKILL);
         }
-        Ok(false)
-    }
-
-    fn extended(&mut self, result: Result<(), ExtendError>) {
-        let Some((_, begun)) = self.extension.take() else { return };
-        let time = now();
-        match result {
-            Ok(()) => self.extend_at = begun + self.ttl / 3,
-            Err(ExtendError::Lost(_) | ExtendError::Expired) if self.end.is_none() => {
-                note("the lock is lost: ending the command");
-                self.begin_end(time + self.grace);
-            }
-            Err(_) => self.extend_at = time + AGAIN.min(self.ttl / 20),
-        }
+        is_due
     }
 
     fn begin_end(&mut self, kill_at: Instant) {
@@ -165,12 +127,7 @@ impl Watch {
     }
 
     fn next_deadline(&self, lease: &Lease) -> Instant {
-        let judged_at = lease.deadline() - self.grace;
-        match (self.end, self.extension) {
-            (Some(end), _) => end.kill_at,
-            (None, Some(_)) => judged_at,
-            (None, None) => judged_at.min(self.extend_at),
-        }
+        self.end.map_or_else(|| lease.deadline() - self.grace, |end| end.kill_at)
     }
 
     /// Releases the lock; no signal stops that.

@@ -134,16 +134,16 @@ impl Session {
         }
     }
 
-    /// Takes the lock: one attempt, or as many as fit into `wait`.
+    /// Takes the lock as `acquire` says: one attempt, or as many as fit into `wait`.
     pub(crate) fn lock(
         &mut self,
         key: &[u8],
-        ttl: Duration,
+        acquire: Acquire,
         wait: Option<Duration>,
     ) -> Result<Lease, Failure> {
         let started = now();
         // Refuses a wrong TTL before anything is waited for.
-        let probe = self.driver.acquire(key, Acquire::new(ttl).deadline(Duration::ZERO));
+        let probe = self.driver.acquire(key, acquire.clone().deadline(Duration::ZERO));
         self.driver.cancel(probe?);
         // A result that nobody takes would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
@@ -154,7 +154,7 @@ impl Session {
             Some(_) => Retry::every(RETRY_DELAY, RETRY_DELAY),
             None => Retry::ONCE,
         };
-        let mut acquire = Acquire::new(ttl).retry(retry);
+        let mut acquire = acquire.retry(retry);
         if wait.is_some() || self.voters() < self.quorum {
             acquire = acquire.deadline(left.max(MOMENT));
         }

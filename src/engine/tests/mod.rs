@@ -4,6 +4,7 @@
 mod acquiring;
 mod extending;
 mod fuzzed;
+mod keeping;
 mod notices;
 mod releasing;
 mod suspended;
@@ -16,7 +17,7 @@ use super::*;
 use crate::acquire::Acquire;
 use crate::config::Config;
 use crate::config::RestartGuard;
-use crate::error::Vote;
+use crate::error::{ExtendError, LockError, Vote};
 
 /// An engine and the bytes that each of its nodes has not answered yet.
 struct Rig {

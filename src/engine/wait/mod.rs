@@ -504,12 +504,14 @@ impl Engine {
         self.retry(index, now);
     }
 
-    /// The operation of a place that waits for `key`, if there is one.
+    /// The operation that waits for `key`, or has just won it, if there is one.
     fn waiting_for(&self, key: &[u8]) -> Option<u32> {
         self.waits.live.iter().find_map(|&wait| {
             let index = self.waits.at(wait)?.op;
             let op = self.ops.at(index);
-            let is_ours = op.kind == OpKind::Acquire && op.outcome == Outcome::Open;
+            let is_ours = op.kind == OpKind::Acquire
+                && op.wait == wait
+                && matches!(op.outcome, Outcome::Open | Outcome::Won);
             let slot = self.slots.at(op.slot);
             (is_ours && slot.key.as_bytes() == key).then_some(index)
         })
@@ -568,6 +570,7 @@ impl Engine {
         let (is_told, holder, node) = (place.is_heard, place.holder, place.node);
         let list = self.waits.close(wait);
         if outcome == Outcome::Won {
+            self.wakes.forget(hash(self.slots.at(slot_index).key.as_bytes()));
             self.queues.begin(&mut self.slots, slot_index, list);
             return;
         }

@@ -6,6 +6,7 @@ use crate::command::append_publish;
 use crate::engine::Engine;
 #[cfg(feature = "shared")]
 use crate::engine::LeaseId;
+use crate::engine::op::Outcome;
 use crate::engine::slot::{SlotState, Slots};
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, NO_SLOT, Now, Request};
@@ -112,19 +113,26 @@ impl Engine {
         if let Some(slot_index) = self.slot_meant(message) {
             return self.queues.begin(&mut self.slots, slot_index, all.collect());
         }
-        let is_own = message.sender.id == self.client_id;
-        if let Some(index) = self.waiting_for(message.key).filter(|_| !is_own) {
-            let wait = self.ops.at(index).wait;
-            if let Some(wait) = self.waits.at_mut(wait) {
-                for waiter in all {
-                    append(&mut wait.carried, waiter);
+        // It was released, and for whom: the sender, who has tried before the release was everywhere,
+        // or somebody else, who has the lock now or will.
+        let successor = self.wakes.successor(hash(message.key), now.real);
+        let is_passed_on = message.hops >= HOPS_MAX;
+        match successor.filter(|_| !is_passed_on) {
+            Some(successor) if successor != message.sender.id => {
+                return self.pass_on(id, successor, message, now);
+            }
+            Some(_) => {}
+            None => {
+                let is_own = message.sender.id == self.client_id;
+                let index = self.waiting_for(message.key).filter(|_| !is_own);
+                let wait = index.map_or(NO_WAIT, |index| self.ops.at(index).wait);
+                if let Some(wait) = self.waits.at_mut(wait) {
+                    for waiter in all {
+                        append(&mut wait.carried, waiter);
+                    }
+                    return;
                 }
             }
-            return;
-        }
-        let successor = self.wakes.successor(hash(message.key), now.real);
-        if let Some(successor) = successor.filter(|_| message.hops < HOPS_MAX) {
-            return self.pass_on(id, successor, message, now);
         }
         let mut key = crate::key::Key::EMPTY;
         key.set(message.key);
@@ -164,6 +172,8 @@ impl Engine {
         if mutant::is(Mutant::WakeIgnored) {
             return;
         }
+        // Its own turn comes: whom it woke before has had theirs.
+        self.wakes.forget(hash(message.key));
         let wait = self.ops.at(index).wait;
         let state = self.slots.at(self.ops.at(index).slot).state;
         let is_trying = matches!(state, SlotState::Acquiring | SlotState::Gated);
@@ -172,7 +182,7 @@ impl Engine {
             append(&mut wait.carried, waiter);
         }
         wait.is_heard = false;
-        if !is_trying {
+        if !is_trying && self.ops.at(index).outcome == Outcome::Open {
             wait.tries = 0;
             self.try_again(index, None, now);
         }

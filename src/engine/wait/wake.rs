@@ -64,7 +64,7 @@ impl Wakes {
         Some(wake)
     }
 
-    fn forget(&mut self, hash: u64) {
+    pub(super) fn forget(&mut self, hash: u64) {
         self.recent.retain(|&(other, _, _)| other != hash);
     }
 

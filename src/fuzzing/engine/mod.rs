@@ -275,7 +275,7 @@ impl World {
     fn adopt(&mut self, source: &mut Source<'_>) {
         let (ttl, name) = (self.ttl(source), self.name(source));
         let best = self.best(ttl);
-        if let Ok(op) = self.engine.adopt(&name.key, &name.token, ttl, self.now) {
+        if let Ok(op) = self.engine.adopt(&name.key, &name.token, &Acquire::new(ttl), self.now) {
             let is_shared = self.ledger.share(&name);
             for (_, deadline) in self.ledger.detached.iter_mut().filter(|(it, _)| *it == name) {
                 *deadline = best.min(*deadline);

@@ -247,6 +247,10 @@ impl World {
                     self.ledger.check_released(&self.engine, &name, &mut self.peers, self.now);
                 }
             }
+            Event::Lost { lease, .. } => {
+                let is_over = self.engine.remaining_at(lease, self.now).is_zero();
+                assert!(is_over && self.engine.is_lost(lease), "lost, and still valid");
+            }
             Event::Query { op, replies } => {
                 let Purpose::Query { parts } = self.ledger.close(op).purpose else {
                     panic!("a query that was not asked for")

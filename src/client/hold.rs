@@ -1,0 +1,68 @@
+//! Leases that a client keeps alive: driven by its calls, and by these.
+
+use std::io;
+use std::time::Duration;
+
+use super::Client;
+use crate::driver::clock::now;
+use crate::driver::{Lease, Outcome};
+use crate::error::ExtendError;
+
+impl Client {
+    /// Reads what the nodes sent and begins the extensions that are due, without waiting. So does
+    /// every other call; between calls nothing is kept alive.
+    ///
+    /// Costs one poll of the operating system when nothing is due.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system's poll fails with.
+    pub fn keep(&mut self) -> io::Result<()> {
+        self.poll_for(Some(Duration::ZERO))?;
+        self.driver.turn();
+        self.discard();
+        Ok(())
+    }
+
+    /// Keeps leases alive for `time`, asleep in between. False as soon as one that is kept alive is
+    /// lost, or was since this was last asked: [`Lease::is_lost`] says which.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system's poll fails with.
+    pub fn keep_for(&mut self, time: Duration) -> io::Result<bool> {
+        let end = now() + time;
+        self.keep()?;
+        while !self.has_lost && now() < end {
+            self.pass(Some(end))?;
+            self.discard();
+        }
+        Ok(!std::mem::take(&mut self.has_lost))
+    }
+
+    /// Extends a lease that is kept alive, if that is due, and waits for the result.
+    pub(super) fn keep_lease(&mut self, lease: &Lease) -> Result<(), ExtendError> {
+        let id = lease.id();
+        self.poll_for(Some(Duration::ZERO))?;
+        self.driver.turn();
+        self.discard();
+        while self.driver.engine().is_extending(id) && lease.is_valid() {
+            self.pass(None)?;
+            self.discard();
+        }
+        self.driver.engine().keep_error(id, now()).map_or(Ok(()), Err)
+    }
+
+    pub(super) const fn note_loss(&mut self) {
+        self.has_lost = true;
+    }
+
+    /// Takes results that nobody waits for: they would keep the next poll from sleeping.
+    pub(super) fn discard(&mut self) {
+        while let Some(done) = self.driver.completion() {
+            if matches!(done.result, Outcome::Lost(_)) {
+                self.note_loss();
+            }
+        }
+    }
+}

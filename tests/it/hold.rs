@@ -1,0 +1,299 @@
+//! Locks that are held for long: kept alive by their client, and known to be lost in time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::{
+    Acquire, Client, Driver, ExtendError, KeepAlive, Lease, LockError, LostCause, Unlocked, now,
+};
+
+use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, ms, taken};
+
+fn kept(ttl: Duration) -> Acquire {
+    Acquire::new(ttl).keep_alive(KeepAlive::new())
+}
+
+/// Drives the client until `lease` is lost: at its deadline, if nothing is known before.
+#[track_caller]
+fn until_lost(client: &mut Client, lease: &Lease) {
+    assert!(!client.keep_for(PATIENCE).expect("a healthy loop"), "still held after {PATIENCE:?}");
+    assert!(lease.is_lost() && !lease.is_valid() && lease.remaining().is_zero());
+    assert!(lease.deadline() <= now());
+}
+
+/// The lock is held far beyond its TTL with one token; unlocked, it stays so.
+#[test]
+fn auto_extension_keeps_a_lock_for_three_ttls_and_stops_at_unlock() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let (mut client, mut other) = (cluster.client(), cluster.client());
+    let ttl = ms(600);
+    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let token = lease.token();
+    let end = now() + ttl * 3;
+    while now() < end {
+        assert!(client.keep_for(ms(20)).unwrap());
+        assert!(lease.is_valid() && !lease.is_lost() && lease.token() == token);
+        taken(other.try_lock("k", ttl));
+    }
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
+    assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+    assert!(client.keep_for(ttl).unwrap());
+    assert_eq!(cluster.holders("k"), 0, "nothing brings it back");
+}
+
+/// One of five restarts empty, another stands still for a while: fifty TTLs go by.
+#[test]
+fn a_kept_lock_outlives_a_restart_and_a_freeze_of_one_node() {
+    let Some(mut cluster) = Cluster::mixed(5) else { return };
+    let mut client = Client::connect(cluster.config().node_timeout(ms(60))).unwrap();
+    let mut other = cluster.client();
+    let ttl = ms(500);
+    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let token = lease.token();
+    for turn in 0..50 {
+        match turn {
+            // Starting a server takes a while, in which the client must go on.
+            10 => restart_while_kept(&mut cluster, &mut client),
+            20 => cluster.node(0).freeze(),
+            30 => cluster.node(0).thaw(),
+            _ => {}
+        }
+        assert!(client.keep_for(ttl).unwrap(), "turn {turn}");
+        assert!(lease.is_valid() && lease.token() == token);
+    }
+    assert!(other.try_lock("k", ttl).is_err());
+    let values = cluster.values("k");
+    let held = values.iter().filter(|value| value.as_deref() == Some(token.as_bytes())).count();
+    // A key that ended, with its server or while that stood still, is not made anew.
+    assert_eq!(held, 3, "{values:?}");
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+}
+
+/// Starting a server takes a while, in which the client goes on.
+fn restart_while_kept(cluster: &mut Cluster, client: &mut Client) {
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Acquire) {
+                assert!(client.keep_for(ms(10)).expect("a healthy loop"));
+            }
+        });
+        cluster.node_mut(4).restart();
+        is_done.store(true, Ordering::Release);
+    });
+}
+
+/// Released at any moment of an extension, from anywhere: the key never comes back.
+#[test]
+fn a_thousand_releases_of_kept_locks_leave_no_key() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let ttl = ms(30);
+    for turn in 0..1_000_u64 {
+        let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+        let third = lease.deadline() - (ttl - ms(3)) + ttl / 3;
+        // Some releases go before the extension, some right behind it, some behind its answer.
+        let at = third - ms(1) + Duration::from_micros(turn % 20 * 100);
+        while now() < at {
+            client.keep().unwrap();
+        }
+        if turn % 3 == 0 {
+            drop(lease);
+            client.settle(PATIENCE);
+        } else {
+            client.unlock(lease).unwrap();
+            client.settle(PATIENCE);
+        }
+        assert_eq!(cluster.holders("k"), 0, "turn {turn}");
+    }
+}
+
+#[test]
+fn auto_extension_goes_on_after_nodes_were_away_for_a_part_of_the_validity() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = Client::connect(cluster.config().node_timeout(ms(60))).unwrap();
+    let ttl = ms(1_500);
+    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let first = lease.deadline();
+    (0..2).for_each(|index| cluster.node(index).freeze());
+    // Past the third: extensions miss their quorum.
+    assert!(client.keep_for(ttl * 6 / 10).unwrap());
+    assert!(lease.deadline() <= first && lease.is_valid());
+    (0..2).for_each(|index| cluster.node(index).thaw());
+    assert!(client.keep_for(ttl).unwrap());
+    assert!(lease.is_valid() && lease.deadline() > first + ttl / 3);
+}
+
+/// Nobody answers any more, and nobody says so: the holder knows by the deadline.
+#[test]
+fn the_loss_is_signalled_by_the_deadline_with_every_node_frozen() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = Client::connect(cluster.config().node_timeout(ms(60))).unwrap();
+    let ttl = ms(700);
+    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    assert!(client.keep_for(ttl).unwrap());
+    cluster.nodes().for_each(super::common::RealServer::freeze);
+    let left = lease.remaining();
+    ends_within(left, || until_lost(&mut client, &lease));
+    cluster.nodes().for_each(super::common::RealServer::thaw);
+    // What the nodes had received runs now, and changes nothing for the holder.
+    assert!(client.keep_for(ms(200)).unwrap());
+    assert!(!lease.is_valid() && lease.is_lost());
+    drop(lease);
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+}
+
+/// However the keys go, the holder knows with its next extension, long before the deadline.
+#[test]
+fn every_way_of_losing_the_lock_is_signalled_with_the_next_extension() {
+    for way in ["FLUSHALL", "DEL", "takeover", "unlock_token", "PEXPIRE"] {
+        let Some(cluster) = Cluster::mixed(5) else { return };
+        let mut client = cluster.client();
+        let ttl = ms(3_000);
+        let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+        assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
+        for index in 0..3 {
+            let node = cluster.node(index);
+            match way {
+                "FLUSHALL" => drop(node.command(&["FLUSHALL"])),
+                "DEL" => drop(node.command(&["DEL", "k"])),
+                "PEXPIRE" => drop(node.command(&["PEXPIRE", "k", "1"])),
+                "takeover" => cluster.occupy(index, "k"),
+                _ => {}
+            }
+        }
+        if way == "unlock_token" {
+            cluster.client().unlock_token("k", lease.token()).unwrap();
+        }
+        let deadline = lease.deadline();
+        until_lost(&mut client, &lease);
+        assert!(lease.deadline() + ttl / 3 < deadline, "{way}: known at the first extension");
+        drop(lease);
+        client.settle(PATIENCE);
+        let expected = if way == "takeover" { 3 } else { 0 };
+        assert_eq!(cluster.holders("k"), expected, "{way}");
+    }
+}
+
+#[test]
+fn a_lost_lease_is_told_by_the_drivers_loop() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut driver = Driver::standalone(cluster.config()).unwrap();
+    let drive = |driver: &mut Driver| {
+        for _ in 0..100_000 {
+            driver.turn();
+            if let Some(done) = driver.completion() {
+                return done;
+            }
+            thread::sleep(driver.timeout().unwrap_or(ms(1)).min(ms(1)));
+        }
+        panic!("nothing is told")
+    };
+    let op = driver.acquire("k", kept(ms(400))).unwrap();
+    let done = drive(&mut driver);
+    let Outcome::Lock(Ok(lease)) = done.result else { panic!("{done:?}") };
+    cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
+    let done = drive(&mut driver);
+    assert!(matches!(done.result, Outcome::Lost(LostCause::Gone)), "{done:?}");
+    assert_eq!(done.id, op);
+    assert!(lease.is_lost() && !lease.is_valid());
+    drop(lease);
+    driver.shutdown(PATIENCE);
+}
+
+/// Key and token are all that another process needs to go on; the first one keeps nothing alive.
+#[test]
+fn a_kept_lock_is_handed_over_and_kept_by_its_new_holder() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut first, mut second) = (cluster.client(), cluster.client());
+    let ttl = ms(600);
+    let lease = first.try_lock_with("k", kept(ttl)).unwrap();
+    assert!(first.keep_for(ttl).unwrap());
+    let (key, token) = lease.detach();
+    let lease = second.adopt_with(&key, &token, kept(ttl)).unwrap();
+    let end = now() + ttl * 3;
+    while now() < end {
+        assert!(first.keep_for(ms(10)).unwrap() && second.keep_for(ms(10)).unwrap());
+        assert!(lease.is_valid() && lease.token() == token);
+    }
+    assert_eq!(second.unlock(lease).unwrap(), Unlocked::Released);
+    assert!(first.keep_for(ttl).unwrap());
+    assert_eq!(cluster.holders("k"), 0);
+
+    // Given away and taken over by nobody, it ends with its TTL.
+    let lease = first.try_lock_with("k", kept(ttl)).unwrap();
+    drop(lease.detach());
+    assert!(first.keep_for(ttl * 2).unwrap());
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
+}
+
+#[test]
+fn with_lock_keeps_its_lock_and_says_when_it_is_lost() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let ttl = ms(900);
+    let result = client.with_lock("k", ttl, |held| {
+        let begin = now();
+        while begin.until(now()) < ttl * 2 {
+            held.keep().unwrap();
+            assert!(held.is_valid());
+            thread::sleep(ms(20));
+        }
+        cluster.nodes().for_each(|node| drop(node.command(&["DEL", "k"])));
+        let error = loop {
+            if let Err(error) = held.keep() {
+                break error;
+            }
+            thread::sleep(ms(5));
+        };
+        assert!(matches!(error, ExtendError::Lost(_)), "{error}");
+        assert!(!held.is_valid() && held.remaining().is_zero());
+        Ok::<_, LockError>(())
+    });
+    assert!(matches!(result, Err(LockError::Lost)), "{result:?}");
+
+    let limited = Acquire::new(ttl).keep_alive(KeepAlive::new().max_extensions(1));
+    let result = client.with_lock_by("k", limited, |held| {
+        loop {
+            match held.keep() {
+                Ok(()) => thread::sleep(ms(5)),
+                Err(ExtendError::LimitReached) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(held.is_valid(), "until its deadline it is held");
+        Ok::<_, LockError>(())
+    });
+    result.unwrap();
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+}
+
+#[test]
+fn the_error_and_the_panic_of_the_work_come_before_a_release_that_fails() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let lose = || cluster.nodes().for_each(|node| drop(node.command(&["DEL", "k"])));
+    let error = client.with_lock("k", TTL, |_| {
+        lose();
+        Err::<(), Box<dyn std::error::Error>>("mine".into())
+    });
+    assert_eq!(error.unwrap_err().to_string(), "mine");
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        client.with_lock("k", TTL, |_| -> Result<(), LockError> {
+            lose();
+            panic!("mine")
+        })
+    }));
+    assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"mine"));
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("k"), 0);
+}
