@@ -139,6 +139,7 @@ impl Default for Retry {
 /// | `wait` | park | |
 /// | `max_extensions` | no limit | how often a lease may be extended |
 /// | `max_hold` | no limit | how long a lease may be held in all |
+/// | `local_turns` | 64 | 0 for none: how often a shared handle hands a lease on |
 /// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
 #[derive(Clone)]
 pub struct Config {
@@ -158,6 +159,7 @@ pub struct Config {
     pub(crate) in_flight_max: usize,
     pub(crate) max_extensions: Option<u32>,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) local_turns: u32,
     pub(crate) direct_wake: bool,
 }
 
@@ -206,6 +208,7 @@ impl Config {
             in_flight_max: 4096,
             max_extensions: None,
             max_hold: None,
+            local_turns: 64,
             direct_wake: true,
         })
     }
@@ -326,6 +329,15 @@ impl Config {
     #[must_use]
     pub const fn max_hold(mut self, hold: Duration) -> Self {
         self.max_hold = Some(hold);
+        self
+    }
+
+    /// How often in a row a lease of a shared handle goes from one holder to the next waiter of the
+    /// same process without a word to any node, before it is released and others have their
+    /// chance; at most 8 times where somebody elsewhere is known to wait. 0: never.
+    #[must_use]
+    pub const fn local_turns(mut self, turns: u32) -> Self {
+        self.local_turns = turns;
         self
     }
 

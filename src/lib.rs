@@ -29,6 +29,7 @@
 //! | you have | take |
 //! |---|---|
 //! | a thread that may wait | [`Client`]: blocking calls, or many at once in a [`Batch`] |
+//! | many threads, or tasks of any runtime | `Shared` (feature `shared`): blocking calls and futures |
 //! | an event loop on mio | [`Driver`]: give it your registry and its events |
 //! | another event loop | [`Driver::standalone`]: watch one file descriptor |
 //! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out |
@@ -37,6 +38,7 @@
 //! # Layers
 //!
 //! ```text
+//! shared       one I/O thread, calls from any thread or task, a queue for each key
 //! client       blocking calls; the caller's thread is the event loop
 //! driver       mio sockets, readiness, the one clock
 //! -----------------------------------------------------------------------------------------
@@ -67,6 +69,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | (none) | client, driver, engine |
+//! | `shared` | `Shared`: one handle for many threads and tasks, with a queue for each key |
 //! | `embedded` | nodes in the process, for demos and your own tests |
 //! | `sim` | the simulation that the library is tested with |
 //! | `tracing` | an event when a node is refused for a reason that somebody must mend, once, and when it votes again |
@@ -100,6 +103,9 @@ pub mod embedded;
 #[cfg(feature = "sim")]
 pub mod sim;
 
+#[cfg(feature = "shared")]
+mod shared;
+
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
@@ -115,6 +121,8 @@ pub use error::{
 };
 pub use mio;
 pub use quorum::Quorum;
+#[cfg(feature = "shared")]
+pub use shared::{Shared, SharedGuard};
 pub use time::Instant;
 pub use token::LockToken;
 

@@ -63,6 +63,30 @@ fn a_warm_lock_allocates_nothing() {
     client.unlock(held).unwrap();
 }
 
+/// Of the caller's thread; the I/O thread is counted by nobody here.
+#[cfg(feature = "shared")]
+#[test]
+fn a_warm_call_of_a_shared_handle_allocates_nothing() {
+    let nodes = Nodes::start(5).unwrap();
+    let shared = redbolt::Shared::connect(Config::new(nodes.urls()).unwrap()).unwrap();
+    let unlocked = allocations(|round| {
+        let guard = shared.try_lock(key(round), TTL).unwrap();
+        shared.unlock(guard).unwrap();
+    });
+    assert_eq!(unlocked, 0, "acquire and unlock");
+    let extended = allocations(|round| {
+        let mut guard = shared.lock(key(round), TTL).unwrap();
+        shared.extend(&mut guard, TTL).unwrap();
+    });
+    assert_eq!(extended, 0, "acquire, extend and drop");
+    let held = shared.try_lock("held", TTL).unwrap();
+    let denied = allocations(|_| {
+        assert!(matches!(shared.try_lock("held", TTL), Err(LockError::Taken(_))));
+    });
+    assert_eq!(denied, 0, "conflict");
+    drop(held);
+}
+
 #[test]
 fn a_warm_batch_allocates_nothing() {
     let nodes = Nodes::start(5).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Client;
 use crate::driver::Outcome;
-use crate::engine::{NodeHealth, NodeReplies};
+use crate::engine::{NodeHealth, NodeReplies, OpId};
 use crate::error::{Cause, LockError};
 use crate::resp::{Decoder, Limits, Reply};
 
@@ -70,13 +70,24 @@ impl Client {
     ///
     /// [`LockError::Full`] and [`LockError::System`].
     pub fn status(&mut self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
-        let key = key.as_ref();
-        let answers = self.ask(&[&[b"GET", key], &[b"PTTL", key]])?;
+        self.catch_up()?;
+        let op = self.ask_key(key.as_ref())?;
+        let answers = self.answers(op)?;
+        Ok(self.node_keys(&answers))
+    }
+
+    /// Begins to ask what `key` holds.
+    pub(crate) fn ask_key(&mut self, key: &[u8]) -> Result<OpId, LockError> {
+        self.driver.query(&[&[b"GET", key], &[b"PTTL", key]])
+    }
+
+    /// What the answers to [`ask_key`](Self::ask_key) say.
+    pub(crate) fn node_keys(&self, answers: &[NodeReplies]) -> Vec<NodeKey> {
         let names = self.nodes().into_iter().map(|node| node.name);
-        Ok(names
+        names
             .zip(answers)
-            .map(|(node, answers)| NodeKey { node, state: key_state(&answers) })
-            .collect())
+            .map(|(node, answers)| NodeKey { node, state: key_state(answers) })
+            .collect()
     }
 
     /// Asks every connected node how it is set up.
@@ -97,6 +108,10 @@ impl Client {
     fn ask(&mut self, commands: &[&[&[u8]]]) -> Result<Vec<NodeReplies>, LockError> {
         self.catch_up()?;
         let op = self.driver.query(commands)?;
+        self.answers(op)
+    }
+
+    fn answers(&mut self, op: OpId) -> Result<Vec<NodeReplies>, LockError> {
         let Outcome::Query(answers) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
         Ok(answers)
     }

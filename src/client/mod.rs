@@ -36,12 +36,12 @@ use crate::time::Instant;
 /// `Send`, so it may move between threads, and each call needs it alone. It must not be used on
 /// both sides of a fork.
 pub struct Client {
-    driver: Driver,
-    poll: Poll,
+    pub(crate) driver: Driver,
+    pub(crate) poll: Poll,
     events: Events,
     wait: Wait,
     retry: Retry,
-    node_timeout: Duration,
+    pub(crate) node_timeout: Duration,
     /// The last operation of a batch in each place, for a batch that is dropped before its end.
     submitted: Vec<OpId>,
     /// A lease was lost since somebody asked.
@@ -394,7 +394,7 @@ impl Client {
     }
 
     /// One pass of the loop: waits for readiness or a deadline, at most until `until`, and acts.
-    fn pass(&mut self, until: Option<Instant>) -> Result<(), io::ErrorKind> {
+    pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), io::ErrorKind> {
         let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
         match self.wait {
             Wait::Park => self.poll_until(deadline)?,

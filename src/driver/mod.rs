@@ -40,7 +40,7 @@ pub use lease::Lease;
 use crate::acquire::Acquire;
 use crate::address::Endpoint;
 use crate::config::Config;
-use crate::engine::{Connection, Engine, NodeHealth, OpId};
+use crate::engine::{Connection, Engine, LeaseId, NodeHealth, OpId};
 use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
@@ -185,8 +185,13 @@ impl Driver {
         if !lease.is_of(&self.pool) {
             return Err(ExtendError::NotOurs);
         }
-        let op = self.engine.extend(lease.id(), ttl, clock::now())?;
-        self.copy_deadline(lease.id());
+        self.extend_id(lease.id(), ttl)
+    }
+
+    /// As [`extend`](Self::extend), for a lease of this driver whose handle is elsewhere.
+    pub(crate) fn extend_id(&mut self, lease: LeaseId, ttl: Duration) -> Result<OpId, ExtendError> {
+        let op = self.engine.extend(lease, ttl, clock::now())?;
+        self.copy_deadline(lease);
         Ok(op)
     }
 

@@ -42,6 +42,8 @@ pub enum Cause {
     Backlog,
     /// The attempt was decided before this node, which was still connecting, could be asked.
     NotAsked,
+    /// Nothing was sent: the call waited behind others of its own process.
+    Queued,
 
     /// A replica: what it holds can be taken back by its master.
     Replica,
@@ -115,6 +117,7 @@ impl Cause {
             Self::Stalled => "does not answer",
             Self::Backlog => "too many unanswered requests",
             Self::NotAsked => "not asked: it was still connecting",
+            Self::Queued => "not asked: others of this process hold or want the lock",
             Self::Replica => "is a replica",
             Self::Cluster => "is a cluster node",
             Self::Sentinel => "is a sentinel",

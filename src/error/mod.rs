@@ -126,6 +126,9 @@ pub enum LockError {
     /// `in_flight_max` operations are under way. Take their completions first.
     #[error("too many operations under way (in_flight_max)")]
     Full,
+    /// The shared handle was shut down, or its thread has ended. Nothing is held.
+    #[error("the shared handle was shut down")]
+    Closed,
     /// The operating system refused a call that the event loop rests on.
     #[error("event loop: {0}")]
     System(io::ErrorKind),
@@ -172,6 +175,9 @@ pub enum ExtendError {
     /// `in_flight_max` operations are under way. Take their completions first.
     #[error("too many operations under way (in_flight_max)")]
     Full,
+    /// The shared handle was shut down, or its thread has ended. The lease goes on until its deadline.
+    #[error("the shared handle was shut down")]
+    Closed,
     /// The operating system refused a call that the event loop rests on.
     #[error("event loop: {0}")]
     System(io::ErrorKind),
@@ -190,6 +196,9 @@ pub enum UnlockError {
     /// `in_flight_max` operations are under way; the release goes on without a result.
     #[error("too many operations under way (in_flight_max)")]
     Full,
+    /// The shared handle was shut down, or its thread has ended. The TTL ends the key, unless the release was sent before.
+    #[error("the shared handle was shut down")]
+    Closed,
     /// The operating system refused a call that the event loop rests on; the release is owed.
     #[error("event loop: {0}")]
     System(io::ErrorKind),

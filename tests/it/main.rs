@@ -42,6 +42,10 @@ mod hold;
 mod log;
 mod public_names;
 mod retry;
+#[cfg(feature = "shared")]
+mod shared;
+#[cfg(feature = "shared")]
+mod shared_futures;
 mod tidy;
 mod unlock;
 mod waiting;

@@ -183,7 +183,7 @@ impl From<LockError> for Failure {
             LockError::Cancelled | LockError::Full | LockError::System(_) => {
                 Self::new(SYSTEM, "system", error.to_string())
             }
-            _ => Self::new(SYSTEM, "system", error.to_string()),
+            LockError::Closed | _ => Self::new(SYSTEM, "system", error.to_string()),
         }
     }
 }
@@ -210,7 +210,9 @@ impl From<ExtendError> for Failure {
             | ExtendError::Cancelled
             | ExtendError::Full
             | ExtendError::System(_) => Self::new(SYSTEM, "system", error.to_string()),
-            ExtendError::LimitReached | _ => Self::new(SYSTEM, "system", error.to_string()),
+            ExtendError::LimitReached | ExtendError::Closed | _ => {
+                Self::new(SYSTEM, "system", error.to_string())
+            }
         }
     }
 }

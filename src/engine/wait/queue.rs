@@ -4,6 +4,8 @@ use super::message::{self, Kind, Listed, Message, RawToken, WAITERS_MAX, wait_ms
 use super::{ClientId, NO_WAIT, hash};
 use crate::command::append_publish;
 use crate::engine::Engine;
+#[cfg(feature = "shared")]
+use crate::engine::LeaseId;
 use crate::engine::op::Outcome;
 use crate::engine::slot::{SlotState, Slots};
 use crate::mutant::{self, Mutant};
@@ -201,6 +203,16 @@ impl Engine {
                 wait.carried.retain(|waiter| waiter.id != id);
             }
         }
+    }
+
+    /// The leases that others wait for, and their keys.
+    #[cfg(feature = "shared")]
+    pub(crate) fn waited_for(&self) -> impl Iterator<Item = (LeaseId, &[u8])> {
+        self.queues.slots.iter().filter_map(|&(_, slot_index)| {
+            let slot = self.slots.get(slot_index)?;
+            let lease = self.slots.lease_id(slot_index);
+            (slot.state == SlotState::Held).then(|| (lease, slot.key.as_bytes()))
+        })
     }
 
     /// The slot whose lock a message is about: by the token that it names, or by its key.

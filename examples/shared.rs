@@ -1,0 +1,107 @@
+//! One handle for many threads and tasks: eight threads and eight futures sell one stock.
+//!
+//! Nothing here needs a runtime: the futures run on a loop of a few lines. They run as well on
+//! tokio, smol or any other.
+//!
+//! Run it with `cargo run --example shared --features embedded,shared`, or with `REDBOLT_NODES` set.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use redbolt::{Config, LockError, Shared, now};
+
+const TTL: Duration = Duration::from_secs(5);
+const STOCK: u32 = 4_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (urls, _nodes) = nodes()?;
+    let shared = Shared::connect(Config::new(urls)?)?;
+    let stock = AtomicU32::new(STOCK);
+    let sold = AtomicU32::new(0);
+    let begin = now();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| sell_all(&shared, &stock, &sold).expect("a quorum of nodes"));
+            scope.spawn(|| {
+                block_on(sell_all_async(&shared, &stock, &sold)).expect("a quorum of nodes");
+            });
+        }
+    });
+    let elapsed = begin.until(now());
+    println!("{} of {STOCK} sold in {elapsed:?} by 16 sellers", sold.into_inner());
+
+    // What is still owed to the nodes is sent before the program ends.
+    let owed = shared.shutdown(Duration::from_secs(1));
+    println!("{owed} releases owed");
+    Ok(())
+}
+
+fn sell_all(shared: &Shared, stock: &AtomicU32, sold: &AtomicU32) -> Result<(), LockError> {
+    loop {
+        let guard = shared.lock("stock", TTL)?;
+        if !sell(stock, sold) {
+            return Ok(());
+        }
+        // Goes to the next seller, without a word to any node while there is validity left.
+        drop(guard);
+    }
+}
+
+async fn sell_all_async(
+    shared: &Shared,
+    stock: &AtomicU32,
+    sold: &AtomicU32,
+) -> Result<(), LockError> {
+    loop {
+        let _guard = shared.lock_async("stock", TTL).await?;
+        if !sell(stock, sold) {
+            return Ok(());
+        }
+    }
+}
+
+/// Read, then write: two sellers at once would sell one piece twice.
+fn sell(stock: &AtomicU32, sold: &AtomicU32) -> bool {
+    let left = stock.load(Ordering::Relaxed);
+    if left == 0 {
+        return false;
+    }
+    stock.store(left - 1, Ordering::Relaxed);
+    sold.fetch_add(1, Ordering::Relaxed);
+    true
+}
+
+/// Wakes the thread that waits in [`block_on`].
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+/// The nodes of `REDBOLT_NODES`, or five in this process.
+fn nodes() -> Result<(Vec<String>, Option<redbolt::embedded::Nodes>), Box<dyn std::error::Error>> {
+    if let Ok(list) = std::env::var("REDBOLT_NODES") {
+        return Ok((list.split(',').map(str::to_owned).collect(), None));
+    }
+    let nodes = redbolt::embedded::Nodes::start(5)?;
+    Ok((nodes.urls(), Some(nodes)))
+}

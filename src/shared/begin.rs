@@ -1,0 +1,182 @@
+//! How calls begin and what their results become: the parts that the blocking calls and the futures
+//! have in common.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::calls::{Kind, Listener, Reply, Stage};
+use super::pending::{Pending, Taken};
+use super::table::{Refused, Table, Task};
+use super::{Shared, SharedGuard};
+use crate::acquire::Acquire;
+use crate::client::NodeKey;
+use crate::driver::clock::now;
+use crate::engine::NodeHealth;
+use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+
+/// What an acquisition asked for, as its end needs it.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    ttl: Duration,
+    min_validity: Duration,
+    is_exposed: bool,
+}
+
+impl Shared {
+    pub(super) fn patient(&self, mut acquire: Acquire) -> Acquire {
+        if acquire.retry.is_none() {
+            acquire.retry = Some(self.owner.inner.with(|table| table.rules.retry));
+        }
+        acquire
+    }
+
+    fn pending(&self, call: u32, table: &Table) -> Pending {
+        let is_queued = table.calls.at(call).stage == Stage::Queued;
+        Pending::new(Arc::clone(&self.owner), call, table.calls.done(call), is_queued)
+    }
+
+    pub(super) fn begin_lock(
+        &self,
+        key: &[u8],
+        acquire: Acquire,
+    ) -> Result<(Pending, Asked), LockError> {
+        let asked = Asked {
+            ttl: acquire.ttl,
+            min_validity: acquire.min_validity,
+            is_exposed: acquire.token.is_some(),
+        };
+        let time = now();
+        self.owner.inner.with(|table| {
+            let call = table.begin_lock(key, acquire, time)?;
+            Ok((self.pending(call, table), asked))
+        })
+    }
+
+    /// Makes a guard of what an acquisition won, judged by the clock as it is handed over.
+    pub(super) fn won(
+        &self,
+        (reply, queue): Taken,
+        asked: Asked,
+    ) -> Result<SharedGuard, LockError> {
+        let Reply::Lock(result) = reply else { return Err(LockError::Closed) };
+        let lease = result?;
+        let owner = Arc::clone(&self.owner);
+        let guard = SharedGuard::new(lease, owner, queue, asked.ttl, asked.is_exposed);
+        let remaining = guard.remaining();
+        if remaining.is_zero() || remaining < asked.min_validity {
+            let voters = guard.voters();
+            let ballot = self.owner.inner.with(|table| table.rules.late_ballot(voters));
+            return Err(LockError::Expired(ballot));
+        }
+        Ok(guard)
+    }
+
+    pub(super) fn begin(&self, kind: Kind, task: Task) -> Result<Pending, Refused> {
+        self.owner.inner.with(|table| {
+            let call = table.begin(kind, task)?;
+            Ok(self.pending(call, table))
+        })
+    }
+
+    pub(super) fn begin_extend(
+        &self,
+        guard: &mut SharedGuard,
+        ttl: Duration,
+    ) -> Result<Pending, ExtendError> {
+        let lease = guard.id().filter(|_| guard.is_of(&self.owner)).ok_or(ExtendError::NotOurs)?;
+        let queue = guard.queue();
+        let task = Task::Extend { queue, lease, ttl };
+        let pending = self.begin(Kind::Extend, task).map_err(ExtendError::from)?;
+        guard.set_extending(true);
+        Ok(pending)
+    }
+
+    /// `None`: the lease went to the next waiter.
+    pub(super) fn begin_unlock(
+        &self,
+        mut guard: SharedGuard,
+    ) -> Result<Option<Pending>, UnlockError> {
+        if !guard.is_of(&self.owner) {
+            return Err(UnlockError::NotOurs);
+        }
+        let (queue, may_pass) = (guard.queue(), guard.may_pass());
+        let Some(lease) = guard.take_lease() else { return Err(UnlockError::NotOurs) };
+        let (result, next) = self.owner.inner.with(|table| {
+            let lease = match table.pass_on_if(may_pass, queue, lease) {
+                Ok(next) => return (Ok(None), next),
+                Err(lease) => lease,
+            };
+            let call = table.begin_unlock(queue, lease);
+            let result = call.map(|call| Some(self.pending(call, table)));
+            (result.map_err(UnlockError::from), Listener::None)
+        });
+        next.notify();
+        result
+    }
+
+    pub(super) fn begin_unlock_token(
+        &self,
+        key: &[u8],
+        token: &[u8],
+    ) -> Result<Pending, UnlockError> {
+        let (key, token) = (key.to_vec(), token.to_vec());
+        let task = Task::UnlockToken { key, token };
+        self.begin(Kind::Unlock, task).map_err(UnlockError::from)
+    }
+
+    pub(super) fn begin_adopt(
+        &self,
+        key: &[u8],
+        token: &[u8],
+        ttl: Duration,
+    ) -> Result<Pending, ExtendError> {
+        let (key, token) = (key.to_vec(), token.to_vec());
+        let task = Task::Adopt { key, token, ttl };
+        self.begin(Kind::Adopt, task).map_err(ExtendError::from)
+    }
+
+    pub(super) fn adopted(
+        &self,
+        (reply, queue): Taken,
+        ttl: Duration,
+    ) -> Result<SharedGuard, ExtendError> {
+        let Reply::Adopt(result) = reply else { return Err(ExtendError::Closed) };
+        let guard = SharedGuard::new(result?, Arc::clone(&self.owner), queue, ttl, true);
+        if guard.is_valid() { Ok(guard) } else { Err(ExtendError::Expired) }
+    }
+
+    pub(super) fn begin_status(&self, key: &[u8]) -> Result<Pending, LockError> {
+        let key = key.to_vec();
+        self.begin(Kind::Status, Task::Status { key }).map_err(LockError::from)
+    }
+
+    /// The releases still owed, if the I/O thread has ended before.
+    pub(super) fn begin_shutdown(&self, limit: Duration) -> Result<Pending, usize> {
+        let ends = now() + limit;
+        self.owner.inner.with(|table| {
+            let call = table.begin_shutdown(ends)?;
+            Ok(self.pending(call, table))
+        })
+    }
+}
+
+pub(super) fn extended(guard: &mut SharedGuard, (reply, _): Taken) -> Result<(), ExtendError> {
+    guard.set_extending(false);
+    if let Reply::Extend(result) = reply { result } else { Err(ExtendError::Closed) }
+}
+
+pub(super) fn unlocked((reply, _): Taken) -> Result<Unlocked, UnlockError> {
+    if let Reply::Unlock(result) = reply { result } else { Err(UnlockError::Closed) }
+}
+
+pub(super) fn status((reply, _): Taken) -> Result<Vec<NodeKey>, LockError> {
+    if let Reply::Status(result) = reply { result } else { Err(LockError::Closed) }
+}
+
+pub(super) fn nodes((reply, _): Taken) -> Vec<NodeHealth> {
+    if let Reply::Nodes(nodes) = reply { nodes } else { Vec::new() }
+}
+
+pub(super) fn owed(taken: Taken) -> usize {
+    if let (Reply::Shutdown(owed), _) = taken { owed } else { 0 }
+}

@@ -1,0 +1,222 @@
+//! The calls under way: one place for each, reused, from its begin until its result is taken.
+//!
+//! # Invariants
+//!
+//! - A place is given back by whoever took the result, or, where the caller gave the call up, by
+//!   the I/O thread once the operation has ended. So a place names one call for as long as anybody
+//!   knows it.
+//! - Whoever waits is notified, and wakers are dropped, outside of the table's lock: both may run
+//!   code of an executor.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::thread::Thread;
+use std::time::Duration;
+
+use super::NONE;
+use crate::acquire::Acquire;
+use crate::client::NodeKey;
+use crate::driver::Lease;
+use crate::engine::{LeaseId, NodeHealth};
+use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::time::Instant;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Lock,
+    Adopt,
+    Extend,
+    Unlock,
+    Status,
+    Nodes,
+    Shutdown,
+}
+
+/// What a call ends with.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Lock(Result<Lease, LockError>),
+    Adopt(Result<Lease, ExtendError>),
+    Extend(Result<(), ExtendError>),
+    Unlock(Result<Unlocked, UnlockError>),
+    Status(Result<Vec<NodeKey>, LockError>),
+    Nodes(Vec<NodeHealth>),
+    /// Releases still owed.
+    Shutdown(usize),
+}
+
+impl Reply {
+    /// What a call of that kind ends with once nobody is there to do it.
+    pub(super) fn closed(kind: Kind, owed: usize) -> Self {
+        match kind {
+            Kind::Lock => Self::Lock(Err(LockError::Closed)),
+            Kind::Adopt => Self::Adopt(Err(ExtendError::Closed)),
+            Kind::Extend => Self::Extend(Err(ExtendError::Closed)),
+            Kind::Unlock => Self::Unlock(Err(UnlockError::Closed)),
+            Kind::Status => Self::Status(Err(LockError::Closed)),
+            Kind::Nodes => Self::Nodes(Vec::new()),
+            Kind::Shutdown => Self::Shutdown(owed),
+        }
+    }
+}
+
+/// Who waits for a result.
+#[derive(Debug, Default)]
+pub(super) enum Listener {
+    #[default]
+    None,
+    Thread(Thread),
+    Task(Waker),
+}
+
+impl Listener {
+    pub(super) fn notify(self) {
+        match self {
+            Self::None => {}
+            Self::Thread(thread) => thread.unpark(),
+            Self::Task(waker) => waker.wake(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Free,
+    /// Behind others of this process that want the same key.
+    Queued,
+    /// The I/O thread has it, or its command waits for it.
+    UnderWay,
+    Done,
+}
+
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) kind: Kind,
+    pub(super) stage: Stage,
+    /// Nobody waits any more.
+    pub(super) is_abandoned: bool,
+    /// The queue of its key.
+    pub(super) queue: u32,
+    pub(super) prev: u32,
+    pub(super) next: u32,
+    pub(super) acquire: Acquire,
+    /// The end of the call.
+    pub(super) ends: Instant,
+    /// When it no longer waits behind others.
+    pub(super) queued_until: Instant,
+    /// For an extension.
+    pub(super) lease: Option<LeaseId>,
+    reply: Option<Reply>,
+    listener: Listener,
+    /// Set with the reply; so that who waits need not take the table's lock to look.
+    done: Arc<AtomicBool>,
+}
+
+impl Call {
+    /// Whether the lease that it is given may go to another waiter afterwards.
+    pub(super) const fn may_pass(&self) -> bool {
+        matches!(self.kind, Kind::Lock) && self.acquire.token.is_none()
+    }
+}
+
+/// All calls of a handle.
+#[derive(Debug)]
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    free: Vec<u32>,
+    limit: usize,
+}
+
+impl Calls {
+    pub(super) const fn new(limit: usize) -> Self {
+        Self { calls: Vec::new(), free: Vec::new(), limit }
+    }
+
+    /// Takes a place for a call; `None` if the limit is reached.
+    pub(super) fn open(&mut self, kind: Kind) -> Option<u32> {
+        let is_full = self.free.is_empty() && self.calls.len() >= self.limit;
+        (!is_full).then(|| self.open_beyond(kind))
+    }
+
+    /// Takes a place for a call, whatever the limit.
+    pub(super) fn open_beyond(&mut self, kind: Kind) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| self.add());
+        let call = self.at_mut(index);
+        call.kind = kind;
+        call.stage = Stage::UnderWay;
+        index
+    }
+
+    #[cold]
+    fn add(&mut self) -> u32 {
+        self.calls.push(Call {
+            kind: Kind::Nodes,
+            stage: Stage::Free,
+            is_abandoned: false,
+            queue: NONE,
+            prev: NONE,
+            next: NONE,
+            acquire: Acquire::new(Duration::ZERO),
+            ends: Instant::MAX,
+            queued_until: Instant::MAX,
+            lease: None,
+            reply: None,
+            listener: Listener::None,
+            done: Arc::new(AtomicBool::new(false)),
+        });
+        u32::try_from(self.calls.len() - 1).unwrap_or(NONE)
+    }
+
+    /// Gives the place back. What it held must be dropped outside of the lock.
+    pub(super) fn close(&mut self, index: u32) -> (Option<Reply>, Listener) {
+        let call = self.at_mut(index);
+        call.stage = Stage::Free;
+        call.is_abandoned = false;
+        call.queue = NONE;
+        call.lease = None;
+        call.done.store(false, Ordering::Relaxed);
+        let left = (call.reply.take(), std::mem::take(&mut call.listener));
+        self.free.push(index);
+        left
+    }
+
+    /// The call has ended; whom to tell.
+    #[must_use]
+    pub(super) fn finish(&mut self, index: u32, reply: Reply) -> Listener {
+        let call = self.at_mut(index);
+        call.reply = Some(reply);
+        call.stage = Stage::Done;
+        call.done.store(true, Ordering::Release);
+        std::mem::take(&mut call.listener)
+    }
+
+    /// Notes who waits; whoever did before is handed back.
+    pub(super) fn listen(&mut self, index: u32, listener: Listener) -> Listener {
+        std::mem::replace(&mut self.at_mut(index).listener, listener)
+    }
+
+    pub(super) fn done(&self, index: u32) -> Arc<AtomicBool> {
+        Arc::clone(&self.at(index).done)
+    }
+
+    /// How many calls are under way, or wait for their result to be taken.
+    pub(super) const fn in_use(&self) -> usize {
+        self.calls.len() - self.free.len()
+    }
+
+    /// Every place, in use or free.
+    pub(super) fn indices(&self) -> impl Iterator<Item = u32> + use<> {
+        0..u32::try_from(self.calls.len()).unwrap_or(NONE)
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "whoever names a call keeps it in the table")]
+    pub(super) fn at(&self, index: u32) -> &Call {
+        &self.calls[index as usize]
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "whoever names a call keeps it in the table")]
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut Call {
+        &mut self.calls[index as usize]
+    }
+}

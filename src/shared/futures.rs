@@ -1,0 +1,169 @@
+//! The calls of a [`Shared`] as plain futures: no runtime is needed, and any will do.
+
+use std::time::Duration;
+
+use super::begin::{extended, nodes, owed, status, unlocked};
+use super::calls::Kind;
+use super::table::Task;
+use super::{Shared, SharedGuard};
+use crate::acquire::{Acquire, KeepAlive};
+use crate::client::NodeKey;
+use crate::engine::NodeHealth;
+use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+
+impl Shared {
+    /// As [`try_lock`](Self::try_lock), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub async fn try_lock_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SharedGuard, LockError> {
+        self.try_lock_with_async(key, Acquire::new(ttl)).await
+    }
+
+    /// As [`try_lock_with`](Self::try_lock_with), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub async fn try_lock_with_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        acquire: Acquire,
+    ) -> Result<SharedGuard, LockError> {
+        let (pending, asked) = self.begin_lock(key.as_ref(), acquire)?;
+        self.won(pending.await, asked)
+    }
+
+    /// As [`lock`](Self::lock), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub async fn lock_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SharedGuard, LockError> {
+        self.lock_with_async(key, Acquire::new(ttl)).await
+    }
+
+    /// As [`lock_with`](Self::lock_with), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub async fn lock_with_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        acquire: Acquire,
+    ) -> Result<SharedGuard, LockError> {
+        self.try_lock_with_async(key, self.patient(acquire)).await
+    }
+
+    /// As [`with_lock`](Self::with_lock), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_lock`](Self::with_lock).
+    pub async fn with_lock_async<T, E>(
+        &self,
+        key: impl AsRef<[u8]>,
+        ttl: Duration,
+        work: impl AsyncFnOnce(&mut SharedGuard) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: From<LockError>,
+    {
+        let kept = Acquire::new(ttl).keep_alive(KeepAlive::new());
+        let mut guard = self.lock_with_async(key, kept).await?;
+        let value = work(&mut guard).await?;
+        let was_valid = guard.is_valid();
+        let is_gone = matches!(self.unlock_async(guard).await, Ok(Unlocked::NotHeld));
+        if was_valid && !is_gone { Ok(value) } else { Err(LockError::Lost.into()) }
+    }
+
+    /// As [`extend`](Self::extend), without blocking. Dropped before its end, the extension may
+    /// still come about; the guard then keeps the earlier deadline of the two.
+    ///
+    /// # Errors
+    ///
+    /// As [`extend`](Self::extend).
+    pub async fn extend_async(
+        &self,
+        guard: &mut SharedGuard,
+        ttl: Duration,
+    ) -> Result<(), ExtendError> {
+        let pending = self.begin_extend(guard, ttl)?;
+        extended(guard, pending.await)
+    }
+
+    /// As [`unlock`](Self::unlock), without blocking. Dropped before its end, the release goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`unlock`](Self::unlock).
+    pub async fn unlock_async(&self, guard: SharedGuard) -> Result<Unlocked, UnlockError> {
+        match self.begin_unlock(guard)? {
+            Some(pending) => unlocked(pending.await),
+            None => Ok(Unlocked::Released),
+        }
+    }
+
+    /// As [`unlock_token`](Self::unlock_token), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`unlock_token`](Self::unlock_token).
+    pub async fn unlock_token_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+    ) -> Result<Unlocked, UnlockError> {
+        unlocked(self.begin_unlock_token(key.as_ref(), token.as_ref())?.await)
+    }
+
+    /// As [`adopt`](Self::adopt), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`adopt`](Self::adopt).
+    pub async fn adopt_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SharedGuard, ExtendError> {
+        let pending = self.begin_adopt(key.as_ref(), token.as_ref(), ttl)?;
+        self.adopted(pending.await, ttl)
+    }
+
+    /// As [`status`](Self::status), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Self::status).
+    pub async fn status_async(&self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
+        status(self.begin_status(key.as_ref())?.await)
+    }
+
+    /// As [`nodes`](Self::nodes), without blocking.
+    pub async fn nodes_async(&self) -> Vec<NodeHealth> {
+        match self.begin(Kind::Nodes, Task::Nodes) {
+            Ok(pending) => nodes(pending.await),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// As [`shutdown`](Self::shutdown), without blocking.
+    pub async fn shutdown_async(&self, limit: Duration) -> usize {
+        match self.begin_shutdown(limit) {
+            Ok(pending) => owed(pending.await),
+            Err(owed) => owed,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! [`SharedGuard`]: a lock that was won through a [`Shared`](super::Shared).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::inner::Owner;
+use super::{Shared, calls};
+use crate::driver::Lease;
+use crate::engine::LeaseId;
+use crate::error::ExtendError;
+use crate::time::Instant;
+use crate::token::LockToken;
+
+/// A lock that was won through a [`Shared`], valid until [`deadline`](Self::deadline).
+///
+/// Dropping it releases the lock without blocking, from any thread or task: where somebody of this
+/// process waits for the same key the lease goes to the first of them, else its release is sent by
+/// the I/O thread. To know that the lock is free, give it to [`Shared::unlock`].
+///
+/// The lock is held until the deadline and no longer, whatever the process is doing then: check
+/// [`remaining`](Self::remaining) right before each effect that needs the lock.
+#[must_use = "dropping a guard releases its lock"]
+pub struct SharedGuard {
+    /// Present until the guard is given away.
+    lease: Option<Lease>,
+    owner: Arc<Owner>,
+    queue: u32,
+    ttl: Duration,
+    /// Somebody may know the token: the lease must go with its guard.
+    is_exposed: AtomicBool,
+    /// An extension may be under way: the lease's deadline may still move.
+    is_extending: bool,
+}
+
+impl SharedGuard {
+    pub(super) const fn new(
+        lease: Lease,
+        owner: Arc<Owner>,
+        queue: u32,
+        ttl: Duration,
+        is_exposed: bool,
+    ) -> Self {
+        let is_exposed = AtomicBool::new(is_exposed);
+        Self { lease: Some(lease), owner, queue, ttl, is_exposed, is_extending: false }
+    }
+
+    /// How long the lock is still surely held; zero when it is over. About 25 ns.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.lease.as_ref().map_or(Duration::ZERO, Lease::remaining)
+    }
+
+    /// Whether the lock is still surely held.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Whether the lock is known to be over: no quorum can hold it any more, or it is kept alive
+    /// and its deadline has come. An atomic load; the I/O thread raises it even when every node is
+    /// silent.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lease.as_ref().is_none_or(Lease::is_lost)
+    }
+
+    /// The end of the lease on the clock of [`redbolt::now`](crate::now).
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.lease.as_ref().map_or_else(Instant::default, Lease::deadline)
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.lease.as_ref().map_or(&[], Lease::key)
+    }
+
+    /// The value that the nodes hold, for a resource that can compare it. A lease whose token was
+    /// read is never handed on to another waiter of this process: it is released with its guard.
+    #[must_use]
+    pub fn token(&self) -> Option<LockToken> {
+        self.is_exposed.store(true, Ordering::Relaxed);
+        self.lease.as_ref().map(Lease::token)
+    }
+
+    /// How many nodes granted it. Grows as late answers are read.
+    #[must_use]
+    pub fn votes(&self) -> u32 {
+        self.lease.as_ref().map_or(0, Lease::votes)
+    }
+
+    /// Which nodes granted it, as bits in the order of the configuration.
+    #[must_use]
+    pub fn voters(&self) -> u32 {
+        self.lease.as_ref().map_or(0, Lease::voters)
+    }
+
+    /// Extends the lock by the TTL it was asked for with if a third of that has passed; otherwise
+    /// costs a clock read. Call it between the steps of long work.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shared::extend`], except that a missed quorum is no error while the lock is still held:
+    /// the next call tries again.
+    pub fn keep(&mut self) -> Result<(), ExtendError> {
+        if self.is_fresh() {
+            return Ok(());
+        }
+        let (shared, ttl) = (self.handle(), self.ttl);
+        let result = shared.extend(self, ttl);
+        self.unless_still_held(result)
+    }
+
+    /// As [`keep`](Self::keep), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`keep`](Self::keep).
+    pub async fn keep_async(&mut self) -> Result<(), ExtendError> {
+        if self.is_fresh() {
+            return Ok(());
+        }
+        let (shared, ttl) = (self.handle(), self.ttl);
+        let result = shared.extend_async(self, ttl).await;
+        self.unless_still_held(result)
+    }
+
+    /// Gives the lease away: the lock stays until its TTL ends or whoever has key and token
+    /// releases it ([`Shared::unlock_token`], [`Shared::adopt`]). Nothing is released on drop.
+    #[must_use = "key and token are the only way to the lock now"]
+    pub fn detach(mut self) -> Option<(Vec<u8>, LockToken)> {
+        let lease = self.lease.take()?;
+        let (queue, id) = (self.queue, lease.id());
+        let given = lease.detach();
+        self.owner.inner.with(|table| table.vacate(queue, id));
+        Some(given)
+    }
+
+    // ---- for the handle ----
+
+    pub(super) fn is_of(&self, owner: &Arc<Owner>) -> bool {
+        Arc::ptr_eq(&self.owner, owner)
+    }
+
+    pub(super) fn id(&self) -> Option<LeaseId> {
+        self.lease.as_ref().map(Lease::id)
+    }
+
+    pub(super) const fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    pub(super) const fn set_extending(&mut self, is_extending: bool) {
+        self.is_extending = is_extending;
+    }
+
+    /// Whether the lease may go to another waiter instead of being released.
+    pub(super) fn may_pass(&self) -> bool {
+        !self.is_extending && !self.is_exposed.load(Ordering::Relaxed)
+    }
+
+    pub(super) const fn take_lease(&mut self) -> Option<Lease> {
+        self.lease.take()
+    }
+
+    fn handle(&self) -> Shared {
+        Shared { owner: Arc::clone(&self.owner) }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.remaining() > self.ttl / 3 * 2
+    }
+
+    fn unless_still_held(&self, result: Result<(), ExtendError>) -> Result<(), ExtendError> {
+        match result {
+            // Busy: it is kept alive, and just being extended.
+            Err(ExtendError::NoQuorum(_) | ExtendError::Busy) if self.is_valid() => Ok(()),
+            result => result,
+        }
+    }
+}
+
+impl Drop for SharedGuard {
+    fn drop(&mut self) {
+        let may_pass = self.may_pass();
+        let Some(lease) = self.lease.take() else { return };
+        let queue = self.queue;
+        let next: calls::Listener =
+            self.owner.inner.with(|table| table.give_back(queue, lease, may_pass));
+        next.notify();
+    }
+}
+
+impl fmt::Debug for SharedGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedGuard")
+            .field("key", &self.key().escape_ascii().to_string())
+            .field("deadline", &self.deadline())
+            .field("votes", &self.votes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,203 @@
+//! The queues: for each key that anybody in this process holds or wants, who holds it, who competes
+//! for it on the network, and who waits, first-in first-out.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+
+use super::NONE;
+use super::calls::{Calls, Stage};
+use crate::acquire::KeepAlive;
+use crate::driver::Lease;
+use crate::engine::LeaseId;
+use crate::key::Key;
+use crate::quorum::NodeMask;
+use crate::time::Instant;
+
+/// A key as a map has it.
+#[derive(Clone, Debug)]
+struct Name(Key);
+
+impl Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_bytes().hash(state);
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_bytes() == other.0.as_bytes()
+    }
+}
+
+impl Eq for Name {}
+
+/// The lease of a key that somebody in this process has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holder {
+    pub(super) id: LeaseId,
+    /// Its deadline when that was last looked at.
+    pub(super) valid_until: Instant,
+    pub(super) voters: NodeMask,
+    /// How often it was handed on in this process.
+    pub(super) turns: u32,
+    /// Somebody elsewhere waits for it.
+    pub(super) is_wanted_elsewhere: bool,
+    /// How it is kept alive.
+    pub(super) keep_alive: Option<KeepAlive>,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) key: Key,
+    pub(super) holder: Option<Holder>,
+    /// The call that speaks for all on the network.
+    pub(super) competitor: u32,
+    /// Those behind it.
+    pub(super) first: u32,
+    last: u32,
+    /// Calls that name this queue and have not ended.
+    refs: u32,
+}
+
+/// All queues of a handle.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    queues: Vec<Queue>,
+    free: Vec<u32>,
+    by_key: HashMap<Name, u32>,
+}
+
+impl Queues {
+    /// The queue of `key`, which one more call names from now on.
+    pub(super) fn enter(&mut self, key: &[u8]) -> u32 {
+        if let Some(&index) = self.by_key.get(key) {
+            self.at_mut(index).refs += 1;
+            return index;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.queues.push(Queue {
+                key: Key::EMPTY,
+                holder: None,
+                competitor: NONE,
+                first: NONE,
+                last: NONE,
+                refs: 0,
+            });
+            u32::try_from(self.queues.len() - 1).unwrap_or(NONE)
+        });
+        let queue = self.at_mut(index);
+        queue.key.set(key);
+        queue.refs = 1;
+        let name = Name(queue.key.clone());
+        self.by_key.insert(name, index);
+        index
+    }
+
+    /// A call that names the queue has ended.
+    pub(super) fn leave(&mut self, index: u32) {
+        let queue = self.at_mut(index);
+        queue.refs = queue.refs.saturating_sub(1);
+        self.free_if_unused(index);
+    }
+
+    pub(super) fn free_if_unused(&mut self, index: u32) {
+        let queue = self.at(index);
+        let key = queue.key.as_bytes();
+        let is_named = self.by_key.get(key) == Some(&index);
+        if queue.refs > 0 || queue.holder.is_some() || !is_named {
+            return;
+        }
+        let Self { queues, by_key, .. } = self;
+        if let Some(queue) = queues.get(index as usize) {
+            by_key.remove(queue.key.as_bytes());
+        }
+        self.free.push(index);
+    }
+
+    /// Whether the lease is the one that the queue's key is held by.
+    pub(super) fn is_held_by(&self, index: u32, id: LeaseId) -> bool {
+        self.at(index).holder.is_some_and(|holder| holder.id == id)
+    }
+
+    /// A call won the lease of the queue's key.
+    pub(super) fn won(&mut self, index: u32, lease: &Lease, keep_alive: Option<KeepAlive>) {
+        self.at_mut(index).holder = Some(Holder {
+            id: lease.id(),
+            valid_until: lease.deadline(),
+            voters: NodeMask::from_bits(lease.voters()),
+            turns: 0,
+            is_wanted_elsewhere: false,
+            keep_alive,
+        });
+    }
+
+    /// Somebody elsewhere waits for a lease of this process.
+    pub(super) fn note_wanted_elsewhere(&mut self, lease: LeaseId, key: &[u8]) {
+        let Some(&index) = self.by_key.get(key) else { return };
+        if let Some(holder) = &mut self.at_mut(index).holder
+            && holder.id == lease
+        {
+            holder.is_wanted_elsewhere = true;
+        }
+    }
+
+    /// Puts a call at the end of the queue.
+    pub(super) fn push(&mut self, index: u32, call: u32, calls: &mut Calls) {
+        let queue = self.at_mut(index);
+        let last = std::mem::replace(&mut queue.last, call);
+        let place = calls.at_mut(call);
+        place.stage = Stage::Queued;
+        place.prev = last;
+        place.next = NONE;
+        if last == NONE {
+            queue.first = call;
+        } else {
+            calls.at_mut(last).next = call;
+        }
+    }
+
+    /// Takes a call out, wherever it stands.
+    pub(super) fn unlink(&mut self, index: u32, call: u32, calls: &mut Calls) {
+        let place = calls.at_mut(call);
+        let (prev, next) = (place.prev, place.next);
+        place.stage = Stage::UnderWay;
+        let queue = self.at_mut(index);
+        if prev == NONE {
+            queue.first = next;
+        } else {
+            calls.at_mut(prev).next = next;
+        }
+        if next == NONE {
+            queue.last = prev;
+        } else {
+            calls.at_mut(next).prev = prev;
+        }
+    }
+
+    /// Every queue in use or free; the latter have no holder and nobody in them.
+    pub(super) fn indices(&self) -> impl Iterator<Item = u32> + use<> {
+        0..u32::try_from(self.queues.len()).unwrap_or(NONE)
+    }
+
+    /// How many keys anybody holds or wants.
+    pub(super) fn in_use(&self) -> usize {
+        self.by_key.len()
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "whoever names a queue keeps it in the table")]
+    pub(super) fn at(&self, index: u32) -> &Queue {
+        &self.queues[index as usize]
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "whoever names a queue keeps it in the table")]
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut Queue {
+        &mut self.queues[index as usize]
+    }
+}

@@ -1,0 +1,170 @@
+//! [`Rules`]: what the settings say of calls before any node is asked, as plain arithmetic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::{Acquire, KeepAlive};
+use crate::config::{Config, Retry};
+use crate::error::{ConfigError, LockError};
+use crate::quorum::Drift;
+use crate::time::Instant;
+
+const KEY_LEN_MAX: usize = 4096;
+
+/// How often a lease is handed on in a row that somebody elsewhere waits for.
+const TURNS_WANTED_ELSEWHERE: u32 = 8;
+
+/// Waits of a [`Retry::custom`] that are added up one by one; those after them count as the last.
+const WAITS_ADDED: u32 = 64;
+
+#[derive(Debug)]
+pub(super) struct Rules {
+    pub(super) names: Arc<[Box<str>]>,
+    pub(super) quorum: u32,
+    pub(super) retry: Retry,
+    turns_max: u32,
+    drift: Drift,
+    least_ttl: Duration,
+    most_ttl: Duration,
+}
+
+impl Rules {
+    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let checked = config.check()?;
+        let most_ms = u64::try_from(config.max_ttl.as_millis()).unwrap_or(u64::MAX);
+        let least_ms = (1..=most_ms).find(|&ttl| ttl > checked.drift.of_ms(ttl));
+        Ok(Self {
+            names: config.nodes.iter().map(|address| address.name().into()).collect(),
+            quorum: checked.quorum,
+            retry: config.retry,
+            turns_max: config.local_turns,
+            drift: checked.drift,
+            least_ttl: Duration::from_millis(least_ms.unwrap_or(most_ms)),
+            most_ttl: Duration::from_millis(most_ms),
+        })
+    }
+
+    /// Refuses what every node would have to refuse; a call that waits must not find out late.
+    pub(super) fn check(&self, key: &[u8], acquire: &Acquire) -> Result<(), LockError> {
+        let ttl_ms = u64::try_from(acquire.ttl.as_millis()).unwrap_or(u64::MAX);
+        let (least, most) = (self.least_ttl, self.most_ttl);
+        if !(least..=most).contains(&Duration::from_millis(ttl_ms)) {
+            return Err(LockError::InvalidTtl { least, most });
+        }
+        if key.is_empty() || key.len() > KEY_LEN_MAX {
+            return Err(LockError::InvalidKey { len: key.len() });
+        }
+        match acquire.token {
+            Some(Err(len)) => Err(LockError::InvalidToken { len }),
+            Some(Ok(_)) | None => Ok(()),
+        }
+    }
+
+    /// How often a lease may be handed on before it is released.
+    pub(super) const fn turns_max(&self, is_wanted_elsewhere: bool) -> u32 {
+        if is_wanted_elsewhere && self.turns_max > TURNS_WANTED_ELSEWHERE {
+            TURNS_WANTED_ELSEWHERE
+        } else {
+            self.turns_max
+        }
+    }
+
+    /// What must be left of a lease that is handed to a call which asks for `acquire`: its
+    /// `min_validity`, and half of what a lease of its own would have had.
+    pub(super) fn validity_wanted(&self, acquire: &Acquire) -> Duration {
+        let ttl_ms = u64::try_from(acquire.ttl.as_millis()).unwrap_or(u64::MAX);
+        let validity_ms = ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms));
+        acquire.min_validity.max(Duration::from_millis(validity_ms.div_ceil(2)))
+    }
+
+    /// Whether a lease that is kept alive like this, or not, serves one who wants that. What is
+    /// left of limits is nobody's to hand on.
+    pub(super) fn is_kept_as_wanted(kept: Option<KeepAlive>, wanted: Option<KeepAlive>) -> bool {
+        kept == wanted && kept.is_none_or(|kept| kept == KeepAlive::new())
+    }
+
+    /// When a call that begins now ends, and until when it waits behind others of its process: no
+    /// longer than the attempts that it may make would have taken.
+    pub(super) fn ends(acquire: &Acquire, now: Instant) -> (Instant, Instant) {
+        let retry = acquire.retry.unwrap_or(Retry::ONCE);
+        let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
+        let is_once = acquire.token.is_some() || deadline == Some(Duration::ZERO);
+        let ends = deadline
+            .filter(|deadline| !deadline.is_zero())
+            .map_or(Instant::MAX, |deadline| now + deadline);
+        let patience = match retry.attempts {
+            _ if is_once => Duration::ZERO,
+            None => Duration::MAX,
+            Some(attempts) => waits_of(&retry, attempts.saturating_sub(1)),
+        };
+        (ends, ends.min(now + patience))
+    }
+}
+
+/// The longest that `waits` waits between attempts can be.
+fn waits_of(retry: &Retry, waits: u32) -> Duration {
+    let Some(wait_after) = retry.wait_after else {
+        return retry.delay.saturating_add(retry.jitter).saturating_mul(waits);
+    };
+    let added = (1..=waits.min(WAITS_ADDED)).map(wait_after);
+    let sum = added.fold(Duration::ZERO, Duration::saturating_add);
+    let rest = waits.saturating_sub(WAITS_ADDED);
+    if rest == 0 { sum } else { sum.saturating_add(wait_after(WAITS_ADDED).saturating_mul(rest)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_lease_with_less_than_half_of_what_a_new_one_would_have_is_not_handed_on() {
+        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        assert_eq!(rules.validity_wanted(&Acquire::new(ms(10_000))), ms(4_949));
+        assert_eq!(rules.validity_wanted(&Acquire::new(ms(4))), ms(1));
+        let choosy = Acquire::new(ms(10_000)).min_validity(ms(9_000));
+        assert_eq!(rules.validity_wanted(&choosy), ms(9_000));
+    }
+
+    #[test]
+    fn a_call_waits_behind_others_no_longer_than_its_own_attempts_would_take() {
+        let now = Instant::from_nanos(7);
+        let ends = |acquire: Acquire| {
+            let (ends, queued) = Rules::ends(&acquire, now);
+            let after = |end: Instant| (end < Instant::MAX).then(|| end.saturating_since(now));
+            (after(ends), after(queued))
+        };
+        let acquire = || Acquire::new(ms(100));
+        let every = Retry::every(ms(10), ms(5));
+        assert_eq!(ends(acquire()), (None, Some(ms(0))));
+        assert_eq!(ends(acquire().retry(every)), (None, None));
+        assert_eq!(ends(acquire().retry(every).deadline(ms(9))), (Some(ms(9)), Some(ms(9))));
+        assert_eq!(ends(acquire().retry(every).deadline(ms(0))), (None, Some(ms(0))));
+        assert_eq!(ends(acquire().retry(every).token("t")), (None, Some(ms(0))));
+        assert_eq!(ends(acquire().retry(every.attempts(1))), (None, Some(ms(0))));
+        assert_eq!(ends(acquire().retry(every.attempts(4))), (None, Some(ms(45))));
+        assert_eq!(ends(acquire().retry(every.attempts(4).within(ms(20)))).1, Some(ms(20)));
+        let custom = Retry::custom(|attempt| ms(u64::from(attempt.min(10)))).attempts(101);
+        assert_eq!(ends(acquire().retry(custom)).1, Some(ms(55 + 90 * 10)));
+    }
+
+    #[test]
+    fn what_no_node_would_take_is_refused_at_once() {
+        let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
+        let check = |key: &[u8], acquire: &Acquire| rules.check(key, acquire);
+        assert!(check(b"k", &Acquire::new(ms(4))).is_ok());
+        assert!(check(b"k", &Acquire::new(ms(30_000))).is_ok());
+        for ttl in [ms(0), ms(3), ms(30_001), Duration::MAX] {
+            let error = check(b"k", &Acquire::new(ttl)).unwrap_err();
+            assert!(matches!(error, LockError::InvalidTtl { .. }), "{ttl:?}: {error}");
+        }
+        let acquire = Acquire::new(ms(10));
+        assert!(matches!(check(b"", &acquire), Err(LockError::InvalidKey { len: 0 })));
+        assert!(matches!(check(&[b'k'; 4097], &acquire), Err(LockError::InvalidKey { len: 4097 })));
+        let token = acquire.token("");
+        assert!(matches!(check(b"k", &token), Err(LockError::InvalidToken { len: 0 })));
+    }
+}

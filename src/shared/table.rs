@@ -1,0 +1,514 @@
+//! [`Table`]: what callers' threads and the I/O thread share, behind one lock that is held for some
+//! hundred nanoseconds at a time: across no system call, no allocation of note, no foreign code.
+//!
+//! # Invariants
+//!
+//! - Of the calls for one key that may wait, at most one competes on the network.
+//! - The first of a queue is promoted as soon as the key has neither holder nor competitor.
+//! - Commands are carried out in the order they were given: a SET behind the release before it.
+//! - The I/O thread sleeps only while there are no commands, and no longer than until something is
+//!   due here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::NONE;
+use super::calls::{Calls, Kind, Listener, Reply, Stage};
+use super::queues::Queues;
+use super::rules::Rules;
+use crate::acquire::Acquire;
+use crate::driver::Lease;
+use crate::engine::{Engine, LeaseId};
+use crate::error::{Ballot, Cause, ConnectError, ExtendError, LockError, UnlockError};
+use crate::key::Key;
+use crate::quorum::{NODES_MAX, NodeMask};
+use crate::time::Instant;
+
+/// What the I/O thread is to do.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation of each call")]
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Something for this call.
+    Call(u32, Task),
+    /// A lease to be released; nobody waits for it.
+    Release(Lease),
+    Shutdown {
+        ends: Instant,
+    },
+    /// Nobody has a handle any more.
+    Close,
+}
+
+#[derive(Debug)]
+pub(super) enum Task {
+    Acquire {
+        key: Key,
+        acquire: Acquire,
+        ends: Instant,
+    },
+    Extend {
+        queue: u32,
+        lease: LeaseId,
+        ttl: Duration,
+    },
+    Unlock {
+        lease: Lease,
+    },
+    UnlockToken {
+        key: Vec<u8>,
+        token: Vec<u8>,
+    },
+    Adopt {
+        key: Vec<u8>,
+        token: Vec<u8>,
+        ttl: Duration,
+    },
+    Status {
+        key: Vec<u8>,
+    },
+    Nodes,
+    /// The caller has given the call up.
+    Cancel,
+}
+
+pub(super) struct Table {
+    pub(super) calls: Calls,
+    pub(super) queues: Queues,
+    pub(super) commands: Vec<Command>,
+    /// Until when the I/O thread sleeps; `None` while it is awake.
+    sleeps_until: Option<Instant>,
+    /// Nothing here is due before.
+    next_due: Instant,
+    /// No call may begin any more.
+    pub(super) is_closed: bool,
+    /// The I/O thread is no more; with how many releases owed.
+    pub(super) ended: Option<usize>,
+    pub(super) rules: Rules,
+}
+
+impl Table {
+    pub(super) fn new(rules: Rules, calls_max: usize) -> Self {
+        Self {
+            calls: Calls::new(calls_max),
+            queues: Queues::default(),
+            commands: Vec::new(),
+            sleeps_until: None,
+            next_due: Instant::MAX,
+            is_closed: false,
+            ended: None,
+            rules,
+        }
+    }
+
+    // ---- callers ----
+
+    /// Begins an acquisition: on the network, or behind others that want the same key.
+    pub(super) fn begin_lock(
+        &mut self,
+        key: &[u8],
+        acquire: Acquire,
+        now: Instant,
+    ) -> Result<u32, LockError> {
+        if self.is_closed {
+            return Err(LockError::Closed);
+        }
+        self.rules.check(key, &acquire)?;
+        let call = self.calls.open(Kind::Lock).ok_or(LockError::Full)?;
+        let queue = self.queues.enter(key);
+        let (ends, queued_until) = Rules::ends(&acquire, now);
+        let place = self.calls.at_mut(call);
+        (place.queue, place.acquire) = (queue, acquire);
+        (place.ends, place.queued_until) = (ends, queued_until);
+        let here = self.queues.at(queue);
+        let holder = here.holder.filter(|holder| holder.valid_until > now);
+        let is_contended = here.competitor != NONE || here.first != NONE;
+        if queued_until > now && (is_contended || holder.is_some()) {
+            self.queues.push(queue, call, &mut self.calls);
+            let holder_ends = holder.map_or(Instant::MAX, |holder| holder.valid_until);
+            self.next_due = self.next_due.min(queued_until).min(holder_ends);
+        } else if let Some(holder) = holder {
+            // Surely in vain: it holds the key itself.
+            self.queues.leave(queue);
+            self.calls.close(call);
+            return Err(LockError::Taken(self.rules.queued_ballot(holder.voters)));
+        } else {
+            if !is_contended {
+                self.queues.at_mut(queue).competitor = call;
+            }
+            self.compete(call);
+        }
+        Ok(call)
+    }
+
+    /// Begins a call that concerns no queue.
+    pub(super) fn begin(&mut self, kind: Kind, task: Task) -> Result<u32, Refused> {
+        if self.is_closed {
+            return Err(Refused::Closed);
+        }
+        let call = self.calls.open(kind).ok_or(Refused::Full)?;
+        let place = self.calls.at_mut(call);
+        match &task {
+            Task::Adopt { key, .. } => place.queue = self.queues.enter(key),
+            Task::Extend { lease, queue, .. } => {
+                (place.lease, place.queue) = (Some(*lease), *queue);
+            }
+            Task::Acquire { .. }
+            | Task::Unlock { .. }
+            | Task::UnlockToken { .. }
+            | Task::Status { .. }
+            | Task::Nodes
+            | Task::Cancel => {}
+        }
+        self.commands.push(Command::Call(call, task));
+        Ok(call)
+    }
+
+    /// The caller has given the call up. What it had won is handed out, for another.
+    pub(super) fn abandon(&mut self, call: u32) -> (Option<Reply>, Listener) {
+        let place = self.calls.at_mut(call);
+        let queue = place.queue;
+        match place.stage {
+            Stage::Queued => {
+                self.queues.unlink(queue, call, &mut self.calls);
+                self.queues.leave(queue);
+                self.calls.close(call)
+            }
+            Stage::UnderWay => {
+                place.is_abandoned = true;
+                self.commands.push(Command::Call(call, Task::Cancel));
+                (None, Listener::None)
+            }
+            Stage::Done => self.calls.close(call),
+            Stage::Free => (None, Listener::None),
+        }
+    }
+
+    /// A lease comes back from its holder: it goes to the next of its queue if it may, or is
+    /// released.
+    pub(super) fn give_back(&mut self, queue: u32, lease: Lease, may_pass: bool) -> Listener {
+        let lease = match self.pass_on_if(may_pass, queue, lease) {
+            Ok(listener) => return listener,
+            Err(lease) => lease,
+        };
+        if self.ended.is_some() {
+            // The TTL ends the key.
+            return Listener::None;
+        }
+        let id = lease.id();
+        self.commands.push(Command::Release(lease));
+        self.vacate(queue, id);
+        Listener::None
+    }
+
+    /// Hands the lease to the next of its queue, without a word to any node. The lease comes back
+    /// if there is no next, or it may not have it.
+    pub(super) fn pass_on(&mut self, queue: u32, lease: Lease) -> Result<Listener, Lease> {
+        if self.is_closed || !self.queues.is_held_by(queue, lease.id()) {
+            return Err(lease);
+        }
+        let here = self.queues.at_mut(queue);
+        let next = here.first;
+        let Some(holder) = &mut here.holder else { return Err(lease) };
+        let turns_max = self.rules.turns_max(holder.is_wanted_elsewhere);
+        if holder.turns >= turns_max || next == NONE || here.competitor != NONE {
+            return Err(lease);
+        }
+        let wanted = &self.calls.at(next).acquire;
+        if !Rules::is_kept_as_wanted(holder.keep_alive, wanted.keep_alive)
+            || lease.remaining() < self.rules.validity_wanted(wanted)
+        {
+            return Err(lease);
+        }
+        holder.turns += 1;
+        holder.valid_until = lease.deadline();
+        self.queues.unlink(queue, next, &mut self.calls);
+        // The lease names the queue from now on.
+        self.queues.leave(queue);
+        Ok(self.calls.finish(next, Reply::Lock(Ok(lease))))
+    }
+
+    /// As [`pass_on`](Self::pass_on), where the lease may go to another at all.
+    pub(super) fn pass_on_if(
+        &mut self,
+        may_pass: bool,
+        queue: u32,
+        lease: Lease,
+    ) -> Result<Listener, Lease> {
+        if may_pass { self.pass_on(queue, lease) } else { Err(lease) }
+    }
+
+    /// Begins to release a lease and to report how that went.
+    pub(super) fn begin_unlock(&mut self, queue: u32, lease: Lease) -> Result<u32, Refused> {
+        if self.is_closed {
+            self.give_back(queue, lease, false);
+            return Err(Refused::Closed);
+        }
+        let Some(call) = self.calls.open(Kind::Unlock) else {
+            self.give_back(queue, lease, false);
+            return Err(Refused::Full);
+        };
+        let id = lease.id();
+        self.commands.push(Command::Call(call, Task::Unlock { lease }));
+        self.vacate(queue, id);
+        Ok(call)
+    }
+
+    /// Begins the end; the releases still owed if that has come.
+    pub(super) fn begin_shutdown(&mut self, ends: Instant) -> Result<u32, usize> {
+        self.is_closed = true;
+        if let Some(owed) = self.ended {
+            return Err(owed);
+        }
+        let call = self.calls.open_beyond(Kind::Shutdown);
+        self.commands.push(Command::Shutdown { ends });
+        Ok(call)
+    }
+
+    /// The lease is its holder's no more, and nobody else's here.
+    pub(super) fn vacate(&mut self, queue: u32, lease: LeaseId) {
+        if self.queues.is_held_by(queue, lease) {
+            self.queues.at_mut(queue).holder = None;
+            self.advance(queue);
+            self.queues.free_if_unused(queue);
+        }
+    }
+
+    // ---- the I/O thread ----
+
+    /// Takes in how an operation ended.
+    pub(super) fn complete(&mut self, call: u32, reply: Reply, engine: &Engine) -> Listener {
+        let place = self.calls.at(call);
+        let (queue, kind, lease) = (place.queue, place.kind, place.lease);
+        if let Some(lease) = lease {
+            self.look_at(queue, lease, engine);
+        }
+        let is_lock = matches!(kind, Kind::Lock | Kind::Adopt);
+        if is_lock && self.queues.at(queue).competitor == call {
+            self.queues.at_mut(queue).competitor = NONE;
+        }
+        if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = &reply {
+            let keep_alive = self.calls.at(call).acquire.keep_alive;
+            self.queues.won(queue, lease, keep_alive);
+        }
+        if is_lock {
+            self.advance(queue);
+            self.queues.leave(queue);
+        }
+        let place = self.calls.at(call);
+        if !place.is_abandoned {
+            return self.calls.finish(call, reply);
+        }
+        let may_pass = place.may_pass();
+        // No listener: whoever abandons a call takes it along.
+        self.calls.close(call);
+        match reply {
+            Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) => {
+                self.give_back(queue, lease, may_pass)
+            }
+            Reply::Lock(Err(_))
+            | Reply::Adopt(Err(_))
+            | Reply::Extend(_)
+            | Reply::Unlock(_)
+            | Reply::Status(_)
+            | Reply::Nodes(_)
+            | Reply::Shutdown(_) => Listener::None,
+        }
+    }
+
+    /// Notes the deadline that a lease has now.
+    pub(super) fn look_at(&mut self, queue: u32, lease: LeaseId, engine: &Engine) {
+        if !self.queues.is_held_by(queue, lease) {
+            return;
+        }
+        if let Some(holder) = &mut self.queues.at_mut(queue).holder {
+            holder.valid_until = engine.deadline(lease).unwrap_or_default();
+            self.next_due = self.next_due.min(holder.valid_until);
+        }
+    }
+
+    /// Ends the waits whose time is over, and wakes the queues whose holder's is.
+    pub(super) fn expire(&mut self, now: Instant, engine: &Engine, tell: &mut Vec<Listener>) {
+        if now < self.next_due {
+            return;
+        }
+        let mut next_due = Instant::MAX;
+        for call in self.calls.indices() {
+            let place = self.calls.at(call);
+            if place.stage != Stage::Queued {
+                continue;
+            }
+            if place.queued_until > now {
+                next_due = next_due.min(place.queued_until);
+                continue;
+            }
+            let queue = place.queue;
+            let error = self.why_not(queue, engine, now);
+            self.queues.unlink(queue, call, &mut self.calls);
+            self.queues.leave(queue);
+            tell.push(self.calls.finish(call, Reply::Lock(Err(error))));
+        }
+        for index in self.queues.indices() {
+            let queue = self.queues.at_mut(index);
+            if queue.first == NONE {
+                continue;
+            }
+            let Some(holder) = &mut queue.holder else { continue };
+            if holder.valid_until <= now {
+                // It may have been extended meanwhile.
+                holder.valid_until = engine.deadline(holder.id).unwrap_or_default();
+            }
+            if holder.valid_until > now {
+                next_due = next_due.min(holder.valid_until);
+            } else {
+                queue.holder = None;
+                self.advance(index);
+            }
+        }
+        self.next_due = next_due;
+    }
+
+    /// Why a call that stood in the queue got nothing.
+    fn why_not(&self, queue: u32, engine: &Engine, now: Instant) -> LockError {
+        let holder = self.queues.at(queue).holder;
+        match engine.connect_error(now) {
+            Some(ConnectError::NoQuorum(ballot)) if holder.is_none() => LockError::NoQuorum(ballot),
+            _ => {
+                let voters = holder.map_or(NodeMask::EMPTY, |holder| holder.voters);
+                LockError::Taken(self.rules.queued_ballot(voters))
+            }
+        }
+    }
+
+    /// Until when the I/O thread may sleep, from now on; at once if it has something to do.
+    pub(super) fn fall_asleep(&mut self, due: Option<Instant>) -> Option<Instant> {
+        if !self.commands.is_empty() {
+            return Some(Instant::default());
+        }
+        let until = due.unwrap_or(Instant::MAX).min(self.next_due);
+        self.sleeps_until = Some(until);
+        (until < Instant::MAX).then_some(until)
+    }
+
+    pub(super) const fn wake_up(&mut self) {
+        self.sleeps_until = None;
+    }
+
+    /// Whether the I/O thread must be woken for what is here; says so once.
+    pub(super) fn must_wake(&mut self) -> bool {
+        let is_due = !self.commands.is_empty()
+            || self.sleeps_until.is_some_and(|until| self.next_due < until);
+        is_due && self.sleeps_until.take().is_some()
+    }
+
+    /// Ends every wait in a queue: nobody will be served any more.
+    pub(super) fn close(&mut self, tell: &mut Vec<Listener>) {
+        self.is_closed = true;
+        for call in self.calls.indices() {
+            let place = self.calls.at(call);
+            if place.stage == Stage::Queued {
+                let queue = place.queue;
+                self.queues.unlink(queue, call, &mut self.calls);
+                self.queues.leave(queue);
+                tell.push(self.calls.finish(call, Reply::closed(Kind::Lock, 0)));
+            }
+        }
+    }
+
+    /// The I/O thread ends: so does every call.
+    pub(super) fn end(&mut self, owed: usize, tell: &mut Vec<Listener>) -> Vec<Command> {
+        self.close(tell);
+        let owed = *self.ended.get_or_insert(owed);
+        for call in self.calls.indices() {
+            let place = self.calls.at(call);
+            if place.stage != Stage::UnderWay {
+                continue;
+            }
+            if place.is_abandoned {
+                self.calls.close(call);
+            } else {
+                let reply = Reply::closed(place.kind, owed);
+                tell.push(self.calls.finish(call, reply));
+            }
+        }
+        std::mem::take(&mut self.commands)
+    }
+
+    // ---- inside ----
+
+    /// The first of the queue competes, if the key has neither holder nor competitor.
+    fn advance(&mut self, index: u32) {
+        let queue = self.queues.at_mut(index);
+        let next = queue.first;
+        if queue.holder.is_some() || queue.competitor != NONE || next == NONE {
+            return;
+        }
+        queue.competitor = next;
+        self.queues.unlink(index, next, &mut self.calls);
+        self.compete(next);
+    }
+
+    fn compete(&mut self, call: u32) {
+        let place = self.calls.at(call);
+        let (acquire, ends) = (place.acquire.clone(), place.ends);
+        let key = self.queues.at(place.queue).key.clone();
+        self.commands.push(Command::Call(call, Task::Acquire { key, acquire, ends }));
+    }
+}
+
+/// Why a call did not begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refused {
+    Full,
+    Closed,
+}
+
+impl From<Refused> for LockError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => Self::Full,
+            Refused::Closed => Self::Closed,
+        }
+    }
+}
+
+impl From<Refused> for ExtendError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => Self::Full,
+            Refused::Closed => Self::Closed,
+        }
+    }
+}
+
+impl From<Refused> for UnlockError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => Self::Full,
+            Refused::Closed => Self::Closed,
+        }
+    }
+}
+
+impl Rules {
+    /// What is said of an attempt that never went to the nodes: `holds` hold the key for another.
+    fn queued_ballot(&self, holds: NodeMask) -> Ballot {
+        self.ballot(NodeMask::EMPTY, holds, Cause::Queued)
+    }
+
+    /// What is said of a lease that was over before its caller came for it.
+    pub(super) fn late_ballot(&self, voters: u32) -> Ballot {
+        self.ballot(NodeMask::from_bits(voters), NodeMask::EMPTY, Cause::None)
+    }
+
+    fn ballot(&self, granted: NodeMask, denied: NodeMask, cause: Cause) -> Ballot {
+        Ballot {
+            granted,
+            denied,
+            unknown: NodeMask::EMPTY,
+            causes: [cause; NODES_MAX],
+            names: Arc::clone(&self.names),
+            quorum: self.quorum,
+            quarantine_ms: 0,
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The futures of the shared handle: on any runtime and on none, given up at any point.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use redbolt::{LockError, Shared, SharedGuard, Unlocked};
+
+use super::common::{Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
+use super::shared::{embedded, in_use, is_clean, patient};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The least that can run a future.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = Box::pin(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+type Locking<'shared> =
+    Pin<Box<dyn Future<Output = Result<SharedGuard, LockError>> + Send + 'shared>>;
+
+/// A call for the lock that stands where it stands: it was polled once.
+fn begin<'shared>(shared: &'shared Shared, key: &'static str) -> Locking<'shared> {
+    let mut future: Locking<'shared> = Box::pin(shared.lock_with_async(key, patient(TTL)));
+    assert!(peek(&mut future).is_none(), "nobody waits for it yet");
+    future
+}
+
+/// The result, if it is there.
+fn peek(future: &mut Locking<'_>) -> Option<Result<SharedGuard, LockError>> {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
+/// The guard that a call has by now.
+#[track_caller]
+fn won(future: &mut Locking<'_>) -> SharedGuard {
+    let mut result = None;
+    assert!(eventually(PATIENCE, || {
+        result = peek(future);
+        result.is_some()
+    }));
+    result.expect("it was awaited").expect("its turn has come")
+}
+
+async fn increment(shared: Shared, counter: Arc<AtomicU64>, turns: u64) {
+    for turn in 0..turns {
+        let mut guard = shared.lock_with_async("counter", patient(TTL)).await.expect("its turn");
+        let value = counter.load(Ordering::Relaxed);
+        if turn % 10 == 0 {
+            shared.extend_async(&mut guard, TTL).await.expect("a quorum");
+        }
+        assert!(guard.is_valid());
+        counter.store(value + 1, Ordering::Relaxed);
+        if turn % 3 == 0 {
+            assert_eq!(shared.unlock_async(guard).await.expect("ours"), Unlocked::Released);
+        }
+    }
+}
+
+#[test]
+fn futures_run_on_tokio() {
+    let (nodes, shared) = embedded(|config| config);
+    let counter = Arc::new(AtomicU64::new(0));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async {
+        let task = || tokio::spawn(increment(shared.clone(), Arc::clone(&counter), 50));
+        let tasks: Vec<_> = (0..20).map(|_| task()).collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+    });
+    assert_eq!(counter.load(Ordering::Relaxed), 1_000);
+    is_clean(&nodes, &shared);
+}
+
+#[test]
+fn futures_run_on_smol() {
+    let (nodes, shared) = embedded(|config| config);
+    let counter = Arc::new(AtomicU64::new(0));
+    smol::block_on(async {
+        let task = || smol::spawn(increment(shared.clone(), Arc::clone(&counter), 50));
+        let tasks: Vec<_> = (0..20).map(|_| task()).collect();
+        for task in tasks {
+            task.await;
+        }
+    });
+    assert_eq!(counter.load(Ordering::Relaxed), 1_000);
+    is_clean(&nodes, &shared);
+}
+
+#[test]
+fn futures_run_on_a_loop_of_ten_lines() {
+    let (nodes, shared) = embedded(|config| config);
+    let counter = Arc::new(AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| block_on(increment(shared.clone(), Arc::clone(&counter), 50)));
+        }
+    });
+    assert_eq!(counter.load(Ordering::Relaxed), 250);
+    is_clean(&nodes, &shared);
+    let everything = async {
+        let mut guard = shared.try_lock_async("k", TTL).await?;
+        guard.keep_async().await.expect("it is fresh");
+        let (key, token) = guard.detach().expect("a token");
+        let adopted = shared.adopt_async(&key, &token, TTL).await.expect("it is there");
+        assert_eq!(shared.status_async("k").await?.len(), shared.nodes_async().await.len());
+        drop(adopted);
+        let token = shared.unlock_token_async("k", token).await.expect("valid names");
+        assert_eq!(token, Unlocked::NotHeld);
+        let work = async |held: &mut SharedGuard| Ok::<_, LockError>(held.is_valid());
+        assert!(shared.with_lock_async("k", TTL, work).await?);
+        drop(shared.lock_async("k", TTL).await?);
+        Ok::<_, LockError>(shared.shutdown_async(PATIENCE).await)
+    };
+    assert_eq!(block_on(everything).expect("a quorum"), 0);
+}
+
+#[test]
+fn a_future_does_nothing_before_it_is_polled() {
+    let (nodes, shared) = embedded(|config| config);
+    let future = shared.lock_async("k", TTL);
+    assert_eq!(in_use(&shared), (0, 0));
+    drop(future);
+    is_clean(&nodes, &shared);
+}
+
+#[test]
+fn waiters_are_served_in_the_order_they_came() {
+    let (nodes, shared) = embedded(|config| config.local_turns(5));
+    let mut guard = shared.try_lock("k", TTL).unwrap();
+    let mut waiters: Vec<_> = (0..20).map(|_| begin(&shared, "k")).collect();
+    while !waiters.is_empty() {
+        let mut first = waiters.remove(0);
+        assert!(waiters.iter_mut().all(|waiter| peek(waiter).is_none()));
+        drop(guard);
+        guard = won(&mut first);
+        assert!(waiters.iter_mut().all(|waiter| peek(waiter).is_none()), "out of turn");
+    }
+    drop(guard);
+    is_clean(&nodes, &shared);
+}
+
+/// Each of five waiters in turn gives up, while a guard is held here, and while the lock is held
+/// elsewhere, so that the first of them competes.
+#[test]
+fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
+    let (nodes, shared) = embedded(|config| config);
+    let other = Shared::connect(fresh_config(nodes.urls())).unwrap();
+    for holder in [&shared, &other] {
+        for gone in 0..5 {
+            let guard = holder.lock_with("k", patient(TTL)).unwrap();
+            let mut waiters: Vec<_> = (0..5).map(|_| begin(&shared, "k")).collect();
+            drop(waiters.remove(gone));
+            drop(guard);
+            for mut waiter in waiters {
+                drop(won(&mut waiter));
+            }
+            is_clean(&nodes, &shared);
+        }
+        let guard = holder.lock_with("k", patient(TTL)).unwrap();
+        let waiters: Vec<_> = (0..5).map(|_| begin(&shared, "k")).collect();
+        drop(waiters);
+        drop(guard);
+        is_clean(&nodes, &shared);
+    }
+}
+
+/// Its turn had come, and it never looked.
+#[test]
+fn a_waiter_that_gives_up_with_the_lock_in_hand_wakes_the_next() {
+    let (nodes, shared) = embedded(|config| config);
+    for local_first in [true, false] {
+        let other = Shared::connect(fresh_config(nodes.urls())).unwrap();
+        let holder = if local_first { &shared } else { &other };
+        let guard = holder.try_lock("k", TTL).unwrap();
+        let mut waiters: Vec<_> = (0..4).map(|_| begin(&shared, "k")).collect();
+        drop(guard);
+        // The first is told, and gone before it can take what it won.
+        assert!(eventually(PATIENCE, || {
+            let keys = shared.status("k").expect("nodes answer");
+            keys.iter().any(|node| node.state != redbolt::client::KeyState::Free)
+        }));
+        thread::sleep(ms(20));
+        drop(waiters.remove(0));
+        drop(waiters.remove(1));
+        for mut waiter in waiters {
+            drop(won(&mut waiter));
+        }
+        is_clean(&nodes, &shared);
+    }
+}
+
+/// Given up after any number of polls, from before the first to after the lock was won.
+#[test]
+fn a_call_that_is_given_up_at_any_point_leaves_nothing() {
+    let (nodes, shared) = embedded(|config| config);
+    for point in 0..300_u32 {
+        let mut future = Box::pin(async {
+            let mut guard = shared.lock_with_async("k", patient(TTL)).await?;
+            let _ = shared.extend_async(&mut guard, TTL).await;
+            let _ = shared.unlock_async(guard).await;
+            Ok::<_, LockError>(())
+        });
+        for _ in 0..point {
+            if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                break;
+            }
+            thread::yield_now();
+        }
+        drop(future);
+    }
+    is_clean(&nodes, &shared);
+    drop(shared.try_lock("k", TTL).expect("the lock is free"));
+}
+
+/// Threads that want one lock, with tasks among them that give up at random.
+#[test]
+fn waiters_that_come_and_go_lose_no_wake_up() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let shared = Shared::connect(cluster.config().local_turns(8)).unwrap();
+    let (inside, served) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for seed in 0..6_u32 {
+            let (shared, inside, served) = (&shared, &inside, &served);
+            scope.spawn(move || {
+                let mut chance = seed;
+                for _ in 0..200 {
+                    chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    if chance >> 30 == 0 {
+                        let mut future: Locking<'_> =
+                            Box::pin(shared.lock_with_async("k-other", patient(TTL)));
+                        if peek(&mut future).is_none() {
+                            thread::yield_now();
+                        }
+                    }
+                    if chance >> 31 == 0 {
+                        let mut future: Locking<'_> =
+                            Box::pin(shared.lock_with_async("k", patient(TTL)));
+                        drop(peek(&mut future));
+                        continue;
+                    }
+                    let guard = shared.lock_with("k", patient(TTL)).expect("its turn comes");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                    served.fetch_add(1, Ordering::Relaxed);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    drop(guard);
+                }
+            });
+        }
+    });
+    assert!(served.into_inner() > 100);
+    assert!(eventually(PATIENCE, || in_use(&shared) == (0, 0)), "{shared:?}");
+    assert!(eventually(PATIENCE, || cluster.holders("k") + cluster.holders("k-other") == 0));
+}
+
+/// An executor whose wake-up panics takes the I/O thread with it; nobody hangs.
+#[test]
+fn a_thread_that_dies_ends_every_call_with_an_error() {
+    struct Panic;
+    impl Wake for Panic {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    let (nodes, shared) = embedded(|config| config);
+    let other = Shared::connect(fresh_config(nodes.urls())).unwrap();
+    let held = other.try_lock("k", TTL).unwrap();
+    thread::scope(|scope| {
+        let waiters: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| shared.lock_with("k", patient(TTL)))).collect();
+        assert!(eventually(PATIENCE, || in_use(&shared).0 == 3));
+        let waker = Waker::from(Arc::new(Panic));
+        assert!(eventually(PATIENCE, || {
+            let mut future: Locking<'_> = Box::pin(shared.try_lock_async("free", TTL));
+            let is_ready = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+            // Who was served before it could leave its waker is not woken.
+            !is_ready && eventually(PATIENCE, || in_use(&shared).0 == 1)
+        }));
+        for waiter in waiters {
+            let result = waiter.join().unwrap();
+            assert!(matches!(result, Err(LockError::Closed)), "{result:?}");
+        }
+    });
+    assert!(matches!(shared.lock("k", TTL), Err(LockError::Closed)));
+    drop(held);
+}
