@@ -51,6 +51,13 @@ impl Round {
         }
     }
 
+    /// Enters the grant of a node that was not heard of in this round before.
+    #[inline]
+    pub(crate) const fn grant(&mut self, node: NodeId) {
+        self.granted.insert(node);
+        self.grants = self.grants.wrapping_add(1);
+    }
+
     /// Whether the grant that was just entered is the `quorum`-th.
     #[inline]
     pub(crate) const fn is_quorum_just_met(&self, quorum: u32) -> bool {

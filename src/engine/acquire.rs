@@ -2,14 +2,13 @@
 //! it fails, tried again with a new token.
 
 use super::keep::NO_KEEP;
-use super::op::{OpId, OpKind, Outcome, Plan};
+use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
 use super::timers::Timer;
 use super::wait::{NO_LIST, NO_WAIT};
 use super::{Engine, Event, KEY_LEN_MAX};
 use crate::acquire::Acquire;
 use crate::command::{Answer, append_set};
-use crate::config::Retry;
 use crate::error::{Cause, LockError, Vote};
 use crate::mutant::{self, Mutant};
 use crate::node::{JobKind, Now, Request};
@@ -46,24 +45,15 @@ impl Engine {
             Some(Ok(token)) => Some(token.clone()),
             Some(Err(len)) => return Err(LockError::InvalidToken { len: *len }),
         };
-        let retry = acquire.retry.unwrap_or(Retry::ONCE);
-        let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
         let index = self.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
-        // Two attempts with one token could delete each other's keys.
-        let is_once = token.is_some() || deadline == Some(Duration::ZERO);
-        self.ops.at_mut(index).plan = Plan {
-            ttl_ms,
-            min_validity: acquire.min_validity,
-            attempts_left: if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) },
-            delay: retry.delay,
-            jitter: retry.jitter,
-            wait_after: retry.wait_after,
-            attempts_failed: 0,
-            deadline: deadline
-                .filter(|deadline| !deadline.is_zero())
-                .map_or(Instant::MAX, |deadline| now + deadline),
-            wakes: !is_once && retry.attempts.is_none() && retry.wait_after.is_none(),
-        };
+        let plan = &mut self.ops.at_mut(index).plan;
+        plan.ttl_ms = ttl_ms;
+        plan.min_validity = acquire.min_validity;
+        plan.attempts_left = 1;
+        plan.wakes = false;
+        if acquire.retry.is_some() || acquire.deadline.is_some() {
+            plan.retry_as(acquire, token.is_some(), now);
+        }
         if acquire.is_looked_after() {
             self.open_keep(index, key, acquire);
         }
@@ -285,13 +275,13 @@ impl Engine {
         if slot.state != SlotState::Acquiring {
             return self.set_read(id, slot_index, Answer::Ok, now);
         }
-        slot.granted.insert(id);
         slot.unanswered.remove(id);
         slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
         let quorum = self.settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
         let op = slot.op;
         let round = &mut self.ops.at_mut(op).round;
-        round.enter(id, Vote::Granted);
+        // A vote becomes unknown only with the end of its connection, or of the round.
+        round.grant(id);
         if round.is_quorum_just_met(quorum) {
             self.decide(slot_index, self.both_clocks(now));
         }
@@ -549,6 +539,7 @@ impl Engine {
     pub(super) fn report_acquire(&mut self, index: u32, now: Instant) -> Option<Event> {
         let op = self.ops.at(index);
         let (slot_index, outcome, keep) = (op.slot, op.outcome, op.keep);
+        let granted = op.round.granted;
         if self.ops.at(index).wait != NO_WAIT {
             let now = self.now(now);
             self.end_wait(index, now);
@@ -559,6 +550,7 @@ impl Engine {
             let slot = self.slots.at_mut(slot_index);
             slot.op = NO_OP;
             slot.state = SlotState::Held;
+            slot.granted = granted;
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
             if keep != NO_KEEP {
                 self.begin_keeping(slot_index, keep, self.both_clocks(now));

@@ -8,7 +8,9 @@
 
 use super::keep::NO_KEEP;
 use super::wait::NO_WAIT;
+use crate::acquire::Acquire;
 use crate::command::Answer;
+use crate::config::Retry;
 use crate::error::{Cause, Unlocked};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
@@ -75,6 +77,25 @@ pub(super) struct Plan {
     pub(super) deadline: Instant,
     /// Between attempts it waits to be woken, instead of trying again and again.
     pub(super) wakes: bool,
+}
+
+impl Plan {
+    /// How the call goes on after a failed attempt, and when it ends.
+    pub(super) fn retry_as(&mut self, acquire: &Acquire, has_token: bool, now: Instant) {
+        let retry = acquire.retry.unwrap_or(Retry::ONCE);
+        let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
+        // Two attempts with one token could delete each other's keys.
+        let is_once = has_token || deadline == Some(Duration::ZERO);
+        self.attempts_left = if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) };
+        self.delay = retry.delay;
+        self.jitter = retry.jitter;
+        self.wait_after = retry.wait_after;
+        self.attempts_failed = 0;
+        self.deadline = deadline
+            .filter(|deadline| !deadline.is_zero())
+            .map_or(Instant::MAX, |deadline| now + deadline);
+        self.wakes = !is_once && retry.attempts.is_none() && retry.wait_after.is_none();
+    }
 }
 
 #[derive(Debug)]
