@@ -67,6 +67,9 @@ impl Engine {
             }
         }
         self.attempt(index, slot, now);
+        if acquire.is_watched {
+            self.track_attempt(index, now);
+        }
         Ok(self.ops.id(index))
     }
 
@@ -177,9 +180,6 @@ impl Engine {
             for node in absent.without(awaited) {
                 self.fail_vote(node, slot_index);
             }
-        }
-        if self.ops.at(index).keep != NO_KEEP {
-            self.track_sets(index, slot_index, now);
         }
         if awaited.is_empty() {
             self.begin_round(index, now);
@@ -514,6 +514,9 @@ impl Engine {
         self.slots.at_mut(last).op = NO_OP;
         self.slots.free_if_unnamed(last);
         self.attempt(index, slot, now);
+        if self.ops.at(index).keep != NO_KEEP {
+            self.track_attempt(index, now);
+        }
     }
 
     /// Whether a lock that was won is not one any more at `now`: then it is released, and another

@@ -40,6 +40,16 @@ impl Engine {
         }
     }
 
+    /// Behind an attempt that has just begun, and may have ended.
+    #[cold]
+    pub(super) fn track_attempt(&mut self, index: u32, now: Now) {
+        let slot_index = self.ops.at(index).slot;
+        let slot = self.slots.at(slot_index);
+        if slot.state == SlotState::Acquiring && slot.op == index {
+            self.track_sets(index, slot_index, now);
+        }
+    }
+
     /// Behind an extension. One that compares by WATCH changes the key only later.
     pub(super) fn track_extension(&mut self, id: NodeId, slot_index: u32, now: Now) {
         if self.slots.at(slot_index).is_kept && !self.node(id).dialect.uses_watch() {
