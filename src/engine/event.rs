@@ -72,7 +72,8 @@ pub enum LostCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Connection {
-    /// Open a connection, then call [`Engine::handle_connected`] or [`Engine::handle_lost`].
+    /// Open a connection, then call [`handle_connected`](super::Engine::handle_connected) or
+    /// [`handle_lost`](super::Engine::handle_lost).
     Open,
     /// Close the connection. The engine has already dealt with its loss.
     Close,
