@@ -129,3 +129,86 @@ fn no_turn_is_lost_where_eight_clients_wait_for_one_key() {
     });
     assert_eq!(*counter.lock().unwrap(), (8 * TURNS, 8 * TURNS));
 }
+
+/// Commands that a server has run.
+fn commands(server: &RealServer) -> u64 {
+    let stats = server.command(&["INFO", "stats"]);
+    let stats = String::from_utf8_lossy(&stats).into_owned();
+    let line = stats.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+    line.map_or(0, |count| count.trim().parse().expect("a number"))
+}
+
+#[test]
+fn clients_that_wait_cost_the_servers_next_to_nothing() {
+    const WAITERS: usize = 32;
+    const SECONDS: u64 = 3;
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
+    let mut holder = cluster.client();
+    let lease = holder.try_lock("k", TTL).unwrap();
+    let waiters: Vec<_> = (0..WAITERS).map(|_| waiting_client(&cluster)).collect();
+    thread::scope(|scope| {
+        let before = all_calls(&cluster, "publish");
+        for mut waiter in waiters {
+            scope.spawn(move || {
+                let lease = waiter.lock("k", TTL).unwrap();
+                waiter.unlock(lease).unwrap();
+                waiter.settle(ms(50));
+            });
+        }
+        let wanted = before + WAITERS as u64;
+        assert!(eventually(PATIENCE, || all_calls(&cluster, "publish") >= wanted));
+        let count = || cluster.nodes().map(commands).sum::<u64>();
+        let begin = (count(), redbolt::now());
+        thread::sleep(Duration::from_secs(SECONDS));
+        let (ran, time) = (count() - begin.0, begin.1.until(redbolt::now()));
+        let bound = 1_000.0 * WAITERS as f64 / 64.0 * time.as_secs_f64();
+        assert!((ran as f64) < bound, "{ran} commands in {time:?}");
+        holder.unlock(lease).unwrap();
+        holder.settle(ms(50));
+    });
+}
+
+#[test]
+fn a_waiter_follows_a_holder_that_died_when_its_key_ends() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    for _ in 0..3 {
+        let mut dead = cluster.client();
+        let ttl = ms(700);
+        // As one that is killed: its keys stay.
+        let _ = dead.try_lock("k", ttl).unwrap().detach();
+        drop(dead);
+        let mut waiter = waiting_client(&cluster);
+        let begin = redbolt::now();
+        let lease = waiter.lock("k", TTL).unwrap();
+        assert!(begin.until(redbolt::now()) + ms(100) >= ttl / 2, "not before its end");
+        waiter.unlock(lease).unwrap();
+        waiter.settle(ms(100));
+    }
+}
+
+#[test]
+fn a_lock_of_another_kind_is_waited_for_as_well() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let retry = Retry::every(ms(20), ms(20)).within(PATIENCE);
+    let mut waiter = Client::connect(cluster.config().retry(retry)).unwrap();
+    (0..3).for_each(|index| cluster.occupy(index, "plain"));
+    cluster.nodes().for_each(|server| {
+        server.command(&["HSET", "hash", "owner", "1"]);
+    });
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            for key in ["plain", "hash"] {
+                let lease = waiter.lock(key, TTL).unwrap();
+                waiter.unlock(lease).unwrap();
+            }
+        });
+        for key in ["plain", "hash"] {
+            let before = all_calls(&cluster, "get");
+            assert!(eventually(PATIENCE, || all_calls(&cluster, "get") > before + 3), "{key}");
+            assert!(!waits.is_finished(), "{key} is held");
+            cluster.nodes().for_each(|server| {
+                server.command(&["DEL", key]);
+            });
+        }
+    });
+}
