@@ -129,6 +129,9 @@ impl Lease {
     /// Gives the lease away: the lock stays until its TTL ends or whoever has key and token
     /// releases it ([`Client::unlock_token`](crate::Client::unlock_token),
     /// [`Client::adopt`](crate::Client::adopt)). Nothing is released on drop.
+    ///
+    /// An extension that is still unanswered when the lease is given away may run later than what its
+    /// next owner sends, and then sets its own TTL: let one under way end first.
     #[must_use = "key and token are the only way to the lock now"]
     pub fn detach(self) -> (Vec<u8>, LockToken) {
         self.settle();
