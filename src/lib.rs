@@ -97,6 +97,7 @@ mod mutant;
 mod node;
 mod round;
 mod token;
+mod witness;
 
 #[cfg(feature = "embedded")]
 pub mod embedded;

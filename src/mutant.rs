@@ -92,12 +92,14 @@ pub enum Mutant {
     MessageForAnyKey,
     /// Who has just woken a waiter races it for the key.
     ReleaserBarges,
+    /// A waiter that is known waits no longer than it said first.
+    WaitNotRenewed,
 }
 
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 42] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -134,6 +136,12 @@ impl Mutant {
         Self::TtlNotBounded,
         Self::RoundNeverJudged,
         Self::SlotLeaked,
+        Self::NobodyWoken,
+        Self::WakeIgnored,
+        Self::AnnouncementUnheard,
+        Self::MessageForAnyKey,
+        Self::ReleaserBarges,
+        Self::WaitNotRenewed,
     ];
 }
 

@@ -8,6 +8,7 @@ use crate::error::{Cause, Vote};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::{NodeId, NodeMask};
+use crate::witness::{Sight, saw};
 
 impl Engine {
     /// Writes the encoded SET to one node first, the others being asked once it has granted. Whether
@@ -20,6 +21,7 @@ impl Engine {
         if !is_use || gated.count() + 1 < self.settings.quorum {
             return false;
         }
+        saw(Sight::Gated);
         self.slots.at_mut(slot_index).state = SlotState::Gated;
         self.send_set(gate, slot_index, now);
         self.track_sets(index, slot_index, now);

@@ -38,6 +38,8 @@ pub(super) struct SimClient {
     pub(super) dropped: Vec<LeaseId>,
     /// What the tokens that this process draws begin with.
     pub(super) token_start: String,
+    /// The id of this process among clients.
+    pub(super) id: [u8; 8],
     /// Given tokens so far.
     pub(super) tokens_given: u64,
     /// Keys that it has still to lock, in the end.
@@ -80,7 +82,9 @@ impl SimClient {
         let mut id = [0; 8];
         StdRng::from_seed(seed).fill_bytes(&mut id);
         let token_start = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let tasks = (0..plan.tasks).map(|_| Task::new(now + random.below(plan.gap))).collect();
+        let tasks = (0..plan.tasks)
+            .map(|_| Task::new(now + plan.begin_after + random.below(plan.gap)))
+            .collect();
         Self {
             engine,
             clock,
@@ -90,6 +94,7 @@ impl SimClient {
             tasks,
             dropped: Vec::new(),
             token_start,
+            id,
             tokens_given: client as u64 * 1_000_000 + epoch * 10_000,
             goals: Vec::new(),
             stage: Stage::Asleep,

@@ -1,5 +1,7 @@
 //! What a run met: faults by kind, ways that operations ended, bytes as they were cut.
 
+use crate::witness::Sight;
+
 use std::fmt;
 
 /// Makes an enum whose variants can be counted and named.
@@ -72,6 +74,20 @@ counted! {
         OneByteRead,
         /// A socket took only a part of a write.
         ShortWrite,
+        /// A published message was lost.
+        MessageLost,
+        /// A published message came late.
+        MessageLate,
+        /// Somebody published garbage for a client.
+        ForgedGarbage,
+        /// Somebody published that others wait for a key.
+        ForgedAnnouncement,
+        /// Somebody published that a key is free.
+        ForgedWake,
+        /// Somebody published that another waits no more.
+        ForgedGiveUp,
+        /// Somebody published a list as long as may be, or longer.
+        ForgedGiant,
     }
 }
 
@@ -166,6 +182,22 @@ counted! {
         LoadingReply,
         /// A server answered `-NOPERM`.
         NoPermission,
+        /// A waiter was woken by a message.
+        Woken,
+        /// A waiter was woken, and others wait behind it.
+        HandedOn,
+        /// Nobody heard an announcement.
+        Unheard,
+        /// A safety poll found the key gone.
+        PollFoundGone,
+        /// A client queued behind the one that it had woken itself.
+        QueuedBehind,
+        /// One node was asked before the others.
+        Gated,
+        /// A waiter told the holder that it waits no more.
+        GaveUp,
+        /// The deadline of a call ended its wait.
+        WaitEnded,
     }
 }
 
@@ -205,6 +237,22 @@ impl Counts {
 
     pub(super) fn path(&mut self, path: Path) {
         self.paths[path as usize] += 1;
+    }
+
+    /// Takes in what the engines did unseen.
+    pub(super) fn take_sights(&mut self) {
+        for (sight, path) in [
+            (Sight::Woken, Path::Woken),
+            (Sight::HandedOn, Path::HandedOn),
+            (Sight::Unheard, Path::Unheard),
+            (Sight::PollFoundGone, Path::PollFoundGone),
+            (Sight::QueuedBehind, Path::QueuedBehind),
+            (Sight::Gated, Path::Gated),
+            (Sight::GaveUp, Path::GaveUp),
+            (Sight::WaitEnded, Path::WaitEnded),
+        ] {
+            self.paths[path as usize] += crate::witness::take(sight);
+        }
     }
 
     /// How often a kind of fault was met.

@@ -137,10 +137,12 @@ impl World {
             }
             self.send_down(id, out);
         }
+        self.carry(node);
         if progress == Progress::Close {
             let after = self.delay(client, node);
             self.after(after, Event::Ended { conn: id, reset: false });
         }
+        self.forge(node);
     }
 
     /// Looks at what a server says: which errors, and whether it told what it is.
@@ -170,7 +172,7 @@ impl World {
         }
     }
 
-    fn send_down(&mut self, id: usize, out: Vec<u8>) {
+    pub(super) fn send_down(&mut self, id: usize, out: Vec<u8>) {
         let conn = &mut self.conns[id];
         conn.sent += out.len();
         if conn.is_left || conn.is_broken {
@@ -271,8 +273,8 @@ impl World {
 fn log_exchange(trace: Option<fn(&str)>, now: Global, conn: usize, ran: &[u8], said: &[u8]) {
     if let Some(trace) = trace {
         let text = |bytes: &[u8]| {
-            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(6000)]).into_owned();
-            let words = text.split("\r\n").filter(|word| !word.starts_with(['*', '$']));
+            let text = bytes[..bytes.len().min(6000)].escape_ascii().to_string();
+            let words = text.split("\\r\\n").filter(|word| !word.starts_with(['*', '$']));
             words.collect::<Vec<_>>().join(" ")
         };
         trace(&format!("{now:>14} connection {conn} runs {}: {}", text(ran), text(said)));

@@ -152,6 +152,7 @@ impl World {
             format!("client {client} was given a lease with {validity:?} left of {least:?}")
         });
         self.told_deadline(client, task);
+        self.call_won(client, task);
         if self.phase == Phase::Progress {
             self.clients[client].goals.pop();
         }

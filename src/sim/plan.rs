@@ -23,6 +23,16 @@ pub(super) struct Plan {
     pub(super) in_flight_max: usize,
     /// How often a lease is kept alive by its engine, in a thousand.
     pub(super) kept: u64,
+    /// Clients wake each other.
+    pub(super) direct_wake: bool,
+    /// How often a published message is lost, late, or followed by a forged one, in a thousand.
+    pub(super) message_lost: u64,
+    pub(super) message_late: u64,
+    pub(super) forged: u64,
+    /// Nothing disturbs those who wait: they are to have their turns.
+    pub(super) hand_over: bool,
+    /// Nobody wants anything before this.
+    pub(super) begin_after: Global,
     pub(super) max_ttl_ms: u64,
     pub(super) node_timeout: Global,
     pub(super) connect_timeout: Global,
@@ -90,6 +100,12 @@ impl Plan {
             tasks: random.between(1, 3) as usize,
             in_flight_max: random.pick(&[2, 4, 64]),
             kept: random.pick(&[0, 300, 800]),
+            direct_wake: random.chance(850),
+            message_lost: random.pick(&[0, 0, 50, 300]),
+            message_late: random.pick(&[0, 0, 50, 300]),
+            forged: random.pick(&[0, 0, 5, 30]),
+            hand_over: false,
+            begin_after: 0,
             max_ttl_ms,
             node_timeout,
             connect_timeout: random.pick(&[50, 200, 1000]) * MS,
@@ -118,6 +134,8 @@ impl Plan {
             0 => plan.look_at_roles(random),
             1 => plan.look_at_ghosts(random),
             2 => plan.look_at_ice(random),
+            3 => plan.look_at_hand_over(random),
+            4 => plan.look_at_roles(random),
             _ => {}
         }
         plan
@@ -133,6 +151,7 @@ impl Plan {
         (self.late, self.late_by) = (300, 25 * MS);
         (self.clients, self.keys, self.tasks) = (4, random.between(1, 2) as usize, 3);
         self.gap = 20 * MS;
+        self.direct_wake = false;
         self.fault_every = random.pick(&[60, 200]) * MS;
         self.hold = self.max_ttl_ms * MS / 3;
         self.faults = vec![Fault::RoleChange, Fault::RoleChange, Fault::Death, Fault::Reset];
@@ -166,6 +185,25 @@ impl Plan {
         self.faults = vec![Fault::Freeze, Fault::Freeze, Fault::Reset];
     }
 
+    /// Locks go from one waiter to the next, and nothing disturbs them.
+    fn look_at_hand_over(&mut self, random: &mut Random) {
+        (self.nodes, self.quorum, self.spare) = random.pick(&[(3, 2, 0), (5, 3, 0), (3, 2, 0)]);
+        self.flavors = (0..self.nodes).map(|_| random.pick(&Flavor::ALL)).collect();
+        self.keys = random.between(1, 2) as usize;
+        (self.clients, self.tasks) = (random.between(3, 5) as usize, self.keys);
+        self.in_flight_max = 64;
+        self.max_ttl_ms = 10_000;
+        self.node_timeout = 50 * MS;
+        self.latency = random.between(30 * US, 300 * US);
+        (self.late, self.ghosts, self.cut, self.pause, self.kept) = (0, false, 0, 0, 0);
+        (self.message_lost, self.message_late, self.forged) = (0, 0, 0);
+        (self.hand_over, self.direct_wake, self.begin_after) = (true, true, 200 * MS);
+        self.hold = random.between(200, 4000) * US;
+        self.gap = random.pick(&[50 * US, 500 * US, 5 * MS]);
+        self.faults = vec![Fault::ScriptFlush];
+        self.fault_every = 30 * MS;
+    }
+
     fn three_nodes(&mut self, random: &mut Random) {
         (self.nodes, self.quorum, self.spare, self.kept) = (3, 2, 0, 0);
         self.flavors = (0..self.nodes).map(|_| random.pick(&Flavor::ALL)).collect();
@@ -182,12 +220,16 @@ impl Plan {
             .drift_factor(self.drift_ppm as f64 / 1e6)
             .max_ttl(Duration::from_millis(self.max_ttl_ms))
             .in_flight_max(self.in_flight_max)
+            .direct_wake(self.direct_wake)
     }
 
     /// How a retried acquisition tries.
     pub(super) fn retry(&self, random: &mut Random) -> Retry {
         let delay = Duration::from_nanos(random.between(self.gap / 10, self.gap));
-        let retry = Retry::every(delay, delay / 2).attempts(random.between(1, 6) as u32);
+        let mut retry = Retry::every(delay, delay / 2);
+        if random.chance(500) {
+            retry = retry.attempts(random.between(1, 6) as u32);
+        }
         retry.within(Duration::from_nanos(self.gap * random.between(1, 10)))
     }
 

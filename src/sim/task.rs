@@ -91,6 +91,9 @@ impl World {
     }
 
     fn begin_something(&mut self, client: usize, task: usize, now: Instant) {
+        if self.plan.hand_over {
+            return self.begin_turn(client, task, now);
+        }
         let others = |offer: &Offer| offer.from != client;
         if let Some(place) = self.offers.iter().position(others)
             && self.random.chance(600)
@@ -150,7 +153,7 @@ impl World {
         }
     }
 
-    fn acquire(
+    pub(super) fn acquire(
         &mut self,
         client: usize,
         task: usize,
@@ -172,6 +175,7 @@ impl World {
                 this.op = Some(op);
                 this.min_validity = min_validity;
                 this.is_unsure = false;
+                self.call_began(client, task, key);
             }
             Err(error) => {
                 this.next_at = at;
@@ -196,6 +200,13 @@ impl World {
 
     /// A lease is held: what next?
     fn go_on(&mut self, client: usize, task: usize, now: Instant) {
+        if self.plan.hand_over {
+            return match self.random.below(4) {
+                0 => self.release_quietly(client, task, now),
+                1 => self.drop_lease(client, task),
+                _ => self.release(client, task, now),
+            };
+        }
         let lease = self.clients[client].tasks[task].lease;
         let is_over = lease
             .is_none_or(|lease| self.clients[client].engine.remaining_at(lease, now).is_zero());
@@ -361,7 +372,9 @@ impl World {
     /// The holder stops using the lock.
     pub(super) fn lets_go(&mut self, client: usize, task: usize) {
         let place = &self.clients[client].tasks[task];
-        self.oracle.stop(place.holder, place.key, self.now);
+        let (holder, key) = (place.holder, place.key);
+        self.oracle.stop(holder, key, self.now);
+        self.turn_ended(client, key);
     }
 
     /// The process of a task is gone.
@@ -370,6 +383,7 @@ impl World {
     }
 
     pub(super) fn idle(&mut self, client: usize, task: usize) {
+        self.call_ended(client, task);
         let at = self.now + self.gap();
         let this = &mut self.clients[client].tasks[task];
         this.state = State::Idle;
@@ -382,6 +396,7 @@ impl World {
     pub(super) fn hold_on(&mut self, client: usize, task: usize) {
         let hold = self.plan.hold;
         let hold = match (self.phase, self.random.below(10)) {
+            (Phase::Safety, _) if self.plan.hand_over => self.random.between(hold / 2, hold),
             (Phase::Safety, 0) => self.plan.max_ttl_ms * MS * self.random.between(5, 12) / 10,
             (Phase::Safety, 1..=3) => hold / 8,
             (Phase::Safety, _) => self.random.between(hold / 4, hold * 2),

@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use super::client::SimClient;
 use super::clock::{Clock, Global, SECOND};
 use super::counts::{Counts, Fault};
+use super::hand_over::Turns;
 use super::net::Conn;
 use super::node::SimNode;
 use super::oracle::Oracle;
@@ -26,6 +27,8 @@ pub(super) enum Event {
     Answered { conn: usize },
     /// The client's system learns of a connection's end.
     Ended { conn: usize, reset: bool },
+    /// A published message leaves its server late.
+    Message { late: usize },
     /// A thawed server runs the next portion of what it had received.
     Drain { node: usize },
     /// Something goes wrong.
@@ -94,6 +97,9 @@ pub(super) struct World {
     /// By client, then by node.
     pub(super) links: Vec<Vec<Link>>,
     pub(super) oracle: Oracle,
+    pub(super) turns: Turns,
+    /// Published messages that their servers hold back, by the connection that they are for.
+    pub(super) late_messages: Vec<(usize, Vec<u8>)>,
     pub(super) counts: Counts,
     pub(super) offers: Vec<Offer>,
     /// Tokens of leases that nobody is bound to release.
@@ -116,6 +122,8 @@ impl World {
         let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed);
         let plan = Plan::draw(&mut random);
         let config = plan.config();
+        // What an earlier run left, if it panicked, is not this one's.
+        Counts::default().take_sights();
         let mut world = Self {
             config,
             now: SECOND,
@@ -125,6 +133,8 @@ impl World {
             conns: Vec::new(),
             links: vec![vec![Link::default(); plan.nodes]; plan.clients],
             oracle: Oracle::new(plan.keys),
+            turns: Turns::new(plan.keys),
+            late_messages: Vec::new(),
             counts: Counts::default(),
             offers: Vec::new(),
             given_away: Vec::new(),
@@ -187,6 +197,7 @@ impl World {
             }
             self.happen(event);
         }
+        self.counts.take_sights();
         self.counts.virtual_ms = self.now / 1_000_000;
         (self.counts, self.oracle.violation)
     }
@@ -207,6 +218,7 @@ impl World {
             Event::Down { conn } => self.reaches_client(conn),
             Event::Answered { conn } => self.connection_answered(conn),
             Event::Ended { conn, reset } => self.connection_ended(conn, reset),
+            Event::Message { late } => self.late_message(late),
             Event::Drain { node } => self.drain(node),
             Event::Fault => self.fault_due(),
             Event::ResetOf { client, node } => {

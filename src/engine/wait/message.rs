@@ -123,9 +123,10 @@ pub(in crate::engine) fn append(
     out.extend_from_slice(key);
 }
 
-/// How long from `now` to `until`, as messages say it.
+/// How long from `now` to `until`, as messages say it: rather too long, for whoever is taken to wait
+/// no more is passed over, and whoever is woken in vain passes the list on.
 pub(in crate::engine) fn wait_ms(now: Instant, until: Instant) -> u32 {
-    u32::try_from(now.until(until).as_millis()).unwrap_or(u32::MAX)
+    u32::try_from(now.until(until).as_micros().div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 
 mod message;
 mod queue;
+mod state;
 mod wake;
 
 use super::Engine;
@@ -28,140 +29,31 @@ use crate::resp::{Decoder, Limits, Reply};
 use crate::round::Round;
 use crate::time::Instant;
 use crate::token::unhex;
+use crate::witness::{Sight, saw};
 
 use rand::Rng;
 use std::time::Duration;
 
 pub(super) use message::{ClientId, RawToken};
 pub(super) use queue::{NO_LIST, Queues};
+pub(super) use state::Waits;
 pub(super) use wake::Wakes;
 
 use message::{Kind, Listed, wait_ms};
-use queue::Waiter;
+use state::{Step, Wait};
 
 /// The safety poll comes after this, and up to as long again.
 const POLL: Duration = Duration::from_millis(100);
+
+/// The first poll of one that queued behind another, where nobody was seen to hold the key: two
+/// that wait for each other find out by it.
+const FIRST_POLL: Duration = Duration::from_millis(10);
 
 /// From the third attempt in a row one waits this long, and up to five times as long.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The operation does not wait.
 pub(super) const NO_WAIT: u32 = u32::MAX;
-
-/// What a waiter is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// An attempt is under way, or about to be.
-    Trying,
-    /// A node was asked who holds the key.
-    Asking,
-    /// The holder was told, and the key is looked at once more.
-    Announcing,
-    /// The one that this client woke itself was told that it waits behind it.
-    Queueing,
-    /// Still, until it is woken or its timer comes.
-    Listening,
-    /// The safety poll is under way.
-    Polling,
-}
-
-impl Step {
-    /// Whether answers are awaited.
-    const fn is_asking(self) -> bool {
-        match self {
-            Self::Asking | Self::Announcing | Self::Queueing | Self::Polling => true,
-            Self::Trying | Self::Listening => false,
-        }
-    }
-}
-
-/// One operation that waits.
-#[derive(Debug)]
-pub(super) struct Wait {
-    op: u32,
-    step: Step,
-    /// Tells answers to the current question from those to earlier ones.
-    phase: Phase,
-    /// The nodes that denied the last attempt, and those of them that were asked in vain.
-    deniers: NodeMask,
-    asked: NodeMask,
-    /// The node that is asked, or was.
-    node: Option<NodeId>,
-    /// The token of the holder, if it is one that a client like this drew.
-    holder: Option<RawToken>,
-    /// Somebody heard the announcement.
-    is_heard: bool,
-    /// When the key ends by itself, as far as is known.
-    ends: Instant,
-    /// When its timer comes; earlier timers mean nothing.
-    due: Instant,
-    /// Attempts since it last was still.
-    tries: u32,
-    /// Those who wait behind it.
-    carried: Vec<Waiter>,
-}
-
-/// The operations that wait.
-#[derive(Debug, Default)]
-pub(super) struct Waits {
-    waits: Vec<Wait>,
-    free: Vec<u32>,
-    /// Those in use.
-    live: Vec<u32>,
-    /// Questions so far.
-    questions: u32,
-}
-
-impl Waits {
-    fn at(&self, wait: u32) -> Option<&Wait> {
-        self.waits.get(wait as usize)
-    }
-
-    fn at_mut(&mut self, wait: u32) -> Option<&mut Wait> {
-        self.waits.get_mut(wait as usize)
-    }
-
-    /// A place for an operation.
-    fn open(&mut self, op: u32) -> u32 {
-        let wait = self.free.pop().unwrap_or_else(|| {
-            self.waits.push(Wait {
-                op,
-                step: Step::Trying,
-                phase: Phase::default(),
-                deniers: NodeMask::EMPTY,
-                asked: NodeMask::EMPTY,
-                node: None,
-                holder: None,
-                is_heard: false,
-                ends: Instant::MAX,
-                due: Instant::MAX,
-                tries: 0,
-                carried: Vec::new(),
-            });
-            u32::try_from(self.waits.len() - 1).unwrap_or(NO_WAIT)
-        });
-        if let Some(place) = self.at_mut(wait) {
-            place.op = op;
-            place.step = Step::Trying;
-            place.node = None;
-            place.holder = None;
-            place.is_heard = false;
-            place.ends = Instant::MAX;
-            place.due = Instant::MAX;
-            place.tries = 0;
-        }
-        self.live.push(wait);
-        wait
-    }
-
-    /// Gives a place back, and the list that was carried.
-    fn close(&mut self, wait: u32) -> Vec<Waiter> {
-        self.live.retain(|&other| other != wait);
-        self.free.push(wait);
-        let place = self.at_mut(wait);
-        place.map(|place| std::mem::take(&mut place.carried)).unwrap_or_default()
-    }
-}
 
 impl Engine {
     /// The nodes in the order in which all clients ask them about `key`: so that messages for one
@@ -333,7 +225,12 @@ impl Engine {
         let Some(wait) = self.wait_of(index) else { return };
         let (step, before) = (wait.step, wait.holder);
         let holder = match reply {
-            Some(Reply::Null) => return self.key_gone(index, id, now),
+            Some(Reply::Null) => {
+                if step == Step::Polling {
+                    saw(Sight::PollFoundGone);
+                }
+                return self.key_gone(index, id, now);
+            }
             Some(Reply::Bulk(token)) => unhex(token),
             // A lock of another kind, or a node that will not say.
             _ => None,
@@ -344,12 +241,12 @@ impl Engine {
             (Step::Asking, _) => {}
             (Step::Announcing, Some(token)) if Some(token) == before => {
                 if wait.is_heard {
-                    self.listen(index, now);
+                    self.listen(index, POLL, now);
                 } else {
                     self.asked_in_vain(index, id, now);
                 }
             }
-            (Step::Polling, Some(token)) if Some(token) == before => self.listen(index, now),
+            (Step::Polling, Some(token)) if Some(token) == before => self.listen(index, POLL, now),
             (Step::Announcing | Step::Polling, Some(token)) => {
                 self.announce(index, id, token, now);
             }
@@ -404,7 +301,8 @@ impl Engine {
         let op = self.ops.at(index);
         let (deadline, slot_index, wait) = (op.plan.deadline, op.slot, op.wait);
         let sender = Listed { id: self.client_id, wait_ms: wait_ms(now.real, deadline) };
-        let Some(wait) = self.waits.at(wait) else { return false };
+        let Some(wait) = self.waits.at_mut(wait) else { return false };
+        wait.named = wait.carried.len();
         let list = wait.carried.iter().map(|waiter| waiter.listed(now.real));
         let key = self.slots.at(slot_index).key.as_bytes();
         self.text.clear();
@@ -416,16 +314,19 @@ impl Engine {
 
     /// The node said whether anybody heard the announcement.
     fn announcement_told(&mut self, index: u32, is_heard: bool, now: Now) {
+        if !is_heard {
+            saw(Sight::Unheard);
+        }
         let is_heard = is_heard && !mutant::is(Mutant::AnnouncementUnheard);
         let Some(wait) = self.wait_of(index) else { return };
         wait.is_heard = is_heard;
         if is_heard {
             // The list is with the holder now.
-            wait.carried.clear();
+            wait.hand_list_on();
         }
         if wait.step == Step::Queueing {
             if is_heard {
-                self.listen(index, now);
+                self.listen(index, FIRST_POLL, now);
             } else {
                 self.try_again(index, None, now);
             }
@@ -433,8 +334,8 @@ impl Engine {
     }
 
     /// Is still until it is woken, the key's time is over or the safety poll is due.
-    fn listen(&mut self, index: u32, now: Now) {
-        let poll = now.real + POLL.mul_f64(1.0 + self.random_share());
+    fn listen(&mut self, index: u32, poll: Duration, now: Now) {
+        let poll = now.real + poll.mul_f64(1.0 + self.random_share());
         let Some(wait) = self.wait_of(index) else { return };
         wait.step = Step::Listening;
         wait.tries = 0;
@@ -514,7 +415,8 @@ impl Engine {
                 && op.wait == wait
                 && matches!(op.outcome, Outcome::Open | Outcome::Won);
             let slot = self.slots.at(op.slot);
-            (is_ours && slot.key.as_bytes() == key).then_some(index)
+            let is_key = slot.key.as_bytes() == key || mutant::is(Mutant::MessageForAnyKey);
+            (is_ours && is_key).then_some(index)
         })
     }
 
@@ -527,9 +429,13 @@ impl Engine {
             return false;
         }
         let key = self.slots.at(slot_index).key.as_bytes();
-        let Some(successor) = self.wakes.successor(hash(key), now.real) else { return false };
-        let all = NodeMask::first(self.nodes.len());
-        let Some(node) = self.first_with_channel(all, key) else { return false };
+        let successor = self.wakes.successor(hash(key), now.real);
+        let Some(successor) = successor.filter(|last| last.is_turn) else { return false };
+        let (successor, node) = (successor.id, successor.node);
+        if !self.node(node).has_channel() {
+            return false;
+        }
+        saw(Sight::QueuedBehind);
         let wait = self.waits.open(index);
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Released;
@@ -540,6 +446,10 @@ impl Engine {
             self.timers.set(ends, Timer::Judge, self.ops.id(index));
         }
         let phase = self.next_question(index, node, Step::Queueing, now);
+        // It will say so to the same if it gives up.
+        if let Some(wait) = self.wait_of(index) {
+            wait.holder = Some(token_of(successor));
+        }
         if !self.tell_wait(index, node, &[0; 20], successor, phase, now) {
             self.try_again(index, None, now);
         }
@@ -570,12 +480,16 @@ impl Engine {
         let Some(place) = self.waits.at(wait) else { return };
         let (is_told, holder, node) = (place.is_heard, place.holder, place.node);
         let list = self.waits.close(wait);
+        if matches!(outcome, Outcome::Taken | Outcome::NoQuorum) {
+            saw(Sight::WaitEnded);
+        }
         if outcome == Outcome::Won {
             self.wakes.forget(hash(self.slots.at(slot_index).key.as_bytes()));
             self.queues.begin(&mut self.slots, slot_index, list);
             return;
         }
         if let (true, Some(token), Some(node)) = (is_told, holder, node) {
+            saw(Sight::GaveUp);
             self.give_up(slot_index, node, &token, now);
         }
         if !list.is_empty() && !mutant::is(Mutant::ListLost) {
@@ -590,6 +504,12 @@ fn hash(key: &[u8]) -> u64 {
     key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+/// A token that says no more than which client it is of.
+const fn token_of(client: ClientId) -> RawToken {
+    let [a, b, c, d, e, f, g, h] = client;
+    [a, b, c, d, e, f, g, h, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }
 
 /// The client that drew a token.

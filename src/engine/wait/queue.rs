@@ -10,9 +10,10 @@ use crate::engine::op::Outcome;
 use crate::engine::slot::{SlotState, Slots};
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, NO_SLOT, Now, Request};
-use crate::quorum::NodeId;
+use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use crate::token::TokenBytes;
+use crate::witness::{Sight, saw};
 
 /// The slot has no list.
 pub(in crate::engine) const NO_LIST: u32 = u32::MAX;
@@ -38,9 +39,15 @@ impl Waiter {
     }
 }
 
-/// Adds a waiter at the end: each once, and no more than a message holds.
+/// Adds a waiter at the end, and no more than a message holds. One that is there keeps its place;
+/// it waits for as long as it said last.
 pub(super) fn append(list: &mut Vec<Waiter>, waiter: Waiter) {
-    if list.len() < WAITERS_MAX && list.iter().all(|other| other.id != waiter.id) {
+    if let Some(known) = list.iter_mut().find(|other| other.id == waiter.id) {
+        if mutant::is(Mutant::WaitNotRenewed) {
+            return;
+        }
+        *known = waiter;
+    } else if list.len() < WAITERS_MAX {
         list.push(waiter);
     }
 }
@@ -118,17 +125,20 @@ impl Engine {
         let successor = self.wakes.successor(hash(message.key), now.real);
         let is_passed_on = message.hops >= HOPS_MAX;
         match successor.filter(|_| !is_passed_on) {
-            Some(successor) if successor != message.sender.id => {
-                return self.pass_on(id, successor, message, now);
+            Some(successor) if successor.id != message.sender.id => {
+                return self.pass_on(id, successor.id, message, now);
             }
             Some(_) => {}
             None => {
                 let is_own = message.sender.id == self.client_id;
                 let index = self.waiting_for(message.key).filter(|_| !is_own);
                 let wait = index.map_or(NO_WAIT, |index| self.ops.at(index).wait);
-                if let Some(wait) = self.waits.at_mut(wait) {
+                if let (Some(index), Some(wait)) = (index, self.waits.at_mut(wait)) {
                     for waiter in all {
                         append(&mut wait.carried, waiter);
+                    }
+                    if wait.is_waiting_for(message.sender.id) {
+                        self.break_ring(index, now);
                     }
                     return;
                 }
@@ -136,7 +146,15 @@ impl Engine {
         }
         let mut key = crate::key::Key::EMPTY;
         key.set(message.key);
-        self.wake_first(key, all.collect(), now);
+        self.wake_first_as(false, key, all.collect(), now);
+    }
+
+    /// Two that wait for each other: neither holds the key, for both have lost their attempts.
+    fn break_ring(&mut self, index: u32, now: Now) {
+        let key = self.slots.at(self.ops.at(index).slot).key.as_bytes();
+        let all = NodeMask::first(self.nodes.len());
+        let gate = self.first_with_channel(all, key);
+        self.try_again(index, gate, now);
     }
 
     /// Hands a message on to the one that this client woke for the key.
@@ -172,13 +190,17 @@ impl Engine {
         if mutant::is(Mutant::WakeIgnored) {
             return;
         }
+        saw(Sight::Woken);
         // Its own turn comes: whom it woke before has had theirs.
         self.wakes.forget(hash(message.key));
         let wait = self.ops.at(index).wait;
         let state = self.slots.at(self.ops.at(index).slot).state;
         let is_trying = matches!(state, SlotState::Acquiring | SlotState::Gated);
         let Some(wait) = self.waits.at_mut(wait) else { return };
-        for waiter in list {
+        // Those in the list stood behind it; whoever told it so itself came later.
+        let later = std::mem::take(&mut wait.carried);
+        wait.named = 0;
+        for waiter in list.chain(later) {
             append(&mut wait.carried, waiter);
         }
         wait.is_heard = false;
@@ -200,7 +222,7 @@ impl Engine {
             if wait != NO_WAIT
                 && let Some(wait) = self.waits.at_mut(wait)
             {
-                wait.carried.retain(|waiter| waiter.id != id);
+                wait.forget(id);
             }
         }
     }
@@ -224,7 +246,7 @@ impl Engine {
                 SlotState::Free | SlotState::Released => false,
             };
             let is_token = slot.token == TokenBytes::Drawn(message.token);
-            let is_key = slot.key.as_bytes() == message.key || mutant::is(Mutant::MessageForAnyKey);
+            let is_key = slot.key.as_bytes() == message.key;
             (is_alive && is_key && (is_token || by_key && slot.state == SlotState::Held))
                 .then_some(slot_index)
         };

@@ -13,6 +13,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
+use crate::witness::{Sight, saw};
 
 /// Wakes that are remembered, to queue behind whom they woke.
 const RECENT_MAX: usize = 64;
@@ -24,6 +25,19 @@ struct Wake {
     to: Waiter,
     rest: Vec<Waiter>,
     tried: NodeMask,
+    /// Whether the turn is passed on by it, rather than a guess.
+    is_turn: bool,
+}
+
+/// Somebody who was woken a moment ago.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Successor {
+    pub(super) id: ClientId,
+    /// The node that the wake went over: what is sent by it comes behind the wake.
+    pub(super) node: NodeId,
+    /// It was given the turn.
+    pub(super) is_turn: bool,
+    until: Instant,
 }
 
 /// The wakes under way, and the last ones.
@@ -31,14 +45,14 @@ struct Wake {
 pub(in crate::engine) struct Wakes {
     wakes: Vec<Option<Wake>>,
     free: Vec<u32>,
-    recent: VecDeque<(u64, ClientId, Instant)>,
+    recent: VecDeque<(u64, Successor)>,
 }
 
 impl Wakes {
     /// Whom this client woke for a key a moment ago.
-    pub(super) fn successor(&self, hash: u64, now: Instant) -> Option<ClientId> {
+    pub(super) fn successor(&self, hash: u64, now: Instant) -> Option<Successor> {
         let mut recent = self.recent.iter().rev();
-        recent.find(|&&(other, _, until)| other == hash && now < until).map(|&(_, id, _)| id)
+        recent.find(|(other, last)| *other == hash && now < last.until).map(|&(_, last)| last)
     }
 
     /// Whether anybody was woken lately.
@@ -65,27 +79,44 @@ impl Wakes {
     }
 
     pub(super) fn forget(&mut self, hash: u64) {
-        self.recent.retain(|&(other, _, _)| other != hash);
+        self.recent.retain(|&(other, _)| other != hash);
     }
 
-    fn note(&mut self, hash: u64, id: ClientId, until: Instant) {
+    fn note(&mut self, hash: u64, mut successor: Successor) {
+        // Who was given the turn, and is woken once more, still has it.
+        let mut known = self.recent.iter().filter(|&&(other, _)| other == hash);
+        successor.is_turn |= known.any(|(_, last)| last.id == successor.id && last.is_turn);
         self.forget(hash);
         if self.recent.len() >= RECENT_MAX {
             self.recent.pop_front();
         }
-        self.recent.push_back((hash, id, until));
+        self.recent.push_back((hash, successor));
     }
 }
 
 impl Engine {
     /// Wakes the first of the list that still waits.
-    pub(in crate::engine) fn wake_first(&mut self, key: Key, mut list: Vec<Waiter>, now: Now) {
+    pub(in crate::engine) fn wake_first(&mut self, key: Key, list: Vec<Waiter>, now: Now) {
+        self.wake_first_as(true, key, list, now);
+    }
+
+    /// As [`wake_first`](Self::wake_first); whether the turn is this client's to give.
+    pub(super) fn wake_first_as(
+        &mut self,
+        is_turn: bool,
+        key: Key,
+        mut list: Vec<Waiter>,
+        now: Now,
+    ) {
         list.retain(|waiter| now.real < waiter.until);
         if list.is_empty() || mutant::is(Mutant::NobodyWoken) {
             return;
         }
         let to = list.remove(0);
-        self.wake(Wake { key, to, rest: list, tried: NodeMask::EMPTY }, now);
+        if !list.is_empty() {
+            saw(Sight::HandedOn);
+        }
+        self.wake(Wake { key, to, rest: list, tried: NodeMask::EMPTY, is_turn }, now);
     }
 
     /// Sends a wake by the node on which its waiter was heard, or the next that was not tried.
@@ -106,7 +137,9 @@ impl Engine {
             if self.write_wake(node, &wake) {
                 // Who comes late for this one is sent on to it.
                 let until = now.real + self.settings.node_timeout * 2;
-                self.wakes.note(hash(wake.key.as_bytes()), wake.to.id, until);
+                let (id, is_turn) = (wake.to.id, wake.is_turn);
+                let successor = Successor { id, node, is_turn, until };
+                self.wakes.note(hash(wake.key.as_bytes()), successor);
                 let place = self.wakes.keep(wake);
                 let Some(to) = self.nodes.get_mut(node.index()) else { return };
                 to.append(Request::Wake, place, &self.scratch, now.attended);

@@ -1,0 +1,148 @@
+//! The operations that wait, and how far each is.
+
+use super::queue::Waiter;
+use super::{ClientId, NO_WAIT, RawToken, client_of};
+use crate::node::Phase;
+use crate::quorum::{NodeId, NodeMask};
+use crate::time::Instant;
+
+/// What a waiter is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// An attempt is under way, or about to be.
+    Trying,
+    /// A node was asked who holds the key.
+    Asking,
+    /// The holder was told, and the key is looked at once more.
+    Announcing,
+    /// The one that this client woke itself was told that it waits behind it.
+    Queueing,
+    /// Still, until it is woken or its timer comes.
+    Listening,
+    /// The safety poll is under way.
+    Polling,
+}
+
+impl Step {
+    /// Whether answers are awaited.
+    pub(super) const fn is_asking(self) -> bool {
+        match self {
+            Self::Asking | Self::Announcing | Self::Queueing | Self::Polling => true,
+            Self::Trying | Self::Listening => false,
+        }
+    }
+}
+
+/// One operation that waits.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub(super) op: u32,
+    pub(super) step: Step,
+    /// Tells answers to the current question from those to earlier ones.
+    pub(super) phase: Phase,
+    /// The nodes that denied the last attempt, and those of them that were asked in vain.
+    pub(super) deniers: NodeMask,
+    pub(super) asked: NodeMask,
+    /// The node that is asked, or was.
+    pub(super) node: Option<NodeId>,
+    /// The token of the holder, if it is one that a client like this drew.
+    pub(super) holder: Option<RawToken>,
+    /// Somebody heard the announcement.
+    pub(super) is_heard: bool,
+    /// When the key ends by itself, as far as is known.
+    pub(super) ends: Instant,
+    /// When its timer comes; earlier timers mean nothing.
+    pub(super) due: Instant,
+    /// Attempts since it last was still.
+    pub(super) tries: u32,
+    /// Those who wait behind it.
+    pub(super) carried: Vec<Waiter>,
+    /// How many of them the announcement under way names.
+    pub(super) named: usize,
+}
+
+impl Wait {
+    /// Those whom the announcement named are with the holder now; who came since is not.
+    pub(super) fn hand_list_on(&mut self) {
+        let named = std::mem::take(&mut self.named).min(self.carried.len());
+        self.carried.drain(..named);
+    }
+
+    /// Whether it counts on being woken by `client`.
+    pub(super) fn is_waiting_for(&self, client: ClientId) -> bool {
+        let is_still = self.step != Step::Trying && self.step != Step::Asking;
+        is_still && self.holder.is_some_and(|token| client_of(&token) == client)
+    }
+
+    /// Somebody who waits behind it waits no more.
+    pub(super) fn forget(&mut self, id: ClientId) {
+        if let Some(place) = self.carried.iter().position(|waiter| waiter.id == id) {
+            self.carried.remove(place);
+            self.named -= usize::from(place < self.named);
+        }
+    }
+}
+
+/// The operations that wait.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Waits {
+    waits: Vec<Wait>,
+    free: Vec<u32>,
+    /// Those in use.
+    pub(super) live: Vec<u32>,
+    /// Questions so far.
+    pub(super) questions: u32,
+}
+
+impl Waits {
+    pub(super) fn at(&self, wait: u32) -> Option<&Wait> {
+        self.waits.get(wait as usize)
+    }
+
+    pub(super) fn at_mut(&mut self, wait: u32) -> Option<&mut Wait> {
+        self.waits.get_mut(wait as usize)
+    }
+
+    /// A place for an operation.
+    pub(super) fn open(&mut self, op: u32) -> u32 {
+        let wait = self.free.pop().unwrap_or_else(|| {
+            self.waits.push(Wait {
+                op,
+                step: Step::Trying,
+                phase: Phase::default(),
+                deniers: NodeMask::EMPTY,
+                asked: NodeMask::EMPTY,
+                node: None,
+                holder: None,
+                is_heard: false,
+                ends: Instant::MAX,
+                due: Instant::MAX,
+                tries: 0,
+                carried: Vec::new(),
+                named: 0,
+            });
+            u32::try_from(self.waits.len() - 1).unwrap_or(NO_WAIT)
+        });
+        if let Some(place) = self.at_mut(wait) {
+            place.op = op;
+            place.step = Step::Trying;
+            place.node = None;
+            place.holder = None;
+            place.is_heard = false;
+            place.ends = Instant::MAX;
+            place.due = Instant::MAX;
+            place.tries = 0;
+            place.named = 0;
+        }
+        self.live.push(wait);
+        wait
+    }
+
+    /// Gives a place back, and the list that was carried.
+    pub(super) fn close(&mut self, wait: u32) -> Vec<Waiter> {
+        self.live.retain(|&other| other != wait);
+        self.free.push(wait);
+        let place = self.at_mut(wait);
+        place.map(|place| std::mem::take(&mut place.carried)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,182 @@
+//! Turns: in seeds that nothing disturbs a held lock goes from one waiter to the next by a wake,
+//! and in the order in which they came.
+//!
+//! # Oracles
+//!
+//! - While somebody waits the key is free for less than [`FREE_MAX`], where a lost wake costs a
+//!   poll of 10 ms or 100 ms at least; for less than [`FREE_AFTER_RACE_MAX`] where those who wait
+//!   have raced for it, for they may have told each other instead of the holder.
+//! - Nobody overtakes a call that began earlier by more than some latencies. Excused are the calls
+//!   that were there when a newcomer came upon the free key: it may win, and mix their order. Who
+//!   has just released is no newcomer. Excused are also those of whom one gave up meanwhile.
+
+use super::clock::{Global, MS};
+use super::world::{Phase, World};
+use crate::acquire::Acquire;
+use crate::config::Retry;
+use crate::time::Instant;
+
+use std::time::Duration;
+
+/// How long a key may be free while somebody waits for it.
+const FREE_MAX: Global = 8 * MS;
+
+/// How often somebody may be overtaken in one seed, of some sixty turns: whoever is told by way of
+/// clients that wait themselves may stand in two lists, or behind those that came later.
+const OVERTAKEN_MAX: u64 = 2;
+
+/// The same where they have raced: a safety poll, and what follows.
+const FREE_AFTER_RACE_MAX: Global = 250 * MS;
+
+/// A call that waits.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    client: usize,
+    task: usize,
+    key: usize,
+    began: Global,
+    /// Since when its client may be listed for the key: a call before it gave up.
+    listed: Global,
+    is_excused: bool,
+    /// Another gave up meanwhile: its place may be given to whom it knew of.
+    may_be_overtaken: bool,
+}
+
+/// What became of a key last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    is_held: bool,
+    free_since: Global,
+    releaser: Option<usize>,
+}
+
+/// Who waits for what, and since when.
+#[derive(Debug)]
+pub(super) struct Turns {
+    calls: Vec<Call>,
+    given_up: Vec<Call>,
+    overtaken: u64,
+    keys: Vec<Turn>,
+}
+
+impl Turns {
+    pub(super) fn new(keys: usize) -> Self {
+        Self {
+            calls: Vec::new(),
+            given_up: Vec::new(),
+            overtaken: 0,
+            keys: vec![Turn::default(); keys],
+        }
+    }
+}
+
+impl World {
+    /// A call of a seed that looks at turns: a lock that is waited for.
+    pub(super) fn begin_turn(&mut self, client: usize, task: usize, now: Instant) {
+        // A client waits once for a key.
+        let key = task % self.plan.keys;
+        let hold = self.plan.hold;
+        let patience =
+            if self.random.chance(100) { self.random.between(MS, 8 * hold) } else { 3000 * MS };
+        let retry = Retry::every(Duration::from_millis(2), Duration::from_millis(1));
+        let acquire = Acquire::new(Duration::from_millis(self.plan.max_ttl_ms))
+            .retry(retry.within(Duration::from_nanos(patience)));
+        (self.clients[client].tasks[task].is_retried, self.clients[client].tasks[task].is_kept) =
+            (true, false);
+        self.acquire(client, task, key, &acquire, Duration::ZERO, now);
+        if self.random.chance(150) {
+            let after = self.random.below(6 * hold);
+            self.clients[client].tasks[task].next_at = self.now + after;
+        }
+    }
+
+    /// How long a call may take to be known to the holder.
+    const fn margin(&self) -> Global {
+        16 * self.plan.latency + MS
+    }
+
+    /// A call began.
+    pub(super) fn call_began(&mut self, client: usize, task: usize, key: usize) {
+        if !self.plan.hand_over || self.phase != Phase::Safety {
+            return;
+        }
+        let began = self.now;
+        let is_its = |call: &&Call| (call.client, call.task) == (client, task);
+        let listed = self.turns.given_up.iter().find(is_its).map_or(began, |call| call.listed);
+        let call =
+            Call { client, task, key, began, listed, is_excused: false, may_be_overtaken: false };
+        self.turns.calls.push(call);
+        let turn = self.turns.keys[key];
+        if !turn.is_held && turn.releaser != Some(client) {
+            self.excuse_all(key);
+        }
+    }
+
+    /// A call ended without the lock.
+    pub(super) fn call_ended(&mut self, client: usize, task: usize) {
+        let is_its = |call: &mut Call| (call.client, call.task) == (client, task);
+        let mut given_up: Vec<Call> = self.turns.calls.extract_if(.., is_its).collect();
+        for call in &mut self.turns.calls {
+            call.may_be_overtaken |= given_up.iter().any(|other| other.key == call.key);
+        }
+        self.turns.given_up.append(&mut given_up);
+    }
+
+    /// A call ended with the lock: was it its turn?
+    pub(super) fn call_won(&mut self, client: usize, task: usize) {
+        let is_its = |call: &&Call| (call.client, call.task) == (client, task);
+        let Some(&won) = self.turns.calls.iter().find(is_its) else { return };
+        let (now, margin) = (self.now, self.margin());
+        let turn = self.turns.keys[won.key];
+        let mut others = self.turns.calls.iter().filter(|call| call.key == won.key);
+        let is_overtaken = |call: &&Call| {
+            !call.is_excused && !call.may_be_overtaken && call.began + margin < won.listed
+        };
+        let overtaken = others.clone().find(is_overtaken).copied();
+        let free = now - turn.free_since;
+        let most = |call: &Call| if call.is_excused { FREE_AFTER_RACE_MAX } else { FREE_MAX };
+        let has_waited = |call: &&Call| call.began + margin < turn.free_since && free > most(call);
+        let waited = others.find(has_waited).copied();
+        self.turns.overtaken += u64::from(overtaken.is_some());
+        let is_order_kept = self.turns.overtaken <= OVERTAKEN_MAX;
+        self.oracle.check(is_order_kept, || format!("{won:?} overtakes {overtaken:?}"));
+        self.oracle.check(waited.is_none(), || {
+            format!("{won:?}: the key was free for {free} ns, waited for by {waited:?}")
+        });
+        self.turns.keys[won.key].is_held = true;
+        let is_another = |call: &Call| (call.client, call.task) != (client, task);
+        self.turns.calls.retain(is_another);
+        self.turns.given_up.retain(is_another);
+    }
+
+    /// A holder has let go of its lock.
+    pub(super) fn turn_ended(&mut self, client: usize, key: usize) {
+        let (now, margin) = (self.now, self.margin());
+        self.turns.keys[key] = Turn { is_held: false, free_since: now, releaser: Some(client) };
+        if self.plan.hand_over && self.phase == Phase::Safety && self.random.chance(60) {
+            self.lose_patience(key);
+        }
+        let is_new = |call: &Call| call.key == key && call.began + margin > now;
+        if self.turns.calls.iter().any(is_new) {
+            self.excuse_all(key);
+        }
+    }
+
+    /// One of those who wait gives up, about when it is woken.
+    fn lose_patience(&mut self, key: usize) {
+        let its: Vec<Call> = self.turns.calls.iter().filter(|it| it.key == key).copied().collect();
+        if its.is_empty() {
+            return;
+        }
+        let Call { client, task, .. } = its[self.random.index(its.len())];
+        let at = self.now + self.random.below(6 * self.plan.latency);
+        self.clients[client].tasks[task].next_at = at;
+        self.wake(client, at);
+    }
+
+    fn excuse_all(&mut self, key: usize) {
+        for call in self.turns.calls.iter_mut().filter(|call| call.key == key) {
+            call.is_excused = true;
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What clients publish for each other: carried from the server to whom it is for, lost, late, or
+//! forged by somebody else.
+
+use super::counts::Fault;
+use super::task::key_name;
+use super::world::{Event, Phase, World};
+use crate::embedded::model::Delivery;
+
+impl World {
+    /// Takes what was published on a node to its subscribers.
+    pub(super) fn carry(&mut self, node: usize) {
+        let deliveries: Vec<Delivery> = self.nodes[node].server.deliveries().collect();
+        for Delivery { session, bytes } in deliveries {
+            let is_its = |id: &&usize| {
+                self.conns[**id].session.as_ref().is_some_and(|other| other.id() == session)
+            };
+            let Some(&conn) = self.nodes[node].conns.iter().rev().find(is_its) else { continue };
+            let is_safety = self.phase == Phase::Safety;
+            if is_safety && self.random.chance(self.plan.message_lost) {
+                self.counts.fault(Fault::MessageLost);
+            } else if is_safety && self.random.chance(self.plan.message_late) {
+                self.counts.fault(Fault::MessageLate);
+                let after = self.random.between(self.plan.latency, 4 * self.plan.node_timeout);
+                self.late_messages.push((conn, bytes));
+                let late = self.late_messages.len() - 1;
+                self.after(after, Event::Message { late });
+            } else {
+                self.send_down(conn, bytes);
+            }
+        }
+    }
+
+    /// A message leaves its server late: what was said behind it has gone before.
+    pub(super) fn late_message(&mut self, late: usize) {
+        let (conn, bytes) = &mut self.late_messages[late];
+        let (conn, bytes) = (*conn, std::mem::take(bytes));
+        if self.conns[conn].session.is_some() {
+            self.send_down(conn, bytes);
+        }
+    }
+
+    /// Somebody who knows a client's channel publishes on it what no client would.
+    pub(super) fn forge(&mut self, node: usize) {
+        if self.phase != Phase::Safety || !self.random.chance(self.plan.forged) {
+            return;
+        }
+        let client = self.random.index(self.plan.clients);
+        let channel = format!("redbolt:{}", self.clients[client].token_start);
+        let (fault, text) = self.forged_text();
+        self.counts.fault(fault);
+        self.log(|_| format!("forged for client {client} on node {node}: {fault:?}"));
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(b"*3\r\n$7\r\nPUBLISH\r\n");
+        for word in [channel.as_bytes(), &text] {
+            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        let local = self.nodes[node].clock.local(self.now);
+        let server = &mut self.nodes[node].server;
+        let mut session = server.connect();
+        // Its own answer is nobody's concern.
+        let _ = server.execute(&mut session, &bytes, local, &mut Vec::new());
+        server.disconnect(session);
+        self.carry(node);
+    }
+
+    fn forged_text(&mut self) -> (Fault, Vec<u8>) {
+        let key = match self.random.below(4) {
+            0 => b"nobody holds this".to_vec(),
+            _ => key_name(self.random.index(self.plan.keys)),
+        };
+        match self.random.below(5) {
+            0 => {
+                let mut text = self.random.bytes::<64>().to_vec();
+                text.truncate(self.random.index(65));
+                if let Some(version) = text.first_mut() {
+                    *version = u8::from(self.random.chance(800));
+                }
+                (Fault::ForgedGarbage, text)
+            }
+            1 => (Fault::ForgedAnnouncement, self.forged_message(1, 2, &key)),
+            2 => (Fault::ForgedWake, self.forged_message(2, 3, &key)),
+            3 => (Fault::ForgedGiveUp, self.forged_message(3, 0, &key)),
+            _ => {
+                let kind = self.random.between(1, 2) as u8;
+                let count = self.random.pick(&[255, 256, 257, 5000]);
+                let mut text = self.forged_message(kind, count, &key);
+                if self.random.chance(200) {
+                    text.truncate(text.len() / 2);
+                }
+                (Fault::ForgedGiant, text)
+            }
+        }
+    }
+
+    /// A message as clients send them, written down once more: version, kind, hops; sender and its
+    /// wait; token; how many are listed; each with its wait; key.
+    fn forged_message(&mut self, kind: u8, listed: u64, key: &[u8]) -> Vec<u8> {
+        let mut text = vec![1, kind, self.random.below(3) as u8];
+        let append_waiter = |text: &mut Vec<u8>, world: &mut Self| {
+            let id = if world.random.chance(500) {
+                world.random.bytes::<8>()
+            } else {
+                let client = world.random.index(world.plan.clients);
+                world.clients[client].id
+            };
+            text.extend_from_slice(&id);
+            let wait_ms = world.random.pick(&[0, 1, 1000, u32::MAX]);
+            text.extend_from_slice(&wait_ms.to_le_bytes());
+        };
+        append_waiter(&mut text, self);
+        let token = if self.random.chance(500) { [0; 20] } else { self.random.bytes::<20>() };
+        text.extend_from_slice(&token);
+        text.extend_from_slice(&(listed as u16).to_le_bytes());
+        for _ in 0..listed {
+            append_waiter(&mut text, self);
+        }
+        text.extend_from_slice(key);
+        text
+    }
+}
