@@ -10,6 +10,7 @@ mod releasing;
 mod suspended;
 mod transactions;
 mod waiting;
+mod waking;
 mod watching;
 
 use std::time::Duration;

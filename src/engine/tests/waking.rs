@@ -1,0 +1,320 @@
+//! Clients that tell each other that they wait: each test plays the nodes, and whoever else there is.
+
+use super::*;
+use crate::config::Retry;
+
+/// Another client's id, and its channel.
+const OTHER: &str = "ABCDEFGH";
+const OTHERS_CHANNEL: &str = "redbolt:4142434445464748";
+/// A second one.
+const THIRD: &str = "abcdefgh";
+const THIRDS_CHANNEL: &str = "redbolt:6162636465666768";
+const DELAY: Duration = Duration::from_millis(20);
+
+/// A token that the client drew, as a node answers it.
+fn token_of(id: &str) -> String {
+    let digits: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("$40\r\n{digits}{}\r\n", "11".repeat(12))
+}
+
+/// A message from `sender` to this client, as a node pushes it. Kind 1 tells of a waiter, 2 wakes,
+/// 3 gives up.
+fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> String {
+    let waits = |id: &str| format!("{id}\u{0}\u{40}\u{0}\u{0}");
+    let zeros = "\u{0}".repeat(20);
+    let count = char::from(u8::try_from(list.len()).unwrap());
+    let list: String = list.iter().map(|id| waits(id)).collect();
+    let text = format!("\u{1}{kind}\u{0}{}{zeros}{count}\u{0}{list}a", waits(sender));
+    push(rig, "message", &format!("${}\r\n{text}\r\n", text.len()))
+}
+
+fn push(rig: &Rig, what: &str, last: &str) -> String {
+    let channel: String = rig.engine.client_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(">3\r\n${}\r\n{what}\r\n$24\r\nredbolt:{channel}\r\n{last}", what.len())
+}
+
+const ANNOUNCE: char = '\u{1}';
+const WAKE: char = '\u{2}';
+
+/// `nodes` nodes that carry messages.
+fn rig(nodes: usize) -> Rig {
+    let mut rig = Rig::with(nodes, |config| config.direct_wake(true));
+    for index in 0..nodes {
+        assert_eq!(rig.waiting(index), ["SUBSCRIBE"]);
+        rig.inbox[index].clear();
+        let confirmed = push(&rig, "subscribe", ":1\r\n");
+        rig.receive(index, &confirmed);
+    }
+    rig
+}
+
+fn waiting() -> Acquire {
+    Acquire::new(TTL).retry(Retry::every(DELAY, Duration::ZERO).within(Duration::from_secs(5)))
+}
+
+/// An acquisition that every node has denied; the node that is asked who holds the key.
+fn denied(rig: &mut Rig) -> usize {
+    rig.acquire_with("a", waiting());
+    deny(rig)
+}
+
+fn deny(rig: &mut Rig) -> usize {
+    rig.answer_all(0..rig.inbox.len(), "_\r\n");
+    // The last was not waited for: its SET is released.
+    for index in 0..rig.inbox.len() {
+        if rig.waiting(index) == ["DELIFEQ"] {
+            rig.answer(index, ":0\r\n");
+        }
+    }
+    let asked = asked(rig);
+    assert_eq!(rig.waiting(asked), ["GET", "PTTL"]);
+    asked
+}
+
+/// The one node that has something to answer.
+fn asked(rig: &mut Rig) -> usize {
+    rig.collect();
+    let mut busy = (0..rig.inbox.len()).filter(|&index| !rig.inbox[index].is_empty());
+    let asked = busy.next().expect("a node is asked");
+    assert_eq!(busy.next(), None, "one node is asked");
+    asked
+}
+
+fn answer_each(rig: &mut Rig, index: usize, answers: &[&str]) {
+    for answer in answers {
+        rig.answer(index, answer);
+    }
+}
+
+/// One that waits behind `OTHER`, which was told.
+fn listening(rig: &mut Rig) -> usize {
+    let node = denied(rig);
+    answer_each(rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    answer_each(rig, node, &[":1\r\n", &token_of(OTHER)]);
+    assert_eq!(rig.waiting(node), Vec::<String>::new());
+    node
+}
+
+/// The channel and the kind of the message that a node is to publish first.
+fn published(rig: &mut Rig, index: usize) -> (String, char) {
+    rig.collect();
+    let command = rig.inbox[index].iter().find(|command| command[0] == "PUBLISH");
+    let command = command.expect("a message");
+    (command[1].clone(), command[2].chars().nth(1).expect("a kind"))
+}
+
+#[test]
+fn what_follows_a_denial_depends_on_who_holds_the_key() {
+    // What the asked node says of the holder and of the time left; what is written there, after.
+    let table: [(&str, &str, Duration, &[&str]); 5] = [
+        ("_\r\n", ":-2\r\n", Duration::ZERO, &["SET"]),
+        (&token_of(OTHER), ":9000\r\n", Duration::ZERO, &["PUBLISH", "GET"]),
+        ("$5\r\nalien\r\n", ":9000\r\n", DELAY, &["GET"]),
+        ("$5\r\nalien\r\n", ":4\r\n", 6 * MS, &["SET"]),
+        ("-ERR no\r\n", ":9000\r\n", DELAY, &["GET"]),
+    ];
+    for (holder, left, after, written) in table {
+        let mut rig = rig(3);
+        let node = denied(&mut rig);
+        answer_each(&mut rig, node, &[holder, left]);
+        if after > Duration::ZERO {
+            assert_eq!(rig.waiting(node), Vec::<String>::new(), "{holder}{left}");
+            rig.advance(after + MS);
+        }
+        assert_eq!(rig.waiting(node), written, "{holder}{left}");
+        assert_eq!(asked(&mut rig), node, "{holder}{left}: no other node is asked");
+    }
+}
+
+#[test]
+fn the_other_nodes_are_asked_only_when_the_first_grants() {
+    for (answer, others) in [("+OK\r\n", &["SET"][..]), ("_\r\n", &[])] {
+        let mut rig = rig(3);
+        let node = denied(&mut rig);
+        answer_each(&mut rig, node, &["_\r\n", ":-2\r\n", answer]);
+        let other = (node + 1) % 3;
+        assert_eq!(rig.waiting(other), others);
+        if answer == "+OK\r\n" {
+            rig.answer(other, "+OK\r\n");
+            rig.locked();
+        } else {
+            assert_eq!(rig.waiting(node), ["GET", "PTTL"], "and it is asked who holds it now");
+        }
+    }
+}
+
+#[test]
+fn a_gated_lease_counts_from_the_first_set() {
+    let mut rig = rig(3);
+    let node = denied(&mut rig);
+    answer_each(&mut rig, node, &["_\r\n", ":-2\r\n"]);
+    let t0 = rig.now;
+    rig.collect();
+    rig.now = rig.now + 5 * MS;
+    rig.answer(node, "+OK\r\n");
+    rig.now = rig.now + 5 * MS;
+    rig.answer((node + 1) % 3, "+OK\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.deadline(lease), Some(t0 + TTL - 102 * MS));
+}
+
+#[test]
+fn a_holder_that_does_not_hear_is_told_by_the_next_node() {
+    let mut rig = rig(3);
+    let first = denied(&mut rig);
+    answer_each(&mut rig, first, &[&token_of(OTHER), ":9000\r\n", ":0\r\n", &token_of(OTHER)]);
+    let second = asked(&mut rig);
+    assert_ne!(first, second);
+    assert_eq!(rig.waiting(second), ["GET", "PTTL"]);
+}
+
+#[test]
+fn a_new_holder_is_told_when_the_key_has_changed_hands_meanwhile() {
+    let mut rig = rig(3);
+    let node = denied(&mut rig);
+    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), ANNOUNCE));
+    answer_each(&mut rig, node, &[":1\r\n", &token_of(THIRD)]);
+    assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), ANNOUNCE));
+}
+
+#[test]
+fn who_is_woken_tries_all_nodes_at_once() {
+    let mut rig = rig(3);
+    let node = listening(&mut rig);
+    let wake = message(&rig, WAKE, OTHER, &[]);
+    rig.receive(node, &wake);
+    for index in 0..3 {
+        assert_eq!(rig.waiting(index), ["SET"]);
+    }
+}
+
+#[test]
+fn the_list_of_a_wake_goes_before_those_who_came_while_it_was_awaited() {
+    let mut rig = rig(1);
+    listening(&mut rig);
+    let late = message(&rig, ANNOUNCE, THIRD, &[]);
+    rig.receive(0, &late);
+    let wake = message(&rig, WAKE, OTHER, &["12345678"]);
+    rig.receive(0, &wake);
+    rig.answer(0, "+OK\r\n");
+    let lease = rig.locked();
+    rig.engine.release_quietly(lease, rig.now);
+    assert_eq!(published(&mut rig, 0), ("redbolt:3132333435363738".to_owned(), WAKE));
+    let text = rig.inbox[0].last().expect("the wake")[2].clone();
+    assert!(text.contains(THIRD), "it carries the rest");
+}
+
+#[test]
+fn who_gives_up_when_it_was_woken_wakes_the_next() {
+    let mut rig = rig(1);
+    let op = rig.acquire_with("a", waiting());
+    deny(&mut rig);
+    answer_each(&mut rig, 0, &[&token_of(OTHER), ":9000\r\n", ":1\r\n", &token_of(OTHER)]);
+    let wake = message(&rig, WAKE, OTHER, &[THIRD]);
+    rig.receive(0, &wake);
+    rig.engine.cancel(op, rig.now);
+    assert!(matches!(rig.refused(), LockError::Cancelled));
+    assert_eq!(rig.waiting(0), ["SET", "DELIFEQ", "PUBLISH"]);
+    assert_eq!(published(&mut rig, 0), (THIRDS_CHANNEL.to_owned(), WAKE));
+}
+
+#[test]
+fn who_comes_while_an_announcement_is_under_way_is_not_taken_to_be_in_it() {
+    let mut rig = rig(1);
+    denied(&mut rig);
+    answer_each(&mut rig, 0, &[&token_of(OTHER), ":9000\r\n"]);
+    rig.collect();
+    let late = message(&rig, ANNOUNCE, THIRD, &[]);
+    rig.receive(0, &late);
+    answer_each(&mut rig, 0, &[":1\r\n", &token_of(OTHER)]);
+    let wake = message(&rig, WAKE, OTHER, &[]);
+    rig.receive(0, &wake);
+    rig.answer(0, "+OK\r\n");
+    let lease = rig.locked();
+    rig.engine.release_quietly(lease, rig.now);
+    assert_eq!(published(&mut rig, 0), (THIRDS_CHANNEL.to_owned(), WAKE));
+}
+
+#[test]
+fn two_that_wait_for_each_other_try_again() {
+    let mut rig = rig(3);
+    let node = listening(&mut rig);
+    let mutual = message(&rig, ANNOUNCE, OTHER, &[]);
+    rig.receive(node, &mutual);
+    let gate = asked(&mut rig);
+    assert_eq!(rig.waiting(gate), ["SET"]);
+}
+
+#[test]
+fn a_waiter_that_says_again_that_it_waits_is_believed_for_as_long_as_it_says_last() {
+    let mut rig = rig(1);
+    rig.acquire_with("a", waiting());
+    rig.answer(0, "+OK\r\n");
+    let lease = rig.locked();
+    // As long as it has no list, a lease is told by its token only.
+    let wake = |rig: &Rig, wait: &str| {
+        let name = rig.engine.lease_name(lease).unwrap().1.as_bytes().to_vec();
+        let raw = crate::token::unhex(&name).unwrap();
+        let mut text = b"\x01\x01\x00".to_vec();
+        text.extend_from_slice(OTHER.as_bytes());
+        text.extend_from_slice(wait.as_bytes());
+        text.extend_from_slice(&raw);
+        text.extend_from_slice(b"\x00\x00a");
+        let mut bytes = push(rig, "message", &format!("${}\r\n", text.len())).into_bytes();
+        bytes.extend_from_slice(&text);
+        bytes.extend_from_slice(b"\r\n");
+        bytes
+    };
+    for wait in ["\u{1}\u{0}\u{0}\u{0}", "\u{0}\u{40}\u{0}\u{0}"] {
+        let bytes = wake(&rig, wait);
+        rig.engine.handle_bytes(node(0), &bytes, rig.now);
+    }
+    rig.advance(5 * MS);
+    rig.engine.release_quietly(lease, rig.now);
+    assert_eq!(published(&mut rig, 0), (OTHERS_CHANNEL.to_owned(), WAKE));
+}
+
+#[test]
+fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon() {
+    let mut rig = rig(3);
+    let node = listening(&mut rig);
+    let wake = message(&rig, WAKE, OTHER, &[THIRD]);
+    rig.receive(node, &wake);
+    rig.answer_all(0..3, "+OK\r\n");
+    let lease = rig.locked();
+    rig.engine.release_quietly(lease, rig.now);
+    rig.acquire_with("a", waiting());
+    assert_eq!(rig.waiting(node), ["DELIFEQ", "PUBLISH", "PUBLISH"]);
+    assert_eq!(rig.inbox[node][2][1], THIRDS_CHANNEL);
+    answer_each(&mut rig, node, &[":1\r\n", ":1\r\n", ":1\r\n"]);
+    rig.answer_all((0..3).filter(|&other| other != node), ":1\r\n");
+    assert_eq!(rig.waiting(node), Vec::<String>::new(), "nobody is asked for the lock");
+    rig.advance(21 * MS);
+    assert_eq!(rig.waiting(node), ["GET"], "whether anybody holds it");
+}
+
+#[test]
+fn a_waiter_that_gives_up_tells_the_holder() {
+    let mut rig = rig(3);
+    let op = rig.acquire_with("a", waiting());
+    let node = deny(&mut rig);
+    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    answer_each(&mut rig, node, &[":1\r\n", &token_of(OTHER)]);
+    rig.engine.cancel(op, rig.now);
+    assert!(matches!(rig.refused(), LockError::Cancelled));
+    assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), '\u{3}'));
+}
+
+#[test]
+fn without_channels_a_denied_attempt_is_repeated_after_the_delay() {
+    let mut rig = Rig::unconnected(1, |config| config.direct_wake(true));
+    let resp2 = HELLO.replace("%3", "*6").replace("proto\r\n:3", "proto\r\n:2");
+    rig.greet(0, &resp2, "run_id:1\r\nuptime_in_seconds:9999\r\n");
+    assert_eq!(rig.waiting(0), Vec::<String>::new(), "no SUBSCRIBE over RESP2");
+    rig.acquire_with("a", waiting());
+    rig.answer(0, "_\r\n");
+    assert_eq!(rig.waiting(0), Vec::<String>::new());
+    rig.advance(DELAY + MS);
+    assert_eq!(rig.waiting(0).last().map(String::as_str), Some("SET"));
+}
