@@ -468,11 +468,14 @@ impl Engine {
         if outcome == Outcome::Taken && self.begin_wait(index, now) {
             return;
         }
+        let plan = &mut self.ops.at_mut(index).plan;
+        plan.attempts_left = plan.attempts_left.saturating_sub(1);
+        if plan.attempts_left == 0 {
+            return self.finish(index, outcome);
+        }
         // Below one, so that no jitter is too long to be multiplied.
         let random = self.random_share();
-        let op = self.ops.at_mut(index);
-        let plan = &mut op.plan;
-        plan.attempts_left = plan.attempts_left.saturating_sub(1);
+        let plan = &mut self.ops.at_mut(index).plan;
         plan.attempts_failed = plan.attempts_failed.saturating_add(1);
         let wait = match plan.wait_after {
             Some(wait_after) => wait_after(plan.attempts_failed),
@@ -481,7 +484,7 @@ impl Engine {
         // Where nobody can be asked an attempt ends at once: without any wait there were no end.
         let retry_at = now.real + wait.max(RETRY_WAIT_MIN);
         // No attempt could follow a wait that ends at the deadline, so none is waited for.
-        if op.plan.attempts_left == 0 || retry_at >= op.plan.deadline {
+        if retry_at >= plan.deadline {
             self.finish(index, outcome);
         } else {
             self.ops.at_mut(index).retry_at = retry_at;

@@ -28,6 +28,29 @@ fn retries_use_a_new_token_behind_the_release_and_end_with_the_last_attempt() {
 }
 
 #[test]
+fn a_wait_of_ones_own_is_asked_for_between_attempts_of_its_call_alone() {
+    thread_local! {
+        static ASKED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    let mut rig = Rig::new(1);
+    let count = |_| {
+        ASKED.set(ASKED.get() + 1);
+        100 * MS
+    };
+    rig.acquire_with("a", Acquire::new(TTL).retry(Retry::custom(count).attempts(2)));
+    rig.answer(0, "_\r\n");
+    rig.advance(101 * MS);
+    rig.answer(0, "_\r\n");
+    rig.refused();
+    assert_eq!(ASKED.get(), 1, "none after the last attempt");
+    // The same place among the operations, and another call.
+    rig.acquire("a");
+    rig.answer(0, "_\r\n");
+    rig.refused();
+    assert_eq!(ASKED.get(), 1);
+}
+
+#[test]
 fn a_client_never_conflicts_with_its_own_earlier_attempt() {
     let mut rig = Rig::new(3);
     rig.acquire_with("a", retrying());
