@@ -95,15 +95,23 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
     order.into_inner().expect("nobody panics")
 }
 
-/// Their order is judged where time is under control: in the simulation and in the engine's tests.
+/// On a busy machine a node may answer so late that one of them is heard by another node; chance
+/// alone has them in order once in 24 times.
 #[test]
-fn every_waiter_has_its_turn() {
+fn waiters_have_their_turns_in_the_order_in_which_they_came() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    for _ in 0..6 {
-        let mut order = order_of_four(&cluster);
-        order.sort_unstable();
-        assert_eq!(order, [0, 1, 2, 3]);
+    let mut in_order = 0;
+    for _ in 0..12 {
+        let order = order_of_four(&cluster);
+        in_order += u32::from(order == [0, 1, 2, 3]);
+        let mut turns = order;
+        turns.sort_unstable();
+        assert_eq!(turns, [0, 1, 2, 3], "each has one turn");
+        if in_order == 4 {
+            return;
+        }
     }
+    panic!("{in_order} of 12 rounds in order");
 }
 
 #[test]

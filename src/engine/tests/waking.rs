@@ -127,6 +127,22 @@ fn what_follows_a_denial_depends_on_who_holds_the_key() {
 }
 
 #[test]
+fn who_waits_says_so_by_the_first_node_of_the_keys_order_though_it_denied_late() {
+    let mut rig = rig(3);
+    let first = denied(&mut rig);
+    let mut rig = self::rig(3);
+    rig.acquire_with("a", waiting());
+    let asked = (first + 1) % 3;
+    rig.answer_all([asked, (first + 2) % 3], "_\r\n");
+    assert_eq!(rig.waiting(asked), ["GET", "PTTL"]);
+    answer_each(&mut rig, first, &["_\r\n", ":0\r\n"]);
+    answer_each(&mut rig, asked, &[&token_of(OTHER), ":9000\r\n"]);
+    assert_eq!(rig.waiting(first), ["PUBLISH", "GET"]);
+    assert_eq!(published(&mut rig, first), (OTHERS_CHANNEL.into(), ANNOUNCE));
+    assert_eq!(rig.waiting(asked), Vec::<String>::new());
+}
+
+#[test]
 fn the_other_nodes_are_asked_only_when_the_first_grants() {
     for (answer, others) in [("+OK\r\n", &["SET"][..]), ("_\r\n", &[])] {
         let mut rig = rig(3);

@@ -82,8 +82,7 @@ impl Engine {
             return false;
         }
         let slot = self.slots.at(slot_index);
-        let deniers = op.round.denied;
-        if self.first_with_channel(deniers, slot.key.as_bytes()).is_none() {
+        if self.first_with_channel(op.round.denied, slot.key.as_bytes()).is_none() {
             return false;
         }
         if wait == NO_WAIT {
@@ -94,7 +93,6 @@ impl Engine {
             }
         }
         if let Some(wait) = self.wait_of(index) {
-            wait.deniers = deniers;
             wait.asked = NodeMask::EMPTY;
             wait.tries = wait.tries.saturating_add(1);
         }
@@ -102,14 +100,20 @@ impl Engine {
         true
     }
 
+    /// The first node, in the key's order, that has denied the attempt by now and was not asked in
+    /// vain.
+    fn first_denier(&self, index: u32) -> Option<NodeId> {
+        let op = self.ops.at(index);
+        let asked = self.waits.at(op.wait)?.asked;
+        let key = self.slots.at(op.slot).key.as_bytes();
+        self.first_with_channel(op.round.denied.without(asked), key)
+    }
+
     /// Asks the next of the deniers who holds the key; without one, tries again after the plan's
     /// delay.
     fn ask_next(&mut self, index: u32, now: Now) {
         let slot_index = self.ops.at(index).slot;
-        let Some(wait) = self.wait_of(index) else { return };
-        let left = wait.deniers.without(wait.asked);
-        let key = self.slots.at(slot_index).key.as_bytes();
-        let Some(node) = self.first_with_channel(left, key) else {
+        let Some(node) = self.first_denier(index) else {
             return self.wait_without_word(index, now);
         };
         let phase = self.next_question(index, node, Step::Asking, now);
@@ -274,8 +278,11 @@ impl Engine {
         }
     }
 
-    /// Tells the holder of `token` by the node that this client waits, and looks at the key again.
+    /// Tells the holder of `token` that this client waits, and looks at the key again. By the first
+    /// of the deniers, also where it denied too late to be asked: a holder that hears all by one
+    /// node hears them in the order in which they came.
     fn announce(&mut self, index: u32, id: NodeId, token: RawToken, now: Now) {
+        let id = self.first_denier(index).unwrap_or(id);
         let phase = self.next_question(index, id, Step::Announcing, now);
         let Some(wait) = self.wait_of(index) else { return };
         wait.is_heard = false;

@@ -40,8 +40,7 @@ pub(super) struct Wait {
     pub(super) step: Step,
     /// Tells answers to the current question from those to earlier ones.
     pub(super) phase: Phase,
-    /// The nodes that denied the last attempt, and those of them that were asked in vain.
-    pub(super) deniers: NodeMask,
+    /// The nodes that denied the last attempt and were asked in vain.
     pub(super) asked: NodeMask,
     /// The node that is asked, or was.
     pub(super) node: Option<NodeId>,
@@ -105,34 +104,25 @@ impl Waits {
 
     /// A place for an operation.
     pub(super) fn open(&mut self, op: u32) -> u32 {
-        let wait = self.free.pop().unwrap_or_else(|| {
-            self.waits.push(Wait {
-                op,
-                step: Step::Trying,
-                phase: Phase::default(),
-                deniers: NodeMask::EMPTY,
-                asked: NodeMask::EMPTY,
-                node: None,
-                holder: None,
-                is_heard: false,
-                ends: Instant::MAX,
-                due: Instant::MAX,
-                tries: 0,
-                carried: Vec::new(),
-                named: 0,
-            });
-            u32::try_from(self.waits.len() - 1).unwrap_or(NO_WAIT)
-        });
-        if let Some(place) = self.at_mut(wait) {
-            place.op = op;
-            place.step = Step::Trying;
-            place.node = None;
-            place.holder = None;
-            place.is_heard = false;
-            place.ends = Instant::MAX;
-            place.due = Instant::MAX;
-            place.tries = 0;
-            place.named = 0;
+        let new = Wait {
+            op,
+            step: Step::Trying,
+            phase: Phase::default(),
+            asked: NodeMask::EMPTY,
+            node: None,
+            holder: None,
+            is_heard: false,
+            ends: Instant::MAX,
+            due: Instant::MAX,
+            tries: 0,
+            carried: Vec::new(),
+            named: 0,
+        };
+        let next = u32::try_from(self.waits.len()).unwrap_or(NO_WAIT);
+        let wait = self.free.pop().unwrap_or(next);
+        match self.at_mut(wait) {
+            Some(place) => *place = new,
+            None => self.waits.push(new),
         }
         self.live.push(wait);
         wait
