@@ -14,6 +14,12 @@ const KEY_SHORT_MAX: usize = 38;
 impl Key {
     pub(crate) const EMPTY: Self = Self::Short { len: 0, bytes: [0; KEY_SHORT_MAX] };
 
+    pub(crate) fn of(key: &[u8]) -> Self {
+        let mut this = Self::EMPTY;
+        this.set(key);
+        this
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),

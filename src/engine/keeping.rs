@@ -21,8 +21,6 @@ use crate::node::Now;
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 
-use rand::Rng;
-
 /// Between two extensions that missed their quorum: a `node_timeout` and up to this part of it.
 const JITTER_PARTS: u32 = 4;
 
@@ -125,7 +123,7 @@ impl Engine {
     /// The next try at an extension that `began` then and missed its quorum.
     fn extend_again(&mut self, index: u32, began: Instant, now: Now) {
         let timeout = self.settings.node_timeout;
-        let random = f64::from(self.rng.next_u32()) / 2_f64.powi(32);
+        let random = self.random_share();
         let earliest = (began + timeout).max(now.real);
         self.keeps.at_mut(index).extend_at = earliest + (timeout / JITTER_PARTS).mul_f64(random);
     }

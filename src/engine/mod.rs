@@ -51,8 +51,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 pub use event::{Connection, Event, LostCause};
 pub use notice::Notice;
@@ -329,6 +329,19 @@ impl Engine {
     /// `real` on both clocks, where somebody has just called.
     const fn both_clocks(&self, real: Instant) -> Now {
         Now { real, attended: real.minus_nanos(self.absent) }
+    }
+
+    /// From 0 to just below 1.
+    fn random_share(&mut self) -> f64 {
+        f64::from(self.rng.next_u32()) / 2_f64.powi(32)
+    }
+
+    /// What a node sent last, out of its memory; `frame` takes it back.
+    fn take_frame(&mut self, id: NodeId) -> Vec<u8> {
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        frame.extend_from_slice(self.node(id).frame());
+        frame
     }
 
     /// Nobody called for `gap`. Whoever comes by the time that was asked for was there; else what

@@ -112,9 +112,7 @@ impl Engine {
 
     /// A node tells that keys were changed.
     pub(super) fn keys_changed(&mut self, id: NodeId, now: Now) {
-        let mut push = std::mem::take(&mut self.frame);
-        push.clear();
-        push.extend_from_slice(self.node(id).frame());
+        let push = self.take_frame(id);
         let frame = Decoder::new(Limits::default()).frame(&push);
         if let Some(Reply::Push(items)) = frame.ok().flatten().map(|frame| frame.reply()) {
             match changed_keys(&items) {

@@ -31,7 +31,6 @@ use crate::time::Instant;
 use crate::token::unhex;
 use crate::witness::{Sight, saw};
 
-use rand::Rng;
 use std::time::Duration;
 
 pub(super) use message::{ClientId, RawToken};
@@ -180,25 +179,22 @@ impl Engine {
         self.wait_until(index, due);
     }
 
-    /// From 0 to just below 1.
-    pub(super) fn random_share(&mut self) -> f64 {
-        f64::from(self.rng.next_u32()) / 2_f64.powi(32)
+    /// Whether the operation still waits for the node's answer to the question of that phase.
+    fn is_awaited(&self, index: u32, id: NodeId, phase: Phase) -> bool {
+        let op = self.ops.at(index);
+        let is_current = |wait: &Wait| wait.phase == phase && wait.node == Some(id);
+        op.outcome == Outcome::Open
+            && self.waits.at(op.wait).is_some_and(|wait| is_current(wait) && wait.step.is_asking())
     }
 
     /// A node answered a question of an operation that waits.
     pub(super) fn waited(&mut self, id: NodeId, pending: Pending, now: Now) {
         let Request::Wait { part, phase } = pending.request else { return };
         let index = pending.slot;
-        if self.ops.at(index).wait == NO_WAIT || self.ops.at(index).outcome != Outcome::Open {
+        if !self.is_awaited(index, id, phase) {
             return;
         }
-        let is_current = |wait: &mut Wait| wait.phase == phase && wait.node == Some(id);
-        if !self.wait_of(index).is_some_and(|wait| is_current(wait) && wait.step.is_asking()) {
-            return;
-        }
-        let mut frame = std::mem::take(&mut self.frame);
-        frame.clear();
-        frame.extend_from_slice(self.node(id).frame());
+        let frame = self.take_frame(id);
         let decoded = Decoder::new(Limits::default()).frame(&frame);
         let reply = decoded.ok().flatten().map(|frame| frame.reply());
         match part {
@@ -216,10 +212,7 @@ impl Engine {
     pub(super) fn wait_lost(&mut self, id: NodeId, pending: Pending, now: Now) {
         let Request::Wait { phase, .. } = pending.request else { return };
         let index = pending.slot;
-        let is_current = self.wait_of(index).is_some_and(|wait| {
-            wait.phase == phase && wait.node == Some(id) && wait.step.is_asking()
-        });
-        if is_current && self.ops.at(index).outcome == Outcome::Open {
+        if self.is_awaited(index, id, phase) {
             self.asked_in_vain(index, id, now);
         }
     }
@@ -435,6 +428,7 @@ impl Engine {
         if !op.plan.wakes || mutant::is(Mutant::ReleaserBarges) {
             return false;
         }
+        self.wakes.forget_past(now.real);
         let key = self.slots.at(slot_index).key.as_bytes();
         let successor = self.wakes.successor(hash(key), now.real);
         let Some(successor) = successor.filter(|last| last.is_turn) else { return false };

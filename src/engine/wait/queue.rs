@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::engine::LeaseId;
 use crate::engine::op::Outcome;
 use crate::engine::slot::{SlotState, Slots};
+use crate::key::Key;
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, NO_SLOT, Now, Request};
 use crate::quorum::{NodeId, NodeMask};
@@ -99,9 +100,7 @@ impl Queues {
 impl Engine {
     /// Somebody sent this client a message by the node.
     pub(in crate::engine) fn message(&mut self, id: NodeId, now: Now) {
-        let mut bytes = std::mem::take(&mut self.frame);
-        bytes.clear();
-        bytes.extend_from_slice(self.node(id).frame());
+        let bytes = self.take_frame(id);
         if let Some(message) = Message::parse(&bytes) {
             match message.kind {
                 Kind::Announce => self.announced(id, &message, now),
@@ -144,9 +143,7 @@ impl Engine {
                 }
             }
         }
-        let mut key = crate::key::Key::EMPTY;
-        key.set(message.key);
-        self.wake_first_as(false, key, all.collect(), now);
+        self.wake_first_as(false, Key::of(message.key), all.collect(), now);
     }
 
     /// Two that wait for each other: neither holds the key, for both have lost their attempts.
@@ -183,9 +180,7 @@ impl Engine {
     fn woken(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
         let list = message.list().map(|listed| Waiter::of(listed, id, now.real));
         let Some(index) = self.waiting_for(message.key) else {
-            let mut key = crate::key::Key::EMPTY;
-            key.set(message.key);
-            return self.wake_first(key, list.collect(), now);
+            return self.wake_first(Key::of(message.key), list.collect(), now);
         };
         if mutant::is(Mutant::WakeIgnored) {
             return;
@@ -217,13 +212,10 @@ impl Engine {
             if let Some(list) = self.queues.list_mut(list) {
                 list.retain(|waiter| waiter.id != id);
             }
-        } else if let Some(index) = self.waiting_for(message.key) {
-            let wait = self.ops.at(index).wait;
-            if wait != NO_WAIT
-                && let Some(wait) = self.waits.at_mut(wait)
-            {
-                wait.forget(id);
-            }
+        } else if let Some(index) = self.waiting_for(message.key)
+            && let Some(wait) = self.wait_of(index)
+        {
+            wait.forget(id);
         }
     }
 

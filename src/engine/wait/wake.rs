@@ -78,6 +78,11 @@ impl Wakes {
         Some(wake)
     }
 
+    /// Those long woken cost the next acquisitions nothing.
+    pub(super) fn forget_past(&mut self, now: Instant) {
+        self.recent.retain(|(_, last)| now < last.until);
+    }
+
     pub(super) fn forget(&mut self, hash: u64) {
         self.recent.retain(|&(other, _)| other != hash);
     }
