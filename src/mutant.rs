@@ -86,7 +86,7 @@ pub enum Mutant {
     WakeIgnored,
     /// A holder that was told is taken for one that was not.
     AnnouncementUnheard,
-    /// Those who wait behind one that gives up are forgotten.
+    /// Those who wait behind one that is woken are forgotten.
     ListLost,
     /// A message is taken for any lock.
     MessageForAnyKey,
@@ -99,7 +99,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -139,6 +139,7 @@ impl Mutant {
         Self::NobodyWoken,
         Self::WakeIgnored,
         Self::AnnouncementUnheard,
+        Self::ListLost,
         Self::MessageForAnyKey,
         Self::ReleaserBarges,
         Self::WaitNotRenewed,

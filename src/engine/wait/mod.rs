@@ -493,7 +493,7 @@ impl Engine {
             saw(Sight::GaveUp);
             self.give_up(slot_index, node, &token, now);
         }
-        if !list.is_empty() && !mutant::is(Mutant::ListLost) {
+        if !list.is_empty() {
             let key = self.slots.at(slot_index).key.clone();
             self.wake_first(key, list, now);
         }

@@ -118,6 +118,9 @@ impl Engine {
             return;
         }
         let to = list.remove(0);
+        if mutant::is(Mutant::ListLost) {
+            list.clear();
+        }
         if !list.is_empty() {
             saw(Sight::HandedOn);
         }
