@@ -38,6 +38,7 @@ pub(super) struct Settings {
     pub(super) max_extensions: u32,
     pub(super) max_hold: Duration,
     pub(super) admission: AdmissionRules,
+    pub(super) direct_wake: bool,
 }
 
 impl Settings {
@@ -59,6 +60,7 @@ impl Settings {
             least_ttl_ms,
             max_extensions: config.max_extensions.unwrap_or(u32::MAX),
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
+            direct_wake: config.direct_wake,
             admission: AdmissionRules {
                 guard: config.restart_guard,
                 guard_time: Duration::from_millis(guard_ms),

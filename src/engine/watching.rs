@@ -11,7 +11,7 @@ use super::Engine;
 use super::keep::NO_KEEP;
 use super::slot::{LeaseId, SlotState};
 use crate::command::{Answer, ExtendStep};
-use crate::node::{Now, changed_keys};
+use crate::node::{Now, Request, changed_keys};
 use crate::quorum::{NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
 
@@ -64,7 +64,7 @@ impl Engine {
         }
         let slot = self.slots.at_mut(slot_index);
         let Some(node) = self.nodes.get_mut(id.index()) else { return };
-        if node.track(&slot.key, slot_index, now.attended) {
+        if node.track(&slot.key, (Request::Tracked, slot_index), now.attended) {
             slot.refs += 1;
             self.with_output.insert(id);
         }
@@ -121,12 +121,14 @@ impl Engine {
                         for keep in self.keeps.watchers(key) {
                             self.doubt(id, keep, now);
                         }
+                        self.waited_key_changed(id, Some(key), now);
                     }
                 }
                 None => {
                     for keep in self.keeps.all_watchers() {
                         self.doubt(id, keep, now);
                     }
+                    self.waited_key_changed(id, None, now);
                 }
             }
         }

@@ -211,6 +211,11 @@ impl Node {
         matches!(self.state, State::Greeting { .. }) || self.is_greeted()
     }
 
+    /// Whether a question to it is likely to be answered soon.
+    pub(crate) const fn can_be_asked(&self) -> bool {
+        self.is_greeted() && !self.is_stalled()
+    }
+
     pub(crate) const fn is_stalled(&self) -> bool {
         self.stalled_at.is_some()
     }

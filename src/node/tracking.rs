@@ -1,4 +1,4 @@
-//! Tracking of the keys that this client itself holds: the server tells at once when somebody else
+//! Tracking of keys that this client holds, or waits for: the server tells at once when somebody else
 //! changes, deletes or evicts one.
 //!
 //! # Invariants
@@ -29,9 +29,14 @@ pub(super) enum Tracking {
 }
 
 impl Node {
-    /// Asks to be told of the next change of `key`, behind what was written last; an answer is
-    /// awaited for `slot`. False where that cannot be.
-    pub(crate) fn track(&mut self, key: &Key, slot: u32, attended: Instant) -> bool {
+    /// Asks to be told of the next change of `key`, behind what was written last, and with it for
+    /// how long the key is there: that answer is awaited as said. False where that cannot be.
+    pub(crate) fn track(
+        &mut self,
+        key: &Key,
+        (request, slot): (Request, u32),
+        attended: Instant,
+    ) -> bool {
         let is_able = self.reading.facts.resp3
             && self.is_greeted()
             && !self.is_stalled()
@@ -49,7 +54,7 @@ impl Node {
         append_command(&mut bytes, &[b"CLIENT", b"CACHING", b"YES"]);
         append_pttl(&mut bytes, key);
         self.append(Request::Tracking, NO_SLOT, &bytes, attended);
-        self.append(Request::Tracked, slot, &[], attended);
+        self.append(request, slot, &[], attended);
         true
     }
 

@@ -212,12 +212,22 @@ fn a_waiter_follows_a_holder_that_died_when_its_key_ends() {
     }
 }
 
+/// Keys that the servers tell somebody of.
+fn tracked_keys(cluster: &Cluster) -> u64 {
+    let of = |server: &RealServer| {
+        let stats = server.command(&["INFO", "stats"]);
+        let stats = String::from_utf8_lossy(&stats).into_owned();
+        let line = stats.lines().find_map(|line| line.strip_prefix("tracking_total_keys:"));
+        line.map_or(0, |count| count.trim().parse::<u64>().expect("a number"))
+    };
+    cluster.nodes().map(of).sum()
+}
+
 #[test]
-fn a_lock_of_another_kind_is_waited_for_as_well() {
-    let Some(cluster) = Cluster::mixed(3) else { return };
-    let retry = Retry::every(ms(20), ms(20)).within(PATIENCE);
-    let mut waiter = Client::connect(cluster.config().retry(retry)).unwrap();
-    (0..3).for_each(|index| cluster.occupy(index, "plain"));
+fn the_end_of_a_lock_of_another_kind_is_told_and_not_polled_for() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut waiter = waiting_client(&cluster);
+    (0..5).for_each(|index| cluster.occupy(index, "plain"));
     cluster.nodes().for_each(|server| {
         server.command(&["HSET", "hash", "owner", "1"]);
     });
@@ -229,12 +239,31 @@ fn a_lock_of_another_kind_is_waited_for_as_well() {
             }
         });
         for key in ["plain", "hash"] {
-            let before = all_calls(&cluster, "get");
-            assert!(eventually(PATIENCE, || all_calls(&cluster, "get") > before + 3), "{key}");
+            assert!(eventually(PATIENCE, || tracked_keys(&cluster) > 0), "{key}");
             assert!(!waits.is_finished(), "{key} is held");
             cluster.nodes().for_each(|server| {
                 server.command(&["DEL", key]);
             });
         }
     });
+}
+
+#[test]
+fn a_key_that_was_left_behind_at_one_node_keeps_nobody_from_a_free_lock() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let retry = Retry::every(ms(20), ms(20)).within(PATIENCE);
+    for left in 0..5 {
+        let key = format!("left:{left}");
+        (0..5).for_each(|index| cluster.occupy(index, &key));
+        let mut waiter = Client::connect(cluster.config().retry(retry)).unwrap();
+        thread::scope(|scope| {
+            let before = all_calls(&cluster, "pttl");
+            let waits = scope.spawn(|| waiter.lock(&key, TTL).map(|lease| waiter.unlock(lease)));
+            assert!(eventually(PATIENCE, || all_calls(&cluster, "pttl") > before), "{key}");
+            (0..5).filter(|&index| index != left).for_each(|index| {
+                cluster.node(index).command(&["DEL", &key]);
+            });
+            waits.join().unwrap().unwrap().unwrap();
+        });
+    }
 }

@@ -105,25 +105,109 @@ fn published(rig: &mut Rig, index: usize) -> (String, char) {
 
 #[test]
 fn what_follows_a_denial_depends_on_who_holds_the_key() {
-    // What the asked node says of the holder and of the time left; what is written there, after.
-    let table: [(&str, &str, Duration, &[&str]); 5] = [
-        ("_\r\n", ":-2\r\n", Duration::ZERO, &["SET"]),
-        (&token_of(OTHER), ":9000\r\n", Duration::ZERO, &["PUBLISH", "GET"]),
-        ("$5\r\nalien\r\n", ":9000\r\n", DELAY, &["GET"]),
-        ("$5\r\nalien\r\n", ":4\r\n", 6 * MS, &["SET"]),
-        ("-ERR no\r\n", ":9000\r\n", DELAY, &["GET"]),
+    // What the asked node says of the holder and of the time left; what is written there next.
+    let table: [(&str, &str, &[&str]); 4] = [
+        ("_\r\n", ":-2\r\n", &["SET"]),
+        (&token_of(OTHER), ":9000\r\n", &["PUBLISH", "GET"]),
+        (ALIEN, ":9000\r\n", &["GET", "CLIENT", "CLIENT", "PTTL"]),
+        ("-ERR no\r\n", ":9000\r\n", &["GET", "CLIENT", "CLIENT", "PTTL"]),
     ];
-    for (holder, left, after, written) in table {
+    for (holder, left, written) in table {
         let mut rig = rig(3);
         let node = denied(&mut rig);
         answer_each(&mut rig, node, &[holder, left]);
-        if after > Duration::ZERO {
-            assert_eq!(rig.waiting(node), Vec::<String>::new(), "{holder}{left}");
-            rig.advance(after + MS);
-        }
         assert_eq!(rig.waiting(node), written, "{holder}{left}");
         assert_eq!(asked(&mut rig), node, "{holder}{left}: no other node is asked");
     }
+}
+
+const ALIEN: &str = "$5\r\nalien\r\n";
+const WRONG_TYPE: &str = "-WRONGTYPE no string\r\n";
+
+/// One that waits for a lock of another kind, and the node that tells it of changes.
+fn tracking(rig: &mut Rig, holder: &str) -> usize {
+    let node = denied(rig);
+    answer_each(rig, node, &[holder, ":9000\r\n"]);
+    answer_each(rig, node, &[holder, "+OK\r\n", "+OK\r\n", ":9000\r\n"]);
+    assert_eq!(rig.waiting(node), Vec::<String>::new());
+    node
+}
+
+fn changed() -> &'static str {
+    ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n"
+}
+
+#[test]
+fn the_end_of_a_lock_of_another_kind_is_told_and_tried_at_one_node_first() {
+    for holder in [ALIEN, WRONG_TYPE] {
+        let mut rig = rig(3);
+        let node = tracking(&mut rig, holder);
+        rig.receive(node, changed());
+        assert_eq!(rig.waiting(node), Vec::<String>::new(), "no client asks every moment");
+        rig.advance(6 * MS);
+        assert_eq!(rig.waiting(node), ["SET"]);
+        assert_eq!(asked(&mut rig), node, "the others only when it grants");
+        rig.answer(node, "+OK\r\n");
+        rig.answer_all((0..3).filter(|&other| other != node), "+OK\r\n");
+        rig.locked();
+    }
+}
+
+#[test]
+fn the_time_of_a_lock_of_another_kind_is_waited_for() {
+    let mut rig = rig(3);
+    let node = denied(&mut rig);
+    answer_each(&mut rig, node, &[ALIEN, ":9000\r\n", ALIEN, "+OK\r\n", "+OK\r\n", ":9\r\n"]);
+    rig.advance(9 * MS);
+    assert_eq!(rig.waiting(node), Vec::<String>::new());
+    rig.advance(2 * MS);
+    assert_eq!(rig.waiting(node), ["SET"]);
+}
+
+#[test]
+fn a_change_of_another_key_is_no_reason_to_look() {
+    let mut rig = rig(3);
+    let node = tracking(&mut rig, ALIEN);
+    rig.receive(node, &changed().replace("\r\na\r\n", "\r\nb\r\n"));
+    rig.advance(10 * MS);
+    assert!((0..3).all(|index| rig.waiting(index).is_empty()));
+}
+
+/// A key that somebody left behind at one node must not keep those who wait from a lock that is free.
+#[test]
+fn the_nodes_are_looked_at_in_turn() {
+    let mut rig = rig(3);
+    let first = tracking(&mut rig, ALIEN);
+    rig.advance(DELAY + MS);
+    let next = (first + 1) % 3;
+    assert_eq!(asked(&mut rig), next);
+    assert_eq!(rig.waiting(next), ["GET", "CLIENT", "CLIENT", "PTTL"]);
+    answer_each(&mut rig, next, &["_\r\n"]);
+    rig.collect();
+    assert_eq!(rig.inbox[next].last().unwrap()[0], "SET", "it is free there");
+}
+
+#[test]
+fn no_client_looks_at_a_key_more_often_than_each_five_milliseconds() {
+    let mut rig = rig(1);
+    let often = Retry::every(Duration::ZERO, Duration::ZERO).within(Duration::from_secs(5));
+    rig.acquire_with("a", Acquire::new(TTL).retry(often));
+    rig.answer(0, "_\r\n");
+    let begun = rig.now;
+    let mut looks = 0;
+    while begun.until(rig.now) < 100 * MS {
+        rig.collect();
+        match rig.inbox[0].first().map(|command| command[0].clone()) {
+            Some(word) if word == "GET" => {
+                looks += 1;
+                rig.answer(0, ALIEN);
+            }
+            Some(word) if word == "PTTL" => rig.answer(0, ":9000\r\n"),
+            Some(_) => rig.answer(0, "+OK\r\n"),
+            None => rig.advance(MS / 2),
+        }
+    }
+    assert!((15..=22).contains(&looks), "{looks} in 100 ms");
 }
 
 #[test]
@@ -323,14 +407,19 @@ fn a_waiter_that_gives_up_tells_the_holder() {
 }
 
 #[test]
-fn without_channels_a_denied_attempt_is_repeated_after_the_delay() {
+fn without_channels_the_key_is_looked_at_after_the_delay() {
     let mut rig = Rig::unconnected(1, |config| config.direct_wake(true));
     let resp2 = HELLO.replace("%3", "*6").replace("proto\r\n:3", "proto\r\n:2");
     rig.greet(0, &resp2, "run_id:1\r\nuptime_in_seconds:9999\r\n");
     assert_eq!(rig.waiting(0), Vec::<String>::new(), "no SUBSCRIBE over RESP2");
     rig.acquire_with("a", waiting());
     rig.answer(0, "_\r\n");
-    assert_eq!(rig.waiting(0), Vec::<String>::new());
-    rig.advance(DELAY + MS);
-    assert_eq!(rig.waiting(0).last().map(String::as_str), Some("SET"));
+    for _ in 0..3 {
+        assert_eq!(rig.waiting(0), ["GET", "PTTL"], "no tracking over RESP2");
+        answer_each(&mut rig, 0, &[&token_of(OTHER), ":9000\r\n"]);
+        assert_eq!(rig.waiting(0), Vec::<String>::new());
+        rig.advance(DELAY + MS);
+    }
+    answer_each(&mut rig, 0, &["_\r\n", ":-2\r\n"]);
+    assert_eq!(rig.waiting(0), ["SET"]);
 }

@@ -12,6 +12,7 @@
 //! - A list of waiters is in one place: with the waiter that was woken by it, the slot it won, or a
 //!   wake that is under way.
 
+mod look;
 mod message;
 mod queue;
 mod state;
@@ -48,6 +49,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// that wait for each other find out by it.
 const FIRST_POLL: Duration = Duration::from_millis(10);
 
+/// Where nobody wakes it, no client looks at a key more often.
+const POLL_MIN: Duration = Duration::from_millis(5);
+
 /// From the third attempt in a row one waits this long, and up to five times as long.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -76,12 +80,11 @@ impl Engine {
     /// An attempt was denied and is released: the operation waits, if it may, and whether it does.
     pub(super) fn begin_wait(&mut self, index: u32, now: Now) -> bool {
         let op = self.ops.at(index);
-        let (slot_index, wait, ends) = (op.slot, op.wait, op.plan.deadline);
+        let (wait, ends) = (op.wait, op.plan.deadline);
         if !op.plan.wakes || ends <= now.real {
             return false;
         }
-        let slot = self.slots.at(slot_index);
-        if self.first_with_channel(op.round.denied, slot.key.as_bytes()).is_none() {
+        if !self.settings.direct_wake || !self.can_any_be_asked(op.round.denied) {
             return false;
         }
         if wait == NO_WAIT {
@@ -93,6 +96,8 @@ impl Engine {
         }
         if let Some(wait) = self.wait_of(index) {
             wait.asked = NodeMask::EMPTY;
+            wait.unheard = None;
+            wait.has_looked = false;
             wait.tries = wait.tries.saturating_add(1);
         }
         self.ask_next(index, now);
@@ -108,23 +113,23 @@ impl Engine {
         self.first_with_channel(op.round.denied.without(asked), key)
     }
 
-    /// Asks the next of the deniers who holds the key; without one, tries again after the plan's
-    /// delay.
+    /// Asks the next of the deniers who holds the key. Without one, nobody can be told.
     fn ask_next(&mut self, index: u32, now: Now) {
-        let slot_index = self.ops.at(index).slot;
         let Some(node) = self.first_denier(index) else {
+            if let Some(wait) = self.wait_of(index) {
+                wait.unheard = wait.holder;
+            }
             return self.wait_without_word(index, now);
         };
-        let phase = self.next_question(index, node, Step::Asking, now);
-        self.scratch.clear();
-        append_get(&mut self.scratch, &self.slots.at(slot_index).key);
-        let mut is_asked = self.ask(node, index, WaitPart::Holder, phase, now);
-        self.scratch.clear();
-        append_pttl(&mut self.scratch, &self.slots.at(slot_index).key);
-        is_asked &= self.ask(node, index, WaitPart::Remaining, phase, now);
-        if !is_asked {
+        if !self.ask_holder(index, node, false, now) {
             self.asked_in_vain(index, node, now);
         }
+    }
+
+    fn ask_remaining(&mut self, index: u32, id: NodeId, phase: Phase, now: Now) -> bool {
+        self.scratch.clear();
+        append_pttl(&mut self.scratch, &self.slots.at(self.ops.at(index).slot).key);
+        self.ask(id, index, WaitPart::Remaining, phase, now)
     }
 
     /// A new question begins; answers to older ones mean nothing from now on.
@@ -165,18 +170,6 @@ impl Engine {
             wait.asked.insert(node);
         }
         self.ask_next(index, now);
-    }
-
-    /// Nobody can be told: the key is looked at again when it ends, or after the plan's delay.
-    fn wait_without_word(&mut self, index: u32, now: Now) {
-        let plan = &self.ops.at(index).plan;
-        let jitter = plan.jitter.mul_f64(self.random_share());
-        let delay = self.ops.at(index).plan.delay.saturating_add(jitter);
-        let again = now.real + delay.max(super::acquire::RETRY_WAIT_MIN);
-        let Some(wait) = self.wait_of(index) else { return };
-        wait.step = Step::Listening;
-        let due = again.min(wait.ends.max(now.real));
-        self.wait_until(index, due);
     }
 
     /// Whether the operation still waits for the node's answer to the question of that phase.
@@ -233,6 +226,9 @@ impl Engine {
             _ => None,
         };
         wait.holder = holder;
+        if holder != before {
+            wait.asked = NodeMask::EMPTY;
+        }
         match (step, holder) {
             // What is left of the key's time comes next.
             (Step::Asking, _) => {}
@@ -266,8 +262,8 @@ impl Engine {
         let Some(wait) = self.wait_of(index) else { return };
         wait.ends = ends;
         match wait.holder {
-            Some(token) => self.announce(index, id, token, now),
-            None => self.wait_without_word(index, now),
+            Some(token) if wait.unheard != Some(token) => self.announce(index, id, token, now),
+            _ => self.wait_without_word(index, now),
         }
     }
 
@@ -275,7 +271,9 @@ impl Engine {
     /// of the deniers, also where it denied too late to be asked: a holder that hears all by one
     /// node hears them in the order in which they came.
     fn announce(&mut self, index: u32, id: NodeId, token: RawToken, now: Now) {
-        let id = self.first_denier(index).unwrap_or(id);
+        let Some(id) = self.first_denier(index) else {
+            return self.asked_in_vain(index, id, now);
+        };
         let phase = self.next_question(index, id, Step::Announcing, now);
         let Some(wait) = self.wait_of(index) else { return };
         wait.is_heard = false;
@@ -356,7 +354,7 @@ impl Engine {
         if wait.due > now.real {
             return;
         }
-        let (step, node, ends) = (wait.step, wait.node, wait.ends);
+        let (step, node, ends, is_heard) = (wait.step, wait.node, wait.ends, wait.is_heard);
         wait.due = Instant::MAX;
         match step {
             Step::Trying => {
@@ -371,6 +369,7 @@ impl Engine {
             }
             Step::Queueing => self.try_again(index, None, now),
             Step::Listening if ends <= now.real => self.try_again(index, node, now),
+            Step::Listening if !is_heard => self.look(index, now),
             Step::Listening => {
                 let key = self.slots.at(slot_index).key.as_bytes();
                 let all = NodeMask::first(self.nodes.len());

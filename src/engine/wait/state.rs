@@ -46,6 +46,11 @@ pub(super) struct Wait {
     pub(super) node: Option<NodeId>,
     /// The token of the holder, if it is one that a client like this drew.
     pub(super) holder: Option<RawToken>,
+    /// The holder that no node reaches.
+    pub(super) unheard: Option<RawToken>,
+    /// A node was asked to tell of changes since the last attempt, and when one was last asked.
+    pub(super) has_looked: bool,
+    pub(super) looked_at: Instant,
     /// Somebody heard the announcement.
     pub(super) is_heard: bool,
     /// When the key ends by itself, as far as is known.
@@ -98,6 +103,11 @@ impl Waits {
         self.waits.get(wait as usize)
     }
 
+    /// The operations that wait.
+    pub(super) fn ops(&self) -> impl Iterator<Item = u32> {
+        self.live.iter().filter_map(|&wait| Some(self.at(wait)?.op))
+    }
+
     pub(super) fn at_mut(&mut self, wait: u32) -> Option<&mut Wait> {
         self.waits.get_mut(wait as usize)
     }
@@ -111,6 +121,9 @@ impl Waits {
             asked: NodeMask::EMPTY,
             node: None,
             holder: None,
+            unheard: None,
+            has_looked: false,
+            looked_at: Instant::default(),
             is_heard: false,
             ends: Instant::MAX,
             due: Instant::MAX,

@@ -1,0 +1,101 @@
+//! Waiting where nobody can be told: a lock of another kind, a holder that hears nothing, nodes that
+//! carry no messages. One node after the other is asked how it is with the key, now and then, and to
+//! tell when the key changes.
+
+use super::POLL_MIN;
+use super::state::Step;
+use crate::command::append_get;
+use crate::engine::{Engine, acquire::RETRY_WAIT_MIN};
+use crate::node::{Now, Request, WaitPart};
+use crate::quorum::{NodeId, NodeMask};
+
+impl Engine {
+    /// Nobody can be told. The key is looked at once, so that its node tells of changes from there
+    /// on; then when it ends, and after the plan's delay.
+    pub(super) fn wait_without_word(&mut self, index: u32, now: Now) {
+        let jitter = self.ops.at(index).plan.jitter.mul_f64(self.random_share());
+        let delay = self.ops.at(index).plan.delay.saturating_add(jitter).max(POLL_MIN);
+        let Some(wait) = self.wait_of(index) else { return };
+        (wait.step, wait.is_heard) = (Step::Listening, false);
+        if !wait.has_looked {
+            return self.look(index, now);
+        }
+        // A key that is about to end is no reason to ask sooner than others may.
+        let ends = wait.ends.max(now.real + RETRY_WAIT_MIN);
+        self.wait_until(index, ends.min(now.real + delay));
+    }
+
+    /// Asks the next of the deniers, each in its turn: the key that one of them has may be nobody's,
+    /// and end much later than the lock.
+    pub(super) fn look(&mut self, index: u32, now: Now) {
+        let op = self.ops.at(index);
+        let (denied, slot_index) = (op.round.denied, op.slot);
+        let Some(wait) = self.waits.at(op.wait) else { return };
+        let last = wait.node.filter(|_| wait.has_looked);
+        let key = self.slots.at(slot_index).key.as_bytes();
+        let able = |id: &NodeId| denied.contains(*id) && self.node(*id).can_be_asked();
+        let in_order = || self.in_key_order(key);
+        let passed = last.map_or(0, |last| in_order().take_while(|&id| id != last).count() + 1);
+        let next = in_order().skip(passed).chain(in_order()).find(able);
+        let Some(wait) = self.wait_of(index) else { return };
+        wait.has_looked = true;
+        wait.looked_at = now.real;
+        let Some(id) = next else { return self.wait_without_word(index, now) };
+        if !self.ask_holder(index, id, true, now) {
+            self.wait_without_word(index, now);
+        }
+    }
+
+    /// Asks who holds the key and for how long, and perhaps to be told of its next change. Whether
+    /// there was room for it.
+    pub(super) fn ask_holder(
+        &mut self,
+        index: u32,
+        id: NodeId,
+        is_tracked: bool,
+        now: Now,
+    ) -> bool {
+        let slot_index = self.ops.at(index).slot;
+        let phase = self.next_question(index, id, Step::Asking, now);
+        self.scratch.clear();
+        append_get(&mut self.scratch, &self.slots.at(slot_index).key);
+        if !self.ask(id, index, WaitPart::Holder, phase, now) {
+            return false;
+        }
+        let request = Request::Wait { part: WaitPart::Remaining, phase };
+        let key = &self.slots.at(slot_index).key;
+        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
+        (is_tracked && node.track(key, (request, index), now.attended))
+            || self.ask_remaining(index, id, phase, now)
+    }
+
+    /// A node tells that a key has changed; without one, that all may have.
+    pub(in crate::engine) fn waited_key_changed(
+        &mut self,
+        id: NodeId,
+        key: Option<&[u8]>,
+        now: Now,
+    ) {
+        let is_about = |index: &u32| {
+            let slot = self.slots.at(self.ops.at(*index).slot);
+            key.is_none_or(|key| slot.key.as_bytes() == key)
+        };
+        let indices: Vec<u32> = self.waits.ops().filter(is_about).collect();
+        for index in indices {
+            let Some(wait) = self.wait_of(index) else { continue };
+            if wait.step != Step::Listening || wait.is_heard || !wait.has_looked {
+                continue;
+            }
+            // The next attempt asks it first.
+            wait.node = Some(id);
+            wait.ends = now.real.max(wait.looked_at + POLL_MIN);
+            let due = wait.ends;
+            self.wait_until(index, due);
+        }
+    }
+
+    /// Whether any of `nodes` can be asked for a key.
+    pub(super) fn can_any_be_asked(&self, nodes: NodeMask) -> bool {
+        nodes.into_iter().any(|id| self.node(id).can_be_asked())
+    }
+}
