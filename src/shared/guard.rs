@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::inner::Owner;
+use super::inner::{Inner, Owner};
 use super::{Shared, calls};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
@@ -58,7 +58,7 @@ impl SharedGuard {
         !self.remaining().is_zero()
     }
 
-    /// Whether the lock is known to be over: no quorum can hold it any more, or it is kept alive
+    /// Whether the lock is known to be over (see also [`lost`](Self::lost)): no quorum can hold it any more, or it is kept alive
     /// and its deadline has come. An atomic load; the I/O thread raises it even when every node is
     /// silent.
     #[must_use]
@@ -164,6 +164,10 @@ impl SharedGuard {
 
     pub(super) const fn take_lease(&mut self) -> Option<Lease> {
         self.lease.take()
+    }
+
+    pub(super) fn inner(&self) -> &Inner {
+        &self.owner.inner
     }
 
     fn handle(&self) -> Shared {

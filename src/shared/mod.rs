@@ -17,6 +17,7 @@ mod calls;
 mod futures;
 mod guard;
 mod inner;
+mod loss;
 mod pending;
 mod queues;
 mod rules;
@@ -319,13 +320,15 @@ impl Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (names, calls, keys) = self.owner.inner.with(|table| {
-            (Arc::clone(&table.rules.names), table.calls.in_use(), table.queues.in_use())
+        let (names, calls, keys, losses) = self.owner.inner.with(|table| {
+            let (calls, keys) = (table.calls.in_use(), table.queues.in_use());
+            (Arc::clone(&table.rules.names), calls, keys, table.losses.len())
         });
         f.debug_struct("Shared")
             .field("nodes", &names)
             .field("calls", &calls)
             .field("keys", &keys)
+            .field("losses", &losses)
             .finish_non_exhaustive()
     }
 }

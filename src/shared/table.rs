@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::NONE;
 use super::calls::{Calls, Kind, Listener, Reply, Stage};
+use super::loss::Losses;
 use super::queues::Queues;
 use super::rules::Rules;
 use crate::acquire::Acquire;
@@ -74,6 +75,7 @@ pub(super) enum Task {
 pub(super) struct Table {
     pub(super) calls: Calls,
     pub(super) queues: Queues,
+    pub(super) losses: Losses,
     pub(super) commands: Vec<Command>,
     /// Until when the I/O thread sleeps; `None` while it is awake.
     sleeps_until: Option<Instant>,
@@ -91,6 +93,7 @@ impl Table {
         Self {
             calls: Calls::new(calls_max),
             queues: Queues::default(),
+            losses: Losses::default(),
             commands: Vec::new(),
             sleeps_until: None,
             next_due: Instant::MAX,
@@ -331,7 +334,7 @@ impl Table {
         if now < self.next_due {
             return;
         }
-        let mut next_due = Instant::MAX;
+        let mut next_due = self.losses.over(engine, now, tell);
         for call in self.calls.indices() {
             let place = self.calls.at(call);
             if place.stage != Stage::Queued {
@@ -379,6 +382,11 @@ impl Table {
         }
     }
 
+    /// Somebody waits for the end of a lock, which comes at `at` unless it is lost before.
+    pub(super) fn look_for_loss(&mut self, at: Instant) {
+        self.next_due = self.next_due.min(at);
+    }
+
     /// Until when the I/O thread may sleep, from now on; at once if it has something to do.
     pub(super) fn fall_asleep(&mut self, due: Option<Instant>) -> Option<Instant> {
         if !self.commands.is_empty() {
@@ -417,6 +425,7 @@ impl Table {
     /// The I/O thread ends: so does every call.
     pub(super) fn end(&mut self, owed: usize, tell: &mut Vec<Listener>) -> Vec<Command> {
         self.close(tell);
+        self.losses.end(tell);
         let owed = *self.ended.get_or_insert(owed);
         for call in self.calls.indices() {
             let place = self.calls.at(call);

@@ -25,6 +25,8 @@ pub(super) struct Worker {
     commands: Vec<Command>,
     replies: Vec<(u32, Reply)>,
     tell: Vec<Listener>,
+    /// A lease was lost since the table was looked at.
+    has_lost: bool,
 }
 
 /// Ends every call when the thread does, be it by a panic.
@@ -52,6 +54,7 @@ impl Worker {
             commands: Vec::new(),
             replies: Vec::new(),
             tell: Vec::new(),
+            has_lost: false,
         }
     }
 
@@ -96,6 +99,8 @@ impl Worker {
     /// Takes what has ended.
     fn gather(&mut self) {
         while let Some(done) = self.client.driver.completion() {
+            // No call's result: the lease itself tells it, and who waits for that is told.
+            self.has_lost |= matches!(done.result, Outcome::Lost(_));
             let Some(place) = self.calls.get_mut(done.id.index()) else { continue };
             let Some((_, call)) = place.take_if(|(op, _)| *op == done.id) else { continue };
             if let Some(op) = self.ops.get_mut(call as usize) {
@@ -114,14 +119,13 @@ impl Worker {
             Outcome::Adopt(result) => Reply::Adopt(result),
             Outcome::Unlock(unlocked) => Reply::Unlock(Ok(unlocked)),
             Outcome::Query(answers) => Reply::Status(Ok(self.client.node_keys(&answers))),
-            // No call's result: the lease itself tells it.
             Outcome::Lost(_) => return None,
         })
     }
 
     /// Hands out results and takes commands in, in one hold of the lock; then tells who waits.
     fn exchange(&mut self) {
-        let Self { client, inner, commands, replies, tell, .. } = self;
+        let Self { client, inner, commands, replies, tell, has_lost, .. } = self;
         let engine = client.driver.engine();
         inner.with(|table| {
             table.wake_up();
@@ -130,6 +134,9 @@ impl Worker {
             }
             for (lease, key) in engine.waited_for() {
                 table.queues.note_wanted_elsewhere(lease, key);
+            }
+            if std::mem::take(has_lost) {
+                table.look_for_loss(Instant::default());
             }
             table.expire(now(), engine, tell);
             std::mem::swap(commands, &mut table.commands);

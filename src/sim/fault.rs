@@ -120,6 +120,7 @@ impl World {
             return;
         }
         let node = &mut self.nodes[index];
+        let mut newcomer = None;
         let what = match fault {
             Fault::Freeze => {
                 node.is_frozen = true;
@@ -131,6 +132,11 @@ impl World {
                     // So short that what was on its way to the master meets a master again.
                     spell = self.random.between(self.plan.latency, 8 * self.plan.latency);
                 }
+                if self.plan.newcomers > 0 && self.random.chance(self.plan.newcomers) {
+                    spell = spell.max(125 * MS);
+                    newcomer = Some(self.random.index(self.clients.len()));
+                }
+                let node = &mut self.nodes[index];
                 node.is_replica = true;
                 node.server.set_condition(Condition::Replica(true));
                 for &id in &node.conns {
@@ -157,6 +163,9 @@ impl World {
         };
         self.scheduled(fault, index);
         self.after(spell, mend(what));
+        if let Some(client) = newcomer {
+            self.die(client);
+        }
     }
 
     /// Faults of a node that need no mending. False if `fault` is of another kind.

@@ -31,6 +31,8 @@ pub(super) struct Plan {
     pub(super) forged: u64,
     /// Nothing disturbs those who wait: they are to have their turns.
     pub(super) hand_over: bool,
+    /// How often a client begins as a node has just become a replica.
+    pub(super) newcomers: u64,
     /// Nobody wants anything before this.
     pub(super) begin_after: Global,
     pub(super) max_ttl_ms: u64,
@@ -104,6 +106,7 @@ impl Plan {
             message_lost: random.pick(&[0, 0, 50, 300]),
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
+            newcomers: 0,
             hand_over: false,
             begin_after: 0,
             max_ttl_ms,
@@ -136,6 +139,7 @@ impl Plan {
             2 => plan.look_at_ice(random),
             3 => plan.look_at_hand_over(random),
             4 => plan.look_at_roles(random),
+            5 => plan.look_at_hand_over(random),
             _ => {}
         }
         plan
@@ -158,6 +162,7 @@ impl Plan {
         if random.chance(500) {
             self.faults.push(Fault::RestartLost);
         }
+        self.newcomers = random.pick(&[0, 500]);
     }
 
     /// Connections die with requests on their way, which arrive when nobody expects them.

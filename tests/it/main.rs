@@ -46,6 +46,8 @@ mod retry;
 mod shared;
 #[cfg(feature = "shared")]
 mod shared_futures;
+#[cfg(feature = "shared")]
+mod shared_loss;
 mod tidy;
 mod unlock;
 mod waiting;

@@ -1,0 +1,138 @@
+//! Waiting for the end of a lock: told as soon as it is known to be lost, and by its deadline.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::SharedGuard;
+use super::calls::Listener;
+use crate::driver::clock::now;
+use crate::engine::{Engine, LeaseId};
+use crate::time::Instant;
+
+/// Those who wait for the end of their lock.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    waiting: Vec<(u64, LeaseId, Listener)>,
+    count: u64,
+}
+
+impl Losses {
+    pub(super) const fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Notes who waits; under the number it had before, or a new one. What is handed back is to be
+    /// dropped outside of the lock.
+    fn listen(&mut self, number: &mut Option<u64>, lease: LeaseId, listener: Listener) -> Listener {
+        let known = self.waiting.iter_mut().find(|(other, ..)| Some(*other) == *number);
+        if let Some((.., place)) = known {
+            return std::mem::replace(place, listener);
+        }
+        self.count += 1;
+        *number = Some(self.count);
+        self.waiting.push((self.count, lease, listener));
+        Listener::None
+    }
+
+    fn forget(&mut self, number: u64) -> Listener {
+        let place = self.waiting.iter().position(|&(other, ..)| other == number);
+        place.map_or(Listener::None, |place| self.waiting.swap_remove(place).2)
+    }
+
+    /// Hands out whose lock is over at `now`, and says when the next one will be.
+    pub(super) fn over(
+        &mut self,
+        engine: &Engine,
+        now: Instant,
+        tell: &mut Vec<Listener>,
+    ) -> Instant {
+        let mut next_due = Instant::MAX;
+        let mut is_over = |lease: LeaseId| {
+            let deadline = engine.deadline(lease).unwrap_or_default();
+            if engine.is_lost(lease) || deadline <= now {
+                return true;
+            }
+            next_due = next_due.min(deadline);
+            false
+        };
+        let over = self.waiting.extract_if(.., |&mut (_, lease, _)| is_over(lease));
+        tell.extend(over.map(|(.., listener)| listener));
+        next_due
+    }
+
+    /// Nobody will tell any more.
+    pub(super) fn end(&mut self, tell: &mut Vec<Listener>) {
+        tell.extend(self.waiting.drain(..).map(|(.., listener)| listener));
+    }
+}
+
+/// A wait for the end of a guard's lock.
+struct Loss<'guard> {
+    guard: &'guard SharedGuard,
+    number: Option<u64>,
+}
+
+impl Loss<'_> {
+    /// Whether the lock is over; if not, who waits is told.
+    fn is_over_or_listen(&mut self, listener: Listener) -> bool {
+        let Some(lease) = self.guard.id() else { return true };
+        let (guard, number) = (self.guard, &mut self.number);
+        let (is_over, _old) = guard.inner().with(|table| {
+            if !guard.is_valid() || table.ended.is_some() {
+                return (true, listener);
+            }
+            table.look_for_loss(guard.deadline());
+            (false, table.losses.listen(number, lease, listener))
+        });
+        is_over
+    }
+}
+
+impl Future for Loss<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let listener = Listener::Task(context.waker().clone());
+        if self.is_over_or_listen(listener) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Loss<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let _listener = self.guard.inner().with(|table| table.losses.forget(number));
+    }
+}
+
+impl SharedGuard {
+    /// Ends when the lock is over: as soon as it is known to be lost, where it is
+    /// [kept alive](crate::Acquire::keep_alive) or [watched](crate::Acquire::watch), and by its
+    /// deadline in any case, even when every node is silent. Also when the handle is shut down, for
+    /// nobody would tell after that.
+    ///
+    /// Made for a `select!` of the work and this. To have a function called, await it in a task or
+    /// thread of its own. It can be dropped and asked again at any time.
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + '_ {
+        Loss { guard: self, number: None }
+    }
+
+    /// Blocks until the lock is over, as [`lost`](Self::lost), or `limit` has passed: whether it is
+    /// over.
+    #[must_use]
+    pub fn wait_lost(&self, limit: Duration) -> bool {
+        let ends = now() + limit;
+        let mut loss = Loss { guard: self, number: None };
+        loop {
+            if loss.is_over_or_listen(Listener::Thread(std::thread::current())) {
+                return true;
+            }
+            let time = now();
+            if time >= ends {
+                return false;
+            }
+            std::thread::park_timeout(time.until(ends.min(self.deadline())));
+        }
+    }
+}
