@@ -120,7 +120,6 @@ impl World {
             return;
         }
         let node = &mut self.nodes[index];
-        let mut newcomer = None;
         let what = match fault {
             Fault::Freeze => {
                 node.is_frozen = true;
@@ -128,20 +127,7 @@ impl World {
                 Mend::Thaw
             }
             Fault::RoleChange => {
-                if self.random.chance(500) {
-                    // So short that what was on its way to the master meets a master again.
-                    spell = self.random.between(self.plan.latency, 8 * self.plan.latency);
-                }
-                if self.plan.newcomers > 0 && self.random.chance(self.plan.newcomers) {
-                    spell = spell.max(125 * MS);
-                    newcomer = Some(self.random.index(self.clients.len()));
-                }
-                let node = &mut self.nodes[index];
-                node.is_replica = true;
-                node.server.set_condition(Condition::Replica(true));
-                for &id in &node.conns {
-                    self.conns[id].is_told = false;
-                }
+                spell = self.demote(index, spell);
                 Mend::Promote
             }
             Fault::OutOfMemory => {
@@ -163,9 +149,27 @@ impl World {
         };
         self.scheduled(fault, index);
         self.after(spell, mend(what));
-        if let Some(client) = newcomer {
-            self.die(client);
+    }
+
+    /// The master becomes a replica; for how long.
+    fn demote(&mut self, index: usize, mut spell: Global) -> Global {
+        if self.random.chance(500) {
+            // So short that what was on its way to the master meets a master again.
+            spell = self.random.between(self.plan.latency, 8 * self.plan.latency);
         }
+        let node = &mut self.nodes[index];
+        node.is_replica = true;
+        node.server.set_condition(Condition::Replica(true));
+        for &id in &node.conns {
+            self.conns[id].is_told = false;
+        }
+        if self.plan.newcomers > 0 && self.random.chance(self.plan.newcomers) {
+            // It comes back within a tenth of a second, and meets the replica.
+            spell = spell.max(125 * MS);
+            let newcomer = self.random.index(self.clients.len());
+            self.die(newcomer);
+        }
+        spell
     }
 
     /// Faults of a node that need no mending. False if `fault` is of another kind.

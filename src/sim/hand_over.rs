@@ -8,7 +8,8 @@
 //!   have raced for it, for they may have told each other instead of the holder.
 //! - Nobody overtakes a call that began earlier by more than some latencies. Excused are the calls
 //!   that were there when a newcomer came upon the free key: it may win, and mix their order. Who
-//!   has just released is no newcomer. Excused are also those of whom one gave up meanwhile.
+//!   has just released is no newcomer. Excused are also those of whom one gave up meanwhile, or just
+//!   before: it wakes whom it knows of, who may have been listed elsewhere since.
 
 use super::clock::{Global, MS};
 use super::world::{Phase, World};
@@ -48,6 +49,8 @@ struct Turn {
     is_held: bool,
     free_since: Global,
     releaser: Option<usize>,
+    /// Who gave up last, and until when calls that begin may find others woken by that.
+    stirred: Option<(usize, Global)>,
 }
 
 /// Who waits for what, and since when.
@@ -103,10 +106,11 @@ impl World {
         let began = self.now;
         let is_its = |call: &&Call| (call.client, call.task) == (client, task);
         let listed = self.turns.given_up.iter().find(is_its).map_or(began, |call| call.listed);
-        let call =
-            Call { client, task, key, began, listed, is_excused: false, may_be_overtaken: false };
-        self.turns.calls.push(call);
         let turn = self.turns.keys[key];
+        let may_be_overtaken =
+            turn.stirred.is_some_and(|(other, until)| other != client && began < until);
+        let call = Call { client, task, key, began, listed, is_excused: false, may_be_overtaken };
+        self.turns.calls.push(call);
         if !turn.is_held && turn.releaser != Some(client) {
             self.excuse_all(key);
         }
@@ -116,6 +120,10 @@ impl World {
     pub(super) fn call_ended(&mut self, client: usize, task: usize) {
         let is_its = |call: &mut Call| (call.client, call.task) == (client, task);
         let mut given_up: Vec<Call> = self.turns.calls.extract_if(.., is_its).collect();
+        let stirred_until = self.now + self.margin();
+        for call in &given_up {
+            self.turns.keys[call.key].stirred = Some((client, stirred_until));
+        }
         for call in &mut self.turns.calls {
             call.may_be_overtaken |= given_up.iter().any(|other| other.key == call.key);
         }
@@ -152,7 +160,8 @@ impl World {
     /// A holder has let go of its lock.
     pub(super) fn turn_ended(&mut self, client: usize, key: usize) {
         let (now, margin) = (self.now, self.margin());
-        self.turns.keys[key] = Turn { is_held: false, free_since: now, releaser: Some(client) };
+        let turn = &mut self.turns.keys[key];
+        (turn.is_held, turn.free_since, turn.releaser) = (false, now, Some(client));
         if self.plan.hand_over && self.phase == Phase::Safety && self.random.chance(60) {
             self.lose_patience(key);
         }

@@ -134,12 +134,10 @@ impl Plan {
             faults_least: random.between(5, 12),
         };
         match random.below(10) {
-            0 => plan.look_at_roles(random),
+            0 | 4 => plan.look_at_roles(random),
             1 => plan.look_at_ghosts(random),
             2 => plan.look_at_ice(random),
-            3 => plan.look_at_hand_over(random),
-            4 => plan.look_at_roles(random),
-            5 => plan.look_at_hand_over(random),
+            3 | 5 => plan.look_at_hand_over(random),
             _ => {}
         }
         plan
