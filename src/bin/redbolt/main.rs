@@ -11,10 +11,12 @@ mod doctor;
 mod duration;
 mod exit;
 mod extend;
+mod fitness;
 mod lock;
 mod look;
 mod node;
 mod output;
+mod plot;
 mod progress;
 mod run;
 mod session;
@@ -22,8 +24,9 @@ mod settings;
 mod signals;
 mod status;
 mod table;
-mod throughput;
+mod terminal;
 mod unlock;
+mod watch;
 
 use std::panic;
 use std::process::ExitCode;
@@ -66,7 +69,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),
         Command::Status(args) => status::run(global, args),
-        Command::Doctor => doctor::run(global),
+        Command::Doctor(args) => doctor::run(global, args),
         Command::Bench(args) => bench::run(global, args),
         Command::Node(args) => node::run(global, args),
         Command::Run(args) => run::run(global, args),
