@@ -53,9 +53,12 @@ impl Client {
             let commands = NAMES.into_iter().enumerate();
             commands
                 .filter_map(|(index, name)| {
-                    let refusal = answer(answers, index, |reply| match classify(&reply) {
-                        Answer::Refused(cause) => Some(cause),
-                        _ => None,
+                    let refusal = answer(answers, index, |reply| {
+                        if let Answer::Refused(cause) = classify(&reply) {
+                            Some(cause)
+                        } else {
+                            None
+                        }
                     });
                     refusal.map(|cause| (name, cause))
                 })

@@ -430,7 +430,8 @@ pub(crate) mod tests {
     fn what_the_user_may_not_do_is_said_with_what_to_grant() {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};
         let all = ["DELIFEQ", "DELEX", "EVAL", "EXEC"].map(|command| (command, NoPermission));
-        let table: [(&[(&'static str, Cause)], bool, &str); 7] = [
+        type Refused = (&'static str, Cause);
+        let table: [(&[Refused], bool, &str); 7] = [
             (&[("SET", NoPermission)], true, "grant +set"),
             (&[("SET", KeyDenied)], false, "--key NAME"),
             (&[("SET", OutOfMemory)], false, "raise maxmemory"),

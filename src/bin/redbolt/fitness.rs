@@ -80,10 +80,7 @@ fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
 }
 
 const fn quarantine(node: &Examined) -> Option<Duration> {
-    match node.state {
-        NodeState::Quarantined(left) => Some(left),
-        _ => None,
-    }
+    if let NodeState::Quarantined(left) = node.state { Some(left) } else { None }
 }
 
 fn persistence(nodes: &[Examined], clients: &Clients) -> (Level, String) {

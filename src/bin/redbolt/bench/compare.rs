@@ -13,6 +13,8 @@ use crate::table::Table;
 /// What both runs must have in common.
 const SETTINGS: [&str; 6] = ["nodes", "quorum", "embedded", "mode", "poll", "in_flight"];
 
+const RATE: &str = "cycles_per_s";
+
 const TIMES: [(&str, &str); 2] = [("acquire_us", "acquire"), ("release_us", "release")];
 
 /// What `bench --json` printed before.
@@ -29,11 +31,11 @@ impl Saved {
             .map_err(|error| Failure::usage(format!("--compare {name}: {error}")))?;
         let run: Value = serde_json::from_str(&text).unwrap_or_default();
         let saved = Self { name, run };
-        let has_results = saved.run["cycles_per_s"].is_number()
-            && TIMES.iter().all(|(field, _)| {
-                QUANTILES.iter().all(|(name, _)| saved.run[field][name].is_number())
-            });
-        if has_results && SETTINGS.iter().all(|name| !saved.run[name].is_null()) {
+        let is_there = |path: &[&str]| !at(&saved.run, path).is_null();
+        let has_times = TIMES
+            .iter()
+            .all(|(field, _)| QUANTILES.iter().all(|(name, _)| is_there(&[field, name])));
+        if has_times && is_there(&[RATE]) && SETTINGS.iter().all(|name| is_there(&[name])) {
             return Ok(saved);
         }
         Err(Failure::usage(format!(
@@ -47,8 +49,9 @@ impl Saved {
         let now = setup.json();
         let differences: Vec<String> = SETTINGS
             .iter()
-            .filter(|name| self.run[*name] != now[*name])
-            .map(|name| format!("{name} {} (now {})", word(&self.run[name]), word(&now[name])))
+            .map(|name| (name, at(&self.run, &[name]), at(&now, &[name])))
+            .filter(|(_, saved, now)| saved != now)
+            .map(|(name, saved, now)| format!("{name} {} (now {})", word(saved), word(now)))
             .collect();
         if differences.is_empty() {
             return Ok(());
@@ -64,39 +67,49 @@ impl Saved {
     /// The saved run, and by how much `now` is more: 2 is twice.
     pub(super) fn json(&self, now: &Value) -> Value {
         let mut ratios = Map::new();
-        ratios
-            .insert("cycles_per_s".into(), ratio(&now["cycles_per_s"], &self.run["cycles_per_s"]));
+        let of = |path: &[&str]| ratio(at(now, path), at(&self.run, path));
+        ratios.insert(RATE.into(), of(&[RATE]));
         for (field, _) in TIMES {
-            let of = |(name, _): &(&str, f64)| {
-                ((*name).to_owned(), ratio(&now[field][name], &self.run[field][name]))
-            };
-            ratios.insert(field.into(), QUANTILES.iter().map(of).collect());
+            let times = QUANTILES.iter().map(|(name, _)| ((*name).to_owned(), of(&[field, name])));
+            ratios.insert(field.into(), times.collect());
         }
         json!({"file": self.name, "saved": self.run, "ratio": ratios})
     }
 
     pub(super) fn text(&self, now: &Value) -> String {
         let mut table = Table::new(["", "saved", "now", "now / saved"]);
-        let rates = (&self.run["cycles_per_s"], &now["cycles_per_s"]);
-        table.add(["cycles a second".into(), word(rates.0), word(rates.1), shown_ratio(rates)]);
+        let both = |path: &[&str]| (at(&self.run, path).clone(), at(now, path).clone());
+        let (saved, after) = both(&[RATE]);
+        table.add([
+            "cycles a second".into(),
+            word(&saved),
+            word(&after),
+            shown_ratio(&after, &saved),
+        ]);
         for (field, title) in TIMES {
             for (name, _) in QUANTILES {
-                let times = (&self.run[field][name], &now[field][name]);
+                let (saved, after) = both(&[field, name]);
                 table.add([
                     format!("{title} {}", name.replace("p999", "p99.9")),
-                    time(times.0),
-                    time(times.1),
-                    shown_ratio(times),
+                    time(&saved),
+                    time(&after),
+                    shown_ratio(&after, &saved),
                 ]);
             }
         }
-        let failures = |run: &Value| run["failures"].as_u64().unwrap_or(0);
+        let failures = |run: &Value| at(run, &["failures"]).as_u64().unwrap_or(0);
         let (before, after) = (failures(&self.run), failures(now));
         if before + after > 0 {
             table.add(["failures".into(), before.to_string(), after.to_string(), String::new()]);
         }
         format!("beside {}:\n{table}", self.name)
     }
+}
+
+/// What stands at `path`; null where there is nothing.
+fn at<'a>(run: &'a Value, path: &[&str]) -> &'a Value {
+    let found = path.iter().try_fold(run, |value, name| value.get(name));
+    found.unwrap_or(&Value::Null)
 }
 
 fn ratio(now: &Value, saved: &Value) -> Value {
@@ -106,7 +119,7 @@ fn ratio(now: &Value, saved: &Value) -> Value {
     }
 }
 
-fn shown_ratio((saved, now): (&Value, &Value)) -> String {
+fn shown_ratio(now: &Value, saved: &Value) -> String {
     ratio(now, saved).as_f64().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
