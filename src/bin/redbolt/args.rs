@@ -95,7 +95,7 @@ pub(crate) enum Command {
     Unlock(UnlockArgs),
     /// Give a lock that is held a new TTL
     Extend(ExtendArgs),
-    /// Hold a lock while a command runs
+    /// Hold one or more locks while a command runs
     Run(RunArgs),
     /// Show what each node holds for a key: free, held or split
     Status(StatusArgs),

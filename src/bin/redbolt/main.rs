@@ -40,25 +40,26 @@ use exit::Failure;
 fn main() -> ExitCode {
     panic::set_hook(Box::new(|info| {
         let what = info.to_string().replace('\n', " ");
+        terminal::show_cursor();
         output::note(format_args!("internal error, please report it: {what}"));
+        std::process::exit(exit::SYSTEM.into());
     }));
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == child::HIDDEN) {
         return ExitCode::from(child::become_command(words));
     }
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
-    let ended = panic::catch_unwind(|| match parse() {
+    let ended = match parse() {
         Ok(Some(cli)) => dispatch(&cli),
         Ok(None) => Ok(()),
         Err(failure) => Err(failure),
-    });
+    };
     match ended {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(failure)) => {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
             output::report(&failure, json);
             failure.exit_code()
         }
-        Err(_) => ExitCode::from(exit::SYSTEM),
     }
 }
 

@@ -54,9 +54,16 @@ impl Drop for Picture {
     /// Gives the terminal its cursor back.
     fn drop(&mut self) {
         if self.drawn > 0 {
-            let mut out = io::stdout().lock();
-            let _ = out.write_all(b"\x1b[?25h").and_then(|()| out.flush());
+            show_cursor();
         }
+    }
+}
+
+/// Shows the cursor again, where a picture may have hidden it.
+pub(crate) fn show_cursor() {
+    if is_live(&io::stdout()) {
+        let mut out = io::stdout();
+        let _ = out.write_all(b"\x1b[?25h").and_then(|()| out.flush());
     }
 }
 
