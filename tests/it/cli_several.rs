@@ -81,6 +81,8 @@ fn a_lock_that_is_lost_while_another_is_waited_for_starts_nothing() {
     let ended = running.end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(70), ""), "{ended:?}");
     assert!(ended.err.contains("a was lost while b was waited for"), "{ended:?}");
+    // At once, and not when the wait or the other's lock is over.
+    assert!(ended.took < Duration::from_secs(20), "{ended:?}");
 }
 
 #[test]
