@@ -38,6 +38,20 @@ fn all_locks_are_held_while_the_command_runs_and_none_after() {
 }
 
 #[test]
+fn the_loss_of_one_of_several_ends_the_command_and_names_it() {
+    let nodes = three();
+    let args = [&["run", "b", "a", "--ttl", "600ms"], &STAY[..]].concat();
+    let mut running = Running::start(&nodes.urls(), &args);
+    assert_eq!(running.line(), "up");
+    let status = on(&nodes, &["status", "b", "--json"]).expect(0).json();
+    on(&nodes, &["unlock", "b", status["nodes"][0]["token"].as_str().unwrap()]).expect(0);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(ended.err.contains("redbolt: b was lost while the command ran"), "{ended:?}");
+    assert_eq!(verdict(&nodes, "a"), "free");
+}
+
+#[test]
 fn one_of_several_that_is_taken_starts_nothing_and_leaves_nothing() {
     let nodes = three();
     take(&nodes, "b");
@@ -90,7 +104,7 @@ fn a_taken_lock_ends_with_the_code_that_was_asked_for() {
     let nodes = three();
     take(&nodes, "k");
     let ended = on(&nodes, &["run", "-n", "-E", "9", "k", "--", "echo", "ran"]).expect(9);
-    assert!(ended.err.contains("the lock is taken"), "{ended:?}");
+    assert!(ended.err.contains("the lock is taken") && !ended.err.contains("--wait"), "{ended:?}");
     on(&nodes, &["run", "-w", "50ms", "-E", "9", "k", "--", "echo", "ran"]).expect(9);
     // A crontab mails whatever is printed.
     let ended = on(&nodes, &["run", "-n", "-E", "0", "k", "--", "echo", "ran"]).expect(0);

@@ -101,7 +101,8 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
         }
         leases.push(taken.map_err(|failure| {
             let failure = if args.keys.len() > 1 { failure.of(key) } else { failure };
-            hint_taken(failure, key, args.wait)
+            // Who says so knows that it does not wait.
+            if args.no_wait { failure } else { hint_taken(failure, key, args.wait) }
         })?);
     }
     Ok(leases)
@@ -237,27 +238,28 @@ impl Watch {
 
 fn judge(code: u8, was_ended: bool, released: &[Released]) -> Result<(), Failure> {
     let is_lost = |lock: &&Released| !lock.is_in_time || lock.unlocked == Unlocked::NotHeld;
-    let names = |locks: Vec<&str>| locks.join(", ");
-    let lost: Vec<&str> = released.iter().filter(is_lost).map(|lock| &*lock.key).collect();
+    let were = |locks: &[&str]| {
+        let verb = if locks.len() == 1 { "was" } else { "were" };
+        format!("{} {verb} lost", locks.join(", "))
+    };
+    // In the order in which they were taken.
+    let lost: Vec<&str> = released.iter().rev().filter(is_lost).map(|lock| &*lock.key).collect();
     if was_ended {
         // The one whose time ran short was perhaps still ours when the command had gone.
-        let all = || released.iter().map(|lock| &*lock.key).collect();
-        let lost = if lost.is_empty() { all() } else { lost };
-        let what = names(lost);
+        let all = || released.iter().rev().map(|lock| &*lock.key).collect();
+        let what = were(&if lost.is_empty() { all() } else { lost });
         return Err(Failure::new(
             LOST,
             "lost",
-            format!("{what} was lost while the command ran, so the command was ended"),
+            format!("{what} while the command ran, so the command was ended"),
         ));
     }
     if !lost.is_empty() {
-        let what = names(lost);
+        let what = were(&lost);
         return Err(Failure::new(
             LOST,
             "lost",
-            format!(
-                "{what} was lost before the command ended (with exit code {code}): check its work"
-            ),
+            format!("{what} before the command ended (with exit code {code}): check its work"),
         ));
     }
     for lock in released.iter().filter(|lock| lock.unlocked == Unlocked::Unknown) {
