@@ -74,6 +74,7 @@
 //! | `sim` | the simulation that the library is tested with |
 //! | `tracing` | an event when a node is refused for a reason that somebody must mend, once, and when it votes again |
 //! | `cli` | the `redbolt` command |
+//! | `assets` | its man pages and completions: `cargo run --features assets --example assets -- DIR` |
 //! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
 
 #![forbid(unsafe_code)]

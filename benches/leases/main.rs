@@ -8,7 +8,7 @@
 
 mod client;
 mod engine;
-#[path = "../plot/mod.rs"]
+#[path = "../../src/bin/redbolt/plot.rs"]
 mod plot;
 #[path = "../rig/mod.rs"]
 mod rig;
@@ -16,7 +16,7 @@ mod rig;
 use std::error::Error;
 use std::path::PathBuf;
 
-use plot::{Line, Plot, Scale};
+use plot::{Line, Plot, Scale, save};
 
 pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -55,7 +55,7 @@ fn main() -> Anything {
             Line { name: "one retry coming due".into(), points: without_zero(&retries) },
         ],
     };
-    plot.save(&dir.join("leases.svg"))?;
+    save(&dir.join("leases.svg"), "", &[plot])?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Acquire and release one at a time, by number of nodes and way of waiting.
 
 use crate::nodes::{ALL_WAITS, Setup, both};
-use crate::plot::{Line, Plot, Scale};
+use crate::plot::{Line, Plot, Scale, save};
 use crate::slices::{Bench, CYCLES, Pair, Times, medians, percentile};
 use crate::{Anything, Options};
 
@@ -38,24 +38,24 @@ pub(crate) fn run(options: &Options) -> Anything {
         }
     }
     let Some(dir) = &options.plots else { return Ok(()) };
-    Plot {
+    let plot = Plot {
         title: "Acquire against number of nodes (p50)",
         x: "nodes",
         y: "microseconds",
         x_scale: Scale::Zero,
         y_scale: Scale::Zero,
         lines: by_nodes,
-    }
-    .save(&dir.join("nodes.svg"))?;
-    Plot {
+    };
+    save(&dir.join("nodes.svg"), "", &[plot])?;
+    let plot = Plot {
         title: "Acquire at five nodes: share of attempts done within",
         x: "microseconds",
         y: "percent",
         x_scale: Scale::Log,
         y_scale: Scale::Zero,
         lines: distribution,
-    }
-    .save(&dir.join("latency.svg"))?;
+    };
+    save(&dir.join("latency.svg"), "", &[plot])?;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ mod latency;
 mod locks;
 mod network;
 mod nodes;
-#[path = "../plot/mod.rs"]
+#[path = "../../src/bin/redbolt/plot.rs"]
 mod plot;
 #[path = "../probe/mod.rs"]
 mod probe;

@@ -6,7 +6,7 @@ use redbolt::{Client, Wait};
 
 use crate::latency::add;
 use crate::nodes::{Setup, config, probe};
-use crate::plot::{Line, Plot, Scale};
+use crate::plot::{Line, Plot, Scale, save};
 use crate::proxy::{Mode, Proxy};
 use crate::slices::{Bench, medians, percentile};
 use crate::{Anything, Options};
@@ -54,15 +54,15 @@ pub(crate) fn run(options: &Options) -> Anything {
         }
     }
     if let Some(dir) = &options.plots {
-        Plot {
+        let plot = Plot {
             title: "Acquire at five nodes over slower networks (p50)",
             x: "added round trip, milliseconds",
             y: "milliseconds",
             x_scale: Scale::Log,
             y_scale: Scale::Log,
             lines,
-        }
-        .save(&dir.join("network.svg"))?;
+        };
+        save(&dir.join("network.svg"), "", &[plot])?;
     }
     Ok(())
 }

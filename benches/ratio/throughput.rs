@@ -5,7 +5,7 @@ use redbolt::{Acquire, Batch, Client, now};
 
 use crate::latency::add;
 use crate::nodes::{Keys, Setup, WAITS, both};
-use crate::plot::{Line, Plot, Scale};
+use crate::plot::{Line, Plot, Scale, save};
 use crate::probe::{Commands, Probe};
 use crate::slices::{CYCLES, alternate, medians};
 use crate::{Anything, Options, TTL};
@@ -48,15 +48,15 @@ pub(crate) fn run(options: &Options) -> Anything {
         }
     }
     if let Some(dir) = &options.plots {
-        Plot {
+        let plot = Plot {
             title: "Cycles a second at five nodes",
             x: "locks under way",
             y: "acquire and release, a second",
             x_scale: Scale::Log,
             y_scale: Scale::Zero,
             lines,
-        }
-        .save(&dir.join("throughput.svg"))?;
+        };
+        save(&dir.join("throughput.svg"), "", &[plot])?;
     }
     Ok(())
 }

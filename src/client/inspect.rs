@@ -46,6 +46,9 @@ pub struct NodeReport {
     pub info: Vec<(String, String)>,
     /// `appendfsync`, if the user may ask for it.
     pub append_fsync: Option<String>,
+    /// Whether `no-appendfsync-on-rewrite` lets it answer before the disk has a write, if the user
+    /// may ask for it.
+    pub fsync_pauses: Option<bool>,
     /// The node's wall clock in microseconds since 1970.
     pub time_us: Option<u64>,
     /// From the question to the first answer.
@@ -96,7 +99,12 @@ impl Client {
     ///
     /// [`LockError::Full`] and [`LockError::System`].
     pub fn examine(&mut self) -> Result<Vec<NodeReport>, LockError> {
-        let answers = self.ask(&[&[b"TIME"], &[b"INFO"], &[b"CONFIG", b"GET", b"appendfsync"]])?;
+        let answers = self.ask(&[
+            &[b"TIME"],
+            &[b"INFO"],
+            &[b"CONFIG", b"GET", b"appendfsync"],
+            &[b"CONFIG", b"GET", b"no-appendfsync-on-rewrite"],
+        ])?;
         Ok(self
             .nodes()
             .into_iter()
@@ -105,7 +113,7 @@ impl Client {
             .collect())
     }
 
-    fn ask(&mut self, commands: &[&[&[u8]]]) -> Result<Vec<NodeReplies>, LockError> {
+    pub(super) fn ask(&mut self, commands: &[&[&[u8]]]) -> Result<Vec<NodeReplies>, LockError> {
         self.catch_up()?;
         let op = self.driver.query(commands)?;
         self.answers(op)
@@ -118,7 +126,7 @@ impl Client {
 }
 
 /// The `index`-th answer, as `read` understands it.
-fn answer<T>(
+pub(super) fn answer<T>(
     answers: &NodeReplies,
     index: usize,
     read: impl FnOnce(Reply<'_>) -> Option<T>,
@@ -167,14 +175,17 @@ fn report(health: NodeHealth, answers: &NodeReplies) -> NodeReport {
     });
     let info = answer(answers, 1, |reply| text(&reply)).unwrap_or_default();
     let info = info.lines().filter_map(|line| line.split_once(':'));
-    let append_fsync = answer(answers, 2, |reply| {
-        let (Reply::Array(mut parts) | Reply::Map(mut parts)) = reply else { return None };
-        parts.nth(1).and_then(|value| text(&value))
-    });
+    let setting = |index| {
+        answer(answers, index, |reply| {
+            let (Reply::Array(mut parts) | Reply::Map(mut parts)) = reply else { return None };
+            parts.nth(1).and_then(|value| text(&value))
+        })
+    };
     NodeReport {
         health,
         info: info.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-        append_fsync,
+        append_fsync: setting(2),
+        fsync_pauses: setting(3).map(|value| value == "yes"),
         time_us,
         round_trip: (!answers.replies.is_empty()).then_some(answers.round_trip),
         cause: answers.cause,

@@ -12,6 +12,7 @@ mod batch;
 mod held;
 mod hold;
 mod inspect;
+mod permissions;
 
 use std::io;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use mio::{Events, Poll};
 pub use batch::Batch;
 pub use held::Held;
 pub use inspect::{KeyState, NodeKey, NodeReport};
+pub use permissions::NodePermissions;
 
 use crate::acquire::{Acquire, KeepAlive};
 use crate::config::{Config, Retry, Wait};

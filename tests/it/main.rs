@@ -12,6 +12,10 @@ mod chaos;
 #[cfg(feature = "cli")]
 mod cli;
 #[cfg(feature = "cli")]
+mod cli_bench;
+#[cfg(feature = "cli")]
+mod cli_doctor;
+#[cfg(feature = "cli")]
 mod cli_lock;
 #[cfg(feature = "cli")]
 mod cli_look;
@@ -20,11 +24,17 @@ mod cli_run;
 #[cfg(feature = "cli")]
 mod cli_servers;
 #[cfg(feature = "cli")]
+mod cli_several;
+#[cfg(feature = "cli")]
 mod cli_usage;
+#[cfg(feature = "cli")]
+mod cli_watch;
 mod common;
 mod concurrency;
 mod connecting;
 mod debts;
+#[cfg(feature = "cli")]
+mod deployed;
 mod dialects;
 mod drops;
 mod embedded_conditions;
@@ -41,6 +51,8 @@ mod hold;
 #[cfg(feature = "tracing")]
 mod log;
 mod public_names;
+#[cfg(feature = "cli")]
+mod replacing;
 mod retry;
 #[cfg(feature = "shared")]
 mod shared;

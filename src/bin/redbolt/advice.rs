@@ -1,10 +1,11 @@
-//! What is unsafe about a set of nodes, what is only worth knowing, and how to mend both.
+//! What is unsafe about a node, what is only worth knowing, and how to mend both.
 
 use std::time::Duration;
 
 use redbolt::engine::NodeState;
 use redbolt::{Cause, Notice};
 
+use crate::fitness::{Check, Level, judge_set};
 use crate::output::short;
 
 /// One node as the doctor found it.
@@ -18,129 +19,283 @@ pub(crate) struct Examined {
     pub(crate) role: Option<String>,
     pub(crate) append_only: Option<bool>,
     pub(crate) append_fsync: Option<String>,
+    pub(crate) fsync_pauses: Option<bool>,
+    /// What the last write of the append-only file, or the last snapshot, failed at.
+    pub(crate) failed_save: Option<&'static str>,
     pub(crate) snapshots: bool,
     pub(crate) policy: Option<String>,
     pub(crate) maxmemory: Option<u64>,
+    pub(crate) used_memory: Option<u64>,
+    pub(crate) evicted: u64,
     pub(crate) replicas: u32,
+    pub(crate) was_replica: bool,
     pub(crate) uptime: Option<Duration>,
     pub(crate) info_denied: bool,
     pub(crate) dialect: Option<String>,
+    /// Commands that it refuses, and why.
+    pub(crate) refused: Vec<(&'static str, Cause)>,
+    /// Whether it was reached with a user or a password.
+    pub(crate) has_login: bool,
+    /// Whether only this machine reaches it by its address.
+    pub(crate) is_local: bool,
     pub(crate) round_trip: Option<Duration>,
     /// How far its wall clock is ahead of ours.
     pub(crate) clock_us: Option<i64>,
+}
+
+/// How the clients of the locks are set up, as far as the options say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clients {
+    pub(crate) quorum: usize,
+    pub(crate) guard_is_on: bool,
+    pub(crate) max_ttl: Duration,
+    /// Whether the user named a lock whose key must be permitted.
+    pub(crate) has_key: bool,
 }
 
 /// What the doctor says.
 #[derive(Debug, Default)]
 pub(crate) struct Advice {
     /// Reasons why locks would be unsafe or impossible, each with its remedy.
-    pub(crate) unsafe_because: Vec<String>,
-    /// What is worth knowing, and leaves locks safe.
-    pub(crate) notes: Vec<String>,
+    pub(crate) unsafe_because: Vec<Finding>,
+    /// What is worth knowing of a node, and leaves locks safe.
+    pub(crate) notes: Vec<Finding>,
+    /// What holds for all nodes together.
+    pub(crate) checks: Vec<Check>,
 }
 
-/// Wall clocks further apart than this are worth a word.
-const CLOCK_OFFSET_MAX_US: u64 = 1_000_000;
+/// What was found on one node.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    pub(crate) node: String,
+    pub(crate) text: String,
+}
 
-/// Judges the nodes.
-pub(crate) fn advise(nodes: &[Examined], quorum: usize, guard_is_on: bool) -> Advice {
+/// Memory in use, in percent of the limit, that is worth a word.
+const MEMORY_NOTED: u64 = 80;
+
+/// Judges the nodes, one by one and together.
+pub(crate) fn advise(nodes: &[Examined], clients: &Clients) -> Advice {
     let mut advice = Advice::default();
     for node in nodes {
-        judge_node(node, guard_is_on, &mut advice);
+        judge_node(node, clients, &mut advice);
     }
-    let voting = nodes.iter().filter(|node| node.state == NodeState::Admitted).count();
-    if voting < quorum {
-        let mut waits = Vec::new();
-        for node in nodes {
-            if let NodeState::Quarantined(left) = node.state {
-                waits.push(left);
-            }
-        }
-        waits.sort_unstable();
-        let remedy = match waits.get(quorum - voting - 1) {
-            Some(wait) => format!("wait {} until enough restarted nodes may vote", short(*wait)),
-            None => "start or mend the nodes above".to_owned(),
-        };
-        advice.unsafe_because.push(format!(
-            "only {voting} of {} nodes can vote and {quorum} are needed, so no lock can be had: \
-             {remedy}",
-            nodes.len()
-        ));
-    }
-    judge_set(nodes, quorum, &mut advice);
+    advice.checks = judge_set(nodes, clients);
     advice
 }
 
-fn judge_node(node: &Examined, guard_is_on: bool, advice: &mut Advice) {
-    let name = &node.name;
-    if node.state == NodeState::Refused {
-        let reason = format!("{name}: {}: {}", node.cause, remedy(node.cause));
-        advice.unsafe_because.push(reason);
-    } else if let NodeState::Quarantined(left) = node.state {
-        advice.notes.push(format!(
-            "{name}: restarted {} ago and may have forgotten locks; it votes again in {}",
-            node.uptime.map_or_else(|| "a short time".to_owned(), short),
-            short(left)
-        ));
-    } else if node.state != NodeState::Admitted {
-        advice.notes.push(format!("{name}: {}: {}", node.cause, remedy(node.cause)));
-    }
-    let keeps_all =
-        node.append_only == Some(true) && node.append_fsync.as_deref() == Some("always");
-    if !guard_is_on && node.is_reachable && !keeps_all {
-        advice.unsafe_because.push(format!(
-            "{name}: may forget locks in a restart, and the restart guard is off: leave the guard \
-             on, or set appendonly yes and appendfsync always"
-        ));
-    }
-    if node.replicas > 0 {
-        advice.notes.push(format!(
-            "{name}: has {} replicas; a failover to one of them may lose locks: keep lock nodes \
-             without failover",
-            node.replicas
-        ));
-    }
-    if node.maxmemory.is_some_and(|bytes| bytes > 0) && node.state == NodeState::Admitted {
-        advice.notes.push(format!(
-            "{name}: has a maxmemory limit; when it is reached no lock can be taken there: give \
-             locks a server of their own"
-        ));
-    }
-    if node.info_denied {
-        advice.notes.push(format!(
-            "{name}: denies INFO, so eviction, restarts and duplicates go unseen: grant +info"
-        ));
+impl Advice {
+    pub(crate) fn is_unsafe(&self) -> bool {
+        !self.unsafe_because.is_empty()
+            || self.checks.iter().any(|check| check.level == Level::Unsafe)
     }
 }
 
-fn judge_set(nodes: &[Examined], quorum: usize, advice: &mut Advice) {
-    let clocks = || nodes.iter().filter_map(|node| node.clock_us.map(|us| (us, &node.name)));
-    for (us, name) in clocks().filter(|(us, _)| us.unsigned_abs() > CLOCK_OFFSET_MAX_US) {
-        advice.notes.push(format!(
-            "{name}: its clock is {} {} this machine's: set both by NTP, a jump of a node's clock \
-             ends locks early",
-            short(Duration::from_micros(us.unsigned_abs())),
-            if us > 0 { "ahead of" } else { "behind" },
-        ));
-    }
-    if let (Some((least, slow)), Some((most, fast))) = (clocks().min(), clocks().max())
-        && most.abs_diff(least) > CLOCK_OFFSET_MAX_US
+fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
+    let mut judge = Judge { node, advice };
+    judge.state();
+    if !clients.guard_is_on
+        && node.was_asked()
+        && let Some(reason) = node.may_forget()
     {
-        let apart = short(Duration::from_micros(most.abs_diff(least)));
-        advice.notes.push(format!("the clocks of {slow} and {fast} are {apart} apart: use NTP"));
+        judge.refuse(format!(
+            "{reason}, so it may forget locks in a restart, and the restart guard is off: leave \
+             the guard on, or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite \
+             no"
+        ));
     }
-    let spare = nodes.len() - quorum;
-    if spare == 0 {
-        advice.notes.push(format!(
-            "all {} nodes must answer for every lock: with more nodes some may fail",
-            nodes.len()
-        ));
-    } else if nodes.len().is_multiple_of(2) && quorum == nodes.len() / 2 + 1 {
-        advice.notes.push(format!(
-            "{} nodes survive no more failures than {}: an odd number is better",
-            nodes.len(),
-            nodes.len() - 1
-        ));
+    if node.state != NodeState::Refused {
+        judge.taking(clients);
+        judge.releasing();
+        judge.waiting();
+    }
+    judge.memory();
+    judge.history();
+}
+
+/// One node, and where what is found on it goes.
+struct Judge<'a> {
+    node: &'a Examined,
+    advice: &'a mut Advice,
+}
+
+impl Judge<'_> {
+    fn refuse(&mut self, text: impl Into<String>) {
+        let finding = Finding { node: self.node.name.clone(), text: text.into() };
+        self.advice.unsafe_because.push(finding);
+    }
+
+    fn note(&mut self, text: impl Into<String>) {
+        let finding = Finding { node: self.node.name.clone(), text: text.into() };
+        self.advice.notes.push(finding);
+    }
+
+    fn state(&mut self) {
+        let node = self.node;
+        let text = format!("{}: {}", node.cause, remedy(node.cause));
+        if node.state == NodeState::Refused {
+            self.refuse(text);
+        } else if let NodeState::Quarantined(left) = node.state {
+            self.note(format!(
+                "restarted {} ago and may have forgotten locks; it votes again in {}",
+                node.uptime.map_or_else(|| "a short time".to_owned(), short),
+                short(left)
+            ));
+        } else if node.state != NodeState::Admitted {
+            self.note(text);
+        }
+    }
+
+    /// Whether locks can be taken there.
+    fn taking(&mut self, clients: &Clients) {
+        match self.node.refusal("SET") {
+            None => {}
+            Some(Cause::NoPermission) => {
+                self.refuse("the user may not run SET, so no lock can be taken there: grant +set");
+            }
+            Some(Cause::KeyDenied) if clients.has_key => self.refuse(
+                "the user may not touch this key, so the lock cannot be taken there: grant a \
+                 pattern that it matches",
+            ),
+            Some(Cause::KeyDenied) => self.note(
+                "the user may touch some keys only: redbolt doctor --key NAME says whether those \
+                 of your locks are among them",
+            ),
+            Some(cause) => {
+                self.note(format!("no lock can be taken there now: {cause}: {}", remedy(cause)));
+            }
+        }
+    }
+
+    /// Whether locks can be released there.
+    fn releasing(&mut self) {
+        let commands = ["DELIFEQ", "DELEX", "EVAL", "EXEC"];
+        let is_refused = |command| {
+            let refusal = self.node.refusal(command);
+            matches!(refusal, Some(Cause::NoPermission | Cause::Unsupported))
+        };
+        if commands.into_iter().all(is_refused) {
+            let remedy = remedy(Cause::NoDialect);
+            self.refuse(format!("no permitted command can release a lock: {remedy}"));
+            return;
+        }
+        let mut native = commands.into_iter().take(2);
+        if let Some(native) = native.find(|command| self.node.is_denied(command)) {
+            self.note(format!(
+                "locks are released there by a slower way than {native}: grant +{}",
+                native.to_lowercase()
+            ));
+        }
+    }
+
+    /// Whether who waits for a lock is woken, and locks can be looked at.
+    fn waiting(&mut self) {
+        let commands = ["GET", "PTTL", "PUBLISH"];
+        let denied: Vec<&str> =
+            commands.into_iter().filter(|command| self.node.is_denied(command)).collect();
+        if !denied.is_empty() {
+            let grants: Vec<String> =
+                denied.iter().map(|command| format!("+{}", command.to_lowercase())).collect();
+            self.note(format!(
+                "the user may not run {}, so who waits for a lock looks again and again, and \
+                 redbolt status sees less: grant {}",
+                denied.join(", "),
+                grants.join(" ")
+            ));
+        }
+        if self.node.refusal("PUBLISH") == Some(Cause::KeyDenied) {
+            self.note(
+                "the user may not use the channels redbolt:*, so who waits for a lock is not \
+                 woken by its release: grant &redbolt:*",
+            );
+        }
+    }
+
+    fn memory(&mut self) {
+        let node = self.node;
+        if node.evicted > 0 && node.state == NodeState::Admitted {
+            self.note(format!(
+                "has evicted {} keys since it started, perhaps locks among them: leave \
+                 maxmemory-policy at noeviction",
+                node.evicted
+            ));
+        }
+        let (most, used) = (node.maxmemory.unwrap_or(0), node.used_memory.unwrap_or(0));
+        let percent = used.saturating_mul(100).checked_div(most).unwrap_or(0);
+        if percent >= MEMORY_NOTED {
+            self.note(format!(
+                "uses {percent} % of its maxmemory; at the limit no lock can be taken there: raise \
+                 it, or give locks a server of their own"
+            ));
+        }
+    }
+
+    fn history(&mut self) {
+        let node = self.node;
+        if let Some(what) = node.failed_save {
+            self.note(format!("{what} failed, and it may refuse locks for that: mend its disk"));
+        }
+        if node.replicas > 0 {
+            self.note(format!(
+                "has {} replicas; a failover to one of them may lose locks: keep lock nodes \
+                 without failover",
+                node.replicas
+            ));
+        }
+        if node.was_replica {
+            self.note(
+                "was a replica before it was made a master, and locks may have been lost by that: \
+                 keep lock nodes without failover",
+            );
+        }
+        if node.info_denied {
+            self.note("denies INFO, so eviction, restarts and duplicates go unseen: grant +info");
+        }
+    }
+}
+
+impl Examined {
+    /// Whether it let us in and told what it is.
+    pub(crate) const fn was_asked(&self) -> bool {
+        self.is_reachable && self.server.is_some()
+    }
+
+    fn is_denied(&self, command: &str) -> bool {
+        self.refusal(command) == Some(Cause::NoPermission)
+    }
+
+    /// Why it does not run a command.
+    pub(crate) fn refusal(&self, command: &str) -> Option<Cause> {
+        self.refused.iter().find(|(name, _)| *name == command).map(|(_, cause)| *cause)
+    }
+
+    /// Whether it can grant a lock now.
+    pub(crate) fn can_vote(&self) -> bool {
+        let cause = self.refusal("SET");
+        // Other keys than the one that was asked for may be permitted.
+        self.state == NodeState::Admitted && cause.is_none_or(|cause| cause == Cause::KeyDenied)
+    }
+
+    /// How it may forget locks in a restart; `None` if it keeps every write.
+    pub(crate) fn may_forget(&self) -> Option<&'static str> {
+        match (self.append_only, self.append_fsync.as_deref()) {
+            (None, _) => Some("does not say whether it keeps an append-only file (grant +info)"),
+            (Some(false), _) => Some("keeps no append-only file (appendonly no)"),
+            (Some(true), None) => {
+                Some("does not say when its append-only file is on disk (grant +config|get)")
+            }
+            (Some(true), Some("always")) if self.fsync_pauses == Some(true) => Some(
+                "answers before writes are on disk while it rewrites its append-only file \
+                 (no-appendfsync-on-rewrite yes)",
+            ),
+            (Some(true), Some("always")) => None,
+            (Some(true), Some("everysec")) => {
+                Some("has its append-only file on disk once a second only (appendfsync everysec)")
+            }
+            (Some(true), Some(_)) => Some(
+                "leaves it to the kernel when its append-only file is on disk (appendfsync no)",
+            ),
+        }
     }
 }
 
@@ -171,7 +326,10 @@ fn remedy(cause: Cause) -> &'static str {
         Cause::TooManyClients => "raise maxclients there, or end idle clients",
         Cause::Database => "name a database that exists in the URL",
         Cause::ConnectionRefused => "start the server, or check host and port",
-        Cause::ConnectTimeout | Cause::Network => "check the host, the network and firewalls",
+        Cause::ConnectTimeout | Cause::Connecting => {
+            "look whether the server is frozen, and check the host, the network and firewalls"
+        }
+        Cause::Network => "check the host, the network and firewalls",
         Cause::NameUnknown => "check the host name",
         Cause::SocketPath => "check the path and its permissions",
         Cause::Protocol => "check that host and port are those of a Redis or Valkey server",
@@ -187,10 +345,10 @@ fn remedy(cause: Cause) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn fit(name: &str) -> Examined {
+    pub(crate) fn fit(name: &str) -> Examined {
         Examined {
             name: name.to_owned(),
             state: NodeState::Admitted,
@@ -200,16 +358,28 @@ mod tests {
             role: Some("master".to_owned()),
             append_only: Some(false),
             append_fsync: Some("everysec".to_owned()),
+            fsync_pauses: Some(false),
+            failed_save: None,
             snapshots: true,
             policy: Some("noeviction".to_owned()),
             maxmemory: Some(0),
+            used_memory: Some(1 << 20),
+            evicted: 0,
             replicas: 0,
+            was_replica: false,
             uptime: Some(Duration::from_secs(3600)),
             info_denied: false,
             dialect: None,
+            refused: vec![("DELEX", Cause::Unsupported)],
+            has_login: true,
+            is_local: false,
             round_trip: Some(Duration::from_micros(200)),
             clock_us: Some(10),
         }
+    }
+
+    pub(crate) fn clients(quorum: usize, guard_is_on: bool) -> Clients {
+        Clients { quorum, guard_is_on, max_ttl: Duration::from_secs(30), has_key: false }
     }
 
     fn three() -> Vec<Examined> {
@@ -218,8 +388,9 @@ mod tests {
 
     #[test]
     fn three_fit_nodes_need_no_word() {
-        let advice = advise(&three(), 2, true);
+        let advice = advise(&three(), &clients(2, true));
         assert!(advice.unsafe_because.is_empty() && advice.notes.is_empty(), "{advice:?}");
+        assert!(advice.checks.iter().all(|check| check.level == Level::Ok), "{advice:?}");
     }
 
     #[test]
@@ -227,42 +398,65 @@ mod tests {
         let mut nodes = three();
         nodes[0].state = NodeState::Refused;
         nodes[0].cause = Cause::Eviction;
-        let advice = advise(&nodes, 2, true);
-        assert!(advice.unsafe_because[0].contains("noeviction"), "{advice:?}");
+        let advice = advise(&nodes, &clients(2, true));
+        assert!(advice.unsafe_because[0].text.contains("noeviction"), "{advice:?}");
 
         nodes[0].state = NodeState::Disconnected;
         nodes[0].cause = Cause::ConnectionRefused;
-        let advice = advise(&nodes, 2, true);
-        assert!(advice.unsafe_because.is_empty(), "{advice:?}");
-        assert!(advice.notes[0].contains("start the server"), "{advice:?}");
+        let advice = advise(&nodes, &clients(2, true));
+        assert!(!advice.is_unsafe(), "{advice:?}");
+        assert!(advice.notes[0].text.contains("start the server"), "{advice:?}");
     }
 
     #[test]
     fn without_the_guard_only_fsync_always_is_safe() {
         let mut nodes = three();
-        assert_eq!(advise(&nodes, 2, false).unsafe_because.len(), 3);
+        assert_eq!(advise(&nodes, &clients(2, false)).unsafe_because.len(), 3);
         for node in &mut nodes {
             node.append_only = Some(true);
             node.append_fsync = Some("always".to_owned());
         }
-        assert!(advise(&nodes, 2, false).unsafe_because.is_empty());
+        assert!(!advise(&nodes, &clients(2, false)).is_unsafe());
+        nodes[1].fsync_pauses = Some(true);
+        let advice = advise(&nodes, &clients(2, false));
+        assert!(advice.unsafe_because[0].text.starts_with("answers before"), "{advice:?}");
+        nodes[1].append_fsync = None;
+        let advice = advise(&nodes, &clients(2, false));
+        assert!(advice.unsafe_because[0].text.contains("+config|get"), "{advice:?}");
     }
 
+    /// What is denied, and the words that say how to mend it.
     #[test]
-    fn a_missing_quorum_is_said_with_the_wait_that_mends_it() {
-        let mut nodes = three();
-        for (node, left) in nodes.iter_mut().zip([4, 9]) {
-            node.state = NodeState::Quarantined(Duration::from_secs(left));
+    fn what_the_user_may_not_do_is_said_with_what_to_grant() {
+        use Cause::{KeyDenied, NoPermission, OutOfMemory};
+        let all = ["DELIFEQ", "DELEX", "EVAL", "EXEC"].map(|command| (command, NoPermission));
+        type Refused = (&'static str, Cause);
+        let table: [(&[Refused], bool, &str); 7] = [
+            (&[("SET", NoPermission)], true, "grant +set"),
+            (&[("SET", KeyDenied)], false, "--key NAME"),
+            (&[("SET", OutOfMemory)], false, "raise maxmemory"),
+            (&all, true, "grant the user +eval"),
+            (&all[..1], false, "grant +delifeq"),
+            (&[("GET", NoPermission), ("PTTL", NoPermission)], false, "grant +get +pttl"),
+            (&[("PUBLISH", KeyDenied)], false, "&redbolt:*"),
+        ];
+        for (refused, is_unsafe, words) in table {
+            let mut nodes = three();
+            nodes[0].refused = refused.to_vec();
+            let advice = advise(&nodes, &clients(2, true));
+            assert_eq!(advice.is_unsafe(), is_unsafe, "{refused:?}: {advice:?}");
+            let said = if is_unsafe { &advice.unsafe_because } else { &advice.notes };
+            assert!(said.len() == 1 && said[0].text.contains(words), "{refused:?}: {advice:?}");
         }
-        let advice = advise(&nodes, 2, true);
-        assert!(advice.unsafe_because[0].contains("wait 4.0 s"), "{advice:?}");
     }
 
     #[test]
-    fn clocks_a_second_apart_are_named() {
+    fn memory_is_worth_a_word_when_it_runs_short() {
         let mut nodes = three();
-        nodes[2].clock_us = Some(-3_000_000);
-        let advice = advise(&nodes, 2, true);
-        assert!(advice.notes.iter().any(|note| note.contains("3.0 s behind")), "{advice:?}");
+        nodes[0].maxmemory = Some(100);
+        nodes[0].used_memory = Some(79);
+        assert!(advise(&nodes, &clients(2, true)).notes.is_empty());
+        nodes[0].used_memory = Some(80);
+        assert!(advise(&nodes, &clients(2, true)).notes[0].text.contains("80 %"));
     }
 }

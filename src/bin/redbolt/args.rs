@@ -95,15 +95,12 @@ pub(crate) enum Command {
     Unlock(UnlockArgs),
     /// Give a lock that is held a new TTL
     Extend(ExtendArgs),
-    /// Hold a lock while a command runs
+    /// Hold one or more locks while a command runs
     Run(RunArgs),
     /// Show what each node holds for a key: free, held or split
     Status(StatusArgs),
     /// Check that the nodes are fit for locks, and say how to mend them
-    #[command(
-        after_help = "Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379"
-    )]
-    Doctor,
+    Doctor(DoctorArgs),
     /// Measure acquire and release on fresh keys
     Bench(BenchArgs),
 }
@@ -184,43 +181,89 @@ pub(crate) struct ExtendArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-The lock is extended at each third of its TTL. If that fails until less than --grace of it is left,
-CMD and its process group get TERM, and KILL before the lock ends; the exit code is 70 then. INT,
-TERM, HUP and QUIT are passed on to CMD. CMD is killed when redbolt is.
-
-Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all")]
+#[command(after_help = RUN_HELP)]
 pub(crate) struct RunArgs {
-    /// Name of the lock
-    #[arg(value_parser = key_parser())]
-    pub(crate) key: Name,
-    /// TTL of the lock: how long it outlives a crash of this machine
+    /// Names of the locks; all of them are held while CMD runs
+    #[arg(value_name = "KEY", required = true, value_parser = key_parser())]
+    pub(crate) keys: Vec<Name>,
+    /// TTL of the locks: how long they outlive a crash of this machine
     #[arg(long, value_name = "D", default_value = "10s", value_parser = ttl)]
     pub(crate) ttl: Duration,
-    /// Try again for so long if it is taken [default: one attempt]
-    #[arg(long, value_name = "D", value_parser = duration)]
+    /// Try again for so long if a lock is taken [default: one attempt]
+    #[arg(short, long, value_name = "D", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
-    /// What must be left of the lock for CMD to go on [default: a tenth of the TTL, at most 1s]
+    /// One attempt, as without --wait
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+    /// Exit code when a lock is taken; 0 says nothing about it either [default: 75]
+    #[arg(short = 'E', long, value_name = "CODE")]
+    pub(crate) conflict_exit_code: Option<u8>,
+    /// What must be left of a lock for CMD to go on [default: a tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
+    /// A line for the shell ($SHELL, else /bin/sh) in place of CMD
+    #[arg(short = 'c', long = "command", value_name = "LINE", conflicts_with = "command")]
+    pub(crate) line: Option<OsString>,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "line", value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
+const RUN_HELP: &str = "\
+A lock is extended at each third of its TTL. If that fails until less than --grace of it is left,
+CMD and its process group get TERM, and KILL before the lock ends; the exit code is 70 then. INT,
+TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD. CMD is killed when redbolt is.
+
+Several locks are taken one after the other in the order of their bytes, whatever the order of the
+arguments, so that commands that want the same locks cannot block each other. --wait is the time for
+all of them together. They are released in reverse.
+
+Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
+          redbolt run stock orders -- ./reconcile    both are held
+          redbolt run -n -E 0 cleanup -c 'find /var/spool/x -mtime +7 -delete'
+                                                     in a crontab: silent where another machine
+                                                     does it";
+
 #[derive(Debug, Args)]
-#[command(after_help = "Example:  redbolt status sku:42")]
+#[command(after_help = "\
+With --watch it goes on until it is interrupted: a live view on a terminal, a line for each change
+elsewhere, and with --json an object for each look, one a line.
+
+Example:  redbolt status sku:42
+          redbolt status sku:42 --watch --interval 200ms")]
 pub(crate) struct StatusArgs {
     /// Name of the lock
     #[arg(value_parser = key_parser())]
     pub(crate) key: Name,
+    /// Look again and again
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Between two looks [default: 1s]
+    #[arg(long, value_name = "D", value_parser = duration, requires = "watch")]
+    pub(crate) interval: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Unsafe is what can give two holders, or no lock at all; a note leaves locks safe. Exit code 78 when
+something is unsafe. --max-ttl, --quorum and --restart-guard must be those of the clients.
+
+Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
+          redbolt doctor --key sku:42        may the user take locks of this name")]
+pub(crate) struct DoctorArgs {
+    /// Name of a lock that the user must be allowed to take; nothing is written to it
+    #[arg(long, value_name = "KEY", value_parser = key_parser())]
+    pub(crate) key: Option<Name>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without nodes it measures on five embedded ones, which share this machine's processors.
 
-Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin")]
+Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin
+          redbolt bench --plot bench.svg
+          redbolt bench --json > saved.json     and later, with the same options:
+          redbolt bench --compare saved.json")]
 pub(crate) struct BenchArgs {
     /// One lock at a time, or many at once
     #[arg(
@@ -242,6 +285,12 @@ pub(crate) struct BenchArgs {
     /// Wait for answers asleep, or awake with one processor busy
     #[arg(long, value_name = "spin|park", default_value = "park", hide_possible_values = true)]
     pub(crate) poll: Polling,
+    /// Draw the times, and the throughput with 1 to 256 in flight (a quarter as long each), as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print this run beside one that was saved with --json, and the ratio of both
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) compare: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

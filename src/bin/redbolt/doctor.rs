@@ -1,41 +1,118 @@
 //! `redbolt doctor`: asks each node how it is set up, and prints what [`advice`](crate::advice)
 //! makes of it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use redbolt::Endpoint;
 use redbolt::client::NodeReport;
 use redbolt::engine::NodeState;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-use crate::advice::{Advice, Examined, advise};
-use crate::args::{Global, Switch};
+use crate::advice::{Advice, Clients, Examined, Finding, advise};
+use crate::args::{DoctorArgs, Global, Switch};
 use crate::exit::{Failure, UNSAFE};
+use crate::fitness::Level;
 use crate::output::{Paint, say, short, us};
 use crate::table::Table;
-use crate::{look, settings};
+use crate::terminal::wrap;
+use crate::{look, settings, terminal};
 
-pub(crate) fn run(global: &Global) -> Result<(), Failure> {
+/// What clients take for the longest TTL unless they are told otherwise.
+const MAX_TTL: Duration = Duration::from_secs(30);
+
+/// The key that permissions are asked for where the user names none.
+const KEY: &[u8] = b"redbolt:doctor";
+
+pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     let (mut client, config) = look::patient_client(global)?;
-    let quorum = settings::quorum(global, &config)?;
+    let clients = Clients {
+        quorum: settings::quorum(global, &config)?,
+        guard_is_on: global.restart_guard != Some(Switch::Off),
+        max_ttl: global.max_ttl.unwrap_or(MAX_TTL),
+        has_key: args.key.is_some(),
+    };
     let asked_us = wall_us();
     let reports = client.examine()?;
-    let nodes: Vec<Examined> = reports.iter().map(|report| examined(report, asked_us)).collect();
-    let guard_is_on = global.restart_guard != Some(Switch::Off);
-    let advice = advise(&nodes, quorum, guard_is_on);
+    let key = args.key.as_ref().map_or(KEY, |key| &key.0);
+    let permissions = client.permissions(key)?;
+    let logins = settings::logins(global)?;
+    let nodes: Vec<Examined> = reports
+        .iter()
+        .zip(permissions)
+        .enumerate()
+        .map(|(index, (report, permissions))| Examined {
+            refused: permissions.refused,
+            has_login: logins.get(index).copied().unwrap_or(false),
+            is_local: config.nodes().get(index).is_some_and(|node| is_local(node.endpoint())),
+            ..examined(report, asked_us)
+        })
+        .collect();
+    let advice = advise(&nodes, &clients);
     if global.json {
-        let list: Vec<Value> = nodes.iter().map(node_json).collect();
-        say(json!({
-            "ok": advice.unsafe_because.is_empty(),
-            "nodes": list,
-            "quorum": quorum,
-            "unsafe": advice.unsafe_because,
-            "notes": advice.notes,
-        }))?;
+        say(json(&nodes, &advice, &clients))?;
     } else {
-        print(&nodes, &advice, quorum)?;
+        print(&nodes, &advice)?;
     }
-    if advice.unsafe_because.is_empty() { Ok(()) } else { Err(Failure::code(UNSAFE)) }
+    if advice.is_unsafe() { Err(Failure::code(UNSAFE)) } else { Ok(()) }
+}
+
+fn json(nodes: &[Examined], advice: &Advice, clients: &Clients) -> Value {
+    let list: Vec<Value> = nodes.iter().map(node_json).collect();
+    let of = |level, own: &[Finding]| -> Vec<String> {
+        let set = advice.checks.iter().filter(|check| check.level == level);
+        own.iter()
+            .map(|finding| format!("{}: {}", finding.node, finding.text))
+            .chain(set.map(|check| format!("{}: {}", check.topic, check.text)))
+            .collect()
+    };
+    let checks: Vec<Value> = advice
+        .checks
+        .iter()
+        .map(|check| {
+            json!({"check": check.topic, "state": check.level.word(), "message": check.text})
+        })
+        .collect();
+    json!({
+        "ok": !advice.is_unsafe(),
+        "nodes": list,
+        "quorum": clients.quorum,
+        "checks": checks,
+        "unsafe": of(Level::Unsafe, &advice.unsafe_because),
+        "notes": of(Level::Note, &advice.notes),
+    })
+}
+
+impl Level {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Unsafe => "unsafe",
+        }
+    }
+
+    /// The word in its colour, eight columns wide.
+    fn label(self, paint: Paint) -> String {
+        let word = format!("{:<8}", self.word());
+        match self {
+            Self::Ok => paint.green(word),
+            Self::Note => paint.yellow(word),
+            Self::Unsafe => paint.red(word),
+        }
+    }
+}
+
+/// Whether an address leads to this machine alone.
+fn is_local(endpoint: &Endpoint) -> bool {
+    match endpoint {
+        Endpoint::Unix(_) => true,
+        Endpoint::Tcp { host, .. } => {
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        _ => false,
+    }
 }
 
 /// The wall clock, which people set servers by; no lock depends on it.
@@ -47,6 +124,7 @@ fn wall_us() -> i64 {
 fn examined(report: &NodeReport, asked_us: i64) -> Examined {
     let health = &report.health;
     let info = |name: &str| report.info(name).map(str::to_owned);
+    let number = |name: &str| report.info(name).and_then(|text| text.parse::<u64>().ok());
     // The node read its clock half a round trip after it was asked.
     let clock_us = report.time_us.zip(report.round_trip).and_then(|(time, round_trip)| {
         let half = i64::try_from(us(round_trip) / 2).ok()?;
@@ -61,19 +139,33 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
         role: health.role.clone(),
         append_only: health.append_only,
         append_fsync: report.append_fsync.clone(),
+        fsync_pauses: report.fsync_pauses,
+        failed_save: failed_save(report),
         snapshots: info("rdb_last_save_time").is_some(),
         policy: health.maxmemory_policy.clone(),
-        maxmemory: info("maxmemory").and_then(|bytes| bytes.parse().ok()),
+        maxmemory: number("maxmemory"),
+        used_memory: number("used_memory"),
+        evicted: number("evicted_keys").unwrap_or(0),
         replicas: info("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0),
-        uptime: info("uptime_in_seconds")
-            .and_then(|seconds| seconds.parse().ok())
-            .map(Duration::from_secs)
-            .or(health.uptime),
+        was_replica: info("master_replid2").is_some_and(|id| id.bytes().any(|byte| byte != b'0')),
+        uptime: number("uptime_in_seconds").map(Duration::from_secs).or(health.uptime),
         info_denied: health.info_denied,
-        dialect: health.dialect.clone(),
+        dialect: health.dialect.clone().filter(|_| health.server.is_some()),
+        refused: Vec::new(),
+        has_login: false,
+        is_local: false,
         round_trip: report.round_trip,
         clock_us,
     }
+}
+
+/// What the node could not save last time.
+fn failed_save(report: &NodeReport) -> Option<&'static str> {
+    let has_failed = |field| report.info(field).is_some_and(|status| status != "ok");
+    if has_failed("aof_last_write_status") {
+        return Some("the last write of its append-only file");
+    }
+    has_failed("rdb_last_bgsave_status").then_some("its last snapshot")
 }
 
 impl Examined {
@@ -120,8 +212,8 @@ fn node_json(node: &Examined) -> Value {
     })
 }
 
-fn print(nodes: &[Examined], advice: &Advice, quorum: usize) -> Result<(), Failure> {
-    let paint = Paint::stdout();
+fn print(nodes: &[Examined], advice: &Advice) -> Result<(), Failure> {
+    let (paint, columns) = (Paint::stdout(), terminal::width());
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let header = ["node", "state", "server", "role", "up", "round trip", "clock"];
     let mut states = Table::new(header);
@@ -143,21 +235,41 @@ fn print(nodes: &[Examined], advice: &Advice, quorum: usize) -> Result<(), Failu
             text(&node.dialect),
         ]);
     }
-    say(format_args!("{states}\n\n{setups}\n"))?;
-    for reason in &advice.unsafe_because {
-        say(format_args!("{}  {reason}", paint.red("unsafe")))?;
+    say(format_args!("{}\n\n{}\n", states.fit(columns), setups.fit(columns)))?;
+    let line =
+        |level: Level, text: &str| say(wrap(&format!("{}{text}", level.label(paint)), 8, columns));
+    for (level, findings) in [(Level::Unsafe, &advice.unsafe_because), (Level::Note, &advice.notes)]
+    {
+        for (names, text) in grouped(findings, nodes.len()) {
+            line(level, &format!("{names}: {text}"))?;
+        }
     }
-    for note in &advice.notes {
-        say(format_args!("{}    {note}", paint.yellow("note")))?;
+    for check in &advice.checks {
+        line(check.level, &format!("{}: {}", check.topic, check.text))?;
     }
-    let voting = nodes.iter().filter(|node| node.state == NodeState::Admitted).count();
-    let summary = format!("{voting} of {} nodes vote, {quorum} make a lock", nodes.len());
-    if advice.unsafe_because.is_empty() {
-        say(format_args!("{}      {summary}", paint.green("ok")))?;
+    let (level, verdict) = if advice.is_unsafe() {
+        (Level::Unsafe, "locks on these nodes would be unsafe or impossible: see above")
     } else {
-        say(format_args!("{}  {summary}", paint.red("not ok")))?;
-    }
+        (Level::Ok, "locks on these nodes are safe")
+    };
+    line(level, &paint.bold(verdict))?;
     Ok(())
+}
+
+/// Findings of the same words together, with the names of their nodes.
+fn grouped(findings: &[Finding], node_count: usize) -> Vec<(String, &str)> {
+    let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
+    for finding in findings {
+        match groups.iter_mut().find(|(_, text)| *text == finding.text) {
+            Some((names, _)) => names.push(&finding.node),
+            None => groups.push((vec![&finding.node], &finding.text)),
+        }
+    }
+    let shown = |names: Vec<&str>| match names.len() {
+        count if count == node_count && count > 1 => "all nodes".to_owned(),
+        _ => names.join(", "),
+    };
+    groups.into_iter().map(|(names, text)| (shown(names), text)).collect()
 }
 
 /// A clock's distance from ours: `+1.2 s`; within 50 ms it is the same for this purpose.

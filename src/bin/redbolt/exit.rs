@@ -7,6 +7,8 @@ use redbolt::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Vote,
 };
 
+use crate::output::shown;
+
 pub(crate) const OVERSOLD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const NO_QUORUM: u8 = 69;
@@ -65,6 +67,12 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: &str) -> Self {
         self.message.push_str("; ");
         self.message.push_str(hint);
+        self
+    }
+
+    /// Says which of several locks it is about.
+    pub(crate) fn of(mut self, key: &[u8]) -> Self {
+        self.message.insert_str(0, &format!("{}: ", shown(key)));
         self
     }
 

@@ -11,10 +11,12 @@ mod doctor;
 mod duration;
 mod exit;
 mod extend;
+mod fitness;
 mod lock;
 mod look;
 mod node;
 mod output;
+mod plot;
 mod progress;
 mod run;
 mod session;
@@ -22,8 +24,9 @@ mod settings;
 mod signals;
 mod status;
 mod table;
-mod throughput;
+mod terminal;
 mod unlock;
+mod watch;
 
 use std::panic;
 use std::process::ExitCode;
@@ -37,25 +40,26 @@ use exit::Failure;
 fn main() -> ExitCode {
     panic::set_hook(Box::new(|info| {
         let what = info.to_string().replace('\n', " ");
+        terminal::show_cursor();
         output::note(format_args!("internal error, please report it: {what}"));
+        std::process::exit(exit::SYSTEM.into());
     }));
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == child::HIDDEN) {
         return ExitCode::from(child::become_command(words));
     }
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
-    let ended = panic::catch_unwind(|| match parse() {
+    let ended = match parse() {
         Ok(Some(cli)) => dispatch(&cli),
         Ok(None) => Ok(()),
         Err(failure) => Err(failure),
-    });
+    };
     match ended {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(failure)) => {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
             output::report(&failure, json);
             failure.exit_code()
         }
-        Err(_) => ExitCode::from(exit::SYSTEM),
     }
 }
 
@@ -66,7 +70,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),
         Command::Status(args) => status::run(global, args),
-        Command::Doctor => doctor::run(global),
+        Command::Doctor(args) => doctor::run(global, args),
         Command::Bench(args) => bench::run(global, args),
         Command::Node(args) => node::run(global, args),
         Command::Run(args) => run::run(global, args),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::advice::told;
 use crate::exit::Failure;
+use crate::terminal::is_live;
 
 /// Writes one line, or several, to stdout.
 pub(crate) fn say(text: impl Display) -> io::Result<()> {
@@ -25,7 +26,7 @@ pub(crate) fn note(text: impl Display) {
 /// Says on stderr what a command that goes on should have heard of its nodes.
 pub(crate) fn tell(mut next: impl FnMut() -> Option<Notice>) {
     while let Some(notice) = next() {
-        if io::stderr().is_terminal() {
+        if is_live(&io::stderr()) {
             // A progress bar may stand there.
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }

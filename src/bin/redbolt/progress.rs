@@ -1,13 +1,15 @@
 //! One line on stderr while something takes long: on a terminal only, and gone when it is over.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use redbolt::now;
 use redbolt::time::Instant;
+
+use crate::terminal::is_live;
 
 /// Between two pictures.
 const STEP: Duration = Duration::from_millis(100);
@@ -23,7 +25,7 @@ pub(crate) struct Bar {
 
 impl Bar {
     pub(crate) fn new() -> Self {
-        Self { is_shown: io::stderr().is_terminal(), drawn_at: now() }
+        Self { is_shown: is_live(&io::stderr()), drawn_at: now() }
     }
 
     /// Shows that `permille` thousandths are done.
@@ -60,7 +62,7 @@ impl Spinner {
 
     /// Draws `text` until it is dropped.
     pub(crate) fn start(text: String) -> Self {
-        if !io::stderr().is_terminal() {
+        if !is_live(&io::stderr()) {
             return Self::hidden();
         }
         let (sender, end) = channel();

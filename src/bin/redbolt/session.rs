@@ -16,7 +16,7 @@ use redbolt::time::Instant;
 use redbolt::{Acquire, Cause, Driver, Lease, LockError, Retry, now};
 
 use crate::args::Global;
-use crate::exit::{Failure, SYSTEM};
+use crate::exit::{Failure, LOST, SYSTEM};
 use crate::output::tell;
 use crate::settings;
 use crate::signals::{ENDING, Signal, Signals, number};
@@ -116,7 +116,8 @@ impl Session {
         }
     }
 
-    /// Waits for the result of `op`. A signal cancels it; what it has written is deleted.
+    /// Waits for the result of `op`. A signal cancels it, and so does the loss of a lock that is
+    /// kept alive meanwhile; what it has written is deleted.
     pub(crate) fn finish(&mut self, op: OpId) -> Result<Outcome, Failure> {
         self.driver.flush();
         loop {
@@ -124,6 +125,10 @@ impl Session {
                 if done.id == op {
                     self.driver.flush();
                     return Ok(done.result);
+                }
+                if matches!(done.result, Outcome::Lost(_)) {
+                    self.driver.cancel(op);
+                    return Err(Failure::new(LOST, "lost", "a lock was lost meanwhile"));
                 }
             }
             if let Err(failure) = self.end_at_signal() {

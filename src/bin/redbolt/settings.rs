@@ -75,6 +75,13 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
     Ok(config)
 }
 
+/// Whether each node is reached with a user or a password.
+pub(crate) fn logins(global: &Global) -> Result<Vec<bool>, Failure> {
+    let nodes = named_nodes(global)?.unwrap_or_default();
+    let has_file = global.password_file.is_some();
+    Ok(nodes.split(',').map(|node| has_file || node.contains('@')).collect())
+}
+
 /// How many votes the options ask for.
 pub(crate) fn quorum(global: &Global, config: &Config) -> Result<usize, Failure> {
     let quorum = global.quorum.map_or(Quorum::Majority, Quorum::AtLeast);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redbolt::Client;
 use redbolt::client::{KeyState, NodeKey};
 use serde_json::{Value, json};
 
@@ -9,7 +10,8 @@ use crate::args::{Global, StatusArgs};
 use crate::exit::{Failure, NO_QUORUM};
 use crate::output::{Paint, ms, say, short, shown};
 use crate::table::Table;
-use crate::{look, settings};
+use crate::terminal::wrap;
+use crate::{look, settings, terminal, watch};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -21,19 +23,97 @@ enum Verdict {
 }
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
+    if args.watch {
+        return watch::run(global, args);
+    }
     let (mut client, config) = look::client(global)?;
     let quorum = settings::quorum(global, &config)?;
-    let nodes = client.status(&args.key.0)?;
-    let states: Vec<KeyState> = nodes.iter().map(|node| node.state.clone()).collect();
-    let verdict = judge(&states, quorum);
+    let look = Look::at(&mut client, &args.key.0, quorum)?;
     if global.json {
-        let list: Vec<Value> = nodes.iter().map(node_json).collect();
-        let key = shown(&args.key.0);
-        say(json!({"key": key, "verdict": verdict.word(), "quorum": quorum, "nodes": list}))?;
+        say(look.json())?;
     } else {
-        print(&args.key.0, verdict, &nodes, lock_end(&states, quorum), quorum)?;
+        say(look.text(Paint::stdout(), terminal::width()))?;
     }
-    if verdict == Verdict::Unknown { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
+    if look.verdict == Verdict::Unknown { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
+}
+
+/// What the nodes hold for a key at one moment.
+#[derive(Debug)]
+pub(crate) struct Look {
+    key: Vec<u8>,
+    quorum: usize,
+    nodes: Vec<NodeKey>,
+    verdict: Verdict,
+}
+
+impl Look {
+    pub(crate) fn at(client: &mut Client, key: &[u8], quorum: usize) -> Result<Self, Failure> {
+        let nodes = client.status(key)?;
+        let verdict = judge(&states(&nodes), quorum);
+        Ok(Self { key: key.to_owned(), quorum, nodes, verdict })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let list: Vec<Value> = self.nodes.iter().map(node_json).collect();
+        let key = shown(&self.key);
+        json!({"key": key, "verdict": self.verdict.word(), "quorum": self.quorum, "nodes": list})
+    }
+
+    /// The verdict in a sentence, and a line for each node.
+    pub(crate) fn text(&self, paint: Paint, columns: Option<usize>) -> String {
+        let sentence = wrap(&self.sentence(paint), 2, columns);
+        format!("{sentence}\n{}", table(&self.nodes).fit(columns))
+    }
+
+    /// Whether `other` says anything but that time has passed.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        let without_time = |look: &Self| -> Vec<KeyState> {
+            let mut states = states(&look.nodes);
+            for state in &mut states {
+                if let KeyState::Held { ttl, .. } = state {
+                    *ttl = None;
+                }
+            }
+            states
+        };
+        self.verdict != other.verdict || without_time(self) != without_time(other)
+    }
+
+    /// The verdict in a sentence.
+    pub(crate) fn sentence(&self, paint: Paint) -> String {
+        let (nodes, quorum) = (&self.nodes, self.quorum);
+        let is_held = |node: &&NodeKey| matches!(node.state, KeyState::Held { .. });
+        let holders = nodes.iter().filter(is_held).count();
+        let key = paint.bold(shown(&self.key));
+        match self.verdict {
+            Verdict::Free => format!("{key} is {}", paint.green("free")),
+            Verdict::Held => {
+                let ends = lock_end(&states(nodes), quorum).map(short).map_or_else(
+                    || "and never ends by itself".to_owned(),
+                    |ends| format!("for another {ends} unless it is extended or released"),
+                );
+                format!(
+                    "{key} is {} on {holders} of {} nodes, {ends}",
+                    paint.yellow("held"),
+                    nodes.len()
+                )
+            }
+            Verdict::Split => format!(
+                "{key} is {}: {holders} of {} nodes hold it, none of the tokens has the {quorum} \
+                 votes of a lock; nobody holds the lock, the keys end with their TTL",
+                paint.red("split"),
+                nodes.len(),
+            ),
+            Verdict::Unknown => format!(
+                "{key} is {}: too few nodes answered to know (redbolt doctor says more)",
+                paint.red("unknown")
+            ),
+        }
+    }
+}
+
+fn states(nodes: &[NodeKey]) -> Vec<KeyState> {
+    nodes.iter().map(|node| node.state.clone()).collect()
 }
 
 /// Held: one token on a quorum. Split: some keys, and no token that could have a quorum.
@@ -86,14 +166,7 @@ fn node_json(node: &NodeKey) -> Value {
     }
 }
 
-fn print(
-    key: &[u8],
-    verdict: Verdict,
-    nodes: &[NodeKey],
-    end: Option<Duration>,
-    quorum: usize,
-) -> Result<(), Failure> {
-    let paint = Paint::stdout();
+fn table(nodes: &[NodeKey]) -> Table<4> {
     let mut table = Table::new(["node", "state", "ends in", "token"]);
     for node in nodes {
         let row = match &node.state {
@@ -109,34 +182,7 @@ fn print(
         };
         table.add(row);
     }
-    let holders = nodes.iter().filter(|node| matches!(node.state, KeyState::Held { .. })).count();
-    let key = paint.bold(shown(key));
-    let verdict = match verdict {
-        Verdict::Free => format!("{key} is {}", paint.green("free")),
-        Verdict::Held => {
-            let ends = end.map(short).map_or_else(
-                || "and never ends by itself".to_owned(),
-                |ends| format!("for another {ends} unless it is extended or released"),
-            );
-            format!(
-                "{key} is {} on {holders} of {} nodes, {ends}",
-                paint.yellow("held"),
-                nodes.len()
-            )
-        }
-        Verdict::Split => format!(
-            "{key} is {}: {holders} of {} nodes hold it, none of the tokens has the {quorum} votes \
-             of a lock; nobody holds the lock, the keys end with their TTL",
-            paint.red("split"),
-            nodes.len(),
-        ),
-        Verdict::Unknown => format!(
-            "{key} is {}: too few nodes answered to know (redbolt doctor says more)",
-            paint.red("unknown")
-        ),
-    };
-    say(format_args!("{verdict}\n{}", table))?;
-    Ok(())
+    table
 }
 
 /// When so many keys of a held lock will have ended that no quorum is left; `None` for never.

@@ -18,6 +18,28 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
+impl<const COLUMNS: usize> Table<COLUMNS> {
+    /// The table where it fits into `columns`; else a paragraph a row, a line a cell.
+    pub(crate) fn fit(&self, columns: Option<usize>) -> String {
+        let table = self.to_string();
+        let is_wide = |columns| table.lines().any(|line| line.chars().count() > columns);
+        if columns.is_some_and(is_wide) { self.paragraphs() } else { table }
+    }
+
+    fn paragraphs(&self) -> String {
+        let Some((header, rows)) = self.rows.split_first() else { return String::new() };
+        let width = header.iter().skip(1).map(|name| name.chars().count()).max().unwrap_or(0);
+        let mut lines = Vec::new();
+        for row in rows {
+            let mut cells = header.iter().zip(row);
+            lines.extend(cells.next().map(|(_, first)| format!("  {first}")));
+            let full = cells.filter(|(_, cell)| !cell.is_empty());
+            lines.extend(full.map(|(name, cell)| format!("    {name:width$}  {cell}")));
+        }
+        lines.join("\n")
+    }
+}
+
 impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut widths = [0; COLUMNS];
@@ -46,5 +68,17 @@ mod tests {
         table.add(["wide".into(), "ü".into()]);
         table.add([String::new(), "x".into()]);
         assert_eq!(table.to_string(), "  a     long\n  wide  ü\n        x");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_has_a_line_a_cell() {
+        let mut table = Table::new(["node", "state", "token"]);
+        table.add(["a".into(), "held".into(), "0123456789".into()]);
+        table.add(["b".into(), "free".into(), String::new()]);
+        assert_eq!(table.fit(Some(25)), table.to_string());
+        assert_eq!(
+            table.fit(Some(24)),
+            "  a\n    state  held\n    token  0123456789\n  b\n    state  free"
+        );
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct RealServer {
 impl RealServer {
     /// Starts a server of a kind that is installed and waits until it answers. `args` are
     /// arguments of its command line (`--requirepass`, ..), which win over the harness's own.
+    /// Where they begin with a file `.conf` there are none of the harness but the address: `%i`
+    /// stands for the port then, and `%S/redbolt-node/%i` for its directory.
     pub(crate) fn start(kind: Kind, args: &[&str]) -> Self {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         // Somebody else may take the port between the look and the server's start.
@@ -186,9 +188,19 @@ impl Drop for RealServer {
 fn spawn(kind: Kind, port: u16, dir: &Path, args: &[String]) -> Child {
     let log = File::create(dir.join("log")).expect("a log file");
     let mut command = Command::new(kind.binary());
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--daemonize", "no"]);
-    command.args(["--save", "", "--appendonly", "no"]);
-    command.arg("--dir").arg(dir).arg("--unixsocket").arg(socket(dir)).args(args);
+    let is_deployed = args.first().is_some_and(|first| first.ends_with(".conf"));
+    if is_deployed {
+        // As a unit file writes them: all settings but the address are the test's.
+        let place = dir.display().to_string();
+        let filled = |arg: &String| {
+            arg.replace("%S/redbolt-node/%i", &place).replace("%i", &port.to_string())
+        };
+        command.args(args.iter().map(filled)).args(["--bind", "127.0.0.1"]);
+    } else {
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--daemonize", "no"]);
+        command.args(["--save", "", "--appendonly", "no"]).arg("--dir").arg(dir).args(args);
+    }
+    command.arg("--unixsocket").arg(socket(dir));
     command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null());
     command.spawn().unwrap_or_else(|error| panic!("{}: {error}", kind.name()))
 }

@@ -1,11 +1,12 @@
 //! What is seen of the demo: a live view on a terminal, a line for each event elsewhere.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use redbolt::engine::{NodeHealth, NodeState};
 
 use crate::output::{Paint, short};
+use crate::terminal::{Picture, is_live};
 
 /// What the view shows at one moment.
 #[derive(Debug)]
@@ -29,8 +30,7 @@ pub(super) struct View {
     paint: Paint,
     place: Place,
     events: Vec<String>,
-    /// Lines that the last scene took.
-    drawn: usize,
+    picture: Picture,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ const BAR_LEN: u32 = 48;
 
 impl View {
     pub(super) fn new(json: bool) -> Self {
-        let place = match (json, io::stdout().is_terminal()) {
+        let place = match (json, is_live(&io::stdout())) {
             (true, _) => Place::Stderr,
             (false, true) => Place::Terminal,
             (false, false) => Place::Stdout,
         };
-        Self { paint: Paint::stdout(), place, events: Vec::new(), drawn: 0 }
+        Self { paint: Paint::stdout(), place, events: Vec::new(), picture: Picture::default() }
     }
 
     /// Tells what is about to be seen.
@@ -87,24 +87,8 @@ impl View {
         if self.place != Place::Terminal {
             return Ok(());
         }
-        let (columns, rows) = size();
-        let mut lines = self.lines(scene);
-        lines.truncate(rows.saturating_sub(1));
-        let mut frame = String::new();
-        if self.drawn > 0 {
-            frame.push_str(&format!("\x1b[{}A\r", self.drawn));
-        } else {
-            frame.push_str("\x1b[?25l");
-        }
-        for line in &lines {
-            frame.push_str(&cut(line, columns));
-            frame.push_str("\x1b[K\n");
-        }
-        frame.push_str("\x1b[J");
-        self.drawn = lines.len();
-        let mut out = io::stdout().lock();
-        out.write_all(frame.as_bytes())?;
-        out.flush()
+        let lines = self.lines(scene);
+        self.picture.draw(lines)
     }
 
     fn lines(&self, scene: &Scene<'_>) -> Vec<String> {
@@ -161,55 +145,5 @@ impl View {
                 (paint.red("○"), paint.red(format!("{:<16}", "down")))
             }
         }
-    }
-}
-
-impl Drop for View {
-    /// Gives the terminal its cursor back.
-    fn drop(&mut self) {
-        if self.place == Place::Terminal && self.drawn > 0 {
-            let mut out = io::stdout().lock();
-            let _ = out.write_all(b"\x1b[?25h").and_then(|()| out.flush());
-        }
-    }
-}
-
-/// Columns and rows of the terminal.
-fn size() -> (usize, usize) {
-    match rustix::termios::tcgetwinsize(io::stdout()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
-        _ => (80, 24),
-    }
-}
-
-/// `line` in at most `columns`, so that it stays one line; escapes take none.
-fn cut(line: &str, columns: usize) -> String {
-    let mut shown = String::with_capacity(line.len());
-    let mut width = 0;
-    let mut in_escape = false;
-    for character in line.chars() {
-        if in_escape {
-            in_escape = character != 'm';
-        } else if character == '\x1b' {
-            in_escape = true;
-        } else {
-            width += 1;
-            if width > columns {
-                continue;
-            }
-        }
-        shown.push(character);
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_line_is_cut_and_keeps_its_escapes() {
-        assert_eq!(cut("\x1b[1mabcdef\x1b[0mgh", 4), "\x1b[1mabcd\x1b[0m");
-        assert_eq!(cut("ab", 4), "ab");
     }
 }

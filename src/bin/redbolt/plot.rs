@@ -1,21 +1,25 @@
 //! Lines in a coordinate system, as SVG that reads on light and dark ground.
+//!
+//! Of `bench --plot` and of the benches, which take this file by its path.
 
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// Linear from zero.
     Zero,
     Log,
 }
 
+#[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
+#[derive(Debug)]
 pub(crate) struct Plot {
     pub(crate) title: &'static str,
     pub(crate) x: &'static str,
@@ -36,22 +40,10 @@ const COLORS: [&str; 6] = ["#888888", "#d9480f", "#74a9cf", "#0868ac", "#41ae76"
 const SIZE: (f64, f64) = (720.0, 400.0);
 
 impl Plot {
-    pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
-        if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir)?;
-        }
-        std::fs::write(path, self.svg())
-    }
-
-    fn svg(&self) -> String {
+    fn draw(&self, svg: &mut String) {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let x = Axis::new(self.x_scale, points().map(|point| point.0), (70.0, 540.0));
         let y = Axis::new(self.y_scale, points().map(|point| point.1), (340.0, 50.0));
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" \
-             font-family=\"sans-serif\" font-size=\"12\" fill=\"#777\">\n",
-            SIZE.0, SIZE.1
-        );
         let mut text = |x: f64, y: f64, anchor: &str, words: &str| {
             let _ = writeln!(
                 svg,
@@ -89,9 +81,35 @@ impl Plot {
                 path.join(" ")
             );
         }
-        svg.push_str("</svg>\n");
-        svg
     }
+}
+
+/// Writes plots below each other, under a caption unless it is empty.
+pub(crate) fn save(path: &Path, caption: &str, plots: &[Plot]) -> io::Result<()> {
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    std::fs::write(path, page(caption, plots))
+}
+
+fn page(caption: &str, plots: &[Plot]) -> String {
+    let head = if caption.is_empty() { 0.0 } else { 24.0 };
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" \
+         font-family=\"sans-serif\" font-size=\"12\" fill=\"#777\">\n",
+        SIZE.0,
+        SIZE.1 * plots.len() as f64 + head
+    );
+    if head > 0.0 {
+        let _ = writeln!(svg, "<text x=\"70\" y=\"20\">{caption}</text>");
+    }
+    for (index, plot) in plots.iter().enumerate() {
+        let _ = writeln!(svg, "<g transform=\"translate(0 {})\">", SIZE.1 * index as f64 + head);
+        plot.draw(&mut svg);
+        svg.push_str("</g>\n");
+    }
+    svg.push_str("</svg>\n");
+    svg
 }
 
 impl Axis {

@@ -1,18 +1,27 @@
 //! `redbolt bench`: acquire and release on fresh keys, one at a time or many at once.
 
+mod compare;
+mod drawing;
+mod report;
+mod throughput;
+
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use redbolt::embedded::Nodes;
 use redbolt::time::Instant;
 use redbolt::{Client, Config, Wait, now};
-use serde_json::{Value, json};
 
 use crate::args::{BenchArgs, Global, Mode, Polling};
-use crate::exit::{Failure, NO_QUORUM};
-use crate::output::{note, say, short, tell};
+use crate::exit::Failure;
+use crate::output::{note, tell};
 use crate::progress::Bar;
-use crate::{settings, throughput};
+use crate::settings;
+use compare::Saved;
+use drawing::Drawing;
+use report::Report;
+
+pub(crate) use report::percentiles;
 
 /// Keys end by themselves so long after a benchmark that was killed.
 pub(crate) const TTL: Duration = Duration::from_secs(5);
@@ -50,9 +59,25 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         (Mode::Latency, None) => 1,
         (Mode::Throughput, count) => count.map_or(IN_FLIGHT, Into::into),
     };
-    let (config, _nodes) = nodes(global)?;
-    let quorum = settings::quorum(global, &config)?;
-    let node_count = config.nodes().len();
+    let saved = args.compare.as_deref().map(Saved::read).transpose()?;
+    let mut drawing = args.plot.as_deref().map(Drawing::to).transpose()?;
+    let (config, embedded) = nodes(global)?;
+    let setup = Setup {
+        node_count: config.nodes().len(),
+        quorum: settings::quorum(global, &config)?,
+        in_flight,
+        mode: args.mode,
+        poll: args.poll,
+        is_embedded: embedded.is_some(),
+    };
+    if let Some(saved) = &saved {
+        saved.check(&setup)?;
+    }
+    if embedded.is_some() {
+        note(
+            "no nodes named: measuring on five embedded ones, which share this machine's processors",
+        );
+    }
     let wait = match args.poll {
         Polling::Spin => Wait::Spin,
         Polling::Park => Wait::Park,
@@ -60,20 +85,28 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     let mut progress = Bar::new();
     let config = config.wait(wait);
     let counts = match args.mode {
-        Mode::Latency => latency(config, limit, &mut progress)?,
-        Mode::Throughput => throughput::measure(config, in_flight, limit, &mut progress)?,
+        Mode::Latency => latency(config.clone(), limit, &mut progress)?,
+        Mode::Throughput => throughput::measure(config.clone(), in_flight, limit, &mut progress)?,
     };
+    if counts.cycles > 0
+        && let Some(drawing) = &mut drawing
+    {
+        drawing.measure(&config, limit, &mut progress)?;
+    }
     drop(progress);
     if counts.cycles == 0
         && let Some(failure) = counts.failure
     {
         return Err(failure);
     }
-    let setup = Setup { node_count, quorum, in_flight, mode: args.mode, poll: args.poll };
-    print(global.json, &setup, &counts)
+    if let Some(drawing) = &drawing {
+        drawing.save(&setup, &counts)?;
+    }
+    Report { setup: &setup, counts: &counts, saved: saved.as_ref(), drawing: drawing.as_ref() }
+        .print(global.json)
 }
 
-/// What was measured.
+/// What is measured.
 #[derive(Debug)]
 struct Setup {
     node_count: usize,
@@ -81,6 +114,7 @@ struct Setup {
     in_flight: usize,
     mode: Mode,
     poll: Polling,
+    is_embedded: bool,
 }
 
 fn limit(args: &BenchArgs) -> Result<Limit, Failure> {
@@ -98,7 +132,6 @@ fn nodes(global: &Global) -> Result<(Config, Option<Nodes>), Failure> {
     if let Some(named) = settings::named_nodes(global)? {
         return Ok((settings::config_of(global, &named)?, None));
     }
-    note("no nodes named: measuring on five embedded ones, which share this machine's processors");
     let nodes = Nodes::start(5)?;
     Ok((settings::config_of(global, &nodes.urls().join(","))?, Some(nodes)))
 }
@@ -107,6 +140,13 @@ impl Limit {
     pub(crate) fn is_over(self, counts: &Counts, started: Instant) -> bool {
         counts.cycles + counts.failures >= self.cycles
             || now().saturating_since(started) >= self.length
+    }
+
+    /// A quarter of it.
+    fn quarter(self) -> Self {
+        let cycles = if self.cycles < u64::MAX { self.cycles.div_ceil(4) } else { self.cycles };
+        let length = if self.length < Duration::MAX { self.length / 4 } else { self.length };
+        Self { cycles, length }
     }
 
     /// How far a run is, in thousandths.
@@ -135,6 +175,12 @@ impl Counts {
             elapsed: Duration::ZERO,
             failure: None,
         })
+    }
+
+    /// Cycles a second.
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    fn rate(&self) -> f64 {
+        self.cycles as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
     pub(crate) fn fail(&mut self, failure: Failure) {
@@ -202,73 +248,5 @@ impl Keys {
         self.name.truncate(self.prefix_len);
         self.name.extend_from_slice(self.count.to_string().as_bytes());
         &self.name
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-fn print(json: bool, setup: &Setup, counts: &Counts) -> Result<(), Failure> {
-    let rate = counts.cycles as f64 / counts.elapsed.as_secs_f64().max(1e-9);
-    let mode = if setup.mode == Mode::Latency { "latency" } else { "throughput" };
-    let poll = if setup.poll == Polling::Spin { "spin" } else { "park" };
-    let Setup { node_count, quorum, in_flight, .. } = setup;
-    if json {
-        say(json!({
-            "nodes": node_count,
-            "quorum": quorum,
-            "mode": mode,
-            "poll": poll,
-            "in_flight": in_flight,
-            "cycles": counts.cycles,
-            "failures": counts.failures,
-            "cycles_per_s": rate.round(),
-            "acquire_us": percentiles(&counts.acquire),
-            "release_us": percentiles(&counts.release),
-        }))?;
-    } else {
-        say(format_args!(
-            "{node_count} nodes, quorum {quorum}; {mode} with {in_flight} in flight, {poll}\n\
-             {} cycles in {}: {rate:.0} a second, {} failures\n\
-             \n               p50       p90       p99     p99.9       max",
-            counts.cycles,
-            short(counts.elapsed),
-            counts.failures
-        ))?;
-        for (name, histogram) in [("acquire", &counts.acquire), ("release", &counts.release)] {
-            let time = |(_, quantile)| {
-                let nanos = histogram.value_at_quantile(quantile);
-                format!("{:>9}", precise(Duration::from_nanos(nanos)))
-            };
-            say(format_args!("{name}  {}", QUANTILES.map(time).join(" ")))?;
-        }
-    }
-    match &counts.failure {
-        Some(_) if json && counts.failures > counts.cycles => Err(Failure::code(NO_QUORUM)),
-        Some(failure) if counts.failures > counts.cycles => Err(Failure::new(
-            NO_QUORUM,
-            "no_quorum",
-            format!("most attempts failed; the last one: {}", failure.message),
-        )),
-        _ => Ok(()),
-    }
-}
-
-pub(crate) const QUANTILES: [(&str, f64); 5] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
-
-/// The quantiles in microseconds, to a tenth.
-pub(crate) fn percentiles(nanos: &Histogram<u64>) -> Value {
-    let tenths = |quantile| nanos.value_at_quantile(quantile) / 100;
-    let value = |quantile| {
-        Value::from(f64::from(u32::try_from(tenths(quantile)).unwrap_or(u32::MAX)) / 10.0)
-    };
-    QUANTILES.iter().map(|&(name, quantile)| (name.to_owned(), value(quantile))).collect()
-}
-
-/// Microseconds to a tenth below a millisecond.
-fn precise(duration: Duration) -> String {
-    if duration < Duration::from_millis(1) {
-        format!("{:.1} us", duration.as_secs_f64() * 1e6)
-    } else {
-        short(duration)
     }
 }

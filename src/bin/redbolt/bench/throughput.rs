@@ -4,7 +4,7 @@ use redbolt::driver::{Completion, Outcome};
 use redbolt::time::Instant;
 use redbolt::{Acquire, Batch, Client, Config, now};
 
-use crate::bench::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};
+use super::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};
 use crate::exit::Failure;
 use crate::output::tell;
 use crate::progress::Bar;

@@ -1,0 +1,315 @@
+//! What holds for a set of nodes together: quorum, persistence, guard, clocks, versions, access.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redbolt::Cause;
+use redbolt::engine::NodeState;
+
+use crate::advice::{Clients, Examined};
+use crate::output::short;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Ok,
+    /// Worth knowing; locks are safe.
+    Note,
+    /// Locks would be unsafe or impossible.
+    Unsafe,
+}
+
+/// One thing that was looked at.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) topic: &'static str,
+    pub(crate) level: Level,
+    pub(crate) text: String,
+}
+
+/// Wall clocks further apart than this are worth a word.
+const CLOCK_OFFSET_MAX_US: u64 = 1_000_000;
+
+/// The oldest version of each server that the tests run on.
+const TESTED: [(&str, u32, u32); 2] = [("redis", 7, 0), ("valkey", 8, 1)];
+
+/// Judges what no node shows alone.
+pub(crate) fn judge_set(nodes: &[Examined], clients: &Clients) -> Vec<Check> {
+    let check = |topic, (level, text)| Check { topic, level, text };
+    vec![
+        check("quorum", quorum(nodes, clients)),
+        check("persistence", persistence(nodes, clients)),
+        check("guard", guard(nodes, clients)),
+        check("clocks", clocks(nodes)),
+        check("versions", versions(nodes)),
+        check("access", access(nodes)),
+    ]
+}
+
+fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
+    let (count, quorum) = (nodes.len(), clients.quorum);
+    let voting = nodes.iter().filter(|node| node.can_vote()).count();
+    let Some(spare) = voting.checked_sub(quorum) else {
+        let mut waits: Vec<Duration> = nodes.iter().filter_map(quarantine).collect();
+        waits.sort_unstable();
+        let remedy = match waits.get(quorum - voting - 1) {
+            Some(wait) => format!("wait {} until enough restarted nodes may vote", short(*wait)),
+            None => "start or mend the nodes above".to_owned(),
+        };
+        let text = format!(
+            "only {voting} of {count} nodes can vote and {quorum} are needed, so no lock can be \
+             had: {remedy}"
+        );
+        return (Level::Unsafe, text);
+    };
+    let votes = format!("{voting} of {count} nodes vote, {quorum} make a lock");
+    if quorum == count {
+        let text =
+            format!("{votes}: each must answer for every lock; with more nodes some may fail");
+        return (Level::Note, text);
+    }
+    if spare == 0 {
+        let text = format!("{votes}: one more failure and none can be had: mend the others");
+        return (Level::Note, text);
+    }
+    if count.is_multiple_of(2) && quorum == count / 2 + 1 {
+        let less = count - 1;
+        let text = format!("{votes}: no more may fail than of {less}; an odd number is better");
+        return (Level::Note, text);
+    }
+    (Level::Ok, format!("{votes}: {spare} more may fail"))
+}
+
+const fn quarantine(node: &Examined) -> Option<Duration> {
+    if let NodeState::Quarantined(left) = node.state { Some(left) } else { None }
+}
+
+fn persistence(nodes: &[Examined], clients: &Clients) -> (Level, String) {
+    if !nodes.iter().any(Examined::was_asked) {
+        return nothing_known();
+    }
+    let forgetful = names(nodes, |node| node.was_asked() && node.may_forget().is_some());
+    if forgetful.is_empty() {
+        let text = "every write is on disk before it is answered: a restart forgets no lock";
+        let unknown = names(nodes, |node| !node.was_asked());
+        let unknown =
+            if unknown.is_empty() { unknown } else { format!(" (not known of {unknown})") };
+        return (Level::Ok, format!("{text}{unknown}"));
+    }
+    if clients.guard_is_on {
+        let text = format!("a restart may forget locks, which the guard covers ({forgetful})");
+        return (Level::Ok, text);
+    }
+    (Level::Unsafe, format!("a restart may forget locks, and no guard covers it ({forgetful})"))
+}
+
+fn nothing_known() -> (Level, String) {
+    (Level::Note, "not known: no node could be asked".to_owned())
+}
+
+fn guard(nodes: &[Examined], clients: &Clients) -> (Level, String) {
+    let ttl = short(clients.max_ttl);
+    if !clients.guard_is_on {
+        let is_safe = nodes.iter().all(|node| !node.was_asked() || node.may_forget().is_none());
+        return if is_safe {
+            (Level::Ok, "off, which is safe while every node keeps every write".to_owned())
+        } else {
+            (Level::Unsafe, "off: a restarted node votes at once, whatever it forgot".to_owned())
+        };
+    }
+    let waiting = nodes.iter().filter_map(quarantine).count();
+    let rule = format!(
+        "on: a restarted node votes after the longest TTL, {ttl} (--max-ttl, the same for all \
+         clients)"
+    );
+    if waiting == 0 {
+        (Level::Ok, rule)
+    } else {
+        (Level::Note, format!("{rule}; {waiting} of {} nodes still wait", nodes.len()))
+    }
+}
+
+fn clocks(nodes: &[Examined]) -> (Level, String) {
+    let clocks = || nodes.iter().filter_map(|node| node.clock_us.map(|us| (us, &node.name)));
+    let mut wrong = Vec::new();
+    for (us, name) in clocks().filter(|(us, _)| us.unsigned_abs() > CLOCK_OFFSET_MAX_US) {
+        let by = short(Duration::from_micros(us.unsigned_abs()));
+        let side = if us > 0 { "ahead of" } else { "behind" };
+        wrong.push(format!("{name} is {by} {side} this machine"));
+    }
+    if let (Some((least, slow)), Some((most, fast))) = (clocks().min(), clocks().max())
+        && wrong.len() > 1
+        && most.abs_diff(least) > CLOCK_OFFSET_MAX_US
+    {
+        let apart = short(Duration::from_micros(most.abs_diff(least)));
+        wrong.push(format!("{slow} and {fast} are {apart} apart"));
+    }
+    if !wrong.is_empty() {
+        let text = format!(
+            "{}: set them by NTP, and never by a jump: a node's clock that jumps forward ends \
+             locks early",
+            wrong.join("; ")
+        );
+        return (Level::Note, text);
+    }
+    let unknown = names(nodes, |node| node.was_asked() && node.clock_us.is_none());
+    match clocks().map(|(us, _)| us.unsigned_abs()).max() {
+        _ if !unknown.is_empty() => {
+            (Level::Note, format!("not known of {unknown}: grant the user +time"))
+        }
+        None => nothing_known(),
+        Some(_) => (Level::Ok, "all within a second of this machine's".to_owned()),
+    }
+}
+
+fn versions(nodes: &[Examined]) -> (Level, String) {
+    let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
+    for server in nodes.iter().filter_map(|node| node.server.as_deref()) {
+        *groups.entry(server).or_default() += 1;
+    }
+    if groups.is_empty() {
+        return nothing_known();
+    }
+    let list = |groups: &mut dyn Iterator<Item = (&str, usize)>| {
+        let words = groups.map(|(server, count)| format!("{count} x {server}"));
+        words.collect::<Vec<_>>().join(", ")
+    };
+    let all = list(&mut groups.iter().map(|(server, count)| (*server, *count)));
+    let mut untested = groups.keys().filter(|server| !is_tested(server)).peekable();
+    if untested.peek().is_some() {
+        let names: Vec<&str> = untested.copied().collect();
+        let text = format!(
+            "{all}; redbolt is tested on Redis 7.0 and later and Valkey 8.1 and later, and not on \
+             {}",
+            names.join(", ")
+        );
+        return (Level::Note, text);
+    }
+    (Level::Ok, all)
+}
+
+fn is_tested(server: &str) -> bool {
+    let Some((name, version)) = server.split_once(' ') else { return false };
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    let Some(major) = numbers.next() else { return false };
+    let found = (major, numbers.next().unwrap_or(0));
+    TESTED.iter().any(|(tested, major, minor)| {
+        tested.eq_ignore_ascii_case(name) && found >= (*major, *minor)
+    })
+}
+
+fn access(nodes: &[Examined]) -> (Level, String) {
+    let locked_out = names(nodes, |node| node.cause == Cause::Credentials);
+    if !locked_out.is_empty() {
+        return (Level::Unsafe, format!("user or password refused: {locked_out}"));
+    }
+    if !nodes.iter().any(Examined::was_asked) {
+        return nothing_known();
+    }
+    let denied = names(nodes, |node| {
+        node.refused
+            .iter()
+            .any(|(_, cause)| matches!(cause, Cause::NoPermission | Cause::KeyDenied))
+    });
+    if !denied.is_empty() {
+        return (Level::Note, format!("the user is denied some of what locks need: {denied}"));
+    }
+    let open = names(nodes, |node| node.was_asked() && !node.has_login && !node.is_local);
+    if !open.is_empty() {
+        let text = format!(
+            "no user and no password is asked for, so whoever reaches a node can delete its locks: \
+             {open}"
+        );
+        return (Level::Note, text);
+    }
+    (Level::Ok, "the user may do all that locks need".to_owned())
+}
+
+/// The names of those that are so.
+fn names(nodes: &[Examined], is_so: impl Fn(&Examined) -> bool) -> String {
+    let names: Vec<&str> =
+        nodes.iter().filter(|node| is_so(node)).map(|node| node.name.as_str()).collect();
+    if names.len() == nodes.len() && names.len() > 1 {
+        "all nodes".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::tests::{clients, fit};
+
+    fn find<'a>(checks: &'a [Check], topic: &str) -> &'a Check {
+        checks.iter().find(|check| check.topic == topic).expect("a check of that topic")
+    }
+
+    #[test]
+    fn a_missing_quorum_is_said_with_the_wait_that_mends_it() {
+        let mut nodes = [fit("a"), fit("b"), fit("c")];
+        for (node, left) in nodes.iter_mut().zip([4, 9]) {
+            node.state = NodeState::Quarantined(Duration::from_secs(left));
+        }
+        let checks = judge_set(&nodes, &clients(2, true));
+        assert_eq!(find(&checks, "quorum").level, Level::Unsafe);
+        assert!(find(&checks, "quorum").text.contains("wait 4.0 s"), "{checks:?}");
+        assert!(find(&checks, "guard").text.contains("2 of 3 nodes still wait"), "{checks:?}");
+    }
+
+    #[test]
+    fn a_quorum_without_a_spare_vote_is_worth_a_word() {
+        let mut nodes = vec![fit("a"), fit("b"), fit("c")];
+        nodes[0].state = NodeState::Disconnected;
+        let said = |nodes: &[Examined], quorum, part: &str| {
+            let checks = judge_set(nodes, &clients(quorum, true));
+            assert_eq!(find(&checks, "quorum").level, Level::Note, "{checks:?}");
+            assert!(find(&checks, "quorum").text.contains(part), "{checks:?}");
+        };
+        said(&nodes, 2, "one more failure");
+        nodes[0].state = NodeState::Admitted;
+        said(&nodes, 3, "each must answer");
+        nodes.push(fit("d"));
+        said(&nodes, 3, "an odd number");
+    }
+
+    #[test]
+    fn clocks_a_second_apart_are_named() {
+        let mut nodes = [fit("a"), fit("b"), fit("c")];
+        nodes[2].clock_us = Some(-3_000_000);
+        let checks = judge_set(&nodes, &clients(2, true));
+        assert!(find(&checks, "clocks").text.contains("c is 3.0 s behind"), "{checks:?}");
+    }
+
+    #[test]
+    fn servers_that_the_tests_do_not_know_are_named() {
+        let table = [
+            ("valkey 9.1.2", true),
+            ("valkey 8.1.0", true),
+            ("valkey 8.0.9", false),
+            ("redis 7.0.15", true),
+            ("redis 6.2.1", false),
+            ("Redis 10.0", true),
+            ("keydb 6.3.4", false),
+            ("redis", false),
+        ];
+        for (server, tested) in table {
+            assert_eq!(is_tested(server), tested, "{server}");
+        }
+        let mut nodes = [fit("a"), fit("b"), fit("c")];
+        nodes[1].server = Some("redis 6.2.1".to_owned());
+        let checks = judge_set(&nodes, &clients(2, true));
+        assert!(find(&checks, "versions").text.ends_with("not on redis 6.2.1"), "{checks:?}");
+        assert!(find(&checks, "versions").text.contains("2 x valkey 9.1.2"), "{checks:?}");
+    }
+
+    #[test]
+    fn nodes_that_are_open_to_everybody_are_named() {
+        let mut nodes = [fit("a"), fit("b"), fit("c")];
+        nodes[1].has_login = false;
+        let checks = judge_set(&nodes, &clients(2, true));
+        assert_eq!(find(&checks, "access").level, Level::Note);
+        nodes[1].is_local = true;
+        let checks = judge_set(&nodes, &clients(2, true));
+        assert_eq!(find(&checks, "access").level, Level::Ok);
+    }
+}

@@ -1,0 +1,71 @@
+//! `redbolt status --watch`: looks again and again until it is interrupted.
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use redbolt::{Client, now};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::args::{Global, StatusArgs};
+use crate::exit::Failure;
+use crate::output::{Paint, say, short};
+use crate::signals::{ENDING, Signals};
+use crate::status::Look;
+use crate::terminal::{Picture, is_live, width};
+use crate::{look, settings};
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the client goes without being driven, which it needs to reconnect.
+const STEP: Duration = Duration::from_millis(20);
+
+pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
+    let interval = args.interval.unwrap_or(INTERVAL);
+    if interval.is_zero() {
+        return Err(Failure::usage("--interval must be more than zero"));
+    }
+    let signals = Signals::watch(&ENDING, || {})?;
+    let (mut client, config) = look::client(global)?;
+    let quorum = settings::quorum(global, &config)?;
+    let mut picture = is_live(&io::stdout()).then(Picture::default);
+    let paint = Paint::stdout();
+    let mut last: Option<Look> = None;
+    loop {
+        let look = Look::at(&mut client, &args.key.0, quorum)?;
+        if global.json {
+            say(look.json())?;
+        } else if let Some(picture) = &mut picture {
+            let text = look.text(paint, width());
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.push(paint.dim(format!("{}, each {}; Ctrl-C ends", time(), short(interval))));
+            picture.draw(lines)?;
+        } else if last.as_ref().is_none_or(|last| look.differs(last)) {
+            say(format_args!("{}  {}", time(), look.sentence(paint)))?;
+        }
+        last = Some(look);
+        if has_ended(&signals, &mut client, interval)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits for the time of the next look. True when a signal came in first.
+fn has_ended(signals: &Signals, client: &mut Client, interval: Duration) -> io::Result<bool> {
+    let end = now() + interval;
+    loop {
+        let left = now().until(end);
+        if left.is_zero() {
+            return Ok(false);
+        }
+        if signals.wait(left.min(STEP)).is_some() {
+            return Ok(true);
+        }
+        client.keep()?;
+    }
+}
+
+/// The wall clock for people.
+fn time() -> String {
+    let since_1970 = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
+    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since_1970).to_string()
+}

@@ -1,0 +1,81 @@
+//! What the user of each node may do, asked by commands that change nothing. No part of locking.
+
+use super::Client;
+use super::inspect::answer;
+use crate::command::{Answer, classify};
+use crate::error::{Cause, LockError};
+
+/// What the user of one node may not do, or the node does not do now.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodePermissions {
+    /// `host:port` or the socket's path.
+    pub node: String,
+    /// Commands that it refuses, and why. [`Cause::Unsupported`]: the server does not know it.
+    pub refused: Vec<(&'static str, Cause)>,
+    /// Why answers are missing; [`Cause::None`] if none are.
+    pub cause: Cause,
+}
+
+/// A value that is no one's token.
+const NOBODY: &[u8] = b"redbolt:nobody";
+
+/// The channel that is asked for: locks use those of the same beginning.
+const CHANNEL: &[u8] = b"redbolt:permissions";
+
+impl Client {
+    /// Asks every connected node whether the user may run the commands of a lock named `key`: SET,
+    /// GET, PTTL, PUBLISH, and those that release one (DELIFEQ, DELEX, EVAL, EXEC), of which one is
+    /// enough. Nothing is written: a SET with a TTL of zero is refused, but only after permissions,
+    /// memory, role and disk were looked at. Takes one round trip to the slowest node, at most
+    /// `node_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Full`] and [`LockError::System`].
+    pub fn permissions(
+        &mut self,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Vec<NodePermissions>, LockError> {
+        let key = key.as_ref();
+        let answers = self.ask(&[
+            &[b"SET", key, NOBODY, b"NX", b"PX", b"0"],
+            &[b"GET", key],
+            &[b"PTTL", key],
+            &[b"PUBLISH", CHANNEL, b""],
+            &[b"DELIFEQ", key, NOBODY],
+            &[b"DELEX", key, b"IFEQ", NOBODY],
+            &[b"EVAL", b"return 0", b"1", key],
+            // Outside of a transaction it is an error, which says no more than that.
+            &[b"EXEC"],
+        ])?;
+        let refused = |answers: &_| {
+            let commands = NAMES.into_iter().enumerate();
+            commands
+                .filter_map(|(index, name)| {
+                    let refusal = answer(answers, index, |reply| {
+                        if let Answer::Refused(cause) = classify(&reply) {
+                            Some(cause)
+                        } else {
+                            None
+                        }
+                    });
+                    refusal.map(|cause| (name, cause))
+                })
+                .collect()
+        };
+        Ok(self
+            .nodes()
+            .into_iter()
+            .zip(&answers)
+            .map(|(node, answers)| NodePermissions {
+                node: node.name,
+                refused: refused(answers),
+                cause: answers.cause,
+            })
+            .collect())
+    }
+}
+
+/// The commands, in the order in which they are asked for.
+const NAMES: [&str; 8] = ["SET", "GET", "PTTL", "PUBLISH", "DELIFEQ", "DELEX", "EVAL", "EXEC"];
