@@ -1,6 +1,7 @@
 //! Questions for people: what a key holds on each node, how each node is set up. No part of
 //! locking.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::Client;
@@ -20,7 +21,7 @@ pub struct NodeKey {
 }
 
 /// What a key holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyState {
     /// No such key.
@@ -36,6 +37,19 @@ pub enum KeyState {
     Error(Cause),
 }
 
+impl fmt::Debug for KeyState {
+    /// Without the token: whoever knows it can unlock.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => f.write_str("Free"),
+            Self::Held { ttl, .. } => {
+                f.debug_struct("Held").field("ttl", ttl).finish_non_exhaustive()
+            }
+            Self::Error(cause) => f.debug_tuple("Error").field(cause).finish(),
+        }
+    }
+}
+
 /// How one node is set up, asked just now.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -48,6 +62,10 @@ pub struct NodeReport {
     pub append_fsync: Option<String>,
     /// The node's wall clock in microseconds since 1970.
     pub time_us: Option<u64>,
+    /// Commands beside those that locks are made of, which this user may not run: `GET`, `PTTL` and
+    /// `PUBLISH` wake those who wait for a held lock, `CLIENT TRACKING`, `CLIENT CACHING` and `PTTL`
+    /// tell of a watched one.
+    pub denied: Vec<&'static str>,
     /// From the question to the first answer.
     pub round_trip: Option<Duration>,
     /// Why answers are missing.
@@ -96,12 +114,16 @@ impl Client {
     ///
     /// [`LockError::Full`] and [`LockError::System`].
     pub fn examine(&mut self) -> Result<Vec<NodeReport>, LockError> {
-        let answers = self.ask(&[&[b"TIME"], &[b"INFO"], &[b"CONFIG", b"GET", b"appendfsync"]])?;
+        let mut questions: Vec<&[&[u8]]> =
+            vec![&[b"TIME"], &[b"INFO"], &[b"CONFIG", b"GET", b"appendfsync"]];
+        let first_probe = questions.len();
+        questions.extend(PROBES.iter().map(|(_, command)| *command));
+        let answers = self.ask(&questions)?;
         Ok(self
             .nodes()
             .into_iter()
             .zip(answers)
-            .map(|(health, answers)| report(health, &answers))
+            .map(|(health, answers)| report(health, &answers, first_probe))
             .collect())
     }
 
@@ -115,6 +137,24 @@ impl Client {
         let Outcome::Query(answers) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
         Ok(answers)
     }
+}
+
+/// Commands that change nothing, asked to see whether they are denied: nobody listens to that
+/// channel, and tracking knows no such words.
+const PROBES: [(&str, &[&[u8]]); 5] = [
+    ("GET", &[b"GET", b"redbolt:probe"]),
+    ("PTTL", &[b"PTTL", b"redbolt:probe"]),
+    ("PUBLISH", &[b"PUBLISH", b"redbolt:probe", b""]),
+    ("CLIENT TRACKING", &[b"CLIENT", b"TRACKING", b"PROBE"]),
+    ("CLIENT CACHING", &[b"CLIENT", b"CACHING", b"PROBE"]),
+];
+
+/// Whether the probe of that name was denied by what it says of the user, not of the key.
+fn is_denied(name: &str, reply: &Reply<'_>) -> bool {
+    use crate::command::{Answer, classify};
+    let Answer::Refused(cause) = classify(reply) else { return false };
+    // To PUBLISH a channel is what a key is to others, and this one is as good as any.
+    cause == Cause::NoPermission || (cause == Cause::KeyDenied && name == "PUBLISH")
 }
 
 /// The `index`-th answer, as `read` understands it.
@@ -159,7 +199,12 @@ fn refusal(answers: &NodeReplies) -> Cause {
     if let Some(Answer::Refused(cause)) = answer { cause } else { Cause::OddReply }
 }
 
-fn report(health: NodeHealth, answers: &NodeReplies) -> NodeReport {
+fn report(health: NodeHealth, answers: &NodeReplies, first_probe: usize) -> NodeReport {
+    let mut denied = Vec::new();
+    for (index, (name, _)) in PROBES.iter().enumerate() {
+        let is_denied = |reply: Reply<'_>| is_denied(name, &reply).then_some(());
+        denied.extend(answer(answers, first_probe + index, is_denied).map(|()| *name));
+    }
     let time_us = answer(answers, 0, |reply| {
         let Reply::Array(mut parts) = reply else { return None };
         let mut number = || text(&parts.next()?)?.parse::<u64>().ok();
@@ -176,6 +221,7 @@ fn report(health: NodeHealth, answers: &NodeReplies) -> NodeReport {
         info: info.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         append_fsync,
         time_us,
+        denied,
         round_trip: (!answers.replies.is_empty()).then_some(answers.round_trip),
         cause: answers.cause,
     }

@@ -6,6 +6,7 @@
 
 #![cfg(feature = "embedded")]
 
+mod acl;
 mod acquire;
 mod batch;
 mod chaos;
@@ -19,6 +20,8 @@ mod cli_look;
 mod cli_run;
 #[cfg(feature = "cli")]
 mod cli_servers;
+#[cfg(all(feature = "cli", feature = "tls"))]
+mod cli_tls;
 #[cfg(feature = "cli")]
 mod cli_usage;
 mod common;
@@ -42,6 +45,7 @@ mod hold;
 mod log;
 mod public_names;
 mod retry;
+mod secrets;
 #[cfg(feature = "shared")]
 mod shared;
 #[cfg(feature = "shared")]
@@ -49,6 +53,8 @@ mod shared_futures;
 #[cfg(feature = "shared")]
 mod shared_loss;
 mod tidy;
+#[cfg(feature = "tls")]
+mod tls;
 mod unlock;
 mod waiting;
 mod watch;

@@ -24,6 +24,11 @@ pub(crate) struct Examined {
     pub(crate) replicas: u32,
     pub(crate) uptime: Option<Duration>,
     pub(crate) info_denied: bool,
+    /// What else the user may not run.
+    pub(crate) denied: Vec<&'static str>,
+    /// Whether those who wait can be woken through it.
+    pub(crate) direct_wake: bool,
+    pub(crate) resp3: bool,
     pub(crate) dialect: Option<String>,
     pub(crate) round_trip: Option<Duration>,
     /// How far its wall clock is ahead of ours.
@@ -111,6 +116,34 @@ fn judge_node(node: &Examined, guard_is_on: bool, advice: &mut Advice) {
             "{name}: denies INFO, so eviction, restarts and duplicates go unseen: grant +info"
         ));
     }
+    judge_rights(node, advice);
+}
+
+/// Rights without which locks are as safe, and some things slower or untold.
+fn judge_rights(node: &Examined, advice: &mut Advice) {
+    let name = &node.name;
+    let lacks = |wanted: &[&str]| {
+        let lacking: Vec<&str> =
+            node.denied.iter().copied().filter(|command| wanted.contains(command)).collect();
+        lacking.join(", ")
+    };
+    let mut waking = lacks(&["GET", "PTTL", "PUBLISH"]);
+    if node.state == NodeState::Admitted && node.resp3 && !node.direct_wake {
+        waking = if waking.is_empty() { waking } else { waking + ", " } + "SUBSCRIBE";
+    }
+    if !waking.is_empty() {
+        advice.notes.push(format!(
+            "{name}: the user lacks {waking}, so who waits for a lock polls: grant +get +pttl \
+             +subscribe +publish &redbolt:*"
+        ));
+    }
+    let watching = lacks(&["CLIENT TRACKING", "CLIENT CACHING"]);
+    if !watching.is_empty() {
+        advice.notes.push(format!(
+            "{name}: the user lacks {watching}, so watched locks are not told of: grant \
+             +client|tracking +client|caching +pttl"
+        ));
+    }
 }
 
 fn judge_set(nodes: &[Examined], quorum: usize, advice: &mut Advice) {
@@ -165,7 +198,9 @@ fn remedy(cause: Cause) -> &'static str {
         Cause::Duplicate => "name each server once, by one address",
         Cause::Credentials => "check the user and the password (--user, --password-file, URL)",
         Cause::InfoDenied => "grant the user +info",
-        Cause::NoDialect => "grant the user +eval, or +watch +multi +exec +get +del",
+        Cause::NoDialect => {
+            "grant the user +eval +get +del +pexpire, or +watch +multi +exec +get +del"
+        }
         Cause::NoPermission => "grant the user the commands and keys of the locks",
         Cause::Protected => "set a password there, or bind it to an address of yours",
         Cause::TooManyClients => "raise maxclients there, or end idle clients",
@@ -173,6 +208,26 @@ fn remedy(cause: Cause) -> &'static str {
         Cause::ConnectionRefused => "start the server, or check host and port",
         Cause::ConnectTimeout | Cause::Network => "check the host, the network and firewalls",
         Cause::NameUnknown => "check the host name",
+        Cause::TlsTimeout => {
+            "check that the port is its TLS port (redis:// for a plain one), and that it is alive"
+        }
+        Cause::NoTls => "name its TLS port, or write redis:// for a plain one",
+        Cause::TlsWanted => {
+            "write rediss:// if it is a TLS port; else look whether a proxy or maxclients is in the way"
+        }
+        Cause::CertificateUntrusted => {
+            "name the CA that signed it (--tls-ca); one signed by itself must not be a CA (CA:FALSE)"
+        }
+        Cause::CertificateExpired => "renew it there, or set this machine's clock",
+        Cause::CertificateName => {
+            "name the node as its certificate does, or issue one with this name (subjectAltName)"
+        }
+        Cause::ClientCertificate => {
+            "show one that its tls-ca-cert-file signed (--tls-cert, --tls-key)"
+        }
+        Cause::TlsFailed => {
+            "look at tls-protocols and tls-ciphers there (TLS 1.2 or 1.3 is needed)"
+        }
         Cause::SocketPath => "check the path and its permissions",
         Cause::Protocol => "check that host and port are those of a Redis or Valkey server",
         Cause::OutOfMemory => "raise maxmemory there, or give locks a server of their own",
@@ -206,6 +261,9 @@ mod tests {
             replicas: 0,
             uptime: Some(Duration::from_secs(3600)),
             info_denied: false,
+            denied: Vec::new(),
+            direct_wake: true,
+            resp3: true,
             dialect: None,
             round_trip: Some(Duration::from_micros(200)),
             clock_us: Some(10),
@@ -256,6 +314,20 @@ mod tests {
         }
         let advice = advise(&nodes, 2, true);
         assert!(advice.unsafe_because[0].contains("wait 4.0 s"), "{advice:?}");
+    }
+
+    #[test]
+    fn rights_that_only_waiting_and_watching_need_are_worth_a_note() {
+        let mut nodes = three();
+        nodes[0].denied = vec!["GET", "CLIENT TRACKING"];
+        nodes[1].direct_wake = false;
+        nodes[2].direct_wake = false;
+        nodes[2].resp3 = false;
+        let advice = advise(&nodes, 2, true);
+        assert!(advice.unsafe_because.is_empty() && advice.notes.len() == 3, "{advice:?}");
+        assert!(advice.notes[0].contains("lacks GET, so"), "{advice:?}");
+        assert!(advice.notes[1].contains("lacks CLIENT TRACKING, so"), "{advice:?}");
+        assert!(advice.notes[2].contains("lacks SUBSCRIBE, so"), "{advice:?}");
     }
 
     #[test]

@@ -70,6 +70,9 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
             .map(Duration::from_secs)
             .or(health.uptime),
         info_denied: health.info_denied,
+        denied: report.denied.clone(),
+        direct_wake: health.direct_wake,
+        resp3: health.resp3,
         dialect: health.dialect.clone(),
         round_trip: report.round_trip,
         clock_us,
@@ -115,6 +118,8 @@ fn node_json(node: &Examined) -> Value {
         "uptime_s": node.uptime.map(|uptime| uptime.as_secs()),
         "guard": node.guard(),
         "dialect": node.dialect,
+        "direct_wake": node.direct_wake,
+        "denied": node.denied,
         "round_trip_us": node.round_trip.map(us),
         "clock_offset_us": node.clock_us,
     })
