@@ -57,13 +57,14 @@ fn does_all(cluster: &Cluster) {
     assert!(voters, "{:?}", client.nodes());
     for index in 0..20 {
         let key = format!("lock:{index}");
-        let mut lease = client.try_lock(&key, TTL).unwrap();
-        client.extend(&mut lease, TTL).unwrap();
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        let mut lease = client.try_lock(&key, TTL).expect("the lock is free");
+        client.extend(&mut lease, TTL).expect("the lease is alive");
+        assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
     }
-    let lease = client.try_lock_with("lock:w", Acquire::new(TTL).watch(true)).unwrap();
+    let lease =
+        client.try_lock_with("lock:w", Acquire::new(TTL).watch(true)).expect("the lock is free");
     assert!(eventually(PATIENCE, || {
-        client.keep().unwrap();
+        client.keep().expect("a healthy loop");
         client.watched(&lease).count_ones() == 5
     }));
     let published = |server: &RealServer| {
@@ -78,21 +79,21 @@ fn does_all(cluster: &Cluster) {
             client.settle(ms(1));
             cluster.nodes().any(published)
         }));
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
         assert!(eventually(PATIENCE, || {
             client.settle(ms(1));
             waits.is_finished()
         }));
-        waits.join().unwrap()
+        waits.join().expect("no panic")
     });
     let (mut waiter, lease) = taken.expect("woken");
-    assert_eq!(waiter.unlock(lease).unwrap(), Unlocked::Released);
+    assert_eq!(waiter.unlock(lease).expect("the lease is ours"), Unlocked::Released);
     cluster.nodes().for_each(RealServer::hang_up);
     assert!(eventually(PATIENCE, || {
         client.settle(ms(10));
         client.try_lock("lock:again", TTL).is_ok() && client.voters() == 5
     }));
-    for node in client.examine().unwrap() {
+    for node in client.examine().expect("answers") {
         assert!(node.denied.is_empty() && node.health.direct_wake, "{node:?}");
     }
 }
@@ -123,9 +124,12 @@ fn see(cluster: &Cluster) -> Seen {
     let mut client = Client::open(config(cluster).node_timeout(ms(500))).expect("a client");
     let connected = client.wait_settled(PATIENCE);
     say("connected", connected.map_or_else(|error| error.to_string(), |()| "yes".into()));
-    let cause = |error: &LockError| match error {
-        LockError::NoQuorum(ballot) | LockError::Taken(ballot) => format!("{:?}", causes(ballot)),
-        error => error.to_string(),
+    let cause = |error: &LockError| {
+        if let LockError::NoQuorum(ballot) | LockError::Taken(ballot) = error {
+            format!("{:?}", causes(ballot))
+        } else {
+            error.to_string()
+        }
     };
     let watched = Acquire::new(TTL).watch(true);
     match client.try_lock_with("lock:seen", watched) {

@@ -152,8 +152,8 @@ fn shared_handles_print_no_secret() {
 /// A server that gives back, as an error, whatever it was sent: as real ones do with a command
 /// that they do not know.
 fn echo() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             thread::spawn(move || {

@@ -282,7 +282,13 @@ impl Shared {
                 return Ok(true);
             }
             Trick::Cut => return Ok(true),
-            _ => return Ok(false),
+            Trick::Honest
+            | Trick::Crumbs
+            | Trick::Silence
+            | Trick::SlowHandshake
+            | Trick::PlainAnswer
+            | Trick::CloseInHandshake
+            | Trick::EndlessHandshake => return Ok(false),
         }
         self.hold(client)?;
         Ok(true)
