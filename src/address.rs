@@ -324,6 +324,31 @@ mod tests {
     }
 
     #[test]
+    fn an_address_says_whether_its_connection_is_encrypted() {
+        let encryption = |text| parse(text).encryption;
+        for text in ["redis://h:1", "valkey://h", "unix:///s", "redis+unix:///s"] {
+            assert_eq!(encryption(text), Encryption::Plain, "{text}");
+        }
+        for text in ["h:1", "h", "[::1]:7", "u:p@h:1"] {
+            assert_eq!(encryption(text), Encryption::Open, "{text}");
+        }
+        for text in ["rediss://u:p@[::1]:7001/3", "valkeys://u:p@[::1]:7001/3"] {
+            let secure = Address::parse(text);
+            if cfg!(feature = "tls") {
+                let secure = secure.unwrap();
+                assert!(secure.is_tls());
+                assert_eq!(secure.endpoint(), &Endpoint::Tcp { host: "::1".into(), port: 7001 });
+                assert_eq!((secure.database(), secure.name()), (3, "[::1]:7001"));
+                assert_eq!(secure.password.as_deref(), Some("p"));
+            } else {
+                let message = secure.unwrap_err().to_string();
+                assert!(message.contains("no TLS") && message.contains("--features"), "{message}");
+                assert!(!message.contains("u:p"), "{message}");
+            }
+        }
+    }
+
+    #[test]
     fn a_malformed_address_is_refused_with_what_is_wrong() {
         let table = [
             ("", "empty"),

@@ -22,7 +22,7 @@ mod notice;
 mod resolve;
 mod shutdown;
 mod socket;
-#[cfg(all(test, feature = "embedded"))]
+#[cfg(test)]
 mod tests;
 #[cfg(feature = "tls")]
 mod tls;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::cli::{Ended, redbolt};
+use super::cli::{Ended, command, end, redbolt};
 use super::common::{Authority, Kind, LOCAL, TLS_KINDS, TlsServer, kind_or_skip};
 
 fn text(path: &Path) -> String {
@@ -15,10 +15,10 @@ fn server(authority: &Authority, args: &[&str]) -> Option<TlsServer> {
 }
 
 /// Runs a command on one node with these options.
-fn on(url: &str, options: &[&str], command: &[&str]) -> Ended {
+fn on(url: &str, options: &[&str], words: &[&str]) -> Ended {
     let mut args = vec!["--nodes", url, "--restart-guard", "off"];
     args.extend(options);
-    args.extend(command);
+    args.extend(words);
     redbolt(&args)
 }
 
@@ -40,6 +40,24 @@ fn nodes_behind_tls_are_locked_and_looked_at() {
     assert!(nodes[0]["votes"].as_bool().is_some_and(|votes| votes), "{doctor:?}");
     // A bare address is meant so as well.
     on(&format!("127.0.0.1:{}", server.port), &options, &["status", "k"]).expect(0);
+}
+
+/// `SSL_CERT_FILE` stands in for what is installed on the machine.
+#[test]
+fn without_a_ca_those_of_the_system_are_trusted() {
+    let authority = Authority::new();
+    let Some(server) = server(&authority, &[]) else { return };
+    let nodes = ["--nodes", &server.url("localhost"), "--restart-guard", "off"];
+    let with_system = |file: &Path| {
+        let mut command = command(&[&nodes[..], &LOCK].concat());
+        command.env_remove("SSL_CERT_DIR").env("SSL_CERT_FILE", file);
+        end(command)
+    };
+    with_system(&authority.file()).expect(0);
+    let refused = with_system(&Authority::new().file()).expect(69);
+    assert!(refused.err.contains("is not trusted"), "{refused:?}");
+    let none = with_system(Path::new("/dev/null")).expect(64);
+    assert!(none.err.contains("TLS CA certificate: this machine has none"), "{none:?}");
 }
 
 #[test]

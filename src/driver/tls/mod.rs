@@ -97,7 +97,8 @@ impl TlsStream {
             self.promised = self.session.writer().write(bytes)?;
         }
         self.flush_or_why()?;
-        Ok(std::mem::take(&mut self.promised))
+        // Never more than was given, whatever the caller did with the rest.
+        Ok(std::mem::take(&mut self.promised).min(bytes.len()))
     }
 
     /// Whether something waits until the socket takes more.
