@@ -105,6 +105,7 @@ impl Link {
         // Closing it takes it out of the poll as well; what fails here changes nothing.
         let _ = socket.deregister(registry);
         let was_open = std::mem::take(&mut self.is_open);
+        #[cfg(feature = "tls")]
         if was_open {
             socket.close();
         }

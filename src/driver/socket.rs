@@ -74,11 +74,10 @@ impl Socket {
     }
 
     /// Says goodbye where that is the custom, as far as it goes at once.
+    #[cfg(feature = "tls")]
     pub(super) fn close(&mut self) {
-        match self {
-            Self::Tcp(_) | Self::Unix(_) => {}
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream.close(),
+        if let Self::Tls(stream) = self {
+            stream.close();
         }
     }
 
