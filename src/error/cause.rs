@@ -174,12 +174,12 @@ impl Cause {
 }
 
 impl Cause {
-    /// Whether it lies in how connections are secured, so that somebody must mend it.
+    /// Whether it lies in how connections are secured, so that somebody must mend it. A server that
+    /// closes, or keeps silent, may be merely on its way.
     pub(crate) const fn is_about_tls(self) -> bool {
         matches!(
             self,
             Self::NoTls
-                | Self::TlsWanted
                 | Self::CertificateUntrusted
                 | Self::CertificateExpired
                 | Self::CertificateName
