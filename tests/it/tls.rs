@@ -178,7 +178,7 @@ fn what_is_wrong_with_a_certificate_is_said_of_the_node() {
         let start = |shown: &Signed, args: &[&str]| TlsServer::start(kind, &authority, shown, args);
         let good = authority.issue(&LOCAL);
         let with = |server: &TlsServer, tls: Tls| {
-            fresh_config(vec![server.url("127.0.0.1")]).tls(tls).connect_timeout(ms(1_500))
+            fresh_config(vec![server.url("127.0.0.1")]).tls(tls)
         };
         let trusting = || Tls::new().ca(authority.pem());
 
@@ -364,7 +364,7 @@ fn a_vote_behind_broken_tls_is_unknown_and_its_key_is_deleted_later() {
     ];
     let urls = || relays.iter().map(Relay::url).collect();
     for trick in tricks {
-        let config = config(urls(), &authority).node_timeout(ms(300)).connect_timeout(ms(700));
+        let config = config(urls(), &authority).node_timeout(ms(300)).connect_timeout(ms(2_000));
         let mut client = Client::connect(config).unwrap();
         assert!(
             eventually(PATIENCE, || client.wait_settled(PATIENCE).is_ok() && client.voters() == 3)
