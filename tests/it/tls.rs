@@ -177,9 +177,8 @@ fn what_is_wrong_with_a_certificate_is_said_of_the_node() {
     for kind in TLS_KINDS {
         let start = |shown: &Signed, args: &[&str]| TlsServer::start(kind, &authority, shown, args);
         let good = authority.issue(&LOCAL);
-        let with = |server: &TlsServer, tls: Tls| {
-            fresh_config(vec![server.url("127.0.0.1")]).tls(tls)
-        };
+        let with =
+            |server: &TlsServer, tls: Tls| fresh_config(vec![server.url("127.0.0.1")]).tls(tls);
         let trusting = || Tls::new().ca(authority.pem());
 
         let Some(server) = start(&good, &[]) else { continue };
