@@ -10,6 +10,8 @@ use crate::error::ConfigError;
 /// The port a Redis or Valkey server listens on unless told otherwise.
 const PORT_DEFAULT: u16 = 6379;
 
+const WITHOUT_TLS: &str = "this build has no TLS: build redbolt with the feature tls (--features cli,tls for the command)";
+
 /// A node's place on the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -33,11 +35,24 @@ pub struct Address {
     pub(crate) password: Option<String>,
     database: u32,
     name: String,
+    pub(crate) encryption: Encryption,
+}
+
+/// What an address says of encryption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encryption {
+    /// `redis://`, or a unix socket.
+    Plain,
+    /// `rediss://`
+    Tls,
+    /// No scheme: as the configuration says.
+    Open,
 }
 
 impl Address {
-    /// Parses `redis://[user[:password]@]host[:port][/database]`,
-    /// `unix://[user[:password]@]/path[?db=database]`, or a bare `host:port`.
+    /// Parses `redis://[user[:password]@]host[:port][/database]`, `rediss://` for the same through
+    /// TLS (feature `tls`), `unix://[user[:password]@]/path[?db=database]`, or a bare `host:port`.
+    /// `valkey://` and `valkeys://` are other words for the first two.
     ///
     /// # Errors
     ///
@@ -68,12 +83,16 @@ impl Address {
             &bare
         };
         let url = url::Url::parse(url_text).map_err(|error| wrong(url_fault(error)))?;
-        let endpoint = match url.scheme() {
-            "redis" | "valkey" => tcp_endpoint(&url).map_err(wrong)?,
-            "unix" | "redis+unix" => unix_endpoint(&url).map_err(wrong)?,
-            "rediss" | "valkeys" => return Err(wrong("TLS is not built in")),
-            _ => return Err(wrong("the scheme must be redis:// or unix://")),
+        let encryption = match url.scheme() {
+            "rediss" | "valkeys" if !cfg!(feature = "tls") => return Err(wrong(WITHOUT_TLS)),
+            "rediss" | "valkeys" => Encryption::Tls,
+            "redis" | "valkey" if !text.contains("://") => Encryption::Open,
+            "redis" | "valkey" | "unix" | "redis+unix" => Encryption::Plain,
+            _ => return Err(wrong("the scheme must be redis://, rediss:// or unix://")),
         };
+        let is_unix = matches!(url.scheme(), "unix" | "redis+unix");
+        let endpoint = if is_unix { unix_endpoint(&url) } else { tcp_endpoint(&url) };
+        let endpoint = endpoint.map_err(wrong)?;
         let database = database(&url, &endpoint).map_err(wrong)?;
         let login = |part: &str| {
             if part.is_empty() { Ok(None) } else { percent_decoded(part).map(Some) }
@@ -93,6 +112,7 @@ impl Address {
             password: login(password).map_err(wrong)?,
             database,
             name,
+            encryption,
         })
     }
 
@@ -108,6 +128,12 @@ impl Address {
         self.database
     }
 
+    /// Whether the address asks for TLS: `rediss://`.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.encryption == Encryption::Tls
+    }
+
     /// What messages call the node: `host:port` or the path, never the login.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -120,6 +146,7 @@ impl fmt::Debug for Address {
         f.debug_struct("Address")
             .field("endpoint", &self.endpoint)
             .field("database", &self.database)
+            .field("encryption", &self.encryption)
             .finish_non_exhaustive()
     }
 }
@@ -297,6 +324,31 @@ mod tests {
     }
 
     #[test]
+    fn an_address_says_whether_its_connection_is_encrypted() {
+        let encryption = |text| parse(text).encryption;
+        for text in ["redis://h:1", "valkey://h", "unix:///s", "redis+unix:///s"] {
+            assert_eq!(encryption(text), Encryption::Plain, "{text}");
+        }
+        for text in ["h:1", "h", "[::1]:7", "u:p@h:1"] {
+            assert_eq!(encryption(text), Encryption::Open, "{text}");
+        }
+        for text in ["rediss://u:p@[::1]:7001/3", "valkeys://u:p@[::1]:7001/3"] {
+            let secure = Address::parse(text);
+            if cfg!(feature = "tls") {
+                let secure = secure.unwrap();
+                assert!(secure.is_tls());
+                assert_eq!(secure.endpoint(), &Endpoint::Tcp { host: "::1".into(), port: 7001 });
+                assert_eq!((secure.database(), secure.name()), (3, "[::1]:7001"));
+                assert_eq!(secure.password.as_deref(), Some("p"));
+            } else {
+                let message = secure.unwrap_err().to_string();
+                assert!(message.contains("no TLS") && message.contains("--features"), "{message}");
+                assert!(!message.contains("u:p"), "{message}");
+            }
+        }
+    }
+
+    #[test]
     fn a_malformed_address_is_refused_with_what_is_wrong() {
         let table = [
             ("", "empty"),
@@ -304,8 +356,8 @@ mod tests {
             ("redis://h:0", "port"),
             ("redis://h:70000", "port"),
             ("http://h:1", "scheme"),
-            ("rediss://h:1", "TLS"),
             ("redis://h:1/x", "database"),
+            ("redisss://h:1", "scheme"),
             ("redis://h:1/0?x=1", "follow"),
             ("unix://run/r.sock", "three slashes"),
             ("unix:///", "path"),

@@ -6,8 +6,12 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::address::Address;
+#[cfg(feature = "tls")]
+use crate::address::Encryption;
 use crate::error::ConfigError;
 use crate::quorum::{Drift, NODES_MAX, Quorum};
+#[cfg(feature = "tls")]
+use crate::tls::Tls;
 
 /// Whether a node that has lost its memory may vote before every lock it forgot is over.
 ///
@@ -161,11 +165,14 @@ pub struct Config {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) local_turns: u32,
     pub(crate) direct_wake: bool,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Config {
     /// A configuration of these nodes: `redis://[user[:password]@]host[:port][/database]`,
-    /// `unix:///path` or `host:port`, each an independent master.
+    /// `rediss://` for the same through TLS, `unix:///path` or `host:port`, each an independent
+    /// master.
     ///
     /// # Errors
     ///
@@ -210,6 +217,8 @@ impl Config {
             max_hold: None,
             local_turns: 64,
             direct_wake: true,
+            #[cfg(feature = "tls")]
+            tls: None,
         })
     }
 
@@ -291,6 +300,26 @@ impl Config {
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
+    }
+
+    /// How connections through TLS are made: those to nodes named `rediss://`, and those to nodes
+    /// named as a bare `host:port`. `redis://` stays plain. What is wrong with it is a
+    /// [`ConfigError`] when a client is made.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Whether the connection to `node` goes through TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) fn is_tls(&self, node: &Address) -> bool {
+        match node.encryption {
+            Encryption::Plain => false,
+            Encryption::Tls => true,
+            Encryption::Open => self.tls.is_some(),
+        }
     }
 
     /// What the nodes call this client in CLIENT LIST.

@@ -72,6 +72,7 @@
 //! | `shared` | `Shared`: one handle for many threads and tasks, with a queue for each key |
 //! | `embedded` | nodes in the process, for demos and your own tests |
 //! | `sim` | the simulation that the library is tested with |
+//! | `tls` | connections through TLS: `rediss://`, `Config::tls` |
 //! | `tracing` | an event when a node is refused for a reason that somebody must mend, once, and when it votes again |
 //! | `cli` | the `redbolt` command |
 //! | `assets` | its man pages and completions: `cargo run --features assets --example assets -- DIR` |
@@ -97,6 +98,8 @@ mod key;
 mod mutant;
 mod node;
 mod round;
+#[cfg(feature = "tls")]
+mod tls;
 mod token;
 mod witness;
 
@@ -126,6 +129,8 @@ pub use quorum::Quorum;
 #[cfg(feature = "shared")]
 pub use shared::{Shared, SharedGuard};
 pub use time::Instant;
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 pub use token::LockToken;
 
 /// The README's examples compile.

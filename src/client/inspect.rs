@@ -1,6 +1,7 @@
 //! Questions for people: what a key holds on each node, how each node is set up. No part of
 //! locking.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::Client;
@@ -20,7 +21,7 @@ pub struct NodeKey {
 }
 
 /// What a key holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyState {
     /// No such key.
@@ -34,6 +35,19 @@ pub enum KeyState {
     },
     /// The node did not say, or the key holds other data.
     Error(Cause),
+}
+
+impl fmt::Debug for KeyState {
+    /// Without the token: whoever knows it can unlock.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => f.write_str("Free"),
+            Self::Held { ttl, .. } => {
+                f.debug_struct("Held").field("ttl", ttl).finish_non_exhaustive()
+            }
+            Self::Error(cause) => f.debug_tuple("Error").field(cause).finish(),
+        }
+    }
 }
 
 /// How one node is set up, asked just now.

@@ -25,8 +25,8 @@ const CHANNEL: &[u8] = b"redbolt:permissions";
 
 impl Client {
     /// Asks every connected node whether the user may run the commands of a lock named `key`: SET,
-    /// GET, PTTL, PUBLISH, and those that release one (DELIFEQ, DELEX, EVAL, EXEC), of which one is
-    /// enough. Nothing is written: a SET with a TTL of zero is refused, but only after permissions,
+    /// GET, PTTL, PUBLISH, those that release one (DELIFEQ, DELEX, EVAL, EXEC), of which one is
+    /// enough, and those by which a watched lock is told of (CLIENT TRACKING, CLIENT CACHING). Nothing is written: a SET with a TTL of zero is refused, but only after permissions,
     /// memory, role and disk were looked at. Takes one round trip to the slowest node, at most
     /// `node_timeout`.
     ///
@@ -48,6 +48,9 @@ impl Client {
             &[b"EVAL", b"return 0", b"1", key],
             // Outside of a transaction it is an error, which says no more than that.
             &[b"EXEC"],
+            // There are no such words, which says no more either.
+            &[b"CLIENT", b"TRACKING", b"PROBE"],
+            &[b"CLIENT", b"CACHING", b"PROBE"],
         ])?;
         let refused = |answers: &_| {
             let commands = NAMES.into_iter().enumerate();
@@ -78,4 +81,15 @@ impl Client {
 }
 
 /// The commands, in the order in which they are asked for.
-const NAMES: [&str; 8] = ["SET", "GET", "PTTL", "PUBLISH", "DELIFEQ", "DELEX", "EVAL", "EXEC"];
+const NAMES: [&str; 10] = [
+    "SET",
+    "GET",
+    "PTTL",
+    "PUBLISH",
+    "DELIFEQ",
+    "DELEX",
+    "EVAL",
+    "EXEC",
+    "CLIENT TRACKING",
+    "CLIENT CACHING",
+];

@@ -7,16 +7,22 @@ use mio::{Registry, Token};
 
 use super::is_unix;
 use super::socket::{Socket, cause_of};
+#[cfg(feature = "tls")]
+use super::tls::Target;
 use crate::address::{Address, Endpoint};
-use crate::error::Cause;
+use crate::config::Config;
+use crate::error::{Cause, ConfigError};
 
 pub(super) struct Link {
     endpoint: Endpoint,
+    #[cfg(feature = "tls")]
+    tls: Option<Target>,
     pub(super) socket: Option<Socket>,
     /// Whether the socket is connected.
     pub(super) is_open: bool,
-    /// The peer has closed its side: read to the end.
-    pub(super) is_read_closed: bool,
+    /// A short read does not mean that the socket is empty: the peer has closed its side, or the
+    /// bytes come out of a TLS session.
+    pub(super) reads_to_end: bool,
     /// Addresses of the name not yet tried, the next one last.
     untried: Vec<SocketAddr>,
     /// Whether a helper is looking the name up.
@@ -35,13 +41,21 @@ impl Link {
         };
         Self {
             endpoint: address.endpoint().clone(),
+            #[cfg(feature = "tls")]
+            tls: None,
             socket: None,
             is_open: false,
-            is_read_closed: false,
+            reads_to_end: false,
             untried: Vec::new(),
             is_resolving: false,
             known,
         }
+    }
+
+    /// Connects through TLS from now on, where there is a target.
+    #[cfg(feature = "tls")]
+    pub(super) fn with_tls(self, tls: Option<Target>) -> Self {
+        Self { tls, ..self }
     }
 
     /// The host name to look up before a connection can be tried.
@@ -75,6 +89,10 @@ impl Link {
                 Socket::connect_tcp(address)?
             }
         };
+        #[cfg(feature = "tls")]
+        if let Some(target) = &self.tls {
+            socket = socket.through_tls(target)?;
+        }
         socket.register(registry, token)?;
         self.socket = Some(socket);
         Ok(())
@@ -87,7 +105,11 @@ impl Link {
         // Closing it takes it out of the poll as well; what fails here changes nothing.
         let _ = socket.deregister(registry);
         let was_open = std::mem::take(&mut self.is_open);
-        self.is_read_closed = false;
+        #[cfg(feature = "tls")]
+        if was_open {
+            socket.close();
+        }
+        self.reads_to_end = false;
         if was_open {
             self.untried.clear();
         } else if self.untried.is_empty()
@@ -98,7 +120,27 @@ impl Link {
         was_open
     }
 
+    /// Whether the socket is of TCP and not encrypted.
+    pub(super) const fn is_plain_tcp(&self) -> bool {
+        matches!(self.socket, Some(Socket::Tcp(_)))
+    }
+
     pub(super) fn cause_of(&self, error: &io::Error) -> Cause {
         cause_of(error, is_unix(&self.endpoint))
     }
+}
+
+/// A link to each node.
+#[cfg(feature = "tls")]
+pub(super) fn links_of(config: Config) -> Result<Vec<Link>, ConfigError> {
+    let targets = super::tls::targets(&config)?;
+    let links = config.nodes.into_iter().map(Link::new);
+    Ok(links.zip(targets).map(|(link, target)| link.with_tls(target)).collect())
+}
+
+/// A link to each node.
+#[cfg(not(feature = "tls"))]
+#[expect(clippy::unnecessary_wraps, reason = "with TLS it can fail")]
+pub(super) fn links_of(config: Config) -> Result<Vec<Link>, ConfigError> {
+    Ok(config.nodes.into_iter().map(Link::new).collect())
 }

@@ -22,6 +22,10 @@ mod notice;
 mod resolve;
 mod shutdown;
 mod socket;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "tls")]
+mod tls;
 mod transfer;
 
 use std::io;
@@ -45,7 +49,7 @@ use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, Unl
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use lease::LeasePool;
-use link::Link;
+use link::{Link, links_of};
 use resolve::Resolver;
 
 /// Bytes read from a socket at a time.
@@ -123,7 +127,7 @@ impl Driver {
         let engine = Engine::new(&config, fresh_seed()?, clock::now())?;
         Ok(Self {
             engine,
-            links: config.nodes.into_iter().map(Link::new).collect(),
+            links: links_of(config)?,
             tokens,
             registry: registry.try_clone()?,
             own_poll: None,
@@ -308,7 +312,7 @@ impl Driver {
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             self.readable.insert(id);
-            link.is_read_closed |= event.is_read_closed() || event.is_error();
+            link.reads_to_end |= event.is_read_closed() || event.is_error();
         }
         if event.is_writable() && self.blocked.contains(id) {
             self.blocked.remove(id);
@@ -495,11 +499,18 @@ impl Driver {
 
     fn check_connect(&mut self, id: NodeId, now: Instant) {
         let Some(link) = self.links.get_mut(id.index()) else { return };
-        let Some(socket) = link.socket.as_ref().filter(|_| !link.is_open) else { return };
+        let Some(socket) = link.socket.as_mut().filter(|_| !link.is_open) else { return };
         match socket.finish_connect() {
-            None => {}
+            None =>
+            {
+                #[cfg(feature = "tls")]
+                if socket.is_securing() {
+                    self.engine.handle_securing(id);
+                }
+            }
             Some(Ok(())) => {
                 link.is_open = true;
+                link.reads_to_end = socket.is_tls();
                 self.blocked.remove(id);
                 if let Ok(seed) = fresh_seed() {
                     self.engine.reseed(seed);
@@ -517,7 +528,11 @@ impl Driver {
 
     /// The connection is no more: tells the engine.
     fn close(&mut self, id: NodeId, cause: Cause, now: Instant) {
+        let is_plain_tcp = self.links.get(id.index()).is_some_and(Link::is_plain_tcp);
         let was_open = self.drop_socket(id);
+        // That is all a server says to a plain client on its TLS port.
+        let is_unanswered = was_open && is_plain_tcp && self.engine.is_mute(id);
+        let cause = if cause == Cause::Closed && is_unanswered { Cause::TlsWanted } else { cause };
         let Some(link) = self.links.get_mut(id.index()) else { return };
         // The next address of the name may serve; the node is lost when none does.
         if !was_open && link.has_next_address() {

@@ -45,7 +45,8 @@ impl Driver {
         let mut nodes = Vec::with_capacity(self.links.len());
         for (index, link) in self.links.iter().enumerate() {
             let (Some(id), Some(socket)) = (NodeId::new(index), &link.socket) else { continue };
-            let is_writing = !link.is_open || self.blocked.contains(id);
+            let is_writing =
+                if link.is_open { self.blocked.contains(id) } else { socket.waits_to_write() };
             let wanted = if is_writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             fds.push(PollFd::from_borrowed_fd(socket.as_fd(), wanted));
             nodes.push(id);

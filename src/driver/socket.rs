@@ -1,4 +1,4 @@
-//! One non-blocking socket to a node, TCP or unix.
+//! One non-blocking socket to a node: TCP, TCP through TLS, or unix.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -10,6 +10,8 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
 
+#[cfg(feature = "tls")]
+use super::tls::{self, Target, TlsStream};
 use crate::error::Cause;
 
 /// A peer that acknowledges nothing for this long is gone: the connection is given up.
@@ -23,6 +25,8 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream>),
 }
 
 impl Socket {
@@ -42,11 +46,48 @@ impl Socket {
         UnixStream::connect(path).map(Self::Unix)
     }
 
+    /// The same, with a TLS session on it; a unix socket needs none.
+    #[cfg(feature = "tls")]
+    pub(super) fn through_tls(self, target: &Target) -> io::Result<Self> {
+        match self {
+            Self::Tcp(stream) => Ok(Self::Tls(Box::new(TlsStream::new(stream, target)?))),
+            other @ (Self::Unix(_) | Self::Tls(_)) => Ok(other),
+        }
+    }
+
+    /// Whether the bytes go through TLS.
+    pub(super) const fn is_tls(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => true,
+        }
+    }
+
+    /// Whether a socket that is not open yet waits until it takes bytes, rather than for some.
+    pub(super) fn waits_to_write(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => true,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => !stream.is_begun() || stream.wants_write(),
+        }
+    }
+
+    /// Says goodbye where that is the custom, as far as it goes at once.
+    #[cfg(feature = "tls")]
+    pub(super) fn close(&mut self) {
+        if let Self::Tls(stream) = self {
+            stream.close();
+        }
+    }
+
     /// Registered for writing too: readiness for it tells that the connection stands.
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => registry.register(stream, token, BOTH),
             Self::Unix(stream) => registry.register(stream, token, BOTH),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => registry.register(&mut stream.tcp, token, BOTH),
         }
     }
 
@@ -62,6 +103,8 @@ impl Socket {
         match self {
             Self::Tcp(stream) => registry.reregister(stream, token, interests),
             Self::Unix(stream) => registry.reregister(stream, token, interests),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => registry.reregister(&mut stream.tcp, token, interests),
         }
     }
 
@@ -69,25 +112,52 @@ impl Socket {
         match self {
             Self::Tcp(stream) => registry.deregister(stream),
             Self::Unix(stream) => registry.deregister(stream),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => registry.deregister(&mut stream.tcp),
         }
     }
 
-    /// Whether the connection stands: `None` while it is being made.
-    pub(super) fn finish_connect(&self) -> Option<io::Result<()>> {
+    /// Whether the connection stands, its TLS handshake included: `None` while it is being made.
+    pub(super) fn finish_connect(&mut self) -> Option<io::Result<()>> {
+        #[cfg(feature = "tls")]
+        if let Self::Tls(stream) = self
+            && stream.is_begun()
+        {
+            return shaken(stream);
+        }
         let error = match self {
             Self::Tcp(stream) => stream.take_error(),
             Self::Unix(stream) => stream.take_error(),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.tcp.take_error(),
         };
         if let Some(error) = error.transpose() {
             return Some(error.and_then(Err));
         }
-        let peer = match self {
+        match self.peer() {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => return None,
+            Err(error) => return Some(Err(error)),
+            Ok(()) => {}
+        }
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Some(Ok(())),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => shaken(stream),
+        }
+    }
+
+    /// Whether the connection stands and waits for its TLS handshake.
+    #[cfg(feature = "tls")]
+    pub(super) const fn is_securing(&self) -> bool {
+        matches!(self, Self::Tls(stream) if stream.is_begun())
+    }
+
+    fn peer(&self) -> io::Result<()> {
+        match self {
             Self::Tcp(stream) => stream.peer_addr().map(drop),
             Self::Unix(stream) => stream.peer_addr().map(drop),
-        };
-        match peer {
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
-            other => Some(other),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.tcp.peer_addr().map(drop),
         }
     }
 
@@ -96,6 +166,8 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.read(buffer),
         }
     }
 
@@ -104,6 +176,8 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.write(bytes),
         }
     }
 }
@@ -113,12 +187,28 @@ impl AsFd for Socket {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.tcp.as_fd(),
         }
+    }
+}
+
+/// How the handshake is: `None` while it goes on.
+#[cfg(feature = "tls")]
+fn shaken(stream: &mut TlsStream) -> Option<io::Result<()>> {
+    match stream.shake_hands() {
+        Ok(true) => Some(Ok(())),
+        Ok(false) => None,
+        Err(error) => Some(Err(error)),
     }
 }
 
 /// What a socket's error says about the node.
 pub(super) fn cause_of(error: &io::Error, is_unix: bool) -> Cause {
+    #[cfg(feature = "tls")]
+    if let Some(cause) = tls::cause_of(error) {
+        return cause;
+    }
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Cause::ConnectionRefused,

@@ -20,7 +20,7 @@ impl Driver {
             match socket.read(&mut self.buffer) {
                 Ok(0) => return self.close(id, Cause::Closed, now),
                 Ok(len) => {
-                    let is_last = len < self.buffer.len() && !link.is_read_closed;
+                    let is_last = len < self.buffer.len() && !link.reads_to_end;
                     let bytes = self.buffer.get(..len).unwrap_or_default();
                     self.engine.handle_bytes(id, bytes, now);
                     if !self.engine.is_connected(id) {
@@ -29,6 +29,7 @@ impl Driver {
                     }
                     // A short read has emptied the socket: edge-triggered, it will tell of more.
                     // Unless the peer has closed: that edge has passed, so it is read to the end.
+                    // Through TLS a read says nothing of the socket at all.
                     if is_last {
                         return;
                     }

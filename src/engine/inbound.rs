@@ -24,6 +24,20 @@ impl Engine {
         self.nodes.get(id.index()).is_some_and(crate::node::Node::is_connected)
     }
 
+    /// The connection that was asked for stands, and is being encrypted: what it waits for now says
+    /// another thing of the node.
+    #[cfg(feature = "tls")]
+    pub(crate) fn handle_securing(&mut self, id: NodeId) {
+        if self.wants_connection(id) {
+            self.node_mut(id).handle_securing();
+        }
+    }
+
+    /// Whether the node is connected and has not sent a byte yet.
+    pub(crate) fn is_mute(&self, id: NodeId) -> bool {
+        self.nodes.get(id.index()).is_some_and(crate::node::Node::is_mute)
+    }
+
     /// The connection that was asked for is open.
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
         if !self.wants_connection(id) {
@@ -107,6 +121,12 @@ impl Engine {
         if !self.is_connected(id) {
             return;
         }
+        // An alert record of TLS: the port is not for plain clients.
+        if self.is_mute(id) && input.starts_with(&[0x15, 0x03]) {
+            self.drop_connection(id, Cause::TlsWanted, now);
+            return self.refresh(id, now);
+        }
+        self.node_mut(id).speaks();
         self.node_mut(id).heard(now.real);
         while !input.is_empty() || self.node(id).has_unread() {
             match self.node_mut(id).next_step(&mut input, now) {

@@ -16,6 +16,7 @@ use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
 use crate::time::Instant;
 
+use std::fmt;
 use std::time::Duration;
 
 /// An operation of an [`Engine`](super::Engine) that has not been reported yet.
@@ -145,7 +146,7 @@ pub(super) struct Query {
 }
 
 /// One node's answers to a query.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct NodeReplies {
     /// The node.
@@ -156,6 +157,18 @@ pub struct NodeReplies {
     pub cause: Cause,
     /// From the question to the first answer.
     pub round_trip: Duration,
+}
+
+impl fmt::Debug for NodeReplies {
+    /// Without what was answered: a key's value is somebody's token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeReplies")
+            .field("node", &self.node)
+            .field("replies", &self.replies.len())
+            .field("cause", &self.cause)
+            .field("round_trip", &self.round_trip)
+            .finish()
+    }
 }
 
 const NONE: u32 = u32::MAX;

@@ -56,6 +56,8 @@ pub struct NodeHealth {
     pub append_only: Option<bool>,
     /// Whether it speaks RESP3.
     pub resp3: bool,
+    /// Whether other clients reach this one through it, so that who waits can be woken.
+    pub direct_wake: bool,
     /// Whether INFO was denied, so that admission rests on less.
     pub info_denied: bool,
     /// The commands for release and extension.
@@ -98,6 +100,7 @@ impl Engine {
                     maxmemory_policy: facts.maxmemory_policy.clone(),
                     append_only: facts.aof,
                     resp3: facts.resp3,
+                    direct_wake: node.has_channel(),
                     info_denied: facts.info_denied,
                     dialect: node.is_greeted().then(|| node.dialect.to_string()),
                     round_trip: node.round_trip,

@@ -34,6 +34,25 @@ pub enum Cause {
     /// The node sent bytes that are not RESP, or an answer nobody asked for.
     Protocol,
 
+    /// The connection stood, but the TLS handshake did not end within `connect_timeout`. Redis and
+    /// Valkey keep silent where a TLS client comes to a plain port.
+    TlsTimeout,
+    /// What answered the TLS handshake was no TLS.
+    NoTls,
+    /// The connection was closed, unanswered, at the first request: what a TLS port does to a plain
+    /// client.
+    TlsWanted,
+    /// Its certificate is signed by nobody we trust, or may not be used for a server.
+    CertificateUntrusted,
+    /// Its certificate is no longer valid, or not yet, by this machine's wall clock.
+    CertificateExpired,
+    /// Its certificate is for other names than that of its address.
+    CertificateName,
+    /// It wants a client certificate, and was shown none or one that it does not take.
+    ClientCertificate,
+    /// It broke the rules of TLS, or has no version or cipher in common with this client.
+    TlsFailed,
+
     /// Too young: it may have forgotten locks that are still held.
     Quarantined,
     /// It has not answered for several `node_timeout`.
@@ -113,6 +132,14 @@ impl Cause {
             Self::Network => "network error",
             Self::Closed => "closed the connection",
             Self::Protocol => "did not answer as a Redis or Valkey server",
+            Self::TlsTimeout => "did not end the TLS handshake in time (is it a TLS port?)",
+            Self::NoTls => "speaks no TLS on this port",
+            Self::TlsWanted => "closed unanswered, as a TLS port does to plain clients (rediss://)",
+            Self::CertificateUntrusted => "its certificate is not trusted",
+            Self::CertificateExpired => "its certificate is expired or not yet valid",
+            Self::CertificateName => "its certificate is for another name",
+            Self::ClientCertificate => "wants a client certificate, or refuses the one shown",
+            Self::TlsFailed => "TLS failed (no version or cipher in common, or broken bytes)",
             Self::Quarantined => "restarted too recently to be believed",
             Self::Stalled => "does not answer",
             Self::Backlog => "too many unanswered requests",
@@ -143,6 +170,22 @@ impl Cause {
             Self::ConnectionLost => "connection lost before the answer",
             Self::OddReply => "unclear answer",
         }
+    }
+}
+
+impl Cause {
+    /// Whether it lies in how connections are secured, so that somebody must mend it. A server that
+    /// closes, or keeps silent, may be merely on its way.
+    pub(crate) const fn is_about_tls(self) -> bool {
+        matches!(
+            self,
+            Self::NoTls
+                | Self::CertificateUntrusted
+                | Self::CertificateExpired
+                | Self::CertificateName
+                | Self::ClientCertificate
+                | Self::TlsFailed
+        )
     }
 }
 

@@ -72,6 +72,17 @@ pub enum ConfigError {
     /// The client name has characters that servers refuse.
     #[error("client_name must be printable ASCII without spaces")]
     ClientName,
+    /// A certificate or key given for TLS cannot be used.
+    #[error("TLS {role}: {why}")]
+    Tls {
+        /// Which of them: CA certificate, client certificate, client key, server name.
+        role: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// TLS is configured, and every node is named so that its connection is plain.
+    #[error("TLS is configured, but no node is named for it: write rediss:// or host:port")]
+    TlsUnused,
     /// The token range given to a driver is smaller than its nodes need.
     #[error("the range of mio tokens has {given} values: {needed} are needed")]
     TokenRange {

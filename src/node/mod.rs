@@ -91,6 +91,10 @@ pub(crate) struct Node {
     tracking: Tracking,
     /// Whether the last greeting was in RESP3.
     resp3: bool,
+    /// Connected, and nothing has come from it yet.
+    is_mute: bool,
+    /// The connection stands and waits for its TLS handshake.
+    is_securing: bool,
     history: History,
     greeted_at: Instant,
     /// Round trip of the last greeting.
@@ -124,6 +128,8 @@ impl Node {
             channel: Channel::default(),
             tracking: Tracking::default(),
             resp3: true,
+            is_mute: false,
+            is_securing: false,
             history: History::default(),
             greeted_at: now,
             round_trip: None,
@@ -259,8 +265,26 @@ impl Node {
 
     // ---- connection ----
 
+    /// The socket is open, and is being encrypted.
+    #[cfg(feature = "tls")]
+    pub(crate) const fn handle_securing(&mut self) {
+        self.is_securing = true;
+    }
+
+    /// Connected, and nothing has come from it yet.
+    pub(crate) const fn is_mute(&self) -> bool {
+        self.is_mute
+    }
+
+    /// Something came from it.
+    pub(crate) const fn speaks(&mut self) {
+        self.is_mute = false;
+    }
+
     /// The socket is open: greets.
     pub(crate) fn handle_connected(&mut self, now: Now) {
+        self.is_mute = true;
+        self.is_securing = false;
         self.reading.facts = Facts::default();
         let login = self.login.clone();
         self.greet(&login, true, now);
@@ -376,7 +400,9 @@ impl Node {
             | State::Quarantined { .. } => None,
         };
         self.cause = greeting_fault.unwrap_or(cause);
-        if let Some(fault) = greeting_fault {
+        self.is_mute = false;
+        self.is_securing = false;
+        if let Some(fault) = greeting_fault.or_else(|| cause.is_about_tls().then_some(cause)) {
             self.note_trouble(fault, now);
         }
         // A healthy connection that ended is tried again at once; until that has failed, the node
@@ -421,7 +447,12 @@ impl Node {
             }
             State::Connecting { since } | State::Greeting { since } => {
                 if since + self.patience.connect_timeout <= now.attended {
-                    return Some(Cause::ConnectTimeout);
+                    let is_securing = self.is_securing;
+                    return Some(if is_securing {
+                        Cause::TlsTimeout
+                    } else {
+                        Cause::ConnectTimeout
+                    });
                 }
             }
             State::Quarantined { until } => {

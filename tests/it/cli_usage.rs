@@ -25,7 +25,6 @@ fn wrong_usage_ends_with_64_on_one_line() {
         (&["lock", "k", "--ttl", "1s", "--nodes", "h:1,,h:2"], "empty"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "h:1,h:2,redis://h:1"], "named twice"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "http://h:1"], "redis://"),
-        (&["lock", "k", "--ttl", "1s", "--nodes", "rediss://h:1"], "TLS"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "redis://h:0"], "port"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "1"], "more than half"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "4"], "at most all"),
@@ -34,7 +33,6 @@ fn wrong_usage_ends_with_64_on_one_line() {
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--restart-guard", "maybe"], "maybe"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--user", "u"], "--password-file"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--password-file", "/nope"], "/nope"),
-        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--tls-ca", "ca.pem"], "TLS"),
         (&["unlock", "k", "--nodes", n], "TOKEN"),
         (&["unlock", "k", "", "--nodes", n], "1 to 255"),
         (&["run", "k", "--nodes", n], "CMD"),
@@ -64,6 +62,19 @@ fn wrong_usage_ends_with_64_on_one_line() {
         let ended = redbolt(args).expect(64);
         assert_eq!(ended.out, "", "{args:?}");
         assert!(ended.err.contains(part), "{args:?}: {ended:?}");
+    }
+}
+
+/// With TLS `tests/it/cli_tls.rs` says what becomes of these.
+#[cfg(not(feature = "tls"))]
+#[test]
+fn a_command_without_tls_says_so_and_how_to_get_it() {
+    let nodes: [&[&str]; 2] = [&["rediss://h:1"], &["h:1", "--tls-ca", "ca.pem"]];
+    for nodes in nodes {
+        let words = ["status", "k", "--nodes"];
+        let ended = redbolt(&[&words, nodes].concat()).expect(64);
+        assert!(ended.err.contains("has no TLS"), "{ended:?}");
+        assert!(ended.err.contains("--features cli,tls"), "{ended:?}");
     }
 }
 

@@ -6,6 +6,7 @@
 
 #![cfg(feature = "embedded")]
 
+mod acl;
 mod acquire;
 mod batch;
 mod chaos;
@@ -25,6 +26,8 @@ mod cli_run;
 mod cli_servers;
 #[cfg(feature = "cli")]
 mod cli_several;
+#[cfg(all(feature = "cli", feature = "tls"))]
+mod cli_tls;
 #[cfg(feature = "cli")]
 mod cli_usage;
 #[cfg(feature = "cli")]
@@ -54,6 +57,7 @@ mod public_names;
 #[cfg(feature = "cli")]
 mod replacing;
 mod retry;
+mod secrets;
 #[cfg(feature = "shared")]
 mod shared;
 #[cfg(feature = "shared")]
@@ -61,6 +65,8 @@ mod shared_futures;
 #[cfg(feature = "shared")]
 mod shared_loss;
 mod tidy;
+#[cfg(feature = "tls")]
+mod tls;
 mod unlock;
 mod waiting;
 mod watch;

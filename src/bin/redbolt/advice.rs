@@ -31,6 +31,9 @@ pub(crate) struct Examined {
     pub(crate) was_replica: bool,
     pub(crate) uptime: Option<Duration>,
     pub(crate) info_denied: bool,
+    /// Whether those who wait can be woken through it.
+    pub(crate) direct_wake: bool,
+    pub(crate) resp3: bool,
     pub(crate) dialect: Option<String>,
     /// Commands that it refuses, and why.
     pub(crate) refused: Vec<(&'static str, Cause)>,
@@ -191,8 +194,13 @@ impl Judge<'_> {
     /// Whether who waits for a lock is woken, and locks can be looked at.
     fn waiting(&mut self) {
         let commands = ["GET", "PTTL", "PUBLISH"];
-        let denied: Vec<&str> =
+        let mut denied: Vec<&str> =
             commands.into_iter().filter(|command| self.node.is_denied(command)).collect();
+        let has_publish = self.node.refusal("PUBLISH") != Some(Cause::KeyDenied);
+        let is_deaf = self.node.resp3 && !self.node.direct_wake;
+        if self.node.state == NodeState::Admitted && is_deaf && has_publish {
+            denied.push("SUBSCRIBE");
+        }
         if !denied.is_empty() {
             let grants: Vec<String> =
                 denied.iter().map(|command| format!("+{}", command.to_lowercase())).collect();
@@ -203,10 +211,17 @@ impl Judge<'_> {
                 grants.join(" ")
             ));
         }
-        if self.node.refusal("PUBLISH") == Some(Cause::KeyDenied) {
+        if !has_publish {
             self.note(
                 "the user may not use the channels redbolt:*, so who waits for a lock is not \
                  woken by its release: grant &redbolt:*",
+            );
+        }
+        let tracking = ["CLIENT TRACKING", "CLIENT CACHING"];
+        if tracking.into_iter().any(|command| self.node.is_denied(command)) {
+            self.note(
+                "the user may not track keys, so the loss of a watched lock and the end of another \
+                 library's are found out late: grant +client|tracking +client|caching",
             );
         }
     }
@@ -320,7 +335,9 @@ fn remedy(cause: Cause) -> &'static str {
         Cause::Duplicate => "name each server once, by one address",
         Cause::Credentials => "check the user and the password (--user, --password-file, URL)",
         Cause::InfoDenied => "grant the user +info",
-        Cause::NoDialect => "grant the user +eval, or +watch +multi +exec +get +del",
+        Cause::NoDialect => {
+            "grant the user +eval +get +del +pexpire, or +watch +multi +exec +get +del"
+        }
         Cause::NoPermission => "grant the user the commands and keys of the locks",
         Cause::Protected => "set a password there, or bind it to an address of yours",
         Cause::TooManyClients => "raise maxclients there, or end idle clients",
@@ -331,6 +348,26 @@ fn remedy(cause: Cause) -> &'static str {
         }
         Cause::Network => "check the host, the network and firewalls",
         Cause::NameUnknown => "check the host name",
+        Cause::TlsTimeout => {
+            "check that the port is its TLS port (redis:// for a plain one), and that it is alive"
+        }
+        Cause::NoTls => "name its TLS port, or write redis:// for a plain one",
+        Cause::TlsWanted => {
+            "write rediss:// if it is a TLS port; else look whether a proxy or maxclients is in the way"
+        }
+        Cause::CertificateUntrusted => {
+            "name the CA that signed it (--tls-ca); one signed by itself must not be a CA (CA:FALSE)"
+        }
+        Cause::CertificateExpired => "renew it there, or set this machine's clock",
+        Cause::CertificateName => {
+            "name the node as its certificate does, or issue one with this name (subjectAltName)"
+        }
+        Cause::ClientCertificate => {
+            "show one that its tls-ca-cert-file signed (--tls-cert, --tls-key)"
+        }
+        Cause::TlsFailed => {
+            "look at tls-protocols and tls-ciphers there (TLS 1.2 or 1.3 is needed)"
+        }
         Cause::SocketPath => "check the path and its permissions",
         Cause::Protocol => "check that host and port are those of a Redis or Valkey server",
         Cause::OutOfMemory => "raise maxmemory there, or give locks a server of their own",
@@ -369,6 +406,8 @@ pub(crate) mod tests {
             was_replica: false,
             uptime: Some(Duration::from_secs(3600)),
             info_denied: false,
+            direct_wake: true,
+            resp3: true,
             dialect: None,
             refused: vec![("DELEX", Cause::Unsupported)],
             has_login: true,
@@ -439,6 +478,7 @@ pub(crate) mod tests {
             (&all[..1], false, "grant +delifeq"),
             (&[("GET", NoPermission), ("PTTL", NoPermission)], false, "grant +get +pttl"),
             (&[("PUBLISH", KeyDenied)], false, "&redbolt:*"),
+            (&[("CLIENT CACHING", NoPermission)], false, "grant +client|tracking +client|caching"),
         ];
         for (refused, is_unsafe, words) in table {
             let mut nodes = three();
@@ -448,6 +488,17 @@ pub(crate) mod tests {
             let said = if is_unsafe { &advice.unsafe_because } else { &advice.notes };
             assert!(said.len() == 1 && said[0].text.contains(words), "{refused:?}: {advice:?}");
         }
+    }
+
+    #[test]
+    fn a_node_that_hears_no_messages_is_worth_a_word_where_it_could() {
+        let mut nodes = three();
+        for (node, resp3) in [(0, true), (1, false)] {
+            (nodes[node].direct_wake, nodes[node].resp3) = (false, resp3);
+        }
+        let advice = advise(&nodes, &clients(2, true));
+        assert!(advice.unsafe_because.is_empty() && advice.notes.len() == 1, "{advice:?}");
+        assert!(advice.notes[0].text.contains("+subscribe"), "{advice:?}");
     }
 
     #[test]

@@ -41,8 +41,8 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes and safety")]
 pub(crate) struct Global {
-    /// The masters, comma-separated: redis://[user:password@]host:port, unix:///path, host:port
-    /// [env: REDBOLT_NODES]
+    /// The masters, comma-separated: redis://[user:password@]host:port, rediss://.. for TLS,
+    /// unix:///path, host:port [env: REDBOLT_NODES]
     #[arg(long, global = true, value_name = "URL,..")]
     pub(crate) nodes: Option<String>,
     /// Longest TTL that any client of these locks uses [default: 30s]
@@ -63,13 +63,13 @@ pub(crate) struct Global {
     /// File with the password of the nodes whose URL holds none
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// CA certificate of the nodes (needs a redbolt with TLS)
+    /// Trust this CA certificate (PEM) and no others [default: those of the system]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Client certificate (needs a redbolt with TLS)
+    /// Client certificate (PEM), for nodes that want one
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// Key of the client certificate (needs a redbolt with TLS)
+    /// Key of the client certificate (PEM)
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Print one JSON object instead of text

@@ -151,6 +151,8 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
         uptime: number("uptime_in_seconds").map(Duration::from_secs).or(health.uptime),
         info_denied: health.info_denied,
         dialect: health.dialect.clone().filter(|_| health.server.is_some()),
+        direct_wake: health.direct_wake,
+        resp3: health.resp3,
         refused: Vec::new(),
         has_login: false,
         is_local: false,
@@ -207,6 +209,7 @@ fn node_json(node: &Examined) -> Value {
         "uptime_s": node.uptime.map(|uptime| uptime.as_secs()),
         "guard": node.guard(),
         "dialect": node.dialect,
+        "direct_wake": node.direct_wake,
         "round_trip_us": node.round_trip.map(us),
         "clock_offset_us": node.clock_us,
     })

@@ -1,6 +1,8 @@
 //! The configuration that the global options describe.
 
 use std::fs;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 
 use redbolt::{Config, Quorum, RestartGuard};
 
@@ -38,7 +40,6 @@ pub(crate) fn config(global: &Global) -> Result<Config, Failure> {
 
 /// The configuration of a command that knows its nodes, comma-separated.
 pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure> {
-    refuse_tls(global)?;
     let nodes = nodes.trim();
     let list = nodes.split(',').filter(|_| !nodes.is_empty());
     let mut config = Config::new(list)?.client_name("redbolt-cli");
@@ -72,7 +73,36 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
     } else if global.user.is_some() {
         return Err(Failure::usage("--user needs --password-file"));
     }
-    Ok(config)
+    with_tls(global, config)
+}
+
+/// The configuration with the certificates that the options name.
+#[cfg(feature = "tls")]
+fn with_tls(global: &Global, config: Config) -> Result<Config, Failure> {
+    let read = |option: &str, file: &Option<PathBuf>| {
+        let read = |file: &PathBuf| {
+            let failed = |error| Failure::usage(format!("{option} {}: {error}", file.display()));
+            fs::read(file).map_err(failed)
+        };
+        file.as_ref().map(read).transpose()
+    };
+    let ca = read("--tls-ca", &global.tls_ca)?;
+    let cert = read("--tls-cert", &global.tls_cert)?;
+    let key = read("--tls-key", &global.tls_key)?;
+    if ca.is_none() && cert.is_none() && key.is_none() {
+        return Ok(config);
+    }
+    let mut tls = redbolt::Tls::new();
+    if let Some(ca) = ca {
+        tls = tls.ca(ca);
+    }
+    match (cert, key) {
+        (Some(cert), Some(key)) => tls = tls.identity(cert, key),
+        (None, None) => {}
+        (Some(_), None) => return Err(Failure::usage("--tls-cert needs --tls-key")),
+        (None, Some(_)) => return Err(Failure::usage("--tls-key needs --tls-cert")),
+    }
+    Ok(config.tls(tls))
 }
 
 /// Whether each node is reached with a user or a password.
@@ -89,7 +119,9 @@ pub(crate) fn quorum(global: &Global, config: &Config) -> Result<usize, Failure>
     Ok(usize::try_from(votes).unwrap_or(usize::MAX))
 }
 
-fn refuse_tls(global: &Global) -> Result<(), Failure> {
+/// Refuses what needs TLS.
+#[cfg(not(feature = "tls"))]
+fn with_tls(global: &Global, config: Config) -> Result<Config, Failure> {
     let given = [
         ("--tls-ca", &global.tls_ca),
         ("--tls-cert", &global.tls_cert),
@@ -97,9 +129,8 @@ fn refuse_tls(global: &Global) -> Result<(), Failure> {
     ];
     match given.into_iter().find(|(_, file)| file.is_some()) {
         Some((option, _)) => Err(Failure::usage(format!(
-            "{option}: this redbolt is built without TLS; reach the nodes over a private network \
-             or a tunnel"
+            "{option}: this redbolt has no TLS: build it with --features cli,tls"
         ))),
-        None => Ok(()),
+        None => Ok(config),
     }
 }

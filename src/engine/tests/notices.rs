@@ -99,3 +99,30 @@ fn a_node_that_is_only_away_is_no_notice() {
     rig.connect(0);
     assert_eq!(told(&mut rig), Vec::<String>::new());
 }
+
+#[test]
+fn a_fault_of_tls_is_told_once_however_often_the_node_is_tried() {
+    let mut rig = Rig::unconnected(1, |config| config);
+    for _ in 0..20 {
+        rig.until_wanted(0);
+        rig.engine.handle_lost(node(0), Cause::CertificateExpired, rig.now);
+    }
+    assert_eq!(told(&mut rig), ["n:1: its certificate is expired or not yet valid"]);
+    rig.connect(0);
+    assert_eq!(told(&mut rig), ["n:1: votes again"]);
+}
+
+/// Some TLS servers say what they want in an alert, which is no RESP.
+#[test]
+fn an_alert_for_an_answer_to_the_greeting_says_that_the_port_is_one_of_tls() {
+    let alert = "\u{15}\u{3}\u{1}\0\u{2}\u{2}F";
+    let mut rig = Rig::unconnected(1, |config| config);
+    rig.until_wanted(0);
+    rig.engine.handle_connected(node(0), rig.now);
+    rig.receive(0, alert);
+    assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::TlsWanted);
+    rig.connect(0);
+    // Later it is as odd as any other bytes.
+    rig.receive(0, alert);
+    assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::Protocol);
+}

@@ -5,19 +5,31 @@
 //! takes raw replies; [`Kind`] names the servers, [`Pair`] holds one against the model of its
 //! flavor, [`Cluster`] is the nodes of one client.
 
+#[cfg(feature = "tls")]
+mod authority;
 mod cluster;
 mod kind;
 mod pair;
+#[cfg(feature = "tls")]
+mod relay;
 mod server;
+#[cfg(feature = "tls")]
+mod tls_server;
 mod wire;
 
+#[cfg(feature = "tls")]
+pub(crate) use authority::{Authority, LOCAL, Signed};
 pub(crate) use cluster::{
     Cluster, FOREIGN, PATIENCE, SLACK, TTL, causes, cycle, ends_within, eventually, fresh_config,
     ms, no_quorum, taken, timed,
 };
 pub(crate) use kind::{Kind, available_kinds, kind_or_skip};
 pub(crate) use pair::{EXTEND, Pair, RELEASE, Request, words};
+#[cfg(feature = "tls")]
+pub(crate) use relay::{Relay, Trick};
 pub(crate) use server::RealServer;
+#[cfg(feature = "tls")]
+pub(crate) use tls_server::{TLS_KINDS, TlsServer};
 pub(crate) use wire::{Wire, port_of, request};
 
 /// A point on the clock that the nodes' deadlines are counted on.

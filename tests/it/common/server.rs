@@ -211,7 +211,7 @@ fn socket(dir: &Path) -> PathBuf {
 
 /// A free port below the range that outgoing connections draw from: in that range a killed
 /// server's port could become some client's own, and the server could not come back.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     for _ in 0..ATTEMPTS {
         let random = SysRng.try_next_u32().expect("the system's random numbers");
         let port = 10_000 + u16::try_from(random % 8_000).unwrap_or(0);

@@ -1,0 +1,63 @@
+//! What a failed session says about the node, or about ourselves.
+
+use std::io;
+
+use rustls::{AlertDescription as Alert, CertificateError as Bad, Error, InvalidMessage};
+
+use crate::error::Cause;
+
+/// A session's complaint as an error of the socket.
+pub(super) fn failed(error: Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// As `failed`, of a session whose handshake is done: its peer does speak TLS.
+pub(super) fn broken(error: Error) -> io::Error {
+    if matches!(error, Error::InvalidMessage(_)) {
+        return failed(Error::General("broken records".into()));
+    }
+    failed(error)
+}
+
+/// What an error of the socket says, if a session made it.
+pub(in crate::driver) fn cause_of(error: &io::Error) -> Option<Cause> {
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
+    Some(match error {
+        Error::InvalidCertificate(bad) => cause_of_certificate(bad),
+        // What is no record at all comes from a server that speaks plainly.
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => Cause::NoTls,
+        Error::AlertReceived(alert) => cause_of_alert(*alert),
+        _ => Cause::TlsFailed,
+    })
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
+const fn cause_of_certificate(bad: &Bad) -> Cause {
+    match bad {
+        Bad::Expired
+        | Bad::ExpiredContext { .. }
+        | Bad::NotValidYet
+        | Bad::NotValidYetContext { .. } => Cause::CertificateExpired,
+        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => Cause::CertificateName,
+        _ => Cause::CertificateUntrusted,
+    }
+}
+
+/// Alerts that a server sends about certificates and signatures are about ours.
+#[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
+const fn cause_of_alert(alert: Alert) -> Cause {
+    match alert {
+        Alert::CertificateRequired
+        | Alert::NoCertificate
+        | Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateExpired
+        | Alert::CertificateUnknown
+        | Alert::UnknownCA
+        | Alert::DecryptError
+        | Alert::AccessDenied => Cause::ClientCertificate,
+        _ => Cause::TlsFailed,
+    }
+}

@@ -1,0 +1,153 @@
+//! One TLS session over one TCP connection, with the manners of a non-blocking socket.
+//!
+//! # Contract
+//!
+//! - [`TlsStream::write`] says that bytes are taken once all that they became has gone to the
+//!   socket. Until then it would block, and is called again with the same bytes in front.
+//! - [`TlsStream::read`] takes from the socket once at most; [`io::ErrorKind::Interrupted`] says
+//!   that nothing came of it yet. The socket is empty when it would block, and not before.
+//!
+//! # Invariants
+//!
+//! - A session holds one buffer of output (64 KiB) and one record of input (16 KiB; 64 KiB of
+//!   handshake), whatever the peer sends. rustls allocates once for each record.
+
+mod fault;
+mod setup;
+
+use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use rustls::ClientConnection;
+
+pub(super) use fault::cause_of;
+pub(super) use setup::{Target, targets};
+
+use fault::{broken, failed};
+
+/// More bytes than any handshake has.
+const HANDSHAKE_LEN_MAX: usize = 256 << 10;
+
+pub(super) struct TlsStream {
+    pub(super) tcp: TcpStream,
+    session: ClientConnection,
+    /// How many bytes of the caller's are encrypted and not yet all sent.
+    promised: usize,
+    /// What the handshake has read.
+    handshake_len: usize,
+    /// The connection stands: from now on only reading and writing tell how it is. A peer that has
+    /// hung up has as a rule said why.
+    is_begun: bool,
+}
+
+impl TlsStream {
+    pub(super) fn new(tcp: TcpStream, target: &Target) -> io::Result<Self> {
+        let config = Arc::clone(&target.config);
+        let session = ClientConnection::new(config, target.name.clone()).map_err(failed)?;
+        Ok(Self { tcp, session, promised: 0, handshake_len: 0, is_begun: false })
+    }
+
+    /// Whether the connection stood when it was last looked at.
+    pub(super) const fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// Goes on with the handshake as far as the socket lets it; whether it is done.
+    pub(super) fn shake_hands(&mut self) -> io::Result<bool> {
+        self.is_begun = true;
+        loop {
+            match self.flush_or_why() {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+            if !self.session.is_handshaking() {
+                return Ok(true);
+            }
+            match self.receive() {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => self.handshake_len = self.handshake_len.saturating_add(len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if self.handshake_len > HANDSHAKE_LEN_MAX {
+                return Err(failed(rustls::Error::General("an endless handshake".into())));
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.session.reader().read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+        self.receive()?;
+        match self.session.reader().read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::ErrorKind::Interrupted.into())
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.promised == 0 {
+            self.flush_or_why()?;
+            self.promised = self.session.writer().write(bytes)?;
+        }
+        self.flush_or_why()?;
+        // Never more than was given, whatever the caller did with the rest.
+        Ok(std::mem::take(&mut self.promised).min(bytes.len()))
+    }
+
+    /// Whether something waits until the socket takes more.
+    pub(super) fn wants_write(&self) -> bool {
+        self.session.wants_write()
+    }
+
+    /// Says goodbye, as far as the socket takes it.
+    pub(super) fn close(&mut self) {
+        self.session.send_close_notify();
+        let _ = self.flush();
+    }
+
+    /// Takes what the socket holds, at most one piece; how many bytes.
+    fn receive(&mut self) -> io::Result<usize> {
+        let len = self.session.read_tls(&mut self.tcp)?;
+        let was_shaking = self.session.is_handshaking();
+        let result = self.session.process_new_packets();
+        // Answers of the session's own, an alert among them. What does not go now goes in front of
+        // the next bytes.
+        let _ = self.flush();
+        match result {
+            Ok(_) => Ok(len),
+            Err(error) if was_shaking => Err(failed(error)),
+            Err(error) => Err(broken(error)),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut self.tcp) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// As `flush`; a peer that has hung up has as a rule said why.
+    fn flush_or_why(&mut self) -> io::Result<()> {
+        let Err(error) = self.flush() else { return Ok(()) };
+        if error.kind() != io::ErrorKind::WouldBlock
+            && let Err(told) = self.receive()
+            && told.kind() == io::ErrorKind::InvalidData
+        {
+            return Err(told);
+        }
+        Err(error)
+    }
+}

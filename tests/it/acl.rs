@@ -1,0 +1,196 @@
+//! The least rights: each line of `docs/security.md` suffices on its servers, and each right of it
+//! is missed when it is gone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redbolt::client::NodePermissions;
+use redbolt::engine::NodeState;
+use redbolt::{Acquire, Cause, Client, Config, LockError, Retry, Unlocked};
+
+use super::common::{
+    Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config, ms,
+};
+
+const DOCUMENT: &str = include_str!("../../docs/security.md");
+
+/// The line below the title that says which servers it is for, as words.
+#[track_caller]
+fn line_of(title: &str) -> Vec<&'static str> {
+    let (_, below) = DOCUMENT.split_once(&format!("\n{title}:\n")).expect("the title is there");
+    let line = below.lines().find(|line| line.starts_with("ACL SETUSER")).expect("a line");
+    line.split(' ').collect()
+}
+
+/// The line for a server with its best commands.
+fn native_line(kind: Kind) -> Vec<&'static str> {
+    line_of(match kind {
+        Kind::Valkey91 => "Valkey 9.0 and later",
+        Kind::Redis86 => "Redis 8.4 and later",
+        Kind::Valkey81 => "Valkey 8.1",
+        Kind::Redis70 | Kind::Redis80 => "Redis 7.0 to 8.2",
+    })
+}
+
+fn plain_line() -> Vec<&'static str> {
+    line_of("Any server, where scripts are not allowed")
+}
+
+fn config(cluster: &Cluster) -> Config {
+    fresh_config(cluster.urls())
+        .username("locks")
+        .password("secret")
+        .retry(Retry::every(Duration::from_secs(60), Duration::ZERO).within(PATIENCE))
+}
+
+fn set_user(server: &RealServer, line: &[&str]) {
+    server.command(&["ACL", "DELUSER", "locks"]);
+    let reply = server.command(line);
+    assert_eq!(reply, b"+OK\r\n", "{line:?}: {}", reply.escape_ascii());
+}
+
+/// What the user may not run, the ways of releasing apart, of which one is enough.
+fn denied(node: &NodePermissions) -> String {
+    let is_denied = |cause: &Cause| matches!(cause, Cause::NoPermission | Cause::KeyDenied);
+    let ways_of_release = ["DELIFEQ", "DELEX", "EVAL", "EXEC"];
+    let refused = node.refused.iter().filter(|(_, cause)| is_denied(cause));
+    let names = refused.map(|(name, _)| *name).filter(|name| !ways_of_release.contains(name));
+    names.collect::<Vec<_>>().join(" ")
+}
+
+/// All that the rights are for, on five servers of one version.
+fn does_all(cluster: &Cluster) {
+    let connect = || Client::connect(config(cluster)).expect("the rights suffice");
+    let mut client = connect();
+    let voters =
+        eventually(PATIENCE, || client.wait_settled(PATIENCE).is_ok() && client.voters() == 5);
+    assert!(voters, "{:?}", client.nodes());
+    for index in 0..20 {
+        let key = format!("lock:{index}");
+        let mut lease = client.try_lock(&key, TTL).expect("the lock is free");
+        client.extend(&mut lease, TTL).expect("the lease is alive");
+        assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
+    }
+    let lease =
+        client.try_lock_with("lock:w", Acquire::new(TTL).watch(true)).expect("the lock is free");
+    assert!(eventually(PATIENCE, || {
+        client.keep().expect("a healthy loop");
+        client.watched(&lease).count_ones() == 5
+    }));
+    let published = |server: &RealServer| {
+        let stats = server.command(&["INFO", "commandstats"]);
+        String::from_utf8_lossy(&stats).contains("cmdstat_publish:")
+    };
+    // The waiter looks again in a minute: within the test only a word can wake it.
+    let mut waiter = connect();
+    let taken = std::thread::scope(|scope| {
+        let waits = scope.spawn(move || waiter.lock("lock:w", TTL).map(|lease| (waiter, lease)));
+        assert!(eventually(PATIENCE, || {
+            client.settle(ms(1));
+            cluster.nodes().any(published)
+        }));
+        assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
+        assert!(eventually(PATIENCE, || {
+            client.settle(ms(1));
+            waits.is_finished()
+        }));
+        waits.join().expect("no panic")
+    });
+    let (mut waiter, lease) = taken.expect("woken");
+    assert_eq!(waiter.unlock(lease).expect("the lease is ours"), Unlocked::Released);
+    cluster.nodes().for_each(RealServer::hang_up);
+    assert!(eventually(PATIENCE, || {
+        client.settle(ms(10));
+        client.try_lock("lock:again", TTL).is_ok() && client.voters() == 5
+    }));
+    for node in client.examine().expect("answers") {
+        assert!(node.health.direct_wake, "{node:?}");
+    }
+    for node in client.permissions("lock:k").expect("answers") {
+        assert_eq!(denied(&node), "", "{node:?}");
+    }
+}
+
+#[test]
+fn the_documented_rights_suffice_for_all_that_locks_do() {
+    for kind in available_kinds() {
+        let Some(cluster) = Cluster::start(&[kind; 5], &[]) else { return };
+        for line in [native_line(kind), plain_line()] {
+            cluster.nodes().for_each(|node| set_user(node, &line));
+            does_all(&cluster);
+            cluster.nodes().for_each(|node| {
+                node.command(&["CONFIG", "RESETSTAT"]);
+            });
+        }
+    }
+}
+
+/// What a caller, a notice or `redbolt doctor` can see of a user's rights on one server.
+#[derive(Debug, PartialEq)]
+struct Seen(BTreeMap<&'static str, String>);
+
+fn see(cluster: &Cluster) -> Seen {
+    let mut seen = BTreeMap::new();
+    let mut say = |what, value: String| drop(seen.insert(what, value));
+    // Scripts that others have loaded would hide that this user cannot.
+    cluster.node(0).command(&["SCRIPT", "FLUSH"]);
+    let mut client = Client::open(config(cluster).node_timeout(ms(500))).expect("a client");
+    let connected = client.wait_settled(PATIENCE);
+    say("connected", connected.map_or_else(|error| error.to_string(), |()| "yes".into()));
+    let cause = |error: &LockError| {
+        if let LockError::NoQuorum(ballot) | LockError::Taken(ballot) = error {
+            format!("{:?}", causes(ballot))
+        } else {
+            error.to_string()
+        }
+    };
+    let watched = Acquire::new(TTL).watch(true);
+    match client.try_lock_with("lock:seen", watched) {
+        Err(error) => say("locked", cause(&error)),
+        Ok(mut lease) => {
+            let is_watched = eventually(ms(300), || {
+                client.keep().expect("a healthy loop");
+                client.watched(&lease) != 0
+            });
+            say("watched", is_watched.to_string());
+            let extended = client.extend(&mut lease, TTL);
+            say("extended", extended.map_or_else(|error| error.to_string(), |()| "yes".into()));
+            say("released", format!("{:?}", client.unlock(lease)));
+            // A key that is somebody else's is looked at, and let go.
+            cluster.node(0).command(&["SET", "lock:other", "x"]);
+            say("not ours", format!("{:?}", client.unlock_token("lock:other", "y")));
+            cluster.node(0).command(&["DEL", "lock:other"]);
+        }
+    }
+    client.settle(ms(100));
+    let report = client.examine().expect("answers").remove(0);
+    say("dialect", report.health.dialect.clone().unwrap_or_default());
+    say("denied", denied(&client.permissions("lock:k").expect("answers").remove(0)));
+    say("woken", report.health.direct_wake.to_string());
+    say("admitted", (report.health.state == NodeState::Admitted).to_string());
+    let notices: Vec<Cause> =
+        std::iter::from_fn(|| client.notice()).map(|told| told.cause).collect();
+    say("notices", format!("{notices:?}"));
+    cluster.node(0).command(&["FLUSHALL"]);
+    Seen(seen)
+}
+
+#[test]
+fn each_documented_right_is_missed_when_it_is_gone() {
+    for kind in available_kinds() {
+        let Some(cluster) = Cluster::start(&[kind], &[]) else { return };
+        for line in [native_line(kind), plain_line()] {
+            let node = cluster.node(0);
+            set_user(node, &line);
+            let whole = see(&cluster);
+            assert_eq!(whole, see(&cluster), "what is seen does not depend on chance");
+            let rights = line.iter().filter(|word| word.starts_with(['+', '~', '&']));
+            for right in rights {
+                let rest: Vec<_> = line.iter().copied().filter(|word| word != right).collect();
+                set_user(node, &rest);
+                let lacking = see(&cluster);
+                assert_ne!(whole, lacking, "{}: {right} is not needed", kind.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Secrets: no password, key or token is in anything that Redbolt prints.
+
+use std::fmt::Debug;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread;
+
+use redbolt::driver::Outcome;
+use redbolt::{Acquire, Address, Client, Config, Driver, Lease, LockError};
+
+use super::common::{Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
+
+const PASSWORD: &str = "pass-s3cr3t";
+/// A token of the caller's own.
+const TOKEN: &str = "tok-s3cr3t-en";
+
+/// Nothing of what must not be seen is in `value`, also where bytes are printed as numbers.
+#[track_caller]
+fn keeps_quiet(value: &impl Debug) {
+    for text in [format!("{value:?}"), format!("{value:#?}")] {
+        says_nothing(&text);
+    }
+}
+
+#[track_caller]
+fn says_nothing(text: &str) {
+    assert!(!text.contains("s3cr3t"), "{text}");
+    // "s3cr" as a list of bytes.
+    let flat: String = text.split_whitespace().collect();
+    assert!(!flat.contains("115,51,99,114"), "{text}");
+}
+
+#[track_caller]
+fn no_token_of(lease: &Lease, value: &impl Debug) {
+    let token = lease.token().to_string();
+    for text in [format!("{value:?}"), format!("{value:#?}")] {
+        assert!(!text.contains(&token), "{text}");
+        let bytes: Vec<_> = token.bytes().take(8).map(|byte| byte.to_string()).collect();
+        let flat: String = text.split_whitespace().collect();
+        assert!(!flat.contains(&bytes.join(",")), "{text}");
+    }
+}
+
+#[test]
+fn addresses_and_configurations_print_no_password() {
+    for text in [
+        "redis://user:pass-s3cr3t@h:1/2",
+        "redis://:pass-s3cr3t@h",
+        "unix://user:pass-s3cr3t@/run/s",
+    ] {
+        keeps_quiet(&Address::parse(text).unwrap());
+        keeps_quiet(&Config::new([text]).unwrap());
+    }
+    keeps_quiet(&Config::new(["h:1"]).unwrap().username("user").password(PASSWORD));
+    for text in [
+        "redis://user:pass-s3cr3t@h:99999",
+        "redis://user:pass-s3cr3t@",
+        "redis://:pass-s3cr3t@h/x",
+        "http://user:pass-s3cr3t@h",
+        "user:pass-s3cr3t@h:0",
+        "redis://user:pass-s3cr3t/@h:1",
+        "unix://user:pass-s3cr3t@run/s",
+        "redis://h:1:pass-s3cr3t@",
+    ] {
+        if let Err(error) = Address::parse(text) {
+            keeps_quiet(&error);
+            says_nothing(&error.to_string());
+        }
+    }
+    let twice = Config::new(["redis://:pass-s3cr3t@h", "redis://h"]).unwrap_err();
+    says_nothing(&format!("{twice} {twice:?}"));
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn the_key_of_a_client_certificate_is_not_printed() {
+    let tls = redbolt::Tls::new().ca("s3cr3t").identity("s3cr3t", "s3cr3t");
+    keeps_quiet(&tls);
+    let config = Config::new(["rediss://h:1"]).unwrap().tls(tls);
+    keeps_quiet(&config);
+    let error = Client::open(config).unwrap_err();
+    says_nothing(&format!("{error} {error:?}"));
+}
+
+/// Every public value that holds a password or a token, or came by one.
+#[test]
+fn clients_leases_and_reports_print_no_secret() {
+    let args = ["--requirepass", PASSWORD];
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91, Kind::Redis70], &args) else { return };
+    let config = || cluster.config().password(PASSWORD);
+    let mut client = Client::connect(config()).unwrap();
+    let acquire = || Acquire::new(TTL).token(TOKEN);
+    keeps_quiet(&acquire());
+    keeps_quiet(&client);
+
+    let given = client.try_lock_with("given", acquire()).unwrap();
+    let drawn = client.try_lock("drawn", TTL).unwrap();
+    keeps_quiet(&given);
+    keeps_quiet(&given.token());
+    no_token_of(&drawn, &drawn);
+    no_token_of(&drawn, &drawn.token());
+    for key in ["given", "drawn"] {
+        let state = client.status(key).unwrap();
+        keeps_quiet(&state);
+        no_token_of(&drawn, &state);
+        let error = client.try_lock(key, TTL).unwrap_err();
+        says_nothing(&format!("{error} {error:?} {error:#?}"));
+        no_token_of(&drawn, &error);
+    }
+    keeps_quiet(&client.examine().unwrap());
+    keeps_quiet(&client.nodes());
+    client
+        .with_lock("held", TTL, |held| {
+            no_token_of(&drawn, held);
+            Ok::<_, LockError>(())
+        })
+        .unwrap();
+    {
+        let mut batch = client.batch();
+        batch.acquire("batched", acquire()).unwrap();
+        keeps_quiet(&batch);
+    }
+
+    let mut driver = Driver::standalone(config()).unwrap();
+    keeps_quiet(&driver);
+    let id = driver.acquire("driven", acquire()).unwrap();
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        let Some(done) = driver.completion() else { return false };
+        assert_eq!(done.id, id);
+        keeps_quiet(&done);
+        matches!(done.result, Outcome::Lock(Ok(_)))
+    }));
+    keeps_quiet(&driver);
+
+    let wrong = Client::connect(cluster.config().password("wrong-s3cr3t")).unwrap_err();
+    says_nothing(&format!("{wrong} {wrong:?}"));
+}
+
+#[cfg(feature = "shared")]
+#[test]
+fn shared_handles_print_no_secret() {
+    let args = ["--requirepass", PASSWORD];
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91], &args) else { return };
+    let shared = redbolt::Shared::connect(cluster.config().password(PASSWORD)).unwrap();
+    keeps_quiet(&shared);
+    let guard = shared.try_lock("k", TTL).unwrap();
+    let token = guard.token().expect("a held lock").to_string();
+    assert!(!format!("{guard:?} {shared:?}").contains(&token));
+}
+
+/// A server that gives back, as an error, whatever it was sent: as real ones do with a command
+/// that they do not know.
+fn echo() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(len @ 1..) = stream.read(&mut buffer) {
+                    let said = buffer.get(..len).unwrap_or(&[]).escape_ascii().to_string();
+                    let commands = said.matches("\\n*").count() + 1;
+                    let line = format!("-ERR unknown command '{said}'\r\n").repeat(commands);
+                    if stream.write_all(line.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    format!("redis://127.0.0.1:{port}")
+}
+
+#[test]
+fn what_a_server_echoes_is_not_passed_on() {
+    let config = fresh_config(vec![echo()]).password(PASSWORD).connect_timeout(ms(1_000));
+    let mut client = Client::open(config).unwrap();
+    let error =
+        ends_within(ms(1_000), || client.try_lock_with("k", Acquire::new(TTL).token(TOKEN)));
+    let error = error.unwrap_err();
+    says_nothing(&format!("{error} {error:?} {error:#?} {:?}", client.nodes()));
+    while let Some(notice) = client.notice() {
+        says_nothing(&format!("{notice} {notice:?}"));
+    }
+    keeps_quiet(&client);
+}

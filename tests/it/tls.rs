@@ -1,0 +1,411 @@
+//! TLS: locks through it are as good as without, and what is wrong with it is said of the node.
+
+use std::time::Duration;
+
+use redbolt::{
+    Acquire, Cause, Client, Config, ConfigError, ConnectError, Driver, KeepAlive, Tls, Unlocked,
+};
+
+use super::common::{
+    Authority, Cluster, FOREIGN, Kind, LOCAL, PATIENCE, RealServer, Relay, Signed, TLS_KINDS, TTL,
+    TlsServer, Trick, causes, cycle, ends_within, eventually, fresh_config, kind_or_skip, ms,
+};
+
+/// Servers with TLS, one of each kind, that show certificates for this machine.
+fn servers(authority: &Authority, args: &[&str]) -> Option<Vec<TlsServer>> {
+    let shown = authority.issue(&LOCAL);
+    TLS_KINDS.iter().map(|&kind| TlsServer::start(kind, authority, &shown, args)).collect()
+}
+
+fn config(urls: Vec<String>, authority: &Authority) -> Config {
+    fresh_config(urls).tls(Tls::new().ca(authority.pem()))
+}
+
+fn urls(servers: &[TlsServer], host: &str) -> Vec<String> {
+    servers.iter().map(|server| server.url(host)).collect()
+}
+
+/// Why the only node of this configuration does not vote.
+#[track_caller]
+fn refusal(config: Config) -> Cause {
+    match ends_within(PATIENCE, || Client::connect(config)) {
+        Err(ConnectError::NoQuorum(ballot)) => {
+            let cause = *causes(&ballot).last().expect("a node");
+            assert!(ballot.to_string().contains(cause.text()), "{ballot}");
+            cause
+        }
+        Err(error) => panic!("{error}"),
+        Ok(client) => panic!("connected: {:?}", client.nodes()),
+    }
+}
+
+#[test]
+fn a_lock_through_tls_is_as_good_as_one_without() {
+    let authority = Authority::new();
+    let Some(servers) = servers(&authority, &["--requirepass", "secret"]) else { return };
+    for host in ["127.0.0.1", "localhost"] {
+        let config = || config(urls(&servers, host), &authority).password("secret");
+        let mut client = Client::connect(config()).unwrap();
+        for _ in 0..50 {
+            cycle(&mut client, "k");
+        }
+        let watched = Acquire::new(TTL).watch(true).keep_alive(KeepAlive::new());
+        let mut lease = client.try_lock_with("k", watched).unwrap();
+        assert!(eventually(PATIENCE, || {
+            client.keep().unwrap();
+            client.watched(&lease).count_ones() == 3
+        }));
+        client.extend(&mut lease, TTL).unwrap();
+        // Who waits is woken by messages through the same connections.
+        let mut waiter = Client::connect(config()).unwrap();
+        let taken = std::thread::scope(|scope| {
+            let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
+            client.keep_for(ms(200)).unwrap();
+            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+            assert!(eventually(PATIENCE, || {
+                client.settle(ms(1));
+                waits.is_finished()
+            }));
+            waits.join().unwrap()
+        });
+        let (mut waiter, lease) = taken.unwrap();
+        assert_eq!(waiter.unlock(lease).unwrap(), Unlocked::Released);
+        // Connections that are lost come back, by a handshake of their own.
+        for server in &servers {
+            let mut wire = server.server.connect();
+            wire.ask(&["AUTH", "secret"]).unwrap();
+            let kill = ["CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes"];
+            assert_eq!(wire.ask(&kill).unwrap(), b":2\r\n", "two clients, each with its channel");
+        }
+        assert!(eventually(PATIENCE, || {
+            client.settle(ms(10));
+            client.try_lock("again", TTL).is_ok() && client.voters() == 3
+        }));
+        for _ in 0..20 {
+            cycle(&mut client, "k");
+        }
+    }
+}
+
+/// More than a socket takes at once, to a server that does not read for a while.
+#[test]
+fn much_at_once_goes_through_tls_in_pieces_and_none_is_lost() {
+    let authority = Authority::new();
+    let Some(servers) = servers(&authority, &[]) else { return };
+    let mut driver = Driver::standalone(config(urls(&servers, "127.0.0.1"), &authority)).unwrap();
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        driver.voters() == 3
+    }));
+    servers[0].server.freeze();
+    let long = "x".repeat(4_000);
+    let keys: Vec<String> = (0..240).map(|index| format!("{index}:{long}")).collect();
+    for key in &keys {
+        driver.acquire(key, Acquire::new(TTL)).unwrap();
+    }
+    let mut leases = Vec::new();
+    let all_there = |driver: &mut Driver, leases: &mut Vec<_>| {
+        eventually(PATIENCE, || {
+            driver.turn();
+            while let Some(done) = driver.completion() {
+                let redbolt::driver::Outcome::Lock(result) = done.result else {
+                    panic!("{done:?}")
+                };
+                leases.push(result.unwrap());
+            }
+            leases.len() == keys.len()
+        })
+    };
+    assert!(all_there(&mut driver, &mut leases), "{}", leases.len());
+    servers[0].server.thaw();
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        leases.iter().all(|lease: &redbolt::Lease| lease.votes() == 3)
+    }));
+    drop(leases);
+    driver.shutdown(PATIENCE);
+    for server in &servers {
+        assert!(eventually(PATIENCE, || server.server.command(&["DBSIZE"]) == b":0\r\n"));
+    }
+}
+
+#[test]
+fn answers_in_crumbs_are_put_together() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let authority = Authority::new();
+    let shown = authority.issue(&LOCAL);
+    let relays: Vec<_> =
+        cluster.nodes().map(|node| Relay::start(node.port(), &shown, Trick::Crumbs)).collect();
+    let urls = relays.iter().map(Relay::url).collect();
+    let mut client = Client::connect(config(urls, &authority)).unwrap();
+    assert_eq!(client.voters(), 5);
+    for _ in 0..5 {
+        cycle(&mut client, "k");
+    }
+}
+
+#[test]
+fn the_name_of_the_host_is_asked_for_and_checked() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91], &[]) else { return };
+    let authority = Authority::new();
+    let relay = |names: &[&str]| {
+        Relay::start(cluster.node(0).port(), &authority.issue(names), Trick::Honest)
+    };
+    let url = |relay: &Relay, host: &str| vec![relay.url().replace("127.0.0.1", host)];
+    let by_name = relay(&["localhost"]);
+    let connect = |urls| Client::connect(config(urls, &authority));
+    cycle(&mut connect(url(&by_name, "localhost")).unwrap(), "k");
+    assert_eq!(by_name.names(), ["localhost"]);
+    assert_eq!(refusal(config(vec![by_name.url()], &authority)), Cause::CertificateName);
+
+    let by_address = relay(&["127.0.0.1"]);
+    cycle(&mut connect(vec![by_address.url()]).unwrap(), "k");
+    assert!(by_address.names().is_empty(), "an address is no name to ask for");
+    assert_eq!(refusal(config(url(&by_address, "localhost"), &authority)), Cause::CertificateName);
+
+    let elsewhere = relay(&["locks.example"]);
+    assert_eq!(refusal(config(vec![elsewhere.url()], &authority)), Cause::CertificateName);
+    let tls = Tls::new().ca(authority.pem()).server_name("locks.example");
+    cycle(&mut Client::connect(fresh_config(vec![elsewhere.url()]).tls(tls)).unwrap(), "k");
+    assert_eq!(elsewhere.names().last().map(String::as_str), Some("locks.example"));
+}
+
+/// One node with a fault of each kind, on each server that can have it.
+#[test]
+fn what_is_wrong_with_a_certificate_is_said_of_the_node() {
+    let authority = Authority::new();
+    for kind in TLS_KINDS {
+        let start = |shown: &Signed, args: &[&str]| TlsServer::start(kind, &authority, shown, args);
+        let good = authority.issue(&LOCAL);
+        let with =
+            |server: &TlsServer, tls: Tls| fresh_config(vec![server.url("127.0.0.1")]).tls(tls);
+        let trusting = || Tls::new().ca(authority.pem());
+
+        let Some(server) = start(&good, &[]) else { continue };
+        let stranger = Authority::new();
+        assert_eq!(
+            refusal(with(&server, Tls::new().ca(stranger.pem()))),
+            Cause::CertificateUntrusted
+        );
+        // To a plain port, where Redis and Valkey keep silent; and plainly to its TLS port.
+        let to_plain = vec![format!("rediss://127.0.0.1:{}", server.server.port())];
+        let hasty = fresh_config(to_plain).tls(trusting()).connect_timeout(ms(300));
+        assert_eq!(refusal(hasty), Cause::TlsTimeout);
+        let plainly = fresh_config(vec![format!("redis://127.0.0.1:{}", server.port)]);
+        assert_eq!(refusal(plainly), Cause::TlsWanted, "{}", kind.name());
+
+        for years in [2020..2021, 2040..2050] {
+            let server = start(&authority.issue_for_years(&LOCAL, years), &[]).unwrap();
+            assert_eq!(refusal(with(&server, trusting())), Cause::CertificateExpired);
+        }
+
+        for protocols in ["TLSv1.2", "TLSv1.3"] {
+            let args = ["--tls-auth-clients", "yes", "--tls-protocols", protocols];
+            let server = start(&good, &args).unwrap();
+            let refused = refusal(with(&server, trusting()));
+            // TLS 1.2 has no word of its own for it.
+            let is_named = refused == Cause::ClientCertificate;
+            assert!(
+                is_named || (protocols == "TLSv1.2" && refused == Cause::TlsFailed),
+                "{refused}"
+            );
+            let known = authority.issue(&["a client"]);
+            let identity = |me: &Signed| trusting().identity(me.cert.as_str(), me.key.as_str());
+            cycle(&mut Client::connect(with(&server, identity(&known))).unwrap(), "k");
+            let unknown = stranger.issue(&["a client"]);
+            let refused = refusal(with(&server, identity(&unknown)));
+            assert_eq!(refused, Cause::ClientCertificate, "{} {protocols}", kind.name());
+            let old = authority.issue_for_years(&["a client"], 2020..2021);
+            let refused = refusal(with(&server, identity(&old)));
+            assert_eq!(refused, Cause::ClientCertificate, "{} {protocols}", kind.name());
+        }
+
+        let args = ["--tls-protocols", "TLSv1.2", "--tls-ciphers", "AES128-SHA"];
+        let server = start(&good, &args).unwrap();
+        assert_eq!(refusal(with(&server, trusting())), Cause::TlsFailed);
+    }
+}
+
+/// A node whose certificate is not what it should be is no obstacle, and well once it is mended.
+#[test]
+fn a_node_with_a_bad_certificate_is_an_absent_node_and_told_once() {
+    let authority = Authority::new();
+    let good = authority.issue(&LOCAL);
+    let Some(mut servers) = servers(&authority, &[]) else { return };
+    let old = authority.issue_for_years(&LOCAL, 2020..2021);
+    let kind = servers[2].server.kind();
+    servers[2] = TlsServer::start(kind, &authority, &old, &[]).unwrap();
+    let mut client = Client::connect(config(urls(&servers, "127.0.0.1"), &authority)).unwrap();
+    for _ in 0..20 {
+        ends_within(Duration::ZERO, || cycle(&mut client, "k"));
+    }
+    let notices: Vec<_> = std::iter::from_fn(|| client.notice()).map(|told| told.cause).collect();
+    assert_eq!(notices, [Cause::CertificateExpired]);
+    // Both at once: a certificate without its key is refused.
+    let (cert, key) = (good.cert_file.display().to_string(), good.key_file.display().to_string());
+    let set = ["CONFIG", "SET", "tls-cert-file", &cert, "tls-key-file", &key];
+    assert_eq!(servers[2].server.command(&set), b"+OK\r\n");
+    assert!(eventually(PATIENCE, || {
+        cycle(&mut client, "k");
+        client.voters() == 3
+    }));
+    assert!(client.notice().is_some_and(|told| told.is_well()));
+}
+
+#[test]
+fn certificates_and_keys_that_cannot_be_used_are_refused_by_their_role() {
+    let authority = Authority::new();
+    let me = authority.issue(&["me"]);
+    let other = authority.issue(&["other"]);
+    let refused = |urls: &[&str], tls: Tls| {
+        let config = Config::new(urls).unwrap().tls(tls);
+        match Client::open(config) {
+            Err(ConnectError::Config(error)) => error.to_string(),
+            result => panic!("{result:?}"),
+        }
+    };
+    let secure = ["rediss://127.0.0.1:1"];
+    let trusting = || Tls::new().ca(authority.pem());
+    let encrypted = me.key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let damaged = authority.pem().replacen("MII", "M*I", 1);
+    let table = [
+        (Tls::new().ca(""), "CA certificate: it holds no certificate"),
+        (Tls::new().ca(me.key.as_str()), "CA certificate: it holds no certificate"),
+        (Tls::new().ca(damaged), "CA certificate: its PEM is damaged"),
+        (trusting().identity("", me.key.as_str()), "client certificate: it holds no"),
+        (trusting().identity(me.cert.as_str(), "x"), "client key: it holds no private key"),
+        (trusting().identity(me.cert.as_str(), encrypted), "client key: it has a passphrase"),
+        (trusting().identity(me.cert.as_str(), other.key), "client key: it is not the key of"),
+        (trusting().server_name("no name"), "server name"),
+    ];
+    for (tls, part) in table {
+        let error = refused(&secure, tls);
+        assert!(error.contains(part) && !error.contains("MII"), "{error}");
+    }
+    let error = refused(&["redis://h:1", "unix:///s"], trusting());
+    assert_eq!(error, ConfigError::TlsUnused.to_string());
+}
+
+/// Without a scheme an address is as the configuration says; `redis://` is what it says.
+#[test]
+fn a_bare_address_goes_through_tls_where_tls_is_configured() {
+    let authority = Authority::new();
+    let Some(servers) = servers(&authority, &[]) else { return };
+    let bare: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+    cycle(&mut Client::connect(config(bare.clone(), &authority)).unwrap(), "k");
+    assert_eq!(refusal(fresh_config(bare)), Cause::TlsWanted);
+    // A set of nodes that is on its way to TLS.
+    let mut mixed = urls(&servers, "localhost");
+    mixed[1] = servers[1].server.url();
+    mixed[2] = servers[2].server.unix_url();
+    let mut client = Client::connect(config(mixed, &authority)).unwrap();
+    cycle(&mut client, "k");
+    assert_eq!(client.voters(), 3);
+}
+
+/// Two honest nodes and one with each trick: locks are had at once, and the node is away.
+#[test]
+fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let authority = Authority::new();
+    let shown = authority.issue(&LOCAL);
+    let before_greeting = [
+        (Trick::Silence, &[Cause::TlsTimeout][..]),
+        (Trick::SlowHandshake, &[Cause::TlsTimeout]),
+        (Trick::PlainAnswer, &[Cause::NoTls]),
+        (Trick::CloseInHandshake, &[Cause::Closed]),
+        (Trick::EndlessHandshake, &[Cause::TlsFailed]),
+        (Trick::PlainAfterwards, &[Cause::TlsFailed]),
+        (Trick::HugeRecord, &[Cause::TlsFailed]),
+        (Trick::Forged, &[Cause::TlsFailed]),
+        (Trick::KeyUpdates, &[Cause::ConnectTimeout, Cause::TlsFailed]),
+        (Trick::Goodbye, &[Cause::Closed]),
+        (Trick::Cut, &[Cause::Closed]),
+    ];
+    for (trick, expected) in before_greeting {
+        let relay = Relay::start(cluster.node(2).port(), &shown, trick);
+        let mut urls = cluster.urls();
+        urls[2] = relay.url();
+        let config = config(urls, &authority).connect_timeout(ms(700)).node_timeout(ms(300));
+        let mut client = ends_within(ms(700), || Client::connect(config)).unwrap();
+        let is_known = eventually(PATIENCE, || {
+            ends_within(Duration::ZERO, || cycle(&mut client, "k"));
+            expected.contains(&client.nodes()[2].cause)
+        });
+        assert!(is_known, "{trick:?}: {:?}", client.nodes()[2]);
+        assert!(relay.connections() > 0);
+        // It mends its ways.
+        relay.play(Trick::Honest);
+        let is_back = eventually(PATIENCE, || {
+            cycle(&mut client, "k");
+            client.voters() == 3
+        });
+        assert!(is_back, "{trick:?}: {:?}", client.nodes()[2]);
+    }
+}
+
+/// The vote of a node that breaks TLS under a request is unknown, and what it may have written is
+/// deleted when it is back.
+#[test]
+fn a_vote_behind_broken_tls_is_unknown_and_its_key_is_deleted_later() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let authority = Authority::new();
+    let shown = authority.issue(&LOCAL);
+    let relay = |index: usize| Relay::start(cluster.node(index).port(), &shown, Trick::Honest);
+    let relays = [relay(0), relay(1), relay(2)];
+    let tricks = [
+        Trick::PlainAfterwards,
+        Trick::HugeRecord,
+        Trick::Forged,
+        Trick::KeyUpdates,
+        Trick::Goodbye,
+        Trick::Cut,
+    ];
+    let urls = || relays.iter().map(Relay::url).collect();
+    for trick in tricks {
+        let config = config(urls(), &authority).node_timeout(ms(300)).connect_timeout(ms(2_000));
+        let mut client = Client::connect(config).unwrap();
+        assert!(
+            eventually(PATIENCE, || client.wait_settled(PATIENCE).is_ok() && client.voters() == 3)
+        );
+        relays[0].play(trick);
+        relays[1].play(trick);
+        let error = ends_within(ms(300), || client.try_lock("k", TTL)).unwrap_err();
+        let redbolt::LockError::NoQuorum(ballot) = error else { panic!("{trick:?}: {error}") };
+        for (name, vote) in ballot.votes().take(2) {
+            assert!(matches!(vote, redbolt::Vote::Unknown(_)), "{trick:?}: {name}: {vote:?}");
+        }
+        relays.iter().for_each(|relay| relay.play(Trick::Honest));
+        let is_back = eventually(PATIENCE, || {
+            client.settle(ms(20));
+            client.voters() == 3 && cluster.holders("k") == 0
+        });
+        assert!(is_back, "{trick:?}: {:?} {:?}", client.nodes(), cluster.values("k"));
+        cluster.occupy(0, "k");
+        assert_eq!(cluster.values("k")[0].as_deref(), Some(FOREIGN.as_bytes()));
+        cluster.node(0).command(&["DEL", "k"]);
+    }
+}
+
+#[test]
+fn an_address_of_ipv6_is_as_good_as_any() {
+    for (kind, secure) in [(Kind::Valkey81, true), (Kind::Redis70, true), (Kind::Valkey91, false)] {
+        if std::net::TcpListener::bind("[::1]:0").is_err() || kind_or_skip(kind).is_none() {
+            return;
+        }
+        let authority = Authority::new();
+        let bind = ["--bind", "127.0.0.1", "::1"];
+        if secure {
+            let shown = authority.issue(&LOCAL);
+            let server = TlsServer::start(kind, &authority, &shown, &bind).unwrap();
+            let mut client =
+                Client::connect(config(vec![server.url("[::1]")], &authority)).unwrap();
+            cycle(&mut client, "k");
+        }
+        let server = RealServer::start(kind, &bind);
+        let url = format!("redis://[::1]:{}/2", server.port());
+        let mut client = Client::connect(fresh_config(vec![url])).unwrap();
+        cycle(&mut client, "k");
+        assert_eq!(client.nodes()[0].name, format!("[::1]:{}", server.port()));
+    }
+}
