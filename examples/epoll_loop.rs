@@ -35,6 +35,7 @@ mod linux {
     const TTL: Duration = Duration::from_secs(5);
     const LOCKS: u64 = 0;
     const ORDERS: u64 = 1;
+    const CLOSING: &[u8] = b"closing time";
     const ARTICLES: usize = 10;
     /// Orders for each article.
     const DEMAND: usize = 20;
@@ -50,21 +51,25 @@ mod linux {
         add(&epoll, &orders, EventData::new_u64(ORDERS), EventFlags::IN)?;
 
         let desk = orders.local_addr()?;
-        let customers = std::thread::spawn(move || order_all(desk).map_err(|why| why.to_string()));
+        let customers = std::thread::spawn(move || {
+            let answers = order_all(desk);
+            UdpSocket::bind("127.0.0.1:0")?.send_to(CLOSING, desk)?;
+            answers
+        });
         let mut stock = [DEMAND; ARTICLES];
         let mut open: HashMap<OpId, (SocketAddr, usize)> = HashMap::new();
         let mut events = Vec::with_capacity(16);
-        let mut wake_ups = 0_u32;
+        let (mut is_open, mut wake_ups) = (true, 0_u32);
 
         driver.turn(); // begins to connect
-        while stock.iter().any(|&left| left > 0) || driver.in_flight() > 0 {
+        while is_open || driver.in_flight() > 0 {
             // The driver says how long it can do without us; `None` is for ever.
             let timeout = driver.timeout().map(Timespec::try_from).transpose()?;
             retry_on_intr(|| wait(&epoll, spare_capacity(&mut events), timeout.as_ref()))?;
             wake_ups += 1;
             for event in events.drain(..) {
                 if event.data.u64() == ORDERS {
-                    take_orders(&orders, &mut driver, &mut open)?;
+                    is_open = take_orders(&orders, &mut driver, &mut open)?;
                 }
             }
             // Cheap enough for every wake-up, and due after a timeout as well.
@@ -92,14 +97,17 @@ mod linux {
         Ok(())
     }
 
-    /// Reads all orders that have come, and begins a lock for each.
+    /// Reads all orders that have come, and begins a lock for each. False once there are no more.
     fn take_orders(
         orders: &UdpSocket,
         driver: &mut Driver,
         open: &mut HashMap<OpId, (SocketAddr, usize)>,
-    ) -> Result<(), LockError> {
+    ) -> Result<bool, LockError> {
         let mut buffer = [0; 16];
         while let Ok((len, customer)) = orders.recv_from(&mut buffer) {
+            if buffer.get(..len) == Some(CLOSING) {
+                return Ok(false);
+            }
             let text = buffer.get(..len).and_then(|text| std::str::from_utf8(text).ok());
             let Some(article) = text.and_then(|text| text.parse().ok()) else { continue };
             // An article that is just being sold is waited for, in the order of the orders.
@@ -107,7 +115,7 @@ mod linux {
             let id = driver.acquire(format!("article:{article}"), acquire)?;
             open.insert(id, (customer, article));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Customers, one for each article: each orders again once it was served.
@@ -120,7 +128,7 @@ mod linux {
                 customer.send_to(article.to_string().as_bytes(), desk)?;
             }
             for customer in &customers {
-                customer.set_read_timeout(Some(Duration::from_secs(20)))?;
+                customer.set_read_timeout(Some(Duration::from_secs(10)))?;
                 let mut buffer = [0; 16];
                 let len = customer.recv(&mut buffer)?;
                 let left = (DEMAND - round).to_string();

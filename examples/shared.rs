@@ -76,6 +76,7 @@ fn sell(stock: &AtomicU32, sold: &AtomicU32) -> bool {
     if left == 0 {
         return false;
     }
+    thread::yield_now();
     stock.store(left - 1, Ordering::Relaxed);
     sold.fetch_add(1, Ordering::Relaxed);
     true
