@@ -45,6 +45,8 @@ mod retry;
 #[cfg(feature = "shared")]
 mod shared;
 #[cfg(feature = "shared")]
+mod shared_costs;
+#[cfg(feature = "shared")]
 mod shared_futures;
 #[cfg(feature = "shared")]
 mod shared_loss;
