@@ -117,7 +117,7 @@ struct Barrier {
 
 impl Barrier {
     fn open(&self) {
-        *self.is_open.lock().unwrap() = true;
+        *self.is_open.lock().expect("no panic") = true;
         self.opened.notify_all();
     }
 }
@@ -125,8 +125,9 @@ impl Barrier {
 impl Wake for Barrier {
     fn wake(self: Arc<Self>) {
         self.has_come.store(true, Ordering::Release);
-        let is_open = self.is_open.lock().unwrap();
-        drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+        let is_open = self.is_open.lock().expect("no panic");
+        let opened = self.opened.wait_while(is_open, |is_open| !*is_open);
+        drop(opened.expect("no panic"));
     }
 }
 
