@@ -136,13 +136,19 @@ type Locking<'shared> =
 
 /// The I/O thread is inside of a foreign waker until the barrier is opened.
 fn held_up<'shared>(shared: &'shared Shared, key: &str) -> (Locking<'shared>, Arc<Barrier>) {
-    let barrier = Arc::new(Barrier::default());
-    let waker = Waker::from(Arc::clone(&barrier));
-    let key = key.to_owned();
-    let mut future: Locking<'_> = Box::pin(async move { shared.try_lock_async(key, TTL).await });
-    assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    assert!(eventually(PATIENCE, || barrier.has_come.load(Ordering::Acquire)));
-    (future, barrier)
+    for attempt in 0.. {
+        let barrier = Arc::new(Barrier::default());
+        let waker = Waker::from(Arc::clone(&barrier));
+        let key = format!("{key}:{attempt}");
+        let mut future: Locking<'_> =
+            Box::pin(async move { shared.try_lock_async(key, TTL).await });
+        // Where this thread was kept from running, the lock is there before anybody waits for it.
+        if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            assert!(eventually(PATIENCE, || barrier.has_come.load(Ordering::Acquire)));
+            return (future, barrier);
+        }
+    }
+    unreachable!("it tries for ever");
 }
 
 /// Sixteen calls and the drops of their guards, each while the I/O thread is elsewhere.
