@@ -5,13 +5,15 @@
 //!
 //! Run it with `cargo run --example mio_loop --features embedded`, or with `REDBOLT_NODES` set.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
 use redbolt::mio::net::TcpListener;
 use redbolt::mio::{Events, Interest, Poll, Token};
-use redbolt::{Acquire, Config, Driver, Instant, now};
+use redbolt::{Acquire, Config, Driver, Instant, Retry, now};
 
 const LISTENER: Token = Token(0);
 /// The driver's own tokens: one for each node, and one more.
@@ -20,7 +22,7 @@ const TICK: Duration = Duration::from_millis(20);
 const TICKS: u32 = 50;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (urls, _nodes) = nodes()?;
+    let found = common::nodes()?;
     let mut poll = Poll::new()?;
     let mut events = Events::with_capacity(64);
 
@@ -30,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("listening on {address}");
     let visitor = std::thread::spawn(move || visit(address));
 
-    let mut driver = Driver::new(Config::new(urls)?, poll.registry(), DRIVER)?;
+    let mut driver = Driver::new(Config::new(&found.urls)?, poll.registry(), DRIVER)?;
     driver.turn();
     let (mut ticks, mut locks, mut served) = (0, 0, 0);
     let mut next_tick = now() + TICK;
@@ -50,7 +52,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if next_tick <= now() && ticks < TICKS {
             ticks += 1;
             next_tick = next_tick + TICK;
-            driver.acquire(format!("tick:{ticks}"), Acquire::new(Duration::from_secs(5)))?;
+            let acquire = Acquire::new(Duration::from_secs(5)).retry(Retry::default());
+            driver.acquire(format!("tick:{ticks}"), acquire)?;
         }
         driver.turn();
         while let Some(done) = driver.completion() {
@@ -65,20 +68,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     driver.shutdown(Duration::from_secs(1));
     visitor.join().map_err(|_| "the visitor failed")?;
     println!("{locks} locks in {ticks} ticks, {served} visitors served");
+    if locks != TICKS {
+        return Err(format!("{locks} locks in {ticks} ticks").into());
+    }
     Ok(())
 }
 
 fn sleep_until(wake: Instant) -> Duration {
     now().until(wake)
-}
-
-/// The nodes of `REDBOLT_NODES`, or five in this process.
-fn nodes() -> Result<(Vec<String>, Option<redbolt::embedded::Nodes>), Box<dyn std::error::Error>> {
-    if let Ok(list) = std::env::var("REDBOLT_NODES") {
-        return Ok((list.split(',').map(str::to_owned).collect(), None));
-    }
-    let nodes = redbolt::embedded::Nodes::start(5)?;
-    Ok((nodes.urls(), Some(nodes)))
 }
 
 /// Somebody who uses the listener while locks are taken.

@@ -5,6 +5,8 @@
 //!
 //! Run it with `cargo run --example shared --features embedded,shared`, or with `REDBOLT_NODES` set.
 
+mod common;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,8 +20,8 @@ const TTL: Duration = Duration::from_secs(5);
 const STOCK: u32 = 4_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (urls, _nodes) = nodes()?;
-    let shared = Shared::connect(Config::new(urls)?)?;
+    let found = common::nodes()?;
+    let shared = Shared::connect(Config::new(&found.urls)?)?;
     let stock = AtomicU32::new(STOCK);
     let sold = AtomicU32::new(0);
     let begin = now();
@@ -32,11 +34,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     });
     let elapsed = begin.until(now());
-    println!("{} of {STOCK} sold in {elapsed:?} by 16 sellers", sold.into_inner());
+    let sold = sold.into_inner();
+    println!("{sold} of {STOCK} sold in {elapsed:?} by 16 sellers");
 
     // What is still owed to the nodes is sent before the program ends.
     let owed = shared.shutdown(Duration::from_secs(1));
     println!("{owed} releases owed");
+    if sold != STOCK {
+        return Err(format!("{sold} pieces were sold of {STOCK}").into());
+    }
     Ok(())
 }
 
@@ -70,6 +76,7 @@ fn sell(stock: &AtomicU32, sold: &AtomicU32) -> bool {
     if left == 0 {
         return false;
     }
+    thread::yield_now();
     stock.store(left - 1, Ordering::Relaxed);
     sold.fetch_add(1, Ordering::Relaxed);
     true
@@ -95,13 +102,4 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         }
         thread::park();
     }
-}
-
-/// The nodes of `REDBOLT_NODES`, or five in this process.
-fn nodes() -> Result<(Vec<String>, Option<redbolt::embedded::Nodes>), Box<dyn std::error::Error>> {
-    if let Ok(list) = std::env::var("REDBOLT_NODES") {
-        return Ok((list.split(',').map(str::to_owned).collect(), None));
-    }
-    let nodes = redbolt::embedded::Nodes::start(5)?;
-    Ok((nodes.urls(), Some(nodes)))
 }

@@ -26,14 +26,17 @@
 //!
 //! # Ways in
 //!
-//! | you have | take |
-//! |---|---|
-//! | a thread that may wait | [`Client`]: blocking calls, or many at once in a [`Batch`] |
-//! | many threads, or tasks of any runtime | `Shared` (feature `shared`): blocking calls and futures |
-//! | an event loop on mio | [`Driver`]: give it your registry and its events |
-//! | another event loop | [`Driver::standalone`]: watch one file descriptor |
-//! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out |
-//! | tests | `embedded::Nodes` (feature `embedded`): real TCP nodes in the process |
+//! | you have | take | guide |
+//! |---|---|---|
+//! | a thread that may wait | [`Client`]: blocking calls, or many at once in a [`Batch`] | [`guide::client`] |
+//! | many threads, or tasks of any runtime | `Shared` (feature `shared`): blocking calls and futures | [`guide::shared`] |
+//! | an event loop on mio | [`Driver`]: give it your registry and its events | [`guide::mio_loop`] |
+//! | another event loop, or one that never sleeps | [`Driver::standalone`]: watch one file descriptor | [`guide::other_loops`] |
+//! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out | [`guide::engine`] |
+//! | tests | `embedded::Nodes` (feature `embedded`): real TCP nodes in the process | [`guide::testing`] |
+//!
+//! Every setting, its range and when to change it: [`guide::settings`]. What a lease is worth, and on
+//! which preconditions: [`safety`].
 //!
 //! # Layers
 //!
@@ -77,6 +80,12 @@
 //! | `cli` | the `redbolt` command |
 //! | `assets` | its man pages and completions: `cargo run --features assets --example assets -- DIR` |
 //! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
+//!
+//! # Versions
+//!
+//! Rust 1.88 or later; Linux first, and it builds for macOS. Before 1.0 a minor version may change
+//! names; the changelog says which. `sim` and `fuzzing` are this project's own and may change at any
+//! time.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -108,6 +117,8 @@ pub mod embedded;
 #[cfg(feature = "sim")]
 pub mod sim;
 
+#[cfg(any(all(doc, not(doctest)), all(doctest, feature = "embedded", feature = "shared")))]
+pub mod guide;
 #[cfg(feature = "shared")]
 mod shared;
 

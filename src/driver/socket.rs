@@ -15,6 +15,7 @@ use super::tls::{self, Target, TlsStream};
 use crate::error::Cause;
 
 /// A peer that acknowledges nothing for this long is gone: the connection is given up.
+#[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
 const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);

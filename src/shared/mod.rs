@@ -104,7 +104,7 @@ const NONE: u32 = u32::MAX;
 /// # Costs
 ///
 /// An uncontended call is that of [`Client`] and two hand-overs between threads: one to the I/O
-/// thread (a write to an eventfd, if it sleeps), one back. Calls that come at once go out together,
+/// thread (a write to an eventfd, unless it is at work), one back. Calls that come at once go out together,
 /// one write a node. With [`Wait::Spin`] the I/O thread never sleeps, for as long as any handle
 /// lives, and a blocking call spins for up to `node_timeout` before it sleeps;
 /// [`Wait::SpinThenPark`] bounds both. Once warm nothing is allocated for keys up to 40 bytes.

@@ -179,7 +179,7 @@ impl Table {
             Stage::UnderWay => {
                 place.is_abandoned = true;
                 self.commands.push(Command::Call(call, Task::Cancel));
-                (None, Listener::None)
+                (None, self.calls.listen(call, Listener::None))
             }
             Stage::Done => self.calls.close(call),
             Stage::Free => (None, Listener::None),

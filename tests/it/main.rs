@@ -61,6 +61,8 @@ mod secrets;
 #[cfg(feature = "shared")]
 mod shared;
 #[cfg(feature = "shared")]
+mod shared_costs;
+#[cfg(feature = "shared")]
 mod shared_futures;
 #[cfg(feature = "shared")]
 mod shared_loss;

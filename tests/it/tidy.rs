@@ -107,3 +107,25 @@ fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
         }
     }
 }
+
+/// A setting that a user cannot read about is none.
+#[test]
+fn every_setting_is_in_the_table_of_settings() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| fs::read_to_string(root.join(file)).expect("a readable file");
+    let table = read("docs/settings.md");
+    let mut settings = 0;
+    for file in ["src/config.rs", "src/acquire.rs"] {
+        let text = read(file);
+        for line in text.lines().filter(|line| line.contains("(mut self")) {
+            let name = line.split("fn ").nth(1).and_then(|rest| rest.split('(').next());
+            let name = name.expect("a function has a name");
+            settings += 1;
+            assert!(
+                table.contains(&format!("`{name}")),
+                "{file}: {name} is not in docs/settings.md"
+            );
+        }
+    }
+    assert!(settings > 20, "{settings} settings");
+}

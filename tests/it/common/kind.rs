@@ -54,19 +54,27 @@ pub(crate) fn available_kinds() -> Vec<Kind> {
 }
 
 /// `kind` if it is installed; if not, the running test is reported as skipped for it.
-///
-/// libtest has no word for a skipped test: `tests/run` counts these lines. They go to the stream
-/// itself, past libtest, which would keep what a passing test prints to itself.
 pub(crate) fn kind_or_skip(kind: Kind) -> Option<Kind> {
     if kind.is_installed() {
         return Some(kind);
     }
+    skip(
+        &format!("{} is not installed", kind.name()),
+        "tests/servers.sh target/servers installs it",
+    );
+    None
+}
+
+/// Reports the running test as skipped for want of something; in CI it fails.
+///
+/// libtest has no word for a skipped test: `tests/run` counts these lines. They go to the stream
+/// itself, past libtest, which would keep what a passing test prints to itself.
+pub(crate) fn skip(why: &str, remedy: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    let line = format!("SKIPPED {test}: {} is not installed", kind.name());
+    let line = format!("SKIPPED {test}: {why}");
     let in_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-    assert!(!in_ci, "{line} (tests/servers.sh target/servers installs it)");
+    assert!(!in_ci, "{line} ({remedy})");
     // Nobody to read it is no reason to fail.
     let _ = writeln!(std::io::stderr(), "{line}");
-    None
 }

@@ -23,7 +23,7 @@ pub(crate) use cluster::{
     Cluster, FOREIGN, PATIENCE, SLACK, TTL, causes, cycle, ends_within, eventually, fresh_config,
     ms, no_quorum, taken, timed,
 };
-pub(crate) use kind::{Kind, available_kinds, kind_or_skip};
+pub(crate) use kind::{Kind, available_kinds, kind_or_skip, skip};
 pub(crate) use pair::{EXTEND, Pair, RELEASE, Request, words};
 #[cfg(feature = "tls")]
 pub(crate) use relay::{Relay, Trick};

@@ -1,0 +1,124 @@
+//! An inventory service that sells from SQLite, in several processes: without the lock it oversells,
+//! with it never.
+//!
+//! A sale reads the stock, has its payment made, and writes the stock back. No transaction of the
+//! database may last as long as a payment does, so between reading and writing other sellers are at
+//! work; the lock on the article keeps them out, whatever process or machine they run in.
+//!
+//! Run it with `cargo run --example inventory --features embedded`, or with `REDBOLT_NODES` set.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use redbolt::{Client, Config, Retry};
+use rusqlite::Connection;
+
+type Anything = Result<(), Box<dyn std::error::Error>>;
+
+const SELLERS: usize = 4;
+const STOCK: i64 = 200;
+const TTL: Duration = Duration::from_secs(5);
+/// What a payment takes.
+const PAYMENT: Duration = Duration::from_millis(1);
+
+fn main() -> Anything {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["seller", database, nodes] => return sell_with_lock(database.as_ref(), nodes),
+        ["seller", database] => return sell_without(database.as_ref()),
+        _ => {}
+    }
+    let found = common::nodes()?;
+    let directory = tempfile::tempdir()?;
+    let without = run(&directory.path().join("without.db"), None)?;
+    let with = run(&directory.path().join("with.db"), Some(&found.urls.join(",")))?;
+    println!("{STOCK} pieces, {SELLERS} sellers in processes of their own");
+    println!("without a lock  {without} sold, {} oversold", (without - STOCK).max(0));
+    println!("with the lock   {with} sold, {} oversold", (with - STOCK).max(0));
+    if with != STOCK {
+        return Err("with the lock every piece is sold once".into());
+    }
+    if without <= STOCK {
+        return Err("without a lock sellers that overlap should have oversold".into());
+    }
+    Ok(())
+}
+
+/// Has all sellers sell from a fresh database, and returns how many pieces they sold.
+fn run(database: &Path, nodes: Option<&str>) -> Result<i64, Box<dyn std::error::Error>> {
+    let connection = open(database)?;
+    connection.execute_batch(
+        "CREATE TABLE stock (article TEXT PRIMARY KEY, pieces INTEGER);
+         CREATE TABLE sales (seller INTEGER);",
+    )?;
+    connection.execute("INSERT INTO stock VALUES ('sku:42', ?1)", [STOCK])?;
+    let sellers = (0..SELLERS).map(|_| {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("seller").arg(database).args(nodes).spawn()
+    });
+    let sellers = sellers.collect::<Result<Vec<Child>, _>>()?;
+    let ends = sellers.into_iter().map(|mut seller| seller.wait()).collect::<Vec<_>>();
+    for end in ends {
+        if !end.as_ref().is_ok_and(ExitStatus::success) {
+            return Err(format!("a seller ended with {end:?}").into());
+        }
+    }
+    Ok(connection.query_row("SELECT count(*) FROM sales", [], |row| row.get(0))?)
+}
+
+fn open(database: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(database)?;
+    connection.busy_timeout(Duration::from_secs(10))?;
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
+    Ok(connection)
+}
+
+fn sell_with_lock(database: &Path, nodes: &str) -> Anything {
+    let connection = open(database)?;
+    // Sellers that wait are woken by whoever has sold; they give up after a minute.
+    let patient = Retry::default().within(Duration::from_secs(60));
+    let mut client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
+    loop {
+        let is_left = client.with_lock("stock:sku:42", TTL, |held| {
+            let Some(left) = begin_sale(&connection)? else { return Ok(false) };
+            // Right before the effect: is there time enough for it?
+            if held.remaining() < Duration::from_millis(500) {
+                return Err::<_, Box<dyn std::error::Error>>("the sale took too long".into());
+            }
+            end_sale(&connection, left)?;
+            Ok(true)
+        })?;
+        if !is_left {
+            return Ok(());
+        }
+    }
+}
+
+fn sell_without(database: &Path) -> Anything {
+    let connection = open(database)?;
+    while let Some(left) = begin_sale(&connection)? {
+        end_sale(&connection, left)?;
+    }
+    Ok(())
+}
+
+/// Reads how many pieces are left and has one paid for; `None` if there are none.
+fn begin_sale(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let read = "SELECT pieces FROM stock WHERE article = 'sku:42'";
+    let left: i64 = connection.query_row(read, [], |row| row.get(0))?;
+    if left == 0 {
+        return Ok(None);
+    }
+    std::thread::sleep(PAYMENT);
+    Ok(Some(left))
+}
+
+/// Writes one piece less than was read.
+fn end_sale(connection: &Connection, left: i64) -> rusqlite::Result<()> {
+    connection.execute("UPDATE stock SET pieces = ?1 WHERE article = 'sku:42'", [left - 1])?;
+    connection.execute("INSERT INTO sales VALUES (?1)", [std::process::id()])?;
+    Ok(())
+}

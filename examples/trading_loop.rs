@@ -1,0 +1,207 @@
+//! A trading loop that never sleeps, with locks in it: each pass looks at the market and at the
+//! driver, and costs a microsecond whether a lock is on its way or not.
+//!
+//! Two desks see the same signals; the one that gets a signal's lock trades it, and keeps the lock
+//! to its end. This one spins, its rival is an ordinary blocking client. At the end the loop says
+//! how long its passes took, and how often the operating system put its thread to sleep.
+//!
+//! Run it with `cargo run --release --example trading_loop --features embedded`, or with
+//! `REDBOLT_NODES` set.
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::{Acquire, Client, Config, Driver, Lease, LockError, now};
+
+const TTL: Duration = Duration::from_secs(20);
+const SIGNALS: usize = 500;
+/// Time from one signal to the next.
+const PACE: Duration = Duration::from_millis(2);
+/// Buckets of the passes' times, each twice as long as the one before, from 1 ns.
+const BUCKETS: usize = 40;
+
+type Anything = Result<(), Box<dyn std::error::Error>>;
+
+/// How often each signal was traded, by whomever.
+type Trades = [AtomicU32; SIGNALS];
+
+fn main() -> Anything {
+    let found = common::nodes()?;
+    // Each run has signals of its own, also on nodes that still hold those of the last.
+    let run = std::process::id();
+    let config = || Config::new(&found.urls);
+    let mut driver = Driver::standalone(config()?)?;
+    let mut rival = Client::connect(config()?)?;
+    let (trades, (feed, signals)) = ([const { AtomicU32::new(0) }; SIGNALS], channel());
+    let (rival_feed, rival_signals) = channel();
+
+    let (desk, theirs) = thread::scope(|scope| {
+        let (trades, rival) = (&trades, &mut rival);
+        scope.spawn(move || send_signals(&[feed, rival_feed]));
+        let theirs = scope.spawn(move || trade_blocking(rival, run, &rival_signals, trades));
+        let desk = trade_spinning(&mut driver, run, &signals, trades)?;
+        let theirs = theirs.join().map_err(|_| "the rival failed")??;
+        Ok::<_, Box<dyn std::error::Error>>((desk, theirs))
+    })?;
+    let (here, there) = (desk.leases.len(), theirs.len());
+    println!("{SIGNALS} signals: {here} traded here, {there} by the rival");
+    desk.tell();
+    let slept = desk.slept;
+    drop((desk, theirs));
+    rival.settle(Duration::from_secs(1));
+    driver.shutdown(Duration::from_secs(1));
+
+    let twice = trades.iter().filter(|count| count.load(Ordering::Relaxed) > 1).count();
+    let missed = trades.iter().filter(|count| count.load(Ordering::Relaxed) == 0).count();
+    println!("{twice} traded twice, {missed} by nobody");
+    if twice > 0 {
+        return Err(format!("{twice} signals were traded twice").into());
+    }
+    // One that waited for its locks would sleep for each of them.
+    if slept.is_some_and(|times| times > SIGNALS / 4) {
+        return Err("the loop slept".into());
+    }
+    Ok(())
+}
+
+/// What the loop has done.
+struct Desk {
+    leases: Vec<Lease>,
+    passes: [u64; BUCKETS],
+    longest: Duration,
+    /// How often the thread gave up its processor by itself.
+    slept: Option<usize>,
+}
+
+/// One pass after the other, with never a wait.
+fn trade_spinning(
+    driver: &mut Driver,
+    run: u32,
+    signals: &Receiver<usize>,
+    trades: &Trades,
+) -> Result<Desk, Box<dyn std::error::Error>> {
+    let mut desk = Desk {
+        leases: Vec::with_capacity(SIGNALS),
+        passes: [0; BUCKETS],
+        longest: Duration::ZERO,
+        slept: None,
+    };
+    // What a signal's lock is asked for under, by its operation.
+    let mut wanted = Vec::with_capacity(SIGNALS);
+    let (mut is_open, before) = (true, sleeps());
+    let mut begin = now();
+    while is_open || driver.in_flight() > 0 {
+        match signals.try_recv() {
+            Ok(signal) => {
+                let id = driver.acquire(format!("signal:{run}:{signal}"), Acquire::new(TTL))?;
+                wanted.push((id, signal));
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => is_open = false,
+        }
+        // Reads what the sockets hold, and writes what is owed. It never blocks.
+        driver.turn();
+        while let Some(done) = driver.completion() {
+            let Some(place) = wanted.iter().position(|(id, _)| *id == done.id) else { continue };
+            let (_, signal) = wanted.swap_remove(place);
+            let Outcome::Lock(result) = done.result else { continue };
+            match result {
+                Ok(lease) => {
+                    trade(&lease, signal, trades);
+                    desk.leases.push(lease);
+                }
+                // The rival's.
+                Err(LockError::Taken(_) | LockError::NoQuorum(_)) => {}
+                Err(why) => return Err(why.into()),
+            }
+        }
+        let end = now();
+        let pass = begin.until(end);
+        if let Some(count) = desk.passes.get_mut(bucket(pass)) {
+            *count += 1;
+        }
+        desk.longest = desk.longest.max(pass);
+        begin = end;
+    }
+    desk.slept = sleeps().zip(before).map(|(after, before)| after - before);
+    Ok(desk)
+}
+
+/// The same with blocking calls. The leases are kept until both desks are done: a signal whose lock
+/// is free again can be traded again.
+fn trade_blocking(
+    client: &mut Client,
+    run: u32,
+    signals: &Receiver<usize>,
+    trades: &Trades,
+) -> Result<Vec<Lease>, LockError> {
+    let mut leases = Vec::new();
+    while let Ok(signal) = signals.recv() {
+        match client.try_lock(format!("signal:{run}:{signal}"), TTL) {
+            Ok(lease) => {
+                trade(&lease, signal, trades);
+                leases.push(lease);
+            }
+            Err(LockError::Taken(_) | LockError::NoQuorum(_)) => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(leases)
+}
+
+fn trade(lease: &Lease, signal: usize, trades: &Trades) {
+    if lease.is_valid()
+        && let Some(count) = trades.get(signal)
+    {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The market: every desk gets every signal.
+fn send_signals(desks: &[Sender<usize>]) {
+    for signal in 0..SIGNALS {
+        thread::sleep(PACE);
+        for desk in desks {
+            let _ = desk.send(signal);
+        }
+    }
+}
+
+impl Desk {
+    /// Prints how long the passes took.
+    fn tell(&self) {
+        let all: u64 = self.passes.iter().sum();
+        println!("{all} passes; below which time so many of them lie:");
+        for (name, share) in [("50 %", 0.5), ("99 %", 0.99), ("99.99 %", 0.9999)] {
+            let mut below = 0;
+            let index = self.passes.iter().position(|count| {
+                below += count;
+                below as f64 >= all as f64 * share
+            });
+            let nanos = 1_u64 << (index.unwrap_or(0) + 1);
+            println!("{name:>8}  {:?}", Duration::from_nanos(nanos));
+        }
+        println!(" longest  {:?}", self.longest);
+        match self.slept {
+            Some(times) => println!("the loop's thread slept {times} times"),
+            None => println!("this system does not tell how often a thread slept"),
+        }
+    }
+}
+
+/// The power of two below a time in nanoseconds.
+fn bucket(time: Duration) -> usize {
+    (time.as_nanos().max(1).ilog2() as usize).min(BUCKETS - 1)
+}
+
+/// How often this thread has gone to sleep so far; Linux counts it.
+fn sleeps() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    count.trim().parse().ok()
+}

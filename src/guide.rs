@@ -1,0 +1,39 @@
+//! Guides: one for each way in, the settings, and how to test. Text only, and every example in it
+//! runs as a test.
+//!
+// Of two definitions of a link the first counts: these, and not the files' own, which are for who
+// reads the files.
+//! [guide-client.md]: crate::guide::client
+//! [guide-shared.md]: crate::guide::shared
+//! [guide-mio.md]: crate::guide::mio_loop
+//! [guide-loops.md]: crate::guide::other_loops
+//! [guide-engine.md]: crate::guide::engine
+//! [guide-testing.md]: crate::guide::testing
+//! [settings.md]: crate::guide::settings
+#![doc = ""]
+#![doc = include_str!("../docs/guide.md")]
+
+/// [guide-shared.md]: crate::guide::shared
+#[doc = ""]
+#[doc = include_str!("../docs/guide-client.md")]
+pub mod client {}
+
+#[doc = include_str!("../docs/guide-shared.md")]
+pub mod shared {}
+
+#[doc = include_str!("../docs/guide-mio.md")]
+pub mod mio_loop {}
+
+/// [guide-shared.md]: crate::guide::shared
+#[doc = ""]
+#[doc = include_str!("../docs/guide-loops.md")]
+pub mod other_loops {}
+
+#[doc = include_str!("../docs/guide-engine.md")]
+pub mod engine {}
+
+#[doc = include_str!("../docs/guide-testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("../docs/settings.md")]
+pub mod settings {}

@@ -1,0 +1,314 @@
+//! What a call of the shared handle costs: threads, wake-ups, writes; and what may hold it up.
+//!
+//! What is counted is counted in a process of its own ([`counted`] runs in it), under strace; the
+//! nodes stay here. Two runs of different length are compared: what grows is the calls' own.
+
+use std::collections::HashMap;
+use std::fs;
+use std::future::Future;
+use std::pin::Pin;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+
+use redbolt::embedded::Nodes;
+use redbolt::{LockError, Shared, SharedGuard, Wait};
+
+use super::common::{PATIENCE, TTL, ends_within, eventually, fresh_config, ms, skip};
+use super::shared::{embedded, in_use, is_clean, patient};
+
+/// What the counted process does, by these variables.
+const MODE: &str = "REDBOLT_COUNTED";
+const NODES: &str = "REDBOLT_COUNTED_NODES";
+const NODE_COUNT: usize = 3;
+
+/// System calls of so many rounds in the mode, by the name that `named` gives to a line of strace.
+fn system_calls(
+    mode: &str,
+    rounds: usize,
+    named: fn(&str) -> Option<&'static str>,
+) -> Option<HashMap<&'static str, f64>> {
+    let nodes = Nodes::start(NODE_COUNT).expect("ports are free");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let log = directory.path().join("strace");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "trace=sendto,sendmsg,writev,write,futex", "-o"]).arg(&log);
+    command.arg(std::env::current_exe().expect("a test has a binary"));
+    command.args(["--exact", "shared_costs::counted", "--test-threads=1"]);
+    let mode = format!("{mode} {rounds}");
+    let output = match command.env(MODE, mode).env(NODES, nodes.urls().join(",")).output() {
+        Ok(output) => output,
+        Err(why) => {
+            skip(&format!("strace cannot be run ({why})"), "install it with the package manager");
+            return None;
+        }
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let mut counts = HashMap::new();
+    let text = fs::read_to_string(&log).expect("strace wrote its log");
+    for name in text.lines().filter(|line| !line.contains("resumed>")).filter_map(named) {
+        *counts.entry(name).or_insert(0.0) += 1.0;
+    }
+    Some(counts)
+}
+
+/// As [`system_calls`], for one round: the difference of two lengths.
+fn calls_a_round(
+    mode: &str,
+    named: fn(&str) -> Option<&'static str>,
+) -> Option<HashMap<&'static str, f64>> {
+    const SHORT: usize = 50;
+    const LONG: usize = 250;
+    let before = system_calls(mode, SHORT, named)?;
+    let mut counts = system_calls(mode, LONG, named)?;
+    for (name, count) in &mut counts {
+        *count -= before.get(name).unwrap_or(&0.0);
+        *count /= f64::from(u32::try_from(LONG - SHORT).expect("it fits"));
+    }
+    println!("{mode}: {counts:?}");
+    Some(counts)
+}
+
+/// Not a test by itself: the process that is counted.
+#[test]
+fn counted() {
+    let (Ok(mode), Ok(nodes)) = (std::env::var(MODE), std::env::var(NODES)) else { return };
+    let (mode, rounds) = mode.split_once(' ').expect("a mode and a number");
+    let rounds: usize = rounds.parse().expect("a number");
+    let wait = if mode == "spin" { Wait::Spin } else { Wait::Park };
+    let config = fresh_config(nodes.split(',').map(str::to_owned).collect());
+    let shared = Shared::connect(config.wait(wait)).expect("nodes are fit");
+    match mode {
+        "park" | "spin" => {
+            for round in 0..rounds {
+                let guard = shared.try_lock(format!("k:{round}"), TTL).expect("a fresh key");
+                shared.unlock(guard).expect("ours");
+            }
+        }
+        "burst" => (0..rounds).for_each(|round| burst(&shared, round)),
+        "threads" => {
+            // The handle is here; so are the test's thread and that of the harness.
+            let before = thread_count();
+            let clones: Vec<_> = (0..100).map(|_| shared.clone()).collect();
+            for (index, clone) in clones.iter().enumerate() {
+                drop(clone.try_lock(format!("k:{index}"), TTL).expect("a fresh key"));
+            }
+            assert_eq!(thread_count(), before, "a clone needs no thread");
+            drop((clones, shared));
+            assert!(eventually(PATIENCE, || thread_count() == before - 1), "one, and it ends");
+        }
+        other => panic!("no mode {other}"),
+    }
+}
+
+fn thread_count() -> usize {
+    fs::read_dir("/proc/self/task").expect("Linux").count()
+}
+
+/// Wakes nobody, and holds up whoever calls it until it is opened.
+#[derive(Default)]
+struct Barrier {
+    has_come: AtomicBool,
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Barrier {
+    fn open(&self) {
+        *self.is_open.lock().expect("no panic") = true;
+        self.opened.notify_all();
+    }
+}
+
+impl Wake for Barrier {
+    fn wake(self: Arc<Self>) {
+        self.has_come.store(true, Ordering::Release);
+        let is_open = self.is_open.lock().expect("no panic");
+        let opened = self.opened.wait_while(is_open, |is_open| !*is_open);
+        drop(opened.expect("no panic"));
+    }
+}
+
+type Locking<'shared> =
+    Pin<Box<dyn Future<Output = Result<SharedGuard, LockError>> + Send + 'shared>>;
+
+/// The I/O thread is inside of a foreign waker until the barrier is opened.
+fn held_up<'shared>(shared: &'shared Shared, key: &str) -> (Locking<'shared>, Arc<Barrier>) {
+    for attempt in 0.. {
+        let barrier = Arc::new(Barrier::default());
+        let waker = Waker::from(Arc::clone(&barrier));
+        let key = format!("{key}:{attempt}");
+        let mut future: Locking<'_> =
+            Box::pin(async move { shared.try_lock_async(key, TTL).await });
+        // Where this thread was kept from running, the lock is there before anybody waits for it.
+        if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            assert!(eventually(PATIENCE, || barrier.has_come.load(Ordering::Acquire)));
+            return (future, barrier);
+        }
+    }
+    unreachable!("it tries for ever");
+}
+
+/// Sixteen calls and the drops of their guards, each while the I/O thread is elsewhere.
+fn burst(shared: &Shared, round: usize) {
+    let (first, barrier) = held_up(shared, &format!("first:{round}"));
+    let mut futures: Vec<Locking<'_>> = (0..16)
+        .map(|call| {
+            let key = format!("k:{round}:{call}");
+            Box::pin(async move { shared.try_lock_async(key, TTL).await }) as Locking<'_>
+        })
+        .collect();
+    let mut context = Context::from_waker(Waker::noop());
+    for future in &mut futures {
+        assert!(future.as_mut().poll(&mut context).is_pending());
+    }
+    barrier.open();
+    assert!(eventually(PATIENCE, || in_use(shared).0 == 17), "results wait to be taken");
+    let guards: Vec<_> = futures
+        .into_iter()
+        .map(|mut future| {
+            let mut result = None;
+            assert!(eventually(PATIENCE, || {
+                if let std::task::Poll::Ready(guard) = future.as_mut().poll(&mut context) {
+                    result = Some(guard);
+                }
+                result.is_some()
+            }));
+            result.expect("it was awaited").expect("a fresh key")
+        })
+        .collect();
+    drop(first);
+    assert!(eventually(PATIENCE, || in_use(shared).1 == 16), "{shared:?}");
+    let (last, barrier) = held_up(shared, &format!("last:{round}"));
+    drop(guards);
+    barrier.open();
+    drop(last);
+    assert!(eventually(PATIENCE, || in_use(shared) == (0, 0)), "{shared:?}");
+}
+
+/// A write to an eventfd (eight bytes), and a wake-up of a thread that sleeps.
+fn hand_over(line: &str) -> Option<&'static str> {
+    if line.contains("write(") && line.contains(", 8)") {
+        Some("eventfd")
+    } else if line.contains("FUTEX_WAKE") {
+        Some("futex")
+    } else {
+        None
+    }
+}
+
+#[test]
+fn an_uncontended_call_is_handed_over_twice_and_no_more() {
+    let Some(counts) = calls_a_round("park", hand_over) else { return };
+    let of = |name| counts.get(name).copied().unwrap_or(0.0);
+    // Two calls a round, each there and back. Where one follows the other at once, the I/O thread
+    // is still awake; now and then somebody meets the other in the table.
+    assert!(of("eventfd") > 0.5 && of("futex") > 0.5, "nothing was counted: {counts:?}");
+    assert!(of("eventfd") + of("futex") <= 4.2, "{counts:?}");
+}
+
+#[test]
+fn a_handle_that_spins_sleeps_nowhere() {
+    let Some(counts) = calls_a_round("spin", hand_over) else { return };
+    let of = |name| counts.get(name).copied().unwrap_or(0.0);
+    // The eventfd tells the I/O thread of the call; it is awake all the time.
+    assert!(of("futex") <= 0.2 && of("eventfd") <= 2.1, "{counts:?}");
+}
+
+#[test]
+fn calls_that_come_together_go_out_with_one_write_a_node() {
+    let sends =
+        |line: &str| (line.contains("sendto(") || line.contains("writev(")).then_some("send");
+    let Some(counts) = calls_a_round("burst", sends) else { return };
+    // The first call's SET, sixteen SETs at once, the first one's release and the last call's SET,
+    // sixteen releases at once with the last one's: each one write, or two.
+    let a_node = counts.get("send").copied().unwrap_or(0.0) / 3.0;
+    assert!((3.0..=6.5).contains(&a_node), "{a_node} writes a node for 36 commands");
+}
+
+#[test]
+fn all_clones_share_one_thread_that_ends_with_the_last() {
+    let _ = system_calls("threads", 0, |_| None);
+}
+
+/// The table's lock is held across nothing of others': their code may use the handle itself.
+#[test]
+fn wakers_may_use_the_handle_when_they_run_and_when_they_are_dropped() {
+    struct Curious(Shared);
+    impl Wake for Curious {
+        fn wake(self: Arc<Self>) {
+            drop(format!("{:?}", self.0));
+        }
+    }
+    impl Drop for Curious {
+        fn drop(&mut self) {
+            drop(format!("{:?}", self.0));
+        }
+    }
+    let (nodes, shared) = embedded(|config| config);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (handle, flag) = (shared.clone(), Arc::clone(&is_over));
+    // A thread of its own: a deadlock must end the test.
+    thread::spawn(move || {
+        for round in 0..200_u32 {
+            let guard = (round % 2 == 0).then(|| handle.lock_with("k", patient(TTL)).unwrap());
+            let mut future: Locking<'_> = Box::pin(handle.lock_with_async("k", patient(TTL)));
+            // Each poll replaces, and so drops, the waker of the one before.
+            for _ in 0..round % 5 {
+                let waker = Waker::from(Arc::new(Curious(handle.clone())));
+                if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                    break;
+                }
+            }
+            drop(guard);
+            thread::yield_now();
+        }
+        flag.store(true, Ordering::Release);
+    });
+    assert!(eventually(PATIENCE, || is_over.load(Ordering::Acquire)), "it hangs");
+    is_clean(&nodes, &shared);
+}
+
+#[test]
+fn a_waker_that_blocks_holds_up_no_other_caller() {
+    let (nodes, shared) = embedded(|config| config);
+    let guard = shared.try_lock("held", TTL).unwrap();
+    let (future, barrier) = held_up(&shared, "k");
+    let mut other: Locking<'_> = Box::pin(shared.try_lock_async("other", TTL));
+    ends_within(ms(0), || {
+        assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(other);
+        drop(guard);
+        assert!(matches!(shared.try_lock("", TTL), Err(LockError::InvalidKey { .. })));
+    });
+    barrier.open();
+    drop(future);
+    is_clean(&nodes, &shared);
+}
+
+#[test]
+fn dropping_a_guard_waits_for_no_node() {
+    let (nodes, shared) = embedded(|config| config.node_timeout(ms(500)));
+    let guards: Vec<_> =
+        (0..100).map(|k| shared.try_lock(format!("k:{k}"), TTL).unwrap()).collect();
+    (0..3).for_each(|node| nodes.pause(node).unwrap());
+    ends_within(ms(0), || drop(guards));
+    (0..3).for_each(|node| nodes.resume(node).unwrap());
+    is_clean(&nodes, &shared);
+}
+
+#[test]
+fn a_shutdown_ends_by_its_limit_and_says_what_is_still_owed() {
+    let (nodes, shared) = embedded(|config| config);
+    let guard = shared.try_lock("k", TTL).unwrap();
+    assert!(eventually(PATIENCE, || (0..3).all(|node| nodes.key_count(node).unwrap() == 1)));
+    (0..3).for_each(|node| nodes.pause(node).unwrap());
+    drop(guard);
+    let owed = ends_within(ms(300), || shared.shutdown(ms(300)));
+    assert!(owed > 0, "no node has answered");
+    // It was sent all the same.
+    (0..3).for_each(|node| nodes.resume(node).unwrap());
+    assert!(eventually(PATIENCE, || (0..3).all(|node| nodes.key_count(node).unwrap() == 0)));
+}
