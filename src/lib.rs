@@ -72,7 +72,8 @@
 //! | `shared` | `Shared`: one handle for many threads and tasks, with a queue for each key |
 //! | `embedded` | nodes in the process, for demos and your own tests |
 //! | `sim` | the simulation that the library is tested with |
-//! | `tracing` | an event when a node is refused for a reason that somebody must mend, once, and when it votes again |
+//! | `tracing` | spans and events of locks and nodes |
+//! | `metrics` | counts, times and node states, for the `metrics` facade |
 //! | `cli` | the `redbolt` command |
 //! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
 
@@ -91,7 +92,10 @@ mod acquire;
 mod address;
 mod command;
 mod config;
+mod count;
 mod error;
+#[cfg(feature = "metrics")]
+mod histogram;
 mod key;
 mod mutant;
 mod node;
@@ -131,3 +135,14 @@ pub use token::LockToken;
 #[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The examples of what can be seen compile and run.
+#[cfg(all(
+    doctest,
+    feature = "embedded",
+    feature = "metrics",
+    feature = "shared",
+    feature = "tracing"
+))]
+#[doc = include_str!("../docs/observing.md")]
+struct Observing;
