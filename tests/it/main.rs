@@ -37,9 +37,14 @@ mod faulty_nodes;
 mod fuzz_corpus;
 mod greeting;
 mod harness;
+mod health;
 mod hold;
 #[cfg(feature = "tracing")]
 mod log;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod overrides;
+mod prefix;
 mod public_names;
 mod retry;
 #[cfg(feature = "shared")]
@@ -49,6 +54,9 @@ mod shared_futures;
 #[cfg(feature = "shared")]
 mod shared_loss;
 mod tidy;
+mod tokens;
+#[cfg(feature = "tracing")]
+mod trace;
 mod unlock;
 mod waiting;
 mod watch;
