@@ -7,7 +7,18 @@ use std::time::Duration;
 use crate::config::Retry;
 use crate::token::TokenBytes;
 
+const NODE_TIMEOUT_MIN: Duration = Duration::from_millis(1);
+const NODE_TIMEOUT_MAX: Duration = Duration::from_secs(60);
+
 /// How one lock is to be acquired.
+///
+/// A call has its own TTL, least validity, patience (deadline, retry, `node_timeout`), way of
+/// waiting, token, and how its lease is kept; what it does not say is as the
+/// [`Config`](crate::Config) says. What all clients of a lock must agree on is no call's to change:
+/// two quorums of different size need not share a node, a smaller drift or a longer TTL than
+/// `max_ttl` outlives what the nodes hold or remember, and a restarted node that one call believed
+/// could have forgotten the lock of another. So `quorum`, `drift_factor`, `max_ttl`,
+/// `restart_guard` and `admission` belong to the configuration alone.
 ///
 /// ```
 /// use redbolt::Acquire;
@@ -25,6 +36,10 @@ pub struct Acquire {
     pub(crate) retry: Option<Retry>,
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) is_watched: bool,
+    pub(crate) node_timeout: Option<Duration>,
+    /// It is watched or has a `node_timeout` of its own: one look for what hardly any call wants.
+    pub(crate) is_special: bool,
+    pub(crate) is_woken: bool,
 }
 
 /// A lease is extended by the engine itself, at each third of its TTL.
@@ -77,6 +92,9 @@ impl Acquire {
             retry: None,
             keep_alive: None,
             is_watched: false,
+            node_timeout: None,
+            is_special: false,
+            is_woken: true,
         }
     }
 
@@ -111,6 +129,32 @@ impl Acquire {
         self
     }
 
+    /// How long each attempt of this call waits for nodes that do not answer, instead of the
+    /// configuration's [`node_timeout`](crate::Config::node_timeout): from 1 ms to a minute, others
+    /// count as the nearest of these. Longer for a call that has the time, shorter for one that has
+    /// not. When a node counts as stalled, and all else, goes by the configuration.
+    #[must_use]
+    pub const fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = Some(if timeout.as_millis() < 1 {
+            NODE_TIMEOUT_MIN
+        } else if timeout.as_secs() >= NODE_TIMEOUT_MAX.as_secs() {
+            NODE_TIMEOUT_MAX
+        } else {
+            timeout
+        });
+        self.is_special = true;
+        self
+    }
+
+    /// Whether the call, where it waits for a held lock, is woken by its release: on by default
+    /// where the configuration's [`direct_wake`](crate::Config::direct_wake) is, which alone can
+    /// switch it on. Off, the call looks again after `delay` and `jitter` of its [`Retry`].
+    #[must_use]
+    pub const fn direct_wake(mut self, on: bool) -> Self {
+        self.is_woken = on;
+        self
+    }
+
     /// The lease is extended by itself while it is held, and its loss is told: see [`KeepAlive`].
     #[must_use]
     pub const fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
@@ -132,6 +176,7 @@ impl Acquire {
     #[must_use]
     pub const fn watch(mut self, is_watched: bool) -> Self {
         self.is_watched = is_watched;
+        self.is_special = is_watched || self.node_timeout.is_some();
         self
     }
 

@@ -144,6 +144,7 @@ impl Default for Retry {
 /// | `max_extensions` | no limit | how often a lease may be extended |
 /// | `max_hold` | no limit | how long a lease may be held in all |
 /// | `local_turns` | 64 | 0 for none: how often a shared handle hands a lease on |
+/// | `key_prefix` | none | up to 4,095 bytes |
 /// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
 /// | `direct_wake` | on | whether waiting calls are woken by the holder's release |
 /// | `username`, `password` | none | for nodes whose URL names none |
@@ -172,6 +173,7 @@ pub struct Config {
     pub(crate) direct_wake: bool,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
+    pub(crate) key_prefix: Vec<u8>,
 }
 
 impl Config {
@@ -224,6 +226,7 @@ impl Config {
             direct_wake: true,
             #[cfg(feature = "tls")]
             tls: None,
+            key_prefix: Vec::new(),
         })
     }
 
@@ -355,6 +358,18 @@ impl Config {
         self
     }
 
+    /// What stands in front of every key on the nodes, and nowhere else: callers, leases and errors
+    /// have the key without it. Any bytes; key and prefix together have 4,096 at most. Without one,
+    /// the default, nothing is added to a lock.
+    ///
+    /// Two clients mean the same lock if prefix and key joined are the same. An ACL of `~app1:*`
+    /// keeps a user to the locks below the prefix `app1:`.
+    #[must_use]
+    pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
+        self.key_prefix = prefix.into();
+        self
+    }
+
     /// How many operations may be under way at once.
     /// 4,096 by default, from 1 to 1,048,576. One more is refused as `Full`.
     #[must_use]
@@ -412,6 +427,9 @@ impl Config {
             return Err(ConfigError::InFlight { wanted: self.in_flight_max });
         }
         let drift = Drift::new(self.drift_factor).ok_or(ConfigError::DriftFactor)?;
+        if self.key_prefix.len() >= KEY_LEN_MAX {
+            return Err(ConfigError::KeyPrefix { len: self.key_prefix.len() });
+        }
         // CLIENT SETNAME refuses these too, but only once connected.
         if let Some(name) = &self.client_name
             && (name.is_empty() || !name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)))
@@ -446,6 +464,9 @@ impl fmt::Debug for Config {
     }
 }
 
+/// Longest key on the nodes, in bytes.
+pub(crate) const KEY_LEN_MAX: usize = 4096;
+
 /// A TTL and its drift must fit 32 bits of milliseconds.
 const TTL_MS_MAX: u64 = 24 * 24 * 3600 * 1000;
 
@@ -476,6 +497,7 @@ mod tests {
             (config().quorum(Quorum::AtLeast(1)), "quorum"),
             (config().in_flight_max(0), "in_flight_max"),
             (config().client_name("a b"), "client_name"),
+            (config().key_prefix([b'p'; 4096]), "key_prefix"),
         ];
         for (config, setting) in table {
             let message = config.check().unwrap_err().to_string();

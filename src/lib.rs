@@ -76,7 +76,8 @@
 //! | `embedded` | nodes in the process, for demos and your own tests |
 //! | `sim` | the simulation that the library is tested with |
 //! | `tls` | connections through TLS: `rediss://`, `Config::tls` |
-//! | `tracing` | an event when a node is refused for a reason that somebody must mend, once, and when it votes again |
+//! | `tracing` | spans and events of locks and nodes |
+//! | `metrics` | counts, times and node states, for the `metrics` facade |
 //! | `cli` | the `redbolt` command |
 //! | `assets` | its man pages and completions: `cargo run --features assets --example assets -- DIR` |
 //! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
@@ -102,7 +103,10 @@ mod acquire;
 mod address;
 mod command;
 mod config;
+mod count;
 mod error;
+#[cfg(feature = "metrics")]
+mod histogram;
 mod key;
 mod mutant;
 mod node;
@@ -148,3 +152,14 @@ pub use token::LockToken;
 #[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The examples of what can be seen compile and run.
+#[cfg(all(
+    doctest,
+    feature = "embedded",
+    feature = "metrics",
+    feature = "shared",
+    feature = "tracing"
+))]
+#[doc = include_str!("../docs/observing.md")]
+struct Observing;

@@ -85,7 +85,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] and [`LockError::System`].
+    /// [`LockError::InvalidKey`], [`LockError::Full`] and [`LockError::System`].
     pub fn status(&mut self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
         self.catch_up()?;
         let op = self.ask_key(key.as_ref())?;
@@ -95,7 +95,9 @@ impl Client {
 
     /// Begins to ask what `key` holds.
     pub(crate) fn ask_key(&mut self, key: &[u8]) -> Result<OpId, LockError> {
-        self.driver.query(&[&[b"GET", key], &[b"PTTL", key]])
+        let engine = self.driver.engine();
+        let key = engine.wire_key(key).ok_or(LockError::InvalidKey { len: key.len() })?;
+        self.driver.query(&[&[b"GET", &key], &[b"PTTL", &key]])
     }
 
     /// What the answers to [`ask_key`](Self::ask_key) say.

@@ -333,6 +333,20 @@ impl Client {
         self.driver.notice()
     }
 
+    /// Whether a quorum may vote, as far as the last call saw: call [`keep`](Self::keep) before where
+    /// the client may have been idle.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.driver.is_ready()
+    }
+
+    /// Hands what was counted since the last time to the recorder of the `metrics` facade: see
+    /// [`Driver::export_metrics`]. Calls do so by themselves at most once a second.
+    #[cfg(feature = "metrics")]
+    pub fn export_metrics(&mut self) {
+        self.driver.export_metrics();
+    }
+
     /// How many nodes may vote, as far as the last call saw.
     #[must_use]
     pub const fn voters(&self) -> u32 {
@@ -466,6 +480,8 @@ impl Drop for Client {
     fn drop(&mut self) {
         self.driver.engine_mut().begin_close();
         self.settle(self.node_timeout);
+        #[cfg(feature = "metrics")]
+        self.export_metrics();
     }
 }
 

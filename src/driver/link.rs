@@ -32,7 +32,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(address: Address) -> Self {
+    pub(super) fn new(address: &Address) -> Self {
         let known = match address.endpoint() {
             Endpoint::Tcp { host, port } => {
                 host.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, *port)).into_iter().collect()
@@ -132,15 +132,15 @@ impl Link {
 
 /// A link to each node.
 #[cfg(feature = "tls")]
-pub(super) fn links_of(config: Config) -> Result<Vec<Link>, ConfigError> {
-    let targets = super::tls::targets(&config)?;
-    let links = config.nodes.into_iter().map(Link::new);
+pub(super) fn links_of(config: &Config) -> Result<Vec<Link>, ConfigError> {
+    let targets = super::tls::targets(config)?;
+    let links = config.nodes.iter().map(Link::new);
     Ok(links.zip(targets).map(|(link, target)| link.with_tls(target)).collect())
 }
 
 /// A link to each node.
 #[cfg(not(feature = "tls"))]
 #[expect(clippy::unnecessary_wraps, reason = "with TLS it can fail")]
-pub(super) fn links_of(config: Config) -> Result<Vec<Link>, ConfigError> {
-    Ok(config.nodes.into_iter().map(Link::new).collect())
+pub(super) fn links_of(config: &Config) -> Result<Vec<Link>, ConfigError> {
+    Ok(config.nodes.iter().map(Link::new).collect())
 }

@@ -15,6 +15,8 @@
 
 pub mod clock;
 mod completion;
+#[cfg(feature = "metrics")]
+mod export;
 mod key;
 mod lease;
 mod link;
@@ -22,6 +24,7 @@ mod notice;
 mod resolve;
 mod shutdown;
 mod socket;
+mod state;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "tls")]
@@ -44,7 +47,7 @@ pub use lease::Lease;
 use crate::acquire::Acquire;
 use crate::address::Endpoint;
 use crate::config::Config;
-use crate::engine::{Connection, Engine, LeaseId, NodeHealth, OpId};
+use crate::engine::{Connection, Engine, LeaseId, OpId};
 use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
@@ -104,6 +107,8 @@ pub struct Driver {
     /// Nodes with a notice that is in the log and not yet taken.
     #[cfg(feature = "tracing")]
     logged: NodeMask,
+    #[cfg(feature = "metrics")]
+    exporter: export::Exporter,
     buffer: Box<[u8]>,
 }
 
@@ -127,7 +132,7 @@ impl Driver {
         let engine = Engine::new(&config, fresh_seed()?, clock::now())?;
         Ok(Self {
             engine,
-            links: links_of(config)?,
+            links: links_of(&config)?,
             tokens,
             registry: registry.try_clone()?,
             own_poll: None,
@@ -138,6 +143,8 @@ impl Driver {
             blocked: NodeMask::EMPTY,
             #[cfg(feature = "tracing")]
             logged: NodeMask::EMPTY,
+            #[cfg(feature = "metrics")]
+            exporter: export::Exporter::new(config.client_name),
             buffer: vec![0; READ_LEN].into_boxed_slice(),
         })
     }
@@ -335,6 +342,8 @@ impl Driver {
         self.flush();
         #[cfg(feature = "tracing")]
         self.log_notices();
+        #[cfg(feature = "metrics")]
+        self.export_if_due(now);
     }
 
     /// Writes what is owed, one write a node. A turn does it too.
@@ -357,58 +366,17 @@ impl Driver {
         {
             return Some(Instant::default());
         }
-        self.engine.poll_timeout()
+        let due = self.engine.poll_timeout();
+        #[cfg(feature = "metrics")]
+        let due =
+            due.into_iter().chain(Some(self.exporter.due()).filter(|at| *at < Instant::MAX)).min();
+        due
     }
 
     /// How long a poll may sleep: until [`next_deadline`](Self::next_deadline).
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         self.next_deadline().map(|deadline| clock::now().until(deadline))
-    }
-
-    // ---- state ----
-
-    /// How each node is.
-    #[must_use]
-    pub fn nodes(&self) -> Vec<NodeHealth> {
-        self.engine.nodes(clock::now())
-    }
-
-    /// How many nodes may vote now.
-    #[must_use]
-    pub const fn voters(&self) -> u32 {
-        self.engine.voters()
-    }
-
-    /// How many votes make a quorum.
-    #[must_use]
-    pub const fn quorum(&self) -> u32 {
-        self.engine.quorum()
-    }
-
-    /// Whether every node is admitted or known not to be: what can be waited for is there. A node
-    /// that has just lost a healthy connection is on its way again, so this may become false.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.engine.is_settled()
-    }
-
-    /// How many operations are under way or not yet reported.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.engine.in_flight()
-    }
-
-    pub(crate) const fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    pub(crate) const fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
-    }
-
-    pub(crate) fn is_ours(&self, lease: &Lease) -> bool {
-        lease.is_of(&self.pool)
     }
 
     // ---- inside ----

@@ -26,6 +26,8 @@ impl Driver {
             self.take_addresses();
             self.turn();
             if self.engine.releases_open(deadline) == 0 || clock::now() >= deadline {
+                #[cfg(feature = "metrics")]
+                self.export_metrics();
                 return;
             }
             self.wait_on_sockets(deadline);

@@ -5,10 +5,11 @@ use super::keep::NO_KEEP;
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
 use super::timers::Timer;
+use super::trace::traced;
 use super::wait::{NO_LIST, NO_WAIT};
-use super::{Engine, Event, KEY_LEN_MAX};
+use super::{Engine, Event};
 use crate::acquire::Acquire;
-use crate::command::{Answer, append_set};
+use crate::command::append_set;
 use crate::error::{Cause, LockError, Vote};
 use crate::mutant::{self, Mutant};
 use crate::node::{JobKind, Now, Request};
@@ -37,8 +38,8 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         let ttl_ms = self.checked_ttl(acquire.ttl).ok_or_else(|| self.invalid_ttl())?;
-        if key.is_empty() || key.len() > KEY_LEN_MAX {
-            return Err(LockError::InvalidKey { len: key.len() });
+        if !self.prefix.is_plain(key) {
+            self.check_prefixed(key)?;
         }
         let token = match &acquire.token {
             None => None,
@@ -51,6 +52,7 @@ impl Engine {
         plan.min_validity = acquire.min_validity;
         plan.attempts_left = 1;
         plan.wakes = false;
+        plan.node_timeout_ms = 0;
         if acquire.retry.is_some() || acquire.deadline.is_some() {
             plan.retry_as(acquire, token.is_some(), now);
         }
@@ -59,16 +61,22 @@ impl Engine {
         }
         let token = token.unwrap_or_else(|| self.draw_token());
         let slot = self.slots.open(key, token);
+        if !self.prefix.is_none() {
+            self.put_prefix(slot);
+        }
+        traced!(DEBUG: self.trace_acquire(index, slot, ttl_ms));
         let now = self.now(now);
         if self.wakes.has_recent() {
-            self.ops.at_mut(index).slot = slot;
+            let op = self.ops.at_mut(index);
+            op.slot = slot;
+            op.plan.time_out_after(acquire.node_timeout);
             if self.queue_behind(index, now) {
                 return Ok(self.ops.id(index));
             }
         }
         self.attempt(index, slot, now);
-        if acquire.is_watched {
-            self.track_attempt(index, now);
+        if acquire.is_special {
+            self.attempt_specially(index, acquire, now);
         }
         Ok(self.ops.id(index))
     }
@@ -80,6 +88,14 @@ impl Engine {
         let now = self.now(now);
         let op = self.ops.at(index);
         let slot = op.slot;
+        let is_under_way = matches!(
+            (op.kind, self.slots.get(slot).map(|slot| slot.state)),
+            (OpKind::Acquire, Some(SlotState::Acquiring | SlotState::Gated))
+        );
+        if is_under_way && matches!(op.outcome, Outcome::Open | Outcome::Won) {
+            self.counts.attempts.note(Outcome::Cancelled);
+        }
+        let op = self.ops.at(index);
         match (op.kind, op.outcome) {
             (OpKind::Acquire, Outcome::Open) => {
                 if mutant::is(Mutant::CancelNotReleased) {
@@ -162,6 +178,7 @@ impl Engine {
         slot.ttl_longest_ms = ttl_ms;
         slot.ends = deadline;
         slot.began = now.real;
+        traced!(DEBUG: self.trace_attempt(index));
 
         self.encode_set(slot_index);
         if let Some(gate) = self.ops.at_mut(index).gate.take()
@@ -194,6 +211,44 @@ impl Engine {
         if written != NodeMask::first(self.nodes.len()) {
             self.decide(slot_index, now);
         }
+    }
+
+    /// What hardly any call wants, behind its first attempt.
+    #[cold]
+    fn attempt_specially(&mut self, index: u32, acquire: &Acquire, now: Now) {
+        self.ops.at_mut(index).plan.time_out_after(acquire.node_timeout);
+        self.limit_attempt(index, now);
+        if acquire.is_watched {
+            self.track_attempt(index, now);
+        }
+    }
+
+    /// An attempt that has just begun ends by the call's own `node_timeout`, if it has one.
+    #[cold]
+    pub(super) fn limit_attempt(&mut self, index: u32, now: Now) {
+        let op = self.ops.at(index);
+        let is_open = op.outcome == Outcome::Open && op.round.awaited.is_empty();
+        if let Some(timeout) = op.plan.own_timeout().filter(|_| is_open) {
+            self.ops.judge_apart(index, now.attended + timeout);
+            self.ops.at_mut(index).judge_at = Instant::MAX;
+            self.judge_at(index, now.real + timeout);
+        }
+    }
+
+    /// Whether an attempt with a timeout of its own still has time: that in which nobody read is no
+    /// node's, so it is given back.
+    #[cold]
+    pub(super) fn has_time_left(&mut self, index: u32, now: Now) -> bool {
+        let op = self.ops.at(index);
+        let is_own = op.plan.own_timeout().is_some() && op.round.awaited.is_empty();
+        let left = now.attended.until(self.ops.judged_at(index));
+        if !is_own || left.is_zero() || op.judge_at == Instant::MAX || op.plan.deadline <= now.real
+        {
+            return false;
+        }
+        self.ops.at_mut(index).judge_at = Instant::MAX;
+        self.judge_at(index, now.real + left);
+        true
     }
 
     /// The operation waits for nodes on their way until `at`; its round is no ordinary one.
@@ -259,124 +314,6 @@ impl Engine {
         }
     }
 
-    /// The node is not asked: nothing was written there.
-    pub(super) fn fail_vote(&mut self, id: NodeId, slot_index: u32) {
-        let cause = self.node(id).cause();
-        let op = self.slots.at(slot_index).op;
-        let op = self.ops.at_mut(op);
-        op.round.enter(id, Vote::Failed(cause));
-        op.blame(id, cause);
-    }
-
-    /// A node in good standing granted.
-    #[inline(always)]
-    pub(super) fn set_granted(&mut self, id: NodeId, slot_index: u32, now: Instant) {
-        let slot = self.slots.at_mut(slot_index);
-        if slot.state != SlotState::Acquiring {
-            return self.set_read(id, slot_index, Answer::Ok, now);
-        }
-        slot.unanswered.remove(id);
-        slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
-        let quorum = self.settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
-        let op = slot.op;
-        let round = &mut self.ops.at_mut(op).round;
-        // A vote becomes unknown only with the end of its connection, or of the round.
-        round.grant(id);
-        if round.is_quorum_just_met(quorum) {
-            self.decide(slot_index, self.both_clocks(now));
-        }
-    }
-
-    /// The answer to a SET was read; it names its slot no more.
-    #[inline(never)]
-    pub(super) fn set_read(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Instant) {
-        self.set_answered(id, slot_index, answer, self.both_clocks(now));
-        self.answer_taken(slot_index);
-    }
-
-    /// A node answered the SET of an attempt.
-    #[inline]
-    pub(super) fn set_answered(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
-        // Who was told meanwhile that the node is no master believes no grant behind that.
-        let is_believed = self.node(id).is_plain()
-            || self.is_believed_in_trouble(id, answer, now)
-            || mutant::is(Mutant::DistrustedGrantCounts);
-        let slot = self.slots.at_mut(slot_index);
-        let vote = match answer {
-            Answer::Ok if !is_believed => Vote::Unknown(Cause::Quarantined),
-            Answer::Ok => Vote::Granted,
-            Answer::Null => Vote::Denied,
-            Answer::Refused(cause) => Vote::Failed(cause),
-            Answer::Zero | Answer::One | Answer::NoScript | Answer::Odd => {
-                Vote::Unknown(Cause::OddReply)
-            }
-        };
-        if vote == Vote::Granted {
-            slot.granted.insert(id);
-        }
-        slot.unanswered.remove(id);
-        if matches!(vote, Vote::Denied | Vote::Failed(_)) {
-            // Nothing was written, unless a release already went to it and will say so itself.
-            slot.holds.remove(id);
-        }
-        if slot.op != NO_OP {
-            let op = self.ops.at_mut(slot.op);
-            if op.kind == OpKind::Acquire {
-                op.round.enter(id, vote);
-            }
-        }
-        match slot.state {
-            SlotState::Acquiring => {
-                if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
-                    let op = slot.op;
-                    self.ops.at_mut(op).blame(id, cause);
-                }
-                self.decide(slot_index, now);
-            }
-            SlotState::Gated => {
-                if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
-                    let op = slot.op;
-                    self.ops.at_mut(op).blame(id, cause);
-                }
-                self.gate_answered(slot_index, now);
-            }
-            SlotState::Held if vote == Vote::Granted => self.late_votes.push_back(slot_index),
-            SlotState::Released => {
-                // Its TTL may have begun only now.
-                let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
-                slot.ends = slot.ends.max(gone_at);
-            }
-            SlotState::Held => self.check_holders(slot_index, now),
-            SlotState::Free => {}
-        }
-    }
-
-    /// Whether the answer of a node counts that is not admitted, or in trouble: and perhaps no more.
-    #[cold]
-    fn is_believed_in_trouble(&mut self, id: NodeId, answer: Answer, now: Now) -> bool {
-        let node = self.node_mut(id);
-        if answer == Answer::Ok {
-            node.granted_in_trouble(now.real);
-        }
-        node.is_admitted()
-    }
-
-    /// The connection ended before the SET was answered.
-    pub(super) fn set_lost(&mut self, id: NodeId, slot_index: u32, now: Now) {
-        let slot = self.slots.at_mut(slot_index);
-        if matches!(slot.state, SlotState::Acquiring | SlotState::Gated) {
-            let is_gated = slot.state == SlotState::Gated;
-            let op = self.ops.at_mut(slot.op);
-            op.round.enter(id, Vote::Unknown(Cause::ConnectionLost));
-            op.blame(id, Cause::ConnectionLost);
-            if is_gated {
-                self.gate_answered(slot_index, now);
-            } else {
-                self.decide(slot_index, now);
-            }
-        }
-    }
-
     /// Decides the attempt if its votes suffice.
     #[inline]
     pub(super) fn decide(&mut self, slot_index: u32, now: Now) {
@@ -401,6 +338,7 @@ impl Engine {
                     let deadline = self.deadline_from(now.real, slot.ttl_ms);
                     self.slots.at_mut(slot_index).ends = deadline;
                 }
+                traced!(DEBUG: self.trace_decision(index, Outcome::Won));
                 self.finish(index, Outcome::Won);
             }
             Decision::Lost => {
@@ -443,6 +381,10 @@ impl Engine {
             op.round.enter(node, Vote::Unknown(Cause::Timeout));
         }
         op.blame_all(open, Cause::Timeout);
+        for node in open {
+            self.node_mut(node).counts.unknown.up(Cause::Timeout);
+            traced!(TRACE: self.trace_vote(node, slot_index, Vote::Unknown(Cause::Timeout)));
+        }
         for node in open.into_iter().filter(|_| mutant::is(Mutant::LateReplyMisattributed)) {
             let forgotten = self.node_mut(node).forget(slot_index);
             self.slots.at_mut(slot_index).refs -= forgotten;
@@ -460,6 +402,8 @@ impl Engine {
     /// Releases what the attempt may have written, and plans the next one.
     pub(super) fn attempt_failed(&mut self, index: u32, outcome: Outcome, now: Now) {
         self.ops.unlist(index);
+        self.counts.attempts.note(outcome);
+        traced!(DEBUG: self.trace_decision(index, outcome));
         let slot_index = self.ops.at(index).slot;
         if self.slots.at(slot_index).list != NO_LIST {
             self.carry_list(index, slot_index);
@@ -512,11 +456,16 @@ impl Engine {
         } else {
             self.draw_token()
         };
+        let began = self.slots.at(last).began;
+        self.ops.at_mut(index).began.note(began);
         let key = self.slots.at(last).key.clone();
         let slot = self.slots.open(key.as_bytes(), token);
         self.slots.at_mut(last).op = NO_OP;
         self.slots.free_if_unnamed(last);
         self.attempt(index, slot, now);
+        if self.slots.at(slot).state == SlotState::Acquiring {
+            self.limit_attempt(index, now);
+        }
         if self.ops.at(index).keep != NO_KEEP {
             self.track_attempt(index, now);
         }
@@ -551,12 +500,19 @@ impl Engine {
             self.end_wait(index, now);
         }
         let op = self.ops.id(index);
+        let began = self.ops.at_mut(index).began.take();
         if outcome == Outcome::Won {
+            traced!(DEBUG: self.trace_lease(index, now));
             self.ops.close(index);
             let slot = self.slots.at_mut(slot_index);
             slot.op = NO_OP;
             slot.state = SlotState::Held;
             slot.granted = granted;
+            self.counts.attempts.won.up();
+            self.counts.attempt_times.note(slot.began, now);
+            if let Some(began) = began {
+                self.counts.wait_times.note(began, now);
+            }
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
             if keep != NO_KEEP {
                 self.begin_keeping(slot_index, keep, self.both_clocks(now));
@@ -564,6 +520,7 @@ impl Engine {
             return Some(Event::Lock { op, result: Ok(lease) });
         }
         let error = self.lock_error(index, now);
+        traced!(DEBUG: self.trace_refused(index, outcome));
         self.ops.close(index);
         if keep != NO_KEEP {
             self.keeps.close(keep);

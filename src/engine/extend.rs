@@ -12,7 +12,8 @@ use super::event::LostCause;
 use super::keep::NO_KEEP;
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
-use super::{Engine, Event, KEY_LEN_MAX};
+use super::trace::traced;
+use super::{Engine, Event};
 use crate::acquire::Acquire;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::error::{Cause, ExtendError};
@@ -81,11 +82,9 @@ impl Engine {
     ) -> Result<OpId, ExtendError> {
         let ttl_ms = self.extension_ttl(acquire.ttl)?;
         let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
-        if key.is_empty() || key.len() > KEY_LEN_MAX {
-            return Err(ExtendError::InvalidName);
-        }
+        let wire_key = self.wire_key(key).ok_or(ExtendError::InvalidName)?;
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
-        let slot_index = self.open_foreign(key, token);
+        let slot_index = self.open_foreign(&wire_key, token);
         if acquire.is_looked_after() {
             self.open_keep(index, key, acquire);
             self.bind_keep(index, slot_index);
@@ -111,6 +110,7 @@ impl Engine {
     ) {
         let new_deadline = self.deadline_from(now, ttl_ms);
         let now = self.now(now);
+        traced!(DEBUG: self.trace_extension(index, slot_index, ttl_ms));
         let op = self.ops.at_mut(index);
         op.slot = slot_index;
         op.new_deadline = new_deadline;
@@ -413,6 +413,8 @@ impl Engine {
             | Outcome::Answered => Err(ExtendError::NoQuorum(ballot())),
         };
         let op = self.ops.id(index);
+        self.counts.extensions.note_extension(&result);
+        traced!(DEBUG: self.trace_extended(index, result.is_ok()));
         self.ops.close(index);
         // A release may have taken the slot over meanwhile.
         if self.slots.at(slot_index).op == index {

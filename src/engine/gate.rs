@@ -30,10 +30,15 @@ impl Engine {
         for node in absent {
             self.fail_vote(node, slot_index);
         }
-        self.begin_round(index, now);
+        self.begin_gated_round(index, now);
         // The gate may have had no room for it.
         self.gate_answered(slot_index, now);
         true
+    }
+
+    fn begin_gated_round(&mut self, index: u32, now: Now) {
+        self.begin_round(index, now);
+        self.limit_attempt(index, now);
     }
 
     /// What follows from the votes of an attempt that has asked one node only.
@@ -49,7 +54,7 @@ impl Engine {
                 self.send_set(node, slot_index, now);
             }
             self.track_sets(index, slot_index, now);
-            self.begin_round(index, now);
+            self.begin_gated_round(index, now);
             self.decide(slot_index, now);
         } else if round.open().is_empty() {
             let is_taken = !round.denied.is_empty();
@@ -59,6 +64,7 @@ impl Engine {
                 let round = &mut self.ops.at_mut(index).round;
                 round.enter(node, Vote::Failed(Cause::NotAsked));
                 self.ops.at_mut(index).blame(node, Cause::NotAsked);
+                self.node_mut(node).counts.failed.up(Cause::NotAsked);
             }
             self.attempt_failed(index, outcome, now);
         }
@@ -116,7 +122,11 @@ impl Engine {
         self.track_sets(index, slot_index, now);
         let round = &self.ops.at(index).round;
         if round.written.count() >= self.settings.quorum {
-            self.judge_at(index, now.real + self.settings.node_timeout);
+            let timeout = self.ops.at(index).plan.own_timeout();
+            if let Some(timeout) = timeout {
+                self.ops.judge_apart(index, now.attended + timeout);
+            }
+            self.judge_at(index, now.real + timeout.unwrap_or(self.settings.node_timeout));
         }
     }
 }

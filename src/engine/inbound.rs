@@ -68,6 +68,7 @@ impl Engine {
         {
             if request == Request::Set && bytes == b"+OK\r\n" {
                 node.answer_read(now);
+                node.granted.up();
                 return self.set_granted(id, slot, now);
             }
             if matches!(request, Request::Release(_)) && bytes == b":1\r\n" {
@@ -89,6 +90,7 @@ impl Engine {
             match (request, word) {
                 (Request::Set, Quick::Ok) => {
                     node.answer_read(now);
+                    node.granted.up();
                     self.set_granted(id, slot, now);
                 }
                 (Request::Set, Quick::Null) => {
@@ -156,6 +158,9 @@ impl Engine {
                 if let Answer::Refused(cause) = answer {
                     self.note_refusal(id, cause, now);
                 }
+                if answer == Answer::Ok && self.node(id).is_admitted() {
+                    self.node_mut(id).granted.up();
+                }
             }
             Request::Release(step) => self.release_answered(id, slot, step, answer, now),
             Request::Debt { step, again } => {
@@ -221,6 +226,7 @@ impl Engine {
     pub(super) fn lose(&mut self, id: NodeId, cause: Cause, now: Now) {
         let random = rand::Rng::next_u32(&mut self.rng);
         let pending = self.node_mut(id).handle_lost(cause, random, now.real);
+        self.node_mut(id).counts.lost.up(cause);
         self.voters.remove(id);
         self.cohort.nodes.remove(id);
         self.with_output.remove(id);

@@ -13,6 +13,7 @@ use super::event::{Event, LostCause};
 use super::keep::{Loss, NO_KEEP, third};
 use super::op::{OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
+use super::trace::traced;
 use super::{Engine, LOSS};
 use crate::acquire::Acquire;
 use crate::error::{Cause, ExtendError};
@@ -132,6 +133,8 @@ impl Engine {
     fn keep_alive_ended(&mut self, op_index: u32, now: Now) {
         let op = self.ops.at(op_index);
         let (slot_index, outcome) = (op.slot, op.outcome);
+        self.counts.keeps.note(outcome);
+        traced!(DEBUG: self.trace_extended(op_index, outcome == Outcome::Won));
         self.ops.close(op_index);
         let slot = self.slots.at_mut(slot_index);
         if slot.op == op_index {
@@ -222,6 +225,11 @@ impl Engine {
         let keep = self.keeps.at_mut(keep_index);
         if !std::mem::replace(&mut keep.is_lost, true) {
             let op = keep.op;
+            match cause {
+                LostCause::Expired => self.counts.lost_expired.up(),
+                LostCause::Gone => self.counts.lost_gone.up(),
+            }
+            traced!(WARN: self.trace_lost(slot_index, cause));
             self.keeps.losses.push_back(Loss { lease, op, cause });
             self.done.push_back(LOSS);
             self.note_change(keep_index);
@@ -321,8 +329,10 @@ impl Engine {
     pub(super) fn open_keep(&mut self, index: u32, key: &[u8], acquire: &Acquire) {
         let keep = self.keeps.open(self.ops.id(index), acquire.keep_alive);
         self.ops.at_mut(index).keep = keep;
-        if acquire.is_watched {
-            self.keeps.watch(keep, key);
+        if acquire.is_watched
+            && let Some(key) = self.wire_key(key)
+        {
+            self.keeps.watch(keep, &key);
         }
     }
 }

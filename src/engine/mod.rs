@@ -27,6 +27,7 @@
 
 mod acquire;
 mod cohort;
+mod counts;
 mod event;
 mod extend;
 mod gate;
@@ -35,6 +36,7 @@ mod keep;
 mod keeping;
 mod notice;
 mod op;
+mod prefix;
 mod query;
 mod release;
 mod setup;
@@ -42,8 +44,10 @@ mod slot;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod trace;
 mod transaction;
 mod view;
+mod votes;
 mod wait;
 mod watching;
 
@@ -54,6 +58,10 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+#[cfg(feature = "metrics")]
+pub use crate::histogram::Histogram;
+#[cfg(feature = "metrics")]
+pub use counts::Series;
 pub use event::{Connection, Event, LostCause};
 pub use notice::Notice;
 pub use op::{NodeReplies, OpId};
@@ -61,17 +69,23 @@ pub use slot::LeaseId;
 pub use view::{NodeHealth, NodeState};
 
 use crate::command::{ReleaseStep, SetOptions};
+use crate::config::KEY_LEN_MAX;
 use crate::error::{Ballot, Cause, Unlocked};
 use crate::mutant::{self, Mutant};
-use crate::node::{Node, Now, Wish};
+use crate::node::{Node, Now, Shown, Wish};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use cohort::Cohort;
+use counts::Counts;
 use keep::Keeps;
 use op::{OpKind, Ops, Outcome};
+use prefix::Prefix;
 use setup::Settings;
 use slot::Slots;
 use timers::{Timer, Timers};
+#[cfg(feature = "tracing")]
+use trace::Traces;
+use trace::traced;
 use wait::{Queues, Waits, Wakes};
 
 /// Nobody can have asked and been answered in less.
@@ -80,14 +94,13 @@ const EARSHOT_NANOS: u64 = 50_000;
 /// No operation: the loss of a lease, in the list of results.
 const LOSS: u32 = u32::MAX;
 
-/// Longest key, in bytes.
-const KEY_LEN_MAX: usize = 4096;
-
 /// A Redlock client without its sockets. See the [module](self) for how to drive it.
 pub struct Engine {
     settings: Settings,
     names: Arc<[Box<str>]>,
     nodes: Vec<Node>,
+    /// What people last saw of each node, and since when it is that.
+    shown: Vec<(Shown, Instant)>,
     /// The nodes that a SET may go to; kept in step by [`Engine::refresh`].
     voters: NodeMask,
     cohort: Cohort,
@@ -128,6 +141,10 @@ pub struct Engine {
     /// A message on its way out.
     text: Vec<u8>,
     set_options: SetOptions,
+    prefix: Prefix,
+    counts: Counts,
+    #[cfg(feature = "tracing")]
+    traces: Traces,
 }
 
 impl Engine {
@@ -305,7 +322,8 @@ impl Engine {
                 Timer::Wait => self.wait_due(index, now),
                 Timer::Judge => {
                     let op = self.ops.at(index);
-                    if op.judge_at.min(op.plan.deadline) <= now.real {
+                    let is_due = op.judge_at.min(op.plan.deadline) <= now.real;
+                    if is_due && !self.has_time_left(index, now) {
                         self.judge(index, now);
                     }
                 }
@@ -421,6 +439,7 @@ impl Engine {
     #[cold]
     fn refresh(&mut self, id: NodeId, now: Now) {
         self.node_mut(id).changes_noted();
+        self.note_state(id, now);
         self.pay_debts(id, now);
         let node = self.node_mut(id);
         let (can_vote, has_output) = (node.can_vote(), node.has_output());
@@ -450,6 +469,17 @@ impl Engine {
         let has_settled = !(is_on_the_way || can_vote && could_vote);
         if has_settled && !self.awaiting.is_empty() {
             self.settle_awaiting(id, now);
+        }
+    }
+
+    /// Notes since when a node is in its state.
+    fn note_state(&mut self, id: NodeId, now: Now) {
+        let shown = self.node(id).shown();
+        if let Some(place) = self.shown.get_mut(id.index())
+            && place.0 != shown
+        {
+            *place = (shown, now.real);
+            traced!(DEBUG: self.trace_node(id, now));
         }
     }
 

@@ -11,6 +11,7 @@ use super::wait::NO_WAIT;
 use crate::acquire::Acquire;
 use crate::command::Answer;
 use crate::config::Retry;
+use crate::count::Began;
 use crate::error::{Cause, Unlocked};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
@@ -78,9 +79,24 @@ pub(super) struct Plan {
     pub(super) deadline: Instant,
     /// Between attempts it waits to be woken, instead of trying again and again.
     pub(super) wakes: bool,
+    /// When a node without an answer is counted out, in milliseconds; 0 for what the configuration
+    /// says.
+    pub(super) node_timeout_ms: u16,
 }
 
 impl Plan {
+    /// A node without an answer is counted out after that, or as the configuration says.
+    pub(super) fn time_out_after(&mut self, timeout: Option<Duration>) {
+        let timeout = timeout.map_or(0, |timeout| timeout.as_millis());
+        self.node_timeout_ms = u16::try_from(timeout).unwrap_or(u16::MAX);
+    }
+
+    /// The `node_timeout` of the call's own, if it has one.
+    pub(super) fn own_timeout(&self) -> Option<Duration> {
+        let timeout = Duration::from_millis(self.node_timeout_ms.into());
+        (self.node_timeout_ms > 0).then_some(timeout)
+    }
+
     /// How the call goes on after a failed attempt, and when it ends.
     pub(super) fn retry_as(&mut self, acquire: &Acquire, has_token: bool, now: Instant) {
         let retry = acquire.retry.unwrap_or(Retry::ONCE);
@@ -95,7 +111,8 @@ impl Plan {
         self.deadline = deadline
             .filter(|deadline| !deadline.is_zero())
             .map_or(Instant::MAX, |deadline| now + deadline);
-        self.wakes = !is_once && retry.attempts.is_none() && retry.wait_after.is_none();
+        self.wakes =
+            !is_once && acquire.is_woken && retry.attempts.is_none() && retry.wait_after.is_none();
     }
 }
 
@@ -133,6 +150,8 @@ pub(super) struct Op {
     pub(super) new_deadline: Instant,
     pub(super) causes: [Cause; NODES_MAX],
     pub(super) query: Option<Box<Query>>,
+    /// When the first attempt of a call that needs more than one began.
+    pub(super) began: Began,
 }
 
 /// The answers to a question that was put to every node.
@@ -268,6 +287,18 @@ impl Ops {
         self.last = index;
     }
 
+    /// Takes the operation out of the rounds; when its own is to be judged, on the attended clock.
+    #[cold]
+    pub(super) fn judge_apart(&mut self, index: u32, judged_at: Instant) {
+        self.unlist(index);
+        self.at_mut(index).judged_at = judged_at;
+    }
+
+    /// When a round that is judged apart is to be.
+    pub(super) fn judged_at(&self, index: u32) -> Instant {
+        self.at(index).judged_at
+    }
+
     /// Takes the operation out of the rounds.
     #[inline]
     pub(super) fn unlist(&mut self, index: u32) {
@@ -322,6 +353,7 @@ impl Op {
             new_deadline: Instant::default(),
             causes: [Cause::None; NODES_MAX],
             query: None,
+            began: Began::default(),
         }
     }
 

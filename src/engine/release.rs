@@ -9,8 +9,9 @@
 
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
+use super::trace::traced;
 use super::wait::NO_LIST;
-use super::{Engine, Event, KEY_LEN_MAX};
+use super::{Engine, Event};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::mutant::{self, Mutant};
@@ -40,6 +41,7 @@ impl Engine {
         if self.slots.held(lease).is_some() {
             let now = self.now(now);
             self.cancel_extension(lease.slot);
+            self.counts.unreported.up();
             self.release_slot(lease.slot, now);
         }
     }
@@ -65,10 +67,8 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, UnlockError> {
         let token = TokenBytes::from_wire(token).ok_or(UnlockError::InvalidName)?;
-        if key.is_empty() || key.len() > KEY_LEN_MAX {
-            return Err(UnlockError::InvalidName);
-        }
-        let slot_index = self.open_foreign(key, token);
+        let key = self.wire_key(key).ok_or(UnlockError::InvalidName)?;
+        let slot_index = self.open_foreign(&key, token);
         let result = self.release_reported(slot_index, now);
         self.slots.free_if_unnamed(slot_index);
         result
@@ -114,6 +114,7 @@ impl Engine {
         // First of all: an extension of the engine's own gives its place back.
         self.cancel_extension(slot_index);
         let Some(index) = self.ops.open(OpKind::Release) else {
+            self.counts.unreported.up();
             self.release_slot(slot_index, now);
             return Err(UnlockError::Full);
         };
@@ -137,10 +138,12 @@ impl Engine {
         slot.state = SlotState::Released;
         slot.phase = slot.phase.next();
         slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
-        let (mut holds, op) = (slot.holds, slot.op);
+        let (mut holds, op, is_kept) = (slot.holds, slot.op, slot.is_kept);
+        traced!(DEBUG: self.trace_release(slot_index));
         if op != NO_OP && mutant::is(Mutant::ReleaseNotBehindSet) {
             let unknown = self.ops.at(op).round.unknown;
-            holds = holds.without(slot.unanswered.without(unknown));
+            let unanswered = self.slots.at(slot_index).unanswered;
+            holds = holds.without(unanswered.without(unknown));
         }
         if op != NO_OP && mutant::is(Mutant::UnknownNotReleased) {
             holds = holds.without(self.ops.at(op).round.unknown);
@@ -148,7 +151,7 @@ impl Engine {
         if op != NO_OP {
             self.ops.at_mut(op).tally = Tally::begin(holds, all.without(holds));
         }
-        if slot.is_kept {
+        if is_kept {
             self.end_keeping(slot_index);
         }
         let step = self.cohort.step;
@@ -287,7 +290,10 @@ impl Engine {
     fn note_debt(&mut self, id: NodeId, debt: Debt, push: fn(&mut Debts, Debt) -> Option<u32>) {
         self.slots.at_mut(debt.slot).refs += 1;
         self.restless.insert(id);
+        self.node_mut(id).counts.debts.up();
+        traced!(DEBUG: self.trace_debt(id, debt.slot));
         if let Some(dropped) = push(&mut self.node_mut(id).debts, debt) {
+            traced!(WARN: self.trace_debt_dropped(id));
             self.slots.unref(dropped);
         }
     }
@@ -314,6 +320,7 @@ impl Engine {
                     self.note_debt(id, debt, Debts::push);
                     return self.slots.unref(debt.slot);
                 }
+                traced!(DEBUG: self.trace_debt_paid(id, debt.slot));
             }
             self.slots.unref(debt.slot);
         }
@@ -529,6 +536,8 @@ impl Engine {
         self.slots.free_if_unnamed(slot_index);
         let result =
             if let Outcome::Unlocked(unlocked) = outcome { unlocked } else { Unlocked::Unknown };
+        self.counts.note_release(result);
+        traced!(DEBUG: self.trace_released(index, result));
         Some(Event::Unlock { op, result })
     }
 

@@ -8,15 +8,19 @@ use rand::{Rng, SeedableRng};
 
 use super::Engine;
 use super::cohort::Cohort;
+use super::counts::Counts;
 use super::keep::Keeps;
 use super::op::Ops;
+use super::prefix::Prefix;
 use super::slot::Slots;
 use super::timers::Timers;
+#[cfg(feature = "tracing")]
+use super::trace::Traces;
 use super::wait::{Queues, Waits, Wakes};
 use crate::command::SetOptions;
 use crate::config::{Checked, Config};
 use crate::error::ConfigError;
-use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience};
+use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience, Shown};
 use crate::quorum::{Drift, NodeMask};
 use crate::time::{Instant, nanos};
 
@@ -110,6 +114,7 @@ impl Engine {
             settings: Settings::of(config, &checked),
             names: config.nodes.iter().map(|address| address.name().into()).collect(),
             nodes,
+            shown: vec![(Shown::Disconnected, now); config.nodes.len()],
             voters: NodeMask::EMPTY,
             cohort: Cohort::EMPTY,
             with_output: NodeMask::EMPTY,
@@ -138,6 +143,10 @@ impl Engine {
             frame: Vec::new(),
             text: Vec::new(),
             set_options: SetOptions::new(),
+            prefix: Prefix::new(&config.key_prefix),
+            counts: Counts::default(),
+            #[cfg(feature = "tracing")]
+            traces: Traces::default(),
         })
     }
 }

@@ -165,6 +165,7 @@ impl Engine {
             op.round.written.remove(id);
             op.round.enter(id, Vote::Failed(Cause::Closed));
             op.blame(id, Cause::Closed);
+            self.node_mut(id).counts.failed.up(Cause::Closed);
             self.decide(slot_index, now);
         }
     }

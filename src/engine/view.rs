@@ -4,8 +4,8 @@ use super::Engine;
 use super::slot::LeaseId;
 use crate::config::Admission;
 use crate::error::{Ballot, Cause, ConnectError};
-use crate::node::State;
-use crate::quorum::{NODES_MAX, NodeMask};
+use crate::node::Shown;
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
 
@@ -32,6 +32,23 @@ pub enum NodeState {
     Stalled,
 }
 
+impl NodeState {
+    /// The state as a word, for labels and for fields of JSON: `disconnected`, `connecting`,
+    /// `greeting`, `admitted`, `quarantined`, `refused` or `stalled`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Disconnected => "disconnected",
+            Self::Connecting => "connecting",
+            Self::Greeting => "greeting",
+            Self::Admitted => "admitted",
+            Self::Quarantined(_) => "quarantined",
+            Self::Refused => "refused",
+            Self::Stalled => "stalled",
+        }
+    }
+}
+
 /// What is known of a node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -42,6 +59,12 @@ pub struct NodeHealth {
     pub state: NodeState,
     /// Why it does not vote; [`Cause::None`] if it does.
     pub cause: Cause,
+    /// Whether it votes: admitted, not stalled, and owed nothing that goes before a vote.
+    pub votes: bool,
+    /// For how long it has been in that state, as far as somebody drove the connections.
+    pub since: Duration,
+    /// How long until it is connected to or greeted anew by itself: of a quarantine its end.
+    pub until: Option<Duration>,
     /// The server's name for itself and its version, as far as it was greeted.
     pub server: Option<String>,
     /// `master` or what else it is.
@@ -56,14 +79,22 @@ pub struct NodeHealth {
     pub append_only: Option<bool>,
     /// Whether it speaks RESP3.
     pub resp3: bool,
-    /// Whether other clients reach this one through it, so that who waits can be woken.
-    pub direct_wake: bool,
     /// Whether INFO was denied, so that admission rests on less.
     pub info_denied: bool,
     /// The commands for release and extension.
     pub dialect: Option<String>,
+    /// Whether the waiters of other clients reach this one by it, and the other way round
+    /// ([`Config::direct_wake`](crate::Config::direct_wake)).
+    pub direct_wake: bool,
+    /// Whether it can tell of keys that change ([`Acquire::watch`](crate::Acquire::watch)), as far
+    /// as is known before it is asked to.
+    pub watch: bool,
     /// Round trip of the last greeting.
     pub round_trip: Option<Duration>,
+    /// How long ago anything last came from it.
+    pub silence: Option<Duration>,
+    /// Requests whose answer is awaited.
+    pub unanswered: usize,
     /// Releases owed to it.
     pub debts: usize,
     /// Releases that were given up for want of room.
@@ -74,41 +105,57 @@ impl Engine {
     /// How each node is at `now`.
     #[must_use]
     pub fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
-        self.nodes
-            .iter()
-            .zip(self.names.iter())
-            .map(|(node, name)| {
-                let facts = node.facts();
-                let state = match node.state() {
-                    State::Disconnected { .. } => NodeState::Disconnected,
-                    State::Connecting { .. } => NodeState::Connecting,
-                    State::Greeting { .. } => NodeState::Greeting,
-                    State::Admitted { .. } if node.is_stalled() => NodeState::Stalled,
-                    State::Admitted { .. } => NodeState::Admitted,
-                    State::Quarantined { until } => NodeState::Quarantined(now.until(until)),
-                    State::Refused { .. } => NodeState::Refused,
-                };
-                let server = facts.server();
-                NodeHealth {
-                    name: name.to_string(),
-                    state,
-                    cause: if node.can_vote() { Cause::None } else { node.cause() },
-                    server: facts.kind.map(|_| format!("{} {}", server.kind, facts.version)),
-                    role: facts.role.clone(),
-                    run_id: facts.run_id.clone(),
-                    uptime: facts.uptime_s.map(Duration::from_secs),
-                    maxmemory_policy: facts.maxmemory_policy.clone(),
-                    append_only: facts.aof,
-                    resp3: facts.resp3,
-                    direct_wake: node.has_channel(),
-                    info_denied: facts.info_denied,
-                    dialect: node.is_greeted().then(|| node.dialect.to_string()),
-                    round_trip: node.round_trip,
-                    debts: node.debts.len(),
-                    debts_dropped: node.debts.dropped(),
-                }
-            })
-            .collect()
+        let all = NodeMask::first(self.nodes.len()).into_iter();
+        all.filter_map(|id| self.health(id, now)).collect()
+    }
+
+    /// How one node is at `now`.
+    pub(super) fn health(&self, id: NodeId, now: Instant) -> Option<NodeHealth> {
+        let (node, name) = (self.nodes.get(id.index())?, self.names.get(id.index())?);
+        let facts = node.facts();
+        let state = match node.shown() {
+            Shown::Disconnected => NodeState::Disconnected,
+            Shown::Connecting => NodeState::Connecting,
+            Shown::Greeting => NodeState::Greeting,
+            Shown::Admitted => NodeState::Admitted,
+            Shown::Stalled => NodeState::Stalled,
+            Shown::Quarantined => {
+                NodeState::Quarantined(node.until().map_or(Duration::ZERO, |end| now.until(end)))
+            }
+            Shown::Refused => NodeState::Refused,
+        };
+        let since = self.shown.get(id.index()).map_or(now, |(_, since)| *since);
+        let server = facts.server();
+        Some(NodeHealth {
+            name: name.to_string(),
+            state,
+            cause: if node.can_vote() { Cause::None } else { node.cause() },
+            votes: node.can_vote(),
+            since: now.saturating_since(since),
+            until: node.until().map(|until| now.until(until)),
+            server: facts.kind.map(|_| format!("{} {}", server.kind, facts.version)),
+            role: facts.role.clone(),
+            run_id: facts.run_id.clone(),
+            uptime: facts.uptime_s.map(Duration::from_secs),
+            maxmemory_policy: facts.maxmemory_policy.clone(),
+            append_only: facts.aof,
+            resp3: facts.resp3,
+            info_denied: facts.info_denied,
+            dialect: node.is_greeted().then(|| node.dialect.to_string()),
+            direct_wake: node.has_channel(),
+            watch: node.can_track(),
+            round_trip: node.round_trip,
+            silence: node.last_answer().map(|at| now.saturating_since(at)),
+            unanswered: node.pending().count(),
+            debts: node.debts.len(),
+            debts_dropped: node.debts.dropped(),
+        })
+    }
+
+    /// Whether a quorum may vote now.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.voters.count() >= self.settings.quorum
     }
 
     /// How many nodes may vote now.
@@ -201,7 +248,8 @@ impl Engine {
     }
 
     pub(crate) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {
-        self.slots.held(lease).map(|slot| (slot.key.as_bytes(), &slot.token))
+        let slot = self.slots.held(lease)?;
+        Some((self.plain_key(slot.key.as_bytes()), &slot.token))
     }
 
     /// Keeps a word of the caller's with a lease.

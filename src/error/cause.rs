@@ -117,6 +117,61 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// It as one word, for labels and for fields of JSON: the variant's name in snake case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Held => "held",
+            Self::NotConnected => "not_connected",
+            Self::Connecting => "connecting",
+            Self::ConnectionRefused => "connection_refused",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::SocketPath => "socket_path",
+            Self::NameUnknown => "name_unknown",
+            Self::Network => "network",
+            Self::Closed => "closed",
+            Self::Protocol => "protocol",
+            Self::TlsTimeout => "tls_timeout",
+            Self::NoTls => "no_tls",
+            Self::TlsWanted => "tls_wanted",
+            Self::CertificateUntrusted => "certificate_untrusted",
+            Self::CertificateExpired => "certificate_expired",
+            Self::CertificateName => "certificate_name",
+            Self::ClientCertificate => "client_certificate",
+            Self::TlsFailed => "tls_failed",
+            Self::Quarantined => "quarantined",
+            Self::Stalled => "stalled",
+            Self::Backlog => "backlog",
+            Self::NotAsked => "not_asked",
+            Self::Queued => "queued",
+            Self::Replica => "replica",
+            Self::Cluster => "cluster",
+            Self::Sentinel => "sentinel",
+            Self::Eviction => "eviction",
+            Self::Duplicate => "duplicate",
+            Self::Credentials => "credentials",
+            Self::InfoDenied => "info_denied",
+            Self::NoDialect => "no_dialect",
+            Self::Protected => "protected",
+            Self::TooManyClients => "too_many_clients",
+            Self::Database => "database",
+            Self::Loading => "loading",
+            Self::MasterDown => "master_down",
+            Self::Busy => "busy",
+            Self::OutOfMemory => "out_of_memory",
+            Self::SaveFailed => "save_failed",
+            Self::NoReplicas => "no_replicas",
+            Self::NoPermission => "no_permission",
+            Self::KeyDenied => "key_denied",
+            Self::WrongType => "wrong_type",
+            Self::Unsupported => "unsupported",
+            Self::Timeout => "timeout",
+            Self::ConnectionLost => "connection_lost",
+            Self::OddReply => "odd_reply",
+        }
+    }
+
     /// The words for it, to stand behind the node's name.
     #[must_use]
     pub const fn text(self) -> &'static str {
@@ -171,9 +226,7 @@ impl Cause {
             Self::OddReply => "unclear answer",
         }
     }
-}
 
-impl Cause {
     /// Whether it lies in how connections are secured, so that somebody must mend it. A server that
     /// closes, or keeps silent, may be merely on its way.
     pub(crate) const fn is_about_tls(self) -> bool {

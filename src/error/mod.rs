@@ -83,6 +83,12 @@ pub enum ConfigError {
     /// TLS is configured, and every node is named so that its connection is plain.
     #[error("TLS is configured, but no node is named for it: write rediss:// or host:port")]
     TlsUnused,
+    /// The prefix of the keys leaves no room for a key.
+    #[error("key_prefix has {len} bytes: 4095 are the most, for it and the key have 4096 together")]
+    KeyPrefix {
+        /// Its length.
+        len: usize,
+    },
     /// The token range given to a driver is smaller than its nodes need.
     #[error("the range of mio tokens has {given} values: {needed} are needed")]
     TokenRange {
@@ -122,10 +128,10 @@ pub enum LockError {
         /// The configured `max_ttl`.
         most: Duration,
     },
-    /// The key is empty or longer than 4,096 bytes.
-    #[error("the key has {len} bytes: 1 to 4096 are allowed")]
+    /// The key is empty, or longer than 4,096 bytes with the configured prefix.
+    #[error("the key has {len} bytes with its prefix: 1 to 4096 are allowed")]
     InvalidKey {
-        /// Its length.
+        /// Its length: of an empty key zero, of others with the prefix.
         len: usize,
     },
     /// The token is empty or longer than 255 bytes.

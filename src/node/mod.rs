@@ -40,7 +40,7 @@ pub(crate) use channel::ChannelName;
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
 pub(crate) use pending::{NO_SLOT, Pending, Phase, Request, WaitPart};
-pub(crate) use state::{Answered, Now, Patience, State, Step, Wish};
+pub(crate) use state::{Answered, Now, Patience, Shown, State, Step, Wish};
 pub(crate) use tracking::changed_keys;
 pub(crate) use transaction::{Job, JobKind, Jobs};
 
@@ -53,6 +53,7 @@ use tracking::Tracking;
 use trouble::Trouble;
 
 use crate::command::{Dialect, append_script_loads};
+use crate::count::{Count, NodeCounts};
 use crate::error::Cause;
 use crate::resp::{Decoder, Limits};
 use crate::time::Instant;
@@ -96,6 +97,9 @@ pub(crate) struct Node {
     /// The connection stands and waits for its TLS handshake.
     is_securing: bool,
     history: History,
+    /// Grants; in the way of each vote, so by itself.
+    pub(crate) granted: Count,
+    pub(crate) counts: NodeCounts,
     greeted_at: Instant,
     /// Round trip of the last greeting.
     pub(crate) round_trip: Option<Duration>,
@@ -131,6 +135,8 @@ impl Node {
             is_mute: false,
             is_securing: false,
             history: History::default(),
+            granted: Count::default(),
+            counts: NodeCounts::default(),
             greeted_at: now,
             round_trip: None,
             dialect: Dialect { release: None, extend: None },
@@ -149,6 +155,33 @@ impl Node {
     /// What changed has been looked at.
     pub(crate) const fn changes_noted(&mut self) {
         self.is_changed = false;
+    }
+
+    /// Where the conversation is, as people see it.
+    pub(crate) const fn shown(&self) -> Shown {
+        match self.state {
+            State::Disconnected { .. } => Shown::Disconnected,
+            State::Connecting { .. } => Shown::Connecting,
+            State::Greeting { .. } => Shown::Greeting,
+            State::Admitted { .. } if self.is_stalled() => Shown::Stalled,
+            State::Admitted { .. } => Shown::Admitted,
+            State::Quarantined { .. } => Shown::Quarantined,
+            State::Refused { .. } => Shown::Refused,
+        }
+    }
+
+    /// When it is looked at again by itself: greeted anew or connected to.
+    pub(crate) const fn until(&self) -> Option<Instant> {
+        match self.state {
+            State::Disconnected { retry_at } | State::Refused { retry_at, .. } => Some(retry_at),
+            State::Quarantined { until } => Some(until),
+            State::Connecting { .. } | State::Greeting { .. } | State::Admitted { .. } => None,
+        }
+    }
+
+    /// When anything last came from it; none if nothing ever did.
+    pub(crate) fn last_answer(&self) -> Option<Instant> {
+        Some(self.history.last_answer).filter(|at| *at > Instant::default())
     }
 
     /// Whether time, or any answer, can change what it is owed, what it can do or what is said of

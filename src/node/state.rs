@@ -40,6 +40,18 @@ pub(crate) enum State {
     Refused { cause: Cause, retry_at: Instant },
 }
 
+/// Where the conversation is, as people see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Disconnected,
+    Connecting,
+    Greeting,
+    Admitted,
+    Stalled,
+    Quarantined,
+    Refused,
+}
+
 /// What the owner of the socket is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {

@@ -67,6 +67,11 @@ impl Node {
         };
     }
 
+    /// Whether it tells of keys that change, or would where somebody asks for it.
+    pub(crate) fn can_track(&self) -> bool {
+        self.reading.facts.resp3 && self.is_greeted() && self.tracking != Tracking::Denied
+    }
+
     /// Whether pushes tell of keys on this connection.
     pub(crate) fn is_tracking(&self) -> bool {
         self.tracking == Tracking::On && self.is_greeted()

@@ -156,8 +156,11 @@ impl Shared {
         // The nodes have the first tokens, name resolution the next.
         let token = Token(config.nodes.len() + 1);
         let client = connect(config)?;
+        let voters = client.voters();
         let waker = Waker::new(client.poll.registry(), token)?;
-        let inner = Arc::new(Inner::new(Table::new(rules, calls_max), waker, spin));
+        let mut table = Table::new(rules, calls_max);
+        table.voters = voters;
+        let inner = Arc::new(Inner::new(table, waker, spin));
         let worker = Worker::new(client, Arc::clone(&inner));
         thread::Builder::new().name("redbolt".to_owned()).spawn(move || worker.run())?;
         Ok(Self { owner: Arc::new(Owner { inner }) })
@@ -305,6 +308,25 @@ impl Shared {
     pub fn nodes(&self) -> Vec<NodeHealth> {
         let begun = self.begin(Kind::Nodes, Task::Nodes);
         begun.map_or_else(|_| Vec::new(), |pending| nodes(pending.wait()))
+    }
+
+    /// How many nodes may vote, as the I/O thread last saw; none once the handle is shut down.
+    #[must_use]
+    pub fn voters(&self) -> u32 {
+        self.owner.inner.with(|table| if table.is_closed { 0 } else { table.voters })
+    }
+
+    /// How many votes make a quorum.
+    #[must_use]
+    pub fn quorum(&self) -> u32 {
+        self.owner.inner.with(|table| table.rules.quorum)
+    }
+
+    /// Whether a quorum may vote: what a readiness endpoint asks. No thread is woken for it, and it
+    /// is answered whatever else is under way. [`nodes`](Self::nodes) says why not.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.voters() >= self.quorum()
     }
 
     // ---- the end ----

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{Acquire, KeepAlive};
-use crate::config::{Config, Retry};
+use crate::config::{Config, KEY_LEN_MAX, Retry};
 use crate::error::{ConfigError, LockError};
 use crate::quorum::Drift;
 use crate::time::Instant;
-
-const KEY_LEN_MAX: usize = 4096;
 
 /// How often a lease is handed on in a row that somebody elsewhere waits for.
 const TURNS_WANTED_ELSEWHERE: u32 = 8;
@@ -26,6 +24,7 @@ pub(super) struct Rules {
     drift: Drift,
     least_ttl: Duration,
     most_ttl: Duration,
+    prefix_len: usize,
 }
 
 impl Rules {
@@ -41,6 +40,7 @@ impl Rules {
             drift: checked.drift,
             least_ttl: Duration::from_millis(least_ms.unwrap_or(most_ms)),
             most_ttl: Duration::from_millis(most_ms),
+            prefix_len: config.key_prefix.len(),
         })
     }
 
@@ -51,8 +51,12 @@ impl Rules {
         if !(least..=most).contains(&Duration::from_millis(ttl_ms)) {
             return Err(LockError::InvalidTtl { least, most });
         }
-        if key.is_empty() || key.len() > KEY_LEN_MAX {
-            return Err(LockError::InvalidKey { len: key.len() });
+        if key.is_empty() {
+            return Err(LockError::InvalidKey { len: 0 });
+        }
+        let len = key.len() + self.prefix_len;
+        if len > KEY_LEN_MAX {
+            return Err(LockError::InvalidKey { len });
         }
         match acquire.token {
             Some(Err(len)) => Err(LockError::InvalidToken { len }),

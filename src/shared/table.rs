@@ -86,6 +86,8 @@ pub(super) struct Table {
     /// The I/O thread is no more; with how many releases owed.
     pub(super) ended: Option<usize>,
     pub(super) rules: Rules,
+    /// How many nodes may vote, as the I/O thread last saw.
+    pub(super) voters: u32,
 }
 
 impl Table {
@@ -100,6 +102,7 @@ impl Table {
             is_closed: false,
             ended: None,
             rules,
+            voters: 0,
         }
     }
 

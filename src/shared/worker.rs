@@ -129,6 +129,7 @@ impl Worker {
         let engine = client.driver.engine();
         inner.with(|table| {
             table.wake_up();
+            table.voters = engine.voters();
             for (call, reply) in replies.drain(..) {
                 tell.push(table.complete(call, reply, engine));
             }

@@ -50,9 +50,14 @@ mod faulty_nodes;
 mod fuzz_corpus;
 mod greeting;
 mod harness;
+mod health;
 mod hold;
 #[cfg(feature = "tracing")]
 mod log;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod overrides;
+mod prefix;
 mod public_names;
 #[cfg(feature = "cli")]
 mod replacing;
@@ -69,6 +74,9 @@ mod shared_loss;
 mod tidy;
 #[cfg(feature = "tls")]
 mod tls;
+mod tokens;
+#[cfg(feature = "tracing")]
+mod trace;
 mod unlock;
 mod waiting;
 mod watch;

@@ -57,6 +57,9 @@ pub(crate) struct Global {
     /// How long a node may take to answer [default: 50ms]
     #[arg(long, global = true, value_name = "D", value_parser = duration)]
     pub(crate) node_timeout: Option<Duration>,
+    /// What stands in front of every key on the nodes
+    #[arg(long, global = true, value_name = "TEXT")]
+    pub(crate) prefix: Option<OsString>,
     /// ACL user of the nodes whose URL names none
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) user: Option<String>,

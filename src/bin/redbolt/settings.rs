@@ -1,6 +1,7 @@
 //! The configuration that the global options describe.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
 
@@ -56,6 +57,9 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
     }
     if global.restart_guard == Some(Switch::Off) {
         config = config.restart_guard(RestartGuard::Off);
+    }
+    if let Some(prefix) = &global.prefix {
+        config = config.key_prefix(prefix.as_bytes());
     }
     if let Some(user) = &global.user {
         config = config.username(user.as_str());

@@ -2,10 +2,14 @@
 //! by hand.
 
 mod acquiring;
+#[cfg(feature = "metrics")]
+mod counting;
 mod extending;
 mod fuzzed;
 mod keeping;
+mod limits;
 mod notices;
+mod prefixed;
 mod releasing;
 mod suspended;
 mod transactions;

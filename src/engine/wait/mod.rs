@@ -22,6 +22,7 @@ use super::Engine;
 use super::op::{OpKind, Outcome};
 use super::slot::SlotState;
 use super::timers::Timer;
+use super::trace::traced;
 use crate::command::{append_get, append_pttl, append_publish};
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Pending, Phase, Request, WaitPart};
@@ -337,6 +338,8 @@ impl Engine {
         let Some(wait) = self.wait_of(index) else { return };
         wait.step = Step::Listening;
         wait.tries = 0;
+        traced!(DEBUG: self.trace_wait(index));
+        let Some(wait) = self.wait_of(index) else { return };
         let due = poll.min(wait.ends.max(now.real));
         self.wait_until(index, due);
     }
@@ -442,6 +445,7 @@ impl Engine {
         slot.op = index;
         let op = self.ops.at_mut(index);
         (op.wait, op.outcome, op.round) = (wait, Outcome::Open, Round::default());
+        op.began.note(now.real);
         if ends < Instant::MAX {
             self.timers.set(ends, Timer::Judge, self.ops.id(index));
         }

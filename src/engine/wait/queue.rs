@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::engine::LeaseId;
 use crate::engine::op::Outcome;
 use crate::engine::slot::{SlotState, Slots};
+use crate::engine::trace::traced;
 use crate::key::Key;
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, NO_SLOT, Now, Request};
@@ -186,6 +187,8 @@ impl Engine {
             return;
         }
         saw(Sight::Woken);
+        self.counts.wakes_received.up();
+        traced!(DEBUG: self.trace_woken(index, id));
         // Its own turn comes: whom it woke before has had theirs.
         self.wakes.forget(hash(message.key));
         let wait = self.ops.at(index).wait;
@@ -225,7 +228,7 @@ impl Engine {
         self.queues.slots.iter().filter_map(|&(_, slot_index)| {
             let slot = self.slots.get(slot_index)?;
             let lease = self.slots.lease_id(slot_index);
-            (slot.state == SlotState::Held).then(|| (lease, slot.key.as_bytes()))
+            (slot.state == SlotState::Held).then(|| (lease, self.plain_key(slot.key.as_bytes())))
         })
     }
 

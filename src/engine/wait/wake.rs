@@ -8,6 +8,7 @@ use super::queue::Waiter;
 use super::{ClientId, hash};
 use crate::command::{Answer, append_publish};
 use crate::engine::Engine;
+use crate::engine::trace::traced;
 use crate::key::Key;
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Request};
@@ -148,6 +149,8 @@ impl Engine {
                 let (id, is_turn) = (wake.to.id, wake.is_turn);
                 let successor = Successor { id, node, is_turn, until };
                 self.wakes.note(hash(wake.key.as_bytes()), successor);
+                self.counts.wakes_sent.up();
+                traced!(DEBUG: self.trace_wake(node, &wake.key));
                 let place = self.wakes.keep(wake);
                 let Some(to) = self.nodes.get_mut(node.index()) else { return };
                 to.append(Request::Wake, place, &self.scratch, now.attended);

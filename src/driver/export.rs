@@ -1,0 +1,199 @@
+//! Hands what the engine counted to the recorder of the `metrics` facade: what has come since the
+//! last time, at most once a second.
+//!
+//! # Invariants
+//!
+//! - Nothing of it is in the way of a lock: a turn looks at one time, and exports when that has come.
+//! - A driver with nothing to do sleeps: it is woken to export only while there is something new.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use metrics::{Label, Unit};
+
+use super::{Driver, clock};
+use crate::engine::{Histogram, NodeState, Series};
+use crate::time::Instant;
+
+/// Between two exports that a driver makes by itself.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What was handed out before.
+pub(super) struct Exporter {
+    /// When the next export is due; [`Instant::MAX`] while nothing has happened since the last.
+    due: Instant,
+    counts: BTreeMap<Series, u64>,
+    attempt_times: Vec<u64>,
+    wait_times: Vec<u64>,
+    /// The client's name, to tell several in one program apart.
+    client: Option<String>,
+    is_described: bool,
+}
+
+impl Exporter {
+    pub(super) const fn new(client: Option<String>) -> Self {
+        Self {
+            due: Instant::MAX,
+            counts: BTreeMap::new(),
+            attempt_times: Vec::new(),
+            wait_times: Vec::new(),
+            client,
+            is_described: false,
+        }
+    }
+
+    pub(super) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    fn labels(&self) -> Vec<Label> {
+        let client = self.client.as_ref();
+        client.map(|name| Label::new("client", name.clone())).into_iter().collect()
+    }
+}
+
+impl Driver {
+    /// Hands what was counted since the last time to the recorder of the `metrics` facade, and how
+    /// the nodes are. A turn does it by itself at most once a second, and so do
+    /// [`shutdown`](Self::shutdown) and the drop of a [`Client`](crate::Client); call it where that
+    /// is too late. `docs/observing.md` lists what is handed out.
+    ///
+    /// Some microseconds and allocations. What is handed out before a recorder is installed is lost.
+    pub fn export_metrics(&mut self) {
+        self.export();
+    }
+
+    /// At the end of a turn.
+    #[inline]
+    pub(super) fn export_if_due(&mut self, now: Instant) {
+        if self.exporter.due == Instant::MAX {
+            self.exporter.due = now + EVERY;
+        } else if self.exporter.due <= now {
+            let is_new = self.export();
+            self.exporter.due = if is_new { now + EVERY } else { Instant::MAX };
+        }
+    }
+
+    /// Whether anything was new.
+    #[cold]
+    fn export(&mut self) -> bool {
+        let nodes = self.engine.nodes(clock::now());
+        let exporter = &mut self.exporter;
+        if !std::mem::replace(&mut exporter.is_described, true) {
+            describe();
+        }
+        let mut is_new = false;
+        for (series, count) in self.engine.counts() {
+            let mut labels = exporter.labels();
+            let node = series.node.and_then(|node| nodes.get(node.index()));
+            labels.extend(node.map(|node| Label::new("node", node.name.clone())));
+            let own = series.labels();
+            labels.extend(own.map(|(name, value)| Label::from_static_parts(name, value)));
+            // Also where it is none: a rate needs a beginning.
+            let counter = metrics::counter!(series.name, labels);
+            let before = exporter.counts.insert(series, count);
+            let more = count.wrapping_sub(before.unwrap_or(0));
+            is_new |= more > 0;
+            counter.increment(more);
+        }
+        let labels = exporter.labels();
+        let (attempts, waits) = (self.engine.attempt_times(), self.engine.wait_times());
+        let name = "redbolt_attempt_seconds";
+        is_new |= export_times(name, &labels, attempts, &mut exporter.attempt_times);
+        let name = "redbolt_wait_seconds";
+        is_new |= export_times(name, &labels, waits, &mut exporter.wait_times);
+
+        metrics::gauge!("redbolt_voters", labels.clone()).set(self.engine.voters());
+        metrics::gauge!("redbolt_quorum", labels.clone()).set(self.engine.quorum());
+        let in_flight = u32::try_from(self.engine.in_flight()).unwrap_or(u32::MAX);
+        metrics::gauge!("redbolt_in_flight", labels).set(in_flight);
+        for node in nodes {
+            let mut labels = exporter.labels();
+            labels.push(Label::new("node", node.name));
+            for state in STATES {
+                let is_in = node.state.name() == state.name();
+                let mut labels = labels.clone();
+                labels.push(Label::from_static_parts("state", state.name()));
+                metrics::gauge!("redbolt_node_state", labels).set(u32::from(is_in));
+            }
+            let debts = u32::try_from(node.debts).unwrap_or(u32::MAX);
+            metrics::gauge!("redbolt_node_debts", labels.clone()).set(debts);
+            if let Some(round_trip) = node.round_trip {
+                let name = "redbolt_node_round_trip_seconds";
+                metrics::gauge!(name, labels).set(round_trip.as_secs_f64());
+            }
+        }
+        is_new
+    }
+}
+
+/// Hands out what came to the buckets; whether anything did.
+fn export_times(
+    name: &'static str,
+    labels: &[Label],
+    times: &Histogram,
+    before: &mut Vec<u64>,
+) -> bool {
+    let histogram = metrics::histogram!(name, labels.to_vec());
+    let mut is_new = false;
+    for (nth, (middle, count)) in times.buckets().enumerate() {
+        if before.len() <= nth {
+            before.push(0);
+        }
+        let Some(before) = before.get_mut(nth) else { continue };
+        let more = count.wrapping_sub(std::mem::replace(before, count));
+        if more > 0 {
+            is_new = true;
+            let more = usize::try_from(more).unwrap_or(usize::MAX);
+            histogram.record_many(middle.as_secs_f64(), more);
+        }
+    }
+    is_new
+}
+
+/// Every state, so that the series of the one that a node has left goes to zero.
+const STATES: [NodeState; 7] = [
+    NodeState::Disconnected,
+    NodeState::Connecting,
+    NodeState::Greeting,
+    NodeState::Admitted,
+    NodeState::Quarantined(Duration::ZERO),
+    NodeState::Refused,
+    NodeState::Stalled,
+];
+
+/// Says what each name is, for recorders that hand that on.
+fn describe() {
+    let counters = [
+        ("redbolt_attempts_total", "Attempts at a lock, by how they ended"),
+        ("redbolt_votes_total", "Votes on attempts, by node, vote and cause"),
+        ("redbolt_extensions_total", "Extensions, by how they ended and who began them"),
+        ("redbolt_releases_total", "Releases of leases, by how they ended"),
+        ("redbolt_leases_lost_total", "Leases kept alive or watched that were lost, by cause"),
+        ("redbolt_wakes_total", "Messages that wake waiters, sent and received"),
+        ("redbolt_connections_lost_total", "Connections and attempts at one that ended"),
+        ("redbolt_debts_total", "Releases that a node could not be sent when they were due"),
+        ("redbolt_debts_dropped_total", "Debts that were given up for want of room"),
+    ];
+    for (name, text) in counters {
+        metrics::describe_counter!(name, Unit::Count, text);
+    }
+    let gauges = [
+        ("redbolt_voters", Unit::Count, "Nodes that may vote"),
+        ("redbolt_quorum", Unit::Count, "Votes that a lock needs"),
+        ("redbolt_in_flight", Unit::Count, "Operations under way"),
+        ("redbolt_node_state", Unit::Count, "1 for the state that a node is in, else 0"),
+        ("redbolt_node_debts", Unit::Count, "Releases owed to a node"),
+        ("redbolt_node_round_trip_seconds", Unit::Seconds, "Round trip of the last greeting"),
+    ];
+    for (name, unit, text) in gauges {
+        metrics::describe_gauge!(name, unit, text);
+    }
+    let times = [
+        ("redbolt_attempt_seconds", "Attempts that won, from before the first byte to hand-over"),
+        ("redbolt_wait_seconds", "Calls that won at a later attempt, from their first attempt"),
+    ];
+    for (name, text) in times {
+        metrics::describe_histogram!(name, Unit::Seconds, text);
+    }
+}

@@ -1,0 +1,56 @@
+//! What a driver knows of its nodes and operations, without asking anybody.
+
+use super::{Driver, Lease, clock};
+use crate::engine::{Engine, NodeHealth};
+
+impl Driver {
+    /// How each node is.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeHealth> {
+        self.engine.nodes(clock::now())
+    }
+
+    /// Whether a quorum may vote now: what a readiness endpoint asks. [`nodes`](Self::nodes) says
+    /// why not.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.engine.is_ready()
+    }
+
+    /// How many nodes may vote now.
+    #[must_use]
+    pub const fn voters(&self) -> u32 {
+        self.engine.voters()
+    }
+
+    /// How many votes make a quorum.
+    #[must_use]
+    pub const fn quorum(&self) -> u32 {
+        self.engine.quorum()
+    }
+
+    /// Whether every node is admitted or known not to be: what can be waited for is there. A node
+    /// that has just lost a healthy connection is on its way again, so this may become false.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.engine.is_settled()
+    }
+
+    /// How many operations are under way or not yet reported.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.engine.in_flight()
+    }
+
+    pub(crate) const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) const fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    pub(crate) fn is_ours(&self, lease: &Lease) -> bool {
+        lease.is_of(&self.pool)
+    }
+}

@@ -1,0 +1,73 @@
+//! The prefix of the keys on the nodes: put in front where a key comes in, taken off where one goes
+//! out to the caller. Everything between has the key as the nodes know it: slots, messages, pushes.
+
+use std::borrow::Cow;
+
+use super::{Engine, KEY_LEN_MAX};
+use crate::error::LockError;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Prefix {
+    bytes: Box<[u8]>,
+    /// A key with the prefix in front, kept for its memory.
+    joined: Vec<u8>,
+    /// The longest key that goes to the nodes as it is; zero where there is a prefix.
+    plain_len_max: usize,
+}
+
+impl Prefix {
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        let plain_len_max = if bytes.is_empty() { KEY_LEN_MAX } else { 0 };
+        Self { bytes: bytes.into(), joined: Vec::new(), plain_len_max }
+    }
+
+    /// Whether the key goes to the nodes as it is: without a prefix, every key that may.
+    #[inline]
+    pub(super) const fn is_plain(&self, key: &[u8]) -> bool {
+        // An empty key wraps around to the longest there is.
+        key.len().wrapping_sub(1) < self.plain_len_max
+    }
+
+    /// Whether keys go to the nodes as they are.
+    #[inline]
+    pub(super) const fn is_none(&self) -> bool {
+        self.plain_len_max > 0
+    }
+}
+
+impl Engine {
+    /// Whether a key that does not go to the nodes as it is may go there behind the prefix.
+    #[cold]
+    pub(super) fn check_prefixed(&self, key: &[u8]) -> Result<(), LockError> {
+        let len = if key.is_empty() { 0 } else { key.len() + self.prefix.bytes.len() };
+        if (1..=KEY_LEN_MAX).contains(&len) { Ok(()) } else { Err(LockError::InvalidKey { len }) }
+    }
+
+    /// Puts the prefix in front of the key of a slot that was just opened.
+    #[cold]
+    pub(super) fn put_prefix(&mut self, slot_index: u32) {
+        let Prefix { bytes, joined, .. } = &mut self.prefix;
+        let slot = self.slots.at_mut(slot_index);
+        joined.clear();
+        joined.extend_from_slice(bytes);
+        joined.extend_from_slice(slot.key.as_bytes());
+        slot.key.set(joined);
+    }
+
+    /// The key as the nodes know it; none if it is empty or too long.
+    pub(crate) fn wire_key<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        if self.prefix.is_plain(key) {
+            return Some(Cow::Borrowed(key));
+        }
+        let prefix = &self.prefix.bytes;
+        let is_key = !key.is_empty() && !prefix.is_empty();
+        let joined = is_key.then(|| [prefix, key].concat())?;
+        (joined.len() <= KEY_LEN_MAX).then_some(Cow::Owned(joined))
+    }
+
+    /// A key of the nodes as callers know it.
+    pub(super) fn plain_key<'key>(&self, wire: &'key [u8]) -> &'key [u8] {
+        wire.get(self.prefix.bytes.len()..).unwrap_or_default()
+    }
+}

@@ -1,0 +1,118 @@
+//! [`Histogram`]: durations, counted in buckets that are narrow for what is short.
+//!
+//! Layer: bottom, plain values.
+
+use std::time::Duration;
+
+/// Counts of durations, in buckets whose width is an eighth of their power of two: a value that is
+/// read back is at most a sixteenth off. From 128 ns to two minutes; what is longer counts there.
+#[derive(Clone)]
+pub struct Histogram {
+    counts: Box<[u64]>,
+}
+
+/// Nanoseconds in a unit are two to the power of this.
+const UNIT_BITS: u32 = 7;
+
+/// Buckets in a power of two are two to the power of this.
+const STEP_BITS: u32 = 3;
+const STEPS: u64 = 1 << STEP_BITS;
+
+/// The highest power of two of units that has buckets of its own.
+const POWER_MAX: u32 = 30;
+
+const BUCKETS: usize = ((POWER_MAX - STEP_BITS + 2) as usize) << STEP_BITS;
+
+impl Histogram {
+    /// Counts one duration.
+    #[inline]
+    pub(crate) fn add(&mut self, nanos: u64) {
+        let units = nanos >> UNIT_BITS;
+        let bucket = if units < STEPS {
+            units
+        } else {
+            let shift = units.ilog2() - STEP_BITS;
+            (u64::from(shift) << STEP_BITS) + (units >> shift)
+        };
+        let last = self.counts.len().saturating_sub(1);
+        let bucket = usize::try_from(bucket).unwrap_or(last).min(last);
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count = count.wrapping_add(1);
+        }
+    }
+
+    /// How many durations each bucket holds, with the middle of the bucket; empty ones too, so that
+    /// the same bucket stands in the same place each time.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
+        (0..).zip(&self.counts).map(|(bucket, &count)| (middle(bucket), count))
+    }
+
+    /// How many durations were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+}
+
+/// The middle of a bucket.
+fn middle(bucket: u64) -> Duration {
+    let (first, width) = if bucket < 2 * STEPS {
+        (bucket, 1)
+    } else {
+        let shift = (bucket >> STEP_BITS) - 1;
+        ((STEPS + bucket % STEPS) << shift, 1_u64 << shift)
+    };
+    Duration::from_nanos((first << UNIT_BITS) + (width << UNIT_BITS) / 2)
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS].into_boxed_slice() }
+    }
+}
+
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.buckets().filter(|(_, count)| *count > 0)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_read_back_at_most_a_sixteenth_off() {
+        let mut nanos = 1_024_u64;
+        while nanos < 120_000_000_000 {
+            for nanos in [nanos, nanos + nanos / 3, nanos * 2 - 1] {
+                let mut histogram = Histogram::default();
+                histogram.add(nanos);
+                let (read, _) = histogram.buckets().find(|(_, count)| *count == 1).unwrap();
+                let off = u64::try_from(read.as_nanos()).unwrap().abs_diff(nanos);
+                assert!(off * 16 <= nanos, "{nanos} ns was read as {read:?}");
+            }
+            nanos *= 2;
+        }
+    }
+
+    #[test]
+    fn every_duration_has_a_bucket_and_longer_ones_have_later_ones() {
+        let bucket = |nanos: u64| {
+            let mut histogram = Histogram::default();
+            histogram.add(nanos);
+            assert_eq!(histogram.count(), 1);
+            histogram.buckets().position(|(_, count)| count == 1).unwrap()
+        };
+        assert_eq!(bucket(0), 0);
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+        let mut last = 0;
+        for power in 0..64 {
+            for nanos in [(1_u64 << power) - 1, 1 << power, (1 << power) | ((1 << power) / 2)] {
+                let this = bucket(nanos);
+                assert!(this >= last && this < BUCKETS, "{nanos}");
+                last = this;
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How the nodes are, as a readiness endpoint wants to know it.
+
+use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::{Cause, Client, Driver, RestartGuard};
+
+use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms};
+
+fn drive(client: &mut Client, until: impl Fn(&Client) -> bool) {
+    assert!(
+        eventually(PATIENCE, || {
+            client.keep().expect("a healthy loop");
+            until(client)
+        }),
+        "{:#?}",
+        client.nodes()
+    );
+}
+
+/// An object of JSON by hand: every value is a number, a word or a name.
+fn json(node: &NodeHealth) -> String {
+    format!(
+        r#"{{"node":{:?},"state":"{}","cause":"{}","votes":{},"since_ms":{},"debts":{}}}"#,
+        node.name,
+        node.state.name(),
+        node.cause.name(),
+        node.votes,
+        node.since.as_millis(),
+        node.debts,
+    )
+}
+
+#[test]
+fn a_client_is_ready_while_a_quorum_may_vote() {
+    let Some(mut cluster) = Cluster::start(&[Kind::Valkey91, Kind::Redis86, Kind::Redis70], &[])
+    else {
+        return;
+    };
+    let mut client = Client::open(cluster.config().node_timeout(ms(100))).unwrap();
+    assert!(!client.is_ready());
+    drive(&mut client, |client| client.is_ready() && client.is_settled());
+    drive(&mut client, |client| client.nodes().iter().all(|node| node.direct_wake));
+    for node in client.nodes() {
+        assert!(node.votes && node.state == NodeState::Admitted, "{node:?}");
+        assert!(node.watch && node.until.is_none() && node.cause == Cause::None, "{node:?}");
+        assert!(node.round_trip.is_some_and(|time| time < PATIENCE), "{node:?}");
+        assert!(node.silence.is_some() && node.since <= PATIENCE * 2, "{node:?}");
+        assert!((node.debts, node.unanswered) == (0, 0), "{node:?}");
+        let parsed: serde_json::Value = serde_json::from_str(&json(&node)).unwrap();
+        assert_eq!((&parsed["state"], &parsed["votes"]), (&"admitted".into(), &true.into()));
+    }
+
+    cluster.node(0).freeze();
+    let lease = client.try_lock("k", TTL).unwrap();
+    drive(&mut client, |client| client.voters() == 2);
+    client.unlock(lease).unwrap();
+    let node = client.nodes().remove(0);
+    assert!(client.is_ready() && node.state == NodeState::Stalled && !node.votes, "{node:?}");
+    assert!(node.cause == Cause::Stalled && node.unanswered > 0 && !node.direct_wake, "{node:?}");
+
+    let held = client.try_lock("held", TTL).unwrap();
+    cluster.node_mut(1).kill9();
+    let is_away = |client: &Client| client.nodes()[1].state == NodeState::Disconnected;
+    drive(&mut client, |client| !client.is_ready() && is_away(client));
+    let node = client.nodes().remove(1);
+    assert!(!node.votes && node.until.is_some(), "{node:?}");
+    drop(held);
+    client.keep().unwrap();
+    assert!(client.nodes()[1].debts > 0, "{:?}", client.nodes());
+    cluster.node(0).thaw();
+    drive(&mut client, Client::is_ready);
+    cluster.node_mut(1).restart();
+    drive(&mut client, |client| client.voters() == 3);
+}
+
+#[test]
+fn a_quarantine_says_how_long_it_still_is() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let config = cluster.config().restart_guard(RestartGuard::On);
+    let mut driver = Driver::standalone(config).unwrap();
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        driver.is_settled()
+    }));
+    assert!(!driver.is_ready());
+    for node in driver.nodes() {
+        let NodeState::Quarantined(left) = node.state else { panic!("{node:?}") };
+        assert!(left <= ms(31_000) && node.until.is_some_and(|until| until <= left), "{node:?}");
+        assert_eq!((node.state.name(), node.cause), ("quarantined", Cause::Quarantined));
+    }
+    driver.shutdown(PATIENCE);
+}
+
+#[cfg(feature = "shared")]
+#[test]
+fn a_shared_handle_knows_by_itself_whether_it_is_ready() {
+    let Some(mut cluster) = Cluster::mixed(3) else { return };
+    let shared = redbolt::Shared::connect(cluster.config().in_flight_max(1)).unwrap();
+    assert!(shared.is_ready() && shared.quorum() == 2);
+    assert!(eventually(PATIENCE, || shared.voters() == 3));
+    // With every place in use it still answers.
+    let guard = shared.lock("k", TTL).unwrap();
+    assert!(shared.is_ready());
+    drop(guard);
+    (0..2).for_each(|index| cluster.node_mut(index).kill9());
+    assert!(eventually(PATIENCE, || !shared.is_ready()), "{}", shared.voters());
+    cluster.node_mut(0).restart();
+    assert!(eventually(PATIENCE, || shared.is_ready()), "{}", shared.voters());
+    shared.shutdown(PATIENCE);
+    assert!(!shared.is_ready());
+}

@@ -1,0 +1,210 @@
+//! What a recorder of the `metrics` facade gets: locks on real servers, one of them frozen and one
+//! restarted.
+
+use std::collections::BTreeMap;
+
+use metrics_util::MetricKind;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use redbolt::Client;
+
+use super::common::{Cluster, PATIENCE, RealServer, TTL, eventually, ms, no_quorum, taken};
+
+/// What a recorder has got so far: sums of counters, last values of gauges, numbers of samples.
+#[derive(Default)]
+struct Seen {
+    values: BTreeMap<String, f64>,
+    described: Vec<String>,
+}
+
+impl Seen {
+    fn add(&mut self, snapshotter: &Snapshotter) {
+        for (key, _, text, value) in snapshotter.snapshot().into_vec() {
+            let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
+            let name = format!("{} {}", key.key().name(), labels.join(" "));
+            if text.is_some() {
+                self.described.push(key.key().name().to_owned());
+            }
+            let place = self.values.entry(name.trim_end().to_owned()).or_default();
+            match (key.kind(), value) {
+                // A snapshot takes what it tells of.
+                (MetricKind::Counter, DebugValue::Counter(more)) => {
+                    *place += f64::from(u32::try_from(more).expect("few"));
+                }
+                (MetricKind::Gauge, DebugValue::Gauge(value)) => *place = value.into_inner(),
+                (MetricKind::Histogram, DebugValue::Histogram(samples)) => {
+                    assert!(
+                        samples.iter().all(|sample| (0.0..10.0).contains(&sample.into_inner()))
+                    );
+                    *place += f64::from(u32::try_from(samples.len()).expect("few"));
+                }
+                (kind, value) => panic!("{kind:?}: {value:?}"),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn get(&self, name: &str) -> u32 {
+        let Some(value) = self.values.get(name) else { panic!("{name}: {:#?}", self.values) };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]
+        {
+            *value as u32
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{:?}", self.values)
+    }
+}
+
+fn name_of(cluster: &Cluster, index: usize) -> String {
+    format!("127.0.0.1:{}", cluster.node(index).port())
+}
+
+/// A client whose series have its name, and that has so many voters.
+fn counted(cluster: &Cluster, voters: u32) -> Client {
+    let config = cluster.config().node_timeout(ms(300)).client_name("counted");
+    let mut client = Client::connect(config).expect("fresh servers are admitted");
+    drive(&mut client, voters);
+    client
+}
+
+/// Drives the client until so many nodes may vote.
+#[track_caller]
+fn drive(client: &mut Client, voters: u32) {
+    let is_so = eventually(PATIENCE, || {
+        client.keep().expect("a healthy loop");
+        client.voters() == voters
+    });
+    assert!(is_so, "{:#?}", client.nodes());
+}
+
+#[test]
+fn a_recorder_gets_locks_and_votes() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let mut seen = Seen::default();
+    metrics::with_local_recorder(&recorder, || {
+        let mut client = counted(&cluster, 5);
+        for turn in 0..20 {
+            let mut lease = client.try_lock(format!("secret-key-{turn}"), TTL).unwrap();
+            client.extend(&mut lease, TTL).unwrap();
+            client.unlock(lease).unwrap();
+        }
+        let held = client.try_lock("secret-key", TTL).unwrap();
+        taken(client.try_lock("secret-key", TTL));
+        drop(held);
+        client.settle(PATIENCE);
+        client.export_metrics();
+    });
+    seen.add(&snapshotter);
+    assert_eq!(seen.get("redbolt_attempts_total counted won"), 21);
+    assert_eq!(seen.get("redbolt_attempts_total counted taken"), 1);
+    assert_eq!(seen.get("redbolt_extensions_total counted won caller"), 20);
+    assert_eq!(seen.get("redbolt_releases_total counted released"), 20);
+    assert_eq!(seen.get("redbolt_releases_total counted unreported"), 1);
+    assert_eq!(seen.get("redbolt_attempt_seconds counted"), 21);
+    assert_eq!(seen.get("redbolt_voters counted"), 5);
+    assert_eq!(seen.get("redbolt_quorum counted"), 3);
+    for node in (0..5).map(|index| name_of(&cluster, index)) {
+        assert_eq!(seen.get(&format!("redbolt_node_state counted {node} admitted")), 1);
+        assert_eq!(seen.get(&format!("redbolt_node_state counted {node} stalled")), 0);
+        let granted = seen.get(&format!("redbolt_votes_total counted {node} granted none"));
+        let denied = seen.get(&format!("redbolt_votes_total counted {node} denied held"));
+        assert_eq!((granted, denied), (21, 1), "{node}");
+    }
+    let text = seen.text();
+    assert!(!text.contains("secret"), "{text}");
+    for name in ["redbolt_attempts_total", "redbolt_node_state", "redbolt_attempt_seconds"] {
+        assert!(seen.described.iter().any(|described| described == name), "{name}");
+    }
+}
+
+#[test]
+fn a_recorder_sees_a_node_that_is_frozen_and_one_that_is_restarted() {
+    let Some(mut cluster) = Cluster::mixed(5) else { return };
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let mut seen = Seen::default();
+    let (frozen, restarted) = (name_of(&cluster, 0), name_of(&cluster, 1));
+    metrics::with_local_recorder(&recorder, || {
+        let mut client = counted(&cluster, 5);
+        // It owes an answer, and counts as stalled; the others go on.
+        cluster.node(0).freeze();
+        drop(client.try_lock("one", TTL).unwrap());
+        drive(&mut client, 4);
+        drop(client.try_lock("two", TTL).unwrap());
+        cluster.node_mut(1).kill9();
+        drive(&mut client, 3);
+        drop(client.try_lock("three", TTL).unwrap());
+        client.keep().unwrap();
+        client.export_metrics();
+        seen.add(&snapshotter);
+        assert_eq!(seen.get(&format!("redbolt_node_state counted {frozen} stalled")), 1);
+        assert_eq!(seen.get(&format!("redbolt_node_state counted {frozen} admitted")), 0);
+        assert_eq!(seen.get(&format!("redbolt_node_state counted {restarted} admitted")), 0);
+        assert!(seen.get(&format!("redbolt_votes_total counted {frozen} failed stalled")) >= 2);
+        assert!(seen.text().contains(&format!("redbolt_votes_total counted {restarted} failed ")));
+        assert_eq!(seen.get("redbolt_voters counted"), 3);
+
+        cluster.node_mut(1).restart();
+        drive(&mut client, 4);
+        (2..4).for_each(|index| cluster.node(index).freeze());
+        no_quorum(client.try_lock("in vain", TTL));
+        cluster.nodes().for_each(RealServer::thaw);
+        // Its own drop hands out the rest.
+        client.settle(PATIENCE);
+        drop(client);
+    });
+    seen.add(&snapshotter);
+    assert_eq!(seen.get("redbolt_attempts_total counted no_quorum"), 1);
+    assert_eq!(seen.get(&format!("redbolt_node_state counted {restarted} admitted")), 1);
+    assert!(seen.text().contains(&format!("redbolt_connections_lost_total counted {restarted} ")));
+    for node in (2..4).map(|index| name_of(&cluster, index)) {
+        let name = format!("redbolt_votes_total counted {node} unknown timeout");
+        assert_eq!(seen.get(&name), 1);
+    }
+}
+
+/// What nobody asked for comes by itself, at most once a second; an idle client comes to rest.
+#[test]
+fn a_client_that_is_driven_exports_by_itself() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let mut seen = Seen::default();
+    metrics::with_local_recorder(&recorder, || {
+        let mut client = cluster.client();
+        let lease = client.try_lock("k", TTL).unwrap();
+        client.unlock(lease).unwrap();
+        let comes = eventually(PATIENCE, || {
+            client.keep_for(ms(100)).unwrap();
+            seen.add(&snapshotter);
+            seen.values.get("redbolt_releases_total released") == Some(&1.0)
+        });
+        assert!(comes, "{:#?}", seen.values);
+        assert_eq!(seen.get("redbolt_attempts_total won"), 1);
+    });
+}
+
+/// The driver asks for a turn while there is something to hand out, and then for none.
+#[test]
+fn an_idle_driver_comes_to_rest_behind_its_last_export() {
+    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let config = redbolt::Config::new(nodes.urls()).unwrap();
+    let mut driver = redbolt::Driver::standalone(config).unwrap();
+    let rests = eventually(PATIENCE, || {
+        driver.turn();
+        driver.is_settled()
+            && driver.next_deadline().is_some_and(|at| at > redbolt::now() + ms(100))
+    });
+    assert!(rests, "a turn is asked for to export what was counted");
+    // Whoever keeps to the deadlines is asked for a few turns more, and then for none.
+    let mut turns = 0;
+    while let Some(at) = driver.next_deadline() {
+        std::thread::sleep(redbolt::now().until(at));
+        driver.turn();
+        turns += 1;
+        assert!(turns < 10, "it never comes to rest");
+    }
+}

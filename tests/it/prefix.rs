@@ -1,0 +1,199 @@
+//! The prefix of the keys: the nodes have it, callers never see it, and everything works below it.
+
+use std::thread;
+
+use redbolt::client::KeyState;
+use redbolt::{
+    Acquire, Client, Config, ConnectError, ExtendError, LockError, UnlockError, Unlocked,
+};
+
+use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
+
+fn client_of(cluster: &Cluster, prefix: &str) -> Client {
+    Client::connect(cluster.config().key_prefix(prefix)).expect("fresh servers are admitted")
+}
+
+/// Whether any message was sent.
+fn publishes(cluster: &Cluster) -> bool {
+    cluster.nodes().any(|server| {
+        let stats = server.command(&["INFO", "commandstats"]);
+        String::from_utf8_lossy(&stats).contains("cmdstat_publish")
+    })
+}
+
+#[test]
+fn the_nodes_have_the_prefix_and_callers_do_not() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut client = client_of(&cluster, "app1:");
+    let mut lease = client.try_lock("sku:42", TTL).unwrap();
+    assert_eq!(lease.key(), b"sku:42");
+    assert!(eventually(PATIENCE, || cluster.holders("app1:sku:42") == 5));
+    assert_eq!(cluster.holders("sku:42"), 0);
+    taken(client.try_lock("sku:42", TTL));
+    client.extend(&mut lease, TTL).unwrap();
+
+    let status = client.status("sku:42").unwrap();
+    let is_held = |state: &KeyState| matches!(state, KeyState::Held { token, .. } if token == lease.token().as_bytes());
+    assert!(status.iter().all(|node| is_held(&node.state)), "{status:?}");
+
+    let (key, token) = lease.detach();
+    assert_eq!(key, b"sku:42");
+    let adopted = client.adopt(&key, &token, TTL).unwrap();
+    assert_eq!(adopted.key(), b"sku:42");
+    let (key, token) = adopted.detach();
+    assert_eq!(client.unlock_token(&key, &token).unwrap(), Unlocked::Released);
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("app1:sku:42"), 0);
+
+    let lease = client.try_lock("sku:42", TTL).unwrap();
+    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    drop(client.try_lock("dropped", TTL).unwrap());
+    client.settle(PATIENCE);
+    assert_eq!(cluster.holders("app1:dropped"), 0);
+}
+
+/// What two clients mean is prefix and key joined.
+#[test]
+fn locks_below_different_prefixes_are_different_and_joined_names_are_the_same() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let (mut one, mut two) = (client_of(&cluster, "a:"), client_of(&cluster, "b:"));
+    let mut plain = cluster.client();
+    let held = one.try_lock("k", TTL).unwrap();
+    let other = two.try_lock("k", TTL).unwrap();
+    taken(plain.try_lock("a:k", TTL));
+    one.unlock(held).unwrap();
+    drop(plain.try_lock("a:k", TTL).unwrap());
+    two.unlock(other).unwrap();
+}
+
+#[test]
+fn key_and_prefix_have_4096_bytes_together() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = client_of(&cluster, "prefix:");
+    let most = vec![b'k'; 4089];
+    let lease = client.try_lock(&most, TTL).unwrap();
+    assert_eq!(lease.key(), most);
+    let (key, token) = lease.detach();
+    let over = vec![b'k'; 4090];
+    let error = client.try_lock(&over, TTL).unwrap_err();
+    assert!(matches!(error, LockError::InvalidKey { len: 4097 }), "{error}");
+    assert!(matches!(client.unlock_token(&over, &token), Err(UnlockError::InvalidName)));
+    assert!(matches!(client.adopt(&over, &token, TTL), Err(ExtendError::InvalidName)));
+    assert!(matches!(client.status(&over), Err(LockError::InvalidKey { .. })));
+    assert!(matches!(client.try_lock("", TTL), Err(LockError::InvalidKey { len: 0 })));
+    assert_eq!(client.unlock_token(&key, &token).unwrap(), Unlocked::Released);
+
+    let config = Config::new(cluster.urls()).unwrap().key_prefix([b'p'; 4096]);
+    assert!(matches!(Client::connect(config), Err(ConnectError::Config(_))));
+}
+
+/// The pushes of the nodes name the key with its prefix.
+#[test]
+fn a_watched_lock_below_a_prefix_is_lost_at_once() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = client_of(&cluster, "watch:");
+    let lease = client.try_lock_with("k", Acquire::new(TTL).watch(true)).unwrap();
+    assert!(eventually(PATIENCE, || {
+        client.keep().unwrap();
+        client.watched(&lease).count_ones() == 3
+    }));
+    let end = lease.deadline();
+    for index in 0..2 {
+        cluster.node(index).command(&["DEL", "watch:k"]);
+    }
+    assert!(!client.keep_for(PATIENCE).unwrap() && lease.is_lost(), "not told");
+    assert!(redbolt::now() + TTL / 3 < end, "told at the end");
+}
+
+/// One of the two has a part of the key as its prefix: their messages are about the key of the nodes.
+#[test]
+fn a_waiter_below_a_prefix_is_woken_by_the_release() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let mut holder = client_of(&cluster, "jobs:");
+    let seldom = redbolt::Retry::every(PATIENCE * 6, ms(0)).within(PATIENCE * 3);
+    let config = cluster.config().key_prefix("jobs:night").retry(seldom);
+    let mut waiter = Client::connect(config).unwrap();
+    let lease = holder.try_lock("nightly", TTL).unwrap();
+    assert!(!publishes(&cluster));
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || waiter.lock("ly", TTL).map(|lease| lease.key().to_vec()));
+        assert!(eventually(PATIENCE, || publishes(&cluster)), "it tells nobody");
+        holder.unlock(lease).unwrap();
+        // A blocking holder reads on with its next call.
+        assert!(eventually(PATIENCE, || {
+            holder.settle(ms(1));
+            waits.is_finished()
+        }));
+        assert_eq!(waits.join().unwrap().unwrap(), b"ly");
+    });
+}
+
+#[cfg(feature = "shared")]
+#[test]
+fn a_shared_handle_has_its_prefix_too() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let shared = redbolt::Shared::connect(cluster.config().key_prefix("s:")).unwrap();
+    let guard = shared.lock("k", TTL).unwrap();
+    assert_eq!(guard.key(), b"k");
+    assert!(eventually(PATIENCE, || cluster.holders("s:k") == 3));
+    let status = shared.status("k").unwrap();
+    assert!(status.iter().all(|node| matches!(node.state, KeyState::Held { .. })), "{status:?}");
+    let (key, token) = guard.detach().unwrap();
+    let adopted = shared.adopt(&key, &token, TTL).unwrap();
+    assert_eq!(shared.unlock(adopted).unwrap(), Unlocked::Released);
+    let over = vec![b'k'; 4095];
+    assert!(matches!(shared.try_lock(&over, TTL), Err(LockError::InvalidKey { len: 4097 })));
+    assert!(eventually(PATIENCE, || cluster.holders("s:k") == 0));
+}
+
+/// Waiters of one process have one key, messages another: a lease that somebody elsewhere waits for
+/// does not go round here for ever.
+#[cfg(feature = "shared")]
+#[test]
+fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_shared_handle() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let patient = redbolt::Retry::every(PATIENCE * 6, ms(0)).within(PATIENCE * 3);
+    let config = || cluster.config().key_prefix("s:").retry(patient).local_turns(u32::MAX);
+    let shared = redbolt::Shared::connect(config()).unwrap();
+    let mut waiter = Client::connect(config()).unwrap();
+    let guard = shared.lock("k", TTL).unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| lease.is_valid()));
+        assert!(eventually(PATIENCE, || publishes(&cluster)), "it tells nobody");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let has_won = thread::scope(|here| {
+            for _ in 0..3 {
+                here.spawn(|| {
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        drop(shared.lock("k", TTL).expect("its turn comes"));
+                    }
+                });
+            }
+            drop(guard);
+            // Long before the lease that goes round here has too little left for the next.
+            let has_won = eventually(TTL / 4, || waits.is_finished());
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            has_won
+        });
+        assert!(has_won, "forgotten");
+        assert!(waits.join().unwrap().unwrap());
+    });
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_command_line_takes_a_prefix() {
+    use super::cli::on;
+    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let lock = on(&nodes, &["lock", "k", "--ttl", "10s", "--prefix", "cli:", "--json"]).expect(0);
+    assert_eq!(lock.json()["key"], "k");
+    let status = |args: &[&str]| on(&nodes, args).expect(0).json()["verdict"].clone();
+    assert_eq!(status(&["status", "k", "--prefix", "cli:", "--json"]), "held");
+    assert_eq!(status(&["status", "cli:k", "--json"]), "held");
+    assert_eq!(status(&["status", "k", "--json"]), "free");
+    on(&nodes, &["unlock", "k", &lock.text("token"), "--prefix", "cli:"]).expect(0);
+    assert_eq!(status(&["status", "cli:k", "--json"]), "free");
+    let long = "p".repeat(4_096);
+    let refused = on(&nodes, &["status", "k", "--prefix", &long]).expect(64);
+    assert!(refused.err.contains("key_prefix"), "{refused:?}");
+}

@@ -1,0 +1,276 @@
+//! Spans and events: what happens to locks and nodes, in the words of the documentation, and never
+//! a token.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Write as _};
+use std::sync::{Arc, Mutex};
+
+use redbolt::{Acquire, Client, KeepAlive, RestartGuard};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
+
+/// One event: the spans around it, outermost first, its name and its fields.
+#[derive(Clone, Debug)]
+struct Told {
+    level: Level,
+    target: &'static str,
+    spans: String,
+    name: String,
+    fields: String,
+}
+
+#[derive(Default)]
+struct State {
+    events: Vec<Told>,
+    /// Name, fields and parent of each span.
+    spans: BTreeMap<u64, (String, Option<u64>)>,
+    /// Those that are closed.
+    closed: Vec<String>,
+}
+
+/// Keeps what this thread tells, below `redbolt::`.
+#[derive(Clone, Default)]
+struct Recording(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0, "{}={value:?} ", field.name());
+    }
+}
+
+impl Subscriber for Recording {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("redbolt::")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut text = Text::default();
+        span.record(&mut text);
+        let mut state = self.0.lock().expect("no panic");
+        let id = u64::try_from(state.spans.len()).expect("few") + 1;
+        let parent = span.parent().map(Id::into_u64);
+        let name = format!("{}({})", span.metadata().name(), text.0.trim_end());
+        state.spans.insert(id, (name, parent));
+        Id::from_u64(id)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let mut state = self.0.lock().expect("no panic");
+        let mut spans = String::new();
+        let mut next = event.parent().map(Id::into_u64);
+        while let Some((name, parent)) = next.and_then(|id| state.spans.get(&id)) {
+            spans = format!("{name} {spans}");
+            next = *parent;
+        }
+        let (level, target) = (*event.metadata().level(), event.metadata().target());
+        let name = event.metadata().name().to_owned();
+        state.events.push(Told { level, target, spans, name, fields: text.0 });
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+
+    fn try_close(&self, id: Id) -> bool {
+        let mut state = self.0.lock().expect("no panic");
+        let name = state.spans.get(&id.into_u64()).map(|(name, _)| name.clone());
+        state.closed.extend(name);
+        true
+    }
+}
+
+impl Recording {
+    /// The events of a name since the last time, as their fields.
+    fn take(&self) -> Vec<Told> {
+        std::mem::take(&mut self.0.lock().expect("no panic").events)
+    }
+
+    fn closed(&self, name: &str) -> usize {
+        let state = self.0.lock().expect("no panic");
+        state.closed.iter().filter(|closed| closed.starts_with(name)).count()
+    }
+}
+
+fn named<'a>(events: &'a [Told], name: &str) -> Vec<&'a Told> {
+    events.iter().filter(|told| told.name == name).collect()
+}
+
+#[test]
+fn the_life_of_a_lock_is_told_in_its_spans() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let log = Recording::default();
+    let mut tokens = Vec::new();
+    tracing::subscriber::with_default(log.clone(), || {
+        let mut client = cluster.client();
+        let events = log.take();
+        assert_eq!(named(&events, "admission").len(), 3, "{events:?}");
+        let mut lease = client.try_lock("sku:42", TTL).unwrap();
+        tokens.push(lease.token().to_string());
+        taken(client.try_lock("sku:42", TTL));
+        client.extend(&mut lease, TTL).unwrap();
+        client.unlock(lease).unwrap();
+        client.settle(PATIENCE);
+        let given =
+            client.try_lock_with("given", Acquire::new(TTL).token("a-given-token")).unwrap();
+        drop(given);
+        client.settle(PATIENCE);
+    });
+    let events = log.take();
+    let votes = named(&events, "vote");
+    let granted = votes.iter().filter(|told| told.fields.contains("vote=\"granted\"")).count();
+    let denied = votes.iter().filter(|told| told.fields.contains("cause=\"held\"")).count();
+    assert_eq!((granted, denied), (6, 3), "{votes:#?}");
+    assert!(votes.iter().all(|told| told.level == Level::TRACE), "{votes:#?}");
+    let first = votes.first().expect("there is one");
+    assert!(
+        first.spans.starts_with("acquire(key=\"sku:42\" ttl_ms=20000) attempt(voters=3)"),
+        "{first:?}"
+    );
+
+    let quorum = named(&events, "quorum");
+    let outcomes: Vec<_> =
+        quorum.iter().map(|told| told.fields.split(' ').nth(1).unwrap_or_default()).collect();
+    assert_eq!(outcomes, ["outcome=\"won\"", "outcome=\"taken\"", "outcome=\"won\""]);
+    let lease = named(&events, "lease");
+    assert_eq!(lease.len(), 2);
+    assert!(lease[0].fields.contains("validity_ms=") && lease[0].spans.starts_with("acquire("));
+    assert_eq!(named(&events, "refused").len(), 1);
+    let extended = named(&events, "extended");
+    assert!(extended[0].spans.starts_with("extension(key=\"sku:42\""), "{extended:?}");
+    assert!(extended[0].fields.contains("is_won=true"), "{extended:?}");
+    let released = named(&events, "released");
+    assert!(released[0].spans.starts_with("release(key=\"sku:42\""), "{released:?}");
+    for (span, count) in [("acquire", 3), ("attempt", 3), ("extension", 1), ("release", 1)] {
+        assert_eq!(log.closed(span), count, "{span}");
+    }
+    let all = format!("{events:?} {:?}", log.0.lock().unwrap().spans);
+    assert!(events.iter().all(|told| told.target == "redbolt::lock"), "{events:#?}");
+    assert!(!all.contains("a-given-token") && !all.contains(&tokens[0]), "{all}");
+}
+
+/// One node frozen, one restarted: what is said of them, at which level, and once each.
+#[test]
+fn what_happens_to_nodes_is_told_once() {
+    let Some(mut cluster) = Cluster::mixed(5) else { return };
+    let log = Recording::default();
+    tracing::subscriber::with_default(log.clone(), || {
+        let config = cluster.config().node_timeout(ms(100));
+        let mut client = Client::connect(config).unwrap();
+        let voters = |client: &mut Client, wanted: u32| {
+            assert!(eventually(PATIENCE, || {
+                client.keep().unwrap();
+                client.voters() == wanted
+            }));
+        };
+        voters(&mut client, 5);
+        log.take();
+
+        let frozen = format!("127.0.0.1:{}", cluster.node(0).port());
+        let lease = client.try_lock("k", TTL).unwrap();
+        cluster.node(0).freeze();
+        client.unlock(lease).unwrap();
+        voters(&mut client, 4);
+        for turn in 0..20 {
+            drop(client.try_lock(format!("k{turn}"), TTL).unwrap());
+        }
+        client.keep().unwrap();
+        let events = log.take();
+        let stall = named(&events, "stall");
+        assert_eq!(stall.len(), 1, "{events:#?}");
+        assert_eq!((stall[0].level, stall[0].target), (Level::WARN, "redbolt::node"));
+        assert!(stall[0].fields.contains(&frozen) && stall[0].fields.contains("is_quorum=true"));
+        let votes = named(&events, "vote");
+        let stalled = |told: &&&Told| told.fields.contains("cause=\"stalled\"");
+        assert_eq!(votes.iter().filter(stalled).count(), 20, "{votes:#?}");
+        cluster.node(0).thaw();
+        voters(&mut client, 5);
+
+        let held = client.try_lock("held", TTL).unwrap();
+        cluster.node_mut(1).kill9();
+        voters(&mut client, 4);
+        client.unlock(held).unwrap();
+        cluster.node_mut(1).restart();
+        voters(&mut client, 5);
+        client.settle(PATIENCE);
+        let events = log.take();
+        let restarted = format!("127.0.0.1:{}", cluster.node(1).port());
+        let of_it: Vec<_> = events.iter().filter(|told| told.fields.contains(&restarted)).collect();
+        let names: Vec<_> = of_it.iter().map(|told| told.name.as_str()).collect();
+        assert!(names.contains(&"connection") && names.contains(&"admission"), "{of_it:#?}");
+        let debts: Vec<_> = of_it.iter().filter(|told| told.name == "debt").collect();
+        assert!(debts.iter().any(|told| told.fields.contains("state=\"owed\"")), "{of_it:#?}");
+        assert!(debts.iter().any(|told| told.fields.contains("state=\"paid\"")), "{of_it:#?}");
+    });
+}
+
+#[test]
+fn a_node_that_is_too_young_is_told_as_quarantined() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let log = Recording::default();
+    tracing::subscriber::with_default(log.clone(), || {
+        let config = cluster.config().restart_guard(RestartGuard::On);
+        assert!(Client::connect(config).is_err(), "they have just begun");
+    });
+    let events = log.take();
+    let quarantine = named(&events, "quarantine");
+    assert_eq!(quarantine.len(), 3, "{events:#?}");
+    assert!(quarantine.iter().all(|told| told.level == Level::INFO));
+    assert!(quarantine[0].fields.contains("seconds="), "{quarantine:?}");
+    assert!(named(&events, "admission").is_empty());
+}
+
+#[test]
+fn a_lost_lease_and_a_wake_are_told() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let log = Recording::default();
+    let config = cluster.config().node_timeout(ms(500));
+    let mut waiter = Client::connect(config.clone()).unwrap();
+    tracing::subscriber::with_default(log.clone(), || {
+        let mut client = Client::connect(config).unwrap();
+        let lease =
+            client.try_lock_with("k", Acquire::new(ms(300)).keep_alive(KeepAlive::new())).unwrap();
+        for index in 0..3 {
+            cluster.node(index).command(&["DEL", "k"]);
+        }
+        assert!(!client.keep_for(PATIENCE).unwrap(), "it is lost");
+        drop(lease);
+        let events = log.take();
+        let lost = named(&events, "lost");
+        assert_eq!(lost.len(), 1, "{events:#?}");
+        assert!(lost[0].level == Level::WARN && lost[0].fields.contains("key=\"k\""), "{lost:?}");
+
+        let lease = client.try_lock("k", TTL).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(move || waiter.lock("k", TTL).is_ok());
+            let told = || {
+                client.keep().unwrap();
+                cluster.nodes().any(|server| {
+                    let stats = server.command(&["INFO", "commandstats"]);
+                    String::from_utf8_lossy(&stats).contains("cmdstat_publish")
+                })
+            };
+            assert!(eventually(PATIENCE, told), "it tells nobody");
+            client.unlock(lease).unwrap();
+            assert!(eventually(PATIENCE, || {
+                client.settle(ms(1));
+                waits.is_finished()
+            }));
+            assert!(waits.join().unwrap());
+        });
+        let events = log.take();
+        let wakes = named(&events, "wake");
+        assert!(!wakes.is_empty() && wakes[0].fields.contains("direction=\"sent\""), "{events:#?}");
+    });
+}
