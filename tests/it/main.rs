@@ -40,6 +40,8 @@ mod harness;
 mod hold;
 #[cfg(feature = "tracing")]
 mod log;
+mod peers;
+mod peers_replayed;
 mod public_names;
 mod retry;
 #[cfg(feature = "shared")]
