@@ -7,8 +7,9 @@ mod program;
 
 use std::thread;
 
-use redbolt::{Client, LockError, Unlocked};
+use redbolt::{Client, Lease, LockError, Unlocked};
 use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
 
 use self::program::{Program, is_built};
 use super::common::{Cluster, PATIENCE, TTL, eventually, ms, taken};
@@ -42,7 +43,7 @@ impl Beside {
     }
 
     /// Some clients return before the last node has answered their release.
-    fn wins_soon(&mut self) -> redbolt::Lease {
+    fn wins_soon(&mut self) -> Lease {
         self.redbolt.lock(&self.key, TTL).expect("the lock is released, or ends")
     }
 
@@ -62,7 +63,7 @@ fn locks_exclude_each_other(name: &'static str) {
     let lease = both.wins_soon();
     assert!(!both.other.try_lock(KEY, LONG), "{name} won what Redbolt holds");
     assert!(lease.is_valid());
-    assert_eq!(both.redbolt.unlock(lease).unwrap(), Unlocked::Released);
+    unlock(&mut both.redbolt, lease);
 
     both.other.lock(KEY, LONG);
     taken(both.redbolt.try_lock(&both.key, TTL));
@@ -93,11 +94,11 @@ fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
     both.other.unlock(KEY);
 
     // Extended by Redbolt: the other is kept out.
-    let mut lease = both.redbolt.lock(&both.key, ms(u64::from(SHORT))).unwrap();
+    let mut lease = both.redbolt.lock(&both.key, ms(u64::from(SHORT))).expect("a free lock");
     both.redbolt.extend(&mut lease, TTL).expect("the lease is alive");
     assert!(eventually(PATIENCE, || lease.remaining() < TTL - ms(u64::from(SHORT))));
     assert!(!both.other.try_lock(KEY, LONG), "{name} won what Redbolt has extended");
-    assert_eq!(both.redbolt.unlock(lease).unwrap(), Unlocked::Released);
+    unlock(&mut both.redbolt, lease);
 
     // The other's lock ends by itself, and what it still does to it leaves Redbolt's alone.
     assert!(both.other.try_lock(KEY, SHORT));
@@ -108,19 +109,27 @@ fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
     assert!(both.cluster.holders(&both.key) >= 2);
 
     // The other way round.
-    assert_eq!(both.redbolt.unlock(lease).unwrap(), Unlocked::Released);
-    let lease = both.redbolt.try_lock(&both.key, ms(u64::from(SHORT))).unwrap();
+    unlock(&mut both.redbolt, lease);
+    let lease = both.redbolt.try_lock(&both.key, ms(u64::from(SHORT))).expect("a free lock");
     let (key, token) = lease.detach();
     both.other.lock(KEY, LONG);
-    assert_eq!(both.redbolt.unlock_token(&key, &token).unwrap(), Unlocked::NotHeld);
+    let unlocked = both.redbolt.unlock_token(&key, token).expect("a key and a token");
+    assert_eq!(unlocked, Unlocked::NotHeld);
     taken(both.redbolt.try_lock(&key, TTL));
     both.other.unlock(KEY);
+}
+
+/// Releases what Redbolt holds.
+#[track_caller]
+fn unlock(redbolt: &mut Client, lease: Lease) {
+    assert_eq!(redbolt.unlock(lease).expect("a lease of its own"), Unlocked::Released);
 }
 
 /// Nanoseconds of the clock that all programs share.
 fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
-    u64::try_from(time.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap()
+    let part = |part: i64| u64::try_from(part).expect("a clock that counts up from zero");
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
 /// A time in which somebody held the lock.
@@ -135,7 +144,7 @@ fn turns(mut client: Client, key: &str, until: u64) -> Vec<Held> {
                 let from = monotonic();
                 thread::sleep(ms(3));
                 held.push((from, monotonic(), "redbolt"));
-                assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+                unlock(&mut client, lease);
                 thread::sleep(ms(20));
             }
             Err(LockError::Taken(_) | LockError::NoQuorum(_)) => {}
@@ -157,15 +166,18 @@ fn contenders_never_hold_it_together(name: &'static str) {
     let ours = held.len();
     for program in [&mut other, &mut second] {
         let answer = program.answer();
-        let spans = answer["held"].as_array().expect("a list");
-        held.extend(spans.iter().map(|span| {
-            (span[0].as_u64().expect("a time"), span[1].as_u64().expect("a time"), name)
-        }));
+        let spans = answer.get("held").and_then(Value::as_array).expect("a list");
+        let time = |time: &Value| time.as_u64().expect("a time");
+        held.extend(
+            spans
+                .iter()
+                .filter_map(|span| Some((span.get(0).map(time)?, span.get(1).map(time)?, name))),
+        );
     }
     assert!(held.len() > ours, "{name} had no turn beside {ours} of Redbolt's");
     held.sort_unstable();
-    for pair in held.windows(2) {
-        assert!(pair[0].1 <= pair[1].0, "two held the lock: {pair:?}");
+    for (before, after) in held.iter().zip(held.iter().skip(1)) {
+        assert!(before.1 <= after.0, "two held the lock: {before:?}, {after:?}");
     }
 }
 
@@ -220,5 +232,5 @@ fn redisson_keeps_a_hash_where_redbolt_keeps_a_string_and_neither_wins_the_other
     let before = both.cluster.values(KEY);
     assert!(!both.other.try_lock(KEY, LONG));
     assert_eq!(both.cluster.values(KEY), before, "it changed what is ours");
-    assert_eq!(both.redbolt.unlock(lease).unwrap(), Unlocked::Released);
+    unlock(&mut both.redbolt, lease);
 }

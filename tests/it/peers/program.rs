@@ -79,7 +79,10 @@ impl Program {
     /// One attempt: whether it won.
     pub(super) fn try_lock(&mut self, key: &str, ttl_ms: u32) -> bool {
         let answer = self.ask(&format!("try {key} {ttl_ms}"));
-        answer["won"].as_bool().unwrap_or_else(|| panic!("{}: {answer}", self.name))
+        answer
+            .get("won")
+            .and_then(Value::as_bool)
+            .unwrap_or_else(|| panic!("{}: {answer}", self.name))
     }
 
     /// Waits until it has the lock.
@@ -93,7 +96,7 @@ impl Program {
 
     /// Whether it could extend its lock; none if it has no such call.
     pub(super) fn extend(&mut self, key: &str, ttl_ms: u32) -> Option<bool> {
-        self.ask(&format!("extend {key} {ttl_ms}"))["held"].as_bool()
+        self.ask(&format!("extend {key} {ttl_ms}")).get("held")?.as_bool()
     }
 
     /// What this client calls `key` on the nodes.

@@ -22,7 +22,7 @@ impl Redbolt {
         // The servers have only just started, and have promised nothing before.
         let mut config = Config::new(nodes)?.restart_guard(RestartGuard::Off);
         if is_tuned {
-            config = config.wait(Wait::SpinThenPark(Duration::from_micros(200)));
+            config = config.wait(Wait::SpinThenPark(Duration::from_micros(50)));
         }
         let client = Client::connect(config.clone())?;
         let shared = Shared::connect(config)?;
@@ -66,7 +66,7 @@ impl Peer for Redbolt {
 
     fn settings(&self) -> &'static str {
         if self.is_tuned {
-            "`Wait::SpinThenPark(200 us)`; 64 workers: `Client::batch`, 64 under way on one thread"
+            "`Wait::SpinThenPark(50 us)`; 64 workers: `Client::batch`, 64 under way on one thread"
         } else {
             "`Client::connect(config)`, `lock`; 64 workers: 64 threads on one `Shared`"
         }

@@ -86,7 +86,9 @@ fn start(options: &Options, proxy: &Proxy) -> Anything<(Vec<Row>, Vec<String>)> 
     for &name in &options.names {
         let bin = options.bin.join(name);
         if !bin.exists() {
-            left_out.push(format!("{name}, whose program could not be built here"));
+            // What `benches/peers/build` said of it.
+            let why = std::fs::read_to_string(options.bin.join("../missing").join(name));
+            left_out.push(format!("{name}: {}", why.as_deref().unwrap_or("not built").trim()));
             continue;
         }
         for setting in ["default", "tuned"] {
