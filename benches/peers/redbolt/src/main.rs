@@ -8,7 +8,9 @@ use peer_protocol::{
     Cycles, Peer, Result, Span, TTL, arguments, locked, now, serve, threads, timed,
 };
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Client, Config, Lease, LockError, RestartGuard, Shared, Unlocked, Wait};
+use redbolt::{
+    Acquire, Client, Config, Lease, LockError, RestartGuard, Retry, Shared, Unlocked, Wait,
+};
 
 struct Redbolt {
     client: Client,
@@ -38,9 +40,11 @@ impl Redbolt {
             number += 1;
             format!("{prefix}:{number:06}")
         };
+        // As `lock` does, which the other workers call.
+        let acquire = Acquire::new(TTL).retry(Retry::default());
         let mut batch = self.client.batch();
         for _ in 0..window {
-            failed += u64::from(batch.acquire(next(), Acquire::new(TTL)).is_err());
+            failed += u64::from(batch.acquire(next(), acquire.clone()).is_err());
         }
         while let Some(done) = batch.wait()? {
             match done.result {
@@ -52,7 +56,7 @@ impl Redbolt {
                 _ => failed += 1,
             }
             if now() < end {
-                failed += u64::from(batch.acquire(next(), Acquire::new(TTL)).is_err());
+                failed += u64::from(batch.acquire(next(), acquire.clone()).is_err());
             }
         }
         Ok(Cycles { cycles, failed, seconds: (now() - begin) as f64 / 1e9 })

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::measure::Row;
+use crate::measure::{HUNG_LIMIT, Row};
 use crate::table::{Figures, count, set_up, time};
 
 const LABELS: f64 = 210.0;
@@ -65,13 +65,17 @@ pub(crate) fn svg(rows: &[Row]) -> String {
              <text x=\"{left}\" y=\"58\" font-size=\"9\">{}</text>",
             panel.title, panel.hint
         );
-        let finite = || figures.iter().filter_map(panel.value).filter(|value| value.is_finite());
+        // What did not end is drawn as long as it was waited for.
+        let drawn = |figures: &Figures| {
+            (panel.value)(figures).map(|value| value.min(HUNG_LIMIT.as_secs_f64() * 1e6))
+        };
+        let finite = || figures.iter().filter_map(drawn);
         let least = finite().fold(f64::MAX, f64::min).max(1e-3);
         let most = finite().fold(f64::MIN, f64::max).max(least * 1.01);
         for (index, (figure, row)) in figures.iter().zip(rows).enumerate() {
             let value = (panel.value)(figure);
             // The shortest bar is still one.
-            let share = value.map_or(0.0, |value| {
+            let share = drawn(figure).map_or(0.0, |value| {
                 0.08 + 0.92 * ((value / least).ln() / (most / least).ln()).clamp(0.0, 1.0)
             });
             let color = if row.name == "redbolt" { "#d9480f" } else { "#74a9cf" };

@@ -87,7 +87,7 @@ pub(crate) fn markdown(rows: &[Row], left_out: &[String], about: &str) -> String
     for row in rows {
         let figures = Figures::of(row);
         let failed: u64 = row.latency.iter().chain(&row.slow).map(|slice| slice.failed).sum();
-        let mut cells = vec![
+        let mut cells = [
             row.name.to_owned(),
             set_up(row).to_owned(),
             time(figures.p50),

@@ -11,6 +11,7 @@ import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.RedisConnectionException;
 import org.redisson.config.Config;
 import org.redisson.config.SingleServerConfig;
 
@@ -31,7 +32,20 @@ public final class Peer {
             if (tuned) {
                 server.setTimeout(500).setRetryAttempts(0).setConnectionMinimumIdleSize(8);
             }
-            clients.add(Redisson.create(config));
+            clients.add(connect(config));
+        }
+    }
+
+    /** On a busy machine a new process does not get its connections in the time that it allows. */
+    private static RedissonClient connect(Config config) {
+        for (int attempt = 1; ; attempt++) {
+            try {
+                return Redisson.create(config);
+            } catch (RedisConnectionException e) {
+                if (attempt == 10) {
+                    throw e;
+                }
+            }
         }
     }
 
