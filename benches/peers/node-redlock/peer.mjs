@@ -27,9 +27,9 @@ const clients = nodes.split(",").map((node) => {
   client.on("error", () => {});
   return client;
 });
-// As its README has them, or quick retries without an end.
+// As its README has them, or quick retries.
 const settings = tuned
-  ? { driftFactor: 0.01, retryCount: -1, retryDelay: 5, retryJitter: 2 }
+  ? { driftFactor: 0.01, retryCount: 200, retryDelay: 5, retryJitter: 2 }
   : { driftFactor: 0.01, retryCount: 10, retryDelay: 200, retryJitter: 200 };
 const redlock = new Redlock(clients, settings);
 const held = new Map();
@@ -140,7 +140,7 @@ for (const client of clients) {
 say({
   versions: `redlock ${version("redlock")}, ioredis ${version("ioredis")}, node ${process.versions.node}`,
   settings: tuned
-    ? "ioredis `enableAutoPipelining`, `commandTimeout` 50; `retryDelay` 5, `retryJitter` 2"
+    ? "ioredis `enableAutoPipelining`, `commandTimeout` 50; `retryCount` 200, `retryDelay` 5, `retryJitter` 2"
     : "the settings of its README (`retryDelay` 200, `retryJitter` 200)",
 });
 for await (const line of createInterface({ input: process.stdin })) {

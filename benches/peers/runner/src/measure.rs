@@ -128,10 +128,12 @@ impl Row {
 
     pub(crate) fn warm_up(&mut self) -> Anything {
         let prefix = self.prefix();
+        // A JVM is slow until it has compiled what it runs often.
+        let time = if self.name == "redisson" { 2_000 } else { 500 };
         for program in [&mut self.first, &mut self.second, &mut self.slow_program] {
-            program.ask(&format!("latency 500 {prefix}"), PATIENCE)?;
+            program.ask(&format!("latency {time} {prefix}"), PATIENCE)?;
         }
-        self.first.ask(&format!("cycles 300 64 {prefix}"), PATIENCE)?;
+        self.first.ask(&format!("cycles {time} 64 {prefix}"), PATIENCE)?;
         Ok(())
     }
 
