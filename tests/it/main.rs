@@ -57,6 +57,8 @@ mod log;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod overrides;
+mod peers;
+mod peers_replayed;
 mod prefix;
 mod public_names;
 #[cfg(feature = "cli")]
