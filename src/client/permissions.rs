@@ -32,11 +32,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] and [`LockError::System`].
+    /// [`LockError::InvalidKey`], [`LockError::Full`] and [`LockError::System`].
     pub fn permissions(
         &mut self,
         key: impl AsRef<[u8]>,
     ) -> Result<Vec<NodePermissions>, LockError> {
+        let (key, engine) = (key.as_ref(), self.driver.engine());
+        let key = engine.wire_key(key).ok_or(LockError::InvalidKey { len: key.len() })?;
         let key = key.as_ref();
         let answers = self.ask(&[
             &[b"SET", key, NOBODY, b"NX", b"PX", b"0"],
