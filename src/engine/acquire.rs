@@ -229,9 +229,12 @@ impl Engine {
         let op = self.ops.at(index);
         let is_open = op.outcome == Outcome::Open && op.round.awaited.is_empty();
         if let Some(timeout) = op.plan.own_timeout().filter(|_| is_open) {
+            // The deadline of the call has a timer of its own only where it may come before every
+            // configured time.
+            let judged_at = (now.real + timeout).min(op.plan.deadline);
             self.ops.judge_apart(index, now.attended + timeout);
             self.ops.at_mut(index).judge_at = Instant::MAX;
-            self.judge_at(index, now.real + timeout);
+            self.judge_at(index, judged_at);
         }
     }
 
@@ -246,8 +249,9 @@ impl Engine {
         {
             return false;
         }
+        let judged_at = (now.real + left).min(op.plan.deadline);
         self.ops.at_mut(index).judge_at = Instant::MAX;
-        self.judge_at(index, now.real + left);
+        self.judge_at(index, judged_at);
         true
     }
 

@@ -111,3 +111,18 @@ fn a_call_may_do_without_being_woken() {
         }
     }
 }
+
+#[test]
+fn the_calls_own_deadline_ends_a_round_with_a_longer_timeout_of_its_own() {
+    let mut rig = Rig::new(3);
+    let begun = rig.now;
+    let patient = Acquire::new(TTL).node_timeout(5000 * MS).deadline(3000 * MS);
+    rig.acquire_with("a", patient);
+    while rig.engine.in_flight() > 0 && begun.until(rig.now) < 6000 * MS {
+        rig.advance(10 * MS);
+        if rig.lock_result().is_some() {
+            break;
+        }
+    }
+    assert!(begun.until(rig.now) < 3020 * MS, "{:?}", begun.until(rig.now));
+}
