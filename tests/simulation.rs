@@ -13,7 +13,7 @@ use std::thread;
 use redbolt::sim::{self, Counts, Fault, Mutant, Path};
 
 /// Seeds of a run without options.
-const SEEDS: u64 = 20_000;
+const SEEDS: u64 = 22_000;
 
 /// More failures than this need not be seen.
 const FAILURES_MAX: usize = 10;

@@ -133,7 +133,7 @@ impl Plan {
             fault_every: random.between(slowest / 4, slowest * 2),
             faults_least: random.between(5, 12),
         };
-        match random.below(12) {
+        match random.below(10) {
             0 | 4 => plan.look_at_roles(random),
             1 => plan.look_at_ghosts(random),
             2 => plan.look_at_ice(random),

@@ -392,6 +392,9 @@ fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon
     assert_eq!(rig.waiting(node), Vec::<String>::new(), "nobody is asked for the lock");
     rig.advance(21 * MS);
     assert_eq!(rig.waiting(node), ["GET"], "whether anybody holds it");
+    // Somebody does: no node has denied it anything, and yet it says that it waits.
+    rig.answer(node, &token_of(OTHER));
+    assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), ANNOUNCE));
 }
 
 #[test]

@@ -29,9 +29,9 @@ impl Engine {
     /// and end much later than the lock.
     pub(super) fn look(&mut self, index: u32, now: Now) {
         let op = self.ops.at(index);
-        let (denied, slot_index) = (op.round.denied, op.slot);
+        let (denied, slot_index) = (self.deniers(index), op.slot);
         let Some(wait) = self.waits.at(op.wait) else { return };
-        let last = wait.node.filter(|_| wait.has_looked);
+        let (has_looked, last) = (wait.has_looked, wait.node.filter(|_| wait.has_looked));
         let key = self.slots.at(slot_index).key.as_bytes();
         let able = |id: &NodeId| denied.contains(*id) && self.node(*id).can_be_asked();
         let in_order = || self.in_key_order(key);
@@ -40,7 +40,14 @@ impl Engine {
         let Some(wait) = self.wait_of(index) else { return };
         wait.has_looked = true;
         wait.looked_at = now.real;
-        let Some(id) = next else { return self.wait_without_word(index, now) };
+        let Some(id) = next else {
+            // None of them can say any more: an attempt will tell.
+            return if has_looked {
+                self.try_again(index, None, now);
+            } else {
+                self.wait_without_word(index, now);
+            };
+        };
         if !self.ask_holder(index, id, true, now) {
             self.wait_without_word(index, now);
         }

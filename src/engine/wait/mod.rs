@@ -111,7 +111,14 @@ impl Engine {
         let op = self.ops.at(index);
         let asked = self.waits.at(op.wait)?.asked;
         let key = self.slots.at(op.slot).key.as_bytes();
-        self.first_with_channel(op.round.denied.without(asked), key)
+        self.first_with_channel(self.deniers(index).without(asked), key)
+    }
+
+    /// The nodes that have denied the attempt by now. Who queued behind another has made none: for
+    /// it any node may have the key.
+    fn deniers(&self, index: u32) -> NodeMask {
+        let round = &self.ops.at(index).round;
+        if round.written.is_empty() { NodeMask::first(self.nodes.len()) } else { round.denied }
     }
 
     /// Asks the next of the deniers who holds the key. Without one, nobody can be told.
