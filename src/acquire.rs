@@ -7,8 +7,7 @@ use std::time::Duration;
 use crate::config::Retry;
 use crate::token::TokenBytes;
 
-const NODE_TIMEOUT_MIN: Duration = Duration::from_millis(1);
-const NODE_TIMEOUT_MAX: Duration = Duration::from_secs(60);
+const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 
 /// How one lock is to be acquired.
 ///
@@ -36,7 +35,8 @@ pub struct Acquire {
     pub(crate) retry: Option<Retry>,
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) is_watched: bool,
-    pub(crate) node_timeout: Option<Duration>,
+    /// Zero for what the configuration says.
+    pub(crate) node_timeout_ms: u16,
     /// It is watched or has a `node_timeout` of its own: one look for what hardly any call wants.
     pub(crate) is_special: bool,
     pub(crate) is_woken: bool,
@@ -92,7 +92,7 @@ impl Acquire {
             retry: None,
             keep_alive: None,
             is_watched: false,
-            node_timeout: None,
+            node_timeout_ms: 0,
             is_special: false,
             is_woken: true,
         }
@@ -130,18 +130,20 @@ impl Acquire {
     }
 
     /// How long each attempt of this call waits for nodes that do not answer, instead of the
-    /// configuration's [`node_timeout`](crate::Config::node_timeout): from 1 ms to a minute, others
-    /// count as the nearest of these. Longer for a call that has the time, shorter for one that has
+    /// configuration's [`node_timeout`](crate::Config::node_timeout): whole
+    /// milliseconds from 1 ms to a minute, others count as the nearest of these. Longer for a call that has the time, shorter for one that has
     /// not. When a node counts as stalled, and all else, goes by the configuration.
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "within the bound")]
     pub const fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.node_timeout = Some(if timeout.as_millis() < 1 {
-            NODE_TIMEOUT_MIN
-        } else if timeout.as_secs() >= NODE_TIMEOUT_MAX.as_secs() {
-            NODE_TIMEOUT_MAX
+        let ms = timeout.as_millis();
+        self.node_timeout_ms = if ms < 1 {
+            1
+        } else if ms > NODE_TIMEOUT_MS_MAX as u128 {
+            NODE_TIMEOUT_MS_MAX
         } else {
-            timeout
-        });
+            ms as u16
+        };
         self.is_special = true;
         self
     }
@@ -176,7 +178,7 @@ impl Acquire {
     #[must_use]
     pub const fn watch(mut self, is_watched: bool) -> Self {
         self.is_watched = is_watched;
-        self.is_special = is_watched || self.node_timeout.is_some();
+        self.is_special = is_watched || self.node_timeout_ms > 0;
         self
     }
 

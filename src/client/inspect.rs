@@ -96,7 +96,7 @@ impl Client {
     /// Begins to ask what `key` holds.
     pub(crate) fn ask_key(&mut self, key: &[u8]) -> Result<OpId, LockError> {
         let engine = self.driver.engine();
-        let key = engine.wire_key(key).ok_or(LockError::InvalidKey { len: key.len() })?;
+        let key = engine.wire_key(key)?;
         self.driver.query(&[&[b"GET", &key], &[b"PTTL", &key]])
     }
 

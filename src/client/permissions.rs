@@ -38,7 +38,7 @@ impl Client {
         key: impl AsRef<[u8]>,
     ) -> Result<Vec<NodePermissions>, LockError> {
         let (key, engine) = (key.as_ref(), self.driver.engine());
-        let key = engine.wire_key(key).ok_or(LockError::InvalidKey { len: key.len() })?;
+        let key = engine.wire_key(key)?;
         let key = key.as_ref();
         let answers = self.ask(&[
             &[b"SET", key, NOBODY, b"NX", b"PX", b"0"],

@@ -52,7 +52,7 @@ impl Engine {
         plan.min_validity = acquire.min_validity;
         plan.attempts_left = 1;
         plan.wakes = false;
-        plan.node_timeout_ms = 0;
+        plan.node_timeout_ms = acquire.node_timeout_ms;
         if acquire.retry.is_some() || acquire.deadline.is_some() {
             plan.retry_as(acquire, token.is_some(), now);
         }
@@ -67,9 +67,7 @@ impl Engine {
         traced!(DEBUG: self.trace_acquire(index, slot, ttl_ms));
         let now = self.now(now);
         if self.wakes.has_recent() {
-            let op = self.ops.at_mut(index);
-            op.slot = slot;
-            op.plan.time_out_after(acquire.node_timeout);
+            self.ops.at_mut(index).slot = slot;
             if self.queue_behind(index, now) {
                 return Ok(self.ops.id(index));
             }
@@ -88,16 +86,12 @@ impl Engine {
         let now = self.now(now);
         let op = self.ops.at(index);
         let slot = op.slot;
-        let is_under_way = matches!(
-            (op.kind, self.slots.get(slot).map(|slot| slot.state)),
-            (OpKind::Acquire, Some(SlotState::Acquiring | SlotState::Gated))
-        );
-        if is_under_way && matches!(op.outcome, Outcome::Open | Outcome::Won) {
-            self.counts.attempts.note(Outcome::Cancelled);
-        }
-        let op = self.ops.at(index);
         match (op.kind, op.outcome) {
             (OpKind::Acquire, Outcome::Open) => {
+                // One that waits has no attempt under way.
+                if matches!(self.slots.at(slot).state, SlotState::Acquiring | SlotState::Gated) {
+                    self.counts.attempts.note(Outcome::Cancelled);
+                }
                 if mutant::is(Mutant::CancelNotReleased) {
                     self.forget_slot(slot);
                 }
@@ -106,6 +100,7 @@ impl Engine {
             }
             // Won, but not handed over: nobody may hold it.
             (OpKind::Acquire, Outcome::Won) => {
+                self.counts.attempts.note(Outcome::Cancelled);
                 self.release_slot(slot, now);
                 self.ops.at_mut(index).outcome = Outcome::Cancelled;
             }
@@ -216,7 +211,6 @@ impl Engine {
     /// What hardly any call wants, behind its first attempt.
     #[cold]
     fn attempt_specially(&mut self, index: u32, acquire: &Acquire, now: Now) {
-        self.ops.at_mut(index).plan.time_out_after(acquire.node_timeout);
         self.limit_attempt(index, now);
         if acquire.is_watched {
             self.track_attempt(index, now);
@@ -229,12 +223,8 @@ impl Engine {
         let op = self.ops.at(index);
         let is_open = op.outcome == Outcome::Open && op.round.awaited.is_empty();
         if let Some(timeout) = op.plan.own_timeout().filter(|_| is_open) {
-            // The deadline of the call has a timer of its own only where it may come before every
-            // configured time.
-            let judged_at = (now.real + timeout).min(op.plan.deadline);
             self.ops.judge_apart(index, now.attended + timeout);
-            self.ops.at_mut(index).judge_at = Instant::MAX;
-            self.judge_at(index, judged_at);
+            self.judge_within_call(index, now.real + timeout);
         }
     }
 
@@ -249,10 +239,18 @@ impl Engine {
         {
             return false;
         }
-        let judged_at = (now.real + left).min(op.plan.deadline);
-        self.ops.at_mut(index).judge_at = Instant::MAX;
-        self.judge_at(index, judged_at);
+        self.judge_within_call(index, now.real + left);
         true
+    }
+
+    /// The attempt is judged at `at` and no other time, but not after the end of its call: that has
+    /// a timer of its own only where it may come before every configured time.
+    #[cold]
+    fn judge_within_call(&mut self, index: u32, at: Instant) {
+        let op = self.ops.at_mut(index);
+        op.judge_at = Instant::MAX;
+        let at = at.min(op.plan.deadline);
+        self.judge_at(index, at);
     }
 
     /// The operation waits for nodes on their way until `at`; its round is no ordinary one.

@@ -330,7 +330,7 @@ impl Engine {
         let keep = self.keeps.open(self.ops.id(index), acquire.keep_alive);
         self.ops.at_mut(index).keep = keep;
         if acquire.is_watched
-            && let Some(key) = self.wire_key(key)
+            && let Ok(key) = self.wire_key(key)
         {
             self.keeps.watch(keep, &key);
         }

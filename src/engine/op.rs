@@ -85,12 +85,6 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A node without an answer is counted out after that, or as the configuration says.
-    pub(super) fn time_out_after(&mut self, timeout: Option<Duration>) {
-        let timeout = timeout.map_or(0, |timeout| timeout.as_millis());
-        self.node_timeout_ms = u16::try_from(timeout).unwrap_or(u16::MAX);
-    }
-
     /// The `node_timeout` of the call's own, if it has one.
     pub(super) fn own_timeout(&self) -> Option<Duration> {
         let timeout = Duration::from_millis(self.node_timeout_ms.into());

@@ -55,15 +55,13 @@ impl Engine {
         slot.key.set(joined);
     }
 
-    /// The key as the nodes know it; none if it is empty or too long.
-    pub(crate) fn wire_key<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+    /// The key as the nodes know it.
+    pub(crate) fn wire_key<'key>(&self, key: &'key [u8]) -> Result<Cow<'key, [u8]>, LockError> {
         if self.prefix.is_plain(key) {
-            return Some(Cow::Borrowed(key));
+            return Ok(Cow::Borrowed(key));
         }
-        let prefix = &self.prefix.bytes;
-        let is_key = !key.is_empty() && !prefix.is_empty();
-        let joined = is_key.then(|| [prefix, key].concat())?;
-        (joined.len() <= KEY_LEN_MAX).then_some(Cow::Owned(joined))
+        self.check_prefixed(key)?;
+        Ok(Cow::Owned([&self.prefix.bytes, key].concat()))
     }
 
     /// A key of the nodes as callers know it.

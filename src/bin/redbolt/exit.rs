@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use redbolt::engine::{NodeHealth, NodeState};
 use redbolt::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Vote,
 };
@@ -76,6 +77,25 @@ impl Failure {
         self
     }
 
+    /// Adds why nodes did not take part, those of one cause together.
+    pub(crate) fn away(mut self, nodes: &[NodeHealth]) -> Self {
+        let vote = |node: &NodeHealth| match (node.state, node.cause) {
+            (NodeState::Admitted, _) => Vote::Granted,
+            (_, Cause::None) => Vote::Unknown(Cause::Timeout),
+            (_, cause) => Vote::Unknown(cause),
+        };
+        let votes: Vec<_> =
+            nodes.iter().map(|node| NodeVote::new(&node.name, vote(node), "")).collect();
+        self.add_causes(&votes);
+        self
+    }
+
+    fn add_causes(&mut self, votes: &[NodeVote]) {
+        if let Some(causes) = grouped(votes) {
+            self.message.push_str(&format!(" ({causes})"));
+        }
+    }
+
     fn ballot(code: u8, kind: &'static str, what: &str, ballot: &Ballot) -> Self {
         Self::counted(code, kind, what, "granted", Cause::Held.text(), ballot)
     }
@@ -91,19 +111,19 @@ impl Failure {
     ) -> Self {
         let votes = ballot.votes();
         let nodes: Vec<_> = votes.map(|(name, vote)| NodeVote::new(name, vote, denied)).collect();
-        let mut message = format!(
+        let message = format!(
             "{what}: {} of {} nodes {did}, {} needed",
             ballot.granted(),
             nodes.len(),
             ballot.quorum()
         );
-        if let Some(causes) = grouped(&nodes) {
-            message = format!("{message} ({causes})");
-        }
+        let mut failure = Self::new(code, kind, message);
+        failure.add_causes(&nodes);
         if let Some(wait) = ballot.quarantine() {
-            message = format!("{message}; enough nodes may vote in {:.1} s", wait.as_secs_f64());
+            failure =
+                failure.hint(&format!("enough nodes may vote in {:.1} s", wait.as_secs_f64()));
         }
-        Self { nodes, ..Self::new(code, kind, message) }
+        Self { nodes, ..failure }
     }
 }
 

@@ -109,11 +109,16 @@ fn nothing_known() -> (Level, String) {
 fn guard(nodes: &[Examined], clients: &Clients) -> (Level, String) {
     let ttl = short(clients.max_ttl);
     if !clients.guard_is_on {
-        let is_safe = nodes.iter().all(|node| !node.was_asked() || node.may_forget().is_none());
-        return if is_safe {
-            (Level::Ok, "off, which is safe while every node keeps every write".to_owned())
+        if nodes.iter().any(|node| node.was_asked() && node.may_forget().is_some()) {
+            let text = "off: a restarted node votes at once, whatever it forgot";
+            return (Level::Unsafe, text.to_owned());
+        }
+        let unknown = names(nodes, |node| !node.was_asked());
+        let rule = "safe while every node keeps every write";
+        return if unknown.is_empty() {
+            (Level::Ok, format!("off, which is {rule}"))
         } else {
-            (Level::Unsafe, "off: a restarted node votes at once, whatever it forgot".to_owned())
+            (Level::Note, format!("off, {rule}: not known of {unknown}"))
         };
     }
     let waiting = nodes.iter().filter_map(quarantine).count();
@@ -254,6 +259,23 @@ mod tests {
         assert_eq!(find(&checks, "quorum").level, Level::Unsafe);
         assert!(find(&checks, "quorum").text.contains("wait 4.0 s"), "{checks:?}");
         assert!(find(&checks, "guard").text.contains("2 of 3 nodes still wait"), "{checks:?}");
+    }
+
+    #[test]
+    fn a_guard_that_is_off_is_not_called_safe_for_nodes_that_nobody_asked() {
+        let mut nodes = [fit("a"), fit("b"), fit("c")];
+        for node in &mut nodes {
+            node.append_only = Some(true);
+            node.append_fsync = Some("always".to_owned());
+        }
+        let guard = |nodes: &[Examined]| {
+            let checks = judge_set(nodes, &clients(2, false));
+            (find(&checks, "guard").level, find(&checks, "guard").text.clone())
+        };
+        assert_eq!(guard(&nodes).0, Level::Ok, "{:?}", guard(&nodes));
+        nodes[1].is_reachable = false;
+        assert_eq!(guard(&nodes).0, Level::Note);
+        assert!(guard(&nodes).1.ends_with("not known of b"), "{:?}", guard(&nodes));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! `redbolt unlock`: releases a lock by its key and token.
 
+use redbolt::Unlocked;
 use redbolt::driver::Outcome;
-use redbolt::engine::NodeState;
-use redbolt::{Cause, Unlocked};
 use serde_json::json;
 
 use crate::args::{Global, UnlockArgs};
@@ -31,19 +30,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
 }
 
 fn too_few(session: &Session, key: &str) -> Failure {
-    let nodes = session.driver.nodes();
-    let away: Vec<String> = nodes
-        .iter()
-        .filter(|node| node.state != NodeState::Admitted)
-        .map(|node| {
-            let cause = if node.cause == Cause::None { Cause::Timeout } else { node.cause };
-            format!("{}: {cause}", node.name)
-        })
-        .collect();
-    let mut message =
+    let message =
         format!("too few nodes answered to know whether {key} is released; it ends with its TTL");
-    if !away.is_empty() {
-        message = format!("{message} ({})", away.join(", "));
-    }
-    Failure::new(NO_QUORUM, "unknown", message)
+    Failure::new(NO_QUORUM, "unknown", message).away(&session.driver.nodes())
 }
