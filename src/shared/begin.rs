@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::calls::{Kind, Listener, Reply, Stage};
 use super::pending::{Pending, Taken};
+use super::rules::Patience;
 use super::table::{Refused, Table, Task};
 use super::{Shared, SharedGuard};
 use crate::acquire::Acquire;
@@ -46,8 +47,9 @@ impl Shared {
             is_exposed: acquire.token.is_some(),
         };
         let time = now();
+        let patience = Patience::of(&acquire, time);
         self.owner.inner.with(|table| {
-            let call = table.begin_lock(key, acquire, time)?;
+            let call = table.begin_lock(key, acquire, patience, time)?;
             Ok((self.pending(call, table), asked))
         })
     }

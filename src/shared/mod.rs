@@ -93,7 +93,7 @@ const NONE: u32 = u32::MAX;
 /// - what is left of it is at least the `min_validity` that the next asked for, and half of what a
 ///   new lease of the next one's TTL would have had. [`SharedGuard::remaining`] says the truth;
 /// - it is [kept alive](Acquire::keep_alive) as the next one wants it: not at all, or without
-///   limits;
+///   limits; and [watched](Acquire::watch) if that one wants it so;
 /// - its token was neither given, nor read, nor handed on: whoever knows it would be able to
 ///   release the lock under its next holder;
 /// - it was handed on less than [`Config::local_turns`] times in a row, 8 times where somebody

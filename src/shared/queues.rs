@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use super::NONE;
 use super::calls::{Calls, Stage};
-use crate::acquire::KeepAlive;
+use crate::acquire::{Acquire, KeepAlive};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::key::Key;
@@ -51,6 +51,7 @@ pub(super) struct Holder {
     pub(super) is_wanted_elsewhere: bool,
     /// How it is kept alive.
     pub(super) keep_alive: Option<KeepAlive>,
+    pub(super) is_watched: bool,
 }
 
 #[derive(Debug)]
@@ -127,14 +128,15 @@ impl Queues {
     }
 
     /// A call won the lease of the queue's key.
-    pub(super) fn won(&mut self, index: u32, lease: &Lease, keep_alive: Option<KeepAlive>) {
+    pub(super) fn won(&mut self, index: u32, lease: &Lease, acquire: &Acquire) {
         self.at_mut(index).holder = Some(Holder {
             id: lease.id(),
             valid_until: lease.deadline(),
             voters: NodeMask::from_bits(lease.voters()),
             turns: 0,
             is_wanted_elsewhere: false,
-            keep_alive,
+            keep_alive: acquire.keep_alive,
+            is_watched: acquire.is_watched,
         });
     }
 

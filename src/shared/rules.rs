@@ -15,6 +15,14 @@ const TURNS_WANTED_ELSEWHERE: u32 = 8;
 /// Waits of a [`Retry::custom`] that are added up one by one; those after them count as the last.
 const WAITS_ADDED: u32 = 64;
 
+/// How long a call goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) ends: Instant,
+    /// Until when it waits behind others of its process.
+    pub(super) queued_until: Instant,
+}
+
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) names: Arc<[Box<str>]>,
@@ -86,10 +94,12 @@ impl Rules {
     pub(super) fn is_kept_as_wanted(kept: Option<KeepAlive>, wanted: Option<KeepAlive>) -> bool {
         kept == wanted && kept.is_none_or(|kept| kept == KeepAlive::new())
     }
+}
 
-    /// When a call that begins now ends, and until when it waits behind others of its process: no
-    /// longer than the attempts that it may make would have taken.
-    pub(super) fn ends(acquire: &Acquire, now: Instant) -> (Instant, Instant) {
+impl Patience {
+    /// That of a call that begins now; it waits behind others no longer than the attempts that it
+    /// may make would have taken. Runs the caller's own function of a [`Retry::custom`].
+    pub(super) fn of(acquire: &Acquire, now: Instant) -> Self {
         let retry = acquire.retry.unwrap_or(Retry::ONCE);
         let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
         let is_once = acquire.token.is_some() || deadline == Some(Duration::ZERO);
@@ -101,7 +111,7 @@ impl Rules {
             None => Duration::MAX,
             Some(attempts) => waits_of(&retry, attempts.saturating_sub(1)),
         };
-        (ends, ends.min(now + patience))
+        Self { ends, queued_until: ends.min(now + patience) }
     }
 }
 
@@ -137,9 +147,9 @@ mod tests {
     fn a_call_waits_behind_others_no_longer_than_its_own_attempts_would_take() {
         let now = Instant::from_nanos(7);
         let ends = |acquire: Acquire| {
-            let (ends, queued) = Rules::ends(&acquire, now);
+            let Patience { ends, queued_until } = Patience::of(&acquire, now);
             let after = |end: Instant| (end < Instant::MAX).then(|| end.saturating_since(now));
-            (after(ends), after(queued))
+            (after(ends), after(queued_until))
         };
         let acquire = || Acquire::new(ms(100));
         let every = Retry::every(ms(10), ms(5));

@@ -16,7 +16,7 @@ use super::NONE;
 use super::calls::{Calls, Kind, Listener, Reply, Stage};
 use super::loss::Losses;
 use super::queues::Queues;
-use super::rules::Rules;
+use super::rules::{Patience, Rules};
 use crate::acquire::Acquire;
 use crate::driver::Lease;
 use crate::engine::{Engine, LeaseId};
@@ -113,6 +113,7 @@ impl Table {
         &mut self,
         key: &[u8],
         acquire: Acquire,
+        patience: Patience,
         now: Instant,
     ) -> Result<u32, LockError> {
         if self.is_closed {
@@ -121,16 +122,17 @@ impl Table {
         self.rules.check(key, &acquire)?;
         let call = self.calls.open(Kind::Lock).ok_or(LockError::Full)?;
         let queue = self.queues.enter(key);
-        let (ends, queued_until) = Rules::ends(&acquire, now);
+        let queued_until = patience.queued_until;
         let place = self.calls.at_mut(call);
         (place.queue, place.acquire) = (queue, acquire);
-        (place.ends, place.queued_until) = (ends, queued_until);
+        (place.ends, place.queued_until) = (patience.ends, queued_until);
         let here = self.queues.at(queue);
         let holder = here.holder.filter(|holder| holder.valid_until > now);
         let is_contended = here.competitor != NONE || here.first != NONE;
         if queued_until > now && (is_contended || holder.is_some()) {
+            // One whose time seems to be over is looked at again: it stands in the way of the queue.
+            let holder_ends = here.holder.map_or(Instant::MAX, |holder| holder.valid_until);
             self.queues.push(queue, call, &mut self.calls);
-            let holder_ends = holder.map_or(Instant::MAX, |holder| holder.valid_until);
             self.next_due = self.next_due.min(queued_until).min(holder_ends);
         } else if let Some(holder) = holder {
             // Surely in vain: it holds the key itself.
@@ -221,6 +223,7 @@ impl Table {
         }
         let wanted = &self.calls.at(next).acquire;
         if !Rules::is_kept_as_wanted(holder.keep_alive, wanted.keep_alive)
+            || (wanted.is_watched && !holder.is_watched)
             || lease.remaining() < self.rules.validity_wanted(wanted)
         {
             return Err(lease);
@@ -293,8 +296,11 @@ impl Table {
             self.queues.at_mut(queue).competitor = NONE;
         }
         if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = &reply {
-            let keep_alive = self.calls.at(call).acquire.keep_alive;
-            self.queues.won(queue, lease, keep_alive);
+            self.queues.won(queue, lease, &self.calls.at(call).acquire);
+            if self.queues.at(queue).first != NONE {
+                // They wait for the end of this one.
+                self.next_due = self.next_due.min(lease.deadline());
+            }
         }
         if is_lock {
             self.advance(queue);

@@ -204,7 +204,7 @@ impl Worker {
 
     /// Gives up what is under way, sends what is owed and waits for the answers, until `ends` at
     /// the latest.
-    fn shut_down(mut self, ends: Instant) {
+    fn shut_down(mut self, mut ends: Instant) {
         let Self { inner, tell, .. } = &mut self;
         inner.with(|table| table.close(tell));
         tell.drain(..).for_each(Listener::notify);
@@ -215,12 +215,28 @@ impl Worker {
         loop {
             self.gather();
             self.exchange();
+            ends = self.take_last(ends);
             let is_over = self.client.driver.engine().releases_open(ends) == 0 || now() >= ends;
             if is_over || self.client.pass(Some(ends)).is_err() {
                 break;
             }
         }
         end(&self.inner, self.client.driver.engine().releases_open(Instant::MAX));
+    }
+
+    /// Takes in what came after the handle was closed: leases given back, which are released, and
+    /// further calls of `shutdown`. Until when is waited: the nearest of their limits.
+    fn take_last(&mut self, mut ends: Instant) -> Instant {
+        for command in self.commands.drain(..) {
+            match command {
+                Command::Release(lease) | Command::Call(_, Task::Unlock { lease }) => drop(lease),
+                Command::Shutdown { ends: other } => ends = ends.min(other),
+                Command::Call(..) | Command::Close => {}
+            }
+        }
+        self.client.driver.collect_dropped(now());
+        self.client.driver.flush();
+        ends
     }
 }
 

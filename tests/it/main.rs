@@ -73,6 +73,8 @@ mod shared_costs;
 mod shared_futures;
 #[cfg(feature = "shared")]
 mod shared_loss;
+mod shared_queues;
+
 mod tidy;
 #[cfg(feature = "tls")]
 mod tls;

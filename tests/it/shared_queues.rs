@@ -1,0 +1,128 @@
+//! The queues of the shared handle: whoever waits in one is served, whatever became of those before.
+
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{Acquire, Client, KeepAlive, LockError, Shared, SharedGuard};
+
+use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed};
+use super::shared::{embedded, in_use, is_clean, patient};
+
+/// For as long as it takes, without a deadline that could end it.
+fn endless(ttl: Duration) -> Acquire {
+    patient(ttl).deadline(Duration::from_secs(3600))
+}
+
+/// Begins to wait for `k`, and comes back once `calls` are under way.
+fn begin<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    shared: &'scope Shared,
+    acquire: Acquire,
+    calls: usize,
+) -> thread::ScopedJoinHandle<'scope, Result<SharedGuard, LockError>> {
+    let call = scope.spawn(|| shared.lock_with("k", acquire));
+    assert!(eventually(PATIENCE, || in_use(shared).0 == calls), "{shared:?}");
+    call
+}
+
+#[test]
+fn who_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease() {
+    let (nodes, shared) = embedded(|config| config);
+    let other = &mut Client::connect(fresh_config(nodes.urls())).unwrap();
+    let held = other.try_lock("k", TTL).unwrap();
+    thread::scope(|scope| {
+        let first = begin(scope, &shared, endless(ms(200)), 1);
+        let second = begin(scope, &shared, endless(TTL), 2);
+        other.unlock(held).unwrap();
+        let guard = first.join().unwrap().expect("the lock was free");
+        let deadline = guard.deadline();
+        // Its holder hangs, and never lets go.
+        std::mem::forget(guard);
+        assert!(eventually(PATIENCE, || second.is_finished()), "{shared:?}");
+        assert!(second.join().unwrap().is_ok() && redbolt::now() >= deadline);
+    });
+}
+
+#[test]
+fn who_queued_behind_a_call_that_failed_is_next_though_an_old_guard_still_lives() {
+    let (nodes, shared) = embedded(|config| config);
+    let old = shared.try_lock("k", ms(100)).unwrap();
+    let other = &mut Client::connect(fresh_config(nodes.urls())).unwrap();
+    assert!(eventually(PATIENCE, || !old.is_valid()));
+    let held = other.lock("k", TTL).unwrap();
+    thread::scope(|scope| {
+        let first = begin(scope, &shared, patient(TTL).deadline(ms(300)), 1);
+        let second = begin(scope, &shared, endless(TTL), 2);
+        assert!(matches!(first.join().unwrap(), Err(LockError::Taken(_))));
+        other.unlock(held).unwrap();
+        assert!(eventually(PATIENCE, || second.is_finished()), "{shared:?}");
+        assert!(second.join().unwrap().is_ok());
+    });
+    drop(old);
+    is_clean(&nodes, &shared);
+}
+
+#[test]
+fn who_wants_its_lock_watched_is_not_handed_one_that_is_not() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let shared = Shared::connect(cluster.config()).expect("servers are fit");
+    for (first, second, is_handed_on) in
+        [(false, true, false), (false, false, true), (true, true, true), (true, false, true)]
+    {
+        let acquire = || Acquire::new(TTL).keep_alive(KeepAlive::new());
+        let guard = shared.try_lock_with("k", acquire().watch(first)).unwrap();
+        let deadline = guard.deadline();
+        thread::scope(|scope| {
+            let wanted = patient(TTL).keep_alive(KeepAlive::new()).watch(second);
+            let next = begin(scope, &shared, wanted, 1);
+            drop(guard);
+            let next = next.join().unwrap().unwrap();
+            assert_eq!(next.deadline() == deadline, is_handed_on, "{first} {second}");
+            if second {
+                cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
+                assert!(next.wait_lost(SLACK), "nobody told: {first} {second}");
+            }
+        });
+        assert!(eventually(PATIENCE, || in_use(&shared) == (0, 0)), "{shared:?}");
+    }
+}
+
+#[test]
+fn what_is_given_back_while_the_handle_shuts_down_is_released_before_it_has() {
+    let (nodes, shared) = embedded(|config| config);
+    let first = shared.try_lock("first", TTL).unwrap();
+    let second = shared.try_lock("second", TTL).unwrap();
+    // The releases of one node are owed until it goes on.
+    nodes.pause(0).unwrap();
+    thread::scope(|scope| {
+        drop(first);
+        let end = scope.spawn(|| shared.shutdown(PATIENCE));
+        assert!(eventually(PATIENCE, || {
+            matches!(shared.try_lock("third", TTL), Err(LockError::Closed))
+        }));
+        drop(second);
+        let gone = |node| nodes.key_count(node).is_ok_and(|keys| keys == 0);
+        assert!(eventually(PATIENCE, || gone(1) && gone(2)), "it waits for the end");
+        nodes.resume(0).unwrap();
+        assert_eq!(end.join().unwrap(), 0);
+        assert!(gone(0));
+    });
+}
+
+#[test]
+fn the_nearer_of_two_limits_of_a_shutdown_counts() {
+    let (nodes, shared) = embedded(|config| config);
+    drop(shared.try_lock("k", TTL).unwrap());
+    let guard = shared.try_lock("k", TTL).unwrap();
+    nodes.pause(0).unwrap();
+    drop(guard);
+    thread::scope(|scope| {
+        let patient = scope.spawn(|| shared.shutdown(PATIENCE));
+        assert!(eventually(PATIENCE, || {
+            matches!(shared.try_lock("third", TTL), Err(LockError::Closed))
+        }));
+        let (owed, elapsed) = timed(|| shared.shutdown(Duration::ZERO));
+        assert!(owed >= 1 && elapsed < SLACK, "{owed} {elapsed:?}");
+        assert_eq!(patient.join().unwrap(), owed);
+    });
+}
