@@ -177,7 +177,7 @@ impl Drop for Batch<'_> {
         for &op in &*submitted {
             driver.cancel(op);
         }
-        while driver.completion().is_some() {}
-        driver.turn();
+        self.client.discard();
+        self.client.driver.turn();
     }
 }

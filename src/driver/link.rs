@@ -78,7 +78,16 @@ impl Link {
 
     /// Begins to connect to the next address.
     pub(super) fn connect(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.disconnect(registry);
+        self.disconnect(registry, false);
+        let socket = self.begin_connect(registry, token);
+        if socket.is_err() {
+            self.forget_spent();
+        }
+        self.socket = Some(socket?);
+        Ok(())
+    }
+
+    fn begin_connect(&mut self, registry: &Registry, token: Token) -> io::Result<Socket> {
         let mut socket = match &self.endpoint {
             Endpoint::Unix(path) => Socket::connect_unix(path)?,
             Endpoint::Tcp { .. } => {
@@ -94,13 +103,12 @@ impl Link {
             socket = socket.through_tls(target)?;
         }
         socket.register(registry, token)?;
-        self.socket = Some(socket);
-        Ok(())
+        Ok(socket)
     }
 
-    /// Closes the socket. True if it was connected. A name none of whose addresses served is asked
-    /// for again.
-    pub(super) fn disconnect(&mut self, registry: &Registry) -> bool {
+    /// Closes the socket. True if it was connected. An address that served is the next to be tried
+    /// again.
+    pub(super) fn disconnect(&mut self, registry: &Registry, served: bool) -> bool {
         let Some(mut socket) = self.socket.take() else { return false };
         // Closing it takes it out of the poll as well; what fails here changes nothing.
         let _ = socket.deregister(registry);
@@ -110,14 +118,21 @@ impl Link {
             socket.close();
         }
         self.reads_to_end = false;
-        if was_open {
+        if served {
             self.untried.clear();
-        } else if self.untried.is_empty()
-            && matches!(&self.endpoint, Endpoint::Tcp { host, .. } if host.parse::<IpAddr>().is_err())
-        {
-            self.known.clear();
+        } else {
+            self.forget_spent();
         }
         was_open
+    }
+
+    /// A name none of whose addresses serves is asked for again: its machine may have been replaced.
+    fn forget_spent(&mut self) {
+        let is_name =
+            matches!(&self.endpoint, Endpoint::Tcp { host, .. } if host.parse::<IpAddr>().is_err());
+        if is_name && self.untried.is_empty() {
+            self.known.clear();
+        }
     }
 
     /// Whether the socket is of TCP and not encrypted.

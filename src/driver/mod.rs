@@ -406,8 +406,9 @@ impl Driver {
         while let Some((id, wish)) = self.engine.poll_connection() {
             match wish {
                 Connection::Open => self.open(id),
+                // Whatever the reason, that address does not serve now.
                 Connection::Close => {
-                    self.drop_socket(id);
+                    self.drop_socket(id, false);
                 }
             }
         }
@@ -422,12 +423,12 @@ impl Driver {
             }
             return;
         }
-        match link.connect(&self.registry, Token(self.tokens.start + id.index())) {
-            // A unix socket is connected at once, and says so with the first event all the same.
-            Ok(()) => {}
-            Err(error) => {
+        let token = Token(self.tokens.start + id.index());
+        // A unix socket is connected at once, and says so with the first event all the same.
+        while let Err(error) = link.connect(&self.registry, token) {
+            if !link.has_next_address() {
                 let cause = link.cause_of(&error);
-                self.engine.handle_lost(id, cause, now);
+                return self.engine.handle_lost(id, cause, now);
             }
         }
     }
@@ -441,10 +442,11 @@ impl Driver {
             return Ok(());
         };
         // One question at a time: a slow name server must not gather threads.
-        if std::mem::replace(&mut link.is_resolving, true) {
-            return Ok(());
+        if !link.is_resolving {
+            resolver.ask(id.index(), &host.0, host.1)?;
+            link.is_resolving = true;
         }
-        resolver.ask(id.index(), &host.0, host.1)
+        Ok(())
     }
 
     /// Takes the addresses in that helpers found, and connects to them.
@@ -497,7 +499,7 @@ impl Driver {
     /// The connection is no more: tells the engine.
     fn close(&mut self, id: NodeId, cause: Cause, now: Instant) {
         let is_plain_tcp = self.links.get(id.index()).is_some_and(Link::is_plain_tcp);
-        let was_open = self.drop_socket(id);
+        let was_open = self.drop_socket(id, self.engine.has_greeted(id));
         // That is all a server says to a plain client on its TLS port.
         let is_unanswered = was_open && is_plain_tcp && self.engine.is_mute(id);
         let cause = if cause == Cause::Closed && is_unanswered { Cause::TlsWanted } else { cause };
@@ -509,12 +511,12 @@ impl Driver {
         self.engine.handle_lost(id, cause, now);
     }
 
-    /// Lets the socket go. True if it was connected.
-    fn drop_socket(&mut self, id: NodeId) -> bool {
+    /// Lets the socket go, whose address served or did not. True if it was connected.
+    fn drop_socket(&mut self, id: NodeId, served: bool) -> bool {
         self.readable.remove(id);
         self.connecting.remove(id);
         self.blocked.remove(id);
-        self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry))
+        self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry, served))
     }
 
     /// Releases the leases that were dropped.

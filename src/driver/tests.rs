@@ -1,5 +1,6 @@
 //! Names with several addresses: each is tried, and the name is asked for again when none serves.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ fn until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> bool) {
 fn driver_of(addresses: Vec<SocketAddr>) -> Driver {
     // Names below this domain have no address by its definition (RFC 6761).
     let config = Config::new(["redis://locks.invalid:6379"]).expect("an address");
+    let config = config.connect_timeout(Duration::from_millis(200));
     let mut driver = Driver::standalone(config).expect("a poll");
     driver.links.first_mut().expect("a node").set_addresses(addresses);
     driver
@@ -51,5 +53,58 @@ fn each_address_of_a_name_is_tried_until_one_serves() {
 fn a_name_none_of_whose_addresses_serves_is_asked_for_again() {
     let mut driver = driver_of(vec![closed(), closed()]);
     until(&mut driver, |driver| driver.nodes()[0].cause == Cause::ConnectionRefused);
+    until(&mut driver, |driver| driver.nodes()[0].cause == Cause::NameUnknown);
+}
+
+/// It accepts connections, and says what it is told to whoever asks.
+fn says(text: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(20).flatten() {
+            std::thread::spawn(move || {
+                let mut stream = stream;
+                let mut bytes = [0; 4096];
+                while matches!(stream.read(&mut bytes), Ok(1..)) {
+                    let _ = stream.write_all(text.as_bytes());
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn an_address_that_accepts_and_does_not_serve_is_left_for_the_next() {
+    for text in ["", "-NOAUTH Authentication required.\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        let next = listener.local_addr().expect("its address");
+        let mut driver = driver_of(vec![says(text), next]);
+        until(&mut driver, |_| listener.accept().is_ok());
+    }
+}
+
+#[test]
+fn a_name_whose_only_address_does_not_serve_is_asked_for_again() {
+    for text in ["", "-NOAUTH Authentication required.\r\n"] {
+        let mut driver = driver_of(vec![says(text)]);
+        until(&mut driver, |driver| driver.nodes()[0].cause == Cause::NameUnknown);
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_reached_at_all_is_left_for_the_next() {
+    // The kernel refuses a connection to everybody before anything is sent.
+    let nowhere = SocketAddr::from(([255, 255, 255, 255], 1));
+    assert!(std::net::TcpStream::connect(nowhere).is_err());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let node = listener.local_addr().expect("its address");
+    let mut driver = driver_of(vec![nowhere, nowhere, node]);
+    until(&mut driver, |driver| {
+        assert_ne!(driver.nodes()[0].cause, Cause::Network, "it was lost in between");
+        driver.nodes()[0].state == NodeState::Greeting
+    });
+    let mut driver = driver_of(vec![nowhere]);
     until(&mut driver, |driver| driver.nodes()[0].cause == Cause::NameUnknown);
 }

@@ -24,7 +24,7 @@ impl Driver {
                     let bytes = self.buffer.get(..len).unwrap_or_default();
                     self.engine.handle_bytes(id, bytes, now);
                     if !self.engine.is_connected(id) {
-                        self.drop_socket(id);
+                        self.drop_socket(id, false);
                         return;
                     }
                     // A short read has emptied the socket: edge-triggered, it will tell of more.

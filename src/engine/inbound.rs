@@ -38,6 +38,11 @@ impl Engine {
         self.nodes.get(id.index()).is_some_and(crate::node::Node::is_mute)
     }
 
+    /// Whether the node was greeted on its connection and taken for one to lock on.
+    pub(crate) fn has_greeted(&self, id: NodeId) -> bool {
+        self.nodes.get(id.index()).is_some_and(crate::node::Node::has_greeted)
+    }
+
     /// The connection that was asked for is open.
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
         if !self.wants_connection(id) {

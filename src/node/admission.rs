@@ -94,10 +94,10 @@ impl History {
             Some(uptime) => {
                 rules.guard_time.saturating_sub(Duration::from_secs(uptime.saturating_sub(1)))
             }
-            // It will not say: a process met before may have restarted just now; one met for the
-            // first time is believed, as lenient admission promises.
-            None if self.known => rules.guard_time,
-            None => Duration::ZERO,
+            // It will not say, and may have restarted just now. Lenient admission believes one that
+            // is met for the first time, as it promises.
+            None if rules.admission == Admission::Lenient && !self.known => Duration::ZERO,
+            None => rules.guard_time,
         };
         if !(same_process && same_role) {
             self.until = now + wait;

@@ -304,6 +304,11 @@ impl Node {
         self.is_securing = true;
     }
 
+    /// Greeted on this connection, and it may vote or will.
+    pub(crate) const fn has_greeted(&self) -> bool {
+        matches!(self.state, State::Admitted { .. } | State::Quarantined { .. })
+    }
+
     /// Connected, and nothing has come from it yet.
     pub(crate) const fn is_mute(&self) -> bool {
         self.is_mute

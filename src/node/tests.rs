@@ -139,6 +139,16 @@ fn denied_info_is_refused_or_believed_once_where_lenient() {
 }
 
 #[test]
+fn who_answers_and_does_not_say_its_age_waits_as_if_it_had_just_restarted() {
+    let ageless = Facts { uptime_s: None, ..master("a", 0) };
+    let mut history = History::default();
+    assert_eq!(admit(&mut history, &ageless, at(0)), until(at(30)));
+    let rules = AdmissionRules { admission: Admission::Lenient, ..RULES };
+    let mut history = History::default();
+    assert_eq!(history.admit(&ageless, &rules, |_| false, at(0)), Standing::Admitted);
+}
+
+#[test]
 fn what_cannot_hold_locks_is_refused_with_its_reason() {
     let set = |change: fn(&mut Facts)| {
         let mut facts = master("a", 3600);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Config, Lease, LockError, Retry, Unlocked, embedded::Nodes};
+use redbolt::{Acquire, Config, KeepAlive, Lease, LockError, Retry, Unlocked, embedded::Nodes};
 
 use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken};
 
@@ -172,4 +172,28 @@ fn a_batch_larger_than_a_socket_takes_is_written_to_its_end() {
         }
         assert_eq!(won, 60);
     }
+}
+
+#[test]
+fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let kept = Acquire::new(TTL).keep_alive(KeepAlive::new()).watch(true);
+    let lease = client.try_lock_with("kept", kept).unwrap();
+    assert!(eventually(PATIENCE, || {
+        client.keep().unwrap();
+        client.watched(&lease) == 0b111
+    }));
+    let mut batch = client.batch();
+    for index in 0..2 {
+        batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+    }
+    batch.flush();
+    assert!(eventually(PATIENCE, || cluster.holders("k0") + cluster.holders("k1") == 6));
+    cluster.nodes().for_each(|node| drop(node.command(&["DEL", "kept"])));
+    // One pass reads both answers, and of the loss behind them.
+    batch.wait().unwrap().unwrap();
+    drop(batch);
+    assert!(lease.is_lost());
+    assert!(!client.keep_for(ms(0)).unwrap(), "nobody told");
 }

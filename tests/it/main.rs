@@ -38,6 +38,8 @@ mod connecting;
 mod debts;
 #[cfg(feature = "cli")]
 mod deployed;
+#[cfg(feature = "cli")]
+mod descriptors;
 mod dialects;
 mod drops;
 mod embedded_conditions;
@@ -73,6 +75,7 @@ mod shared_costs;
 mod shared_futures;
 #[cfg(feature = "shared")]
 mod shared_loss;
+#[cfg(feature = "shared")]
 mod shared_queues;
 
 mod tidy;

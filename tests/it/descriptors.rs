@@ -1,0 +1,45 @@
+//! A process that runs out of file descriptors: what fails meanwhile works again once there are some.
+
+use std::fs::File;
+use std::process::Command;
+
+use redbolt::embedded::{Memory, Nodes};
+use redbolt::{Cause, Client};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::common::{PATIENCE, TTL, eventually, fresh_config, ms};
+
+/// The limit is the whole process's, so the test runs in one of its own.
+const ALONE: &str = "REDBOLT_FEW_DESCRIPTORS";
+
+#[test]
+fn a_name_is_looked_up_again_after_descriptors_had_run_out() {
+    if std::env::var_os(ALONE).is_none() {
+        let name = "descriptors::a_name_is_looked_up_again_after_descriptors_had_run_out";
+        let mut command = Command::new(std::env::current_exe().expect("a test has a binary"));
+        command.args(["--exact", name, "--test-threads=1", "--nocapture"]).env(ALONE, "1");
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let limit = Rlimit { current: Some(128), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).expect("a lower limit is allowed");
+    let nodes = Nodes::start(1).expect("a port is free");
+    let by_name = nodes.urls().into_iter().map(|url| url.replace("127.0.0.1", "localhost"));
+    let config = fresh_config(by_name.collect()).connect_timeout(ms(500));
+    let mut client = Client::connect(config).expect("the node is fit");
+    let cause_is = |client: &mut Client, cause: Cause| {
+        assert!(eventually(PATIENCE, || {
+            client.keep().expect("the poll works");
+            client.nodes()[0].cause == cause
+        }));
+    };
+    nodes.kill(0).expect("it runs");
+    cause_is(&mut client, Cause::ConnectionRefused);
+    // With the address that does not serve forgotten, the name is asked for again: in vain.
+    let all: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    cause_is(&mut client, Cause::Network);
+    drop(all);
+    nodes.restart(0, Memory::Kept).expect("it was killed");
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()), "{:?}", client.nodes());
+}
