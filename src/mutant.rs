@@ -88,6 +88,8 @@ pub enum Mutant {
     AnnouncementUnheard,
     /// Those who wait behind one that is woken are forgotten.
     ListLost,
+    /// A call that waits has no timer for its own end.
+    WaitWithoutEnd,
     /// A message is taken for any lock.
     MessageForAnyKey,
     /// Who has just woken a waiter races it for the key.
@@ -99,7 +101,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -140,6 +142,7 @@ impl Mutant {
         Self::WakeIgnored,
         Self::AnnouncementUnheard,
         Self::ListLost,
+        Self::WaitWithoutEnd,
         Self::MessageForAnyKey,
         Self::ReleaserBarges,
         Self::WaitNotRenewed,

@@ -12,7 +12,7 @@ use std::thread;
 use redbolt::sim::{self, Mutant};
 
 /// Seeds in which a mutant must be found.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 6_000;
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()

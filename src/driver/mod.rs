@@ -201,9 +201,9 @@ impl Driver {
 
     /// As [`extend`](Self::extend), for a lease of this driver whose handle is elsewhere.
     pub(crate) fn extend_id(&mut self, lease: LeaseId, ttl: Duration) -> Result<OpId, ExtendError> {
-        let op = self.engine.extend(lease, ttl, clock::now())?;
+        let op = self.engine.extend(lease, ttl, clock::now());
         self.copy_deadline(lease);
-        Ok(op)
+        op
     }
 
     /// Begins to release `lease` and to report how that went.

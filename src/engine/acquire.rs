@@ -52,7 +52,6 @@ impl Engine {
         plan.min_validity = acquire.min_validity;
         plan.attempts_left = 1;
         plan.wakes = false;
-        plan.node_timeout_ms = acquire.node_timeout_ms;
         if acquire.retry.is_some() || acquire.deadline.is_some() {
             plan.retry_as(acquire, token.is_some(), now);
         }
@@ -67,7 +66,9 @@ impl Engine {
         traced!(DEBUG: self.trace_acquire(index, slot, ttl_ms));
         let now = self.now(now);
         if self.wakes.has_recent() {
-            self.ops.at_mut(index).slot = slot;
+            let op = self.ops.at_mut(index);
+            op.slot = slot;
+            op.plan.node_timeout_ms = acquire.node_timeout_ms;
             if self.queue_behind(index, now) {
                 return Ok(self.ops.id(index));
             }
@@ -79,8 +80,8 @@ impl Engine {
         Ok(self.ops.id(index))
     }
 
-    /// Gives an operation up. An acquisition ends as cancelled and its keys are released; an
-    /// extension or release that is already written goes on, unreported.
+    /// Gives an operation up. An acquisition ends as cancelled and its keys are released. So does an
+    /// extension, but what is written goes on. A release and a query go on and are reported.
     pub fn cancel(&mut self, op: OpId, now: Instant) {
         let Some(index) = self.ops.find(op) else { return };
         let now = self.now(now);
@@ -211,6 +212,7 @@ impl Engine {
     /// What hardly any call wants, behind its first attempt.
     #[cold]
     fn attempt_specially(&mut self, index: u32, acquire: &Acquire, now: Now) {
+        self.ops.at_mut(index).plan.node_timeout_ms = acquire.node_timeout_ms;
         self.limit_attempt(index, now);
         if acquire.is_watched {
             self.track_attempt(index, now);
@@ -370,10 +372,7 @@ impl Engine {
         if slot.state != SlotState::Acquiring && !is_gated {
             // It waits for its next attempt, and the call is over.
             if self.ops.at(index).plan.deadline <= now.real {
-                // One that queued behind another has asked nobody yet.
-                let was_asked = !self.ops.at(index).round.written.is_empty();
-                let outcome = if was_asked { self.loss(index) } else { Outcome::Taken };
-                self.finish(index, outcome);
+                self.finish(index, self.ops.at(index).failed);
             }
             return;
         }
@@ -404,6 +403,7 @@ impl Engine {
     /// Releases what the attempt may have written, and plans the next one.
     pub(super) fn attempt_failed(&mut self, index: u32, outcome: Outcome, now: Now) {
         self.ops.unlist(index);
+        self.ops.at_mut(index).failed = outcome;
         self.counts.attempts.note(outcome);
         traced!(DEBUG: self.trace_decision(index, outcome));
         let slot_index = self.ops.at(index).slot;
@@ -450,8 +450,7 @@ impl Engine {
         }
         if op.plan.deadline <= now.real {
             // Nobody looked until the call was over, as where the machine was suspended.
-            let outcome = self.loss(index);
-            return self.finish(index, outcome);
+            return self.finish(index, self.ops.at(index).failed);
         }
         let token = if mutant::is(Mutant::TokenReusedByRetry) {
             self.slots.at(last).token.clone()

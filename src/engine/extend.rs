@@ -194,6 +194,10 @@ impl Engine {
         else {
             return false;
         };
+        // What is counted in 16 bits must not wrap around; half of it is left for the release.
+        if self.slots.at(slot_index).refs > u16::MAX / 2 {
+            return false;
+        }
         if *encoded != Some(step) {
             self.encode_extension(slot_index, step);
             *encoded = Some(step);
@@ -261,7 +265,7 @@ impl Engine {
                 // A node that extends it holds it: a vote, also where its SET was never answered.
                 if is_wanted && !slot.granted.contains(id) {
                     slot.granted.insert(id);
-                    self.late_votes.push_back(slot_index);
+                    self.note_late_vote(slot_index);
                 }
                 if is_current {
                     self.ops.at_mut(index).tally.yes(id);
@@ -368,7 +372,7 @@ impl Engine {
                 let (new_deadline, kind) =
                     (self.ops.at(index).new_deadline, self.ops.at(index).kind);
                 let is_late = slot.ends <= now.real && kind != OpKind::Adopt;
-                if is_late && slot.is_kept {
+                if is_late && slot.is_kept() {
                     // Its holder may have seen that it was over; it stays so.
                     return self.lose_lease(slot_index, LostCause::Expired, now);
                 }

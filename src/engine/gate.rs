@@ -51,7 +51,12 @@ impl Engine {
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
             self.encode_set(slot_index);
             for node in gated {
-                self.send_set(node, slot_index, now);
+                // It may have left since.
+                if self.voters.contains(node) {
+                    self.send_set(node, slot_index, now);
+                } else {
+                    self.fail_vote(node, slot_index);
+                }
             }
             self.track_sets(index, slot_index, now);
             self.begin_gated_round(index, now);
@@ -62,9 +67,9 @@ impl Engine {
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
             for node in gated {
                 let round = &mut self.ops.at_mut(index).round;
-                round.enter(node, Vote::Failed(Cause::NotAsked));
-                self.ops.at_mut(index).blame(node, Cause::NotAsked);
-                self.node_mut(node).counts.failed.up(Cause::NotAsked);
+                round.enter(node, Vote::Failed(Cause::Gated));
+                self.ops.at_mut(index).blame(node, Cause::Gated);
+                self.node_mut(node).counts.failed.up(Cause::Gated);
             }
             self.attempt_failed(index, outcome, now);
         }

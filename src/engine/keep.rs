@@ -40,8 +40,6 @@ pub(super) struct Keep {
     /// The lease was handed over; until then the entry is the acquisition's.
     pub(super) is_held: bool,
     pub(super) is_lost: bool,
-    /// The engine moved the lease's deadline, and nobody was told.
-    pub(super) is_noted: bool,
     /// A limit ended the extensions.
     pub(super) is_at_limit: bool,
     /// Extensions by the engine that won.
@@ -108,7 +106,6 @@ impl Keeps {
             doubted: NodeMask::EMPTY,
             is_held: false,
             is_lost: false,
-            is_noted: false,
             is_at_limit: false,
             extensions: 0,
             began: Instant::default(),

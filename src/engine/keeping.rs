@@ -12,7 +12,7 @@
 use super::event::{Event, LostCause};
 use super::keep::{Loss, NO_KEEP, third};
 use super::op::{OpKind, Outcome};
-use super::slot::{LeaseId, NO_OP, SlotState};
+use super::slot::{CHANGED, LeaseId, NO_OP, SlotState};
 use super::trace::traced;
 use super::{Engine, LOSS};
 use crate::acquire::Acquire;
@@ -30,7 +30,7 @@ impl Engine {
     #[cold]
     pub(super) fn begin_keeping(&mut self, slot_index: u32, keep_index: u32, now: Now) {
         let slot = self.slots.at_mut(slot_index);
-        slot.is_kept = true;
+        slot.set_kept(true);
         let (began, ttl_ms) = (slot.began, slot.ttl_ms);
         self.keeps.bind(keep_index, slot_index);
         let keep = self.keeps.at_mut(keep_index);
@@ -49,7 +49,7 @@ impl Engine {
         if mutant::is(Mutant::KeepAliveAfterRelease) {
             return;
         }
-        self.slots.at_mut(slot_index).is_kept = false;
+        self.slots.at_mut(slot_index).set_kept(false);
         let index = self.keeps.of_slot(slot_index);
         // An attempt that failed leaves it to the next one.
         if self.keeps.at(index).is_held {
@@ -117,7 +117,7 @@ impl Engine {
         self.keeps.at_mut(index).began = now.real;
         self.begin_extension(op, slot_index, ttl_ms, now.real);
         // It may be decided already, but nothing concludes it before `handle_keeps` goes on.
-        self.note_change(index);
+        self.note_change(slot_index);
         self.schedule_keep(index);
     }
 
@@ -168,7 +168,7 @@ impl Engine {
                 self.extend_again(index, began, now);
             }
         }
-        self.note_change(index);
+        self.note_change(slot_index);
         self.schedule_keep(index);
     }
 
@@ -201,8 +201,11 @@ impl Engine {
         if slot.state != SlotState::Held {
             return;
         }
-        slot.ends = slot.ends.min(now.real);
-        let op = slot.op;
+        if slot.ends > now.real {
+            slot.ends = now.real;
+            self.note_change(slot_index);
+        }
+        let op = self.slots.at(slot_index).op;
         let keep_index = self.keep_of(slot_index);
         if op != NO_OP && self.ops.at(op).outcome == Outcome::Open {
             match self.ops.at(op).kind {
@@ -232,7 +235,7 @@ impl Engine {
             traced!(WARN: self.trace_lost(slot_index, cause));
             self.keeps.losses.push_back(Loss { lease, op, cause });
             self.done.push_back(LOSS);
-            self.note_change(keep_index);
+            self.note_change(slot_index);
         }
     }
 
@@ -248,22 +251,19 @@ impl Engine {
     }
 
     /// Whoever shows the lease's deadline is to look at it again.
-    fn note_change(&mut self, index: u32) {
-        let keep = self.keeps.at_mut(index);
-        if !std::mem::replace(&mut keep.is_noted, true) {
-            let slot = keep.slot;
-            self.keeps.changed.push_back(slot);
+    fn note_change(&mut self, slot_index: u32) {
+        if self.slots.at_mut(slot_index).enter(CHANGED) {
+            self.keeps.changed.push_back(slot_index);
         }
     }
 
     /// The next lease whose deadline the engine moved by itself: it extended the lease, began to, or
-    /// lost it.
+    /// lost it. Each is there once, so a list that nobody reads does not grow beyond the leases.
     pub fn poll_change(&mut self) -> Option<LeaseId> {
         while let Some(slot_index) = self.keeps.changed.pop_front() {
-            let slot = self.slots.at(slot_index);
-            if slot.is_kept && slot.state == SlotState::Held {
-                let keep = self.keeps.of_slot(slot_index);
-                self.keeps.at_mut(keep).is_noted = false;
+            let slot = self.slots.at_mut(slot_index);
+            slot.leave(CHANGED);
+            if slot.state == SlotState::Held {
                 return Some(self.slots.lease_id(slot_index));
             }
         }
@@ -285,7 +285,7 @@ impl Engine {
     #[must_use]
     pub fn is_lost(&self, lease: LeaseId) -> bool {
         self.slots.held(lease).is_none_or(|slot| {
-            slot.is_kept && self.keeps.at(self.keeps.of_slot(lease.slot)).is_lost
+            slot.is_kept() && self.keeps.at(self.keeps.of_slot(lease.slot)).is_lost
                 || !slot.holds.has_at_least(self.settings.quorum)
         })
     }
@@ -314,13 +314,14 @@ impl Engine {
         if slot.ends <= now || self.is_lost(lease) {
             return Some(ExtendError::Expired);
         }
-        let is_at_limit = slot.is_kept && self.keeps.at(self.keeps.of_slot(lease.slot)).is_at_limit;
+        let is_at_limit =
+            slot.is_kept() && self.keeps.at(self.keeps.of_slot(lease.slot)).is_at_limit;
         is_at_limit.then_some(ExtendError::LimitReached)
     }
 
     /// The entry of what is looked after of a slot's lease.
     pub(super) fn keep_of(&self, slot_index: u32) -> u32 {
-        let is_kept = self.slots.at(slot_index).is_kept;
+        let is_kept = self.slots.at(slot_index).is_kept();
         if is_kept { self.keeps.of_slot(slot_index) } else { NO_KEEP }
     }
 

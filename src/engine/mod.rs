@@ -12,6 +12,8 @@
 //!    read just before.
 //! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and
 //!    [`Engine::drain_output`], or for each of [`Engine::nodes_with_output`] its [`Engine::output`].
+//!    What [`Engine::poll_change`] and [`Engine::poll_late_vote`] tell of leases is there for who
+//!    shows deadlines and votes to others.
 //! 4. Come back at [`Engine::poll_timeout`], or when a socket is ready.
 //!
 //! # Contract
@@ -177,12 +179,6 @@ impl Engine {
     #[must_use]
     pub fn has_event(&self) -> bool {
         !self.done.is_empty()
-    }
-
-    /// The next lease that a late answer gave another vote.
-    pub fn poll_late_vote(&mut self) -> Option<LeaseId> {
-        let slot = self.late_votes.pop_front()?;
-        Some(self.slots.lease_id(slot))
     }
 
     /// The next thing to do with a connection.

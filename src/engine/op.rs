@@ -128,6 +128,8 @@ pub(super) struct Op {
     /// comes due before it and means nothing.
     pub(super) judge_at: Instant,
     pub(super) plan: Plan,
+    /// How the last attempt of an acquisition failed; before the first, that others are before it.
+    pub(super) failed: Outcome,
     /// When the next attempt is due; a timer set for an earlier one means nothing.
     pub(super) retry_at: Instant,
     /// Its place among those that wait, or [`NO_WAIT`](super::wait::NO_WAIT).
@@ -211,6 +213,7 @@ impl Ops {
         op.kind = kind;
         op.outcome = Outcome::Open;
         op.plan.deadline = Instant::MAX;
+        op.plan.node_timeout_ms = 0;
         op.wait = NO_WAIT;
         op.gate = None;
         op.judge_at = Instant::MAX;
@@ -338,6 +341,7 @@ impl Op {
             is_listed: false,
             judge_at: Instant::MAX,
             plan: Plan::default(),
+            failed: Outcome::Taken,
             retry_at: Instant::MAX,
             wait: NO_WAIT,
             gate: None,

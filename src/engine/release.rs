@@ -101,7 +101,7 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Released;
         slot.holds = NodeMask::EMPTY;
-        if slot.is_kept {
+        if slot.is_kept() {
             self.end_keeping(slot_index);
         }
         // Whoever has it now is not told of them: they find out for themselves.
@@ -138,7 +138,7 @@ impl Engine {
         slot.state = SlotState::Released;
         slot.phase = slot.phase.next();
         slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
-        let (mut holds, op, is_kept) = (slot.holds, slot.op, slot.is_kept);
+        let (mut holds, op, is_kept) = (slot.holds, slot.op, slot.is_kept());
         traced!(DEBUG: self.trace_release(slot_index));
         if op != NO_OP && mutant::is(Mutant::ReleaseNotBehindSet) {
             let unknown = self.ops.at(op).round.unknown;

@@ -67,9 +67,16 @@ pub(super) struct Slot {
     /// Counts extensions and the release, to tell a late answer from a current one.
     pub(super) phase: Phase,
     pub(super) state: SlotState,
-    /// The engine looks after the lease: see [`super::keep`].
-    pub(super) is_kept: bool,
+    marks: u8,
 }
+
+/// The engine looks after the lease: see [`super::keep`].
+const KEPT: u8 = 1;
+/// In the list of late votes, for whatever lease the slot has by the time that is read: so each slot
+/// is there once, and a list that nobody reads stays short.
+pub(super) const LATE_VOTE: u8 = 2;
+/// As that, in the list of leases whose deadline the engine moved.
+pub(super) const CHANGED: u8 = 4;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
@@ -90,7 +97,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.state = SlotState::Acquiring;
         slot.op = NO_OP;
-        slot.is_kept = false;
+        slot.set_kept(false);
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -171,6 +178,29 @@ impl Slots {
 }
 
 impl Slot {
+    #[inline]
+    pub(super) const fn is_kept(&self) -> bool {
+        self.marks & KEPT != 0
+    }
+
+    #[inline]
+    pub(super) const fn set_kept(&mut self, is_kept: bool) {
+        self.marks = if is_kept { self.marks | KEPT } else { self.marks & !KEPT };
+    }
+
+    /// Marks the slot as being in a list; whether it was not there before.
+    #[inline]
+    pub(super) const fn enter(&mut self, list: u8) -> bool {
+        let is_new = self.marks & list == 0;
+        self.marks |= list;
+        is_new
+    }
+
+    /// Takes the mark of a list away.
+    pub(super) const fn leave(&mut self, list: u8) {
+        self.marks &= !list;
+    }
+
     fn empty() -> Self {
         Self {
             generation: 0,
@@ -179,7 +209,7 @@ impl Slot {
             word: 0,
             list: NO_LIST,
             state: SlotState::Free,
-            is_kept: false,
+            marks: 0,
             phase: Phase::default(),
             key: Key::EMPTY,
             token: TokenBytes::Drawn([0; 20]),

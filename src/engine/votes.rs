@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::op::OpKind;
-use super::slot::{NO_OP, SlotState};
+use super::slot::{LATE_VOTE, LeaseId, NO_OP, SlotState};
 use super::trace::traced;
 use crate::command::Answer;
 use crate::error::{Cause, Vote};
@@ -107,7 +107,7 @@ impl Engine {
                 }
                 self.gate_answered(slot_index, now);
             }
-            SlotState::Held if vote == Vote::Granted => self.late_votes.push_back(slot_index),
+            SlotState::Held if vote == Vote::Granted => self.note_late_vote(slot_index),
             SlotState::Released => {
                 // Its TTL may have begun only now.
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
@@ -116,6 +116,21 @@ impl Engine {
             SlotState::Held => self.check_holders(slot_index, now),
             SlotState::Free => {}
         }
+    }
+
+    /// Whoever shows the lease's votes is to look at them again.
+    pub(super) fn note_late_vote(&mut self, slot_index: u32) {
+        if self.slots.at_mut(slot_index).enter(LATE_VOTE) {
+            self.late_votes.push_back(slot_index);
+        }
+    }
+
+    /// The next lease that a late answer gave another vote. Each is there once, so a list that
+    /// nobody reads does not grow beyond the leases.
+    pub fn poll_late_vote(&mut self) -> Option<LeaseId> {
+        let slot = self.late_votes.pop_front()?;
+        self.slots.at_mut(slot).leave(LATE_VOTE);
+        Some(self.slots.lease_id(slot))
     }
 
     /// Whether the answer of a node counts that is not admitted, or in trouble: and perhaps no more.

@@ -21,7 +21,7 @@ impl Engine {
     pub(super) fn bind_keep(&mut self, index: u32, slot_index: u32) {
         let keep = self.ops.at(index).keep;
         self.keeps.bind(keep, slot_index);
-        self.slots.at_mut(slot_index).is_kept = true;
+        self.slots.at_mut(slot_index).set_kept(true);
         let keep = self.keeps.at_mut(keep);
         (keep.tracked, keep.doubted) = (NodeMask::EMPTY, NodeMask::EMPTY);
     }
@@ -32,7 +32,7 @@ impl Engine {
         if self.ops.at(index).keep == NO_KEEP {
             return;
         }
-        if !self.slots.at(slot_index).is_kept {
+        if !self.slots.at(slot_index).is_kept() {
             self.bind_keep(index, slot_index);
         }
         for id in self.slots.at(slot_index).unanswered {
@@ -52,7 +52,7 @@ impl Engine {
 
     /// Behind an extension. One that compares by WATCH changes the key only later.
     pub(super) fn track_extension(&mut self, id: NodeId, slot_index: u32, now: Now) {
-        if self.slots.at(slot_index).is_kept && !self.node(id).dialect.uses_watch() {
+        if self.slots.at(slot_index).is_kept() && !self.node(id).dialect.uses_watch() {
             self.track(id, slot_index, now);
         }
     }
@@ -139,7 +139,7 @@ impl Engine {
     fn doubt(&mut self, id: NodeId, index: u32, now: Now) {
         let keep = self.keeps.at_mut(index);
         let slot_index = keep.slot;
-        let Some(slot) = self.slots.get(slot_index).filter(|slot| slot.is_kept) else { return };
+        let Some(slot) = self.slots.get(slot_index).filter(|slot| slot.is_kept()) else { return };
         // What was there before its SET, or without it, is none of the lease's.
         if slot.unanswered.contains(id) || !slot.holds.contains(id) {
             return;

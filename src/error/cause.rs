@@ -61,8 +61,10 @@ pub enum Cause {
     Backlog,
     /// The attempt was decided before this node, which was still connecting, could be asked.
     NotAsked,
-    /// Nothing was sent: the call waited behind others of its own process.
+    /// Nothing was sent: the call waited behind others.
     Queued,
+    /// Nothing was sent: the attempt tried one node first, which did not grant.
+    Gated,
 
     /// A replica: what it holds can be taken back by its master.
     Replica,
@@ -145,6 +147,7 @@ impl Cause {
             Self::Backlog => "backlog",
             Self::NotAsked => "not_asked",
             Self::Queued => "queued",
+            Self::Gated => "gated",
             Self::Replica => "replica",
             Self::Cluster => "cluster",
             Self::Sentinel => "sentinel",
@@ -199,7 +202,8 @@ impl Cause {
             Self::Stalled => "does not answer",
             Self::Backlog => "too many unanswered requests",
             Self::NotAsked => "not asked: it was still connecting",
-            Self::Queued => "not asked: others of this process hold or want the lock",
+            Self::Queued => "not asked: others hold or want the lock",
+            Self::Gated => "not asked: the node tried first did not grant",
             Self::Replica => "is a replica",
             Self::Cluster => "is a cluster node",
             Self::Sentinel => "is a sentinel",

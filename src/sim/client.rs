@@ -13,7 +13,7 @@ use super::counts::{Fault, Path};
 use super::net::News;
 use super::plan::Plan;
 use super::random::Random;
-use super::task::Task;
+use super::task::{State, Task};
 use super::world::{Phase, World};
 use crate::config::Config;
 use crate::engine::{Connection, Engine, LeaseId, NodeState};
@@ -22,6 +22,8 @@ use crate::time::Instant;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+
+use std::time::Duration;
 
 /// One client: a process with an engine.
 pub(super) struct SimClient {
@@ -48,6 +50,8 @@ pub(super) struct SimClient {
     stopped_until: Global,
     wake_at: Global,
     /// When it last read everything.
+    /// When calls were last judged by time, on its clock.
+    judged_at: Instant,
     read_at: Global,
 }
 
@@ -101,6 +105,7 @@ impl SimClient {
             stopped_until: 0,
             wake_at: Global::MAX,
             read_at: 0,
+            judged_at: Instant::default(),
         }
     }
 
@@ -170,6 +175,21 @@ impl World {
         }
     }
 
+    /// No call goes on after its deadline, but for a round in which nobody read for a while: that is
+    /// given back the time.
+    fn check_ends(&mut self, client: usize) {
+        let this = &self.clients[client];
+        let grace = Duration::from_nanos(2 * (self.plan.node_timeout + self.plan.connect_timeout));
+        let late = this.tasks.iter().position(|task| {
+            task.state == State::Acquiring
+                && task.ends < Instant::MAX
+                && task.ends + grace < this.judged_at
+        });
+        if let Some(task) = late {
+            self.oracle.fail(|| format!("call {task} of client {client} outlives its deadline"));
+        }
+    }
+
     /// How long a client stops in the middle: mostly shortly, now and then for a lifetime of locks.
     fn pause_within(&mut self) -> Global {
         let ttl = self.plan.max_ttl_ms * MS;
@@ -202,6 +222,7 @@ impl World {
                 }
                 this.engine.handle_timeout(now);
                 this.read_at = self.now;
+                this.judged_at = now;
                 self.look_at_kept(client, now);
                 Stage::Connect
             }
@@ -216,6 +237,7 @@ impl World {
                     while self.clients[client].engine.poll_late_vote().is_some() {
                         self.counts.path(Path::LateVote);
                     }
+                    self.check_ends(client);
                     Stage::Begin
                 }
             }

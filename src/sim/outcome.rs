@@ -111,7 +111,9 @@ impl World {
             };
             this.tasks[task].is_unsure = true;
             self.log(|_| format!("client {client} keeps {lease:?}, {remaining:?} left"));
-            self.counts.path(if is_extending { Path::KeepAliveBegun } else { Path::KeptAlive });
+            if self.clients[client].tasks[task].is_kept {
+                self.counts.path(if is_extending { Path::KeepAliveBegun } else { Path::KeptAlive });
+            }
             self.told_deadline(client, task);
         }
         let this = &self.clients[client];

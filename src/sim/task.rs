@@ -30,6 +30,8 @@ pub(super) struct Task {
     pub(super) old_deadline: Instant,
     pub(super) is_retried: bool,
     /// The engine keeps the lease alive.
+    /// When the call under way must have ended, on the client's clock.
+    pub(super) ends: Instant,
     pub(super) is_kept: bool,
 }
 
@@ -58,8 +60,16 @@ impl Task {
             old_deadline: Instant::default(),
             is_retried: false,
             is_kept: false,
+            ends: Instant::MAX,
         }
     }
+}
+
+/// When an acquisition must have ended by itself, on the client's clock.
+fn end_of(acquire: &Acquire, now: Instant) -> Instant {
+    let deadlines = [acquire.deadline, acquire.retry.and_then(|retry| retry.deadline)];
+    let nearest = deadlines.into_iter().flatten().min().filter(|deadline| !deadline.is_zero());
+    nearest.map_or(Instant::MAX, |deadline| now + deadline)
 }
 
 /// The name of a key.
@@ -174,6 +184,7 @@ impl World {
                 this.key = key;
                 this.op = Some(op);
                 this.min_validity = min_validity;
+                this.ends = end_of(acquire, now);
                 this.is_unsure = false;
                 self.call_began(client, task, key);
             }

@@ -88,6 +88,21 @@ fn wait_is_a_deadline_and_ends_early_when_the_lock_is_free() {
 }
 
 #[test]
+fn waiting_for_the_holder_begins_when_the_nodes_are_connected() {
+    let nodes = five();
+    for wait in ["0s", "100ms"] {
+        (0..3).for_each(|node| nodes.pause(node).unwrap());
+        let waiting =
+            Running::start(&nodes.urls(), &["lock", wait, "--ttl", "10s", "--wait", wait]);
+        std::thread::sleep(Duration::from_millis(300));
+        (0..3).for_each(|node| nodes.resume(node).unwrap());
+        waiting.end().expect(0);
+    }
+    take(&nodes, "k");
+    on(&nodes, &["lock", "k", "--ttl", "10s", "--wait", "0s"]).expect(75);
+}
+
+#[test]
 fn a_signal_ends_the_waiting_and_leaves_no_key() {
     let nodes = five();
     let token = take(&nodes, "k");

@@ -47,6 +47,20 @@ fn it_ends_with_the_code_of_the_command() {
 }
 
 #[test]
+fn a_starter_that_hides_how_children_end_is_told_before_anything_is_locked() {
+    let nodes = five();
+    let mut command = std::process::Command::new("env");
+    command.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_redbolt"), "run", "k", "--", "true"]);
+    let ended = super::cli::end({
+        command.env("REDBOLT_NODES", nodes.urls().join(","));
+        command
+    });
+    assert_eq!(ended.code, Some(71), "{ended:?}");
+    assert!(ended.err.contains("SIGCHLD") && !ended.err.contains("held"), "{ended:?}");
+    assert!((0..5).all(|node| nodes.key_count(node).unwrap() == 0));
+}
+
+#[test]
 fn the_streams_are_the_commands_own() {
     let nodes = five();
     let mut command = super::cli::command(&["run", "k", "--", "sh", "-c", "cat; echo err >&2"]);

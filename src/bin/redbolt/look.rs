@@ -2,48 +2,50 @@
 
 use std::time::Duration;
 
-use redbolt::{Client, Config, ConnectError, now};
+use redbolt::{Client, Config, now};
 
 use crate::args::Global;
 use crate::exit::Failure;
-use crate::session::{CONNECT_LIMIT, is_known};
+use crate::session::{CONNECT_LIMIT, NODE_TIMEOUT, is_known};
 use crate::settings;
 
 /// How often the client is driven while nodes connect. It must be driven by calls.
-const STEP: Duration = Duration::from_millis(10);
+const STEP: Duration = Duration::from_millis(1);
 
-/// For nodes that do connect, where too few do for `status` to begin with a quorum.
-const MOMENT: Duration = Duration::from_millis(100);
-
-/// A client for `status`: whoever can vote within a moment is connected.
+/// A client for `status`: a quorum can vote, and the others have had their `node_timeout`; or as
+/// for `doctor`.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
-    let config = settings::config(global)?;
-    match Client::connect(config.clone()) {
-        Ok(client) => Ok((client, config)),
-        // Without a quorum there is still something to see.
-        Err(ConnectError::NoQuorum(_)) => client_within(global, MOMENT),
-        Err(error) => Err(error.into()),
-    }
+    connected(global, |client| client.voters() >= client.quorum())
 }
 
 /// A client for `doctor`: each node is connected, or known not to be, or has had its time.
 pub(crate) fn patient_client(global: &Global) -> Result<(Client, Config), Failure> {
-    client_within(global, CONNECT_LIMIT)
+    connected(global, |_| false)
 }
 
-fn client_within(global: &Global, limit: Duration) -> Result<(Client, Config), Failure> {
+fn connected(
+    global: &Global,
+    is_enough: impl Fn(&Client) -> bool,
+) -> Result<(Client, Config), Failure> {
     let config = settings::config(global)?;
     let mut client = Client::open(config.clone())?;
-    let end = now() + limit;
+    let end = now() + CONNECT_LIMIT;
+    let mut enough_since = None;
     let mut known = vec![false; config.nodes().len()];
     loop {
+        client.keep()?;
         for (known, node) in known.iter_mut().zip(client.nodes()) {
             *known |= is_known(&node);
         }
-        if known.iter().all(|&known| known) || now() >= end {
+        let time = now();
+        if is_enough(&client) {
+            enough_since.get_or_insert(time);
+        }
+        let patience = global.node_timeout.unwrap_or(NODE_TIMEOUT);
+        let is_over = enough_since.is_some_and(|since| since + patience <= time) || time >= end;
+        if is_over || known.iter().all(|&known| known) {
             return Ok((client, config));
         }
-        std::thread::sleep(STEP);
-        client.examine()?;
+        client.keep_for(STEP)?;
     }
 }

@@ -44,6 +44,12 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
         let message = format!("--grace {} leaves too little of --ttl", short(grace));
         return Err(Failure::usage(message).hint("it must be less than half of it"));
     }
+    // The kernel then keeps to itself how a child ended.
+    if crate::signals::is_ignored(Signal::SIGCHLD) {
+        let message = "whoever started this ignores SIGCHLD, which hides how the command ends";
+        return Err(Failure::new(SYSTEM, "system", message)
+            .hint("start it with the signal's default: env --default-signal=CHLD redbolt run .."));
+    }
     let own = [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGTSTP];
     let watched: Vec<Signal> = PASSED_ON.into_iter().chain(own).collect();
     let mut session = Session::open(global, &watched)?;

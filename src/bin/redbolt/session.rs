@@ -27,7 +27,7 @@ pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 /// Between two attempts at a lock that is taken: this, and up to as much again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(crate) struct Session {
     pub(crate) driver: Driver,
@@ -139,30 +139,26 @@ impl Session {
         }
     }
 
-    /// Takes the lock as `acquire` says: one attempt, or as many as fit into `wait`.
+    /// Takes the lock as `acquire` says: one attempt, or as many as fit into `wait`, which begins
+    /// when the nodes have had their time to connect.
     pub(crate) fn lock(
         &mut self,
         key: &[u8],
         acquire: Acquire,
         wait: Option<Duration>,
     ) -> Result<Lease, Failure> {
-        let started = now();
         // Refuses a wrong TTL before anything is waited for.
         let probe = self.driver.acquire(key, acquire.clone().deadline(Duration::ZERO));
         self.driver.cancel(probe?);
         // A result that nobody takes would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
-        self.settle(CONNECT_LIMIT.min(wait.unwrap_or(CONNECT_LIMIT)))?;
-        // Connecting has been waited for: the attempt need not wait for it once more.
-        let left = wait.map_or(MOMENT, |wait| wait.saturating_sub(now().saturating_since(started)));
-        let retry = match wait {
-            Some(_) => Retry::every(RETRY_DELAY, RETRY_DELAY),
-            None => Retry::ONCE,
+        self.settle(CONNECT_LIMIT)?;
+        let acquire = match wait.filter(|wait| !wait.is_zero()) {
+            Some(wait) => acquire.retry(Retry::every(RETRY_DELAY, RETRY_DELAY)).deadline(wait),
+            // Connecting has been waited for: the attempt need not wait for it once more.
+            None if self.voters() < self.quorum => acquire.retry(Retry::ONCE).deadline(MOMENT),
+            None => acquire.retry(Retry::ONCE),
         };
-        let mut acquire = acquire.retry(retry);
-        if wait.is_some() || self.voters() < self.quorum {
-            acquire = acquire.deadline(left.max(MOMENT));
-        }
         let op = self.driver.acquire(key, acquire)?;
         let Outcome::Lock(result) = self.finish(op)? else {
             return Err(LockError::Cancelled.into());

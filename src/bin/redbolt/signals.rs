@@ -24,10 +24,9 @@ impl Signals {
     /// Takes `wanted` from now on; `wake` is called after each. Before any other thread is made.
     pub(crate) fn watch(wanted: &[Signal], wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let mut set = SigSet::empty();
-        let ignored = ignored();
         for &signal in wanted {
             // What the caller has chosen to ignore (nohup, a background job) stays ignored.
-            if ignored & (1 << (signal as u32 - 1)) == 0 {
+            if !is_ignored(signal) {
                 set.add(signal);
             }
         }
@@ -72,10 +71,12 @@ pub(crate) fn unblock() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// One bit for each signal that is ignored, the lowest for signal 1. Nothing but the kernel's own
-/// listing tells it without unsafe code; where there is none, nothing is taken to be ignored.
-fn ignored() -> u64 {
+/// Whether whoever started this process ignores `signal`. Nothing but the kernel's own listing tells
+/// it without unsafe code; where there is none, nothing is taken to be ignored.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // One bit for each signal, the lowest for signal 1.
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (signal as u32 - 1)) != 0
 }

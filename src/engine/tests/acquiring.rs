@@ -227,3 +227,22 @@ fn tokens_share_the_clients_id_and_never_repeat() {
     let ids: std::collections::HashSet<_> = seen.iter().map(|token| &token[..16]).collect();
     assert_eq!((seen.len(), ids.len()), (1000, 1));
 }
+
+#[test]
+fn what_nobody_takes_out_does_not_grow_with_the_locks() {
+    let mut rig = Rig::new(5);
+    let kept = || Acquire::new(TTL).keep_alive(crate::KeepAlive::new());
+    for _ in 0..100 {
+        rig.acquire_with("a", kept());
+        rig.answer_all(0..5, "+OK\r\n");
+        let lease = rig.locked();
+        rig.advance(TTL / 3 + MS);
+        rig.answer_all(0..5, "+OK\r\n");
+        rig.engine.release_quietly(lease, rig.now);
+        rig.answer_all(0..5, ":1\r\n");
+    }
+    let late = std::iter::from_fn(|| rig.engine.poll_late_vote()).count();
+    let changed = std::iter::from_fn(|| rig.engine.poll_change()).count();
+    assert!(late <= 2 && changed <= 2, "{late} late votes, {changed} changes");
+    assert!(rig.engine.late_votes.capacity() < 100 && rig.engine.keeps.changed.capacity() < 100);
+}

@@ -214,3 +214,20 @@ fn a_lease_is_extended_no_more_often_and_held_no_longer_than_allowed() {
     let longer = rig.engine.extend(lease, TTL, rig.now);
     assert!(matches!(longer, Err(ExtendError::LimitReached)));
 }
+
+#[test]
+fn a_lease_that_late_answers_end_has_no_time_left_and_is_told_of() {
+    let mut rig = Rig::new(5);
+    let lease = rig.lease("a");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer(0, "+OK\r\n");
+    rig.answer(1, "_\r\n");
+    rig.advance(60 * MS);
+    assert!(matches!(extended(&mut rig), Some(Err(ExtendError::NoQuorum(_)))));
+    while rig.engine.poll_change().is_some() {}
+    // Two more are without the key: others may hold it now.
+    rig.answer_all([2, 3], "_\r\n");
+    assert!(rig.engine.is_lost(lease) && rig.engine.remaining_at(lease, rig.now).is_zero());
+    assert_eq!(rig.engine.poll_change(), Some(lease), "nobody is told");
+    assert_eq!(rig.engine.poll_change(), None);
+}

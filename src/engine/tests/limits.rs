@@ -126,3 +126,15 @@ fn the_calls_own_deadline_ends_a_round_with_a_longer_timeout_of_its_own() {
     }
     assert!(begun.until(rig.now) < 3020 * MS, "{:?}", begun.until(rig.now));
 }
+
+#[test]
+fn an_extension_has_no_node_timeout_of_the_call_that_had_its_place_before() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    let before = rig.acquire_with("b", patient(30_000 * MS));
+    rig.answer_all(0..3, "+OK\r\n");
+    rig.locked();
+    let op = rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!(op.index(), before.index());
+    assert_eq!(rig.engine.ops.at(0).plan.own_timeout(), None);
+}

@@ -9,6 +9,7 @@ mod fuzzed;
 mod keeping;
 mod limits;
 mod notices;
+mod patience;
 mod prefixed;
 mod releasing;
 mod suspended;

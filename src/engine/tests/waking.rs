@@ -4,22 +4,22 @@ use super::*;
 use crate::config::Retry;
 
 /// Another client's id, and its channel.
-const OTHER: &str = "ABCDEFGH";
+pub(super) const OTHER: &str = "ABCDEFGH";
 const OTHERS_CHANNEL: &str = "redbolt:4142434445464748";
 /// A second one.
-const THIRD: &str = "abcdefgh";
+pub(super) const THIRD: &str = "abcdefgh";
 const THIRDS_CHANNEL: &str = "redbolt:6162636465666768";
 const DELAY: Duration = Duration::from_millis(20);
 
 /// A token that the client drew, as a node answers it.
-fn token_of(id: &str) -> String {
+pub(super) fn token_of(id: &str) -> String {
     let digits: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!("$40\r\n{digits}{}\r\n", "11".repeat(12))
 }
 
 /// A message from `sender` to this client, as a node pushes it. Kind 1 tells of a waiter, 2 wakes,
 /// 3 gives up.
-fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> String {
+pub(super) fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> String {
     let waits = |id: &str| format!("{id}\u{0}\u{40}\u{0}\u{0}");
     let zeros = "\u{0}".repeat(20);
     let count = char::from(u8::try_from(list.len()).unwrap());
@@ -28,16 +28,30 @@ fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> String {
     push(rig, "message", &format!("${}\r\n{text}\r\n", text.len()))
 }
 
+/// `OTHER` tells this client that it waits for the lock of that token, as hexadecimal digits, for so
+/// long.
+pub(super) fn announcement(rig: &Rig, token: &[u8], wait: &str) -> Vec<u8> {
+    let mut text = b"\x01\x01\x00".to_vec();
+    text.extend_from_slice(OTHER.as_bytes());
+    text.extend_from_slice(wait.as_bytes());
+    text.extend_from_slice(&crate::token::unhex(token).unwrap());
+    text.extend_from_slice(b"\x00\x00a");
+    let mut bytes = push(rig, "message", &format!("${}\r\n", text.len())).into_bytes();
+    bytes.extend_from_slice(&text);
+    bytes.extend_from_slice(b"\r\n");
+    bytes
+}
+
 fn push(rig: &Rig, what: &str, last: &str) -> String {
     let channel: String = rig.engine.client_id.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(">3\r\n${}\r\n{what}\r\n$24\r\nredbolt:{channel}\r\n{last}", what.len())
 }
 
-const ANNOUNCE: char = '\u{1}';
-const WAKE: char = '\u{2}';
+pub(super) const ANNOUNCE: char = '\u{1}';
+pub(super) const WAKE: char = '\u{2}';
 
 /// `nodes` nodes that carry messages.
-fn rig(nodes: usize) -> Rig {
+pub(super) fn rig(nodes: usize) -> Rig {
     let mut rig = Rig::with(nodes, |config| config.direct_wake(true));
     for index in 0..nodes {
         assert_eq!(rig.waiting(index), ["SUBSCRIBE"]);
@@ -48,12 +62,12 @@ fn rig(nodes: usize) -> Rig {
     rig
 }
 
-fn waiting() -> Acquire {
+pub(super) fn waiting() -> Acquire {
     Acquire::new(TTL).retry(Retry::every(DELAY, Duration::ZERO).within(Duration::from_secs(5)))
 }
 
 /// An acquisition that every node has denied; the node that is asked who holds the key.
-fn denied(rig: &mut Rig) -> usize {
+pub(super) fn denied(rig: &mut Rig) -> usize {
     rig.acquire_with("a", waiting());
     deny(rig)
 }
@@ -72,7 +86,7 @@ fn deny(rig: &mut Rig) -> usize {
 }
 
 /// The one node that has something to answer.
-fn asked(rig: &mut Rig) -> usize {
+pub(super) fn asked(rig: &mut Rig) -> usize {
     rig.collect();
     let mut busy = (0..rig.inbox.len()).filter(|&index| !rig.inbox[index].is_empty());
     let asked = busy.next().expect("a node is asked");
@@ -80,14 +94,14 @@ fn asked(rig: &mut Rig) -> usize {
     asked
 }
 
-fn answer_each(rig: &mut Rig, index: usize, answers: &[&str]) {
+pub(super) fn answer_each(rig: &mut Rig, index: usize, answers: &[&str]) {
     for answer in answers {
         rig.answer(index, answer);
     }
 }
 
 /// One that waits behind `OTHER`, which was told.
-fn listening(rig: &mut Rig) -> usize {
+pub(super) fn listening(rig: &mut Rig) -> usize {
     let node = denied(rig);
     answer_each(rig, node, &[&token_of(OTHER), ":9000\r\n"]);
     answer_each(rig, node, &[":1\r\n", &token_of(OTHER)]);
@@ -121,7 +135,7 @@ fn what_follows_a_denial_depends_on_who_holds_the_key() {
     }
 }
 
-const ALIEN: &str = "$5\r\nalien\r\n";
+pub(super) const ALIEN: &str = "$5\r\nalien\r\n";
 const WRONG_TYPE: &str = "-WRONGTYPE no string\r\n";
 
 /// One that waits for a lock of another kind, and the node that tells it of changes.
@@ -353,21 +367,9 @@ fn a_waiter_that_says_again_that_it_waits_is_believed_for_as_long_as_it_says_las
     rig.answer(0, "+OK\r\n");
     let lease = rig.locked();
     // As long as it has no list, a lease is told by its token only.
-    let wake = |rig: &Rig, wait: &str| {
-        let name = rig.engine.lease_name(lease).unwrap().1.as_bytes().to_vec();
-        let raw = crate::token::unhex(&name).unwrap();
-        let mut text = b"\x01\x01\x00".to_vec();
-        text.extend_from_slice(OTHER.as_bytes());
-        text.extend_from_slice(wait.as_bytes());
-        text.extend_from_slice(&raw);
-        text.extend_from_slice(b"\x00\x00a");
-        let mut bytes = push(rig, "message", &format!("${}\r\n", text.len())).into_bytes();
-        bytes.extend_from_slice(&text);
-        bytes.extend_from_slice(b"\r\n");
-        bytes
-    };
+    let token = rig.engine.lease_name(lease).unwrap().1.as_bytes().to_vec();
     for wait in ["\u{1}\u{0}\u{0}\u{0}", "\u{0}\u{40}\u{0}\u{0}"] {
-        let bytes = wake(&rig, wait);
+        let bytes = announcement(&rig, &token, wait);
         rig.engine.handle_bytes(node(0), &bytes, rig.now);
     }
     rig.advance(5 * MS);

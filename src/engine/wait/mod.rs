@@ -24,9 +24,10 @@ use super::slot::SlotState;
 use super::timers::Timer;
 use super::trace::traced;
 use crate::command::{append_get, append_pttl, append_publish};
+use crate::error::Cause;
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Pending, Phase, Request, WaitPart};
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
 use crate::round::Round;
 use crate::time::Instant;
@@ -89,11 +90,7 @@ impl Engine {
             return false;
         }
         if wait == NO_WAIT {
-            let wait = self.waits.open(index);
-            self.ops.at_mut(index).wait = wait;
-            if ends < Instant::MAX {
-                self.timers.set(ends, Timer::Judge, self.ops.id(index));
-            }
+            self.open_wait(index);
         }
         if let Some(wait) = self.wait_of(index) {
             wait.asked = NodeMask::EMPTY;
@@ -103,6 +100,16 @@ impl Engine {
         }
         self.ask_next(index, now);
         true
+    }
+
+    /// A place among those that wait, until the end of the call at the latest.
+    fn open_wait(&mut self, index: u32) {
+        let wait = self.waits.open(index);
+        let op = self.ops.at_mut(index);
+        op.wait = wait;
+        if op.plan.deadline < Instant::MAX && !mutant::is(Mutant::WaitWithoutEnd) {
+            self.timers.set(op.plan.deadline, Timer::Judge, self.ops.id(index));
+        }
     }
 
     /// The first node, in the key's order, that has denied the attempt by now and was not asked in
@@ -433,7 +440,7 @@ impl Engine {
     /// of racing. Whether it did.
     pub(super) fn queue_behind(&mut self, index: u32, now: Now) -> bool {
         let op = self.ops.at(index);
-        let (slot_index, ends) = (op.slot, op.plan.deadline);
+        let slot_index = op.slot;
         if !op.plan.wakes || mutant::is(Mutant::ReleaserBarges) {
             return false;
         }
@@ -446,16 +453,14 @@ impl Engine {
             return false;
         }
         saw(Sight::QueuedBehind);
-        let wait = self.waits.open(index);
+        self.open_wait(index);
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Released;
         slot.op = index;
         let op = self.ops.at_mut(index);
-        (op.wait, op.outcome, op.round) = (wait, Outcome::Open, Round::default());
+        (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
+        op.causes = [Cause::Queued; NODES_MAX];
         op.began.note(now.real);
-        if ends < Instant::MAX {
-            self.timers.set(ends, Timer::Judge, self.ops.id(index));
-        }
         let phase = self.next_question(index, node, Step::Queueing, now);
         // It will say so to the same if it gives up.
         if let Some(wait) = self.wait_of(index) {
@@ -472,8 +477,7 @@ impl Engine {
     pub(super) fn carry_list(&mut self, index: u32, slot_index: u32) {
         let list = self.queues.take(&mut self.slots, slot_index);
         if self.ops.at(index).wait == NO_WAIT {
-            let wait = self.waits.open(index);
-            self.ops.at_mut(index).wait = wait;
+            self.open_wait(index);
         }
         if let Some(wait) = self.wait_of(index) {
             for waiter in list {

@@ -1,0 +1,117 @@
+//! How a call that waits ends, where it gets nothing: by its own deadline, and with what is true.
+
+use super::waking::{
+    ALIEN, OTHER, THIRD, WAKE, announcement, answer_each, denied, listening, message, rig,
+    token_of, waiting,
+};
+use super::*;
+
+/// All nodes answer what they were asked: the key is held, for long, by somebody who hears.
+fn serve(rig: &mut Rig, holder: &str) {
+    rig.collect();
+    for index in 0..rig.inbox.len() {
+        while let Some(command) = rig.inbox[index].first() {
+            let answer = match command[0].as_str() {
+                "SET" => "_\r\n",
+                "GET" => holder,
+                "PTTL" => ":60000\r\n",
+                "PUBLISH" => ":1\r\n",
+                "DELIFEQ" => ":0\r\n",
+                _ => "+OK\r\n",
+            };
+            rig.answer(index, answer);
+            rig.collect();
+        }
+    }
+}
+
+/// How the call ends, which waits for five seconds from `begun` on.
+fn end_of(rig: &mut Rig, begun: Instant, holder: &str) -> LockError {
+    while begun.until(rig.now) < 7_000 * MS {
+        serve(rig, holder);
+        if let Some(result) = rig.lock_result() {
+            let took = begun.until(rig.now);
+            assert!(took <= 5_010 * MS, "after {took:?}");
+            return result.expect_err("it is held all the time");
+        }
+        rig.advance(5 * MS);
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn a_wait_that_others_joined_before_it_was_denied_ends_at_its_own_deadline() {
+    for holder in [ALIEN, &token_of(THIRD)] {
+        let mut rig = rig(3);
+        let begun = rig.now;
+        rig.acquire_with("a", waiting());
+        rig.collect();
+        let token = rig.inbox[0][0][2].clone().into_bytes();
+        let joined = announcement(&rig, &token, "\u{0}\u{40}\u{0}\u{0}");
+        rig.engine.handle_bytes(node(1), &joined, rig.now);
+        assert!(matches!(end_of(&mut rig, begun, holder), LockError::Taken(_)), "{holder}");
+    }
+}
+
+#[test]
+fn a_call_that_tried_one_node_first_in_vain_is_told_that_the_lock_is_taken() {
+    let mut rig = rig(5);
+    let begun = rig.now;
+    let gate = denied(&mut rig);
+    answer_each(&mut rig, gate, &["_\r\n", ":-2\r\n", "_\r\n"]);
+    let error = end_of(&mut rig, begun, &token_of(OTHER));
+    assert!(matches!(error, LockError::Taken(_)), "{error}");
+    let votes: Vec<_> = (0..5).map(|index| vote_of(&error, index)).collect();
+    assert_eq!(votes[gate], Vote::Denied);
+    let spared = |vote: &&Vote| **vote == Vote::Failed(Cause::Gated);
+    assert_eq!(votes.iter().filter(spared).count(), 4, "{votes:?}");
+}
+
+/// This client has just woken `THIRD`, and another call of an earlier kind has ended in the place.
+fn queued_behind(rig: &mut Rig) {
+    let node = listening(rig);
+    let wake = message(rig, WAKE, OTHER, &[THIRD]);
+    rig.receive(node, &wake);
+    rig.answer_all(0..3, "+OK\r\n");
+    let lease = rig.locked();
+    rig.acquire("b");
+    rig.answer_all([0, 1], "-ERR no\r\n");
+    let error = rig.refused();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    rig.engine.release_quietly(lease, rig.now);
+    rig.acquire_with("a", waiting());
+}
+
+#[test]
+fn a_call_that_queued_and_asked_nobody_says_so_and_nothing_of_an_earlier_one() {
+    let mut rig = rig(3);
+    queued_behind(&mut rig);
+    let begun = rig.now;
+    let error = end_of(&mut rig, begun, &token_of(THIRD));
+    assert!(matches!(error, LockError::Taken(_)), "{error}");
+    for index in 0..3 {
+        assert_eq!(vote_of(&error, index), Vote::Failed(Cause::Queued));
+    }
+    // The same where nobody looked until it was over.
+    let mut rig = self::rig(3);
+    queued_behind(&mut rig);
+    rig.now = rig.now + 6_000 * MS;
+    rig.pass();
+    let error = rig.refused();
+    assert!(matches!(error, LockError::Taken(_)), "{error}");
+}
+
+#[test]
+fn a_node_that_left_since_one_was_tried_first_is_not_written_to() {
+    let mut rig = rig(3);
+    let gate = denied(&mut rig);
+    answer_each(&mut rig, gate, &["_\r\n", ":-2\r\n"]);
+    let (gone, other) = ((gate + 1) % 3, (gate + 2) % 3);
+    rig.lose(gone);
+    rig.answer(gate, "+OK\r\n");
+    assert_eq!(rig.waiting(other), ["SET"]);
+    assert_eq!(rig.waiting(gone), Vec::<String>::new());
+    rig.answer(other, "-ERR no\r\n");
+    // With no vote open the attempt is over; nobody is waited for.
+    assert_eq!(rig.waiting(gate), ["DELIFEQ"]);
+}
