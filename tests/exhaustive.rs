@@ -26,6 +26,11 @@ fn no_order_of_deliveries_and_a_timeout_makes_two_holders_or_leaves_a_key() {
 }
 
 #[test]
+fn no_order_of_deliveries_and_releases_makes_two_holders_or_leaves_a_key() {
+    all("with releases", Limits { losses: 0, timeouts: 0, releases: true });
+}
+
+#[test]
 fn no_order_with_a_lost_connection_makes_two_holders_or_leaves_a_key() {
     all("with a loss", Limits { losses: 1, timeouts: 0, releases: false });
 }

@@ -179,7 +179,7 @@ impl World {
     /// given back the time.
     fn check_ends(&mut self, client: usize) {
         let this = &self.clients[client];
-        let grace = Duration::from_nanos(2 * (self.plan.node_timeout + self.plan.connect_timeout));
+        let grace = Duration::from_nanos(self.plan.node_timeout);
         let late = this.tasks.iter().position(|task| {
             task.state == State::Acquiring
                 && task.ends < Instant::MAX

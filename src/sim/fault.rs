@@ -193,7 +193,7 @@ impl World {
                 node.server.step_wall_clock(-ms);
             }
             Fault::ClockForward if is_loose => {
-                node.has_forgotten = true;
+                node.forgot_at = Some(self.now);
                 node.server.step_wall_clock(ms);
             }
             Fault::Evicted if is_loose => {
@@ -201,7 +201,7 @@ impl World {
                 if !node.server.evict(&key_name(key)) {
                     return true;
                 }
-                node.has_forgotten = true;
+                node.forgot_at = Some(self.now);
             }
             Fault::ScriptFlush => node.server.scripts = [false; 2],
             _ => return false,
@@ -266,7 +266,7 @@ impl World {
         if !std::mem::take(&mut node.is_replica) {
             return;
         }
-        node.has_forgotten = true;
+        node.forgot_at = Some(self.now);
         node.server.set_condition(Condition::Promoted(self.random.bytes()));
         node.stranger_until = self.now + self.plan.guard();
         for id in node.conns.clone() {

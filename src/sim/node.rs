@@ -26,8 +26,8 @@ pub(super) struct SimNode {
     pub(super) back_ms: i64,
     /// Set while it runs what it had received when it was frozen.
     draining: Option<Drain>,
-    /// It lost a key at some time that it had granted.
-    pub(super) has_forgotten: bool,
+    /// When it last lost keys that it may have granted.
+    pub(super) forgot_at: Option<Global>,
     /// It is known until when it cannot serve everybody, at the earliest.
     pub(super) unwell_until: Global,
     /// Connections that it may have something to run of.
@@ -65,7 +65,7 @@ impl SimNode {
             stranger_until: 0,
             back_ms: 0,
             draining: None,
-            has_forgotten: false,
+            forgot_at: None,
             unwell_until: 0,
             conns: Vec::new(),
         }
@@ -76,7 +76,9 @@ impl SimNode {
         let local = self.clock.local(now);
         let wall_ms = self.server.wall_ms(local);
         let life = Life::new(random.bytes(), random.bytes(), local, wall_ms);
-        self.has_forgotten |= !kept;
+        if !kept {
+            self.forgot_at = Some(now);
+        }
         self.server.restart(life, if kept { Memory::Kept } else { Memory::Lost });
         self.is_up = true;
         self.is_frozen = false;

@@ -30,6 +30,8 @@ pub(super) struct Task {
     pub(super) old_deadline: Instant,
     pub(super) is_retried: bool,
     /// The engine keeps the lease alive.
+    /// When the call began that the lock came from; the begin of the world for one from elsewhere.
+    pub(super) began: Global,
     /// When the call under way must have ended, on the client's clock.
     pub(super) ends: Instant,
     pub(super) is_kept: bool,
@@ -61,6 +63,7 @@ impl Task {
             is_retried: false,
             is_kept: false,
             ends: Instant::MAX,
+            began: 0,
         }
     }
 }
@@ -175,7 +178,7 @@ impl World {
         let result = self.clients[client].engine.acquire(&key_name(key), acquire, now);
         self.log(|_| format!("client {client} acquires {key} at {now:?}: {result:?}"));
         let pause = self.gap();
-        let at = self.now + pause;
+        let (began, at) = (self.now, self.now + pause);
         let this = &mut self.clients[client].tasks[task];
         match result {
             Ok(op) => {
@@ -185,6 +188,7 @@ impl World {
                 this.op = Some(op);
                 this.min_validity = min_validity;
                 this.ends = end_of(acquire, now);
+                this.began = began;
                 this.is_unsure = false;
                 self.call_began(client, task, key);
             }
@@ -361,6 +365,7 @@ impl World {
         this.is_kept = is_kept;
         this.state = state;
         this.key = offer.key;
+        this.began = 0;
         this.op = Some(op);
         this.min_validity = Duration::ZERO;
         // It is an extension: what a node has not answered may still run.

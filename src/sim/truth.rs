@@ -5,11 +5,11 @@ use super::world::World;
 
 impl World {
     /// As long as a holder believes in its lease, a quorum of servers holds the token beyond the
-    /// deadline that the holder was told; servers that forgot it are excused, for they are what the
-    /// guard and the spare votes are for.
+    /// deadline that the holder was told; servers that forgot it since its call began are excused,
+    /// for they are what the guard and the spare votes are for.
     pub(super) fn check_ground(&mut self, client: usize, task: usize) {
         let this = &self.clients[client];
-        let key = key_name(this.tasks[task].key);
+        let (key, began) = (key_name(this.tasks[task].key), this.tasks[task].began);
         let Some(lease) = this.tasks[task].lease else { return };
         let Some(deadline) = this.engine.deadline(lease) else { return };
         let Some((_, token)) = this.engine.lease_name(lease) else { return };
@@ -24,7 +24,8 @@ impl World {
             let ttl_ms = node.server.ttl_ms(&key, local).unwrap_or(0).unsigned_abs();
             let lasts_until = node.clock.global(local + std::time::Duration::from_millis(ttl_ms));
             // A key lives up to a millisecond longer than its TTL, so this is less than the truth.
-            held += usize::from((is_held && lasts_until + 2_000_000 >= end) || node.has_forgotten);
+            let has_forgotten = node.forgot_at.is_some_and(|forgot_at| forgot_at >= began);
+            held += usize::from((is_held && lasts_until + 2_000_000 >= end) || has_forgotten);
         }
         let quorum = self.plan.quorum;
         self.oracle.check(held >= quorum, || {

@@ -107,7 +107,8 @@ impl Running {
     /// The next line of stdout: what the test waits for.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
-        self.out.read_line(&mut line).expect("stdout is text");
+        let len = self.out.read_line(&mut line).expect("stdout is text");
+        assert!(len > 0, "it has ended, and said no more");
         line.trim_end().to_owned()
     }
 

@@ -5,10 +5,14 @@ use std::time::Duration;
 use redbolt::embedded::Nodes;
 
 use super::cli::{Running, on, signal, take};
+use super::common::{PATIENCE, eventually};
 
 fn five() -> Nodes {
     Nodes::start(5).expect("nodes start")
 }
+
+/// Less than it takes the commands here to end by themselves.
+const OF_ITSELF: Duration = Duration::from_secs(60);
 
 /// A command that says its process number and then stays.
 const STAY: [&str; 4] = ["--", "sh", "-c", "echo $$; exec sleep 600"];
@@ -149,7 +153,8 @@ fn an_operator_who_takes_the_lock_away_ends_the_command_at_the_next_extension() 
     on(&nodes, &["unlock", "k", &token]).expect(0);
     let ended = running.end();
     assert_eq!(ended.code, Some(70), "{ended:?}");
-    while group_lives(&group) {}
+    assert!(ended.err.contains("so the command was ended"), "{ended:?}");
+    assert!(ended.took < OF_ITSELF && eventually(PATIENCE, || !group_lives(&group)), "{ended:?}");
 }
 
 #[test]
@@ -186,7 +191,7 @@ fn the_command_dies_with_run() {
     let ended = running.end();
     assert_eq!(ended.code, None);
     // The pipe was the command's too: at its end the command is dying or dead.
-    while is_alive(&pid) {}
+    assert!(ended.took < OF_ITSELF && eventually(PATIENCE, || !is_alive(&pid)), "{ended:?}");
 }
 
 /// Whether a process of this number runs; one that nobody has reaped yet does not.

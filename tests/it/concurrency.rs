@@ -11,7 +11,7 @@ use redbolt::engine::NodeState;
 use redbolt::time::Instant;
 use redbolt::{Acquire, Client, Config, Driver, LockError, RestartGuard, Retry};
 
-use super::common::{Cluster, PATIENCE, TTL, eventually, ms};
+use super::common::{Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms};
 
 /// The proof by arithmetic: read, wait a little, write. Any overlap loses an increment.
 fn increments(cluster: &Cluster, threads: u64, each: u64) {
@@ -99,6 +99,7 @@ fn the_lock_has_one_holder_while_nodes_hang_and_connections_break() {
         for _ in 0..4 {
             scope.spawn(|| take_turns(config(), ms(400), &is_over, &tenures));
         }
+        let _stop = StopAtEnd(&is_over);
         let entered = || tenures.lock().unwrap().len();
         let mut stuck = None;
         for round in 0..10 {
@@ -111,7 +112,6 @@ fn the_lock_has_one_holder_while_nodes_hang_and_connections_break() {
             }
             one.thaw();
         }
-        is_over.store(true, Ordering::Relaxed);
         assert_eq!(stuck, None, "one hanging node of five stops nobody");
     });
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "{:?}", cluster.values("k"));
@@ -137,6 +137,7 @@ fn the_lock_has_one_holder_while_nodes_restart_empty() {
             let config = guarded.clone().node_timeout(ms(50));
             scope.spawn(|| take_turns(config, ttl, &is_over, &tenures));
         }
+        let _stop = StopAtEnd(&is_over);
         let mut stuck = !all_vote();
         for index in 0..3 {
             let before = tenures.lock().unwrap().len();
@@ -144,7 +145,6 @@ fn the_lock_has_one_holder_while_nodes_restart_empty() {
             stuck |= !eventually(PATIENCE, || tenures.lock().unwrap().len() > before + 5);
             stuck |= !all_vote();
         }
-        is_over.store(true, Ordering::Relaxed);
         assert!(!stuck, "a restarted node votes again after its time");
     });
     check_one_at_a_time(tenures);

@@ -10,7 +10,7 @@ use redbolt::{Client, Config, Lease, LockError, RestartGuard, now};
 use serde_json::json;
 
 use super::cli::on_urls;
-use super::common::{Kind, PATIENCE, RealServer, eventually, kind_or_skip, ms};
+use super::common::{Kind, PATIENCE, RealServer, StopAtEnd, eventually, kind_or_skip, ms};
 
 /// The longest TTL of these locks, and so the time that the guard takes.
 const MAX_TTL: Duration = Duration::from_secs(2);
@@ -128,15 +128,6 @@ fn a_node_that_is_replaced_by_the_steps_leaves_one_holder_at_a_time() {
     assert!(held.len() > 30);
     for pair in held.windows(2) {
         assert!(pair[0].1 <= pair[1].0, "two hold the lock: {pair:?}");
-    }
-}
-
-/// Ends the services also where an assertion fails.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
     }
 }
 

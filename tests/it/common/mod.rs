@@ -17,6 +17,8 @@ mod server;
 mod tls_server;
 mod wire;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 #[cfg(feature = "tls")]
 pub(crate) use authority::{Authority, LOCAL, Signed};
 pub(crate) use cluster::{
@@ -31,6 +33,15 @@ pub(crate) use server::RealServer;
 #[cfg(feature = "tls")]
 pub(crate) use tls_server::{TLS_KINDS, TlsServer};
 pub(crate) use wire::{Wire, port_of, request};
+
+/// Sets a flag at its end: threads that go on until then end also where an assertion fails.
+pub(crate) struct StopAtEnd<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
 
 /// A point on the clock that the nodes' deadlines are counted on.
 pub(crate) fn now() -> redbolt::time::Instant {
