@@ -77,13 +77,18 @@ impl Retry {
     pub const ONCE: Self = Self::every(Duration::ZERO, Duration::ZERO).attempts(1);
 
     /// Attempts every `delay` and up to `jitter` more, for as long as the call's deadline allows.
+    /// There is none unless [`within`](Self::within) or
+    /// [`Acquire::deadline`](crate::Acquire::deadline) sets it: the call then waits for ever, or
+    /// until its [`attempts`](Self::attempts) are made.
     #[must_use]
     pub const fn every(delay: Duration, jitter: Duration) -> Self {
         Self { attempts: None, delay, jitter, wait_after: None, deadline: None }
     }
 
     /// Attempts with a wait of one's own: `wait_after` is given the number of the attempt that
-    /// failed, the first one being 1.
+    /// failed, the first one being 1. Attempts are then made as asked, and the call is not woken by
+    /// a release ([`Config::direct_wake`]). Its deadline is that of [`every`](Self::every): none,
+    /// unless one is set, and the call then waits for ever.
     ///
     /// ```
     /// use redbolt::Retry;
@@ -97,14 +102,15 @@ impl Retry {
         Self { wait_after: Some(wait_after), ..Self::every(Duration::ZERO, Duration::ZERO) }
     }
 
-    /// At most `attempts` attempts, at least one.
+    /// At most `attempts` attempts, at least one. They are made as asked, and the call is not woken
+    /// by a release ([`Config::direct_wake`]).
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = Some(if attempts == 0 { 1 } else { attempts });
         self
     }
 
-    /// The call ends `deadline` after its begin.
+    /// The call ends `deadline` after its begin. 10 s in [`Retry::default`], else none.
     #[must_use]
     pub const fn within(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
@@ -141,7 +147,7 @@ impl Default for Retry {
 /// | `admission` | strict | |
 /// | `retry` | 200 to 400 ms apart, 10 s in all | |
 /// | `wait` | park | |
-/// | `max_extensions` | no limit | how often a lease may be extended |
+/// | `max_extensions` | no limit | 0 to 65,535: how often a lease may be extended |
 /// | `max_hold` | no limit | how long a lease may be held in all |
 /// | `local_turns` | 64 | 0 for none: how often a shared handle hands a lease on |
 /// | `key_prefix` | none | up to 4,095 bytes |
@@ -347,11 +353,12 @@ impl Config {
         self
     }
 
-    /// Whether a call that waits for a held lock, without a number of attempts, is woken by its
-    /// release: clients tell each other by a channel each (`redbolt:` and the client's id) over the
-    /// nodes that speak RESP3. On by default. Costs nothing where nobody waits; where somebody does,
-    /// one more command a turn. Off, or where the nodes allow no channel (ACL users have none since
-    /// Redis 7: `&redbolt:*` allows them), it tries again after `delay` and `jitter` of [`Retry`].
+    /// Whether a call that waits for a held lock is woken by its release, unless it has a number of
+    /// attempts ([`Retry::attempts`]) or waits of its own ([`Retry::custom`]): clients tell each
+    /// other by a channel each (`redbolt:` and the client's id) over the nodes that speak RESP3.
+    /// On by default. Costs nothing where nobody waits; where somebody does, one more command a
+    /// turn. Off, or where the nodes allow no channel (ACL users have none since Redis 7:
+    /// `&redbolt:*` allows them), it tries again after `delay` and `jitter` of [`Retry`].
     #[must_use]
     pub const fn direct_wake(mut self, on: bool) -> Self {
         self.direct_wake = on;
@@ -379,7 +386,9 @@ impl Config {
     }
 
     /// How often a lease may be extended. A holder that extends for ever keeps everybody else out.
-    /// No limit by default.
+    /// No limit by default, from 0 to 65,535. Each extension that is begun counts, and taking a
+    /// lease over ([`Client::adopt`](crate::Client::adopt)) too. Where it is set, a shared handle
+    /// hands no lease on inside the process.
     #[must_use]
     pub const fn max_extensions(mut self, extensions: u32) -> Self {
         self.max_extensions = Some(extensions);
@@ -387,7 +396,7 @@ impl Config {
     }
 
     /// How long a lease may be held in all: no extension reaches beyond it.
-    /// No limit by default.
+    /// No limit by default. Where it is set, a shared handle hands no lease on inside the process.
     #[must_use]
     pub const fn max_hold(mut self, hold: Duration) -> Self {
         self.max_hold = Some(hold);
@@ -425,6 +434,9 @@ impl Config {
         range("max_ttl", self.max_ttl, ms(4), ms(TTL_MS_MAX))?;
         if self.in_flight_max == 0 || self.in_flight_max > IN_FLIGHT_LIMIT {
             return Err(ConfigError::InFlight { wanted: self.in_flight_max });
+        }
+        if let Some(wanted) = self.max_extensions.filter(|&most| most > EXTENSIONS_LIMIT) {
+            return Err(ConfigError::MaxExtensions { wanted });
         }
         let drift = Drift::new(self.drift_factor).ok_or(ConfigError::DriftFactor)?;
         if self.key_prefix.len() >= KEY_LEN_MAX {
@@ -472,6 +484,9 @@ const TTL_MS_MAX: u64 = 24 * 24 * 3600 * 1000;
 
 const IN_FLIGHT_LIMIT: usize = 1 << 20;
 
+/// A lease counts its extensions in 16 bits.
+const EXTENSIONS_LIMIT: u32 = 65_535;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -496,6 +511,7 @@ mod tests {
             (config().drift_factor(0.0), "drift_factor"),
             (config().quorum(Quorum::AtLeast(1)), "quorum"),
             (config().in_flight_max(0), "in_flight_max"),
+            (config().max_extensions(65_536), "max_extensions"),
             (config().client_name("a b"), "client_name"),
             (config().key_prefix([b'p'; 4096]), "key_prefix"),
         ];

@@ -90,6 +90,8 @@ pub enum Mutant {
     ListLost,
     /// A call that waits has no timer for its own end.
     WaitWithoutEnd,
+    /// A transaction is sent where MULTI or WATCH was refused.
+    TransactionNotProven,
     /// A message is taken for any lock.
     MessageForAnyKey,
     /// Who has just woken a waiter races it for the key.
@@ -101,7 +103,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -143,6 +145,7 @@ impl Mutant {
         Self::AnnouncementUnheard,
         Self::ListLost,
         Self::WaitWithoutEnd,
+        Self::TransactionNotProven,
         Self::MessageForAnyKey,
         Self::ReleaserBarges,
         Self::WaitNotRenewed,

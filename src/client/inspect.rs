@@ -152,6 +152,11 @@ pub(super) fn answer<T>(
     read(frame.reply())
 }
 
+/// Without what a terminal would act on.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
 fn text(reply: &Reply<'_>) -> Option<String> {
     reply.text().map(|text| String::from_utf8_lossy(text).into_owned())
 }
@@ -199,7 +204,7 @@ fn report(health: NodeHealth, answers: &NodeReplies) -> NodeReport {
     };
     NodeReport {
         health,
-        info: info.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        info: info.map(|(name, value)| (shown(name), shown(value))).collect(),
         append_fsync: setting(2),
         fsync_pauses: setting(3).map(|value| value == "yes"),
         time_us,

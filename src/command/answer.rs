@@ -111,6 +111,8 @@ fn classify_plain(text: &[u8]) -> Answer {
         Answer::Refused(Cause::NoPermission)
     } else if starts(b"ERR The user executing the script can't access") {
         Answer::Refused(Cause::KeyDenied)
+    } else if starts(b"ERR Key should be of string type") {
+        Answer::Refused(Cause::WrongType)
     } else if starts(b"ERR max number of clients") {
         Answer::Refused(Cause::TooManyClients)
     } else {

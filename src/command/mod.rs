@@ -151,8 +151,11 @@ pub(crate) fn append_extend(
     append_number(out, ttl_ms);
 }
 
-/// Watches the key and asks for its value.
+/// An empty transaction, then watches the key and asks for its value. A server that refuses MULTI
+/// would run at once what stands behind it, so that is asked before there is anything.
 pub(crate) fn append_compare(out: &mut Vec<u8>, key: &Key) {
+    append_command(out, &[b"MULTI"]);
+    append_command(out, &[b"EXEC"]);
     append_command(out, &[b"WATCH", key.as_bytes()]);
     append_command(out, &[b"GET", key.as_bytes()]);
 }

@@ -27,8 +27,10 @@ pub(super) struct Link {
     untried: Vec<SocketAddr>,
     /// Whether a helper is looking the name up.
     pub(super) is_resolving: bool,
-    /// What the name resolved to.
+    /// What the name resolved to, the address that served last first.
     known: Vec<SocketAddr>,
+    /// What the socket is connected to, or is to be.
+    current: Option<SocketAddr>,
 }
 
 impl Link {
@@ -49,6 +51,7 @@ impl Link {
             untried: Vec::new(),
             is_resolving: false,
             known,
+            current: None,
         }
     }
 
@@ -76,6 +79,12 @@ impl Link {
         !self.untried.is_empty()
     }
 
+    /// The address of the next attempt.
+    #[cfg(test)]
+    pub(super) fn next_address(&self) -> Option<SocketAddr> {
+        self.untried.last().or_else(|| self.known.first()).copied()
+    }
+
     /// Begins to connect to the next address.
     pub(super) fn connect(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.disconnect(registry, false);
@@ -95,6 +104,7 @@ impl Link {
                     self.untried.extend(self.known.iter().rev());
                 }
                 let address = self.untried.pop().ok_or(io::ErrorKind::AddrNotAvailable)?;
+                self.current = Some(address);
                 Socket::connect_tcp(address)?
             }
         };
@@ -120,6 +130,10 @@ impl Link {
         self.reads_to_end = false;
         if served {
             self.untried.clear();
+            if let Some(place) = self.known.iter().position(|&known| Some(known) == self.current) {
+                let address = self.known.remove(place);
+                self.known.insert(0, address);
+            }
         } else {
             self.forget_spent();
         }

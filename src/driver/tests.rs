@@ -108,3 +108,32 @@ fn an_address_that_cannot_be_reached_at_all_is_left_for_the_next() {
     let mut driver = driver_of(vec![nowhere]);
     until(&mut driver, |driver| driver.nodes()[0].cause == Cause::NameUnknown);
 }
+
+/// A master that greets, and closes its connection at the next request.
+fn greets_once() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        let hello = "%3\r\n+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+proto\r\n:3\r\n";
+        let info = "run_id:a\r\nuptime_in_seconds:9999\r\n";
+        let greeting = format!("{hello}{}", format!("${}\r\n{info}\r\n", info.len()).repeat(4));
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut bytes = [0; 4096];
+        while matches!(stream.read(&mut bytes), Ok(1..)) {
+            if bytes.starts_with(b"*") && stream.write_all(greeting.as_bytes()).is_ok() {
+                bytes = [0; 4096];
+                let _ = stream.read(&mut bytes);
+                return;
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn the_address_that_served_last_is_tried_first() {
+    let node = greets_once();
+    let mut driver = driver_of(vec![says(""), node]);
+    until(&mut driver, |driver| driver.nodes()[0].cause == Cause::Closed);
+    assert_eq!(driver.links[0].next_address(), Some(node));
+}

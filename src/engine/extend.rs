@@ -163,7 +163,12 @@ impl Engine {
     fn extension_not_sent(&mut self, id: NodeId, index: u32, slot_index: u32) {
         let slot = self.slots.at(slot_index);
         let is_tainted = slot.tainted.contains(id);
-        let cause = if is_tainted { Cause::ConnectionLost } else { self.node(id).cause() };
+        let node = self.node(id);
+        let cause = match node.dialect.extend {
+            _ if is_tainted => Cause::ConnectionLost,
+            None if node.is_greeted() => Cause::NoDialect,
+            _ => node.cause(),
+        };
         self.ops.at_mut(index).blame(id, cause);
         self.ops.at_mut(index).tally.no(id);
     }
@@ -318,6 +323,11 @@ impl Engine {
             }
             Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
                 let node = self.node_mut(id);
+                // A script instead of the SET that a full memory refused: without it the SET still
+                // is what there is to try next time.
+                if step > ExtendStep::SetIfEq && node.dialect.extend == Some(ExtendStep::SetIfEq) {
+                    return None;
+                }
                 node.dialect.leave_extend(step);
                 let next = node.dialect.extend;
                 self.gather_cohort();

@@ -48,6 +48,8 @@ impl Engine {
         let round = self.ops.at(index).round;
         if !round.granted.is_empty() {
             slot.state = SlotState::Acquiring;
+            // The answer may be the first thing that was read for a while.
+            let now = self.now(now.real);
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
             self.encode_set(slot_index);
             for node in gated {

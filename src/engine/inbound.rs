@@ -134,7 +134,10 @@ impl Engine {
             return self.refresh(id, now);
         }
         self.node_mut(id).speaks();
-        self.node_mut(id).heard(now.real);
+        // What greets may be another process than the one that answered last.
+        if !self.node(id).is_greeting() {
+            self.node_mut(id).heard(now.real);
+        }
         while !input.is_empty() || self.node(id).has_unread() {
             match self.node_mut(id).next_step(&mut input, now) {
                 Ok(Step::Idle) => break,
@@ -178,7 +181,9 @@ impl Engine {
                 // The job keeps its reference until it is done.
                 return self.exec_answered(id, Job { kind, slot, set_len: 0 }, answer, now);
             }
-            Request::Watch => return self.watch_answered(id, answer),
+            Request::Prove | Request::Proven | Request::Watch => {
+                return self.job_prepared(id, answer);
+            }
             Request::Wake => return self.wake_answered(id, slot, answer, now),
             Request::Tracking => return self.node_mut(id).tracking_answered(answer),
             Request::Tracked => self.tracked(id, slot, answer, now),
@@ -205,7 +210,9 @@ impl Engine {
                 other.identity() == Some(identity) && (other.is_greeted() || !other.is_settled)
             })
         };
-        if node.conclude_greeting(&rules, is_duplicate, now) {
+        let is_ready = node.conclude_greeting(&rules, is_duplicate, now);
+        node.heard(now.real);
+        if is_ready {
             self.track_all(id, now);
         }
     }
@@ -263,6 +270,8 @@ impl Engine {
                 | Request::Subscribe
                 | Request::Tell
                 | Request::Greeting(_)
+                | Request::Prove
+                | Request::Proven
                 | Request::Watch
                 | Request::Compare
                 | Request::Unwatch

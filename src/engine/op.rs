@@ -215,7 +215,6 @@ impl Ops {
         op.plan.deadline = Instant::MAX;
         op.plan.node_timeout_ms = 0;
         op.wait = NO_WAIT;
-        op.gate = None;
         op.judge_at = Instant::MAX;
         op.keep = NO_KEEP;
         Some(index)

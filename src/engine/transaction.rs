@@ -54,7 +54,9 @@ impl Engine {
             }
             append_compare(&mut self.scratch, &slot.key);
             self.node_mut_with(id, |node, scratch| {
-                node.append(Request::Watch, job.slot, scratch, now.attended);
+                node.append(Request::Prove, job.slot, scratch, now.attended);
+                node.append(Request::Proven, job.slot, &[], now.attended);
+                node.append(Request::Watch, job.slot, &[], now.attended);
                 node.append(Request::Compare, job.slot, &[], now.attended);
                 node.jobs.watching = Some(job);
             });
@@ -68,10 +70,11 @@ impl Engine {
         }
     }
 
-    /// WATCH was refused: the job cannot be done this way. It stays until its GET is answered.
-    pub(super) fn watch_answered(&mut self, id: NodeId, answer: Answer) {
-        if answer != Answer::Ok {
-            self.node_mut(id).jobs.refused = Some(answer);
+    /// MULTI, EXEC or WATCH may have been refused: then the job cannot be done this way. It stays
+    /// until its GET is answered.
+    pub(super) fn job_prepared(&mut self, id: NodeId, answer: Answer) {
+        if answer != Answer::Ok && !mutant::is(Mutant::TransactionNotProven) {
+            self.node_mut(id).jobs.refused.get_or_insert(answer);
         }
     }
 

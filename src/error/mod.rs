@@ -69,6 +69,12 @@ pub enum ConfigError {
         /// The bound asked for.
         wanted: usize,
     },
+    /// The limit on extensions is more than are counted.
+    #[error("max_extensions is {wanted}: it must be from 0 to 65535")]
+    MaxExtensions {
+        /// The limit asked for.
+        wanted: u32,
+    },
     /// The client name has characters that servers refuse.
     #[error("client_name must be printable ASCII without spaces")]
     ClientName,

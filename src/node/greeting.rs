@@ -135,7 +135,7 @@ impl Facts {
         };
         let mut items = items.clone();
         while let (Some(name), Some(value)) = (items.next(), items.next()) {
-            let text = || value.text().map(|text| String::from_utf8_lossy(text).into_owned());
+            let text = || value.text().map(|text| plain(&String::from_utf8_lossy(text)));
             match name.text() {
                 Some(b"proto") => self.resp3 = matches!(value, Reply::Integer(3)),
                 Some(b"server") => {
@@ -169,6 +169,7 @@ impl Facts {
     }
 
     fn note_field(&mut self, name: &[u8], value: &str) {
+        let value = &*plain(value);
         let text = || Some(value.to_owned());
         match name {
             b"run_id" => self.run_id = text(),
@@ -216,6 +217,16 @@ impl Facts {
         Server { kind: self.kind.unwrap_or(ServerKind::Other), version }
     }
 }
+
+/// What a server says of itself, as a word that may be shown: no terminal, log or label takes it for
+/// anything else, however the server means it.
+fn plain(text: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || ".-_:+".contains(*c);
+    text.chars().filter(is_plain).take(TEXT_MAX).collect()
+}
+
+/// The longest word of a server that is kept: more than any identity has.
+const TEXT_MAX: usize = 64;
 
 /// Why an answer that should have told something did not.
 const fn refused_for(answer: Answer) -> Cause {

@@ -304,6 +304,11 @@ impl Node {
         self.is_securing = true;
     }
 
+    /// The greeting is under way.
+    pub(crate) const fn is_greeting(&self) -> bool {
+        matches!(self.state, State::Greeting { .. })
+    }
+
     /// Greeted on this connection, and it may vote or will.
     pub(crate) const fn has_greeted(&self) -> bool {
         matches!(self.state, State::Admitted { .. } | State::Quarantined { .. })
@@ -401,7 +406,8 @@ impl Node {
 
     /// An answer showed that the node cannot serve locks as it is; it is greeted anew after a while.
     pub(crate) fn refuse(&mut self, cause: Cause, now: Instant) {
-        if self.is_greeted() {
+        // One that is refused already is asked again when that says, whatever it answers until then.
+        if self.is_greeted() && !matches!(self.state, State::Refused { .. }) {
             let state = self.refusal(cause, now);
             self.enter(state);
         }

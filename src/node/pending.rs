@@ -30,6 +30,10 @@ pub(crate) enum Request {
         step: ExtendStep,
         phase: Phase,
     },
+    /// `MULTI` of an empty transaction: whether a job may rely on it.
+    Prove,
+    /// The `EXEC` of that.
+    Proven,
     /// `WATCH`, of the job that is watching.
     Watch,
     /// `GET` of a watched key: its value decides the job.

@@ -54,6 +54,13 @@ impl Reading {
                 self.queued_fault = is_refused.then_some(answer);
                 return Step::Idle;
             }
+            Request::Proven => {
+                let reply = frame.reply();
+                let is_empty =
+                    matches!(&reply, Reply::Array(items) if items.clone().next().is_none());
+                // Null where UNWATCH is refused, so that a key of the job before is still watched.
+                if is_empty || reply == Reply::Null { Answer::Ok } else { classify(&reply) }
+            }
             Request::Exec(_) => {
                 let answer = classify_exec(&frame.reply());
                 // EXECABORT says only that something was wrong before.
@@ -65,6 +72,7 @@ impl Reading {
             | Request::Set
             | Request::Release(_)
             | Request::Debt { .. }
+            | Request::Prove
             | Request::Watch
             | Request::Unwatch
             | Request::Multi

@@ -42,6 +42,7 @@ impl Node {
                 | Request::Greeting(_)
                 | Request::Subscribe
                 | Request::Compare
+                | Request::Proven
                 | Request::Queued
         );
         let (word, len) = quick(input).filter(|_| is_plain && self.input.is_empty())?;

@@ -259,6 +259,8 @@ fn wrong_credentials_are_refused_and_asked_about_again_later() {
     feed(&mut node, format!("-WRONGPASS invalid\r\n{denied}").as_bytes()).unwrap();
     node.conclude_greeting(&RULES, |_| false, now(0));
     assert_eq!(node.cause(), Cause::Credentials);
+    // What it answers to a release that is owed does not put that off.
+    node.refuse(Cause::Credentials, at(4));
     assert_eq!(node.handle_timeout(now(4)), None);
     assert_eq!(node.handle_timeout(now(5)), Some(Cause::Credentials));
 }
@@ -345,4 +347,24 @@ fn sets_that_wait_count_among_the_answers_that_may_be_awaited() {
         assert!(is_taken);
     }
     assert!(!node.enqueue(set(0)) && !node.request(Request::Set, 0, b"x", at(0)));
+}
+
+#[test]
+fn what_a_server_says_of_itself_is_kept_as_plain_words() {
+    let hostile = "\u{1b}[31m9.1.2\u{7}";
+    let mut facts = Facts::default();
+    for part in ["version", "role"] {
+        let hello = format!("%1\r\n+{part}\r\n${}\r\n{hostile}\r\n", hostile.len());
+        let mut decoder = Decoder::new(Limits::default());
+        let frame = decoder.frame(hello.as_bytes()).unwrap().unwrap();
+        facts.note(pending::GreetingPart::Hello, &frame.reply());
+    }
+    assert_eq!((facts.version.as_str(), facts.role.as_deref()), ("31m9.1.2", Some("31m9.1.2")));
+    let info = format!("run_id:{}\u{1b}]0;x\u{7}\r\nrole:master\r\n", "a".repeat(100));
+    let bulk = format!("${}\r\n{info}\r\n", info.len());
+    let mut decoder = Decoder::new(Limits::default());
+    let frame = decoder.frame(bulk.as_bytes()).unwrap().unwrap();
+    facts.note(pending::GreetingPart::InfoServer, &frame.reply());
+    assert_eq!(facts.run_id.as_deref(), Some(&*"a".repeat(64)));
+    assert_eq!(facts.role.as_deref(), Some("master"));
 }

@@ -44,7 +44,12 @@ impl Rules {
             names: config.nodes.iter().map(|address| address.name().into()).collect(),
             quorum: checked.quorum,
             retry: config.retry,
-            turns_max: config.local_turns,
+            // What is left of limits is nobody's to hand on.
+            turns_max: if config.max_extensions.is_some() || config.max_hold.is_some() {
+                0
+            } else {
+                config.local_turns
+            },
             drift: checked.drift,
             least_ttl: Duration::from_millis(least_ms.unwrap_or(most_ms)),
             most_ttl: Duration::from_millis(most_ms),
@@ -141,6 +146,16 @@ mod tests {
         assert_eq!(rules.validity_wanted(&Acquire::new(ms(4))), ms(1));
         let choosy = Acquire::new(ms(10_000)).min_validity(ms(9_000));
         assert_eq!(rules.validity_wanted(&choosy), ms(9_000));
+    }
+
+    #[test]
+    fn a_lease_that_has_limits_is_not_handed_on() {
+        let rules = |change: fn(Config) -> Config| {
+            Rules::new(&change(Config::new(["h:1"]).unwrap())).unwrap().turns_max(false)
+        };
+        assert_eq!(rules(|config| config), 64);
+        assert_eq!(rules(|config| config.max_extensions(9)), 0);
+        assert_eq!(rules(|config| config.max_hold(ms(9_000))), 0);
     }
 
     #[test]

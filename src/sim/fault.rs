@@ -139,7 +139,7 @@ impl World {
                 Mend::Disk
             }
             Fault::Denied => {
-                let all = ["delifeq", "delex", "evalsha", "eval", "watch"];
+                let all = ["delifeq", "delex", "evalsha", "eval", "multi", "watch"];
                 let denied = all.into_iter().filter(|_| self.random.chance(800));
                 let denied = denied.map(str::to_owned).collect();
                 self.nodes[index].server.set_condition(Condition::Denied(denied));

@@ -27,14 +27,15 @@ Start with:  redbolt demo
 Durations are written as 30s, 250ms or 1m30s.
 
 Exit codes:
-  0    done
-  1    demo: something was oversold, or not all was sold
-  64   the command line is wrong
-  69   no quorum: too few nodes could be reached or answered in time
-  70   run: the lock was lost while CMD ran; unlock, extend: it is no longer held
-  71   the operating system refused something
-  75   the lock is taken
-  78   doctor: locks would be unsafe
+  0      done
+  1      demo: something was oversold, or not all was sold
+  64     the command line is wrong
+  69     no quorum: too few nodes could be reached or answered in time; status: unknown
+  70     run: a lock was lost before or while CMD ran; unlock, extend: it is no longer held
+  71     the operating system refused something
+  75     the lock is taken
+  78     doctor: locks would be unsafe
+  128+n  ended by signal n (status --watch, node: 0)
   run ends with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
 
 /// What every command takes, before or after its name.
@@ -60,10 +61,10 @@ pub(crate) struct Global {
     /// What stands in front of every key on the nodes
     #[arg(long, global = true, value_name = "TEXT")]
     pub(crate) prefix: Option<OsString>,
-    /// ACL user of the nodes whose URL names none
+    /// ACL user of the nodes whose URL names none; needs --password-file
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// File with the password of the nodes whose URL holds none
+    /// File whose first line is the password of the nodes whose URL holds none
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// Trust this CA certificate (PEM) and no others [default: those of the system]
@@ -75,7 +76,7 @@ pub(crate) struct Global {
     /// Key of the client certificate (PEM)
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Print one JSON object instead of text
+    /// Print one JSON object instead of text, for an error too, and on stdout
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -100,7 +101,7 @@ pub(crate) enum Command {
     Extend(ExtendArgs),
     /// Hold one or more locks while a command runs
     Run(RunArgs),
-    /// Show what each node holds for a key: free, held or split
+    /// Show what each node holds for a key: free, held, split or unknown
     Status(StatusArgs),
     /// Check that the nodes are fit for locks, and say how to mend them
     Doctor(DoctorArgs),
@@ -198,7 +199,8 @@ pub(crate) struct RunArgs {
     /// One attempt, as without --wait
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// Exit code when a lock is taken; 0 says nothing about it either [default: 75]
+    /// Exit code when a lock is taken; 0 says nothing about it either, but with --json does
+    /// [default: 75]
     #[arg(short = 'E', long, value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
     /// What must be left of a lock for CMD to go on [default: a tenth of the TTL, at most 1s]
@@ -220,6 +222,8 @@ TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD. CMD is killed when redbolt 
 Several locks are taken one after the other in the order of their bytes, whatever the order of the
 arguments, so that commands that want the same locks cannot block each other. --wait is the time for
 all of them together. They are released in reverse.
+
+With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
 Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
           redbolt run stock orders -- ./reconcile    both are held

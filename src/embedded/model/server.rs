@@ -2,6 +2,7 @@
 //!
 //! Layer: sans-IO. Called by `embedded::server` and by a simulator.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::flavor::Flavor;
@@ -12,7 +13,6 @@ use crate::embedded::request::{Broken, Parsed, Rules};
 use crate::time::Instant;
 
 /// One master: a process with its keys.
-#[derive(Debug)]
 pub struct Server {
     pub(crate) flavor: Flavor,
     pub(crate) life: Life,
@@ -29,7 +29,7 @@ pub struct Server {
 }
 
 /// What a server is apart from one process life of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ServerOptions {
     flavor: Flavor,
     password: Option<Vec<u8>>,
@@ -46,6 +46,24 @@ pub struct Life {
     started_at: Instant,
     wall_ms_at_start: i64,
     age: Duration,
+}
+
+impl fmt::Debug for Server {
+    /// Without its passwords, and without its keys: their values are tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("flavor", &self.flavor)
+            .field("life", &self.life)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ServerOptions {
+    /// Without passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerOptions").field("flavor", &self.flavor).finish_non_exhaustive()
+    }
 }
 
 /// Whether a restart brings the keys back.
@@ -271,11 +289,14 @@ impl Server {
     /// Puts the server into a condition, or out of it.
     pub fn set_condition(&mut self, condition: Condition) {
         match condition {
-            Condition::Replica(is) => self.state.replica = is,
+            Condition::Replica(is) => {
+                self.state.replica = is;
+                self.state.master_down &= is;
+            }
             Condition::MasterDown(is) => (self.state.replica, self.state.master_down) = (is, is),
             Condition::Promoted(replid) => {
                 self.life.replid2 = Some(std::mem::replace(&mut self.life.replid, replid));
-                self.state.replica = false;
+                (self.state.replica, self.state.master_down) = (false, false);
                 self.keys.clear(None);
             }
             Condition::Loading(is) => self.state.loading = is,

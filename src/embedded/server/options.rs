@@ -8,11 +8,13 @@ use mio::net::TcpListener;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 
+use std::fmt;
+
 use super::node::address;
 use crate::embedded::model::{Flavor, ServerOptions};
 
 /// How many embedded nodes to start, on which ports, and what they pass for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct NodesOptions {
     count: usize,
     first_port: Option<u16>,
@@ -20,6 +22,18 @@ pub struct NodesOptions {
     password: Option<String>,
     user: Option<(String, String)>,
     clients_max: usize,
+}
+
+impl fmt::Debug for NodesOptions {
+    /// Without passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodesOptions")
+            .field("count", &self.count)
+            .field("first_port", &self.first_port)
+            .field("flavors", &self.flavors)
+            .field("clients_max", &self.clients_max)
+            .finish_non_exhaustive()
+    }
 }
 
 impl NodesOptions {

@@ -231,3 +231,21 @@ fn a_lease_that_late_answers_end_has_no_time_left_and_is_told_of() {
     assert_eq!(rig.engine.poll_change(), Some(lease), "nobody is told");
     assert_eq!(rig.engine.poll_change(), None);
 }
+
+#[test]
+fn a_full_memory_does_not_take_the_extension_away_where_scripts_are_not_allowed() {
+    let mut rig = Rig::new(1);
+    let lease = rig.lease("a");
+    let denied = "-NOPERM this user has no permissions to run the 'evalsha' command\r\n";
+    for _ in 0..3 {
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        rig.answer(0, "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
+        rig.answer(0, denied);
+        let failed = extended(&mut rig);
+        assert!(matches!(failed, Some(Err(ExtendError::NoQuorum(_)))), "{failed:?}");
+    }
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    assert_eq!(rig.waiting(0), ["SET"]);
+    rig.answer(0, "+OK\r\n");
+    assert!(matches!(extended(&mut rig), Some(Ok(()))));
+}

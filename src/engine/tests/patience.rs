@@ -115,3 +115,35 @@ fn a_node_that_left_since_one_was_tried_first_is_not_written_to() {
     // With no vote open the attempt is over; nobody is waited for.
     assert_eq!(rig.waiting(gate), ["DELIFEQ"]);
 }
+
+/// What an ended client left behind: another token at each node, and nobody who hears.
+#[test]
+fn nodes_that_hold_different_locks_are_not_asked_in_turn_at_the_speed_of_the_network() {
+    let mut rig = rig(3);
+    let begun = rig.now;
+    rig.acquire_with("a", waiting());
+    let holders = [OTHER, THIRD, "12345678"].map(token_of);
+    let mut answered = 0;
+    while begun.until(rig.now) < 1_000 * MS {
+        // Answers come at once, and so does what follows from them.
+        while let Some(index) = busy(&mut rig) {
+            let answer = match rig.inbox[index][0][0].as_str() {
+                "SET" => "_\r\n",
+                "GET" => &holders[index],
+                "PTTL" => ":60000\r\n",
+                "PUBLISH" | "DELIFEQ" => ":0\r\n",
+                _ => "+OK\r\n",
+            };
+            rig.answer(index, answer);
+            answered += 1;
+            assert!(answered < 2_000, "after {:?}", begun.until(rig.now));
+        }
+        rig.advance(5 * MS);
+    }
+}
+
+/// A node that has something to answer.
+fn busy(rig: &mut Rig) -> Option<usize> {
+    rig.collect();
+    rig.inbox.iter().position(|inbox| !inbox.is_empty())
+}

@@ -437,3 +437,20 @@ fn a_wait_of_ones_own_is_given_the_number_of_the_attempt() {
     rig.answer(0, "_\r\n");
     assert!(matches!(rig.refused(), LockError::Taken(_)));
 }
+
+/// How a node that was known is taken that comes back as another process, so long after its last
+/// answer.
+fn comes_back(after: Duration, uptime: u32) -> NodeState {
+    let mut rig = Rig::with(1, |config| config.restart_guard(RestartGuard::On));
+    rig.lose(0);
+    rig.advance(after);
+    rig.greet(0, HELLO, &format!("run_id:other\r\nuptime_in_seconds:{uptime}\r\n"));
+    rig.engine.nodes(rig.now)[0].state
+}
+
+#[test]
+fn a_node_that_restarted_long_ago_votes_at_once_though_it_is_greeted_only_now() {
+    assert_eq!(comes_back(60_000 * MS, 50), NodeState::Admitted);
+    // Its own clock may say what it likes: the older process answered ten seconds ago.
+    assert!(matches!(comes_back(10_000 * MS, 9_999), NodeState::Quarantined(_)));
+}

@@ -57,6 +57,9 @@ const POLL_MIN: Duration = Duration::from_millis(5);
 /// From the third attempt in a row one waits this long, and up to five times as long.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// So many changes of hands are told to all nodes anew, before a waiter is still or tries again.
+const CHANGES_MAX: u8 = 4;
+
 /// The operation does not wait.
 pub(super) const NO_WAIT: u32 = u32::MAX;
 
@@ -93,7 +96,7 @@ impl Engine {
             self.open_wait(index);
         }
         if let Some(wait) = self.wait_of(index) {
-            wait.asked = NodeMask::EMPTY;
+            (wait.asked, wait.changes) = (NodeMask::EMPTY, 0);
             wait.unheard = None;
             wait.has_looked = false;
             wait.tries = wait.tries.saturating_add(1);
@@ -241,7 +244,10 @@ impl Engine {
             _ => None,
         };
         wait.holder = holder;
-        if holder != before {
+        // Nodes that hold different tokens, each left behind by somebody, look like a lock that
+        // changes hands all the time: that is believed a few times only.
+        if holder != before && wait.changes < CHANGES_MAX {
+            wait.changes += 1;
             wait.asked = NodeMask::EMPTY;
         }
         match (step, holder) {
@@ -351,7 +357,7 @@ impl Engine {
         let poll = now.real + poll.mul_f64(1.0 + self.random_share());
         let Some(wait) = self.wait_of(index) else { return };
         wait.step = Step::Listening;
-        wait.tries = 0;
+        (wait.tries, wait.changes) = (0, 0);
         traced!(DEBUG: self.trace_wait(index));
         let Some(wait) = self.wait_of(index) else { return };
         let due = poll.min(wait.ends.max(now.real));
@@ -420,6 +426,8 @@ impl Engine {
     fn attempt_again(&mut self, index: u32, gate: Option<NodeId>, now: Now) {
         self.ops.at_mut(index).gate = gate;
         self.retry(index, now);
+        // Not left for whoever has the place next, where no attempt was made.
+        self.ops.at_mut(index).gate = None;
     }
 
     /// The operation that waits for `key`, or has just won it, if there is one.

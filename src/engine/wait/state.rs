@@ -42,6 +42,8 @@ pub(super) struct Wait {
     pub(super) phase: Phase,
     /// The nodes that denied the last attempt and were asked in vain.
     pub(super) asked: NodeMask,
+    /// How often another holder was seen since the last attempt, or since it last was still.
+    pub(super) changes: u8,
     /// The node that is asked, or was.
     pub(super) node: Option<NodeId>,
     /// The token of the holder, if it is one that a client like this drew.
@@ -119,6 +121,7 @@ impl Waits {
             step: Step::Trying,
             phase: Phase::default(),
             asked: NodeMask::EMPTY,
+            changes: 0,
             node: None,
             holder: None,
             unheard: None,
