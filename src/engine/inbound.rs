@@ -134,8 +134,8 @@ impl Engine {
             return self.refresh(id, now);
         }
         self.node_mut(id).speaks();
-        // What greets may be another process than the one that answered last.
-        if !self.node(id).is_greeting() {
+        // What greets, or is refused, may be another process than the one that answered last.
+        if self.node(id).has_greeted() {
             self.node_mut(id).heard(now.real);
         }
         while !input.is_empty() || self.node(id).has_unread() {
@@ -211,7 +211,9 @@ impl Engine {
             })
         };
         let is_ready = node.conclude_greeting(&rules, is_duplicate, now);
-        node.heard(now.real);
+        if node.has_greeted() {
+            node.heard(now.real);
+        }
         if is_ready {
             self.track_all(id, now);
         }

@@ -304,11 +304,6 @@ impl Node {
         self.is_securing = true;
     }
 
-    /// The greeting is under way.
-    pub(crate) const fn is_greeting(&self) -> bool {
-        matches!(self.state, State::Greeting { .. })
-    }
-
     /// Greeted on this connection, and it may vote or will.
     pub(crate) const fn has_greeted(&self) -> bool {
         matches!(self.state, State::Admitted { .. } | State::Quarantined { .. })

@@ -68,7 +68,9 @@ impl Worker {
             let mut shutdown = None;
             for command in commands.drain(..) {
                 match command {
-                    Command::Shutdown { ends } => shutdown = shutdown.or(Some(ends)),
+                    Command::Shutdown { ends } => {
+                        shutdown = Some(shutdown.map_or(ends, |other: Instant| other.min(ends)));
+                    }
                     Command::Close => return,
                     Command::Release(lease) => {
                         drop(lease);
@@ -217,7 +219,11 @@ impl Worker {
             self.exchange();
             ends = self.take_last(ends);
             let is_over = self.client.driver.engine().releases_open(ends) == 0 || now() >= ends;
-            if is_over || self.client.pass(Some(ends)).is_err() {
+            if is_over {
+                break;
+            }
+            let until = self.inner.with(|table| table.fall_asleep(Some(ends)));
+            if self.client.pass(until).is_err() {
                 break;
             }
         }

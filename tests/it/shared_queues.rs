@@ -8,6 +8,9 @@ use redbolt::{Acquire, Client, KeepAlive, LockError, Shared, SharedGuard};
 use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed};
 use super::shared::{embedded, in_use, is_clean, patient};
 
+/// Less than it takes for anything else to come up in an idle I/O thread.
+const SOON: Duration = ms(800);
+
 /// For as long as it takes, without a deadline that could end it.
 fn endless(ttl: Duration) -> Acquire {
     patient(ttl).deadline(Duration::from_secs(3600))
@@ -102,7 +105,8 @@ fn what_is_given_back_while_the_handle_shuts_down_is_released_before_it_has() {
         }));
         drop(second);
         let gone = |node| nodes.key_count(node).is_ok_and(|keys| keys == 0);
-        assert!(eventually(PATIENCE, || gone(1) && gone(2)), "it waits for the end");
+        // Nothing else wakes the I/O thread so soon.
+        assert!(eventually(SOON, || gone(1) && gone(2)), "it waits for the end");
         nodes.resume(0).unwrap();
         assert_eq!(end.join().unwrap(), 0);
         assert!(gone(0));
@@ -122,7 +126,7 @@ fn the_nearer_of_two_limits_of_a_shutdown_counts() {
             matches!(shared.try_lock("third", TTL), Err(LockError::Closed))
         }));
         let (owed, elapsed) = timed(|| shared.shutdown(Duration::ZERO));
-        assert!(owed >= 1 && elapsed < SLACK, "{owed} {elapsed:?}");
+        assert!(owed >= 1 && elapsed < SOON, "{owed} {elapsed:?}");
         assert_eq!(patient.join().unwrap(), owed);
     });
 }

@@ -22,7 +22,7 @@ use crate::child::{Fate, Group, exit_code};
 use crate::exit::{Failure, LOST, SYSTEM, TAKEN};
 use crate::lock::{hint_taken, waiting};
 use crate::output::{note, short, shown};
-use crate::session::{Session, odd_outcome};
+use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
 use crate::signals::Signal;
 
 /// The longest grace by default.
@@ -86,6 +86,7 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
     let mut keys: Vec<&[u8]> = args.keys.iter().map(|key| &*key.0).collect();
     keys.sort_unstable();
     keys.dedup();
+    session.settle(CONNECT_LIMIT)?;
     let end = args.wait.map(|wait| now() + wait);
     let mut leases: Vec<Lease> = Vec::with_capacity(keys.len());
     for key in keys {

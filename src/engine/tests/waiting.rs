@@ -454,3 +454,20 @@ fn a_node_that_restarted_long_ago_votes_at_once_though_it_is_greeted_only_now() 
     // Its own clock may say what it likes: the older process answered ten seconds ago.
     assert!(matches!(comes_back(10_000 * MS, 9_999), NodeState::Quarantined(_)));
 }
+
+#[test]
+fn a_node_that_was_loading_at_first_waits_no_longer_than_its_age_demands() {
+    let mut rig = Rig::with(1, |config| config.restart_guard(RestartGuard::On));
+    rig.lose(0);
+    rig.advance(60_000 * MS);
+    let info = |uptime: u32, loading: u32| {
+        format!("run_id:other\r\nuptime_in_seconds:{uptime}\r\nloading:{loading}\r\n")
+    };
+    rig.greet(0, HELLO, &info(20, 1));
+    assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::Loading);
+    // It is greeted anew after a while, and is through with it in the end.
+    rig.lose(0);
+    rig.advance(20_000 * MS);
+    rig.greet(0, HELLO, &info(40, 0));
+    assert_eq!(rig.engine.nodes(rig.now)[0].state, NodeState::Admitted);
+}
