@@ -130,9 +130,9 @@ impl Acquire {
     }
 
     /// How long each attempt of this call waits for nodes that do not answer, instead of the
-    /// configuration's [`node_timeout`](crate::Config::node_timeout): whole
-    /// milliseconds from 1 ms to a minute, others count as the nearest of these. Longer for a call that has the time, shorter for one that has
-    /// not. When a node counts as stalled, and all else, goes by the configuration.
+    /// configuration's [`node_timeout`](crate::Config::node_timeout): whole milliseconds from 1 ms to
+    /// a minute, others count as the nearest of these. Longer for a call that has the time, shorter
+    /// for one that has not. When a node counts as stalled, and all else, goes by the configuration.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "within the bound")]
     pub const fn node_timeout(mut self, timeout: Duration) -> Self {

@@ -485,7 +485,7 @@ const TTL_MS_MAX: u64 = 24 * 24 * 3600 * 1000;
 const IN_FLIGHT_LIMIT: usize = 1 << 20;
 
 /// A lease counts its extensions in 16 bits.
-const EXTENSIONS_LIMIT: u32 = 65_535;
+const EXTENSIONS_LIMIT: u32 = u16::MAX as u32;
 
 #[cfg(test)]
 mod tests {

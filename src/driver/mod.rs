@@ -499,7 +499,7 @@ impl Driver {
     /// The connection is no more: tells the engine.
     fn close(&mut self, id: NodeId, cause: Cause, now: Instant) {
         let is_plain_tcp = self.links.get(id.index()).is_some_and(Link::is_plain_tcp);
-        let was_open = self.drop_socket(id, self.engine.has_greeted(id));
+        let was_open = self.drop_socket(id, self.engine.serves(id));
         // That is all a server says to a plain client on its TLS port.
         let is_unanswered = was_open && is_plain_tcp && self.engine.is_mute(id);
         let cause = if cause == Cause::Closed && is_unanswered { Cause::TlsWanted } else { cause };

@@ -39,8 +39,8 @@ impl Engine {
     }
 
     /// Whether the node was greeted on its connection and taken for one to lock on.
-    pub(crate) fn has_greeted(&self, id: NodeId) -> bool {
-        self.nodes.get(id.index()).is_some_and(crate::node::Node::has_greeted)
+    pub(crate) fn serves(&self, id: NodeId) -> bool {
+        self.nodes.get(id.index()).is_some_and(crate::node::Node::serves)
     }
 
     /// The connection that was asked for is open.
@@ -134,10 +134,7 @@ impl Engine {
             return self.refresh(id, now);
         }
         self.node_mut(id).speaks();
-        // What greets, or is refused, may be another process than the one that answered last.
-        if self.node(id).has_greeted() {
-            self.node_mut(id).heard(now.real);
-        }
+        self.node_mut(id).heard(now.real);
         while !input.is_empty() || self.node(id).has_unread() {
             match self.node_mut(id).next_step(&mut input, now) {
                 Ok(Step::Idle) => break,
@@ -211,9 +208,7 @@ impl Engine {
             })
         };
         let is_ready = node.conclude_greeting(&rules, is_duplicate, now);
-        if node.has_greeted() {
-            node.heard(now.real);
-        }
+        node.heard(now.real);
         if is_ready {
             self.track_all(id, now);
         }

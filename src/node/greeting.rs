@@ -169,24 +169,23 @@ impl Facts {
     }
 
     fn note_field(&mut self, name: &[u8], value: &str) {
-        let value = &*plain(value);
-        let text = || Some(value.to_owned());
+        let text = || Some(plain(value));
         match name {
             b"run_id" => self.run_id = text(),
             b"process_id" => self.process_id = text(),
             b"uptime_in_seconds" => self.uptime_s = value.parse().ok(),
             b"redis_mode" | b"server_mode" => self.mode = text(),
             b"redis_version" if self.version.is_empty() => {
-                self.version = value.to_owned();
+                self.version = plain(value);
                 self.kind.get_or_insert(ServerKind::Redis);
             }
             // Valkey's redis_version is a constant for old clients, as is Dragonfly's.
             b"valkey_version" => {
-                self.version = value.to_owned();
+                self.version = plain(value);
                 self.kind = Some(ServerKind::Valkey);
             }
             b"dragonfly_version" => {
-                self.version = value.trim_start_matches("df-").trim_start_matches('v').to_owned();
+                self.version = plain(value.trim_start_matches("df-").trim_start_matches('v'));
                 self.kind = Some(ServerKind::Dragonfly);
             }
             b"maxmemory_policy" => self.maxmemory_policy = text(),

@@ -305,7 +305,7 @@ impl Node {
     }
 
     /// Greeted on this connection, and it may vote or will.
-    pub(crate) const fn has_greeted(&self) -> bool {
+    pub(crate) const fn serves(&self) -> bool {
         matches!(self.state, State::Admitted { .. } | State::Quarantined { .. })
     }
 
@@ -418,7 +418,7 @@ impl Node {
             self.backoff.admission_ended(since, now);
             self.cause = Cause::Quarantined;
         }
-        if matches!(self.state, State::Admitted { .. } | State::Quarantined { .. }) {
+        if self.serves() {
             self.enter(State::Quarantined { until: now + rules.guard_time });
         }
     }

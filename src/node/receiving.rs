@@ -30,7 +30,8 @@ impl Node {
     #[inline]
     pub(crate) const fn answer_read(&mut self, now: Instant) {
         self.pending.drop_front();
-        self.heard(now);
+        // As `heard`, whose question is answered.
+        self.history.last_answer = now;
     }
 
     /// A whole answer of few bytes, without the decoder.
@@ -153,10 +154,12 @@ impl Node {
         &self.reading.frame
     }
 
-    /// Something came from the node: its incarnation lives.
-    #[inline]
+    /// Something came from the node: its incarnation lives. What greets, or is refused, may be another
+    /// process than the one that answered last.
     pub(crate) const fn heard(&mut self, now: Instant) {
-        self.history.last_answer = now;
+        if self.serves() {
+            self.history.last_answer = now;
+        }
     }
 }
 

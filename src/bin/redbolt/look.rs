@@ -6,7 +6,7 @@ use redbolt::{Client, Config, now};
 
 use crate::args::Global;
 use crate::exit::Failure;
-use crate::session::{CONNECT_LIMIT, NODE_TIMEOUT, is_known};
+use crate::session::{CONNECT_LIMIT, is_known, node_timeout};
 use crate::settings;
 
 /// How often the client is driven while nodes connect. It must be driven by calls.
@@ -29,7 +29,7 @@ fn connected(
 ) -> Result<(Client, Config), Failure> {
     let config = settings::config(global)?;
     let mut client = Client::open(config.clone())?;
-    let end = now() + CONNECT_LIMIT;
+    let (end, patience) = (now() + CONNECT_LIMIT, node_timeout(global));
     let mut enough_since = None;
     let mut known = vec![false; config.nodes().len()];
     loop {
@@ -41,7 +41,6 @@ fn connected(
         if is_enough(&client) {
             enough_since.get_or_insert(time);
         }
-        let patience = global.node_timeout.unwrap_or(NODE_TIMEOUT);
         let is_over = enough_since.is_some_and(|since| since + patience <= time) || time >= end;
         if is_over || known.iter().all(|&known| known) {
             return Ok((client, config));

@@ -27,7 +27,7 @@ pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 /// Between two attempts at a lock that is taken: this, and up to as much again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(crate) struct Session {
     pub(crate) driver: Driver,
@@ -66,7 +66,7 @@ impl Session {
             quorum,
             signals,
             is_telling: false,
-            node_timeout: global.node_timeout.unwrap_or(NODE_TIMEOUT),
+            node_timeout: node_timeout(global),
             poll,
             events: Events::with_capacity(64),
             is_closed: false,
@@ -197,6 +197,11 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// How long a node may take to answer.
+pub(crate) fn node_timeout(global: &Global) -> Duration {
+    global.node_timeout.unwrap_or(NODE_TIMEOUT)
 }
 
 /// No time, for a call that takes zero to mean something else.

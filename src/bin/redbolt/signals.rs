@@ -24,9 +24,10 @@ impl Signals {
     /// Takes `wanted` from now on; `wake` is called after each. Before any other thread is made.
     pub(crate) fn watch(wanted: &[Signal], wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let mut set = SigSet::empty();
+        let ignored = ignored();
         for &signal in wanted {
             // What the caller has chosen to ignore (nohup, a background job) stays ignored.
-            if !is_ignored(signal) {
+            if !is_in(ignored, signal) {
                 set.add(signal);
             }
         }
@@ -71,12 +72,19 @@ pub(crate) fn unblock() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// Whether whoever started this process ignores `signal`. Nothing but the kernel's own listing tells
-/// it without unsafe code; where there is none, nothing is taken to be ignored.
+/// Whether whoever started this process ignores `signal`.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
+    is_in(ignored(), signal)
+}
+
+/// One bit for each signal that is ignored, the lowest for signal 1. Nothing but the kernel's own
+/// listing tells it without unsafe code; where there is none, nothing is taken to be ignored.
+fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    // One bit for each signal, the lowest for signal 1.
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+const fn is_in(mask: u64, signal: Signal) -> bool {
     mask & (1 << (signal as u32 - 1)) != 0
 }

@@ -2,13 +2,12 @@
 //!
 //! Layer: above the sans-IO line: it also finds the ports.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 
 use mio::net::TcpListener;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
-
-use std::fmt;
 
 use super::node::address;
 use crate::embedded::model::{Flavor, ServerOptions};
