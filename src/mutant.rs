@@ -90,6 +90,12 @@ pub enum Mutant {
     ListLost,
     /// A call that waits has no timer for its own end.
     WaitWithoutEnd,
+    /// A lock whose keys are gone before it is handed over is handed over.
+    GoneBeforeHandOver,
+    /// What a node tells of a watched key is not heard.
+    ChangeUnheard,
+    /// What a node tells of a key that it had not yet granted is taken for a loss.
+    ChangeBelievedTooSoon,
     /// A transaction is sent where MULTI or WATCH was refused.
     TransactionNotProven,
     /// A message is taken for any lock.
@@ -103,7 +109,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 48] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -145,6 +151,9 @@ impl Mutant {
         Self::AnnouncementUnheard,
         Self::ListLost,
         Self::WaitWithoutEnd,
+        Self::GoneBeforeHandOver,
+        Self::ChangeUnheard,
+        Self::ChangeBelievedTooSoon,
         Self::TransactionNotProven,
         Self::MessageForAnyKey,
         Self::ReleaserBarges,

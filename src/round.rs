@@ -58,6 +58,16 @@ impl Round {
         self.grants = self.grants.wrapping_add(1);
     }
 
+    /// Takes back a grant: whether the node still holds the key is not known any more.
+    #[cold]
+    pub(crate) const fn withdraw(&mut self, node: NodeId) {
+        if self.granted.contains(node) {
+            self.granted.remove(node);
+            self.unknown.insert(node);
+            self.grants = self.grants.wrapping_sub(1);
+        }
+    }
+
     /// Whether the grant that was just entered is the `quorum`-th.
     #[inline]
     pub(crate) const fn is_quorum_just_met(&self, quorum: u32) -> bool {

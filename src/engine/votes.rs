@@ -37,7 +37,7 @@ impl Engine {
         let op = slot.op;
         traced!(TRACE: self.trace_vote(id, slot_index, Vote::Granted));
         let round = &mut self.ops.at_mut(op).round;
-        // A vote becomes unknown only with the end of its connection, or of the round.
+        // Nothing but the end of its connection, or of the round, makes a vote unknown before its answer.
         round.grant(id);
         if round.is_quorum_just_met(quorum) {
             self.decide(slot_index, self.both_clocks(now));

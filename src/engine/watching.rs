@@ -9,8 +9,11 @@
 
 use super::Engine;
 use super::keep::NO_KEEP;
+use super::op::Outcome;
 use super::slot::{LeaseId, SlotState};
 use crate::command::{Answer, ExtendStep};
+use crate::error::Cause;
+use crate::mutant::{self, Mutant};
 use crate::node::{Now, Request, changed_keys};
 use crate::quorum::{NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
@@ -141,12 +144,35 @@ impl Engine {
         let slot_index = keep.slot;
         let Some(slot) = self.slots.get(slot_index).filter(|slot| slot.is_kept()) else { return };
         // What was there before its SET, or without it, is none of the lease's.
-        if slot.unanswered.contains(id) || !slot.holds.contains(id) {
+        let is_early = slot.unanswered.contains(id) && !mutant::is(Mutant::ChangeBelievedTooSoon);
+        if is_early || !slot.holds.contains(id) || mutant::is(Mutant::ChangeUnheard) {
             return;
         }
         keep.tracked.remove(id);
         keep.doubted.insert(id);
-        self.check_holders(slot_index, now);
+        match slot.state {
+            SlotState::Acquiring => self.withdraw_vote(id, slot_index, now),
+            SlotState::Held => self.check_holders(slot_index, now),
+            SlotState::Gated | SlotState::Released | SlotState::Free => {}
+        }
+    }
+
+    /// The node granted, and told before the lease was handed over that its key is gone. What was won
+    /// with this vote is no lease any more; nobody is told that it was.
+    fn withdraw_vote(&mut self, id: NodeId, slot_index: u32, now: Now) {
+        let index = self.slots.at(slot_index).op;
+        let quorum = self.settings.quorum;
+        let op = self.ops.at_mut(index);
+        op.round.withdraw(id);
+        op.blame(id, Cause::Gone);
+        if op.outcome != Outcome::Won {
+            self.decide(slot_index, now);
+        } else if !op.round.granted.has_at_least(quorum) && !mutant::is(Mutant::GoneBeforeHandOver)
+        {
+            op.outcome = Outcome::Open;
+            self.done.retain(|&done| done != index);
+            self.attempt_failed(index, Outcome::Expired, now);
+        }
     }
 
     /// A node extended the key: it holds it, whatever it told before.

@@ -116,6 +116,9 @@ pub enum Cause {
     ConnectionLost,
     /// An answer that does not say whether the command ran.
     OddReply,
+    /// The key of a watched lock was written, and the node told that it is gone or changed before the
+    /// attempt was decided.
+    Gone,
 }
 
 impl Cause {
@@ -172,6 +175,7 @@ impl Cause {
             Self::Timeout => "timeout",
             Self::ConnectionLost => "connection_lost",
             Self::OddReply => "odd_reply",
+            Self::Gone => "gone",
         }
     }
 
@@ -228,6 +232,7 @@ impl Cause {
             Self::Timeout => "no answer in time",
             Self::ConnectionLost => "connection lost before the answer",
             Self::OddReply => "unclear answer",
+            Self::Gone => "the key is gone again",
         }
     }
 

@@ -117,7 +117,8 @@ pub enum LockError {
     #[error("no quorum: {0}")]
     NoQuorum(Ballot),
     /// A quorum granted, but the validity was over, or less than was asked for, by the time the
-    /// lease could be handed over. Take a longer TTL.
+    /// lease could be handed over; or nodes told before that their key is gone again
+    /// ([`Acquire::watch`](crate::Acquire::watch)). Take a longer TTL.
     #[error("a quorum granted too late for the TTL: {0}")]
     Expired(Ballot),
     /// The work under the lock ended after the lease had.

@@ -137,6 +137,6 @@ mod tests {
 
     #[test]
     fn every_cause_has_a_bit_of_its_own() {
-        assert!((Cause::OddReply as u8) < 64, "the last cause");
+        assert!((Cause::Gone as u8) < 64, "the last cause");
     }
 }

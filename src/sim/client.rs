@@ -33,8 +33,8 @@ pub(super) struct SimClient {
     pub(super) epoch: u64,
     /// The connection to each node.
     pub(super) links: Vec<Option<usize>>,
-    /// The nodes that this process was ever greeted by.
-    pub(super) has_met: Vec<bool>,
+    /// The life of each node that this process was last greeted by.
+    pub(super) has_met: Vec<Option<u64>>,
     pub(super) tasks: Vec<Task>,
     /// Leases whose holder let go of them; released with the next turn.
     pub(super) dropped: Vec<LeaseId>,
@@ -94,7 +94,7 @@ impl SimClient {
             clock,
             epoch,
             links: vec![None; plan.nodes],
-            has_met: vec![false; plan.nodes],
+            has_met: vec![None; plan.nodes],
             tasks,
             dropped: Vec::new(),
             token_start,
@@ -179,7 +179,8 @@ impl World {
     /// given back the time.
     fn check_ends(&mut self, client: usize) {
         let this = &self.clients[client];
-        let grace = Duration::from_nanos(self.plan.node_timeout);
+        // The patience of a call may be twice that of the configuration.
+        let grace = Duration::from_nanos(2 * self.plan.node_timeout);
         let late = this.tasks.iter().position(|task| {
             task.state == State::Acquiring
                 && task.ends < Instant::MAX
@@ -238,6 +239,7 @@ impl World {
                         self.counts.path(Path::LateVote);
                     }
                     self.check_ends(client);
+                    self.check_watched(client);
                     Stage::Begin
                 }
             }
@@ -293,7 +295,7 @@ impl World {
             }
             conn.read += bytes.len();
             if conn.greeting_end.is_some_and(|end| conn.read >= end) {
-                self.clients[client].has_met[node] = true;
+                self.clients[client].has_met[node] = Some(conn.life);
             }
             self.deliver(client, node_id, &bytes, now);
         }

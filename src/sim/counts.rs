@@ -138,6 +138,8 @@ counted! {
         LostExpired,
         /// `Event::Lost`, before the deadline.
         LostGone,
+        /// The same, of a lease whose key was watched.
+        LostWatched,
         /// `Unlocked::Released`.
         Released,
         /// `Unlocked::NotHeld`.

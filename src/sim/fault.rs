@@ -7,8 +7,8 @@
 //! - A clock goes forward, and a key is dropped, only on as many nodes as the quorum has votes to
 //!   spare: `2q - N - 1`.
 //! - A node that was a replica becomes a master again only after each client that is connected was
-//!   told of it, or has lost its connection; and clients that never met the node do not meet it
-//!   before every lock that it forgot is over.
+//!   told of it, or has lost its connection; and clients that never met this process of the node do
+//!   not meet it before every lock that it forgot is over.
 
 use super::clock::{Global, MS};
 use super::counts::Fault;
@@ -196,12 +196,14 @@ impl World {
                 node.forgot_at = Some(self.now);
                 node.server.step_wall_clock(ms);
             }
-            Fault::Evicted if is_loose => {
+            Fault::Evicted if is_loose || self.plan.is_watch_judged => {
                 let key = self.random.index(self.plan.keys);
                 if !node.server.evict(&key_name(key)) {
                     return true;
                 }
                 node.forgot_at = Some(self.now);
+                self.carry(index);
+                self.look_for_gone();
             }
             Fault::ScriptFlush => node.server.scripts = [false; 2],
             _ => return false,
@@ -301,7 +303,6 @@ impl World {
             self.thaw(index);
             let node = &mut self.nodes[index];
             node.refuses_until = 0;
-            node.stranger_until = 0;
             for condition in [
                 Condition::Loading(false),
                 Condition::OutOfMemory(false),
@@ -322,7 +323,9 @@ impl World {
         }
         self.resume_all();
         self.after(2 * self.plan.node_timeout, Event::Glance { left: 20 });
-        let after = self.settle_time();
+        // Who does not meet a node yet waits that much longer for it.
+        let met_at = self.nodes.iter().map(|node| node.stranger_until).max().unwrap_or(0);
+        let after = self.settle_time() + met_at.saturating_sub(self.now);
         self.after(after, Event::Settled);
     }
 }

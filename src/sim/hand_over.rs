@@ -84,8 +84,8 @@ impl World {
         let retry = Retry::every(Duration::from_millis(2), Duration::from_millis(1));
         let acquire = Acquire::new(Duration::from_millis(self.plan.max_ttl_ms))
             .retry(retry.within(Duration::from_nanos(patience)));
-        (self.clients[client].tasks[task].is_retried, self.clients[client].tasks[task].is_kept) =
-            (true, false);
+        let this = &mut self.clients[client].tasks[task];
+        (this.is_retried, this.is_kept, this.is_watched) = (true, false, false);
         self.acquire(client, task, key, &acquire, Duration::ZERO, now);
         if self.random.chance(150) {
             let after = self.random.below(6 * hold);

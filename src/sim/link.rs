@@ -29,7 +29,7 @@ impl World {
         let server = &mut self.nodes[node];
         let is_stranger = !server.is_replica
             && self.now < server.stranger_until
-            && !self.clients[client].has_met[node];
+            && self.clients[client].has_met[node] != Some(server.life);
         if !server.is_up || self.now < server.refuses_until || is_stranger {
             self.conns[id].news = Some(News::Ended(Cause::ConnectionRefused));
             self.counts.path(Path::Refused);

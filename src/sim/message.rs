@@ -7,7 +7,7 @@ use super::world::{Event, Phase, World};
 use crate::embedded::model::Delivery;
 
 impl World {
-    /// Takes what was published on a node to its subscribers.
+    /// Takes what was published on a node, and what it tells of tracked keys, to whom it is for.
     pub(super) fn carry(&mut self, node: usize) {
         let deliveries: Vec<Delivery> = self.nodes[node].server.deliveries().collect();
         for Delivery { session, bytes } in deliveries {
@@ -15,7 +15,9 @@ impl World {
                 self.conns[**id].session.as_ref().is_some_and(|other| other.id() == session)
             };
             let Some(&conn) = self.nodes[node].conns.iter().rev().find(is_its) else { continue };
-            let is_safety = self.phase == Phase::Safety;
+            // What a server tells of keys stands in the order of its replies, and is never lost.
+            let is_safety =
+                self.phase == Phase::Safety && !bytes.starts_with(b">2\r\n$10\r\ninvalidate");
             if is_safety && self.random.chance(self.plan.message_lost) {
                 self.counts.fault(Fault::MessageLost);
             } else if is_safety && self.random.chance(self.plan.message_late) {
@@ -41,9 +43,11 @@ impl World {
 
     /// Somebody who knows a client's channel publishes on it what no client would.
     pub(super) fn forge(&mut self, node: usize) {
-        if self.phase != Phase::Safety || !self.random.chance(self.plan.forged) {
+        let is_done = self.forgeries >= FORGERIES_MAX;
+        if self.phase != Phase::Safety || is_done || !self.random.chance(self.plan.forged) {
             return;
         }
+        self.forgeries += 1;
         let client = self.random.index(self.plan.clients);
         let channel = format!("redbolt:{}", self.clients[client].token_start);
         let (fault, text) = self.forged_text();
@@ -120,3 +124,6 @@ impl World {
         text
     }
 }
+
+/// A list is passed on by each who is on it: forged as often as messages go, more and more would.
+const FORGERIES_MAX: u64 = 300;

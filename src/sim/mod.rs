@@ -12,7 +12,7 @@
 //! 3. All is healed. Everything owed must be paid; then each client must get each key; then
 //!    nothing may be left (`healed`).
 //!
-//! `oracle` judges what holders believed. The same seed gives the same run.
+//! `oracle` judges what holders believed, `watch` what they are told of keys that are taken away. The same seed gives the same run.
 
 #![expect(
     clippy::indexing_slicing,
@@ -39,6 +39,7 @@ mod plan;
 mod random;
 mod task;
 mod truth;
+mod watch;
 mod world;
 
 pub use crate::mutant::Mutant;

@@ -94,7 +94,10 @@ impl World {
         self.oracle.check(is_over, || format!("client {client}: {lease:?} is lost and valid"));
         let tasks = &self.clients[client].tasks;
         match tasks.iter().position(|task| task.lease == Some(lease)) {
-            Some(task) => self.told_deadline(client, task),
+            Some(task) => {
+                self.told_deadline(client, task);
+                self.check_gone(client, task, cause);
+            }
             None => self.oracle.fail(|| format!("client {client}: nobody holds {lease:?}")),
         }
     }

@@ -23,6 +23,13 @@ pub(super) struct Plan {
     pub(super) in_flight_max: usize,
     /// How often a lease is kept alive by its engine, in a thousand.
     pub(super) kept: u64,
+    /// How often the key of a lease is watched, in a thousand.
+    pub(super) watched: u64,
+    /// Keys are taken away at will, and the holder is to know.
+    pub(super) is_watch_judged: bool,
+    /// How often a call has a patience of its own, and looks for the lock by itself, in a thousand.
+    pub(super) own_patience: u64,
+    pub(super) unwoken: u64,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
     /// How often a published message is lost, late, or followed by a forged one, in a thousand.
@@ -102,6 +109,10 @@ impl Plan {
             tasks: random.between(1, 3) as usize,
             in_flight_max: random.pick(&[2, 4, 64]),
             kept: random.pick(&[0, 300, 800]),
+            watched: random.pick(&[0, 0, 300, 1000]),
+            is_watch_judged: false,
+            own_patience: random.pick(&[0, 300]),
+            unwoken: random.pick(&[0, 0, 200]),
             direct_wake: random.chance(850),
             message_lost: random.pick(&[0, 0, 50, 300]),
             message_late: random.pick(&[0, 0, 50, 300]),
@@ -133,14 +144,20 @@ impl Plan {
             fault_every: random.between(slowest / 4, slowest * 2),
             faults_least: random.between(5, 12),
         };
+        plan.look_at_something(random);
+        plan
+    }
+
+    /// Half of the seeds look at one thing, and leave others out for it.
+    fn look_at_something(&mut self, random: &mut Random) {
         match random.below(10) {
-            0 | 4 => plan.look_at_roles(random),
-            1 => plan.look_at_ghosts(random),
-            2 => plan.look_at_ice(random),
-            3 | 5 => plan.look_at_hand_over(random),
+            0 | 4 => self.look_at_roles(random),
+            1 => self.look_at_ghosts(random),
+            2 => self.look_at_ice(random),
+            3 | 5 => self.look_at_hand_over(random),
+            6 => self.look_at_watch(random),
             _ => {}
         }
-        plan
     }
 
     /// Masters become replicas and masters again, while requests are on their way to them.

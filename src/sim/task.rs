@@ -29,12 +29,16 @@ pub(super) struct Task {
     /// The deadline before the extension under way.
     pub(super) old_deadline: Instant,
     pub(super) is_retried: bool,
-    /// The engine keeps the lease alive.
     /// When the call began that the lock came from; the begin of the world for one from elsewhere.
     pub(super) began: Global,
     /// When the call under way must have ended, on the client's clock.
     pub(super) ends: Instant,
+    /// The engine keeps the lease alive.
     pub(super) is_kept: bool,
+    /// The nodes tell of the lease's key.
+    pub(super) is_watched: bool,
+    /// Since when fewer nodes than a quorum hold it.
+    pub(super) gone_at: Global,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +66,8 @@ impl Task {
             old_deadline: Instant::default(),
             is_retried: false,
             is_kept: false,
+            is_watched: false,
+            gone_at: Global::MAX,
             ends: Instant::MAX,
             began: 0,
         }
@@ -142,8 +148,17 @@ impl World {
         if is_kept {
             acquire = acquire.keep_alive(self.keep_alive());
         }
+        let is_watched = self.random.chance(self.plan.watched);
+        acquire = acquire.watch(is_watched);
+        if self.random.chance(self.plan.own_patience) {
+            let patience = self.random.between(MS, 2 * self.plan.node_timeout);
+            acquire = acquire.node_timeout(Duration::from_nanos(patience));
+        }
+        if self.random.chance(self.plan.unwoken) {
+            acquire = acquire.direct_wake(false);
+        }
         let this = &mut self.clients[client].tasks[task];
-        (this.is_retried, this.is_kept) = (is_retried, is_kept);
+        (this.is_retried, this.is_kept, this.is_watched) = (is_retried, is_kept, is_watched);
         self.acquire(client, task, key, &acquire, min_validity, now);
         if is_invalid {
             let is_refused = self.clients[client].tasks[task].state == State::Idle;
@@ -209,7 +224,8 @@ impl World {
         let delay = Duration::from_nanos(self.plan.guard() / 150);
         let acquire = Acquire::new(Duration::from_millis(self.plan.max_ttl_ms));
         let acquire = acquire.retry(Retry::every(delay, delay));
-        self.clients[client].tasks[task].is_kept = false;
+        let this = &mut self.clients[client].tasks[task];
+        (this.is_kept, this.is_watched) = (false, false);
         self.acquire(client, task, key, &acquire, Duration::ZERO, now);
     }
 
@@ -362,7 +378,7 @@ impl World {
             return self.idle(client, task);
         };
         let this = &mut self.clients[client].tasks[task];
-        this.is_kept = is_kept;
+        (this.is_kept, this.is_watched) = (is_kept, false);
         this.state = state;
         this.key = offer.key;
         this.began = 0;
@@ -405,6 +421,7 @@ impl World {
         this.state = State::Idle;
         this.op = None;
         this.lease = None;
+        this.gone_at = Global::MAX;
         this.next_at = at;
     }
 

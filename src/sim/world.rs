@@ -100,6 +100,7 @@ pub(super) struct World {
     pub(super) turns: Turns,
     /// Published messages that their servers hold back, by the connection that they are for.
     pub(super) late_messages: Vec<(usize, Vec<u8>)>,
+    pub(super) forgeries: u64,
     pub(super) counts: Counts,
     pub(super) offers: Vec<Offer>,
     /// Tokens of leases that nobody is bound to release.
@@ -135,6 +136,7 @@ impl World {
             oracle: Oracle::new(plan.keys),
             turns: Turns::new(plan.keys),
             late_messages: Vec::new(),
+            forgeries: 0,
             counts: Counts::default(),
             offers: Vec::new(),
             given_away: Vec::new(),

@@ -9,6 +9,7 @@ use super::reply::Reply;
 use super::server::Server;
 use super::session::{Queue, Session};
 use super::table::{self, Command, Found};
+use super::tracking::{end_caching, note_reads};
 use crate::embedded::request::Args;
 
 /// One command on its way: what it needs to run and to answer.
@@ -22,6 +23,12 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Runs a command that may run.
+    pub(crate) fn run(&mut self, command: &Command) {
+        (command.run)(self);
+        note_reads(self, command);
+    }
+
     /// Where the answer goes, in the protocol that the session speaks now.
     pub(crate) fn reply(&mut self) -> Reply<'_> {
         Reply::new(self.out, self.session.resp3)
@@ -37,17 +44,40 @@ impl Server {
         out: &mut Vec<u8>,
     ) {
         self.stats.commands += 1;
+        // What changed before this command is nobody's own change.
+        self.tell_changes(None, Some((session.id, out)));
         if is_http(args) {
             // A browser was made to speak to the server: real ones hang up without a word.
             session.closing = true;
             return;
         }
         let found = table::find(args, self.flavor);
-        let refusal = self.refusal(session, args, &found);
-        let command = match (&found, refusal) {
+        let answer_at = out.len();
+        self.run(session, args, &found, now_ms, out);
+        end_caching(session, &found);
+        let mut own = Vec::new();
+        self.tell_changes(Some(session.id), Some((session.id, &mut own)));
+        // Redis 8 tells whoever flushes of it before it answers.
+        let is_flush =
+            matches!(&found, Found::Command(command) if command.name.starts_with("flush"));
+        let is_first = is_flush && matches!(self.flavor, Flavor::Redis80 | Flavor::Redis86);
+        let at = if is_first { answer_at } else { out.len() };
+        out.splice(at..at, own);
+    }
+
+    fn run(
+        &mut self,
+        session: &mut Session,
+        args: Args<'_>,
+        found: &Found,
+        now_ms: i64,
+        out: &mut Vec<u8>,
+    ) {
+        let refusal = self.refusal(session, args, found);
+        let command = match (found, refusal) {
             (Found::Command(command), None) => *command,
-            (_, Some(text)) => return self.refuse(session, &found, &text, out),
-            (Found::Missing(text), None) => return self.refuse(session, &found, text, out),
+            (_, Some(text)) => return self.refuse(session, found, &text, out),
+            (Found::Missing(text), None) => return self.refuse(session, found, text, out),
         };
         if let Some(queue) = &mut session.queue
             && !command.has(table::IMMEDIATE)
@@ -57,7 +87,7 @@ impl Server {
             session.closing = queue.len_bytes > QUEUE_LEN_MAX;
             return;
         }
-        (command.run)(&mut Call { server: self, session, args, out, now_ms });
+        Call { server: self, session, args, out, now_ms }.run(command);
     }
 
     /// Why the request may not run; the text without its minus sign.

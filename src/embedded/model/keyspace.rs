@@ -1,4 +1,4 @@
-//! [`Keyspace`]: the keys of one server, their values and ends, and who watches them.
+//! [`Keyspace`]: the keys of one server, their values and ends, who watches and who tracks them.
 //!
 //! Layer: sans-IO. Time is the server's wall clock in milliseconds, passed in.
 //!
@@ -53,10 +53,25 @@ impl Watch {
 pub(crate) struct Keyspace {
     databases: [Map<Vec<u8>, Entry>; DATABASES],
     watched: Map<(usize, Vec<u8>), Watched>,
+    /// Sessions that read a key and are to be told of its next change, whatever database it is in.
+    tracked: Map<Vec<u8>, Vec<u64>>,
+    /// What they are still to be told of.
+    pub(crate) changed: Vec<Changed>,
     written_since_sweep: usize,
     /// Keys whose end has come and that were removed for it.
     pub(crate) expired: u64,
     versions: u64,
+}
+
+/// What has changed of the keys that somebody tracks.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    Key {
+        key: Vec<u8>,
+        readers: Vec<u64>,
+    },
+    /// A database was emptied: whatever was read is void.
+    All,
 }
 
 #[derive(Debug)]
@@ -111,14 +126,15 @@ impl Keyspace {
             let list = Value::List(Vec::new());
             self.insert(db, key, Entry { value: list, ends_at_ms: None }, now_ms);
         }
-        self.touch(db, key);
-        match self.database(db).get_mut(key).map(|entry| &mut entry.value) {
+        let len = match self.database(db).get_mut(key).map(|entry| &mut entry.value) {
             Some(Value::List(list)) => {
                 list.extend(items.map(<[u8]>::to_vec));
-                Some(list.len())
+                list.len()
             }
-            Some(Value::Text(_)) | None => None,
-        }
+            Some(Value::Text(_)) | None => return None,
+        };
+        self.touch(db, key);
+        Some(len)
     }
 
     /// Moves the end of a key that is known to live.
@@ -141,6 +157,13 @@ impl Keyspace {
     /// Removes the key if it lives at `now_ms`; whether it did.
     pub(crate) fn delete(&mut self, db: usize, key: &[u8], now_ms: i64) -> bool {
         self.entry(db, key, now_ms).is_some() && self.remove(db, key)
+    }
+
+    /// Empties one database, or all of them, as FLUSHDB and FLUSHALL do: whoever tracks keys is told.
+    pub(crate) fn flush(&mut self, only: Option<usize>) {
+        self.tracked.clear();
+        self.changed.push(Changed::All);
+        self.clear(only);
     }
 
     /// Empties one database, or all of them.
@@ -171,6 +194,16 @@ impl Keyspace {
         self.written_since_sweep = 0;
         for (db, database) in self.databases.iter_mut().enumerate() {
             let before = database.len();
+            if !self.tracked.is_empty() {
+                let over = database.iter().filter(|(_, entry)| entry.is_expired(now_ms));
+                let mut over: Vec<_> = over.map(|(key, _)| key.clone()).collect();
+                over.sort_unstable();
+                for key in over {
+                    if let Some(readers) = self.tracked.remove(&key) {
+                        self.changed.push(Changed::Key { key, readers });
+                    }
+                }
+            }
             if self.watched.is_empty() {
                 database.retain(|_, entry| !entry.is_expired(now_ms));
             } else {
@@ -214,9 +247,19 @@ impl Keyspace {
         }
     }
 
-    /// Forgets all watches: connections do not outlive the process they were made to.
-    pub(crate) fn drop_watches(&mut self) {
+    /// Tells a session of the next change of a key that it read.
+    pub(crate) fn track(&mut self, key: &[u8], session: u64) {
+        let readers = self.tracked.entry(key.to_vec()).or_default();
+        if !readers.contains(&session) {
+            readers.push(session);
+        }
+    }
+
+    /// Forgets who watches or tracks: connections do not outlive the process they were made to.
+    pub(crate) fn forget_sessions(&mut self) {
         self.watched.clear();
+        self.tracked.clear();
+        self.changed.clear();
     }
 
     /// All keys, expired ones that are not removed yet among them.
@@ -236,6 +279,9 @@ impl Keyspace {
     }
 
     fn touch(&mut self, db: usize, key: &[u8]) {
+        if let Some(readers) = self.tracked.remove(key) {
+            self.changed.push(Changed::Key { key: key.to_vec(), readers });
+        }
         if self.watched.is_empty() {
             return;
         }

@@ -35,6 +35,7 @@ mod server;
 mod session;
 mod strings;
 mod table;
+mod tracking;
 mod transaction;
 
 pub use flavor::Flavor;

@@ -46,6 +46,11 @@ impl Channels {
         self.deliveries.drain(..)
     }
 
+    /// Sends a session what no request of it asked for.
+    pub(crate) fn deliver(&mut self, session: u64, bytes: Vec<u8>) {
+        self.deliveries.push(Delivery { session, bytes });
+    }
+
     fn add(&mut self, channel: &[u8], session: &Session) {
         let subscriber = Subscriber { session: session.id, resp3: session.resp3 };
         self.subscribers.entry(channel.to_vec()).or_default().push(subscriber);

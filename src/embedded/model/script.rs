@@ -7,6 +7,7 @@ use super::gate::{Call, READONLY};
 use super::keys::{When, move_end};
 use super::keyspace::Value;
 use super::strings::{NOT_INTEGER, WRONG_TYPE};
+use super::tracking::note_read;
 use crate::embedded::request::{Args, number};
 
 /// A script this node can run.
@@ -141,11 +142,13 @@ fn run(call: &mut Call<'_>, index: usize, keys_len: usize) {
 
 fn compare_then(call: &mut Call<'_>, index: usize, keys_len: usize) -> Result<bool, String> {
     let key = if keys_len > 0 { call.args.get(3) } else { None };
-    let argv = |number: usize| call.args.get(3 + keys_len + number);
+    let args = call.args;
+    let argv = |number: usize| args.get(3 + keys_len + number);
     let Some(key) = key else {
         return Err(call.server.flavor.script_argument().to_owned());
     };
     allowed(call, "get")?;
+    note_read(call, key);
     let entry = call.server.keys.entry(call.session.db, key, call.now_ms);
     let equal = match entry.map(|entry| &entry.value) {
         None => false,

@@ -9,6 +9,7 @@ use super::flavor::Flavor;
 use super::keyspace::{Keyspace, Value};
 use super::pubsub::Channels;
 use super::session::{Session, User};
+use super::tracking::Trackers;
 use crate::embedded::request::{Broken, Parsed, Rules};
 use crate::time::Instant;
 
@@ -22,6 +23,7 @@ pub struct Server {
     /// Which of the known scripts are in the script cache.
     pub(crate) scripts: [bool; 2],
     pub(crate) channels: Channels,
+    pub(crate) trackers: Trackers,
     pub(crate) state: State,
     pub(crate) stats: Stats,
     wall_step_ms: i64,
@@ -207,6 +209,7 @@ impl Server {
             keys: Keyspace::default(),
             scripts: [false; 2],
             channels: Channels::default(),
+            trackers: Trackers::default(),
             state: State::default(),
             stats: Stats::default(),
             wall_step_ms: 0,
@@ -220,11 +223,12 @@ impl Server {
     pub fn restart(&mut self, life: Life, memory: Memory) {
         match memory {
             Memory::Lost => self.keys = Keyspace::default(),
-            Memory::Kept => self.keys.drop_watches(),
+            Memory::Kept => self.keys.forget_sessions(),
         }
         self.life = life;
         self.scripts = [false; 2];
         self.channels = Channels::default();
+        self.trackers = Trackers::default();
         self.stats = Stats::default();
         self.wall_step_ms = 0;
         self.next_id = 1;
@@ -238,10 +242,11 @@ impl Server {
         Session::new(id, self.password.is_none().then_some(User::Default))
     }
 
-    /// A connection is gone; its watches and subscriptions end.
+    /// A connection is gone; its watches, subscriptions and tracking end.
     pub fn disconnect(&mut self, mut session: Session) {
         self.unwatch(&mut session);
         self.channels.leave(&mut session);
+        self.trackers.leave(&mut session);
     }
 
     /// Takes in `bytes` of a session and runs each request that is whole, appending the replies to
@@ -281,9 +286,18 @@ impl Server {
         progress
     }
 
-    /// Messages published since the last call, oldest first.
+    /// What was published, and which tracked keys have changed, since the last call: oldest first.
     pub fn deliveries(&mut self) -> std::vec::Drain<'_, Delivery> {
+        self.tell_changes(None, None);
         self.channels.deliveries()
+    }
+
+    /// Tells those who track keys of what has changed: see [`Trackers::tell`].
+    pub(crate) fn tell_changes(&mut self, by: Option<u64>, mut own: Option<(u64, &mut Vec<u8>)>) {
+        for changed in self.keys.changed.drain(..) {
+            let own = own.as_mut().map(|(id, out)| (*id, &mut **out));
+            self.trackers.tell(&changed, by, own, &mut self.channels);
+        }
     }
 
     /// Puts the server into a condition, or out of it.

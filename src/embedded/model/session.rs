@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::keyspace::Watch;
+use super::tracking::Tracking;
 use crate::embedded::request::{Args, Parser};
 
 /// One connection as its server sees it: protocol, user, watches, queued commands.
@@ -20,6 +21,9 @@ pub struct Session {
     pub(crate) watches: Vec<Watch>,
     pub(crate) queue: Option<Queue>,
     pub(crate) channels: Vec<Vec<u8>>,
+    pub(crate) tracking: Option<Tracking>,
+    /// `CLIENT CACHING YES` came last.
+    pub(crate) caching: bool,
     pub(crate) closing: bool,
 }
 
@@ -57,6 +61,8 @@ impl Session {
             watches: Vec::new(),
             queue: None,
             channels: Vec::new(),
+            tracking: None,
+            caching: false,
             closing: false,
         }
     }

@@ -134,9 +134,16 @@ fn write(call: &mut Call<'_>, options: &Options<'_>, ends_at_ms: Option<i64>) {
         keys.entry(db, key, call.now_ms).and_then(|entry| entry.ends_at_ms)
     };
     let ends_at_ms = if options.keep_end { old_end(keys) } else { ends_at_ms };
-    keys.set(db, key, text, ends_at_ms, call.now_ms);
     // An end in the past is answered with OK and leaves no key.
-    if ends_at_ms.is_some_and(|ends_at_ms| ends_at_ms <= call.now_ms) {
+    let is_over = ends_at_ms.is_some_and(|ends_at_ms| ends_at_ms <= call.now_ms);
+    let writes_first = match call.server.flavor {
+        Flavor::Redis70 | Flavor::Redis80 | Flavor::Redis86 => true,
+        Flavor::Valkey81 | Flavor::Valkey91 => false,
+    };
+    if writes_first || !is_over {
+        keys.set(db, key, text, ends_at_ms, call.now_ms);
+    }
+    if is_over {
         keys.remove(db, key);
     }
 }

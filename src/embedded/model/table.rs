@@ -4,7 +4,7 @@
 
 use super::flavor::Flavor;
 use super::gate::Call;
-use super::{connection, info, keys, pubsub, script, strings, transaction};
+use super::{connection, info, keys, pubsub, script, strings, tracking, transaction};
 use crate::embedded::request::Args;
 
 /// One command.
@@ -156,15 +156,17 @@ fn container(call: &mut Call<'_>) {
 
 /// In the order of the names: [`find`] searches by halves.
 #[rustfmt::skip]
-static COMMANDS: [Command; 49] = [
+static COMMANDS: [Command; 51] = [
     command("auth", -2, ALWAYS | NO_AUTH, connection::auth),
     command("client", -2, ALWAYS, container),
+    command("client|caching", 3, ALWAYS, tracking::client_caching),
     command("client|getname", 2, ALWAYS, connection::client_getname),
     command("client|id", 2, ALWAYS, connection::client_id),
     command("client|no-evict", 3, ALWAYS, connection::client_switch),
     only(SINCE_72, command("client|no-touch", 3, ALWAYS, connection::client_switch)),
     only(SINCE_72, command("client|setinfo", 4, ALWAYS, connection::client_setinfo)),
     command("client|setname", 3, ALWAYS, connection::client_setname),
+    command("client|tracking", -3, ALWAYS, tracking::client_tracking),
     command("config", -2, ALWAYS, container),
     command("config|get", -3, ALWAYS, info::config_get),
     command("config|resetstat", 2, ALWAYS, info::config_resetstat),

@@ -75,13 +75,10 @@ pub(super) fn exec(call: &mut Call<'_>) {
     for command in &queue.commands {
         let args = command.args();
         match table::find(args, call.server.flavor) {
-            Found::Command(command) => (command.run)(&mut Call {
-                server: call.server,
-                session: call.session,
-                args,
-                out: call.out,
-                now_ms,
-            }),
+            Found::Command(command) => {
+                let (server, session) = (&mut *call.server, &mut *call.session);
+                Call { server, session, args, out: call.out, now_ms }.run(command);
+            }
             // It was found when it was queued, and the table does not change.
             Found::Missing(text) => Reply::new(call.out, call.session.resp3).error_bytes(&text),
         }

@@ -166,7 +166,7 @@ impl Node {
 
     fn restart(&mut self, memory: Memory) -> io::Result<()> {
         self.kill();
-        let listener = TcpListener::bind(address(self.port))?;
+        let listener = bind_again(self.port)?;
         self.server.restart(life(self.port, Duration::ZERO)?, memory);
         self.listen(listener)?;
         self.state = NodeState::Running;
@@ -257,6 +257,20 @@ impl Node {
     }
 }
 
+/// Listens where the node listened before. A process that another thread has just forked holds the
+/// old socket until it executes its program.
+fn bind_again(port: u16) -> io::Result<TcpListener> {
+    let end = clock::now() + BIND_TIMEOUT;
+    loop {
+        match TcpListener::bind(address(port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && clock::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            result => return result,
+        }
+    }
+}
+
 /// A new process life, with identities of its own.
 fn life(port: u16, age: Duration) -> io::Result<Life> {
     let mut ids = [[0; 20]; 2];
@@ -275,3 +289,4 @@ const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 /// What a real server reads at a time.
 const READ_LEN: usize = 16 << 10;
+const BIND_TIMEOUT: Duration = Duration::from_secs(1);

@@ -106,6 +106,41 @@ fn a_key_that_is_gone_before_it_is_tracked_is_noticed_by_the_read() {
     assert!(rig.engine.is_lost(lease));
 }
 
+/// Who comes late to its result, as behind a pause, finds the answers and the end of what they
+/// granted in one read.
+#[test]
+fn a_lock_that_is_gone_before_it_is_handed_over_is_no_lock() {
+    let mut rig = Rig::new(3);
+    rig.acquire_with("a", watched());
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.receive(1, GONE);
+    let event = rig.engine.poll_event(rig.now);
+    let Some(Event::Lock { result: Err(LockError::Expired(ballot)), .. }) = event else {
+        panic!("{event:?}")
+    };
+    let error = LockError::Expired(ballot);
+    assert_eq!(vote_of(&error, 1), Vote::Unknown(Cause::Gone));
+    assert!(rig.engine.poll_event(rig.now).is_none(), "nothing was held, so nothing is lost");
+    // Whatever was written is released, also where it was told to be gone.
+    for index in 0..3 {
+        assert!(rig.waiting(index).contains(&"DELIFEQ".to_owned()), "{index}");
+    }
+}
+
+#[test]
+fn a_vote_for_a_key_that_is_gone_does_not_count() {
+    let mut rig = Rig::new(5);
+    rig.acquire_with("a", watched());
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.receive(0, GONE);
+    rig.answer(2, "+OK\r\n");
+    assert!(rig.engine.poll_event(rig.now).is_none(), "two nodes hold it");
+    rig.answer(3, "+OK\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.votes(lease).count(), 3);
+    assert!(!rig.engine.is_lost(lease));
+}
+
 #[test]
 fn nodes_without_tracking_are_not_asked_again_and_tell_nothing() {
     let denied = "-NOPERM this user has no permissions to run the 'client|tracking' command\r\n";
