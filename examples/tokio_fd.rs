@@ -143,7 +143,7 @@ fn begin(
 ) {
     match message {
         Message::Lock { key, reply } => {
-            let patient = Acquire::new(TTL).retry(Retry::default());
+            let patient = Acquire::new(TTL).retry(Retry::default().within(Duration::from_secs(60)));
             match driver.acquire(key, patient) {
                 Ok(id) => drop(waiting.insert(id, reply)),
                 Err(why) => drop(reply.send(Err(why))),

@@ -66,9 +66,17 @@ pub(crate) fn on(nodes: &Nodes, args: &[&str]) -> Ended {
 }
 
 pub(crate) fn on_urls(urls: &[String], args: &[&str]) -> Ended {
-    let mut command = command(args);
+    end(command_on(urls, args))
+}
+
+/// A command on these nodes, which may take long to answer unless `args` say how long: on a loaded
+/// machine one of them may be late.
+pub(crate) fn command_on(urls: &[String], args: &[&str]) -> Command {
+    let patience: &[&str] =
+        if args.contains(&"--node-timeout") { &[] } else { &["--node-timeout", "2s"] };
+    let mut command = command(&[patience, args].concat());
     command.env("REDBOLT_NODES", urls.join(","));
-    end(command)
+    command
 }
 
 pub(crate) fn end(mut command: Command) -> Ended {
@@ -96,8 +104,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(urls: &[String], args: &[&str]) -> Self {
-        let mut command = command(args);
-        command.env("REDBOLT_NODES", urls.join(","));
+        let mut command = command_on(urls, args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("redbolt starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -106,10 +113,14 @@ impl Running {
 
     /// The next line of stdout: what the test waits for.
     pub(crate) fn line(&mut self) -> String {
+        self.try_line().expect("it has ended, and said no more")
+    }
+
+    /// The next line of stdout; none if it has ended without one.
+    pub(crate) fn try_line(&mut self) -> Option<String> {
         let mut line = String::new();
         let len = self.out.read_line(&mut line).expect("stdout is text");
-        assert!(len > 0, "it has ended, and said no more");
-        line.trim_end().to_owned()
+        (len > 0).then(|| line.trim_end().to_owned())
     }
 
     pub(crate) fn pid(&self) -> u32 {

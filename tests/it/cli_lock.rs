@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redbolt::embedded::{Memory, Nodes};
 
-use super::cli::{Running, on, take};
+use super::cli::{Running, command_on, end, on, take};
 
 fn five() -> Nodes {
     Nodes::start(5).expect("nodes start")
@@ -90,11 +90,12 @@ fn wait_is_a_deadline_and_ends_early_when_the_lock_is_free() {
 #[test]
 fn waiting_for_the_holder_begins_when_the_nodes_are_connected() {
     let nodes = five();
-    for wait in ["0s", "100ms"] {
+    // Longer than the wait, and far from the second that connecting may take.
+    for (wait, paused_ms) in [("0s", 100), ("200ms", 300)] {
         (0..3).for_each(|node| nodes.pause(node).unwrap());
         let waiting =
             Running::start(&nodes.urls(), &["lock", wait, "--ttl", "10s", "--wait", wait]);
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(paused_ms));
         (0..3).for_each(|node| nodes.resume(node).unwrap());
         waiting.end().expect(0);
     }
@@ -108,13 +109,13 @@ fn a_signal_ends_the_waiting_and_leaves_no_key() {
     let token = take(&nodes, "k");
     let waiting = Running::start(&nodes.urls(), &["lock", "k", "--ttl", "10s", "--wait", "1m"]);
     // Once it has connected it waits: the first attempt has been refused or soon is.
-    while on(&nodes, &["lock", "other", "--ttl", "4ms"]).code != Some(0) {}
+    on(&nodes, &["lock", "other", "--ttl", "10s"]).expect(0);
     waiting.signal("INT");
     let ended = waiting.end();
     // Ended by its own hand, or by the signal where that came before it took signals over.
     assert!(matches!(ended.code, Some(130) | None), "{ended:?}");
     on(&nodes, &["unlock", "k", &token]).expect(0);
-    on(&nodes, &["lock", "k", "--ttl", "1s"]).expect(0);
+    on(&nodes, &["lock", "k", "--ttl", "10s"]).expect(0);
 }
 
 #[test]
@@ -160,13 +161,14 @@ fn two_of_five_nodes_away_change_nothing_and_three_end_with_69() {
 #[test]
 fn hung_nodes_cost_no_more_than_their_timeout() {
     let nodes = five();
+    let on = |args: &[&str]| on(&nodes, &[&["--node-timeout", "500ms"], args].concat());
     nodes.pause(1).unwrap();
     nodes.pause(2).unwrap();
-    let lock = on(&nodes, &["lock", "k", "--ttl", "10s", "--json"]).expect(0);
+    let lock = on(&["lock", "k", "--ttl", "10s", "--json"]).expect(0);
     assert_eq!(lock.json()["votes"], 3);
-    on(&nodes, &["unlock", "k", &lock.text("token")]).expect(0);
+    on(&["unlock", "k", &lock.text("token")]).expect(0);
     nodes.pause(3).unwrap();
-    let lock = on(&nodes, &["lock", "k", "--ttl", "10s"]).expect(69);
+    let lock = on(&["lock", "k", "--ttl", "10s"]).expect(69);
     assert!(lock.took < Duration::from_secs(5), "{lock:?}");
     // What they run now that they go on: the locks, and the releases behind them.
     for node in 1..4 {
@@ -205,7 +207,7 @@ fn a_larger_quorum_and_a_longer_ttl_can_be_asked_for() {
     let nodes = five();
     nodes.kill(0).unwrap();
     on(&nodes, &["lock", "k", "--ttl", "1s", "--quorum", "5"]).expect(69);
-    on(&nodes, &["--quorum", "4", "lock", "k", "--ttl", "1s"]).expect(0);
+    on(&nodes, &["--quorum", "4", "lock", "k", "--ttl", "10s"]).expect(0);
     on(&nodes, &["lock", "j", "--ttl", "1m"]).expect(64);
     on(&nodes, &["lock", "j", "--ttl", "1m", "--max-ttl", "1m"]).expect(0);
 }
@@ -216,14 +218,13 @@ fn keys_may_hold_any_bytes_an_argument_can() {
     use std::os::unix::ffi::OsStrExt as _;
     let nodes = five();
     for key in [&b"a\r\nSET x y\r\n"[..], b" ", "ключ".as_bytes(), b"\xff\xfe", b"-rf"] {
-        let mut lock = super::cli::command(&["lock", "--ttl", "10s", "--json", "--"]);
-        lock.arg(OsStr::from_bytes(key)).env("REDBOLT_NODES", nodes.urls().join(","));
-        let token = super::cli::end(lock).expect(0).text("token");
+        let mut lock = command_on(&nodes.urls(), &["lock", "--ttl", "10s", "--json", "--"]);
+        lock.arg(OsStr::from_bytes(key));
+        let token = end(lock).expect(0).text("token");
         assert!((0..5).all(|node| nodes.key_count(node).unwrap() == 1));
-        let mut unlock = super::cli::command(&["unlock", "--"]);
+        let mut unlock = command_on(&nodes.urls(), &["unlock", "--"]);
         unlock.arg(OsStr::from_bytes(key)).arg(token);
-        unlock.env("REDBOLT_NODES", nodes.urls().join(","));
-        super::cli::end(unlock).expect(0);
+        end(unlock).expect(0);
         assert!((0..5).all(|node| nodes.key_count(node).unwrap() == 0));
     }
 }
@@ -238,6 +239,6 @@ fn a_reader_that_has_gone_is_no_reason_for_noise() {
     );
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &script]).env("REDBOLT_NODES", nodes.urls().join(","));
-    let ended = super::cli::end(shell);
+    let ended = end(shell);
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
 }

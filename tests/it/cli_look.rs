@@ -3,7 +3,7 @@
 use redbolt::embedded::{Memory, Nodes, NodesOptions};
 use serde_json::Value;
 
-use super::cli::{Running, command, end, on, on_urls, redbolt};
+use super::cli::{Running, command_on, end, on, on_urls, redbolt};
 
 const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p999", "max"];
 
@@ -80,7 +80,7 @@ fn a_wrong_password_is_named_and_not_shown() {
     let lock = on(&nodes, &["lock", "k", "--ttl", "1s", "--password-file", option]).expect(69);
     assert!(!format!("{lock:?}").contains("wr0ng"));
     std::fs::write(&file, "s3cret\n").unwrap();
-    on(&nodes, &["lock", "k", "--ttl", "1s", "--password-file", option]).expect(0);
+    on(&nodes, &["lock", "k", "--ttl", "10s", "--password-file", option]).expect(0);
     on(&nodes, &["doctor", "--password-file", option]).expect(0);
 }
 
@@ -151,9 +151,9 @@ fn in_a_pipe_a_demo_tells_a_line_for_each_event() {
 
 #[test]
 fn without_locks_a_demo_oversells_and_says_so_with_1() {
-    let ended = redbolt(&["demo", "--stock", "100", "--no-lock"]).expect(1);
+    let ended = redbolt(&["demo", "--stock", "500", "--no-lock"]).expect(1);
     assert!(ended.out.contains("sold the same") || ended.out.contains("both sold it"), "{ended:?}");
-    let ended = redbolt(&["demo", "--stock", "100", "--no-lock", "--json"]);
+    let ended = redbolt(&["demo", "--stock", "500", "--no-lock", "--json"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.json()["oversold"].as_u64().unwrap() > 0, "{ended:?}");
 }
@@ -181,25 +181,18 @@ fn a_demo_that_is_interrupted_ends_at_once_and_leaves_no_key() {
 
 #[test]
 fn nodes_run_until_they_are_told_to_end() {
-    let mut port = 23_001;
     // Somebody else may have the ports.
-    let (running, urls) = loop {
-        let port_text = port.to_string();
-        let args = ["node", "--count", "3", "--port", port_text.as_str()];
-        let mut running = Running::start(&[], &args);
-        let first = running.line();
-        if !first.is_empty() {
-            break (running, vec![first]);
-        }
-        port += 10;
-    };
-    let mut running = running;
-    let urls = [urls, vec![running.line(), running.line()]].concat();
+    let started = (23_001..24_000).step_by(10).find_map(|port: u16| {
+        let port = port.to_string();
+        let mut running = Running::start(&[], &["node", "--count", "3", "--port", &port]);
+        running.try_line().map(|first| (running, first, port))
+    });
+    let (mut running, first, port) = started.expect("three ports are free");
+    let urls = [first, running.line(), running.line()];
     assert_eq!(urls[0], format!("redis://127.0.0.1:{port}"));
-    let token = on_urls(&urls, &["lock", "k", "--ttl", "1s", "--json"]).expect(0).text("token");
+    let token = on_urls(&urls, &["lock", "k", "--ttl", "10s", "--json"]).expect(0).text("token");
     on_urls(&urls, &["unlock", "k", &token]).expect(0);
-    let port_text = port.to_string();
-    let twice = redbolt(&["node", "--port", &port_text]).expect(71);
+    let twice = redbolt(&["node", "--port", &port]).expect(71);
     assert!(twice.err.contains("--port"), "{twice:?}");
     running.signal("TERM");
     running.end().expect(0);
@@ -209,9 +202,7 @@ fn nodes_run_until_they_are_told_to_end() {
 fn colours_and_live_views_are_for_terminals() {
     let nodes = Nodes::start(3).unwrap();
     for args in [&["status", "k"][..], &["doctor"], &["bench", "--iterations", "10"]] {
-        let mut command = command(args);
-        command.env("REDBOLT_NODES", nodes.urls().join(","));
-        let ended = end(command).expect(0);
+        let ended = end(command_on(&nodes.urls(), args)).expect(0);
         assert!(!ended.out.contains('\x1b') && ended.err.is_empty(), "{ended:?}");
     }
 }

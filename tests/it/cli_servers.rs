@@ -19,11 +19,17 @@ fn server(servers: &[RealServer], node: usize) -> &RealServer {
     servers.get(node).expect("a node of that number")
 }
 
+/// How long a server may take: on a busy disk saving each write takes its time.
+const PATIENT: &str = "5s";
+
+/// The same where one is frozen and may be waited for.
+const BRIEF: &str = "500ms";
+
 /// All commands, none of which leaves a key behind.
-fn all_commands_work(servers: &[RealServer], live: &[usize]) {
+fn all_commands_work(servers: &[RealServer], live: &[usize], node_timeout: &str) {
     let urls = urls(servers);
-    // They have only just started, and on a busy disk saving each write takes its time.
-    let settings = ["--restart-guard", "off", "--node-timeout", "500ms"];
+    // They have only just started.
+    let settings = ["--restart-guard", "off", "--node-timeout", node_timeout];
     let on = |args: &[&str]| on_urls(&urls, &[args, &settings[..]].concat());
     let quick = |ended: &super::cli::Ended| {
         assert!(ended.took < Duration::from_secs(3), "{ended:?}");
@@ -71,7 +77,7 @@ fn all_commands_work(servers: &[RealServer], live: &[usize]) {
 fn all_commands_work_on_five_servers_of_each_version() {
     for kind in available_kinds() {
         let servers: Vec<RealServer> = (0..5).map(|_| start(kind)).collect();
-        all_commands_work(&servers, &[0, 1, 2, 3, 4]);
+        all_commands_work(&servers, &[0, 1, 2, 3, 4], PATIENT);
         let doctor = on_urls(&urls(&servers), &["doctor", "--restart-guard", "off", "--json"]);
         let doctor = doctor.expect(0).json();
         for node in doctor["nodes"].as_array().unwrap() {
@@ -88,13 +94,13 @@ fn mixed_versions_work_whole_with_two_stopped_and_with_one_frozen() {
     if servers.len() < 5 {
         return;
     }
-    all_commands_work(&servers, &[0, 1, 2, 3, 4]);
+    all_commands_work(&servers, &[0, 1, 2, 3, 4], PATIENT);
     servers[1].freeze();
-    all_commands_work(&servers, &[0, 2, 3, 4]);
+    all_commands_work(&servers, &[0, 2, 3, 4], BRIEF);
     servers[1].thaw();
     servers[0].kill9();
     servers[3].kill9();
-    all_commands_work(&servers, &[1, 2, 4]);
+    all_commands_work(&servers, &[1, 2, 4], PATIENT);
 }
 
 #[test]
@@ -126,7 +132,7 @@ fn commands_that_go_on_say_once_what_is_wrong_with_a_node() {
         &["demo", "--stock", "50"],
     ] {
         let (name, rest) = args.split_at(1);
-        let settings = ["--restart-guard", "off", "--node-timeout", "500ms"];
+        let settings = ["--restart-guard", "off", "--node-timeout", PATIENT];
         let ended = on_urls(&urls, &[name, &settings, rest].concat()).expect(0);
         assert_eq!(ended.err.matches(&broken).count(), 1, "{args:?}: {ended:?}");
         assert!(ended.err.contains("--password-file") && !ended.err.contains("wrong"), "{ended:?}");

@@ -16,7 +16,7 @@ fn server(authority: &Authority, args: &[&str]) -> Option<TlsServer> {
 
 /// Runs a command on one node with these options.
 fn on(url: &str, options: &[&str], words: &[&str]) -> Ended {
-    let mut args = vec!["--nodes", url, "--restart-guard", "off"];
+    let mut args = vec!["--nodes", url, "--restart-guard", "off", "--node-timeout", "2s"];
     args.extend(options);
     args.extend(words);
     redbolt(&args)
@@ -59,14 +59,16 @@ fn nodes_behind_tls_are_locked_and_looked_at() {
 fn without_a_ca_those_of_the_system_are_trusted() {
     let authority = Authority::new();
     let Some(server) = server(&authority, &[]) else { return };
-    let nodes = ["--nodes", &server.url("localhost"), "--restart-guard", "off"];
+    let url = server.url("localhost");
+    let nodes = ["--nodes", &url, "--restart-guard", "off", "--node-timeout", "2s"];
     let with_system = |file: &Path| {
         let mut command = command(&[&nodes[..], &LOCK].concat());
         command.env_remove("SSL_CERT_DIR").env("SSL_CERT_FILE", file);
         end(command)
     };
-    with_system(&authority.file()).expect(0);
-    let refused = with_system(&Authority::new().file()).expect(69);
+    until_told("token", || with_system(&authority.file())).expect(0);
+    let stranger = Authority::new();
+    let refused = until_told("is not trusted", || with_system(&stranger.file())).expect(69);
     assert!(refused.err.contains("is not trusted"), "{refused:?}");
     let none = with_system(Path::new("/dev/null")).expect(64);
     assert!(none.err.contains("TLS CA certificate: this machine has none"), "{none:?}");

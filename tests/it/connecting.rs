@@ -18,7 +18,7 @@ fn connecting_waits_for_a_hanging_minority_no_longer_than_the_node_timeout() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     cluster.node(1).freeze();
     cluster.node(4).freeze();
-    let node_timeout = ms(300);
+    let node_timeout = ms(1_000);
     let config = cluster.config().node_timeout(node_timeout);
     let mut client = ends_within(node_timeout, || Client::connect(config)).unwrap();
     cycle(&mut client, "k");
@@ -55,7 +55,8 @@ fn connecting_ends_at_the_connect_timeout_when_a_majority_hangs() {
 fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Client, Lease) {
     let config = cluster.config().connect_timeout(connect_timeout).node_timeout(ms(100));
     let mut client = Client::connect(config).expect("fresh servers are admitted");
-    let lease = client.try_lock("held", ms(800)).expect("the lock is free");
+    let patient = Acquire::new(ms(800)).node_timeout(ms(2_000));
+    let lease = client.try_lock_with("held", patient).expect("the lock is free");
     for node in cluster.nodes() {
         node.hang_up();
         node.freeze();
@@ -94,7 +95,7 @@ fn an_unlock_on_nodes_that_hang_in_the_greeting_ends_in_its_time_and_is_paid_lat
     cluster.nodes().for_each(|node| node.thaw());
     client.settle(PATIENCE);
     assert!(eventually(PATIENCE, || cluster.holders("held") == 0));
-    cycle(&mut client, "k");
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
 }
 
 /// `rename-command HELLO ""`: no RESP3 then, and the login and the database go by commands of
@@ -204,6 +205,6 @@ fn a_client_that_was_opened_can_wait_until_every_node_is_known() {
     cluster.node(4).freeze();
     let urls = vec![cluster.urls()[3].clone(), cluster.urls()[4].clone(), nowhere];
     let mut client = Client::open(fresh_config(urls)).unwrap();
-    let error = ends_within(ms(300), || client.wait_settled(ms(300))).unwrap_err();
+    let error = ends_within(ms(2_000), || client.wait_settled(ms(2_000))).unwrap_err();
     assert!(error.to_string().contains("1 of 3") && !client.is_settled(), "{error}");
 }

@@ -8,9 +8,7 @@ use redbolt::engine::{NodeHealth, NodeState};
 use redbolt::mio::{Events, Poll};
 use redbolt::{Acquire, Driver, Lease, Unlocked};
 
-use super::common::{
-    Cluster, FOREIGN, Kind, PATIENCE, RealServer, TTL, eventually, fresh_config, ms,
-};
+use super::common::{Cluster, FOREIGN, Kind, PATIENCE, RealServer, eventually, fresh_config, ms};
 
 /// Debts that a node may have.
 const DEBTS_MAX: usize = 65_536;
@@ -20,7 +18,9 @@ const PENDING_MAX: usize = 32_768;
 const BEYOND: usize = 6_000;
 const LOCKS: usize = PENDING_MAX + DEBTS_MAX + BEYOND;
 /// Of the locks that are released first, so that the test sees their keys end.
-const TTL_SHORT: Duration = Duration::from_secs(12);
+const TTL_SHORT: Duration = Duration::from_secs(15);
+/// Of all others, which must not end during the test.
+const TTL_LONG: Duration = Duration::from_secs(30);
 /// Keys among them that somebody else has taken over on the frozen node.
 const FOREIGN_KEYS: usize = 500;
 /// Operations under way at once.
@@ -37,7 +37,7 @@ struct Loop {
 impl Loop {
     fn open(cluster: &Cluster) -> Self {
         let poll = Poll::new().expect("a poll");
-        let config = fresh_config(cluster.urls()).node_timeout(ms(300));
+        let config = fresh_config(cluster.urls()).node_timeout(ms(1_000));
         let driver = Driver::new(config, poll.registry(), 0..4).expect("a driver");
         Self { driver, poll, events: Events::with_capacity(64) }
     }
@@ -118,22 +118,23 @@ fn a_frozen_server_is_owed_no_more_than_the_bound_and_paid_when_it_thaws() {
         run.driver.nodes().iter().all(|node| node.state == NodeState::Admitted)
     }));
     let early = PENDING_MAX + 2 * BEYOND;
+    let later = run.lock_all(early..LOCKS, TTL_LONG);
     let mut leases = run.lock_all(0..early, TTL_SHORT);
     let first_end = leases[0].deadline();
-    leases.extend(run.lock_all(early..LOCKS, TTL));
+    leases.extend(later);
     assert!(eventually(PATIENCE, || {
         run.pass();
         count(frozen) == leases.len()
     }));
     let mut wire = frozen.connect();
     for key in early..early + FOREIGN_KEYS {
-        let reply = wire.ask(&["SET", &name(key), FOREIGN, "PX", "60000"]).unwrap();
+        let reply = wire.ask(&["SET", &name(key), FOREIGN, "PX", "120000"]).unwrap();
         assert_eq!(reply, b"+OK\r\n");
     }
 
     frozen.freeze();
     // It owes an answer, and for long enough.
-    let probe = run.lock_all([usize::MAX].into_iter(), TTL);
+    let probe = run.lock_all([usize::MAX].into_iter(), TTL_LONG);
     assert!(eventually(PATIENCE, || {
         run.pass();
         run.frozen().state == NodeState::Stalled
@@ -152,7 +153,7 @@ fn a_frozen_server_is_owed_no_more_than_the_bound_and_paid_when_it_thaws() {
     let mut during = 0;
     while run.frozen().debts > 0 {
         // Each is won at its one attempt, whatever the third node has to do.
-        let mut lease = run.lock_all([usize::MAX - 1 - during].into_iter(), TTL);
+        let mut lease = run.lock_all([usize::MAX - 1 - during].into_iter(), TTL_LONG);
         run.unlock_all(&mut lease, 1);
         during += 1;
     }

@@ -188,7 +188,7 @@ fn a_key_that_the_user_may_not_touch_costs_the_nodes_nothing() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for node in cluster.nodes() {
         restrict(node, &["resetkeys", "~lock:*"]);
-        let config = fresh_config(vec![node.url()]).node_timeout(ms(300));
+        let config = fresh_config(vec![node.url()]).node_timeout(ms(800));
         let mut client = Client::connect(config).unwrap();
         let before = dialects(&client);
         for _ in 0..6 {
@@ -209,7 +209,7 @@ fn a_key_that_the_user_may_not_touch_costs_the_nodes_nothing() {
 fn a_node_without_any_way_to_release_is_refused() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for node in cluster.nodes() {
-        let config = fresh_config(vec![node.url()]).node_timeout(ms(300));
+        let config = fresh_config(vec![node.url()]).node_timeout(ms(800));
         let mut client = Client::connect(config).unwrap();
         let lease = client.try_lock("k", TTL).unwrap();
         // Old versions refuse a rule about a command that they do not have.

@@ -51,11 +51,13 @@ fn compare(kind: Kind) {
             pair.run(0, &[words(&["HELLO", "3"])]);
             pair.run(1, &[words(&["HELLO", "3"])]);
         }
+        // When a real server finds out that a key's time is over, and tells of it, is up to its timers.
+        let is_tracking = requests.begin_tracking(0.3);
         for _ in 0..requests.up_to(30) {
             let connection = usize::from(requests.chance(0.3));
             let batch = requests.batch();
             pair.run(connection, &batch);
-            if requests.chance(0.02) {
+            if !is_tracking && requests.chance(0.02) {
                 // Queued by MULTI it would begin its short life at some later time.
                 pair.run(connection, &[words(&["DISCARD"]), requests.short_lived()]);
                 // Time has to pass on the real server's clock; nothing is waited for.

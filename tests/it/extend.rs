@@ -42,8 +42,9 @@ fn an_extension_may_shorten_a_lease() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
     let mut lease = client.try_lock("k", TTL).unwrap();
-    client.extend(&mut lease, ms(500)).unwrap();
-    assert!(lease.remaining() < ms(500));
+    let short = ms(1_500);
+    client.extend(&mut lease, short).unwrap();
+    assert!(lease.remaining() < short);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
     assert!(!lease.is_valid(), "nobody holds it beyond its keys");
     assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Expired)));
@@ -53,8 +54,8 @@ fn an_extension_may_shorten_a_lease() {
 fn an_extension_after_expiry_fails_and_creates_nothing() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut client = cluster.client();
-    let mut lease = client.try_lock("k", ms(150)).unwrap();
-    let (_, token) = client.try_lock("adopted", ms(150)).unwrap().detach();
+    let mut lease = client.try_lock("k", ms(1_000)).unwrap();
+    let (_, token) = client.try_lock("adopted", ms(1_000)).unwrap().detach();
     assert!(eventually(PATIENCE, || !lease.is_valid() && cluster.holders("adopted") == 0));
     assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Expired)));
     let error = client.adopt("adopted", &token, TTL).unwrap_err();
@@ -98,8 +99,8 @@ fn an_extension_of_a_key_that_another_holds_fails_and_leaves_it_alone() {
 #[test]
 fn an_extension_that_misses_the_quorum_removes_nothing_and_may_be_tried_again() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let node_timeout = ms(300);
-    let mut client = Client::connect(cluster.config().node_timeout(node_timeout)).unwrap();
+    let node_timeout = ms(1_000);
+    let mut client = cluster.whole(cluster.config().node_timeout(node_timeout));
     let mut lease = client.try_lock("k", TTL).unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
     let old = lease.deadline();

@@ -122,8 +122,8 @@ fn two_dead_or_frozen_nodes_of_five_do_not_delay_the_lock() {
 #[test]
 fn two_frozen_nodes_of_three_fail_at_the_node_timeout_and_at_once_when_stalled() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let node_timeout = ms(300);
-    let mut client = Client::connect(cluster.config().node_timeout(node_timeout)).unwrap();
+    let node_timeout = ms(1_000);
+    let mut client = cluster.whole(cluster.config().node_timeout(node_timeout));
     for index in [0, 2] {
         cluster.node(index).freeze();
     }
@@ -264,8 +264,7 @@ fn a_node_that_cannot_save_or_is_busy_or_holds_other_data_is_no_obstacle() {
 fn a_killed_connection_costs_the_next_call_nothing() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     for (index, node) in cluster.nodes().enumerate() {
-        let config = || cluster.config().node_timeout(ms(300));
-        let victim = |name: &str| Client::connect(config().client_name(name)).unwrap();
+        let victim = |name: &str| Client::connect(cluster.config().client_name(name)).unwrap();
         let mut client = victim("lock");
         kill_connections_of(node, "lock");
         cycle(&mut client, "k");
@@ -288,9 +287,8 @@ fn a_killed_connection_costs_the_next_call_nothing() {
 
 /// A client that has lost every connection since its last call, longer than `node_timeout` ago.
 fn orphan(cluster: &Cluster) -> (Client, Lease) {
-    let pause = ms(100);
-    let config = cluster.config().client_name("victim").node_timeout(pause);
-    let mut client = Client::connect(config).expect("fresh servers");
+    let pause = ms(500);
+    let mut client = cluster.whole(cluster.config().client_name("victim").node_timeout(pause));
     let lease = client.try_lock("held", TTL).expect("the lock is free");
     client.settle(PATIENCE);
     cluster.nodes().for_each(|node| kill_connections_of(node, "victim"));
@@ -332,9 +330,12 @@ fn kill_connections_of(node: &RealServer, name: &str) {
 #[test]
 fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call() {
     let Some(cluster) = Cluster::mixed(3) else { return };
+    let node_timeout = ms(1_000);
     // A server never hangs up on those who subscribe.
-    let config =
-        || cluster.config().client_name("sleeper").direct_wake(false).node_timeout(ms(300));
+    let config = || {
+        let config = cluster.config().client_name("sleeper").direct_wake(false);
+        config.node_timeout(node_timeout)
+    };
     let mut clients: Vec<_> = (0..2).map(|_| Client::connect(config()).unwrap()).collect();
     for node in cluster.nodes() {
         node.command(&["CONFIG", "SET", "timeout", "1"]);
@@ -345,6 +346,8 @@ fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call
             !list.contains("name=sleeper")
         })
     }));
+    // Who was away for longer than that reads before it writes.
+    std::thread::sleep(node_timeout);
     for client in &mut clients {
         cycle(client, "k");
     }
@@ -415,6 +418,10 @@ fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
         }));
         lease
     };
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        driver.voters() == 3
+    }));
     assert!(eventually(PATIENCE, || lock(&mut driver, "warm").is_some()));
     cluster.node(0).freeze();
     cluster.node(1).freeze();

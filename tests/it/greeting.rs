@@ -101,7 +101,7 @@ fn an_acl_user_with_little_more_than_its_keys_can_lock() {
         assert_eq!(node.command(&rules), b"+OK\r\n");
     }
     for config in [
-        cluster.config().node_timeout(ms(300)).username("locker").password("pw"),
+        cluster.config().username("locker").password("pw"),
         fresh_config(cluster.urls().iter().map(|url| with_login(url, "locker:pw")).collect()),
     ] {
         let mut client = Client::connect(config).unwrap();
@@ -235,10 +235,15 @@ fn a_cluster_node_and_a_full_server_are_refused() {
     check_words(&refusal(cluster.config()), &[Cause::Cluster; 2]);
     let Some(cluster) = pair(&["--maxclients", "1"]) else { return };
     let mut guests: Vec<Wire> = cluster.nodes().map(super::common::RealServer::connect).collect();
-    for guest in &mut guests {
-        assert!(eventually(PATIENCE, || guest
-            .ask(&["PING"])
-            .is_ok_and(|pong| pong == b"+PONG\r\n")));
+    for (guest, node) in guests.iter_mut().zip(cluster.nodes()) {
+        assert!(eventually(PATIENCE, || {
+            let is_in = guest.ask(&["PING"]).is_ok_and(|pong| pong == b"+PONG\r\n");
+            if !is_in {
+                // The server still counted a connection that is gone, and has closed this one.
+                *guest = node.connect();
+            }
+            is_in
+        }));
     }
     let ballot = refusal(cluster.config().connect_timeout(ms(1_000)));
     let is_full = |cause: &Cause| matches!(cause, Cause::TooManyClients | Cause::Closed);
@@ -282,13 +287,13 @@ fn places_where_no_server_is_are_told_apart() {
     }
 }
 
-const MAX_TTL: Duration = ms(1_500);
+const MAX_TTL: Duration = ms(2_500);
 
 /// `max_ttl` and its drift: how long a young node is not believed.
-const GUARD: Duration = ms(1_517);
+const GUARD: Duration = ms(2_527);
 
 fn guarded(cluster: &Cluster) -> Config {
-    cluster.config().restart_guard(RestartGuard::On).max_ttl(MAX_TTL).node_timeout(ms(300))
+    cluster.config().restart_guard(RestartGuard::On).max_ttl(MAX_TTL)
 }
 
 fn quarantines(nodes: &[NodeHealth]) -> Vec<Duration> {
@@ -333,7 +338,7 @@ fn a_fresh_node_does_not_vote_before_it_is_old_enough_and_the_error_says_how_lon
 fn a_waiting_call_gets_its_lock_when_the_quarantine_ends() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = Client::open(guarded(&cluster)).unwrap();
-    let lease = ends_within(GUARD + ms(500), || client.lock("k", ms(500))).unwrap();
+    let lease = ends_within(GUARD + ms(500), || client.lock("k", ms(1_000))).unwrap();
     assert!(lease.is_valid());
 }
 
@@ -370,7 +375,7 @@ fn a_network_blip_puts_nobody_into_quarantine() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut driver = Driver::standalone(guarded(&cluster)).unwrap();
     let lock = |driver: &mut Driver| {
-        let id = driver.acquire("k", Acquire::new(ms(500))).unwrap();
+        let id = driver.acquire("k", Acquire::new(ms(1_000))).unwrap();
         let mut outcome = None;
         assert!(eventually(PATIENCE, || {
             driver.turn();
@@ -383,6 +388,10 @@ fn a_network_blip_puts_nobody_into_quarantine() {
         result
     };
     assert!(eventually(PATIENCE, || lock(&mut driver).is_ok()));
+    assert!(eventually(PATIENCE, || {
+        driver.turn();
+        driver.voters() == 3
+    }));
     for node in cluster.nodes() {
         node.hang_up();
     }
@@ -437,7 +446,7 @@ fn a_loading_node_is_refused_for_as_long_as_it_loads() {
     for index in 0..2 {
         let mut client = cluster.client();
         let mut wire = cluster.node(index).connect();
-        for key in 0..50 {
+        for key in 0..200 {
             wire.ask(&["SET", &format!("key{key}"), &"x".repeat(1_100)]).unwrap();
         }
         assert_eq!(wire.ask(&["SAVE"]).unwrap(), b"+OK\r\n");

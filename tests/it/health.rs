@@ -35,7 +35,7 @@ fn a_client_is_ready_while_a_quorum_may_vote() {
     else {
         return;
     };
-    let mut client = Client::open(cluster.config().node_timeout(ms(100))).unwrap();
+    let mut client = Client::open(cluster.config().node_timeout(ms(500))).unwrap();
     assert!(!client.is_ready());
     drive(&mut client, |client| client.is_ready() && client.is_settled());
     drive(&mut client, |client| client.nodes().iter().all(|node| node.direct_wake));

@@ -62,7 +62,7 @@ fn name_of(cluster: &Cluster, index: usize) -> String {
 
 /// A client whose series have its name, and that has so many voters.
 fn counted(cluster: &Cluster, voters: u32) -> Client {
-    let config = cluster.config().node_timeout(ms(300)).client_name("counted");
+    let config = cluster.config().node_timeout(ms(1_000)).client_name("counted");
     let mut client = Client::connect(config).expect("fresh servers are admitted");
     drive(&mut client, voters);
     client

@@ -12,6 +12,9 @@ use redbolt::{
 
 const TTL: Duration = Duration::from_secs(10);
 
+/// The nodes are threads of this process, which other tests keep busy.
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
+
 type Anything = Result<(), Box<dyn std::error::Error>>;
 
 #[test]
@@ -20,7 +23,7 @@ fn the_client_is_used_by_its_names() -> Anything {
     let config = Config::new(nodes.urls())?
         .quorum(Quorum::Majority)
         .quorum(Quorum::AtLeast(2))
-        .node_timeout(Duration::from_millis(50))
+        .node_timeout(NODE_TIMEOUT)
         .connect_timeout(Duration::from_secs(1))
         .drift_factor(0.01)
         .max_ttl(Duration::from_secs(30))
@@ -92,7 +95,7 @@ fn the_driver_is_used_by_its_names() -> Anything {
     let nodes = Nodes::start(3)?;
     let mut poll = Poll::new()?;
     let mut events = Events::with_capacity(16);
-    let config = Config::new(nodes.urls())?.in_flight_max(1);
+    let config = Config::new(nodes.urls())?.node_timeout(NODE_TIMEOUT).in_flight_max(1);
     let mut driver = Driver::new(config, poll.registry(), 100..132)?;
     let id = driver.acquire("a", Acquire::new(TTL))?;
     assert!(matches!(driver.acquire("b", Acquire::new(TTL)), Err(LockError::Full)));
@@ -148,7 +151,7 @@ fn handles_go_where_they_may() {
 fn a_client_has_from_one_to_thirty_two_nodes() -> Anything {
     for count in [1, 2, 4, 32] {
         let nodes = Nodes::start(count)?;
-        let mut client = Client::connect(Config::new(nodes.urls())?)?;
+        let mut client = Client::connect(Config::new(nodes.urls())?.node_timeout(NODE_TIMEOUT))?;
         let lease = client.try_lock("wide", TTL)?;
         assert!(usize::try_from(lease.votes())? > count / 2, "{count} nodes");
         assert!(matches!(client.try_lock("wide", TTL), Err(LockError::Taken(_))));

@@ -155,9 +155,12 @@ fn lock_and_replace() -> Option<(Vec<RealServer>, Client, Lease)> {
 fn a_new_node_does_not_vote_while_a_lock_of_the_old_one_lives() {
     let Some((servers, _client, lease)) = lock_and_replace() else { return };
     let mut other = Client::connect(config(&urls(&servers))).expect("four nodes vote");
-    let mut denied = 0;
+    let (mut denied, mut was_early) = (0, None);
     let second = loop {
-        match other.try_lock("k", ms(500)) {
+        let result = other.try_lock("k", MAX_TTL);
+        // On a busy machine the lock may be over before anybody else asks for it.
+        was_early.get_or_insert_with(|| lease.is_valid());
+        match result {
             Ok(second) => break second,
             Err(LockError::Taken(_) | LockError::NoQuorum(_)) => denied += 1,
             Err(error) => panic!("{error}"),
@@ -166,7 +169,8 @@ fn a_new_node_does_not_vote_while_a_lock_of_the_old_one_lives() {
         std::thread::sleep(ms(5));
     };
     assert!(!lease.is_valid(), "two hold the lock");
-    assert!(denied > 0 && second.is_valid());
+    assert!(second.is_valid());
+    assert!(denied > 0 || was_early == Some(false));
 }
 
 /// So the step cannot be left out, and the test above can fail.
@@ -175,7 +179,8 @@ fn without_the_guard_a_new_node_would_give_the_lock_to_a_second_holder() {
     let Some((servers, _client, lease)) = lock_and_replace() else { return };
     let config = config(&urls(&servers)).restart_guard(RestartGuard::Off);
     let mut other = Client::connect(config).expect("five nodes vote");
-    let second = other.try_lock("k", ms(500));
+    other.wait_settled(PATIENCE).expect("five nodes vote");
+    let second = other.try_lock("k", MAX_TTL);
     if lease.is_valid() {
         assert!(second.is_ok_and(|second| second.is_valid()), "the empty node decides");
     }

@@ -4,19 +4,23 @@
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
 use redbolt::{Acquire, KeepAlive, Shared, now};
 
 use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, ms};
 use super::shared::{embedded, is_clean};
 
+/// The TTL of locks whose end is waited for.
+const SHORT: Duration = ms(1_200);
+
 fn kept() -> Acquire {
-    Acquire::new(ms(300)).keep_alive(KeepAlive::new())
+    Acquire::new(SHORT).keep_alive(KeepAlive::new())
 }
 
 #[test]
 fn a_lock_is_over_by_its_deadline_though_every_node_is_silent() {
-    for acquire in [kept(), Acquire::new(ms(300))] {
+    for acquire in [kept(), Acquire::new(SHORT)] {
         let (nodes, shared) = embedded(|config| config);
         let guard = shared.try_lock_with("k", acquire).unwrap();
         (0..3).for_each(|node| nodes.pause(node).unwrap());
@@ -32,7 +36,7 @@ fn a_lock_is_over_by_its_deadline_though_every_node_is_silent() {
 fn a_lock_that_is_kept_alive_is_not_over_at_the_deadline_it_had() {
     let (nodes, shared) = embedded(|config| config);
     let guard = shared.try_lock_with("k", kept()).unwrap();
-    assert!(!guard.wait_lost(ms(1_000)), "three times its TTL");
+    assert!(!guard.wait_lost(SHORT * 3), "three times its TTL");
     assert!(guard.is_valid());
     drop(guard);
     is_clean(&nodes, &shared);

@@ -49,12 +49,12 @@ fn who_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease() {
 #[test]
 fn who_queued_behind_a_call_that_failed_is_next_though_an_old_guard_still_lives() {
     let (nodes, shared) = embedded(|config| config);
-    let old = shared.try_lock("k", ms(100)).unwrap();
+    let old = shared.try_lock("k", ms(1_000)).unwrap();
     let other = &mut Client::connect(fresh_config(nodes.urls())).unwrap();
     assert!(eventually(PATIENCE, || !old.is_valid()));
     let held = other.lock("k", TTL).unwrap();
     thread::scope(|scope| {
-        let first = begin(scope, &shared, patient(TTL).deadline(ms(300)), 1);
+        let first = begin(scope, &shared, patient(TTL).deadline(ms(2_000)), 1);
         let second = begin(scope, &shared, endless(TTL), 2);
         assert!(matches!(first.join().unwrap(), Err(LockError::Taken(_))));
         other.unlock(held).unwrap();
@@ -126,7 +126,7 @@ fn the_nearer_of_two_limits_of_a_shutdown_counts() {
             matches!(shared.try_lock("third", TTL), Err(LockError::Closed))
         }));
         let (owed, elapsed) = timed(|| shared.shutdown(Duration::ZERO));
-        assert!(owed >= 1 && elapsed < SOON, "{owed} {elapsed:?}");
+        assert!(owed >= 1 && elapsed <= SLACK, "{owed} {elapsed:?}");
         assert_eq!(patient.join().unwrap(), owed);
     });
 }

@@ -137,8 +137,7 @@ fn answers_in_crumbs_are_put_together() {
     let relays: Vec<_> =
         cluster.nodes().map(|node| Relay::start(node.port(), &shown, Trick::Crumbs)).collect();
     let urls = relays.iter().map(Relay::url).collect();
-    let mut client = Client::connect(config(urls, &authority)).unwrap();
-    assert_eq!(client.voters(), 5);
+    let mut client = cluster.whole(config(urls, &authority));
     for _ in 0..5 {
         cycle(&mut client, "k");
     }
@@ -326,8 +325,17 @@ fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
         let relay = Relay::start(cluster.node(2).port(), &shown, trick);
         let mut urls = cluster.urls();
         urls[2] = relay.url();
-        let config = config(urls, &authority).connect_timeout(ms(700)).node_timeout(ms(300));
-        let mut client = ends_within(ms(700), || Client::connect(config)).unwrap();
+        let config = || {
+            let config = config(urls.clone(), &authority);
+            config.connect_timeout(ms(700)).node_timeout(ms(4_000))
+        };
+        drop(ends_within(ms(700), || Client::connect(config())).unwrap());
+        // Locks are had while the node is still in its handshake, too.
+        let mut client = Client::open(config()).unwrap();
+        assert!(eventually(PATIENCE, || {
+            client.keep().unwrap();
+            client.is_ready()
+        }));
         let is_known = eventually(PATIENCE, || {
             ends_within(Duration::ZERO, || cycle(&mut client, "k"));
             expected.contains(&client.nodes()[2].cause)

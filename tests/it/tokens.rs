@@ -45,7 +45,7 @@ fn a_lock_with_a_given_token_is_extended_given_away_adopted_and_released() {
 fn a_lock_with_a_given_token_is_kept_alive_and_watched() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let acquire = Acquire::new(ms(600)).token(MINE).keep_alive(KeepAlive::new()).watch(true);
+    let acquire = Acquire::new(ms(1_500)).token(MINE).keep_alive(KeepAlive::new()).watch(true);
     let lease = client.try_lock_with("k", acquire).unwrap();
     let first = lease.deadline();
     assert!(eventually(PATIENCE, || {

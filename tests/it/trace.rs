@@ -166,7 +166,7 @@ fn what_happens_to_nodes_is_told_once() {
     let Some(mut cluster) = Cluster::mixed(5) else { return };
     let log = Recording::default();
     tracing::subscriber::with_default(log.clone(), || {
-        let config = cluster.config().node_timeout(ms(100));
+        let config = cluster.config().node_timeout(ms(500));
         let mut client = Client::connect(config).unwrap();
         let voters = |client: &mut Client, wanted: u32| {
             assert!(eventually(PATIENCE, || {
@@ -239,8 +239,8 @@ fn a_lost_lease_and_a_wake_are_told() {
     let mut waiter = Client::connect(config.clone()).unwrap();
     tracing::subscriber::with_default(log.clone(), || {
         let mut client = Client::connect(config).unwrap();
-        let lease =
-            client.try_lock_with("k", Acquire::new(ms(300)).keep_alive(KeepAlive::new())).unwrap();
+        let kept = Acquire::new(ms(1_000)).keep_alive(KeepAlive::new());
+        let lease = client.try_lock_with("k", kept).unwrap();
         for index in 0..3 {
             cluster.node(index).command(&["DEL", "k"]);
         }

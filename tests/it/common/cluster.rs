@@ -83,6 +83,15 @@ impl Cluster {
         Client::connect(self.config()).expect("fresh servers are admitted")
     }
 
+    /// A client that every node votes for: with a short `node_timeout` it may connect without one.
+    #[track_caller]
+    pub(crate) fn whole(&self, config: Config) -> Client {
+        let mut client = Client::connect(config).expect("fresh servers are admitted");
+        client.wait_settled(PATIENCE).expect("a quorum");
+        assert_eq!(client.voters() as usize, self.len(), "{:?}", client.nodes());
+        client
+    }
+
     /// What each node holds for a key.
     pub(crate) fn values(&self, key: &str) -> Vec<Option<Vec<u8>>> {
         self.servers.iter().map(|server| server.get(key)).collect()

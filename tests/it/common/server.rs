@@ -4,6 +4,8 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use rand::TryRng as _;
@@ -210,11 +212,15 @@ fn socket(dir: &Path) -> PathBuf {
 }
 
 /// A free port below the range that outgoing connections draw from: in that range a killed
-/// server's port could become some client's own, and the server could not come back.
+/// server's port could become some client's own, and the server could not come back. For that
+/// reason no port is given twice either.
 pub(crate) fn free_port() -> u16 {
-    for _ in 0..ATTEMPTS {
+    static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| {
         let random = SysRng.try_next_u32().expect("the system's random numbers");
-        let port = 10_000 + u16::try_from(random % 8_000).unwrap_or(0);
+        AtomicU16::new(u16::try_from(random % u32::from(PORTS_LEN)).unwrap_or(0))
+    });
+    for _ in 0..ATTEMPTS {
+        let port = PORTS_FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS_LEN;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
@@ -222,5 +228,7 @@ pub(crate) fn free_port() -> u16 {
     panic!("no free port");
 }
 
+const PORTS_FIRST: u16 = 10_000;
+const PORTS_LEN: u16 = 8_000;
 const ATTEMPTS: usize = 1_000;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);

@@ -11,11 +11,12 @@ use crate::common::{EXTEND, RELEASE, Request};
 pub(crate) struct Requests {
     rng: StdRng,
     amounts: u64,
+    is_tracking: bool,
 }
 
 impl Requests {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rng: StdRng::seed_from_u64(seed), amounts: 0 }
+        Self { rng: StdRng::seed_from_u64(seed), amounts: 0, is_tracking: false }
     }
 
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
@@ -24,6 +25,12 @@ impl Requests {
 
     pub(crate) fn up_to(&mut self, end: usize) -> usize {
         self.rng.random_range(1..=end)
+    }
+
+    /// Whether keys are tracked among all else.
+    pub(crate) fn begin_tracking(&mut self, probability: f64) -> bool {
+        self.is_tracking = self.chance(probability);
+        self.is_tracking
     }
 
     /// What goes out in one write: often one request, sometimes a pipeline.
@@ -42,7 +49,13 @@ impl Requests {
     }
 
     fn request(&mut self) -> Request {
-        let table = if self.chance(0.05) { RARE } else { TEMPLATES };
+        let table = if self.is_tracking && self.chance(0.4) {
+            TRACKING
+        } else if self.chance(0.05) {
+            RARE
+        } else {
+            TEMPLATES
+        };
         let mut args = Vec::new();
         for word in self.one(table).split(' ') {
             self.fill(word, &mut args);
@@ -192,6 +205,33 @@ const TEMPLATES: &[&str] = &[
     "CONFIG GET maxmemory-policy",
     "HELLO",
     "FOO K V",
+];
+/// Rows of sequences in which keys are tracked.
+const TRACKING: &[&str] = &[
+    "CLIENT TRACKING ON OPTIN NOLOOP",
+    "CLIENT TRACKING ON OPTIN NOLOOP",
+    "CLIENT TRACKING ON OPTIN",
+    "CLIENT TRACKING ON NOLOOP",
+    "CLIENT TRACKING on",
+    "CLIENT TRACKING OFF",
+    "CLIENT TRACKING V",
+    "CLIENT TRACKING ON FOO",
+    "CLIENT CACHING YES",
+    "CLIENT CACHING YES",
+    "CLIENT CACHING YES",
+    "CLIENT CACHING YES",
+    "CLIENT CACHING NO",
+    "CLIENT CACHING V",
+    "GET K",
+    "PTTL K",
+    "PTTL K",
+    "TTL K",
+    "EXISTS K K",
+    "TYPE K",
+    "SET K V",
+    "SET K V NX PX P",
+    "DEL K K",
+    "FLUSHDB",
 ];
 /// Rarer rows, drawn one time in twenty. AUTH is not among them: wrong credentials are not always
 /// answered, which `embedded_conditions` shows.

@@ -82,7 +82,8 @@ fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
 
     // Extended by the other: Redbolt is kept out for longer.
     assert!(both.other.try_lock(KEY, LONG));
-    assert!(eventually(PATIENCE, || both.left().iter().all(|left| *left < i64::from(LONG) - 200)));
+    let is_older = |left: &i64| *left < i64::from(LONG) - 2_000;
+    assert!(eventually(PATIENCE, || both.left().iter().all(is_older)));
     let before = both.left();
     if let Some(is_extended) = both.other.extend(KEY, LONG) {
         assert!(is_extended, "{name} extends its own lock");
