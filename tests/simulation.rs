@@ -93,7 +93,7 @@ fn demand(counts: &Counts, seeds: u64) {
     };
     least("attempts".to_owned(), counts.attempts, 60 * seeds);
     least("leases".to_owned(), counts.leases, 12 * seeds);
-    // Half of the seeds look at something special, where not all of it happens.
+    // Most seeds look at something special, where not all of it happens.
     for &fault in Fault::ALL {
         least(format!("{fault:?}"), counts.of_fault(fault), seeds / 45);
     }

@@ -1,11 +1,13 @@
 //! How fast a held lock goes from one client to the next: each client a thread with connections of
 //! its own, all wanting the same key again at once.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Config, RestartGuard, Retry, now};
+use redbolt::{Client, Config, RestartGuard, Retry, Wait, now};
 
 use crate::nodes::Setup;
 use crate::slices::percentile;
@@ -15,6 +17,8 @@ use crate::{Anything, Options, TTL};
 const TIME: Duration = Duration::from_secs(4);
 
 const NODES: usize = 5;
+
+const SPIN: Wait = Wait::SpinThenPark(Duration::from_micros(50));
 
 /// What the contenders share.
 #[derive(Default)]
@@ -31,30 +35,57 @@ type Seen = (Vec<u64>, u64);
 
 pub(crate) fn run(_: &Options) -> Anything {
     let Some(setup) = Setup::new(NODES)? else { return Ok(()) };
-    let acquire = uncontended(&setup)?;
-    println!("alone: acquire p50 {:.1} us\n", acquire as f64 / 1e3);
-    println!(
-        "| clients | held | hand-over p50 | of acquire | p99 | changes a second | least of mean |"
-    );
-    println!("|---|---|---|---|---|---|---|");
-    for (clients, hold) in [(2, 100), (8, 100), (8, 1_000), (64, 100)] {
-        let (times, turns) = contend(&setup, clients, Duration::from_micros(hold))?;
-        let p50 = percentile(&times, 0.5);
-        let mean = turns.iter().sum::<u64>() as f64 / turns.len() as f64;
-        let least = turns.iter().copied().min().unwrap_or(0) as f64 / mean;
-        println!(
-            "| {clients} | {hold} us | {:.1} us | {:.2} | {:.1} us | {:.0} | {least:.2} |",
-            p50,
-            p50 * 1e3 / acquire as f64,
-            percentile(&times, 0.99),
-            times.len() as f64 / TIME.as_secs_f64(),
-        );
+    for (name, wait) in [("park", Wait::Park), ("spin 50 us, then park", SPIN)] {
+        run_with(&setup, name, wait)?;
     }
     Ok(())
 }
 
-fn client(setup: &Setup) -> Anything<Client> {
+fn run_with(setup: &Setup, name: &str, wait: Wait) -> Anything {
+    let acquire = uncontended(setup, wait)?;
+    println!("{name}: alone, acquire p50 {:.1} us\n", acquire as f64 / 1e3);
+    println!(
+        "| clients | held | hand-over p50 | of acquire | p99 | changes a second | least of mean | \
+         commands a turn |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for (clients, hold) in [(2, 100), (8, 100), (8, 1_000), (64, 100)] {
+        let before = commands(setup)?;
+        let (times, turns) = contend(setup, wait, clients, Duration::from_micros(hold))?;
+        let asked = commands(setup)? - before;
+        let p50 = percentile(&times, 0.5);
+        let mean = turns.iter().sum::<u64>() as f64 / turns.len() as f64;
+        let least = turns.iter().copied().min().unwrap_or(0) as f64 / mean;
+        println!(
+            "| {clients} | {hold} us | {:.1} us | {:.2} | {:.1} us | {:.0} | {least:.2} | {:.1} |",
+            p50,
+            p50 * 1e3 / acquire as f64,
+            percentile(&times, 0.99),
+            times.len() as f64 / TIME.as_secs_f64(),
+            asked as f64 / times.len() as f64,
+        );
+    }
+    println!();
+    Ok(())
+}
+
+/// What all nodes have run so far; nothing where they do not say.
+fn commands(setup: &Setup) -> Anything<u64> {
+    let mut sum = 0;
+    for address in setup.addresses.iter().filter(|_| setup.is_tcp()) {
+        let mut node = TcpStream::connect(address)?;
+        node.write_all(b"INFO stats\r\nQUIT\r\n")?;
+        let mut said = String::new();
+        node.read_to_string(&mut said)?;
+        let count = said.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+        sum += count.and_then(|count| count.parse().ok()).unwrap_or(0);
+    }
+    Ok(sum)
+}
+
+fn client(setup: &Setup, wait: Wait) -> Anything<Client> {
     let config = Config::new(&setup.addresses)?
+        .wait(wait)
         .restart_guard(RestartGuard::Off)
         .node_timeout(Duration::from_millis(500))
         .retry(Retry::every(Duration::from_millis(200), Duration::from_millis(200)));
@@ -62,8 +93,8 @@ fn client(setup: &Setup) -> Anything<Client> {
 }
 
 /// The median nanoseconds of an acquisition that nobody contends.
-fn uncontended(setup: &Setup) -> Anything<u64> {
-    let mut client = client(setup)?;
+fn uncontended(setup: &Setup, wait: Wait) -> Anything<u64> {
+    let mut client = client(setup, wait)?;
     let mut times = Vec::new();
     for _ in 0..5_000 {
         let begin = now();
@@ -76,10 +107,15 @@ fn uncontended(setup: &Setup) -> Anything<u64> {
 }
 
 /// All hand-overs among so many clients, and the turns of each.
-fn contend(setup: &Setup, clients: usize, hold: Duration) -> Anything<(Vec<u64>, Vec<u64>)> {
+fn contend(
+    setup: &Setup,
+    wait: Wait,
+    clients: usize,
+    hold: Duration,
+) -> Anything<(Vec<u64>, Vec<u64>)> {
     let turns = Turns::default();
     let contenders = (0..clients)
-        .map(|_| client(setup))
+        .map(|_| client(setup, wait))
         .collect::<Result<Vec<_>, Box<dyn std::error::Error>>>()?;
     let seen: Vec<Option<Seen>> = thread::scope(|scope| {
         let threads: Vec<_> = contenders

@@ -417,12 +417,12 @@ impl Client {
         match self.wait {
             Wait::Park => self.poll_until(deadline)?,
             Wait::Spin => {
-                self.spin_until(deadline.unwrap_or(Instant::MAX))?;
+                self.spin_until(deadline.unwrap_or(Instant::MAX), false)?;
             }
             Wait::SpinThenPark(spin) => {
                 let end = now() + spin;
-                let is_ready =
-                    self.spin_until(deadline.map_or(end, |deadline| deadline.min(end)))?;
+                let end = deadline.map_or(end, |deadline| deadline.min(end));
+                let is_ready = self.spin_until(end, true)?;
                 if !is_ready && deadline.is_none_or(|deadline| deadline > end) {
                     self.poll_until(deadline)?;
                 }
@@ -433,12 +433,17 @@ impl Client {
     }
 
     /// Polls without sleeping until something is ready or `end` has come: true for the first.
-    fn spin_until(&mut self, end: Instant) -> Result<bool, io::ErrorKind> {
+    /// `is_polite` lets others have the core in between: on a machine of the nodes' own they are what
+    /// is waited for.
+    fn spin_until(&mut self, end: Instant, is_polite: bool) -> Result<bool, io::ErrorKind> {
         loop {
             for _ in 0..SPINS {
                 self.poll_for(Some(Duration::ZERO))?;
                 if !self.events.is_empty() {
                     return Ok(true);
+                }
+                if is_polite {
+                    std::thread::yield_now();
                 }
             }
             if end <= now() {

@@ -348,7 +348,12 @@ impl Driver {
 
     /// Writes what is owed, one write a node. A turn does it too.
     pub fn flush(&mut self) {
-        for id in self.engine.nodes_with_output().without(self.blocked) {
+        let last = self.engine.poll_wakes();
+        let ready = self.engine.nodes_with_output().without(self.blocked);
+        for id in ready.without(last) {
+            self.write_to(id);
+        }
+        for id in ready.intersection(last) {
             self.write_to(id);
         }
     }

@@ -12,8 +12,8 @@
 //!    read just before.
 //! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and
 //!    [`Engine::drain_output`], or for each of [`Engine::nodes_with_output`] its [`Engine::output`].
-//!    What [`Engine::poll_change`] and [`Engine::poll_late_vote`] tell of leases is there for who
-//!    shows deadlines and votes to others.
+//!    The nodes of [`Engine::poll_wakes`] come last. What [`Engine::poll_change`] and
+//!    [`Engine::poll_late_vote`] tell of leases is there for who shows deadlines and votes to others.
 //! 4. Come back at [`Engine::poll_timeout`], or when a socket is ready.
 //!
 //! # Contract
@@ -107,6 +107,8 @@ pub struct Engine {
     voters: NodeMask,
     cohort: Cohort,
     with_output: NodeMask,
+    /// Nodes by which somebody is woken.
+    waking: NodeMask,
     with_wish: NodeMask,
     /// The nodes that each pass looks after; the others have nothing due before `stalls_at`, on the
     /// attended clock.
@@ -199,6 +201,13 @@ impl Engine {
     #[inline]
     pub const fn nodes_with_output(&self) -> NodeMask {
         self.with_output
+    }
+
+    /// The nodes whose output wakes somebody who waits for a lock, since this was last asked. Write to
+    /// them behind all others: the woken asks every node at once, and one that has not heard of the
+    /// release denies it the lock.
+    pub const fn poll_wakes(&mut self) -> NodeMask {
+        std::mem::replace(&mut self.waking, NodeMask::EMPTY)
     }
 
     /// The bytes that wait for the node's socket.

@@ -118,6 +118,7 @@ impl Engine {
             voters: NodeMask::EMPTY,
             cohort: Cohort::EMPTY,
             with_output: NodeMask::EMPTY,
+            waking: NodeMask::EMPTY,
             with_wish: NodeMask::EMPTY,
             restless: NodeMask::first(config.nodes.len()),
             stalls_at: now,

@@ -340,7 +340,9 @@ impl World {
     /// Writes what the engine has for each node, as far as the socket takes it.
     fn write(&mut self, client: usize) {
         let mut is_cut_off = false;
-        for node in self.clients[client].engine.nodes_with_output() {
+        let engine = &mut self.clients[client].engine;
+        let (last, all) = (engine.poll_wakes(), engine.nodes_with_output());
+        for node in all.without(last).into_iter().chain(all.intersection(last)) {
             let Some(id) = self.clients[client].links[node.index()] else { continue };
             if !self.conns[id].is_open {
                 continue;

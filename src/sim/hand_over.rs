@@ -146,6 +146,9 @@ impl World {
         let has_waited = |call: &&Call| call.began + margin < turn.free_since && free > most(call);
         let waited = others.find(has_waited).copied();
         self.turns.overtaken += u64::from(overtaken.is_some());
+        if let Some(other) = overtaken {
+            self.log(|_| format!("{won:?} overtakes {other:?}"));
+        }
         let is_order_kept = self.turns.overtaken <= OVERTAKEN_MAX;
         self.oracle.check(is_order_kept, || format!("{won:?} overtakes {overtaken:?}"));
         self.oracle.check(waited.is_none(), || {

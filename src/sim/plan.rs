@@ -148,7 +148,7 @@ impl Plan {
         plan
     }
 
-    /// Half of the seeds look at one thing, and leave others out for it.
+    /// Most seeds look at one thing, and leave others out for it.
     fn look_at_something(&mut self, random: &mut Random) {
         match random.below(10) {
             0 | 4 => self.look_at_roles(random),
@@ -156,6 +156,7 @@ impl Plan {
             2 => self.look_at_ice(random),
             3 | 5 => self.look_at_hand_over(random),
             6 => self.look_at_watch(random),
+            7 if random.chance(500) => self.look_at_rights(random),
             _ => {}
         }
     }
@@ -203,6 +204,16 @@ impl Plan {
         self.gap = 20 * MS;
         self.fault_every = random.between(50, 400) * MS;
         self.faults = vec![Fault::Freeze, Fault::Freeze, Fault::Reset];
+    }
+
+    /// Users lose the right to one way of comparing and deleting after the other.
+    fn look_at_rights(&mut self, random: &mut Random) {
+        self.three_nodes(random);
+        self.max_ttl_ms = random.pick(&[400, 2000]);
+        (self.clients, self.keys, self.tasks) = (4, 1, 2);
+        (self.hold, self.gap) = (40 * MS, 10 * MS);
+        self.fault_every = random.pick(&[20, 60]) * MS;
+        self.faults = vec![Fault::Denied, Fault::Denied, Fault::Denied, Fault::Reset];
     }
 
     /// Locks go from one waiter to the next, and nothing disturbs them.

@@ -377,6 +377,24 @@ fn a_waiter_that_says_again_that_it_waits_is_believed_for_as_long_as_it_says_las
     assert_eq!(published(&mut rig, 0), (OTHERS_CHANNEL.to_owned(), WAKE));
 }
 
+/// What a waiter told of an earlier call, which is over, is no reason to strike it off.
+#[test]
+fn the_longest_wait_that_is_known_of_a_waiter_counts() {
+    let mut rig = rig(3);
+    let node = denied(&mut rig);
+    answer_each(&mut rig, node, &[&token_of(THIRD), ":9000\r\n"]);
+    answer_each(&mut rig, node, &[":1\r\n", &token_of(THIRD)]);
+    let brief = announcement(&rig, &[b'0'; 40], "\u{1}\u{0}\u{0}\u{0}");
+    rig.engine.handle_bytes(NodeId::new(node).unwrap(), &brief, rig.now);
+    let wake = message(&rig, WAKE, THIRD, &[OTHER]);
+    rig.receive(node, &wake);
+    rig.answer_all(0..3, "+OK\r\n");
+    let lease = rig.locked();
+    rig.advance(5 * MS);
+    rig.engine.release_quietly(lease, rig.now);
+    assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), WAKE));
+}
+
 #[test]
 fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon() {
     let mut rig = rig(3);
@@ -397,6 +415,56 @@ fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon
     // Somebody does: no node has denied it anything, and yet it says that it waits.
     rig.answer(node, &token_of(OTHER));
     assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), ANNOUNCE));
+}
+
+/// Who queues behind many has its turn late: a look before that would find the lock on its way.
+#[test]
+fn the_first_look_is_later_for_each_that_has_its_turn_before() {
+    let mut rig = rig(3);
+    let node = listening(&mut rig);
+    let others: Vec<String> = (0..30).map(|other| format!("client{other:02}")).collect();
+    let list: Vec<&str> = others.iter().map(String::as_str).collect();
+    let wake = message(&rig, WAKE, OTHER, &list);
+    rig.receive(node, &wake);
+    rig.answer_all(0..3, "+OK\r\n");
+    let lease = rig.locked();
+    rig.engine.release_quietly(lease, rig.now);
+    assert_eq!(rig.engine.poll_wakes().into_iter().map(NodeId::index).collect::<Vec<_>>(), [node]);
+    assert!(rig.engine.poll_wakes().is_empty(), "told once");
+    rig.acquire_with("a", waiting());
+    answer_each(&mut rig, node, &[":1\r\n", ":1\r\n", ":1\r\n"]);
+    rig.answer_all((0..3).filter(|&other| other != node), ":1\r\n");
+    rig.advance(10 * MS + 29 * 2 * MS - MS);
+    assert_eq!(rig.waiting(node), Vec::<String>::new());
+    rig.advance(10 * MS + 29 * 2 * MS + 2 * MS);
+    assert_eq!(rig.waiting(node), ["GET"]);
+}
+
+/// Many waiters look now and then: each that took a lock which is on its way to the next would mix
+/// their order, and cost every node two commands.
+#[test]
+fn a_poll_that_finds_the_lock_gone_looks_again_before_it_tries() {
+    for is_taken in [false, true] {
+        let mut rig = rig(3);
+        let node = listening(&mut rig);
+        rig.advance(201 * MS);
+        assert_eq!(rig.waiting(node), ["GET"]);
+        rig.answer(node, "_\r\n");
+        assert_eq!(rig.waiting(node), Vec::<String>::new());
+        rig.advance(3 * MS);
+        assert_eq!(rig.waiting(node), ["GET"]);
+        if is_taken {
+            rig.answer(node, &token_of(THIRD));
+            assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), ANNOUNCE));
+            // Released while that was told: who was heard is woken.
+            answer_each(&mut rig, node, &[":1\r\n", "_\r\n"]);
+            assert_eq!(rig.waiting(node), Vec::<String>::new());
+            rig.advance(3 * MS);
+            assert_eq!(rig.waiting(node), ["GET"]);
+        }
+        rig.answer(node, "_\r\n");
+        assert_eq!((asked(&mut rig), rig.waiting(node)), (node, vec!["SET".to_owned()]));
+    }
 }
 
 #[test]

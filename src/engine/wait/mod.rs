@@ -48,8 +48,12 @@ use state::{Step, Wait};
 const POLL: Duration = Duration::from_millis(100);
 
 /// The first poll of one that queued behind another, where nobody was seen to hold the key: two
-/// that wait for each other find out by it.
+/// that wait for each other find out by it. So much later for each that has its turn before.
 const FIRST_POLL: Duration = Duration::from_millis(10);
+const POLL_A_TURN: Duration = Duration::from_millis(2);
+
+/// A poll that finds the key gone looks again after this, and up to as long again.
+const SECOND_LOOK: Duration = Duration::from_millis(1);
 
 /// Where nobody wakes it, no client looks at a key more often.
 const POLL_MIN: Duration = Duration::from_millis(5);
@@ -99,6 +103,7 @@ impl Engine {
             (wait.asked, wait.changes) = (NodeMask::EMPTY, 0);
             wait.unheard = None;
             wait.has_looked = false;
+            (wait.is_gone, wait.is_listed, wait.ahead) = (false, false, 0);
             wait.tries = wait.tries.saturating_add(1);
         }
         self.ask_next(index, now);
@@ -233,17 +238,13 @@ impl Engine {
         let Some(wait) = self.wait_of(index) else { return };
         let (step, before) = (wait.step, wait.holder);
         let holder = match reply {
-            Some(Reply::Null) => {
-                if step == Step::Polling {
-                    saw(Sight::PollFoundGone);
-                }
-                return self.key_gone(index, id, now);
-            }
+            Some(Reply::Null) => return self.found_gone(index, id, now),
             Some(Reply::Bulk(token)) => unhex(token),
             // A lock of another kind, or a node that will not say.
             _ => None,
         };
         wait.holder = holder;
+        wait.is_gone = false;
         // Nodes that hold different tokens, each left behind by somebody, look like a lock that
         // changes hands all the time: that is believed a few times only.
         if holder != before && wait.changes < CHANGES_MAX {
@@ -255,6 +256,7 @@ impl Engine {
             (Step::Asking, _) => {}
             (Step::Announcing, Some(token)) if Some(token) == before => {
                 if wait.is_heard {
+                    wait.is_listed = true;
                     self.listen(index, POLL, now);
                 } else {
                     self.asked_in_vain(index, id, now);
@@ -345,7 +347,8 @@ impl Engine {
         }
         if wait.step == Step::Queueing {
             if is_heard {
-                self.listen(index, FIRST_POLL, now);
+                let poll = FIRST_POLL + POLL_A_TURN.saturating_mul(wait.ahead);
+                self.listen(index, poll.min(POLL), now);
             } else {
                 self.try_again(index, None, now);
             }
@@ -362,6 +365,25 @@ impl Engine {
         let Some(wait) = self.wait_of(index) else { return };
         let due = poll.min(wait.ends.max(now.real));
         self.wait_until(index, due);
+    }
+
+    /// The node asked does not have the key. Where one polls who is listed with a holder, the lock may
+    /// just be on its way from one to the next: only if it still is at a second look was nobody woken.
+    fn found_gone(&mut self, index: u32, id: NodeId, now: Now) {
+        let Some(wait) = self.wait_of(index) else { return };
+        let is_poll = match wait.step {
+            Step::Polling => wait.is_listed,
+            Step::Announcing => wait.is_listed && wait.is_heard,
+            Step::Trying | Step::Asking | Step::Queueing | Step::Listening => false,
+        };
+        if is_poll && !wait.is_gone {
+            wait.is_gone = true;
+            return self.listen(index, SECOND_LOOK, now);
+        }
+        if wait.step == Step::Polling {
+            saw(Sight::PollFoundGone);
+        }
+        self.key_gone(index, id, now);
     }
 
     /// The node does not have the key: it is tried there first, and with the others only when it
@@ -456,7 +478,7 @@ impl Engine {
         let key = self.slots.at(slot_index).key.as_bytes();
         let successor = self.wakes.successor(hash(key), now.real);
         let Some(successor) = successor.filter(|last| last.is_turn) else { return false };
-        let (successor, node) = (successor.id, successor.node);
+        let (ahead, node, successor) = (successor.behind, successor.node, successor.id);
         if !self.node(node).has_channel() {
             return false;
         }
@@ -473,6 +495,7 @@ impl Engine {
         // It will say so to the same if it gives up.
         if let Some(wait) = self.wait_of(index) {
             wait.holder = Some(token_of(successor));
+            wait.ahead = ahead;
         }
         if !self.tell_wait(index, node, &[0; 20], successor, phase, now) {
             self.try_again(index, None, now);

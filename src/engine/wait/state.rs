@@ -55,6 +55,12 @@ pub(super) struct Wait {
     pub(super) looked_at: Instant,
     /// Somebody heard the announcement.
     pub(super) is_heard: bool,
+    /// A holder that had the lock heard it: it is on the list that goes with the lock.
+    pub(super) is_listed: bool,
+    /// How many were to have their turns first when it queued.
+    pub(super) ahead: u32,
+    /// The last poll found the key gone.
+    pub(super) is_gone: bool,
     /// When the key ends by itself, as far as is known.
     pub(super) ends: Instant,
     /// When its timer comes; earlier timers mean nothing.
@@ -128,6 +134,9 @@ impl Waits {
             has_looked: false,
             looked_at: Instant::default(),
             is_heard: false,
+            is_listed: false,
+            ahead: 0,
+            is_gone: false,
             ends: Instant::MAX,
             due: Instant::MAX,
             tries: 0,

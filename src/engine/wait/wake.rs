@@ -38,6 +38,8 @@ pub(super) struct Successor {
     pub(super) node: NodeId,
     /// It was given the turn.
     pub(super) is_turn: bool,
+    /// How many wait behind it.
+    pub(super) behind: u32,
     until: Instant,
 }
 
@@ -147,7 +149,8 @@ impl Engine {
                 // Who comes late for this one is sent on to it.
                 let until = now.real + self.settings.node_timeout * 2;
                 let (id, is_turn) = (wake.to.id, wake.is_turn);
-                let successor = Successor { id, node, is_turn, until };
+                let behind = u32::try_from(wake.rest.len()).unwrap_or(u32::MAX);
+                let successor = Successor { id, node, is_turn, behind, until };
                 self.wakes.note(hash(wake.key.as_bytes()), successor);
                 self.counts.wakes_sent.up();
                 traced!(DEBUG: self.trace_wake(node, &wake.key));
@@ -155,6 +158,7 @@ impl Engine {
                 let Some(to) = self.nodes.get_mut(node.index()) else { return };
                 to.append(Request::Wake, place, &self.scratch, now.attended);
                 self.with_output.insert(node);
+                self.waking.insert(node);
                 return;
             }
             wake.tried.insert(node);
