@@ -151,11 +151,14 @@ impl World {
                 wishes.push(wish);
             }
             let mut written = Vec::new();
-            let nodes = engine.nodes_with_output();
-            engine.drain_output(nodes, |node, bytes| {
-                written.push((node.index(), bytes.to_vec()));
-                bytes.len() // as much as the transport took
-            });
+            // Who is woken asks every node: those by which it is are written behind the others.
+            let (last, all) = (engine.poll_wakes(), engine.nodes_with_output());
+            for nodes in [all.without(last), last] {
+                engine.drain_output(nodes, |node, bytes| {
+                    written.push((node.index(), bytes.to_vec()));
+                    bytes.len() // as much as the transport took
+                });
+            }
             for (node, bytes) in written {
                 self.send(client, node, Mail::ToNode(bytes));
             }

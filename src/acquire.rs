@@ -174,7 +174,8 @@ impl Acquire {
     /// ([`Driver::watched`](crate::Driver::watched) says which nodes do tell). Whatever
     /// changes the key counts: an extension by another process with the same token, FLUSHDB of
     /// another database, the same key in another database. The next extension by this client sets
-    /// it right, if a quorum was left.
+    /// it right, if a quorum was left; an attempt that is still under way counts such a node's vote no
+    /// more ([`Cause::Gone`](crate::Cause::Gone)).
     #[must_use]
     pub const fn watch(mut self, is_watched: bool) -> Self {
         self.is_watched = is_watched;

@@ -4,8 +4,8 @@
 //!
 //! # Invariants
 //!
-//! - A node has at most one vote in a round. A late answer may turn unknown into what it was; it
-//!   turns nothing else.
+//! - A node has at most one vote in a round. A late answer may turn unknown into what it was, and the
+//!   node's own word that its key is gone turns granted into unknown; nothing else is turned.
 //! - A round is decided by the first majority of either kind, so it never waits for a node that
 //!   cannot change it, and every round is decided once each node has voted, for any N and q.
 
@@ -58,14 +58,17 @@ impl Round {
         self.grants = self.grants.wrapping_add(1);
     }
 
-    /// Takes back a grant: whether the node still holds the key is not known any more.
+    /// Takes back a grant, if there was one: whether the node still holds the key is not known any
+    /// more.
     #[cold]
-    pub(crate) const fn withdraw(&mut self, node: NodeId) {
-        if self.granted.contains(node) {
+    pub(crate) const fn withdraw(&mut self, node: NodeId) -> bool {
+        let was_granted = self.granted.contains(node);
+        if was_granted {
             self.granted.remove(node);
             self.unknown.insert(node);
             self.grants = self.grants.wrapping_sub(1);
         }
+        was_granted
     }
 
     /// Whether the grant that was just entered is the `quorum`-th.

@@ -433,18 +433,19 @@ impl Client {
     }
 
     /// Polls without sleeping until something is ready or `end` has come: true for the first.
-    /// `is_polite` lets others have the core in between: on a machine of the nodes' own they are what
-    /// is waited for.
+    /// `is_polite` lets others have the core in between, who may keep it for some time: on a machine of
+    /// the nodes' own they are what is waited for.
     fn spin_until(&mut self, end: Instant, is_polite: bool) -> Result<bool, io::ErrorKind> {
+        let polls = if is_polite { 1 } else { SPINS };
         loop {
-            for _ in 0..SPINS {
+            for _ in 0..polls {
                 self.poll_for(Some(Duration::ZERO))?;
                 if !self.events.is_empty() {
                     return Ok(true);
                 }
-                if is_polite {
-                    std::thread::yield_now();
-                }
+            }
+            if is_polite {
+                std::thread::yield_now();
             }
             if end <= now() {
                 return Ok(false);

@@ -11,6 +11,7 @@ use super::Engine;
 use super::keep::NO_KEEP;
 use super::op::Outcome;
 use super::slot::{LeaseId, SlotState};
+use super::trace::traced;
 use crate::command::{Answer, ExtendStep};
 use crate::error::Cause;
 use crate::mutant::{self, Mutant};
@@ -140,17 +141,22 @@ impl Engine {
 
     /// The node may not hold the key any more.
     fn doubt(&mut self, id: NodeId, index: u32, now: Now) {
-        let keep = self.keeps.at_mut(index);
-        let slot_index = keep.slot;
+        let slot_index = self.keeps.at(index).slot;
         let Some(slot) = self.slots.get(slot_index).filter(|slot| slot.is_kept()) else { return };
+        // Between two attempts the slot of the one before may be another's already.
+        if self.keep_of(slot_index) != index {
+            return;
+        }
         // What was there before its SET, or without it, is none of the lease's.
         let is_early = slot.unanswered.contains(id) && !mutant::is(Mutant::ChangeBelievedTooSoon);
         if is_early || !slot.holds.contains(id) || mutant::is(Mutant::ChangeUnheard) {
             return;
         }
+        let state = slot.state;
+        let keep = self.keeps.at_mut(index);
         keep.tracked.remove(id);
         keep.doubted.insert(id);
-        match slot.state {
+        match state {
             SlotState::Acquiring => self.withdraw_vote(id, slot_index, now),
             SlotState::Held => self.check_holders(slot_index, now),
             SlotState::Gated | SlotState::Released | SlotState::Free => {}
@@ -163,8 +169,14 @@ impl Engine {
         let index = self.slots.at(slot_index).op;
         let quorum = self.settings.quorum;
         let op = self.ops.at_mut(index);
-        op.round.withdraw(id);
+        // What was not believed in the first place has its own reason.
+        if !op.round.withdraw(id) {
+            return;
+        }
         op.blame(id, Cause::Gone);
+        self.node_mut(id).counts.unknown.up(Cause::Gone);
+        traced!(TRACE: self.trace_vote(id, slot_index, crate::error::Vote::Unknown(Cause::Gone)));
+        let op = self.ops.at_mut(index);
         if op.outcome != Outcome::Won {
             self.decide(slot_index, now);
         } else if !op.round.granted.has_at_least(quorum) && !mutant::is(Mutant::GoneBeforeHandOver)

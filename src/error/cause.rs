@@ -117,7 +117,7 @@ pub enum Cause {
     /// An answer that does not say whether the command ran.
     OddReply,
     /// The key of a watched lock was written, and the node told that it is gone or changed before the
-    /// attempt was decided.
+    /// lock was handed over.
     Gone,
 }
 

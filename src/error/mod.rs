@@ -117,9 +117,9 @@ pub enum LockError {
     #[error("no quorum: {0}")]
     NoQuorum(Ballot),
     /// A quorum granted, but the validity was over, or less than was asked for, by the time the
-    /// lease could be handed over; or nodes told before that their key is gone again
-    /// ([`Acquire::watch`](crate::Acquire::watch)). Take a longer TTL.
-    #[error("a quorum granted too late for the TTL: {0}")]
+    /// lease could be handed over: take a longer TTL. Or nodes told before that their key is gone
+    /// again ([`Acquire::watch`](crate::Acquire::watch)): try again.
+    #[error("a quorum granted, but not for long enough: {0}")]
     Expired(Ballot),
     /// The work under the lock ended after the lease had.
     #[error("the lease was over before the work was")]

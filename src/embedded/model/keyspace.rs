@@ -249,10 +249,25 @@ impl Keyspace {
 
     /// Tells a session of the next change of a key that it read.
     pub(crate) fn track(&mut self, key: &[u8], session: u64) {
+        if self.tracked.len() >= TRACKED_MAX && !self.tracked.contains_key(key) {
+            // As servers do at their bound: those who tracked one key are told that it is void.
+            if let Some(key) = self.tracked.keys().next().cloned() {
+                let readers = self.tracked.remove(&key).unwrap_or_default();
+                self.changed.push(Changed::Key { key, readers });
+            }
+        }
         let readers = self.tracked.entry(key.to_vec()).or_default();
         if !readers.contains(&session) {
             readers.push(session);
         }
+    }
+
+    /// A session is gone: it is told of nothing any more.
+    pub(crate) fn untrack(&mut self, session: u64) {
+        self.tracked.retain(|_, readers| {
+            readers.retain(|reader| *reader != session);
+            !readers.is_empty()
+        });
     }
 
     /// Forgets who watches or tracks: connections do not outlive the process they were made to.
@@ -307,3 +322,5 @@ impl Entry {
 
 /// Below this many new keys a sweep is not worth its pass.
 const SWEEP_LEN_MIN: usize = 1024;
+/// Keys that are tracked at once, as servers bound it (`tracking-table-max-keys`).
+const TRACKED_MAX: usize = 1_000_000;

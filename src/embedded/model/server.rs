@@ -246,6 +246,9 @@ impl Server {
     pub fn disconnect(&mut self, mut session: Session) {
         self.unwatch(&mut session);
         self.channels.leave(&mut session);
+        if session.tracking.is_some() {
+            self.keys.untrack(session.id);
+        }
         self.trackers.leave(&mut session);
     }
 

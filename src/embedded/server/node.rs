@@ -101,6 +101,10 @@ impl Node {
                 let stop = matches!(order, Order::Stop);
                 let done = self.obey(order);
                 let report = done.map(|()| self.report());
+                // Whoever looks at the keys may have found some at their end.
+                if self.state == NodeState::Running {
+                    self.deliver();
+                }
                 // Whoever asked may have given up waiting; the order holds all the same.
                 let _ = answer.send(report);
                 if stop {

@@ -41,16 +41,16 @@ impl Waiter {
     }
 }
 
-/// Adds a waiter at the end, and no more than a message holds. One that is there keeps its place,
-/// and waits for the longest that is known of it: what it said of an earlier call may come last.
+/// Adds a waiter at the end, and no more than a message holds. One that is there keeps its place, is
+/// reached by the node that was heard of last, and waits for the longest that is known of it: what it
+/// said of an earlier call may come last.
 pub(super) fn append(list: &mut Vec<Waiter>, waiter: Waiter) {
     if let Some(known) = list.iter_mut().find(|other| other.id == waiter.id) {
         if mutant::is(Mutant::WaitNotRenewed) {
             return;
         }
-        if known.until < waiter.until {
-            *known = waiter;
-        }
+        let until = known.until.max(waiter.until);
+        *known = Waiter { until, ..waiter };
     } else if list.len() < WAITERS_MAX {
         list.push(waiter);
     }
