@@ -350,11 +350,10 @@ impl Driver {
     pub fn flush(&mut self) {
         let last = self.engine.poll_wakes();
         let ready = self.engine.nodes_with_output().without(self.blocked);
-        for id in ready.without(last) {
-            self.write_to(id);
-        }
-        for id in ready.intersection(last) {
-            self.write_to(id);
+        for nodes in [ready.without(last), ready.intersection(last)] {
+            for id in nodes {
+                self.write_to(id);
+            }
         }
     }
 
