@@ -151,9 +151,7 @@ impl World {
                 wishes.push(wish);
             }
             let mut written = Vec::new();
-            // Who is woken asks every node: those by which it is are written behind the others.
-            let (last, all) = (engine.poll_wakes(), engine.nodes_with_output());
-            for nodes in [all.without(last), last] {
+            for nodes in engine.poll_writes() {
                 engine.drain_output(nodes, |node, bytes| {
                     written.push((node.index(), bytes.to_vec()));
                     bytes.len() // as much as the transport took

@@ -1,5 +1,9 @@
 //! How fast a held lock goes from one client to the next: each client a thread with connections of
 //! its own, all wanting the same key again at once.
+//!
+//! Beside it what a lone client's acquisition takes, before and after on the same nodes, and what bare
+//! sockets take to pass a key round. With "one hung", a proxy stands before the last node and lets
+//! nothing through once all have connected.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,72 +11,130 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Config, RestartGuard, Retry, Wait, now};
+use redbolt::{Client, Lease, Retry, Wait, now};
 
-use crate::nodes::Setup;
+use crate::bare::Bare;
+use crate::nodes::{Setup, config};
+use crate::proxy::{Mode, Proxy};
 use crate::slices::percentile;
 use crate::{Anything, Options, TTL};
 
-/// How long each row is measured.
+/// How long each row is measured; bare sockets for half as long.
 const TIME: Duration = Duration::from_secs(4);
 
 const NODES: usize = 5;
 
-const SPIN: Wait = Wait::SpinThenPark(Duration::from_micros(50));
+/// Acquisitions of a lone client, before and after each row.
+const ALONE: usize = 3_000;
+
+const WAITS: [(&str, Wait); 2] = [
+    ("park", Wait::Park),
+    ("spin 50 us, then park", Wait::SpinThenPark(Duration::from_micros(50))),
+];
+
+/// Who takes turns with the lock.
+pub(crate) trait Contender: Send {
+    fn lock(&mut self) -> Anything;
+    fn unlock(&mut self) -> Anything;
+}
+
+struct Redbolt {
+    client: Client,
+    lease: Option<Lease>,
+}
 
 /// What the contenders share.
 #[derive(Default)]
 struct Turns {
     is_over: AtomicBool,
-    /// When the last holder let go, in nanoseconds, and who that was.
+    /// When the last holder let go, in nanoseconds, and who that was, counted from one.
     released_at: AtomicU64,
     holder: AtomicUsize,
     is_held: AtomicBool,
 }
 
-/// What one contender saw: the nanoseconds of each change of hands, and its turns.
-type Seen = (Vec<u64>, u64);
+/// What contenders saw.
+struct Seen {
+    /// The nanoseconds of each change of hands.
+    times: Vec<u64>,
+    /// How often each of them was given the lock by another.
+    given: Vec<u64>,
+    /// All turns, also those of one who took the lock again before anybody else asked for it.
+    turns: u64,
+}
+
+impl Seen {
+    fn p50(&self) -> f64 {
+        percentile(&self.times, 0.5)
+    }
+}
 
 pub(crate) fn run(_: &Options) -> Anything {
-    let Some(setup) = Setup::new(NODES)? else { return Ok(()) };
-    for (name, wait) in [("park", Wait::Park), ("spin 50 us, then park", SPIN)] {
-        run_with(&setup, name, wait)?;
-    }
-    Ok(())
-}
-
-fn run_with(setup: &Setup, name: &str, wait: Wait) -> Anything {
-    let acquire = uncontended(setup, wait)?;
-    println!("{name}: alone, acquire p50 {:.1} us\n", acquire as f64 / 1e3);
-    println!(
-        "| clients | held | hand-over p50 | of acquire | p99 | changes a second | least of mean | \
-         commands a turn |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
-    for (clients, hold) in [(2, 100), (8, 100), (8, 1_000), (64, 100)] {
-        let before = commands(setup)?;
-        let (times, turns) = contend(setup, wait, clients, Duration::from_micros(hold))?;
-        let asked = commands(setup)? - before;
-        let p50 = percentile(&times, 0.5);
-        let mean = turns.iter().sum::<u64>() as f64 / turns.len() as f64;
-        let least = turns.iter().copied().min().unwrap_or(0) as f64 / mean;
+    let Some(setup) = Setup::new(NODES)?.filter(Setup::is_tcp) else {
+        println!("needs {NODES} nodes over TCP");
+        return Ok(());
+    };
+    for (name, wait) in WAITS {
+        println!("{name}:\n");
         println!(
-            "| {clients} | {hold} us | {:.1} us | {:.2} | {:.1} us | {:.0} | {least:.2} | {:.1} |",
-            p50,
-            p50 * 1e3 / acquire as f64,
-            percentile(&times, 0.99),
-            times.len() as f64 / TIME.as_secs_f64(),
-            asked as f64 / times.len() as f64,
+            "| clients | held | nodes | acquire alone | hand-over p50 | of acquire | of bare sockets | \
+             p99 | changes a second | least of mean | commands a turn |"
         );
+        println!("|{}", "---|".repeat(11));
+        for is_hung in [false, true] {
+            for (clients, hold) in [(2, 100), (8, 100), (8, 1_000), (64, 100)] {
+                row(&setup, wait, is_hung, clients, Duration::from_micros(hold))?;
+            }
+        }
+        println!();
     }
-    println!();
     Ok(())
 }
 
-/// What all nodes have run so far; nothing where they do not say.
+fn row(setup: &Setup, wait: Wait, is_hung: bool, clients: usize, hold: Duration) -> Anything {
+    let mut addresses = setup.addresses.clone();
+    let last = addresses.pop().ok_or("no node")?;
+    let proxy = if is_hung { Some(Proxy::start(&last)?) } else { None };
+    addresses.push(proxy.as_ref().map_or(last, Proxy::address));
+
+    let mut lone = Redbolt::connect(&addresses, wait)?;
+    let contenders = (0..clients).map(|_| Redbolt::connect(&addresses, wait));
+    let contenders = contenders.collect::<Anything<Vec<_>>>()?;
+    if let Some(proxy) = &proxy {
+        proxy.set(Mode::Hang);
+    }
+    let mut alone = lone.alone()?;
+    let before = commands(setup)?;
+    let seen = contend(contenders, TIME, hold)?;
+    let asked = commands(setup)? - before;
+    alone.extend(lone.alone()?);
+    let bare = if is_hung {
+        None
+    } else {
+        let bare = (0..clients).map(|me| Bare::connect(&addresses, wait, me, clients));
+        Some(contend(bare.collect::<Anything<Vec<_>>>()?, TIME / 2, hold)?.p50())
+    };
+
+    let (alone, p50) = (percentile(&alone, 0.5), seen.p50());
+    let mean = seen.given.iter().sum::<u64>() as f64 / clients as f64;
+    let least = seen.given.iter().copied().min().unwrap_or(0) as f64 / mean;
+    println!(
+        "| {clients} | {hold:?} | {} | {alone:.1} us | {p50:.1} us | {:.2} | {} | {:.1} us | {:.0} | \
+         {least:.2} | {:.1} |",
+        if is_hung { "one hung" } else { "all" },
+        p50 / alone,
+        bare.map_or_else(|| "-".to_owned(), |bare| format!("{:.2}", p50 / bare)),
+        percentile(&seen.times, 0.99),
+        seen.times.len() as f64 / TIME.as_secs_f64(),
+        asked as f64 / seen.turns as f64,
+    );
+    Ok(())
+}
+
+/// What all nodes have run so far.
 fn commands(setup: &Setup) -> Anything<u64> {
     let mut sum = 0;
-    for address in setup.addresses.iter().filter(|_| setup.is_tcp()) {
+    for address in &setup.addresses {
         let mut node = TcpStream::connect(address)?;
         node.write_all(b"INFO stats\r\nQUIT\r\n")?;
         let mut said = String::new();
@@ -83,80 +145,93 @@ fn commands(setup: &Setup) -> Anything<u64> {
     Ok(sum)
 }
 
-fn client(setup: &Setup, wait: Wait) -> Anything<Client> {
-    let config = Config::new(&setup.addresses)?
-        .wait(wait)
-        .restart_guard(RestartGuard::Off)
-        .node_timeout(Duration::from_millis(500))
-        .retry(Retry::every(Duration::from_millis(200), Duration::from_millis(200)));
-    Ok(Client::connect(config)?)
-}
-
-/// The median nanoseconds of an acquisition that nobody contends.
-fn uncontended(setup: &Setup, wait: Wait) -> Anything<u64> {
-    let mut client = client(setup, wait)?;
-    let mut times = Vec::new();
-    for _ in 0..5_000 {
-        let begin = now();
-        let lease = client.try_lock("alone", TTL)?;
-        times.push(u64::try_from(begin.until(now()).as_nanos())?);
-        client.unlock(lease)?;
+impl Redbolt {
+    fn connect(addresses: &[String], wait: Wait) -> Anything<Self> {
+        let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
+        let client = Client::connect(config(addresses, wait)?.retry(retry))?;
+        Ok(Self { client, lease: None })
     }
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().ok_or_else(|| "no time was taken".into())
+
+    /// The nanoseconds of acquisitions that nobody contends.
+    fn alone(&mut self) -> Anything<Vec<u64>> {
+        let mut times = Vec::new();
+        for _ in 0..ALONE {
+            let begin = now();
+            let lease = self.client.try_lock("alone", TTL)?;
+            times.push(u64::try_from(begin.until(now()).as_nanos())?);
+            self.client.unlock(lease)?;
+        }
+        Ok(times)
+    }
 }
 
-/// All hand-overs among so many clients, and the turns of each.
-fn contend(
-    setup: &Setup,
-    wait: Wait,
-    clients: usize,
-    hold: Duration,
-) -> Anything<(Vec<u64>, Vec<u64>)> {
+impl Contender for Redbolt {
+    fn lock(&mut self) -> Anything {
+        self.lease = Some(self.client.lock("contended", TTL)?);
+        Ok(())
+    }
+
+    fn unlock(&mut self) -> Anything {
+        let lease = self.lease.take().ok_or("not held")?;
+        self.client.unlock(lease)?;
+        Ok(())
+    }
+}
+
+/// All hand-overs among the contenders within `time`.
+fn contend(contenders: Vec<impl Contender>, time: Duration, hold: Duration) -> Anything<Seen> {
     let turns = Turns::default();
-    let contenders = (0..clients)
-        .map(|_| client(setup, wait))
-        .collect::<Result<Vec<_>, Box<dyn std::error::Error>>>()?;
-    let seen: Vec<Option<Seen>> = thread::scope(|scope| {
+    let count = contenders.len();
+    let each: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = contenders
             .into_iter()
             .zip(1..)
-            .map(|(client, me)| {
+            .map(|(contender, me)| {
                 let turns = &turns;
-                scope.spawn(move || take_turns(client, me, turns, hold))
+                scope.spawn(move || take_turns(contender, me, turns, hold))
             })
             .collect();
-        thread::sleep(TIME);
+        thread::sleep(time);
         turns.is_over.store(true, Ordering::Relaxed);
-        threads.into_iter().map(|thread| thread.join().ok().flatten()).collect()
+        threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     });
-    let mut times = Vec::new();
-    let mut counts = Vec::new();
-    for (handed, count) in seen.into_iter().flatten() {
-        times.extend(handed);
-        counts.push(count);
+    if each.len() < count {
+        return Err("a contender failed".into());
     }
-    if counts.len() < clients { Err("a contender failed".into()) } else { Ok((times, counts)) }
+    let mut seen = Seen { times: Vec::new(), given: Vec::new(), turns: 0 };
+    for (times, turns) in each {
+        seen.given.push(times.len() as u64);
+        seen.times.extend(times);
+        seen.turns += turns;
+    }
+    Ok(seen)
 }
 
-/// Takes turns until it is over; `None` if a call failed.
-fn take_turns(mut client: Client, me: usize, turns: &Turns, hold: Duration) -> Option<Seen> {
-    let (mut handed, mut count) = (Vec::new(), 0);
+/// Takes turns until it is over: the time of each change of hands, and how many turns there were;
+/// `None` if a call failed.
+fn take_turns(
+    mut contender: impl Contender,
+    me: usize,
+    turns: &Turns,
+    hold: Duration,
+) -> Option<(Vec<u64>, u64)> {
+    let (mut times, mut count) = (Vec::new(), 0);
     while !turns.is_over.load(Ordering::Relaxed) {
-        let lease = client.lock("contended", TTL).ok()?;
+        contender.lock().ok()?;
         let begin = now();
         assert!(!turns.is_held.swap(true, Ordering::SeqCst), "two hold one lock");
-        if turns.holder.swap(me, Ordering::Relaxed) != me {
+        count += 1;
+        let before = turns.holder.swap(me, Ordering::Relaxed);
+        if before != 0 && before != me {
             let released_at = turns.released_at.load(Ordering::SeqCst);
-            handed.push(begin.as_nanos().saturating_sub(released_at));
-            count += 1;
+            times.push(begin.as_nanos().saturating_sub(released_at));
         }
         while begin.until(now()) < hold {
             std::hint::spin_loop();
         }
         turns.released_at.store(now().as_nanos(), Ordering::SeqCst);
         turns.is_held.store(false, Ordering::SeqCst);
-        client.unlock(lease).ok()?;
+        contender.unlock().ok()?;
     }
-    Some((handed, count))
+    Some((times, count))
 }

@@ -7,6 +7,7 @@
 //! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
 //! reported are medians over the slices. Nothing is asserted.
 
+mod bare;
 mod faults;
 mod handover;
 mod latency;

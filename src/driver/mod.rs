@@ -348,10 +348,8 @@ impl Driver {
 
     /// Writes what is owed, one write a node. A turn does it too.
     pub fn flush(&mut self) {
-        let last = self.engine.poll_wakes();
-        let ready = self.engine.nodes_with_output().without(self.blocked);
-        for nodes in [ready.without(last), ready.intersection(last)] {
-            for id in nodes {
+        for nodes in self.engine.poll_writes() {
+            for id in nodes.without(self.blocked) {
                 self.write_to(id);
             }
         }

@@ -11,9 +11,9 @@
 //! 2. Submit: [`Engine::acquire`], [`Engine::extend`], [`Engine::release`], with a clock that was
 //!    read just before.
 //! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and
-//!    [`Engine::drain_output`], or for each of [`Engine::nodes_with_output`] its [`Engine::output`].
-//!    The nodes of [`Engine::poll_wakes`] come last. What [`Engine::poll_change`] and
-//!    [`Engine::poll_late_vote`] tell of leases is there for who shows deadlines and votes to others.
+//!    [`Engine::drain_output`], or [`Engine::output`], for the nodes of [`Engine::poll_writes`]. What
+//!    [`Engine::poll_change`] and [`Engine::poll_late_vote`] tell of leases is there for who shows
+//!    deadlines and votes to others.
 //! 4. Come back at [`Engine::poll_timeout`], or when a socket is ready.
 //!
 //! # Contract
@@ -203,11 +203,19 @@ impl Engine {
         self.with_output
     }
 
-    /// The nodes whose output wakes somebody who waits for a lock, since this was last asked. Write to
-    /// them behind all others: the woken asks every node at once, and one that has not heard of the
-    /// release denies it the lock.
-    pub const fn poll_wakes(&mut self) -> NodeMask {
-        std::mem::replace(&mut self.waking, NodeMask::EMPTY)
+    /// The nodes that have bytes to send, in groups, to be written to one group after the other. A node
+    /// whose output wakes somebody who waits for a lock completes a quorum: the woken asks every node
+    /// at once, and finds the lock released at so many, while the rest of the releases is on its way.
+    #[inline]
+    pub fn poll_writes(&mut self) -> [NodeMask; 3] {
+        let waking = std::mem::replace(&mut self.waking, NodeMask::EMPTY);
+        if waking.is_empty() {
+            return [self.with_output, NodeMask::EMPTY, NodeMask::EMPTY];
+        }
+        let before = self.with_output.intersection(self.voters).without(waking);
+        let before = before.lowest(self.settings.quorum - 1);
+        let waking = waking.intersection(self.with_output);
+        [before, waking, self.with_output.without(before).without(waking)]
     }
 
     /// The bytes that wait for the node's socket.

@@ -341,8 +341,7 @@ impl World {
     fn write(&mut self, client: usize) {
         let mut is_cut_off = false;
         let engine = &mut self.clients[client].engine;
-        let (last, all) = (engine.poll_wakes(), engine.nodes_with_output());
-        for node in all.without(last).into_iter().chain(all.intersection(last)) {
+        for node in engine.poll_writes().into_iter().flatten() {
             let Some(id) = self.clients[client].links[node.index()] else { continue };
             if !self.conns[id].is_open {
                 continue;

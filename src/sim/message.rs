@@ -101,7 +101,7 @@ impl World {
     /// A message as clients send them, written down once more: version, kind, hops; sender and its
     /// wait; token; how many are listed; each with its wait; key.
     fn forged_message(&mut self, kind: u8, listed: u64, key: &[u8]) -> Vec<u8> {
-        let mut text = vec![1, kind, self.random.below(3) as u8];
+        let mut text = vec![1, kind, self.random.below(10) as u8];
         let append_waiter = |text: &mut Vec<u8>, world: &mut Self| {
             let id = if world.random.chance(500) {
                 world.random.bytes::<8>()

@@ -20,8 +20,9 @@ use crate::witness::{Sight, saw};
 /// The slot has no list.
 pub(in crate::engine) const NO_LIST: u32 = u32::MAX;
 
-/// How often a message is passed on.
-const HOPS_MAX: u8 = 2;
+/// How often a message is passed on: who was not scheduled for some turns finds the holder by it. A
+/// hop is one command, an attempt in vain is more than 2N.
+const HOPS_MAX: u8 = 8;
 
 /// Somebody who waits, and the node by which that was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
