@@ -86,4 +86,5 @@ mod tokens;
 mod trace;
 mod unlock;
 mod waiting;
+mod waiting_faults;
 mod watch;

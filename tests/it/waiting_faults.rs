@@ -1,0 +1,85 @@
+//! Direct wake where nodes are down: the lock goes from hand to hand by messages all the same.
+
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{Client, Retry};
+
+use super::common::{Cluster, Kind, PATIENCE, RealServer, TTL, ms};
+
+/// So rarely that a test which needs it fails.
+const SELDOM: Retry = Retry::every(Duration::from_secs(60), Duration::ZERO);
+
+/// Turns of each of two clients.
+const TURNS: u32 = 25;
+
+fn two_clients(cluster: &Cluster) -> [Client; 2] {
+    let config = cluster.config().node_timeout(ms(100)).retry(SELDOM.within(PATIENCE));
+    [(); 2].map(|()| Client::connect(config.clone()).expect("the nodes are there"))
+}
+
+/// How often the nodes that answer were asked who holds a key.
+fn looks(servers: &[&RealServer]) -> u64 {
+    let count = |server: &&RealServer| {
+        let stats = server.command(&["INFO", "commandstats"]);
+        let stats = String::from_utf8_lossy(&stats).into_owned();
+        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_get:calls="));
+        let calls = line.and_then(|rest| rest.split(',').next());
+        calls.map_or(0, |calls| calls.parse::<u64>().expect("a number"))
+    };
+    servers.iter().map(count).sum()
+}
+
+/// Both take their turns, one after the other; how often they looked who holds the lock.
+fn take_turns(clients: &mut [Client; 2], servers: &[&RealServer]) -> u64 {
+    let before = looks(servers);
+    thread::scope(|scope| {
+        for client in clients {
+            scope.spawn(move || {
+                for _ in 0..TURNS {
+                    let lease = client.lock("k", TTL).expect("its turn comes");
+                    thread::sleep(ms(1));
+                    client.unlock(lease).expect("it is held");
+                }
+                client.settle(ms(50));
+            });
+        }
+    });
+    looks(servers) - before
+}
+
+/// Whoever is not woken looks at the key itself, at least twice a turn. On a busy machine a look is due
+/// now and then all the same.
+fn assert_woken(clients: &mut [Client; 2], servers: &[&RealServer], what: &str) {
+    let mut tries = (0..3).map(|_| take_turns(clients, servers));
+    let all: Vec<_> = tries.by_ref().take_while(|looks| *looks >= u64::from(TURNS)).collect();
+    assert!(all.len() < 3, "{what}: {all:?} looks in {} turns", 2 * TURNS);
+}
+
+#[test]
+fn a_frozen_node_keeps_nobody_from_being_woken() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
+    let mut clients = two_clients(&cluster);
+    for frozen in 0..5 {
+        cluster.node(frozen).freeze();
+        let up: Vec<_> =
+            (0..5).filter(|&node| node != frozen).map(|node| cluster.node(node)).collect();
+        assert_woken(&mut clients, &up, &format!("node {frozen} is frozen"));
+        cluster.node(frozen).thaw();
+    }
+}
+
+/// The nodes that are back are told anew which messages a client hears, also the one that carried
+/// them before.
+#[test]
+fn waiters_are_woken_again_after_two_of_five_nodes_restarted() {
+    let Some(mut cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
+    let mut clients = two_clients(&cluster);
+    for first in 0..5 {
+        for node in [first, (first + 1) % 5] {
+            cluster.node_mut(node).restart();
+        }
+        let up: Vec<_> = cluster.nodes().collect();
+        assert_woken(&mut clients, &up, &format!("node {first} and the next have restarted"));
+    }
+}
