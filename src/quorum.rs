@@ -81,17 +81,6 @@ impl NodeMask {
         self.0.count_ones()
     }
 
-    /// The first `count` nodes of the set; all, if there are no more.
-    #[must_use]
-    pub(crate) const fn lowest(self, count: u32) -> Self {
-        let (mut rest, mut left) = (self.0, count);
-        while left > 0 && rest != 0 {
-            rest &= rest - 1;
-            left -= 1;
-        }
-        Self(self.0 ^ rest)
-    }
-
     /// Whether at least `least` nodes are in the set. Cheaper than counting: processors of the
     /// x86-64 baseline have no instruction for that.
     #[inline]

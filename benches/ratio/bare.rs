@@ -133,14 +133,11 @@ impl Contender for Bare {
     }
 
     fn unlock(&mut self) -> Anything {
-        let last = self.quorum() - 1;
         let (first, others) = self.links.split_first_mut().ok_or("no node")?;
-        for (index, link) in others.iter_mut().enumerate() {
-            if index == last {
-                first.send(&[&self.release, &self.wake])?;
-            }
+        for link in others {
             link.send(&[&self.release])?;
         }
+        first.send(&[&self.release, &self.wake])?;
         while self.links.iter().any(|link| link.open > 0) {
             self.pass()?;
         }

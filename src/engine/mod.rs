@@ -203,19 +203,14 @@ impl Engine {
         self.with_output
     }
 
-    /// The nodes that have bytes to send, in groups, to be written to one group after the other. A node
-    /// whose output wakes somebody who waits for a lock completes a quorum: the woken asks every node
-    /// at once, and finds the lock released at so many, while the rest of the releases is on its way.
+    /// The nodes that have bytes to send, in two groups, to be written to one after the other. Those whose
+    /// output wakes somebody who waits for a lock come behind all others: the woken asks every node at
+    /// once, and one that has not heard of the release denies it its vote.
     #[inline]
-    pub fn poll_writes(&mut self) -> [NodeMask; 3] {
+    pub const fn poll_writes(&mut self) -> [NodeMask; 2] {
         let waking = std::mem::replace(&mut self.waking, NodeMask::EMPTY);
-        if waking.is_empty() {
-            return [self.with_output, NodeMask::EMPTY, NodeMask::EMPTY];
-        }
-        let before = self.with_output.intersection(self.voters).without(waking);
-        let before = before.lowest(self.settings.quorum - 1);
         let waking = waking.intersection(self.with_output);
-        [before, waking, self.with_output.without(before).without(waking)]
+        [self.with_output.without(waking), waking]
     }
 
     /// The bytes that wait for the node's socket.
