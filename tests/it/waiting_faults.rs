@@ -1,14 +1,17 @@
 //! Direct wake where nodes are down: the lock goes from hand to hand by messages all the same.
 
 use std::thread;
-use std::time::Duration;
 
-use redbolt::{Client, Retry};
+use redbolt::Client;
 
+#[cfg(feature = "cli")]
+use super::cli::Running;
+#[cfg(feature = "cli")]
+use super::common::eventually;
 use super::common::{Cluster, Kind, PATIENCE, RealServer, TTL, ms};
-
-/// So rarely that a test which needs it fails.
-const SELDOM: Retry = Retry::every(Duration::from_secs(60), Duration::ZERO);
+#[cfg(feature = "cli")]
+use super::waiting::all_calls;
+use super::waiting::{SELDOM, calls};
 
 /// Turns of each of two clients.
 const TURNS: u32 = 25;
@@ -20,14 +23,7 @@ fn two_clients(cluster: &Cluster) -> [Client; 2] {
 
 /// How often the nodes that answer were asked who holds a key.
 fn looks(servers: &[&RealServer]) -> u64 {
-    let count = |server: &&RealServer| {
-        let stats = server.command(&["INFO", "commandstats"]);
-        let stats = String::from_utf8_lossy(&stats).into_owned();
-        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_get:calls="));
-        let calls = line.and_then(|rest| rest.split(',').next());
-        calls.map_or(0, |calls| calls.parse::<u64>().expect("a number"))
-    };
-    servers.iter().map(count).sum()
+    servers.iter().map(|server| calls(server, "get")).sum()
 }
 
 /// Both take their turns, one after the other; how often they looked who holds the lock.
@@ -81,5 +77,35 @@ fn waiters_are_woken_again_after_two_of_five_nodes_restarted() {
         }
         let up: Vec<_> = cluster.nodes().collect();
         assert_woken(&mut clients, &up, &format!("node {first} and the next have restarted"));
+    }
+}
+
+/// Nobody hears the wake of one that was killed, and the next is woken at once; one that stands still
+/// keeps it, and the safety poll of the next finds the lock free, long before any key ends.
+#[cfg(feature = "cli")]
+#[test]
+fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
+    for signal in ["KILL", "STOP"] {
+        let [mut holder, mut waiter] = two_clients(&cluster);
+        let ttl = PATIENCE * 2;
+        let lease = holder.try_lock("k", ttl).expect("nobody has it");
+        let words = all_calls(&cluster, "publish");
+        let args = ["--restart-guard", "off", "lock", "k", "--ttl", "30s", "--wait", "60s"];
+        let first = Running::start(&cluster.urls(), &args);
+        assert!(eventually(PATIENCE, || all_calls(&cluster, "publish") > words), "it waits");
+        thread::scope(|scope| {
+            let words = all_calls(&cluster, "publish");
+            let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
+            assert!(eventually(PATIENCE, || all_calls(&cluster, "publish") > words), "it waits");
+            first.signal(signal);
+            holder.unlock(lease).expect("it is held");
+            assert!(eventually(PATIENCE, || {
+                holder.settle(ms(1));
+                waits.is_finished()
+            }));
+            let (mut waiter, lease) = waits.join().expect("no panic").expect(signal);
+            waiter.unlock(lease).expect("it is held");
+        });
     }
 }
