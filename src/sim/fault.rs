@@ -13,7 +13,6 @@
 use super::clock::{Global, MS};
 use super::counts::Fault;
 use super::node::SimNode;
-use super::task::key_name;
 use super::world::{Event, Mend, Phase, World};
 use crate::embedded::model::Condition;
 
@@ -141,7 +140,7 @@ impl World {
             Fault::Denied => {
                 let all = ["delifeq", "delex", "evalsha", "eval", "multi", "watch"];
                 let denied = all.into_iter().filter(|_| self.random.chance(800));
-                let denied = denied.map(str::to_owned).collect();
+                let denied = denied.map(str::to_owned).chain(self.plan.denied(index)).collect();
                 self.nodes[index].server.set_condition(Condition::Denied(denied));
                 Mend::Permissions
             }
@@ -198,7 +197,7 @@ impl World {
             }
             Fault::Evicted if is_loose || self.plan.is_watch_judged => {
                 let key = self.random.index(self.plan.keys);
-                if !node.server.evict(&key_name(key)) {
+                if !node.server.evict(&self.plan.on_nodes(key)) {
                     return true;
                 }
                 node.forgot_at = Some(self.now);
@@ -258,7 +257,9 @@ impl World {
             Mend::Promote => self.promote(index),
             Mend::Memory => node.server.set_condition(Condition::OutOfMemory(false)),
             Mend::Disk => node.server.set_condition(Condition::Misconf(false)),
-            Mend::Permissions => node.server.set_condition(Condition::Denied(Vec::new())),
+            Mend::Permissions => {
+                node.server.set_condition(Condition::Denied(self.plan.denied(index)));
+            }
         }
     }
 
@@ -307,7 +308,7 @@ impl World {
                 Condition::Loading(false),
                 Condition::OutOfMemory(false),
                 Condition::Misconf(false),
-                Condition::Denied(Vec::new()),
+                Condition::Denied(self.plan.denied(index)),
             ] {
                 node.server.set_condition(condition);
             }

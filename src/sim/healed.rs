@@ -2,7 +2,7 @@
 
 use super::clock::{Global, MS, SECOND};
 use super::net::Conn;
-use super::task::{State, key_name};
+use super::task::State;
 use super::world::{Event, Phase, World};
 
 impl World {
@@ -85,7 +85,7 @@ impl World {
             for (index, node) in self.nodes.iter_mut().enumerate() {
                 let least_ms = i64::try_from(drift_ms).unwrap_or(0) + node.back_ms + 2;
                 let local = node.clock.local(self.now);
-                let name = key_name(key);
+                let name = self.plan.on_nodes(key);
                 if node.server.ttl_ms(&name, local).is_none_or(|ttl_ms| ttl_ms < least_ms) {
                     continue;
                 }

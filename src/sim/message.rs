@@ -2,7 +2,6 @@
 //! forged by somebody else.
 
 use super::counts::Fault;
-use super::task::key_name;
 use super::world::{Event, Phase, World};
 use crate::embedded::model::Delivery;
 
@@ -72,7 +71,7 @@ impl World {
     fn forged_text(&mut self) -> (Fault, Vec<u8>) {
         let key = match self.random.below(4) {
             0 => b"nobody holds this".to_vec(),
-            _ => key_name(self.random.index(self.plan.keys)),
+            _ => self.plan.on_nodes(self.random.index(self.plan.keys)),
         };
         match self.random.below(5) {
             0 => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::clock::{Global, MS, SECOND, US};
 use super::counts::Fault;
 use super::random::Random;
+use super::task::key_name;
 use crate::config::{Config, Retry};
 use crate::embedded::Flavor;
 use crate::quorum::Quorum;
@@ -36,6 +37,10 @@ pub(super) struct Plan {
     pub(super) message_lost: u64,
     pub(super) message_late: u64,
     pub(super) forged: u64,
+    /// What stands in front of every key on the nodes.
+    pub(super) prefix: &'static str,
+    /// Nodes whose users may not hear messages: a bit each.
+    pub(super) mute: u64,
     /// Nothing disturbs those who wait: they are to have their turns.
     pub(super) hand_over: bool,
     /// How often a client begins as a node has just become a replica.
@@ -117,6 +122,8 @@ impl Plan {
             message_lost: random.pick(&[0, 0, 50, 300]),
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
+            prefix: random.pick(&["", "", "shop:"]),
+            mute: random.bytes::<1>().map(u64::from)[0] & random.pick(&[0, 0, 0, 0b111_1111]),
             newcomers: 0,
             hand_over: false,
             begin_after: 0,
@@ -227,7 +234,7 @@ impl Plan {
         self.node_timeout = 50 * MS;
         self.latency = random.between(30 * US, 300 * US);
         (self.late, self.ghosts, self.cut, self.pause, self.kept) = (0, false, 0, 0, 0);
-        (self.message_lost, self.message_late, self.forged) = (0, 0, 0);
+        (self.message_lost, self.message_late, self.forged, self.mute) = (0, 0, 0, 0);
         (self.hand_over, self.direct_wake, self.begin_after) = (true, true, 200 * MS);
         self.hold = random.between(200, 4000) * US;
         self.gap = random.pick(&[50 * US, 500 * US, 5 * MS]);
@@ -252,6 +259,18 @@ impl Plan {
             .max_ttl(Duration::from_millis(self.max_ttl_ms))
             .in_flight_max(self.in_flight_max)
             .direct_wake(self.direct_wake)
+            .key_prefix(self.prefix)
+    }
+
+    /// A key as the nodes know it.
+    pub(super) fn on_nodes(&self, key: usize) -> Vec<u8> {
+        [self.prefix.as_bytes(), &key_name(key)].concat()
+    }
+
+    /// What the users of a node may never do.
+    pub(super) fn denied(&self, node: usize) -> Vec<String> {
+        let is_mute = self.mute >> node & 1 == 1;
+        is_mute.then(|| "subscribe".to_owned()).into_iter().collect()
     }
 
     /// How a retried acquisition tries.

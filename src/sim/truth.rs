@@ -1,6 +1,5 @@
 //! What the servers really hold, seen from nowhere: the ground that a holder's belief stands on.
 
-use super::task::key_name;
 use super::world::World;
 
 impl World {
@@ -9,7 +8,7 @@ impl World {
     /// for they are what the guard and the spare votes are for.
     pub(super) fn check_ground(&mut self, client: usize, task: usize) {
         let this = &self.clients[client];
-        let (key, began) = (key_name(this.tasks[task].key), this.tasks[task].began);
+        let (key, began) = (self.plan.on_nodes(this.tasks[task].key), this.tasks[task].began);
         let Some(lease) = this.tasks[task].lease else { return };
         let Some(deadline) = this.engine.deadline(lease) else { return };
         let Some((_, token)) = this.engine.lease_name(lease) else { return };

@@ -4,7 +4,6 @@ use super::clock::{Global, MS};
 use super::counts::{Fault, Path};
 use super::plan::Plan;
 use super::random::Random;
-use super::task::key_name;
 use super::world::{Phase, World};
 use crate::engine::LostCause;
 
@@ -30,7 +29,7 @@ impl World {
     /// How many nodes hold the token of a task's lease, if it has one that is watched.
     fn watched_on(&mut self, client: usize, task: usize) -> Option<usize> {
         let this = &self.clients[client];
-        let (place, key) = (&this.tasks[task], key_name(this.tasks[task].key));
+        let (place, key) = (&this.tasks[task], self.plan.on_nodes(this.tasks[task].key));
         let lease = place.lease.filter(|_| place.is_watched)?;
         let (_, token) = this.engine.lease_name(lease)?;
         let now = self.now;

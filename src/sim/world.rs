@@ -13,6 +13,7 @@ use super::oracle::Oracle;
 use super::plan::Plan;
 use super::random::Random;
 use crate::config::Config;
+use crate::embedded::model::Condition;
 
 /// What happens at a point in time. Names that have become stale find nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,8 +154,10 @@ impl World {
         world.log(|world| format!("{:?}", world.plan));
         for node in 0..world.plan.nodes {
             let clock = world.clock();
-            let node = SimNode::new(world.plan.flavors[node], clock, world.now, &mut world.random);
-            world.nodes.push(node);
+            let flavor = world.plan.flavors[node];
+            let mut new = SimNode::new(flavor, clock, world.now, &mut world.random);
+            new.server.set_condition(Condition::Denied(world.plan.denied(node)));
+            world.nodes.push(new);
         }
         for client in 0..world.plan.clients {
             let clock = world.clock();
