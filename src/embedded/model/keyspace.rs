@@ -13,11 +13,13 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
+use super::readers::Readers;
+
 /// Databases that `SELECT` can choose from.
 pub(crate) const DATABASES: usize = 16;
 
 // Fixed hash keys: two runs of one simulation seed must not differ, not even in iteration order.
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 /// What a key holds.
 #[derive(Clone, Debug)]
@@ -53,25 +55,11 @@ impl Watch {
 pub(crate) struct Keyspace {
     databases: [Map<Vec<u8>, Entry>; DATABASES],
     watched: Map<(usize, Vec<u8>), Watched>,
-    /// Sessions that read a key and are to be told of its next change, whatever database it is in.
-    tracked: Map<Vec<u8>, Vec<u64>>,
-    /// What they are still to be told of.
-    pub(crate) changed: Vec<Changed>,
+    pub(crate) readers: Readers,
     written_since_sweep: usize,
     /// Keys whose end has come and that were removed for it.
     pub(crate) expired: u64,
     versions: u64,
-}
-
-/// What has changed of the keys that somebody tracks.
-#[derive(Debug)]
-pub(crate) enum Changed {
-    Key {
-        key: Vec<u8>,
-        readers: Vec<u64>,
-    },
-    /// A database was emptied: whatever was read is void.
-    All,
 }
 
 #[derive(Debug)]
@@ -161,8 +149,7 @@ impl Keyspace {
 
     /// Empties one database, or all of them, as FLUSHDB and FLUSHALL do: whoever tracks keys is told.
     pub(crate) fn flush(&mut self, only: Option<usize>) {
-        self.tracked.clear();
-        self.changed.push(Changed::All);
+        self.readers.note_flush();
         self.clear(only);
     }
 
@@ -194,15 +181,11 @@ impl Keyspace {
         self.written_since_sweep = 0;
         for (db, database) in self.databases.iter_mut().enumerate() {
             let before = database.len();
-            if !self.tracked.is_empty() {
+            if !self.readers.is_empty() {
                 let over = database.iter().filter(|(_, entry)| entry.is_expired(now_ms));
                 let mut over: Vec<_> = over.map(|(key, _)| key.clone()).collect();
                 over.sort_unstable();
-                for key in over {
-                    if let Some(readers) = self.tracked.remove(&key) {
-                        self.changed.push(Changed::Key { key, readers });
-                    }
-                }
+                over.iter().for_each(|key| self.readers.note_change(key));
             }
             if self.watched.is_empty() {
                 database.retain(|_, entry| !entry.is_expired(now_ms));
@@ -247,34 +230,10 @@ impl Keyspace {
         }
     }
 
-    /// Tells a session of the next change of a key that it read.
-    pub(crate) fn track(&mut self, key: &[u8], session: u64) {
-        if self.tracked.len() >= TRACKED_MAX && !self.tracked.contains_key(key) {
-            // As servers do at their bound: those who tracked one key are told that it is void.
-            if let Some(key) = self.tracked.keys().next().cloned() {
-                let readers = self.tracked.remove(&key).unwrap_or_default();
-                self.changed.push(Changed::Key { key, readers });
-            }
-        }
-        let readers = self.tracked.entry(key.to_vec()).or_default();
-        if !readers.contains(&session) {
-            readers.push(session);
-        }
-    }
-
-    /// A session is gone: it is told of nothing any more.
-    pub(crate) fn untrack(&mut self, session: u64) {
-        self.tracked.retain(|_, readers| {
-            readers.retain(|reader| *reader != session);
-            !readers.is_empty()
-        });
-    }
-
     /// Forgets who watches or tracks: connections do not outlive the process they were made to.
     pub(crate) fn forget_sessions(&mut self) {
         self.watched.clear();
-        self.tracked.clear();
-        self.changed.clear();
+        self.readers = Readers::default();
     }
 
     /// All keys, expired ones that are not removed yet among them.
@@ -294,9 +253,7 @@ impl Keyspace {
     }
 
     fn touch(&mut self, db: usize, key: &[u8]) {
-        if let Some(readers) = self.tracked.remove(key) {
-            self.changed.push(Changed::Key { key: key.to_vec(), readers });
-        }
+        self.readers.note_change(key);
         if self.watched.is_empty() {
             return;
         }
@@ -322,5 +279,3 @@ impl Entry {
 
 /// Below this many new keys a sweep is not worth its pass.
 const SWEEP_LEN_MIN: usize = 1024;
-/// Keys that are tracked at once, as servers bound it (`tracking-table-max-keys`).
-const TRACKED_MAX: usize = 1_000_000;

@@ -29,6 +29,7 @@ mod info;
 mod keys;
 mod keyspace;
 mod pubsub;
+mod readers;
 mod reply;
 mod script;
 mod server;

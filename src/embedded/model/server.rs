@@ -247,7 +247,7 @@ impl Server {
         self.unwatch(&mut session);
         self.channels.leave(&mut session);
         if session.tracking.is_some() {
-            self.keys.untrack(session.id);
+            self.keys.readers.leave(session.id);
         }
         self.trackers.leave(&mut session);
     }
@@ -297,7 +297,7 @@ impl Server {
 
     /// Tells those who track keys of what has changed: see [`Trackers::tell`].
     pub(crate) fn tell_changes(&mut self, by: Option<u64>, mut own: Option<(u64, &mut Vec<u8>)>) {
-        for changed in self.keys.changed.drain(..) {
+        for changed in self.keys.readers.changes() {
             let own = own.as_mut().map(|(id, out)| (*id, &mut **out));
             self.trackers.tell(&changed, by, own, &mut self.channels);
         }

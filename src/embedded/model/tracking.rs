@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::gate::Call;
-use super::keyspace::Changed;
 use super::pubsub::Channels;
+use super::readers::Changed;
 use super::reply::Reply;
 use super::session::Session;
 use super::strings::SYNTAX;
@@ -105,7 +105,7 @@ fn append_push(out: &mut Vec<u8>, changed: &Changed) {
 pub(super) fn note_read(call: &mut Call<'_>, key: &[u8]) {
     let Some(tracking) = call.session.tracking else { return };
     if !tracking.opt_in || call.session.caching {
-        call.server.keys.track(key, call.session.id);
+        call.server.keys.readers.note_read(key, call.session.id);
     }
 }
 

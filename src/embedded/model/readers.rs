@@ -1,0 +1,77 @@
+//! [`Readers`]: who read which key and is to be told of its next change, and what has changed since.
+//!
+//! Layer: sans-IO. As on a real server a key is a name, whatever database it is in.
+//!
+//! # Invariants
+//!
+//! - A change of a key takes its readers out: each is told of it once, until it reads anew.
+
+use super::keyspace::Map;
+
+/// Keys that are tracked at once, as servers bound it (`tracking-table-max-keys`).
+const KEYS_MAX: usize = 1_000_000;
+
+/// The sessions that read each key since its last change.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    keys: Map<Vec<u8>, Vec<u64>>,
+    changed: Vec<Changed>,
+}
+
+/// What has changed of the keys that somebody read.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    Key {
+        key: Vec<u8>,
+        readers: Vec<u64>,
+    },
+    /// A database was emptied: whatever was read is void.
+    All,
+}
+
+impl Readers {
+    /// A session has read a key, and asked to be told of its next change.
+    pub(crate) fn note_read(&mut self, key: &[u8], session: u64) {
+        if self.keys.len() >= KEYS_MAX && !self.keys.contains_key(key) {
+            // As servers do at their bound: those who read one key are told that it is void.
+            if let Some(key) = self.keys.keys().next().cloned() {
+                self.note_change(&key);
+            }
+        }
+        let readers = self.keys.entry(key.to_vec()).or_default();
+        if !readers.contains(&session) {
+            readers.push(session);
+        }
+    }
+
+    /// A key was written, removed, or is over.
+    pub(crate) fn note_change(&mut self, key: &[u8]) {
+        if let Some(readers) = self.keys.remove(key) {
+            self.changed.push(Changed::Key { key: key.to_vec(), readers });
+        }
+    }
+
+    /// A database was emptied by a command.
+    pub(crate) fn note_flush(&mut self) {
+        self.keys.clear();
+        self.changed.push(Changed::All);
+    }
+
+    /// Whether no key has readers.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// A session is gone: it is told of nothing any more.
+    pub(crate) fn leave(&mut self, session: u64) {
+        self.keys.retain(|_, readers| {
+            readers.retain(|reader| *reader != session);
+            !readers.is_empty()
+        });
+    }
+
+    /// What has changed since this was last called, oldest first.
+    pub(crate) fn changes(&mut self) -> std::vec::Drain<'_, Changed> {
+        self.changed.drain(..)
+    }
+}
