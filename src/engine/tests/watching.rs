@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::acquire::KeepAlive;
+use crate::config::Retry;
 
 const GONE: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n";
 const ALL_GONE: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
@@ -106,6 +107,31 @@ fn a_key_that_is_gone_before_it_is_tracked_is_noticed_by_the_read() {
     assert!(rig.engine.is_lost(lease));
 }
 
+/// An attempt for which no node is there leaves the call without a slot of its own, until the next:
+/// what it is told then may stand in the slot that it had.
+#[test]
+fn what_a_call_without_a_slot_is_told_takes_no_vote_from_another() {
+    let mut rig = Rig::new(1);
+    let retry = Retry::every(200 * MS, Duration::ZERO).attempts(9);
+    rig.acquire_with("a", watched().retry(retry));
+    rig.answer(0, "_\r\n");
+    answer_tracking(&mut rig, 0);
+    rig.lose(0);
+    let begun = rig.now;
+    while begun.until(rig.now) < 201 * MS {
+        if rig.engine.wants_connection(node(0)) {
+            rig.engine.handle_lost(node(0), Cause::ConnectionRefused, rig.now);
+        }
+        rig.advance(MS);
+    }
+    rig.connect(0);
+    assert_eq!(rig.waiting(0), Vec::<String>::new(), "the second attempt has failed");
+    rig.acquire_with("b", watched());
+    rig.answer(0, "+OK\r\n");
+    rig.receive(0, GONE);
+    rig.locked();
+}
+
 /// Who comes late to its result, as behind a pause, finds the answers and the end of what they
 /// granted in one read.
 #[test]
@@ -192,7 +218,7 @@ fn a_node_that_is_back_is_asked_for_the_key_at_once() {
 #[test]
 fn a_retried_acquisition_is_watched_at_its_last_attempt() {
     let mut rig = Rig::new(1);
-    let retry = crate::config::Retry::every(MS, Duration::ZERO).attempts(2);
+    let retry = Retry::every(MS, Duration::ZERO).attempts(2);
     rig.acquire_with("a", watched().retry(retry));
     rig.answer(0, "_\r\n");
     answer_tracking(&mut rig, 0);
