@@ -28,10 +28,11 @@ pub(crate) struct Probe {
     buffer: Box<[u8]>,
 }
 
-struct Link {
+/// One connection to a node.
+pub(crate) struct Link {
     socket: Socket,
-    /// Commands answered so far.
-    answered: u64,
+    /// Lines received so far: commands answered, where each is answered by one.
+    pub(crate) answered: u64,
     /// What the socket did not take.
     unsent: Vec<u8>,
 }
@@ -49,8 +50,7 @@ impl Probe {
         let poll = Poll::new()?;
         let mut links = Vec::new();
         for (index, address) in addresses.iter().enumerate() {
-            let socket = Socket::connect(address, &poll, Token(index))?;
-            links.push(Link { socket, answered: 0, unsent: Vec::new() });
+            links.push(Link::connect(address, &poll, Token(index))?);
         }
         Ok(Self {
             poll,
@@ -144,22 +144,10 @@ impl Probe {
     /// Waits for readiness and reads what is ready.
     #[inline]
     fn pass(&mut self) -> io::Result<()> {
-        match self.wait {
-            Wait::Spin => self.poll.poll(&mut self.events, Some(Duration::ZERO))?,
-            Wait::SpinThenPark(spin) => {
-                let end = now() + spin;
-                self.poll.poll(&mut self.events, Some(Duration::ZERO))?;
-                while self.events.is_empty() {
-                    let is_over = now() >= end;
-                    let timeout = if is_over { None } else { Some(Duration::ZERO) };
-                    self.poll.poll(&mut self.events, timeout)?;
-                }
-            }
-            Wait::Park | _ => self.poll.poll(&mut self.events, None)?,
-        }
+        wait_for(&mut self.poll, &mut self.events, self.wait, None)?;
         for event in &self.events {
             let Some(link) = self.links.get_mut(event.token().0) else { continue };
-            link.receive(&mut self.buffer)?;
+            link.receive(&mut self.buffer, |_| {})?;
             if !link.unsent.is_empty() {
                 link.send(&[])?;
             }
@@ -168,9 +156,41 @@ impl Probe {
     }
 }
 
+/// Waits, as a client of Redbolt does, until something is ready or `limit` is over.
+#[inline]
+pub(crate) fn wait_for(
+    poll: &mut Poll,
+    events: &mut Events,
+    wait: Wait,
+    limit: Option<Duration>,
+) -> io::Result<()> {
+    match wait {
+        Wait::Spin => poll.poll(events, Some(Duration::ZERO)),
+        Wait::SpinThenPark(spin) => {
+            let end = now() + spin;
+            loop {
+                poll.poll(events, Some(Duration::ZERO))?;
+                if !events.is_empty() {
+                    return Ok(());
+                }
+                std::thread::yield_now();
+                if end <= now() {
+                    return poll.poll(events, limit);
+                }
+            }
+        }
+        Wait::Park | _ => poll.poll(events, limit),
+    }
+}
+
 impl Link {
+    pub(crate) fn connect(address: &str, poll: &Poll, token: Token) -> io::Result<Self> {
+        let socket = Socket::connect(address, poll, token)?;
+        Ok(Self { socket, answered: 0, unsent: Vec::new() })
+    }
+
     #[inline]
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.unsent.is_empty() {
             match self.socket.write(bytes) {
                 Ok(len) if len == bytes.len() => return Ok(()),
@@ -191,8 +211,13 @@ impl Link {
         Ok(())
     }
 
+    /// Reads what is there; `see` has a look at it.
     #[inline]
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        mut see: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
         loop {
             let len = match self.socket.read(buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -205,6 +230,7 @@ impl Link {
                 return Err(io::Error::other(String::from_utf8_lossy(bytes).into_owned()));
             }
             self.answered += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+            see(bytes);
             if len < buffer.len() {
                 return Ok(());
             }

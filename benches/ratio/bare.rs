@@ -4,15 +4,15 @@
 //! word that one queues again) and nothing else: who comes next is known from the beginning, votes are
 //! lines, nobody can be late, and no time is looked at.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::time::Duration;
 
-use redbolt::mio::net::TcpStream;
-use redbolt::mio::{Events, Interest, Poll, Token};
-use redbolt::{Wait, now};
+use redbolt::Wait;
+use redbolt::mio::{Events, Poll, Token};
 
 use crate::Anything;
 use crate::handover::Contender;
+use crate::probe::{Link, wait_for};
 
 /// Nobody waits longer than this for a turn.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -23,22 +23,24 @@ const KEY: &str = "bare";
 pub(crate) struct Bare {
     poll: Poll,
     events: Events,
-    links: Vec<Link>,
+    nodes: Vec<Node>,
     /// Hears the wakes, by the first node.
     ear: Link,
     wakes: usize,
     wait: Wait,
     set: Vec<u8>,
     release: Vec<u8>,
-    wake: Vec<u8>,
+    /// The release and the wake behind it.
+    release_and_wake: Vec<u8>,
     queue: Vec<u8>,
     buffer: Box<[u8]>,
 }
 
-struct Link {
-    stream: TcpStream,
-    /// Lines that are awaited, and whether a SET among them was granted.
-    open: usize,
+struct Node {
+    link: Link,
+    /// Commands written so far, each answered by a line.
+    sent: u64,
+    /// Whether it granted the last SET.
     is_granted: bool,
 }
 
@@ -51,65 +53,53 @@ impl Bare {
         count: usize,
     ) -> Anything<Self> {
         let poll = Poll::new()?;
-        let links = addresses.iter().enumerate();
-        let links = links.map(|(index, address)| Link::connect(address, &poll, index));
-        let links = links.collect::<io::Result<Vec<_>>>()?;
-        let mut ear = Link::connect(addresses.first().ok_or("no node")?, &poll, links.len())?;
-        ear.stream.write_all(&command(&["SUBSCRIBE", &channel(me)]))?;
+        let link = |address: &String, index| Link::connect(address, &poll, Token(index));
+        let nodes = addresses.iter().enumerate().map(|(index, address)| {
+            Ok(Node { link: link(address, index)?, sent: 0, is_granted: false })
+        });
+        let nodes = nodes.collect::<io::Result<Vec<_>>>()?;
+        let mut ear = link(addresses.first().ok_or("no node")?, nodes.len())?;
+        ear.send(&command(&["SUBSCRIBE", &channel(me)]))?;
         let token = format!("{me:040}");
         let next = channel((me + 1) % count);
+        let release = command(&["DELIFEQ", KEY, &token]);
         let mut bare = Self {
             poll,
             events: Events::with_capacity(64),
-            links,
+            nodes,
             ear,
             wakes: 0,
             wait,
             set: command(&["SET", KEY, &token, "NX", "PX", "10000"]),
-            release: command(&["DELIFEQ", KEY, &token]),
-            wake: command(&["PUBLISH", &next, WAKE]),
+            release_and_wake: [&*release, &*command(&["PUBLISH", &next, WAKE])].concat(),
+            release,
             queue: command(&["PUBLISH", &next, "queue"]),
             buffer: vec![0; 64 << 10].into_boxed_slice(),
         };
         // It is subscribed once the six lines of the answer are here.
-        bare.ear.open = 6;
-        while bare.ear.open > 0 {
+        while bare.ear.answered < 6 {
             bare.pass()?;
         }
         bare.wakes = usize::from(me == 0);
         Ok(bare)
     }
 
-    fn quorum(&self) -> usize {
-        self.links.len() / 2 + 1
-    }
-
     fn pass(&mut self) -> io::Result<()> {
-        let spin = match self.wait {
-            Wait::SpinThenPark(spin) => spin,
-            Wait::Spin => PATIENCE,
-            Wait::Park | _ => Duration::ZERO,
-        };
-        let end = now() + spin;
-        self.poll.poll(&mut self.events, Some(Duration::ZERO))?;
-        while self.events.is_empty() && now() < end {
-            std::thread::yield_now();
-            self.poll.poll(&mut self.events, Some(Duration::ZERO))?;
-        }
-        if self.events.is_empty() {
-            self.poll.poll(&mut self.events, Some(PATIENCE))?;
-        }
+        wait_for(&mut self.poll, &mut self.events, self.wait, Some(PATIENCE))?;
         if self.events.is_empty() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         for event in &self.events {
-            if let Some(link) = self.links.get_mut(event.token().0) {
-                let bytes = link.receive(&mut self.buffer)?;
-                link.is_granted |= bytes.contains(&b'+');
+            if let Some(node) = self.nodes.get_mut(event.token().0) {
+                let is_granted = &mut node.is_granted;
+                node.link
+                    .receive(&mut self.buffer, |bytes| *is_granted |= bytes.contains(&b'+'))?;
             } else {
-                let bytes = self.ear.receive(&mut self.buffer)?;
-                let wakes = bytes.windows(WAKE.len()).filter(|bytes| *bytes == WAKE.as_bytes());
-                self.wakes += wakes.count();
+                let wakes = &mut self.wakes;
+                self.ear.receive(&mut self.buffer, |bytes| {
+                    let words = bytes.windows(WAKE.len());
+                    *wakes += words.filter(|word| *word == WAKE.as_bytes()).count();
+                })?;
             }
         }
         Ok(())
@@ -122,60 +112,35 @@ impl Contender for Bare {
             self.pass()?;
         }
         self.wakes -= 1;
-        for link in &mut self.links {
-            link.is_granted = false;
-            link.send(&[&self.set])?;
+        for node in &mut self.nodes {
+            node.is_granted = false;
+            node.send(&self.set, 1)?;
         }
-        while self.links.iter().filter(|link| link.is_granted).count() < self.quorum() {
+        let quorum = self.nodes.len() / 2 + 1;
+        while self.nodes.iter().filter(|node| node.is_granted).count() < quorum {
             self.pass()?;
         }
         Ok(())
     }
 
     fn unlock(&mut self) -> Anything {
-        let (first, others) = self.links.split_first_mut().ok_or("no node")?;
-        for link in others {
-            link.send(&[&self.release])?;
+        let (first, others) = self.nodes.split_first_mut().ok_or("no node")?;
+        for node in others {
+            node.send(&self.release, 1)?;
         }
-        first.send(&[&self.release, &self.wake])?;
-        while self.links.iter().any(|link| link.open > 0) {
+        first.send(&self.release_and_wake, 2)?;
+        while self.nodes.iter().any(|node| node.link.answered < node.sent) {
             self.pass()?;
         }
-        let first = self.links.first_mut().ok_or("no node")?;
-        Ok(first.send(&[&self.queue])?)
+        let first = self.nodes.first_mut().ok_or("no node")?;
+        Ok(first.send(&self.queue, 1)?)
     }
 }
 
-impl Link {
-    fn connect(address: &str, poll: &Poll, index: usize) -> io::Result<Self> {
-        let stream = std::net::TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        let mut stream = TcpStream::from_std(stream);
-        poll.registry().register(&mut stream, Token(index), Interest::READABLE)?;
-        Ok(Self { stream, open: 0, is_granted: false })
-    }
-
-    /// Sends commands that are answered by a line each.
-    fn send(&mut self, commands: &[&[u8]]) -> io::Result<()> {
-        self.open += commands.len();
-        self.stream.write_all(&commands.concat())
-    }
-
-    fn receive<'a>(&mut self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-        let len = match self.stream.read(buffer) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error),
-        };
-        let bytes = buffer.get(..len).unwrap_or_default();
-        if bytes.starts_with(b"-") {
-            return Err(io::Error::other(String::from_utf8_lossy(bytes).into_owned()));
-        }
-        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
-        self.open = self.open.saturating_sub(lines);
-        Ok(bytes)
+impl Node {
+    fn send(&mut self, bytes: &[u8], count: u64) -> io::Result<()> {
+        self.sent += count;
+        self.link.send(bytes)
     }
 }
 

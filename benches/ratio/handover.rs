@@ -94,7 +94,7 @@ pub(crate) fn run(_: &Options) -> Anything {
 fn row(setup: &Setup, wait: Wait, is_hung: bool, clients: usize, hold: Duration) -> Anything {
     let mut addresses = setup.addresses.clone();
     let last = addresses.pop().ok_or("no node")?;
-    let proxy = if is_hung { Some(Proxy::start(&last)?) } else { None };
+    let proxy = is_hung.then(|| Proxy::start(&last)).transpose()?;
     addresses.push(proxy.as_ref().map_or(last, Proxy::address));
 
     let mut lone = Redbolt::connect(&addresses, wait)?;

@@ -142,7 +142,7 @@ impl Engine {
     /// The node may not hold the key any more.
     fn doubt(&mut self, id: NodeId, index: u32, now: Now) {
         let slot_index = self.keeps.at(index).slot;
-        let Some(slot) = self.slots.get(slot_index).filter(|slot| slot.is_kept()) else { return };
+        let Some(slot) = self.slots.get(slot_index) else { return };
         // Between two attempts the slot of the one before may be another's already.
         if self.keep_of(slot_index) != index {
             return;

@@ -82,10 +82,10 @@ impl World {
         // Time may end a debt, and a node's clock may be slower, or was set back.
         let drift_ms = self.plan.max_ttl_ms * 2 * self.plan.drift_ppm.unsigned_abs() / 1_000_000;
         for key in 0..self.plan.keys {
+            let name = self.plan.on_nodes(key);
             for (index, node) in self.nodes.iter_mut().enumerate() {
                 let least_ms = i64::try_from(drift_ms).unwrap_or(0) + node.back_ms + 2;
                 let local = node.clock.local(self.now);
-                let name = self.plan.on_nodes(key);
                 if node.server.ttl_ms(&name, local).is_none_or(|ttl_ms| ttl_ms < least_ms) {
                     continue;
                 }

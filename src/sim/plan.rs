@@ -123,7 +123,7 @@ impl Plan {
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
             prefix: random.pick(&["", "", "shop:"]),
-            mute: random.bytes::<1>().map(u64::from)[0] & random.pick(&[0, 0, 0, 0b111_1111]),
+            mute: u64::from(random.bytes::<1>()[0]) & random.pick(&[0, 0, 0, 0b111_1111]),
             newcomers: 0,
             hand_over: false,
             begin_after: 0,

@@ -115,7 +115,7 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
 #[test]
 fn waiters_have_their_turns_in_the_order_in_which_they_came() {
     const ROUNDS: u32 = 36;
-    const ENOUGH: u32 = 7;
+    const ENOUGH: u32 = 12;
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let mut in_order = 0;
     for _ in 0..ROUNDS {
