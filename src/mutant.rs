@@ -70,8 +70,6 @@ pub enum Mutant {
     NoScriptNotFollowed,
     /// A decided attempt goes on waiting for nodes on their way, and writes to them.
     DecidedAttemptStillWaits,
-    /// A second WATCH is written before the EXEC of the first.
-    TwoWatchesInterleaved,
     /// A second extension begins before the first has ended.
     ExtensionsOverlap,
     /// A TTL beyond `max_ttl` is taken.
@@ -96,8 +94,6 @@ pub enum Mutant {
     ChangeUnheard,
     /// What a node tells of a key that it had not yet granted is taken for a loss.
     ChangeBelievedTooSoon,
-    /// A transaction is sent where MULTI or WATCH was refused.
-    TransactionNotProven,
     /// A message is taken for any lock.
     MessageForAnyKey,
     /// Who has just woken a waiter races it for the key.
@@ -109,7 +105,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 46] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -141,7 +137,6 @@ impl Mutant {
         Self::DebtEndsBeforeSet,
         Self::NoScriptNotFollowed,
         Self::DecidedAttemptStillWaits,
-        Self::TwoWatchesInterleaved,
         Self::ExtensionsOverlap,
         Self::TtlNotBounded,
         Self::RoundNeverJudged,
@@ -154,7 +149,6 @@ impl Mutant {
         Self::GoneBeforeHandOver,
         Self::ChangeUnheard,
         Self::ChangeBelievedTooSoon,
-        Self::TransactionNotProven,
         Self::MessageForAnyKey,
         Self::ReleaserBarges,
         Self::WaitNotRenewed,

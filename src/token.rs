@@ -27,14 +27,6 @@ impl TokenBytes {
         }
         Some(unhex(wire).map_or_else(|| Self::Given(wire.into()), Self::Drawn))
     }
-
-    /// Calls `f` with the bytes that go over the wire.
-    pub(crate) fn with_wire<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        match self {
-            Self::Drawn(raw) => f(&hex(raw)),
-            Self::Given(bytes) => f(bytes),
-        }
-    }
 }
 
 impl fmt::Debug for TokenBytes {
@@ -143,14 +135,14 @@ mod tests {
         let wire = b"00ff10a0deadbeef0123456789abcdef00112233";
         let drawn = TokenBytes::from_wire(wire).unwrap();
         assert!(matches!(drawn, TokenBytes::Drawn(_)));
-        drawn.with_wire(|back| assert_eq!(back, wire));
+        assert_eq!(LockToken::new(&drawn).as_bytes(), wire);
 
         for given in
             [&b"0"[..], b"00FF10a0deadbeef0123456789abcdef00112233", b"a\0\r\n b", &[7; 255]]
         {
             let token = TokenBytes::from_wire(given).unwrap();
             assert!(matches!(token, TokenBytes::Given(_)));
-            token.with_wire(|back| assert_eq!(back, given));
+            assert_eq!(LockToken::new(&token).as_bytes(), given);
         }
         assert_eq!(TokenBytes::from_wire(b""), None);
         assert_eq!(TokenBytes::from_wire(&[b'a'; 256]), None);

@@ -25,7 +25,7 @@ const CHANNEL: &[u8] = b"redbolt:permissions";
 
 impl Client {
     /// Asks every connected node whether the user may run the commands of a lock named `key`: SET,
-    /// GET, PTTL, PUBLISH, those that release one (DELIFEQ, DELEX, EVAL, EXEC), of which one is
+    /// GET, PTTL, PUBLISH, those that release one (DELIFEQ, DELEX, EVAL), of which one is
     /// enough, and those by which a watched lock is told of (CLIENT TRACKING, CLIENT CACHING). Nothing is written: a SET with a TTL of zero is refused, but only after permissions,
     /// memory, role and disk were looked at. Takes one round trip to the slowest node, at most
     /// `node_timeout`.
@@ -48,8 +48,6 @@ impl Client {
             &[b"DELIFEQ", key, NOBODY],
             &[b"DELEX", key, b"IFEQ", NOBODY],
             &[b"EVAL", b"return 0", b"1", key],
-            // Outside of a transaction it is an error, which says no more than that.
-            &[b"EXEC"],
             // There are no such words, which says no more either.
             &[b"CLIENT", b"TRACKING", b"PROBE"],
             &[b"CLIENT", b"CACHING", b"PROBE"],
@@ -83,7 +81,7 @@ impl Client {
 }
 
 /// The commands, in the order in which they are asked for.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 9] = [
     "SET",
     "GET",
     "PTTL",
@@ -91,7 +89,6 @@ const NAMES: [&str; 10] = [
     "DELIFEQ",
     "DELEX",
     "EVAL",
-    "EXEC",
     "CLIENT TRACKING",
     "CLIENT CACHING",
 ];

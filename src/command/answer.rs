@@ -53,16 +53,6 @@ pub(crate) fn classify(reply: &Reply<'_>) -> Answer {
     }
 }
 
-/// The answer of the one command that an EXEC ran. Null: a watched key had changed.
-pub(crate) fn classify_exec(reply: &Reply<'_>) -> Answer {
-    if let Reply::Array(items) = reply
-        && let Some(first) = items.clone().next()
-    {
-        return classify(&first);
-    }
-    classify(reply)
-}
-
 /// Scripts append their own text to an error, so only the first words count.
 fn classify_error(text: &[u8]) -> Answer {
     let word = text.split(|&byte| byte == b' ').next().unwrap_or_default();
@@ -80,7 +70,7 @@ fn classify_error(text: &[u8]) -> Answer {
         b"DENIED" => Cause::Protected,
         b"WRONGTYPE" => Cause::WrongType,
         b"MOVED" | b"ASK" | b"CLUSTERDOWN" | b"CROSSSLOT" | b"TRYAGAIN" => Cause::Cluster,
-        b"NOPROTO" | b"EXECABORT" => Cause::Unsupported,
+        b"NOPROTO" => Cause::Unsupported,
         b"ERR" => return classify_plain(text),
         _ => return Answer::Odd,
     };

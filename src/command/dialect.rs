@@ -33,8 +33,6 @@ pub(crate) enum ReleaseStep {
     EvalSha,
     /// `EVAL`: for a script that is not loaded, and where nobody will be left to read NOSCRIPT.
     Eval,
-    /// `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`: where scripts are denied.
-    Watch,
 }
 
 /// How a key's TTL is renewed if it holds the token.
@@ -46,8 +44,6 @@ pub(crate) enum ExtendStep {
     EvalSha,
     /// `EVAL`.
     Eval,
-    /// `WATCH`, `GET`, `MULTI`, `SET .. XX PX`, `EXEC`: where scripts are denied.
-    Watch,
 }
 
 /// The steps a node is at; `None` when no step is left.
@@ -81,8 +77,7 @@ impl Dialect {
                 ReleaseStep::DelIfEq => Some(ReleaseStep::DelEx),
                 ReleaseStep::DelEx => Some(ReleaseStep::EvalSha),
                 ReleaseStep::EvalSha => Some(ReleaseStep::Eval),
-                ReleaseStep::Eval => Some(ReleaseStep::Watch),
-                ReleaseStep::Watch => None,
+                ReleaseStep::Eval => None,
             };
         }
     }
@@ -93,15 +88,9 @@ impl Dialect {
             self.extend = match step {
                 ExtendStep::SetIfEq => Some(ExtendStep::EvalSha),
                 ExtendStep::EvalSha => Some(ExtendStep::Eval),
-                ExtendStep::Eval => Some(ExtendStep::Watch),
-                ExtendStep::Watch => None,
+                ExtendStep::Eval => None,
             };
         }
-    }
-
-    /// Whether anything has to be compared by WATCH.
-    pub(crate) fn uses_watch(self) -> bool {
-        self.release == Some(ReleaseStep::Watch) || self.extend == Some(ExtendStep::Watch)
     }
 
     /// Whether the scripts are worth loading.
@@ -117,14 +106,12 @@ impl fmt::Display for Dialect {
             Some(ReleaseStep::DelEx) => "DELEX",
             Some(ReleaseStep::EvalSha) => "EVALSHA",
             Some(ReleaseStep::Eval) => "EVAL",
-            Some(ReleaseStep::Watch) => "WATCH",
             None => "none",
         };
         let extend = match self.extend {
             Some(ExtendStep::SetIfEq) => "SET IFEQ",
             Some(ExtendStep::EvalSha) => "EVALSHA",
             Some(ExtendStep::Eval) => "EVAL",
-            Some(ExtendStep::Watch) => "WATCH",
             None => "none",
         };
         write!(f, "{release} / {extend}")

@@ -7,7 +7,7 @@ mod dialect;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use answer::{Answer, classify, classify_exec};
+pub(crate) use answer::{Answer, classify};
 pub(crate) use dialect::{Dialect, ExtendStep, ReleaseStep, Server, ServerKind};
 
 use crate::key::Key;
@@ -102,8 +102,6 @@ pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &Key, to
             out.extend_from_slice(b"$1\r\n1\r\n");
             append_key(out, key);
         }
-        // Not one command: see `append_compare`.
-        ReleaseStep::Watch => return,
         ReleaseStep::Eval => {
             out.extend_from_slice(b"*5\r\n$4\r\nEVAL\r\n");
             append_bulk(out, RELEASE_SCRIPT.as_bytes());
@@ -138,8 +136,6 @@ pub(crate) fn append_extend(
             append_key(out, key);
             append_token(out, token);
         }
-        // Not one command: see `append_compare`.
-        ExtendStep::Watch => return,
         ExtendStep::Eval => {
             out.extend_from_slice(b"*6\r\n$4\r\nEVAL\r\n");
             append_bulk(out, EXTEND_SCRIPT.as_bytes());
@@ -149,15 +145,6 @@ pub(crate) fn append_extend(
         }
     }
     append_number(out, ttl_ms);
-}
-
-/// An empty transaction, then watches the key and asks for its value. A server that refuses MULTI
-/// would run at once what stands behind it, so that is asked before there is anything.
-pub(crate) fn append_compare(out: &mut Vec<u8>, key: &Key) {
-    append_command(out, &[b"MULTI"]);
-    append_command(out, &[b"EXEC"]);
-    append_command(out, &[b"WATCH", key.as_bytes()]);
-    append_command(out, &[b"GET", key.as_bytes()]);
 }
 
 /// Asks who holds the key.
@@ -173,29 +160,6 @@ pub(crate) fn append_pttl(out: &mut Vec<u8>, key: &Key) {
 /// Sends a message; answered with the number of those who hear it.
 pub(crate) fn append_publish(out: &mut Vec<u8>, channel: &[u8], message: &[u8]) {
     append_command(out, &[b"PUBLISH", channel, message]);
-}
-
-/// Gives the watch up: the value was another.
-pub(crate) fn append_unwatch(out: &mut Vec<u8>) {
-    append_command(out, &[b"UNWATCH"]);
-}
-
-/// Deletes the watched key unless it has changed.
-pub(crate) fn append_release_queued(out: &mut Vec<u8>, key: &Key) {
-    append_command(out, &[b"MULTI"]);
-    append_command(out, &[b"DEL", key.as_bytes()]);
-    append_command(out, &[b"EXEC"]);
-}
-
-/// Renews the watched key's TTL unless it has changed. XX: a key that has just ended stays gone.
-pub(crate) fn append_extend_queued(out: &mut Vec<u8>, key: &Key, token: &TokenBytes, ttl_ms: u64) {
-    append_command(out, &[b"MULTI"]);
-    out.extend_from_slice(b"*6\r\n$3\r\nSET\r\n");
-    append_key(out, key);
-    append_token(out, token);
-    out.extend_from_slice(b"$2\r\nXX\r\n$2\r\nPX\r\n");
-    append_number(out, ttl_ms);
-    append_command(out, &[b"EXEC"]);
 }
 
 /// Puts the scripts where EVALSHA finds them.

@@ -12,7 +12,7 @@ use crate::acquire::Acquire;
 use crate::command::append_set;
 use crate::error::{Cause, LockError, Vote};
 use crate::mutant::{self, Mutant};
-use crate::node::{JobKind, Now, Request};
+use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round};
 use crate::time::Instant;
@@ -298,16 +298,7 @@ impl Engine {
     /// Writes the encoded SET to one node.
     #[inline]
     pub(super) fn send_set(&mut self, id: NodeId, slot_index: u32, now: Now) {
-        // It must not be denied by a key of this client that is about to be deleted.
-        let is_sent = if self.has_job_for_key(id, slot_index) {
-            let is_queued = self.enqueue(id, JobKind::Set, slot_index, now);
-            // Other commands went through the scratch buffer.
-            self.encode_set(slot_index);
-            is_queued
-        } else {
-            self.write(id, Request::Set, slot_index, now)
-        };
-        if is_sent {
+        if self.write(id, Request::Set, slot_index, now) {
             let slot = self.slots.at_mut(slot_index);
             slot.holds.insert(id);
             slot.unanswered.insert(id);

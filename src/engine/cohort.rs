@@ -3,8 +3,7 @@
 //!
 //! # Invariants
 //!
-//! - A node of the cohort is greeted, answers in time, releases by [`Cohort::step`], and compares
-//!   without WATCH: no job waits for it, and none can come to wait while it is in the cohort.
+//! - A node of the cohort is greeted, answers in time, and releases by [`Cohort::step`].
 
 use super::Engine;
 use crate::command::ReleaseStep;
@@ -31,7 +30,7 @@ impl Engine {
         let mut cohort = Cohort::EMPTY;
         for id in NodeMask::first(self.nodes.len()) {
             let Some(step) = self.release_step(id) else { continue };
-            if self.node(id).is_in_step() && (cohort.nodes.is_empty() || cohort.step == step) {
+            if self.node(id).can_be_asked() && (cohort.nodes.is_empty() || cohort.step == step) {
                 cohort.step = step;
                 cohort.nodes.insert(id);
             }

@@ -18,7 +18,7 @@ use crate::acquire::Acquire;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
-use crate::node::{JobKind, Now, Phase, Request};
+use crate::node::{Now, Phase, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round, Tally};
 use crate::time::Instant;
@@ -209,33 +209,13 @@ impl Engine {
         }
         let slot = self.slots.at_mut(slot_index);
         let phase = slot.phase;
-        let is_sent = self.write_extension(id, slot_index, step, phase, now);
-        if !self.node(id).jobs.is_empty() {
-            // A job has used the scratch buffer.
-            *encoded = None;
-        }
+        let is_sent = self.write(id, Request::Extend { step, phase }, slot_index, now);
         if is_sent {
             let op = self.slots.at(slot_index).op;
             self.ops.at_mut(op).tally.open.insert(id);
             self.track_extension(id, slot_index, now);
         }
         is_sent
-    }
-
-    /// Writes the encoded extension, or makes it a job.
-    fn write_extension(
-        &mut self,
-        id: NodeId,
-        slot_index: u32,
-        step: ExtendStep,
-        phase: Phase,
-        now: Now,
-    ) -> bool {
-        if step == ExtendStep::Watch || self.has_job_for_key(id, slot_index) {
-            self.enqueue(id, JobKind::Extend { phase }, slot_index, now)
-        } else {
-            self.write(id, Request::Extend { step, phase }, slot_index, now)
-        }
     }
 
     fn encode_extension(&mut self, slot_index: u32, step: ExtendStep) {
@@ -265,7 +245,7 @@ impl Engine {
         let answer = if is_recreated { Answer::Ok } else { answer };
         match answer {
             Answer::Ok | Answer::One => {
-                self.key_confirmed(id, slot_index, step, now);
+                self.key_confirmed(id, slot_index);
                 let slot = self.slots.at_mut(slot_index);
                 // A node that extends it holds it: a vote, also where its SET was never answered.
                 if is_wanted && !slot.granted.contains(id) {
@@ -294,7 +274,7 @@ impl Engine {
                     && is_wanted
                 {
                     self.encode_extension(slot_index, step);
-                    if self.write_extension(id, slot_index, step, phase, now) {
+                    if self.write(id, Request::Extend { step, phase }, slot_index, now) {
                         self.track_extension(id, slot_index, now);
                         return;
                     }
@@ -343,13 +323,8 @@ impl Engine {
 
     /// The connection ended before the extension was answered.
     pub(super) fn extension_lost(&mut self, id: NodeId, slot_index: u32, phase: Phase, now: Now) {
-        self.slots.at_mut(slot_index).tainted.insert(id);
-        self.extension_unsent(id, slot_index, phase, now);
-    }
-
-    /// The connection ended before the extension was written.
-    pub(super) fn extension_unsent(&mut self, id: NodeId, slot_index: u32, phase: Phase, now: Now) {
         let slot = self.slots.at_mut(slot_index);
+        slot.tainted.insert(id);
         if slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP {
             self.ops.at_mut(slot.op).tally.no(id);
             let index = slot.op;

@@ -5,7 +5,7 @@ use super::Engine;
 use crate::command::Answer;
 use crate::error::Cause;
 use crate::mutant::{self, Mutant};
-use crate::node::{Answered, Job, Now, Pending, Request, Step};
+use crate::node::{Answered, Now, Pending, Request, Step};
 use crate::quorum::NodeId;
 use crate::resp::{Quick, quick};
 use crate::time::Instant;
@@ -139,7 +139,6 @@ impl Engine {
             match self.node_mut(id).next_step(&mut input, now) {
                 Ok(Step::Idle) => break,
                 Ok(Step::Answered(answered)) => self.answered(id, answered, now),
-                Ok(Step::Compared) => self.compared(id, now),
                 Ok(Step::Query(pending)) => self.query_answered(id, pending, now),
                 Ok(Step::Greeted) => self.greeted(id, now),
                 Ok(Step::Waited(pending)) => self.waited(id, pending, now),
@@ -174,13 +173,6 @@ impl Engine {
             Request::Extend { step, phase } => {
                 self.extension_answered(id, slot, step, phase, answer, now);
             }
-            Request::Exec(kind) => {
-                // The job keeps its reference until it is done.
-                return self.exec_answered(id, Job { kind, slot, set_len: 0 }, answer, now);
-            }
-            Request::Prove | Request::Proven | Request::Watch => {
-                return self.job_prepared(id, answer);
-            }
             Request::Wake => return self.wake_answered(id, slot, answer, now),
             Request::Tracking => return self.node_mut(id).tracking_answered(answer),
             Request::Tracked => self.tracked(id, slot, answer, now),
@@ -189,11 +181,7 @@ impl Engine {
             | Request::Wait { .. }
             | Request::Tell
             | Request::Greeting(_)
-            | Request::Query { .. }
-            | Request::Compare
-            | Request::Unwatch
-            | Request::Multi
-            | Request::Queued => return,
+            | Request::Query { .. } => return,
         }
         self.answer_taken(slot);
     }
@@ -249,10 +237,6 @@ impl Engine {
                     self.query_lost(id, *entry);
                     continue;
                 }
-                Request::Exec(kind) => {
-                    self.job_lost(id, Job { kind, slot: entry.slot, set_len: 0 }, true, now);
-                    continue;
-                }
                 Request::Wait { .. } => {
                     self.wait_lost(id, *entry, now);
                     continue;
@@ -266,20 +250,9 @@ impl Engine {
                 | Request::Tracking
                 | Request::Subscribe
                 | Request::Tell
-                | Request::Greeting(_)
-                | Request::Prove
-                | Request::Proven
-                | Request::Watch
-                | Request::Compare
-                | Request::Unwatch
-                | Request::Multi
-                | Request::Queued => continue,
+                | Request::Greeting(_) => continue,
             }
             self.slots.unref(entry.slot);
-        }
-        let jobs = std::mem::take(&mut self.node_mut(id).jobs);
-        for job in jobs.watching.into_iter().chain(jobs.waiting) {
-            self.job_lost(id, job, false, now);
         }
     }
 }

@@ -47,7 +47,6 @@ mod slot;
 mod tests;
 mod timers;
 mod trace;
-mod transaction;
 mod view;
 mod votes;
 mod wait;

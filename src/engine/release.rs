@@ -15,7 +15,7 @@ use super::{Engine, Event};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::mutant::{self, Mutant};
-use crate::node::{Debt, Debts, JobKind, Now, REFUSED_DELAY, Request};
+use crate::node::{Debt, Debts, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::time::Instant;
@@ -195,38 +195,8 @@ impl Engine {
             self.encode_release(slot_index, step);
             *encoded = Some(step);
         }
-        if !self.write_release(id, slot_index, step, now) {
+        if !self.write(id, Request::Release(step), slot_index, now) {
             self.owe(id, slot_index, now);
-        }
-        if !self.node(id).jobs.is_empty() {
-            // A job has used the scratch buffer.
-            *encoded = None;
-        }
-    }
-
-    /// Writes the encoded release, or makes it a job: where that is all that the node offers, or a
-    /// SET of the key may still wait behind a job.
-    fn write_release(&mut self, id: NodeId, slot_index: u32, step: ReleaseStep, now: Now) -> bool {
-        if step == ReleaseStep::Watch || self.has_job_for_key(id, slot_index) {
-            self.enqueue(id, JobKind::Release, slot_index, now)
-        } else {
-            self.write(id, Request::Release(step), slot_index, now)
-        }
-    }
-
-    /// Writes the encoded release as the payment of a debt, or makes it a job.
-    fn write_debt(
-        &mut self,
-        id: NodeId,
-        slot_index: u32,
-        step: ReleaseStep,
-        again: bool,
-        now: Now,
-    ) -> bool {
-        if step == ReleaseStep::Watch || self.has_job_for_key(id, slot_index) {
-            self.enqueue(id, JobKind::Debt { again }, slot_index, now)
-        } else {
-            self.write(id, Request::Debt { step, again }, slot_index, now)
         }
     }
 
@@ -316,7 +286,8 @@ impl Engine {
             let Some(step) = self.release_step(id) else { return };
             if debt.expires > now.real {
                 self.encode_release(debt.slot, step);
-                if !self.write_debt(id, debt.slot, step, debt.again, now) {
+                let request = Request::Debt { step, again: debt.again };
+                if !self.write(id, request, debt.slot, now) {
                     self.note_debt(id, debt, Debts::push);
                     return self.slots.unref(debt.slot);
                 }
@@ -342,7 +313,7 @@ impl Engine {
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
-                    if !self.write_release(id, slot_index, step, now) {
+                    if !self.write(id, Request::Release(step), slot_index, now) {
                         self.owe(id, slot_index, now);
                     }
                 } else {
@@ -450,7 +421,7 @@ impl Engine {
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
-                    if self.write_debt(id, slot_index, step, again, now) {
+                    if self.write(id, Request::Debt { step, again }, slot_index, now) {
                         return;
                     }
                 }
@@ -544,15 +515,12 @@ impl Engine {
     /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
     #[must_use]
     pub fn releases_open(&self, until: Instant) -> usize {
-        let is_release = |request| {
-            matches!(request, Request::Release(_) | Request::Debt { .. } | Request::Exec(_))
-        };
+        let is_release = |request| matches!(request, Request::Release(_) | Request::Debt { .. });
         self.nodes
             .iter()
             .filter(|node| node.is_greeted() || node.is_on_the_way())
             .map(|node| {
                 node.pending().filter(|pending| is_release(pending.request)).count()
-                    + node.jobs.iter().count()
                     + if node.is_stalled() { 0 } else { node.debts.due_by(until) }
             })
             .sum()

@@ -12,7 +12,7 @@ use super::keep::NO_KEEP;
 use super::op::Outcome;
 use super::slot::{LeaseId, SlotState};
 use super::trace::traced;
-use crate::command::{Answer, ExtendStep};
+use crate::command::Answer;
 use crate::error::Cause;
 use crate::mutant::{self, Mutant};
 use crate::node::{Now, Request, changed_keys};
@@ -54,9 +54,9 @@ impl Engine {
         }
     }
 
-    /// Behind an extension. One that compares by WATCH changes the key only later.
+    /// Behind an extension.
     pub(super) fn track_extension(&mut self, id: NodeId, slot_index: u32, now: Now) {
-        if self.slots.at(slot_index).is_kept() && !self.node(id).dialect.uses_watch() {
+        if self.slots.at(slot_index).is_kept() {
             self.track(id, slot_index, now);
         }
     }
@@ -188,20 +188,10 @@ impl Engine {
     }
 
     /// A node extended the key: it holds it, whatever it told before.
-    pub(super) fn key_confirmed(
-        &mut self,
-        id: NodeId,
-        slot_index: u32,
-        step: ExtendStep,
-        now: Now,
-    ) {
+    pub(super) fn key_confirmed(&mut self, id: NodeId, slot_index: u32) {
         let keep = self.keep_of(slot_index);
-        if keep == NO_KEEP {
-            return;
-        }
-        self.keeps.at_mut(keep).doubted.remove(id);
-        if step == ExtendStep::Watch && self.slots.at(slot_index).state == SlotState::Held {
-            self.track(id, slot_index, now);
+        if keep != NO_KEEP {
+            self.keeps.at_mut(keep).doubted.remove(id);
         }
     }
 

@@ -215,7 +215,9 @@ impl Cause {
             Self::Duplicate => "is the same server as another node",
             Self::Credentials => "user or password refused",
             Self::InfoDenied => "INFO denied (grant it, or choose lenient admission)",
-            Self::NoDialect => "no permitted command can release a lock",
+            Self::NoDialect => {
+                "no permitted command can release a lock (allow EVAL for this user, or run Valkey 9 or Redis 8.4)"
+            }
             Self::Protected => "protected mode (set a password or bind address)",
             Self::TooManyClients => "has too many clients",
             Self::Database => "database number refused",

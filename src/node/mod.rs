@@ -13,7 +13,7 @@
 //! # Invariants
 //!
 //! - Output is at most [`outbound::OUTPUT_LEN_MAX`] and at most [`outbound::PENDING_MAX`] answers are
-//!   awaited, whatever the node does; SETs that wait behind a transaction count in both.
+//!   awaited, whatever the node does.
 //! - Two clocks: `now` runs always, `attended` only while somebody reads the sockets. What a node
 //!   is blamed for is measured on the second.
 
@@ -30,7 +30,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod tracking;
-mod transaction;
 mod trouble;
 
 use std::time::Duration;
@@ -42,7 +41,6 @@ pub(crate) use greeting::{Facts, Login};
 pub(crate) use pending::{NO_SLOT, Pending, Phase, Request, WaitPart};
 pub(crate) use state::{Answered, Now, Patience, Shown, State, Step, Wish};
 pub(crate) use tracking::changed_keys;
-pub(crate) use transaction::{Job, JobKind, Jobs};
 
 use admission::History;
 use backoff::{Backoff, DELAY_MAX};
@@ -105,7 +103,6 @@ pub(crate) struct Node {
     pub(crate) round_trip: Option<Duration>,
     pub(crate) dialect: Dialect,
     pub(crate) debts: Debts,
-    pub(crate) jobs: Jobs,
 }
 
 impl Node {
@@ -141,7 +138,6 @@ impl Node {
             round_trip: None,
             dialect: Dialect { release: None, extend: None },
             debts: Debts::default(),
-            jobs: Jobs::default(),
         }
     }
 
@@ -257,14 +253,6 @@ impl Node {
 
     pub(crate) const fn is_stalled(&self) -> bool {
         self.stalled_at.is_some()
-    }
-
-    /// Whether a request can be written to it without a look at its jobs, now and later.
-    pub(crate) fn is_in_step(&self) -> bool {
-        self.is_greeted()
-            && !self.is_stalled()
-            && self.jobs.is_empty()
-            && !self.dialect.uses_watch()
     }
 
     /// Why a SET cannot go to it now.
@@ -458,7 +446,6 @@ impl Node {
         self.decoder = Decoder::new(Limits::default());
         self.stalled_at = None;
         self.reading.greeting_open = 0;
-        self.reading.queued_fault = None;
         self.channel.close();
         self.tracking = Tracking::None;
         std::mem::take(&mut self.pending)

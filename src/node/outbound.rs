@@ -1,8 +1,6 @@
 //! What is written to one node, and how much of it may wait.
 
-use super::transaction::{JOBS_OF_DEBTS_MAX, Job, JobKind};
 use super::{Debt, Node, Pending, Request};
-use crate::command::ReleaseStep;
 use crate::resp::encode::append_block;
 use crate::time::Instant;
 
@@ -36,22 +34,10 @@ impl Node {
         true
     }
 
-    /// Puts a job behind those that wait, unless too much does.
-    pub(crate) fn enqueue(&mut self, job: Job) -> bool {
-        let is_set = job.kind == JobKind::Set;
-        let has_room = !is_set || self.has_room(job.set_len as usize, OUTPUT_LEN_MAX);
-        if !has_room || self.jobs.waiting.len() >= PENDING_MAX {
-            return false;
-        }
-        self.jobs.push(job);
-        true
-    }
-
-    /// Whether a request of `len` bytes may go to the output, beside what has its room there.
+    /// Whether a request of `len` bytes may go to the output.
     #[inline]
-    pub(super) fn has_room(&self, len: usize, limit: usize) -> bool {
-        let (sets, sets_len) = self.jobs.reserved();
-        self.pending.len() + sets < PENDING_MAX && self.output.len() + sets_len + len <= limit
+    pub(super) const fn has_room(&self, len: usize, limit: usize) -> bool {
+        self.pending.len() < PENDING_MAX && self.output.len() + len <= limit
     }
 
     /// Writes a request whatever waits: for what is bounded by other means.
@@ -60,10 +46,10 @@ impl Node {
         self.expect_answer(Pending { request, slot, written_at: attended });
     }
 
-    /// Whether a request of `len` bytes may be written to a node that is not stalled and has no jobs.
+    /// Whether a request of `len` bytes may be written to a node that is not stalled.
     #[inline]
     pub(crate) const fn has_room_in_step(&self, len: usize) -> bool {
-        self.pending.len() < PENDING_MAX && self.output.len() + len <= OUTPUT_LEN_MAX
+        self.has_room(len, OUTPUT_LEN_MAX)
     }
 
     #[inline]
@@ -137,10 +123,7 @@ impl Node {
 
     /// Whether a debt could be written now.
     pub(super) fn takes_debts(&self) -> bool {
-        let has_room = self.output.len() < DEBT_OUTPUT_MAX
-            && self.pending.len() < PENDING_MAX
-            && (self.dialect.release != Some(ReleaseStep::Watch)
-                || self.jobs.waiting.len() < JOBS_OF_DEBTS_MAX);
+        let has_room = self.output.len() < DEBT_OUTPUT_MAX && self.pending.len() < PENDING_MAX;
         self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room
     }
 }

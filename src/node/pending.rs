@@ -6,7 +6,6 @@
 //!   end of the connection. It is never taken out because its caller has gone.
 
 use crate::command::{ExtendStep, ReleaseStep};
-use crate::node::transaction::JobKind;
 use crate::time::Instant;
 
 /// What kind of request an answer is awaited for.
@@ -21,36 +20,13 @@ pub(crate) enum Request {
     /// The compare-and-delete of a slot.
     Release(ReleaseStep),
     /// A compare-and-delete that had been owed; `again`: it will be sent once more.
-    Debt {
-        step: ReleaseStep,
-        again: bool,
-    },
+    Debt { step: ReleaseStep, again: bool },
     /// The compare-and-extend of a slot, its `phase`-th.
-    Extend {
-        step: ExtendStep,
-        phase: Phase,
-    },
-    /// `MULTI` of an empty transaction: whether a job may rely on it.
-    Prove,
-    /// The `EXEC` of that.
-    Proven,
-    /// `WATCH`, of the job that is watching.
-    Watch,
-    /// `GET` of a watched key: its value decides the job.
-    Compare,
-    Unwatch,
-    Multi,
-    /// The command between MULTI and EXEC.
-    Queued,
-    /// The end of a job.
-    Exec(JobKind),
+    Extend { step: ExtendStep, phase: Phase },
     /// The subscription to this client's own channel.
     Subscribe,
     /// A question of an acquisition that waits; `slot` is the operation's index.
-    Wait {
-        part: WaitPart,
-        phase: Phase,
-    },
+    Wait { part: WaitPart, phase: Phase },
     /// A message that wakes a waiter; `slot` is the wake's index.
     Wake,
     /// Another message; its answer changes nothing.
@@ -61,10 +37,7 @@ pub(crate) enum Request {
     Tracked,
     /// Part `part` of a query; `slot` is the operation's index, `phase` the low bits of its
     /// generation.
-    Query {
-        part: u8,
-        phase: Phase,
-    },
+    Query { part: u8, phase: Phase },
 }
 
 /// A count that tells a late answer from a current one. In bytes, so that a request takes four.
@@ -162,7 +135,7 @@ impl PendingQueue {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        let vacant = Pending { request: Request::Unwatch, slot: NO_SLOT, written_at: Instant::MAX };
+        let vacant = Pending { request: Request::Tell, slot: NO_SLOT, written_at: Instant::MAX };
         let mut ring = vec![vacant; (self.ring.len() * 2).max(RING_LEN_MIN)].into_boxed_slice();
         for (free, pending) in ring.iter_mut().zip(self.iter()) {
             *free = *pending;

@@ -42,9 +42,6 @@ impl Node {
                 | Request::Wait { .. }
                 | Request::Greeting(_)
                 | Request::Subscribe
-                | Request::Compare
-                | Request::Proven
-                | Request::Queued
         );
         let (word, len) = quick(input).filter(|_| is_plain && self.input.is_empty())?;
         let pending = self.pending.pop_front()?;
@@ -124,7 +121,6 @@ impl Node {
                 Some(
                     step @ (Step::Answered(_)
                     | Step::Query(_)
-                    | Step::Compared
                     | Step::Waited(_)
                     | Step::Message
                     | Step::Changed),
@@ -149,7 +145,7 @@ impl Node {
         self.input_read = 0;
     }
 
-    /// The bytes of the answer that [`Step::Query`] or [`Step::Compared`] told of.
+    /// The bytes of the answer that [`Step::Query`] told of.
     pub(crate) fn frame(&self) -> &[u8] {
         &self.reading.frame
     }

@@ -75,8 +75,6 @@ pub(crate) enum Step {
     Answered(Answered),
     /// The answer to a query; its bytes are in [`Node::frame`].
     Query(Pending),
-    /// The value of a watched key; its bytes are in [`Node::frame`].
-    Compared,
     /// An acquisition that waits got an answer: see `Node::frame`.
     Waited(Pending),
     /// A message for this client: see `Node::frame`.

@@ -192,7 +192,6 @@ fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
             Step::Greeted => return Ok(true),
             Step::Answered(_)
             | Step::Query(_)
-            | Step::Compared
             | Step::Waited(_)
             | Step::Changed
             | Step::Message => {}
@@ -314,39 +313,6 @@ fn the_end_of_a_quarantine_is_a_new_greeting_without_the_login() {
     feed(&mut node, answers.as_bytes()).unwrap();
     assert!(node.conclude_greeting(&RULES, |_| false, now(30)));
     assert!(node.can_vote());
-}
-
-#[test]
-fn sets_that_wait_behind_a_transaction_have_their_room_in_the_output_reserved() {
-    const LEN: u32 = 5_000;
-    let mut node = new_node(Login::default());
-    let set = |slot| Job { kind: JobKind::Set, slot, set_len: LEN };
-    let taken = (0..10_000).take_while(|&slot| node.enqueue(set(slot))).count();
-    assert_eq!(taken, outbound::OUTPUT_LEN_MAX / LEN as usize);
-    let bytes = [b'x'; LEN as usize];
-    assert!(!node.request(Request::Set, 0, &bytes, at(0)), "their room is not for others");
-    assert!(
-        node.enqueue(Job { kind: JobKind::Release, slot: 0, set_len: 0 }),
-        "nothing is reserved for it"
-    );
-    assert!(node.jobs.pop().is_some());
-    assert!(node.request(Request::Set, 0, &bytes, at(0)), "one has gone out");
-    assert!(!node.enqueue(set(0)), "and another has its place");
-}
-
-#[test]
-fn sets_that_wait_count_among_the_answers_that_may_be_awaited() {
-    let mut node = new_node(Login::default());
-    let set = |slot| Job { kind: JobKind::Set, slot, set_len: 1 };
-    for slot in 0..u32::try_from(outbound::PENDING_MAX).unwrap() {
-        let is_taken = if slot % 2 == 0 {
-            node.enqueue(set(slot))
-        } else {
-            node.request(Request::Set, slot, b"x", at(0))
-        };
-        assert!(is_taken);
-    }
-    assert!(!node.enqueue(set(0)) && !node.request(Request::Set, 0, b"x", at(0)));
 }
 
 #[test]

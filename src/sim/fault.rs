@@ -138,7 +138,7 @@ impl World {
                 Mend::Disk
             }
             Fault::Denied => {
-                let all = ["delifeq", "delex", "evalsha", "eval", "multi", "watch"];
+                let all = ["delifeq", "delex", "evalsha", "eval"];
                 let denied = all.into_iter().filter(|_| self.random.chance(800));
                 let denied = denied.map(str::to_owned).chain(self.plan.denied(index)).collect();
                 self.nodes[index].server.set_condition(Condition::Denied(denied));

@@ -52,7 +52,7 @@ fn set_user(server: &RealServer, line: &[&str]) {
 /// What the user may not run, the ways of releasing apart, of which one is enough.
 fn denied(node: &NodePermissions) -> String {
     let is_denied = |cause: &Cause| matches!(cause, Cause::NoPermission | Cause::KeyDenied);
-    let ways_of_release = ["DELIFEQ", "DELEX", "EVAL", "EXEC"];
+    let ways_of_release = ["DELIFEQ", "DELEX", "EVAL"];
     let refused = node.refused.iter().filter(|(_, cause)| is_denied(cause));
     let names = refused.map(|(name, _)| *name).filter(|name| !ways_of_release.contains(name));
     names.collect::<Vec<_>>().join(" ")

@@ -34,18 +34,6 @@ const QUESTIONS: &[&str] = &[
     "EVAL RELEASE 1 held held",
     "SCRIPT LOAD RELEASE",
     "EVALSHA ae3671744a5dbb24ea37ef607b8b10ac7856d43e 1 none v",
-    "WATCH k",
-    "UNWATCH",
-    "MULTI",
-    "EXEC",
-    "MULTI",
-    "SET k v",
-    "EXEC",
-    "MULTI",
-    "GET k",
-    "DEL k",
-    "EXEC",
-    "DISCARD",
     "PUBLISH c m",
     "CLIENT SETNAME n",
     "CLIENT NO-EVICT on",
@@ -54,12 +42,8 @@ const QUESTIONS: &[&str] = &[
     "HELLO 3",
     "PING",
     "GET held",
-    "MULTI",
-    "GET k",
-    "EXEC",
     "FOO",
     "GET",
-    "EXEC x",
 ];
 
 /// Runs the questions in a condition that `enter` brings about on the real server.
@@ -103,7 +87,7 @@ fn a_node_out_of_memory_answers_as_a_server_out_of_memory() {
 
 #[test]
 fn denied_commands_are_refused_as_access_lists_refuse_them() {
-    let denied = ["get", "del", "eval", "watch", "publish", "exec", "config|get"];
+    let denied = ["get", "del", "eval", "publish", "config|get"];
     let mut enter = vec!["ACL", "SETUSER", "default"];
     let rules: Vec<_> = denied.iter().map(|name| format!("-{name}")).collect();
     enter.extend(rules.iter().map(String::as_str));
@@ -156,7 +140,7 @@ fn a_loading_node_answers_as_a_loading_server() {
             "FOO",
             "GET",
         ]);
-        pair.say(&["MULTI", "GET k", "EXEC", "WATCH k", "UNWATCH", "EVAL RELEASE 1 k v"]);
+        pair.say(&["EVAL RELEASE 1 k v"]);
     }
 }
 
@@ -168,7 +152,7 @@ fn a_password_is_asked_for_as_real_servers_ask() {
         let mut pair = Pair::with(&server, &options);
         pair.say(&["PING", "FOO", "GET", "HELLO", "HELLO 2", "HELLO 3", "HELLO 4", "HELLO x"]);
         pair.say(&["HELLO 3 SETNAME a", "HELLO 3 AUTH default bad", "HELLO 3 FOO", "AUTH bad"]);
-        pair.say(&["AUTH nobody secret", "AUTH a b c", "MULTI", "EXEC", "EXEC x", "RESET", "PING"]);
+        pair.say(&["AUTH nobody secret", "AUTH a b c", "RESET", "PING"]);
         pair.say(&["AUTH secret", "PING", "AUTH bad", "PING", "RESET", "PING"]);
         pair.say(&["HELLO 3 AUTH default secret SETNAME me", "CLIENT GETNAME", "GET none"]);
         pair.run_to_end(b"*11\r\n");
@@ -187,9 +171,7 @@ fn wrong_credentials_in_a_pipeline_are_answered_or_not_as_by_the_server() {
             let (ping, login) = (request(&["PING"]), request(login));
             pair.run_to_end(&login);
             pair.run_to_end(&[ping.clone(), login.clone(), ping.clone()].concat());
-            pair.run_to_end(&[login.clone(), ping.clone(), login.clone()].concat());
-            let (multi, exec) = (request(&["MULTI"]), request(&["EXEC"]));
-            pair.run_to_end(&[multi, login, ping, exec].concat());
+            pair.run_to_end(&[login.clone(), ping, login].concat());
         }
     }
 }
@@ -248,7 +230,7 @@ fn a_subscribed_connection_is_as_on_real_servers() {
                 "UNSUBSCRIBE",
                 "UNSUBSCRIBE",
             ]);
-            pair.say(&["SUBSCRIBE", "MULTI", "SUBSCRIBE q", "EXEC", "RESET", "SET k v"]);
+            pair.say(&["SUBSCRIBE", "SUBSCRIBE q", "RESET", "SET k v"]);
         }
         // One's own message stands before or behind the number of receivers.
         let own = [["HELLO", "3"].as_slice(), &["SUBSCRIBE", "a"], &["PUBLISH", "a", "m"]];

@@ -58,8 +58,7 @@ fn compare(kind: Kind) {
             let batch = requests.batch();
             pair.run(connection, &batch);
             if !is_tracking && requests.chance(0.02) {
-                // Queued by MULTI it would begin its short life at some later time.
-                pair.run(connection, &[words(&["DISCARD"]), requests.short_lived()]);
+                pair.run(connection, &[requests.short_lived()]);
                 // Time has to pass on the real server's clock; nothing is waited for.
                 std::thread::sleep(Duration::from_millis(4));
             }

@@ -172,7 +172,7 @@ impl Judge<'_> {
 
     /// Whether locks can be released there.
     fn releasing(&mut self) {
-        let commands = ["DELIFEQ", "DELEX", "EVAL", "EXEC"];
+        let commands = ["DELIFEQ", "DELEX", "EVAL"];
         let is_refused = |command| {
             let refusal = self.node.refusal(command);
             matches!(refusal, Some(Cause::NoPermission | Cause::Unsupported))
@@ -336,7 +336,7 @@ fn remedy(cause: Cause) -> &'static str {
         Cause::Credentials => "check the user and the password (--user, --password-file, URL)",
         Cause::InfoDenied => "grant the user +info",
         Cause::NoDialect => {
-            "grant the user +eval +get +del +pexpire, or +watch +multi +exec +get +del"
+            "grant the user +eval +evalsha +get +del +pexpire, or run Valkey 9 or Redis 8.4 there"
         }
         Cause::NoPermission => "grant the user the commands and keys of the locks",
         Cause::Protected => "set a password there, or bind it to an address of yours",
@@ -468,7 +468,7 @@ pub(crate) mod tests {
     #[test]
     fn what_the_user_may_not_do_is_said_with_what_to_grant() {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};
-        let all = ["DELIFEQ", "DELEX", "EVAL", "EXEC"].map(|command| (command, NoPermission));
+        let all = ["DELIFEQ", "DELEX", "EVAL"].map(|command| (command, NoPermission));
         type Refused = (&'static str, Cause);
         let table: [(&[Refused], bool, &str); 8] = [
             (&[("SET", NoPermission)], true, "grant +set"),

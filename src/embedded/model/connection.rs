@@ -226,8 +226,6 @@ pub(super) fn select(call: &mut Call<'_>) {
 
 /// `RESET`
 pub(super) fn reset(call: &mut Call<'_>) {
-    call.session.queue = None;
-    call.server.unwatch(call.session);
     call.server.channels.leave(call.session);
     call.server.trackers.leave(call.session);
     call.session.resp3 = false;

@@ -1,13 +1,12 @@
 //! From a request to the function that runs it: every check that may refuse it, in the order of
 //! the real servers.
 //!
-//! Layer: sans-IO. Called by [`Server::execute`] only; EXEC runs its queue past the gate, as those
-//! commands went through it when they were queued.
+//! Layer: sans-IO. Called by [`Server::execute`] only.
 
 use super::flavor::Flavor;
 use super::reply::Reply;
 use super::server::Server;
-use super::session::{Queue, Session};
+use super::session::Session;
 use super::table::{self, Command, Found};
 use super::tracking::{end_caching, note_reads};
 use crate::embedded::request::Args;
@@ -76,17 +75,11 @@ impl Server {
         let refusal = self.refusal(session, args, found);
         let command = match (found, refusal) {
             (Found::Command(command), None) => *command,
-            (_, Some(text)) => return self.refuse(session, found, &text, out),
-            (Found::Missing(text), None) => return self.refuse(session, found, text, out),
+            (_, Some(text)) => return Reply::new(out, session.resp3).error_bytes(&text),
+            (Found::Missing(text), None) => {
+                return Reply::new(out, session.resp3).error_bytes(text);
+            }
         };
-        if let Some(queue) = &mut session.queue
-            && !command.has(table::IMMEDIATE)
-        {
-            queue.add(args);
-            out.extend_from_slice(b"+QUEUED\r\n");
-            session.closing = queue.len_bytes > QUEUE_LEN_MAX;
-            return;
-        }
         Call { server: self, session, args, out, now_ms }.run(command);
     }
 
@@ -107,22 +100,8 @@ impl Server {
         if !authenticated && !command.has(table::NO_AUTH) {
             return Some(b"NOAUTH Authentication required.".to_vec());
         }
-        let text = self.not_in_transaction(session, command);
-        let text = text.or_else(|| self.denied(session, command));
+        let text = self.denied(session, command);
         text.or_else(|| self.unfit(session, command)).map(String::into_bytes)
-    }
-
-    fn not_in_transaction(&self, session: &Session, command: &Command) -> Option<String> {
-        if session.queue.is_none() || !command.has(table::NO_MULTI) {
-            return None;
-        }
-        match self.flavor {
-            Flavor::Redis70 | Flavor::Redis80 | Flavor::Redis86 => None,
-            Flavor::Valkey81 => Some("ERR Command not allowed inside a transaction".to_owned()),
-            Flavor::Valkey91 => {
-                Some(format!("ERR Command '{}' not allowed inside a transaction", command.name))
-            }
-        }
     }
 
     fn denied(&self, session: &Session, command: &Command) -> Option<String> {
@@ -141,17 +120,8 @@ impl Server {
 
     /// What the server's own condition forbids.
     fn unfit(&self, session: &Session, command: &Command) -> Option<String> {
-        let queued = match &session.queue {
-            Some(queue) if command.name == "exec" => queue_flags(queue, self.flavor),
-            Some(_) | None => 0,
-        };
-        let has = |flag| command.has(flag) || queued & flag != 0;
-        // Redis 7.0 refuses whatever is queued while it is short of memory, reads as well.
-        let oom = has(table::DENY_OOM)
-            || (self.flavor == Flavor::Redis70
-                && session.queue.is_some()
-                && !matches!(command.name, "exec" | "discard" | "multi" | "reset" | "quit"));
-        if self.state.oom && oom {
+        let has = |flag| command.has(flag);
+        if self.state.oom && has(table::DENY_OOM) {
             return Some("OOM command not allowed when used memory > 'maxmemory'.".to_owned());
         }
         if self.state.misconf && (has(table::WRITE) || command.name == "ping") {
@@ -189,28 +159,6 @@ impl Server {
              about the RDB error."
         )
     }
-
-    /// Answers a refused request. One that was to be queued spoils its transaction, EXEC ends it.
-    fn refuse(&mut self, session: &mut Session, found: &Found, text: &[u8], out: &mut Vec<u8>) {
-        if let Found::Command(command) = found
-            && command.name == "exec"
-        {
-            session.queue = None;
-            self.unwatch(session);
-            let reason = text.strip_prefix(b"ERR ").unwrap_or(text);
-            let text = [b"EXECABORT Transaction discarded because of: ", reason].concat();
-            return Reply::new(out, session.resp3).error_bytes(&text);
-        }
-        if let Some(queue) = &mut session.queue {
-            queue.failed = true;
-        }
-        Reply::new(out, session.resp3).error_bytes(text);
-    }
-}
-
-fn queue_flags(queue: &Queue, flavor: Flavor) -> u16 {
-    let flags = queue.commands.iter().map(|command| table::find(command.args(), flavor).flags());
-    flags.fold(0, |all, one| all | one)
 }
 
 fn is_http(args: Args<'_>) -> bool {
@@ -221,6 +169,3 @@ fn is_http(args: Args<'_>) -> bool {
 pub(crate) const READONLY: &str = "READONLY You can't write against a read only replica.";
 pub(crate) const MASTERDOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
-
-/// Commands of one transaction; a client that queues more is cut off.
-const QUEUE_LEN_MAX: usize = 64 << 20;

@@ -1,4 +1,4 @@
-//! [`Keyspace`]: the keys of one server, their values and ends, who watches and who tracks them.
+//! [`Keyspace`]: the keys of one server, their values and ends, and who tracks them.
 //!
 //! Layer: sans-IO. Time is the server's wall clock in milliseconds, passed in.
 //!
@@ -6,7 +6,6 @@
 //!
 //! - A key is there as long as `now <= ends_at`: it lives strictly longer than its TTL, as on a
 //!   real server.
-//! - Whatever changes a key, its own end included, raises the version that its watchers hold.
 //! - Expired keys that nobody touches never outnumber the live ones by more than
 //!   [`SWEEP_LEN_MIN`]: a sweep comes each time the keyspace has doubled.
 
@@ -36,36 +35,14 @@ pub(crate) struct Entry {
     pub(crate) ends_at_ms: Option<i64>,
 }
 
-/// A key of one database and the version it had as the watch began.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    db: usize,
-    key: Vec<u8>,
-    version: u64,
-}
-
-impl Watch {
-    pub(crate) fn is_of(&self, db: usize, key: &[u8]) -> bool {
-        self.db == db && self.key == key
-    }
-}
-
 /// All keys of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
     databases: [Map<Vec<u8>, Entry>; DATABASES],
-    watched: Map<(usize, Vec<u8>), Watched>,
     pub(crate) readers: Readers,
     written_since_sweep: usize,
     /// Keys whose end has come and that were removed for it.
     pub(crate) expired: u64,
-    versions: u64,
-}
-
-#[derive(Debug)]
-struct Watched {
-    version: u64,
-    watchers: usize,
 }
 
 impl Keyspace {
@@ -88,7 +65,7 @@ impl Keyspace {
         ends_at_ms: Option<i64>,
         now_ms: i64,
     ) {
-        self.touch(db, key);
+        self.readers.note_change(key);
         if let Some(entry) = self.database(db).get_mut(key) {
             if let Value::Text(old) = &mut entry.value {
                 old.clear();
@@ -121,13 +98,13 @@ impl Keyspace {
             }
             Some(Value::Text(_)) | None => return None,
         };
-        self.touch(db, key);
+        self.readers.note_change(key);
         Some(len)
     }
 
     /// Moves the end of a key that is known to live.
     pub(crate) fn set_end(&mut self, db: usize, key: &[u8], ends_at_ms: i64) {
-        self.touch(db, key);
+        self.readers.note_change(key);
         if let Some(entry) = self.database(db).get_mut(key) {
             entry.ends_at_ms = Some(ends_at_ms);
         }
@@ -137,7 +114,7 @@ impl Keyspace {
     pub(crate) fn remove(&mut self, db: usize, key: &[u8]) -> bool {
         let was_there = self.database(db).remove(key).is_some();
         if was_there {
-            self.touch(db, key);
+            self.readers.note_change(key);
         }
         was_there
     }
@@ -157,12 +134,6 @@ impl Keyspace {
     pub(crate) fn clear(&mut self, only: Option<usize>) {
         for (index, database) in self.databases.iter_mut().enumerate() {
             if only.is_none_or(|only| only == index) {
-                for ((db, key), watched) in &mut self.watched {
-                    if *db == index && database.contains_key(key) {
-                        self.versions += 1;
-                        watched.version = self.versions;
-                    }
-                }
                 database.clear();
             }
         }
@@ -179,7 +150,7 @@ impl Keyspace {
     /// Removes every key whose end has come.
     pub(crate) fn sweep(&mut self, now_ms: i64) {
         self.written_since_sweep = 0;
-        for (db, database) in self.databases.iter_mut().enumerate() {
+        for database in &mut self.databases {
             let before = database.len();
             if !self.readers.is_empty() {
                 let over = database.iter().filter(|(_, entry)| entry.is_expired(now_ms));
@@ -187,52 +158,13 @@ impl Keyspace {
                 over.sort_unstable();
                 over.iter().for_each(|key| self.readers.note_change(key));
             }
-            if self.watched.is_empty() {
-                database.retain(|_, entry| !entry.is_expired(now_ms));
-            } else {
-                // A watched key's expiry is left to whoever looks at it next: that raises its
-                // version at a moment that a client can see.
-                let watched = &self.watched;
-                database.retain(|key, entry| {
-                    !entry.is_expired(now_ms) || watched.contains_key(&(db, key.clone()))
-                });
-            }
+            database.retain(|_, entry| !entry.is_expired(now_ms));
             self.expired += u64::try_from(before - database.len()).unwrap_or(0);
         }
     }
 
-    /// Begins to watch a key.
-    pub(crate) fn watch(&mut self, db: usize, key: &[u8], now_ms: i64) -> Watch {
-        // A key that is already over is gone before the watch, so that its removal is no change.
-        let _ = self.entry(db, key, now_ms);
-        let version = self.versions;
-        let watched = self.watched.entry((db, key.to_vec()));
-        let watched = watched.or_insert(Watched { version, watchers: 0 });
-        watched.watchers += 1;
-        Watch { db, key: key.to_vec(), version: watched.version }
-    }
-
-    /// Whether a watched key, or its existence, is not what it was as the watch began.
-    pub(crate) fn is_changed(&mut self, watch: &Watch, now_ms: i64) -> bool {
-        let _ = self.entry(watch.db, &watch.key, now_ms);
-        let watched = self.watched.get(&(watch.db, watch.key.clone()));
-        watched.is_none_or(|watched| watched.version != watch.version)
-    }
-
-    /// Ends a watch.
-    pub(crate) fn unwatch(&mut self, watch: Watch) {
-        let key = (watch.db, watch.key);
-        if let Some(watched) = self.watched.get_mut(&key) {
-            watched.watchers -= 1;
-            if watched.watchers == 0 {
-                self.watched.remove(&key);
-            }
-        }
-    }
-
-    /// Forgets who watches or tracks: connections do not outlive the process they were made to.
+    /// Forgets who tracks: connections do not outlive the process they were made to.
     pub(crate) fn forget_sessions(&mut self) {
-        self.watched.clear();
         self.readers = Readers::default();
     }
 
@@ -250,17 +182,6 @@ impl Keyspace {
             self.sweep(now_ms);
         }
         self.database(db).insert(key.to_vec(), entry);
-    }
-
-    fn touch(&mut self, db: usize, key: &[u8]) {
-        self.readers.note_change(key);
-        if self.watched.is_empty() {
-            return;
-        }
-        if let Some(watched) = self.watched.get_mut(&(db, key.to_vec())) {
-            self.versions += 1;
-            watched.version = self.versions;
-        }
     }
 
     /// `db` comes from `SELECT`, which checked it; anything else is the first one.

@@ -37,7 +37,6 @@ mod session;
 mod strings;
 mod table;
 mod tracking;
-mod transaction;
 
 pub use flavor::Flavor;
 pub use server::{Condition, Delivery, Life, Memory, Progress, Server, ServerOptions};

@@ -77,11 +77,6 @@ impl<'out> Reply<'out> {
         self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// Where RESP2 has an array of its own for nothing: `EXEC`.
-    pub(crate) fn null_array(&mut self) {
-        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
-    }
-
     pub(crate) fn array(&mut self, len: usize) {
         self.header(b'*', length(len));
     }

@@ -242,9 +242,8 @@ impl Server {
         Session::new(id, self.password.is_none().then_some(User::Default))
     }
 
-    /// A connection is gone; its watches, subscriptions and tracking end.
+    /// A connection is gone; its subscriptions and tracking end.
     pub fn disconnect(&mut self, mut session: Session) {
-        self.unwatch(&mut session);
         self.channels.leave(&mut session);
         if session.tracking.is_some() {
             self.keys.readers.leave(session.id);

@@ -4,7 +4,7 @@
 
 use super::flavor::Flavor;
 use super::gate::Call;
-use super::{connection, info, keys, pubsub, script, strings, tracking, transaction};
+use super::{connection, info, keys, pubsub, script, strings, tracking};
 use crate::embedded::request::Args;
 
 /// One command.
@@ -35,12 +35,8 @@ pub(crate) const NO_AUTH: u16 = 4;
 pub(crate) const LOADING: u16 = 8;
 /// It runs on a replica that has lost its master.
 pub(crate) const STALE: u16 = 16;
-/// It is never queued by MULTI.
-pub(crate) const IMMEDIATE: u16 = 32;
-/// It is refused between MULTI and EXEC.
-pub(crate) const NO_MULTI: u16 = 64;
 /// It runs on a RESP2 connection that is subscribed.
-pub(crate) const SUBSCRIBED: u16 = 128;
+pub(crate) const SUBSCRIBED: u16 = 32;
 
 impl Command {
     pub(crate) const fn has(&self, flag: u16) -> bool {
@@ -55,13 +51,9 @@ impl Command {
 
 impl Found {
     pub(crate) const fn has(&self, flag: u16) -> bool {
-        self.flags() & flag != 0
-    }
-
-    pub(crate) const fn flags(&self) -> u16 {
         match self {
-            Self::Command(command) => command.flags,
-            Self::Missing(_) => 0,
+            Self::Command(command) => command.has(flag),
+            Self::Missing(_) => false,
         }
     }
 }
@@ -156,7 +148,7 @@ fn container(call: &mut Call<'_>) {
 
 /// In the order of the names: [`find`] searches by halves.
 #[rustfmt::skip]
-static COMMANDS: [Command; 51] = [
+static COMMANDS: [Command; 46] = [
     command("auth", -2, ALWAYS | NO_AUTH, connection::auth),
     command("client", -2, ALWAYS, container),
     command("client|caching", 3, ALWAYS, tracking::client_caching),
@@ -175,24 +167,21 @@ static COMMANDS: [Command; 51] = [
     command("del", -2, WRITE, keys::del),
     only(REDIS_86, command("delex", -2, WRITE, strings::delex)),
     only(VALKEY_91, command("delifeq", 3, WRITE, strings::delifeq)),
-    command("discard", 1, ALWAYS | IMMEDIATE, transaction::discard),
     command("echo", 2, ALWAYS, connection::echo),
     command("eval", -3, 0, script::eval),
     command("evalsha", -3, 0, script::evalsha),
-    command("exec", 1, ALWAYS | IMMEDIATE, transaction::exec),
     command("exists", -2, 0, keys::exists),
     command("flushall", -1, WRITE, keys::flushall),
     command("flushdb", -1, WRITE, keys::flushdb),
     command("get", 2, 0, strings::get),
     command("hello", -1, ALWAYS | NO_AUTH, connection::hello),
     command("info", -1, ALWAYS, info::info),
-    command("multi", 1, ALWAYS | IMMEDIATE | NO_MULTI, transaction::multi),
     command("pexpire", -3, WRITE, keys::pexpire),
     command("ping", -1, SUBSCRIBED, connection::ping),
     command("pttl", 2, 0, keys::pttl),
     command("publish", 3, ALWAYS, pubsub::publish),
-    command("quit", -1, ALWAYS | NO_AUTH | IMMEDIATE | SUBSCRIBED, connection::quit),
-    command("reset", 1, ALWAYS | NO_AUTH | IMMEDIATE | SUBSCRIBED, connection::reset),
+    command("quit", -1, ALWAYS | NO_AUTH | SUBSCRIBED, connection::quit),
+    command("reset", 1, ALWAYS | NO_AUTH | SUBSCRIBED, connection::reset),
     command("rpush", -3, WRITE | DENY_OOM, keys::rpush),
     command("script", -2, 0, container),
     command("script|exists", -3, 0, script::exists),
@@ -206,8 +195,6 @@ static COMMANDS: [Command; 51] = [
     command("type", 2, 0, keys::kind),
     command("unlink", -2, WRITE, keys::del),
     command("unsubscribe", -1, ALWAYS | SUBSCRIBED, pubsub::unsubscribe),
-    command("unwatch", 1, ALWAYS, transaction::unwatch),
-    command("watch", -2, ALWAYS | IMMEDIATE | NO_MULTI, transaction::watch),
 ];
 
 #[cfg(test)]

@@ -52,28 +52,6 @@ fn a_stepped_wall_clock_moves_ends_and_age() {
 }
 
 #[test]
-fn an_end_that_comes_between_watch_and_exec_is_a_change() {
-    let mut server = server();
-    let mut session = server.connect();
-    let watch = "SET k v PX 100\nWATCH k\nMULTI\nGET k";
-    ask(&mut server, &mut session, 0, watch);
-    assert_eq!(ask(&mut server, &mut session, 101, "EXEC"), "*-1\r\n");
-    // One that had come before is none.
-    assert_eq!(ask(&mut server, &mut session, 200, "WATCH k\nMULTI\nEXEC"), "+OK\r\n+OK\r\n*0\r\n");
-}
-
-#[test]
-fn a_session_that_goes_takes_its_watches_along() {
-    let mut server = server();
-    let mut session = server.connect();
-    ask(&mut server, &mut session, 0, "WATCH a b c\nSUBSCRIBE d");
-    server.disconnect(session);
-    let mut other = server.connect();
-    assert_eq!(ask(&mut server, &mut other, 0, "SET a v\nPUBLISH d m"), "+OK\r\n:0\r\n");
-    assert!(format!("{:?}", server.keys).contains("watched: {}"));
-}
-
-#[test]
 fn expired_keys_that_nobody_asks_for_do_not_pile_up() {
     let mut server = server();
     let mut session = server.connect();
@@ -106,10 +84,10 @@ fn a_flood_of_replies_stops_at_the_output_limit_and_goes_on_when_asked() {
 }
 
 #[test]
-fn a_restart_loses_scripts_and_watches_and_keeps_keys_only_if_asked() {
+fn a_restart_loses_scripts_and_keeps_keys_only_if_asked() {
     let mut server = server();
     let mut session = server.connect();
-    ask(&mut server, &mut session, 0, "SET k v PX 60000\nWATCH k");
+    ask(&mut server, &mut session, 0, "SET k v PX 60000");
     server.restart(life(2), Memory::Kept);
     let mut session = server.connect();
     assert_eq!(session.id(), 1);
@@ -137,9 +115,8 @@ fn eviction_takes_a_key_away_and_is_counted() {
     let mut server = server();
     let mut session = server.connect();
     server.set_condition(Condition::MaxmemoryPolicy("allkeys-lru".to_owned()));
-    ask(&mut server, &mut session, 0, "SET k v\nWATCH k\nMULTI");
+    ask(&mut server, &mut session, 0, "SET k v");
     assert!(server.evict(b"k") && !server.evict(b"k"));
-    assert_eq!(ask(&mut server, &mut session, 0, "EXEC"), "*-1\r\n");
     assert!(ask(&mut server, &mut session, 0, "INFO stats").contains("evicted_keys:1\r\n"));
     assert!(ask(&mut server, &mut session, 0, "INFO memory").contains("policy:allkeys-lru\r\n"));
     server.set_condition(Condition::EvictedKeys(9));

@@ -122,11 +122,11 @@ pub(super) fn note_reads(call: &mut Call<'_>, command: &Command) {
     }
 }
 
-/// `CLIENT CACHING YES` holds for the next command, or for the transaction that it begins.
+/// `CLIENT CACHING YES` holds for the next command.
 pub(super) fn end_caching(session: &mut Session, found: &Found) {
     let is_of_client =
         matches!(found, Found::Command(command) if command.name.starts_with("client|"));
-    if session.queue.is_none() && !is_of_client {
+    if !is_of_client {
         session.caching = false;
     }
 }

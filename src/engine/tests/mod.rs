@@ -13,7 +13,6 @@ mod patience;
 mod prefixed;
 mod releasing;
 mod suspended;
-mod transactions;
 mod waiting;
 mod waking;
 mod watching;

@@ -33,12 +33,11 @@ pub(super) struct Peer {
 }
 
 /// What a person may have denied to the client's user, dialect by dialect.
-const DENIALS: [&[&str]; 8] = [
+const DENIALS: [&[&str]; 7] = [
     &[],
     &["delifeq", "delex"],
     &["delifeq", "delex", "evalsha"],
     &["delifeq", "delex", "evalsha", "eval"],
-    &["delifeq", "delex", "evalsha", "eval", "watch"],
     &["delifeq", "delex", "eval", "evalsha", "del"],
     &["info"],
     &["hello"],
