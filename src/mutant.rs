@@ -30,8 +30,8 @@ pub enum Mutant {
     BlipEndsQuarantine,
     /// A node that was a replica is believed as if it had always been a master.
     RoleChangeUnnoticed,
-    /// A greeting by a replica is forgotten.
-    ReplicaNotRemembered,
+    /// A master that may have been a replica a moment ago is believed by its age.
+    PromotionBelieved,
     /// An answer that only a replica gives changes nothing.
     ReadOnlyIgnored,
     /// A grant counts although the node said before it that it is a replica.
@@ -117,7 +117,7 @@ impl Mutant {
         Self::GuardIgnored,
         Self::BlipEndsQuarantine,
         Self::RoleChangeUnnoticed,
-        Self::ReplicaNotRemembered,
+        Self::PromotionBelieved,
         Self::ReadOnlyIgnored,
         Self::DistrustedGrantCounts,
         Self::LateReplyMisattributed,

@@ -93,6 +93,21 @@ impl Dialect {
         }
     }
 
+    /// Leaves the step of the release that was just shown to be denied, scripts all at once: EVALSHA
+    /// needs EVAL, which answers NOSCRIPT.
+    pub(crate) fn leave_proof(&mut self) {
+        let is_script = self.releases_by_script();
+        let step = if is_script { Some(ReleaseStep::Eval) } else { self.release };
+        if let Some(step) = step {
+            self.leave_release(step);
+        }
+    }
+
+    /// Whether the release runs a script.
+    pub(crate) fn releases_by_script(self) -> bool {
+        matches!(self.release, Some(ReleaseStep::EvalSha | ReleaseStep::Eval))
+    }
+
     /// Whether the scripts are worth loading.
     pub(crate) fn uses_scripts(self) -> bool {
         self.release == Some(ReleaseStep::EvalSha) || self.extend == Some(ExtendStep::EvalSha)

@@ -147,6 +147,21 @@ pub(crate) fn append_extend(
     append_number(out, ttl_ms);
 }
 
+/// Asks whether the user may release by `step`, with a command that changes nothing.
+pub(crate) fn append_proof(out: &mut Vec<u8>, step: ReleaseStep) {
+    match step {
+        ReleaseStep::DelIfEq => append_command(out, &[b"DELIFEQ", NOBODYS_KEY, b"-"]),
+        ReleaseStep::DelEx => append_command(out, &[b"DELEX", NOBODYS_KEY, b"IFEQ", b"-"]),
+        // Whoever may run EVALSHA alone cannot answer NOSCRIPT.
+        ReleaseStep::EvalSha | ReleaseStep::Eval => {
+            append_command(out, &[b"EVAL", b"return 1", b"0"])
+        }
+    }
+}
+
+/// A key that nobody writes.
+const NOBODYS_KEY: &[u8] = b"redbolt:nobody";
+
 /// Asks who holds the key.
 pub(crate) fn append_get(out: &mut Vec<u8>, key: &Key) {
     append_command(out, &[b"GET", key.as_bytes()]);

@@ -5,13 +5,14 @@
 //! - A node that may have lost its memory does not vote until every lock that it can have granted
 //!   before is over: `G = max_ttl + drift` after the loss. (Test: the guard's table in `tests.rs`.)
 //! - An answer counts for the incarnation that gave it only: a connection is one process.
+//! - `now` is read after the answers were: it is what ages and times left count from.
 
 use std::time::Duration;
 
 use crate::config::{Admission, RestartGuard};
 use crate::error::Cause;
 use crate::mutant::{self, Mutant};
-use crate::node::greeting::Facts;
+use crate::node::greeting::{Facts, MASTER};
 use crate::time::Instant;
 
 /// The settings that admission depends on.
@@ -60,7 +61,7 @@ impl History {
         now: Instant,
     ) -> Standing {
         if let Some(cause) = refusal(facts, rules.admission) {
-            if cause == Cause::Replica && !mutant::is(Mutant::ReplicaNotRemembered) {
+            if cause == Cause::Replica {
                 self.remember_replica(facts, rules, now);
             }
             return Standing::Refused(cause);
@@ -92,7 +93,9 @@ impl History {
             _ if same_process => rules.guard_time,
             // The field is seen up to a second too high just after a start.
             Some(uptime) => {
-                rules.guard_time.saturating_sub(Duration::from_secs(uptime.saturating_sub(1)))
+                let age = Duration::from_secs(uptime.saturating_sub(1));
+                let age = if was_replica(facts) { age.min(met_for(facts)) } else { age };
+                rules.guard_time.saturating_sub(age)
             }
             // It will not say, and may have restarted just now. Lenient admission believes one that
             // is met for the first time, as it promises.
@@ -134,8 +137,20 @@ impl History {
     }
 }
 
+/// Whether the node may have been a replica a moment ago, whatever its age: it lost its keys when it
+/// became one. Two replication ids are also kept by a master that was restarted from its RDB file.
+fn was_replica(facts: &Facts) -> bool {
+    facts.was_replica && !mutant::is(Mutant::PromotionBelieved)
+}
+
+/// For how long the node has surely been a master: as its marker says, on the node's clock, to the
+/// millisecond.
+fn met_for(facts: &Facts) -> Duration {
+    facts.met_for.unwrap_or_default().saturating_sub(Duration::from_millis(2))
+}
+
 /// What speaks against the node whatever its age.
-fn refusal(facts: &Facts, admission: Admission) -> Option<Cause> {
+pub(super) fn refusal(facts: &Facts, admission: Admission) -> Option<Cause> {
     if let Some(cause) = facts.fault {
         return Some(cause);
     }
@@ -145,7 +160,7 @@ fn refusal(facts: &Facts, admission: Admission) -> Option<Cause> {
         _ => {}
     }
     // "replica", "slave", "active-replica": whatever is not a master can be overwritten by one.
-    if facts.role.as_deref().is_some_and(|role| role != "master") {
+    if facts.role.as_deref().is_some_and(|role| role != MASTER) {
         return Some(Cause::Replica);
     }
     if facts.loading {

@@ -3,16 +3,26 @@
 //! # Contract
 //!
 //! - One write: HELLO with login and name, SELECT where a database is configured, and INFO section
-//!   by section (servers before 7.0 take one section a command).
+//!   by section (servers before 7.0 take one section per command).
+//! - A second write only where the answers ask for it: a user that has to release by scripts must be
+//!   allowed to run one, and a master that was a replica once is asked since when it is a master.
 //! - A server without HELLO, or without RESP3, is greeted a second time in RESP2.
 //! - HELLO succeeding does not mean that the node can vote: it is answered while LOADING.
 
-use crate::command::{Answer, Server, ServerKind, classify};
+use std::time::Duration;
+
+use crate::command::{
+    Answer, ReleaseStep, Server, ServerKind, append_proof, append_pttl, classify,
+};
 use crate::error::Cause;
+use crate::key::Key;
 use crate::node::channel::ChannelName;
 use crate::node::pending::GreetingPart;
 use crate::resp::Reply;
 use crate::resp::encode::append_command;
+
+/// The role of a node that can serve locks.
+pub(crate) const MASTER: &str = "master";
 
 /// How to log in and what to call oneself, from the configuration.
 #[derive(Clone, Default)]
@@ -34,6 +44,10 @@ pub(crate) struct Facts {
     pub(crate) version: String,
     pub(crate) run_id: Option<String>,
     pub(crate) replid: Option<String>,
+    /// `master_replid2` is set: it may have been a replica a moment ago.
+    pub(crate) was_replica: bool,
+    /// For how long a marker at the node says that it has been met as a master.
+    pub(crate) met_for: Option<Duration>,
     pub(crate) uptime_s: Option<u64>,
     pub(crate) role: Option<String>,
     pub(crate) mode: Option<String>,
@@ -49,6 +63,33 @@ pub(crate) struct Facts {
     pub(crate) hello_refused: bool,
     /// The greeting holds a password.
     pub(crate) logs_in: bool,
+    /// The second write of the greeting has begun.
+    pub(crate) is_asked_more: bool,
+    /// The user may not release by the step that was asked for last.
+    pub(crate) is_step_refused: bool,
+}
+
+/// How long a marker lasts at its node. All clients count from it, so all must write the same.
+const MARK_MS: u64 = 30 * 24 * 3600 * 1000;
+
+/// The key of the marker of a master with this replication id. A promoted replica has another id, and
+/// FLUSHALL takes the marker together with the locks.
+fn mark_key(replid: &str) -> Key {
+    Key::of(format!("redbolt:since:{replid}").as_bytes())
+}
+
+/// Marks that the master has been met, unless it is marked, and asks for how long it has been.
+pub(crate) fn append_mark(out: &mut Vec<u8>, replid: &str, parts: &mut Vec<GreetingPart>) {
+    let (key, lasts) = (mark_key(replid), MARK_MS.to_string());
+    append_command(out, &[b"SET", key.as_bytes(), b"1", b"NX", b"PX", lasts.as_bytes()]);
+    append_pttl(out, &key);
+    parts.extend_from_slice(&[GreetingPart::Mark, GreetingPart::MarkAge]);
+}
+
+/// Asks whether the user may release by `step`.
+pub(crate) fn append_prove(out: &mut Vec<u8>, step: ReleaseStep, parts: &mut Vec<GreetingPart>) {
+    append_proof(out, step);
+    parts.push(GreetingPart::Prove);
 }
 
 /// The parts of a greeting, in the order they are written.
@@ -111,8 +152,28 @@ impl Facts {
                     self.fault(if is_login { Cause::Credentials } else { Cause::Database });
                 }
             }
-            // A node that cannot be named still locks.
-            GreetingPart::SetName => {}
+            // A node that cannot be named still locks, and a marker that cannot be set is not there.
+            GreetingPart::SetName | GreetingPart::Mark => {}
+            GreetingPart::MarkAge => {
+                if let Reply::Integer(left) = reply {
+                    let left = u64::try_from(*left).ok().filter(|left| *left <= MARK_MS);
+                    self.met_for = left.map(|left| Duration::from_millis(MARK_MS - left));
+                }
+            }
+            GreetingPart::Prove => match classify(reply) {
+                Answer::Refused(Cause::NoPermission | Cause::Unsupported) => {
+                    self.is_step_refused = true;
+                }
+                Answer::Refused(cause @ (Cause::Loading | Cause::Busy)) => self.fault(cause),
+                // It ran, or was refused for its key.
+                Answer::Ok
+                | Answer::Null
+                | Answer::Zero
+                | Answer::One
+                | Answer::NoScript
+                | Answer::Refused(_)
+                | Answer::Odd => {}
+            },
             GreetingPart::InfoServer
             | GreetingPart::InfoMemory
             | GreetingPart::InfoPersistence
@@ -146,7 +207,7 @@ impl Facts {
                     });
                 }
                 Some(b"version") => self.version = text().unwrap_or_default(),
-                Some(b"role") => self.role = text(),
+                Some(b"role") => self.note_role(text()),
                 Some(b"mode") => self.mode = text(),
                 _ => {}
             }
@@ -191,9 +252,18 @@ impl Facts {
             b"maxmemory_policy" => self.maxmemory_policy = text(),
             b"loading" | b"async_loading" => self.loading |= value == "1",
             b"aof_enabled" => self.aof = Some(value == "1"),
-            b"role" => self.role = text(),
+            b"role" => self.note_role(text()),
             b"master_replid" => self.replid = text(),
+            b"master_replid2" => self.was_replica = value.bytes().any(|byte| byte != b'0'),
             _ => {}
+        }
+    }
+
+    /// A node that was a replica when the greeting began has lost its keys since: no later answer of
+    /// the same greeting makes it a master.
+    fn note_role(&mut self, role: Option<String>) {
+        if self.role.as_deref().is_none_or(|role| role == MASTER) {
+            self.role = role;
         }
     }
 

@@ -45,12 +45,13 @@ pub(crate) use tracking::changed_keys;
 use admission::History;
 use backoff::{Backoff, DELAY_MAX};
 use channel::Channel;
-use pending::PendingQueue;
+use pending::{GreetingPart, PendingQueue};
 use reading::Reading;
 use tracking::Tracking;
 use trouble::Trouble;
 
 use crate::command::{Dialect, append_script_loads};
+use crate::config::RestartGuard;
 use crate::count::{Count, NodeCounts};
 use crate::error::Cause;
 use crate::resp::{Decoder, Limits};
@@ -90,6 +91,8 @@ pub(crate) struct Node {
     tracking: Tracking,
     /// Whether the last greeting was in RESP3.
     resp3: bool,
+    /// The user was not allowed to release in any way: the next greeting asks before it believes.
+    is_unproven: bool,
     /// Connected, and nothing has come from it yet.
     is_mute: bool,
     /// The connection stands and waits for its TLS handshake.
@@ -129,6 +132,7 @@ impl Node {
             channel: Channel::default(),
             tracking: Tracking::default(),
             resp3: true,
+            is_unproven: false,
             is_mute: false,
             is_securing: false,
             history: History::default(),
@@ -321,20 +325,13 @@ impl Node {
         greeting::append(&mut self.output, login, resp3, &mut parts);
         self.resp3 = resp3;
         self.reading.facts.logs_in = login.password.is_some();
-        for &part in &parts {
-            self.pending.push_back(Pending {
-                request: Request::Greeting(part),
-                slot: NO_SLOT,
-                written_at: now.attended,
-            });
-        }
-        self.reading.greeting_open = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        self.await_parts(&parts, now);
         self.greeted_at = now.attended;
         self.enter(State::Greeting { since: now.attended });
     }
 
-    /// All answers of the greeting are in: decides on the node's standing. Returns false while a
-    /// second greeting, in RESP2, is under way.
+    /// All answers that were asked for are in: decides on the node's standing. Returns false where the
+    /// greeting goes on: in RESP2, or with what its answers leave open.
     pub(crate) fn conclude_greeting(
         &mut self,
         rules: &AdmissionRules,
@@ -347,9 +344,22 @@ impl Node {
             self.greet(&login, false, now);
             return false;
         }
+        if !self.reading.facts.is_asked_more {
+            self.dialect = Dialect::of(self.reading.facts.server());
+        }
+        let is_fit = admission::refusal(&self.reading.facts, rules.admission).is_none();
+        if is_fit && self.ask_more(rules, now) {
+            return false;
+        }
         let standing = self.history.admit(&self.reading.facts, rules, is_duplicate, now.real);
+        let standing = match standing {
+            Standing::Refused(cause) => Standing::Refused(cause),
+            Standing::Admitted | Standing::Quarantined { .. } if self.is_unproven => {
+                Standing::Refused(Cause::NoDialect)
+            }
+            Standing::Admitted | Standing::Quarantined { .. } => standing,
+        };
         self.is_settled = true;
-        self.dialect = Dialect::of(self.reading.facts.server());
         if self.dialect.uses_scripts() {
             append_script_loads(&mut self.output);
             for _ in 0..2 {
@@ -379,6 +389,44 @@ impl Node {
         true
     }
 
+    /// Asks for what the greeting has left open, if it has: since when the node is a master, and whether
+    /// the user may release in the way that is left.
+    fn ask_more(&mut self, rules: &AdmissionRules, now: Now) -> bool {
+        let facts = &mut self.reading.facts;
+        let is_first = !std::mem::replace(&mut facts.is_asked_more, true);
+        let is_refused = std::mem::take(&mut facts.is_step_refused);
+        let mut parts = Vec::with_capacity(3);
+        let is_guarded = is_first && rules.guard == RestartGuard::On;
+        if let Some(replid) = facts.replid.as_deref().filter(|_| is_guarded && facts.was_replica) {
+            greeting::append_mark(&mut self.output, replid, &mut parts);
+        }
+        if is_refused {
+            self.dialect.leave_proof();
+        }
+        let is_doubted = self.is_unproven || self.dialect.releases_by_script();
+        if let Some(step) = self.dialect.release.filter(|_| is_refused || is_first && is_doubted) {
+            greeting::append_prove(&mut self.output, step, &mut parts);
+        }
+        if parts.is_empty() {
+            self.is_unproven = self.dialect.release.is_none();
+            return false;
+        }
+        self.await_parts(&parts, now);
+        true
+    }
+
+    /// Notes that these parts of the greeting will be answered.
+    fn await_parts(&mut self, parts: &[GreetingPart], now: Now) {
+        for &part in parts {
+            self.pending.push_back(Pending {
+                request: Request::Greeting(part),
+                slot: NO_SLOT,
+                written_at: now.attended,
+            });
+        }
+        self.reading.greeting_open = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+    }
+
     fn refusal(&mut self, cause: Cause, now: Instant) -> State {
         self.cause = cause;
         self.note_trouble(cause, now);
@@ -389,6 +437,7 @@ impl Node {
 
     /// An answer showed that the node cannot serve locks as it is; it is greeted anew after a while.
     pub(crate) fn refuse(&mut self, cause: Cause, now: Instant) {
+        self.is_unproven |= cause == Cause::NoDialect;
         // One that is refused already is asked again when that says, whatever it answers until then.
         if self.is_greeted() && !matches!(self.state, State::Refused { .. }) {
             let state = self.refusal(cause, now);
@@ -398,7 +447,7 @@ impl Node {
 
     /// A write was answered as no master does: what the node had granted may be gone.
     pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
-        if rules.guard == crate::config::RestartGuard::Off || !self.is_greeted() {
+        if rules.guard == RestartGuard::Off || !self.is_greeted() {
             return;
         }
         self.history.distrust(rules, now);

@@ -81,6 +81,12 @@ pub(crate) enum GreetingPart {
     InfoMemory,
     InfoPersistence,
     InfoReplication,
+    /// A command that shows whether the user may release by the step that is left.
+    Prove,
+    /// `SET` of the marker that says since when this master has been met as one.
+    Mark,
+    /// `PTTL` of the marker.
+    MarkAge,
 }
 
 /// One awaited answer.

@@ -238,13 +238,16 @@ fn a_server_without_hello_is_greeted_again_in_resp2() {
     let denied = "-NOAUTH Authentication required.\r\n".repeat(4);
     let greeted = feed(&mut node, format!("-ERR unknown command 'HELLO'\r\n{denied}").as_bytes());
     assert_eq!(greeted, Ok(true));
-    assert!(!node.conclude_greeting(&RULES, |_| false, now(0)));
+    assert!(!conclude(&mut node, 0));
     assert!(sent(&mut node).starts_with("*2 $4 AUTH $2 pw *2 $4 INFO $6 server"));
     let server = info("redis_version:5.0.14\r\nrun_id:x\r\nuptime_in_seconds:99");
     let answers =
         format!("+OK\r\n{server}{}{}{}", info(""), info("loading:0"), info("role:master"));
     assert_eq!(feed(&mut node, answers.as_bytes()), Ok(true));
-    assert!(node.conclude_greeting(&RULES, |_| false, now(0)));
+    assert!(!conclude(&mut node, 0), "it has to release by scripts");
+    assert_eq!(sent(&mut node), "*3 $4 EVAL $8 return 1 $1 0 ");
+    assert_eq!(feed(&mut node, b":1\r\n"), Ok(true));
+    assert!(conclude(&mut node, 0));
     assert!(matches!(node.state(), State::Admitted { .. }));
     assert_eq!(node.dialect.to_string(), "EVALSHA / EVALSHA");
     assert!(!node.facts().resp3);
@@ -296,23 +299,142 @@ fn the_end_of_a_quarantine_is_a_new_greeting_without_the_login() {
     let mut node = new_node(Login { password: Some("pw".into()), ..Login::default() });
     node.handle_connected(now(0));
     sent(&mut node);
-    let hello = "%1\r\n+proto\r\n:3\r\n";
-    let young = info("run_id:x\r\nuptime_in_seconds:1");
-    let answers = format!("{hello}{young}{}{}{}", info(""), info(""), info("role:master"));
+    let answers = greeting(VALKEY_91, "run_id:x\r\nuptime_in_seconds:1", "role:master");
     feed(&mut node, answers.as_bytes()).unwrap();
-    node.conclude_greeting(&RULES, |_| false, now(0));
+    assert!(conclude(&mut node, 0));
     assert!(matches!(node.state(), State::Quarantined { .. }));
     assert!(!node.can_vote());
     sent(&mut node);
     node.handle_timeout(now(30));
     assert!(sent(&mut node).starts_with("*2 $5 HELLO $1 3 *2 $4 INFO"));
-    let old = info("run_id:x\r\nuptime_in_seconds:31");
-    // The two scripts that were loaded answer first.
-    let scripts = info("sha").repeat(2);
-    let answers = format!("{scripts}{hello}{old}{}{}{}", info(""), info(""), info("role:master"));
+    let answers = greeting(VALKEY_91, "run_id:x\r\nuptime_in_seconds:31", "role:master");
     feed(&mut node, answers.as_bytes()).unwrap();
-    assert!(node.conclude_greeting(&RULES, |_| false, now(30)));
+    assert!(conclude(&mut node, 30));
     assert!(node.can_vote());
+}
+
+const VALKEY_91: &str = "+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+role\r\n+master\r\n";
+const REDIS_70: &str = "+server\r\n+redis\r\n+version\r\n+7.0.15\r\n+role\r\n+master\r\n";
+
+/// The answers to a greeting.
+fn greeting(hello: &str, server: &str, replication: &str) -> String {
+    let infos = [server, "", "", replication].map(info).concat();
+    format!("%4\r\n{hello}+proto\r\n:3\r\n{infos}")
+}
+
+fn conclude(node: &mut Node, seconds: u64) -> bool {
+    node.conclude_greeting(&RULES, |_| false, now(seconds))
+}
+
+/// A node that was connected and has answered its greeting, except for what it is asked more.
+fn greeted(hello: &str, replication: &str) -> Node {
+    let mut node = new_node(Login::default());
+    greet_again(&mut node, hello, replication, 0);
+    node
+}
+
+fn greet_again(node: &mut Node, hello: &str, replication: &str, seconds: u64) {
+    node.handle_connected(now(seconds));
+    sent(node);
+    let answers = greeting(hello, "run_id:x\r\nuptime_in_seconds:9999", replication);
+    assert_eq!(feed(node, answers.as_bytes()), Ok(true));
+}
+
+#[test]
+fn a_node_that_says_it_is_a_replica_is_no_master_in_the_same_greeting() {
+    let hello = VALKEY_91.replace("+master", "+replica");
+    let mut node = greeted(&hello, "role:master");
+    assert!(conclude(&mut node, 0));
+    assert_eq!(node.cause(), Cause::Replica);
+    // And when it is greeted anew it is believed only when it has been a master for long enough.
+    node.handle_lost(Cause::Closed, 0, at(1));
+    greet_again(&mut node, VALKEY_91, "role:master", 5);
+    assert!(conclude(&mut node, 5));
+    assert_eq!(node.state(), State::Quarantined { until: at(30) });
+}
+
+const PROMOTED: &str = "role:master\r\nmaster_replid:ab12\r\nmaster_replid2:cd34";
+const MARK: &str = "*6 $3 SET $18 redbolt:since:ab12 $1 1 $2 NX $2 PX $10 2592000000 \
+                    *2 $4 PTTL $18 redbolt:since:ab12 ";
+
+/// What a marker answers that was set so many seconds ago.
+fn marked(seconds: u64) -> String {
+    format!("_\r\n:{}\r\n", 2_592_000_000 - seconds * 1000)
+}
+
+#[test]
+fn a_master_that_may_have_been_a_replica_a_moment_ago_waits_from_when_it_was_first_met() {
+    let until = |at| State::Quarantined { until: at };
+    let moment = Duration::from_millis(2);
+    let table = [
+        ("+OK\r\n:2592000000\r\n".to_owned(), until(at(30))),
+        (marked(10), until(at(20) + moment)),
+        (marked(31), State::Admitted { since: at(0) }),
+        // Nobody may write it, or it is not what a client of this kind writes.
+        ("-NOPERM no\r\n:-2\r\n".to_owned(), until(at(30))),
+        ("-NOPERM no\r\n-NOPERM no\r\n".to_owned(), until(at(30))),
+        ("_\r\n:-1\r\n".to_owned(), until(at(30))),
+        ("_\r\n:2592000001\r\n".to_owned(), until(at(30))),
+    ];
+    for (answers, state) in table {
+        let mut node = greeted(VALKEY_91, PROMOTED);
+        assert!(!conclude(&mut node, 0));
+        assert_eq!(sent(&mut node), MARK);
+        assert_eq!(feed(&mut node, answers.as_bytes()), Ok(true));
+        assert!(conclude(&mut node, 0));
+        assert_eq!(node.state(), state, "{answers:?}");
+    }
+}
+
+#[test]
+fn a_plain_master_is_admitted_by_one_write() {
+    let zeros = format!("role:master\r\nmaster_replid:ab12\r\nmaster_replid2:{}", "0".repeat(40));
+    let mut node = greeted(VALKEY_91, &zeros);
+    assert!(conclude(&mut node, 0) && node.can_vote());
+    assert!(!sent(&mut node).contains("since"));
+}
+
+#[test]
+fn a_user_who_may_release_in_no_way_is_refused_before_anything_is_locked() {
+    let mut node = greeted(REDIS_70, "role:master");
+    assert!(!conclude(&mut node, 0));
+    assert_eq!(sent(&mut node), "*3 $4 EVAL $8 return 1 $1 0 ");
+    let denied = "-NOPERM this user has no permissions to run the 'eval' command\r\n";
+    feed(&mut node, denied.as_bytes()).unwrap();
+    assert!(conclude(&mut node, 0));
+    assert_eq!(node.cause(), Cause::NoDialect);
+}
+
+#[test]
+fn a_user_who_was_denied_every_way_of_release_is_asked_for_each_before_the_node_votes_again() {
+    let mut node = greeted(VALKEY_91, "role:master");
+    assert!(conclude(&mut node, 0) && node.can_vote());
+    node.refuse(Cause::NoDialect, at(1));
+    node.handle_lost(Cause::NoDialect, 0, at(1));
+    greet_again(&mut node, VALKEY_91, "role:master", 6);
+    assert!(!conclude(&mut node, 6));
+    let denied = "-NOPERM this user has no permissions to run the 'x' command\r\n";
+    for asked in [
+        "*3 $7 DELIFEQ $14 redbolt:nobody $1 - ",
+        "*4 $5 DELEX $14 redbolt:nobody $4 IFEQ $1 - ",
+        "*3 $4 EVAL $8 return 1 $1 0 ",
+    ] {
+        assert!(matches!(node.state(), State::Greeting { .. }));
+        assert_eq!(sent(&mut node), asked);
+        feed(&mut node, denied.as_bytes()).unwrap();
+        conclude(&mut node, 6);
+    }
+    assert_eq!(node.cause(), Cause::NoDialect);
+    // One of them is allowed now; that the key is none of the user's says nothing of the command.
+    node.handle_lost(Cause::NoDialect, 0, at(7));
+    greet_again(&mut node, VALKEY_91, "role:master", 11);
+    conclude(&mut node, 11);
+    feed(&mut node, b"-NOPERM No permissions to access a key\r\n").unwrap();
+    assert!(conclude(&mut node, 11) && node.can_vote());
+    // It is proven, and asked no more.
+    node.handle_lost(Cause::Closed, 0, at(12));
+    greet_again(&mut node, VALKEY_91, "role:master", 13);
+    assert!(conclude(&mut node, 13) && node.can_vote());
 }
 
 #[test]
@@ -323,14 +445,14 @@ fn what_a_server_says_of_itself_is_kept_as_plain_words() {
         let hello = format!("%1\r\n+{part}\r\n${}\r\n{hostile}\r\n", hostile.len());
         let mut decoder = Decoder::new(Limits::default());
         let frame = decoder.frame(hello.as_bytes()).unwrap().unwrap();
-        facts.note(pending::GreetingPart::Hello, &frame.reply());
+        facts.note(GreetingPart::Hello, &frame.reply());
     }
     assert_eq!((facts.version.as_str(), facts.role.as_deref()), ("31m9.1.2", Some("31m9.1.2")));
     let info = format!("run_id:{}\u{1b}]0;x\u{7}\r\nrole:master\r\n", "a".repeat(100));
     let bulk = format!("${}\r\n{info}\r\n", info.len());
     let mut decoder = Decoder::new(Limits::default());
     let frame = decoder.frame(bulk.as_bytes()).unwrap().unwrap();
-    facts.note(pending::GreetingPart::InfoServer, &frame.reply());
+    facts.note(GreetingPart::InfoServer, &frame.reply());
     assert_eq!(facts.run_id.as_deref(), Some(&*"a".repeat(64)));
-    assert_eq!(facts.role.as_deref(), Some("master"));
+    assert_eq!(facts.role.as_deref(), Some("31m9.1.2"), "no master, whatever it says later");
 }

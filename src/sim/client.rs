@@ -33,8 +33,6 @@ pub(super) struct SimClient {
     pub(super) epoch: u64,
     /// The connection to each node.
     pub(super) links: Vec<Option<usize>>,
-    /// The life of each node that this process was last greeted by.
-    pub(super) has_met: Vec<Option<u64>>,
     pub(super) tasks: Vec<Task>,
     /// Leases whose holder let go of them; released with the next turn.
     pub(super) dropped: Vec<LeaseId>,
@@ -94,7 +92,6 @@ impl SimClient {
             clock,
             epoch,
             links: vec![None; plan.nodes],
-            has_met: vec![None; plan.nodes],
             tasks,
             dropped: Vec::new(),
             token_start,
@@ -292,10 +289,6 @@ impl World {
             let bytes = std::mem::take(&mut conn.inbox);
             if std::mem::take(&mut conn.deliveries) > 1 {
                 self.counts.fault(Fault::MergedRead);
-            }
-            conn.read += bytes.len();
-            if conn.greeting_end.is_some_and(|end| conn.read >= end) {
-                self.clients[client].has_met[node] = Some(conn.life);
             }
             self.deliver(client, node_id, &bytes, now);
         }

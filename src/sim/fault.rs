@@ -271,7 +271,6 @@ impl World {
         }
         node.forgot_at = Some(self.now);
         node.server.set_condition(Condition::Promoted(self.random.bytes()));
-        node.stranger_until = self.now + self.plan.guard();
         for id in node.conns.clone() {
             let conn = &mut self.conns[id];
             if std::mem::take(&mut conn.is_told) || conn.session.is_none() {
@@ -324,10 +323,7 @@ impl World {
         }
         self.resume_all();
         self.after(2 * self.plan.node_timeout, Event::Glance { left: 20 });
-        // Who does not meet a node yet waits that much longer for it.
-        let met_at = self.nodes.iter().map(|node| node.stranger_until).max().unwrap_or(0);
-        let after = self.settle_time() + met_at.saturating_sub(self.now);
-        self.after(after, Event::Settled);
+        self.after(self.settle_time(), Event::Settled);
     }
 }
 

@@ -27,10 +27,7 @@ impl World {
             return;
         }
         let server = &mut self.nodes[node];
-        let is_stranger = !server.is_replica
-            && self.now < server.stranger_until
-            && self.clients[client].has_met[node] != Some(server.life);
-        if !server.is_up || self.now < server.refuses_until || is_stranger {
+        if !server.is_up || self.now < server.refuses_until {
             self.conns[id].news = Some(News::Ended(Cause::ConnectionRefused));
             self.counts.path(Path::Refused);
         } else {

@@ -83,10 +83,6 @@ pub(super) struct Conn {
     pub(super) news: Option<News>,
     /// The server said on it that it is a replica, since it last became one.
     pub(super) is_told: bool,
-    /// Bytes sent to the client so far, and how many of them end the greeting.
-    pub(super) sent: usize,
-    pub(super) greeting_end: Option<usize>,
-    pub(super) read: usize,
 }
 
 /// What a client's system has to tell of a connection.
@@ -114,9 +110,6 @@ impl Conn {
             is_open: false,
             news: None,
             is_told: false,
-            sent: 0,
-            greeting_end: None,
-            read: 0,
         }
     }
 }

@@ -19,9 +19,6 @@ pub(super) struct SimNode {
     pub(super) is_frozen: bool,
     pub(super) is_replica: bool,
     pub(super) refuses_until: Global,
-    /// Clients that never met it must not meet it before this: nobody could tell them that it was
-    /// a replica.
-    pub(super) stranger_until: Global,
     /// How far its clock was set back, in all.
     pub(super) back_ms: i64,
     /// Set while it runs what it had received when it was frozen.
@@ -62,7 +59,6 @@ impl SimNode {
             is_frozen: false,
             is_replica: false,
             refuses_until: 0,
-            stranger_until: 0,
             back_ms: 0,
             draining: None,
             forgot_at: None,
@@ -168,7 +164,6 @@ impl World {
                 }
                 conn.is_told |= line.starts_with(b"-READONLY");
             } else if line.starts_with(b"master_replid:") && !node.server.state.loading {
-                conn.greeting_end = Some(conn.sent + out.len());
                 conn.is_told |= node.is_replica;
             }
         }
@@ -176,7 +171,6 @@ impl World {
 
     pub(super) fn send_down(&mut self, id: usize, out: Vec<u8>) {
         let conn = &mut self.conns[id];
-        conn.sent += out.len();
         if conn.is_left || conn.is_broken {
             return;
         }

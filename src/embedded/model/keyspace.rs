@@ -168,6 +168,13 @@ impl Keyspace {
         self.readers = Readers::default();
     }
 
+    /// The names of the keys of a database that live at `now_ms`.
+    #[cfg(feature = "sim")]
+    pub(crate) fn names(&self, db: usize, now_ms: i64) -> impl Iterator<Item = &[u8]> {
+        let keys = self.databases.get(db).into_iter().flatten();
+        keys.filter(move |(_, entry)| !entry.is_expired(now_ms)).map(|(key, _)| &**key)
+    }
+
     /// All keys, expired ones that are not removed yet among them.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

@@ -359,6 +359,12 @@ impl Server {
         (0..super::keyspace::DATABASES).map(|db| self.keys.count(db, now_ms).0).sum()
     }
 
+    /// The names of the keys of the first database that live at `now`.
+    #[cfg(feature = "sim")]
+    pub(crate) fn key_names(&self, now: Instant) -> impl Iterator<Item = &[u8]> {
+        self.keys.names(0, self.wall_ms(now))
+    }
+
     /// How old this process life says it is: `uptime_in_seconds`.
     #[must_use]
     pub fn uptime(&self, now: Instant) -> Duration {
