@@ -30,6 +30,8 @@ pub enum Mutant {
     BlipEndsQuarantine,
     /// A node that was a replica is believed as if it had always been a master.
     RoleChangeUnnoticed,
+    /// What a message dates is dated by a clock that was read before the message came.
+    ClockReadBeforeBytes,
     /// A master that may have been a replica a moment ago is believed by its age.
     PromotionBelieved,
     /// An answer that only a replica gives changes nothing.
@@ -105,7 +107,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::QuorumOffByOne,
         Self::UnknownCountsAsGranted,
         Self::ValidityWithoutDrift,
@@ -117,6 +119,7 @@ impl Mutant {
         Self::GuardIgnored,
         Self::BlipEndsQuarantine,
         Self::RoleChangeUnnoticed,
+        Self::ClockReadBeforeBytes,
         Self::PromotionBelieved,
         Self::ReadOnlyIgnored,
         Self::DistrustedGrantCounts,

@@ -333,7 +333,7 @@ impl Driver {
         self.poll_own();
         // From before the reading: who is judged by it had a little more time, never less.
         let now = clock::now();
-        self.read(now);
+        self.read();
         self.copy_late_votes();
         self.collect_dropped(now);
         self.engine.handle_timeout(now);
@@ -394,12 +394,12 @@ impl Driver {
     }
 
     /// Reads what the ready sockets hold.
-    fn read(&mut self, now: Instant) {
+    fn read(&mut self) {
         for id in std::mem::take(&mut self.connecting) {
-            self.check_connect(id, now);
+            self.check_connect(id, clock::now());
         }
         for id in std::mem::take(&mut self.readable) {
-            self.read_from(id, now);
+            self.read_from(id);
         }
     }
 

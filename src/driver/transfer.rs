@@ -7,22 +7,23 @@ use mio::Token;
 use super::{Driver, clock};
 use crate::error::Cause;
 use crate::quorum::NodeId;
-use crate::time::Instant;
 
 /// Reads of one socket in one turn; a node that sends without end must not keep the others waiting.
 const READS_MAX: usize = 64;
 
 impl Driver {
-    pub(super) fn read_from(&mut self, id: NodeId, now: Instant) {
+    /// Reads what the socket holds. Behind each read the clock is read anew: what a message dates, such
+    /// as a server's age, is dated by a clock that is no older than the message.
+    pub(super) fn read_from(&mut self, id: NodeId) {
         for _ in 0..READS_MAX {
             let Some(link) = self.links.get_mut(id.index()) else { return };
             let Some(socket) = link.socket.as_mut().filter(|_| link.is_open) else { return };
             match socket.read(&mut self.buffer) {
-                Ok(0) => return self.close(id, Cause::Closed, now),
+                Ok(0) => return self.close(id, Cause::Closed, clock::now()),
                 Ok(len) => {
                     let is_last = len < self.buffer.len() && !link.reads_to_end;
                     let bytes = self.buffer.get(..len).unwrap_or_default();
-                    self.engine.handle_bytes(id, bytes, now);
+                    self.engine.handle_bytes(id, bytes, clock::now());
                     if !self.engine.is_connected(id) {
                         self.drop_socket(id, false);
                         return;
@@ -38,7 +39,7 @@ impl Driver {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let cause = link.cause_of(&error);
-                    return self.close(id, cause, now);
+                    return self.close(id, cause, clock::now());
                 }
             }
         }

@@ -64,7 +64,9 @@ impl Engine {
         self.refresh(id, now);
     }
 
-    /// The node sent these bytes. Any split of its stream gives the same result.
+    /// The node sent these bytes. Any split of its stream gives the same result. `now` was read after
+    /// the bytes were: an age or a time left that they tell counts from it, and counted from an earlier
+    /// one a restarted node would vote too soon.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
         // Nearly every read is this: one whole answer that agrees, from a node in good standing.
         if !self.restless.contains(id)

@@ -18,7 +18,11 @@
 //!
 //! # Contract
 //!
-//! - `now` comes from a clock that runs on while the machine is suspended, and never goes back.
+//! - `now` comes from a clock that runs on while the machine is suspended.
+//! - [`Engine::handle_bytes`] wants a clock that was read after the bytes were: what they say of time,
+//!   such as a server's age, counts from there. All other calls want one that was read just before
+//!   them; [`Engine::handle_timeout`] takes one from before the sockets were read as well, for then
+//!   nobody is judged by time in which nobody read.
 //! - Same inputs, same outputs: all randomness comes from the seed.
 //!
 //! # Invariants

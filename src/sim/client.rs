@@ -17,6 +17,7 @@ use super::task::{State, Task};
 use super::world::{Phase, World};
 use crate::config::Config;
 use crate::engine::{Connection, Engine, LeaseId, NodeState};
+use crate::mutant::{self, Mutant};
 use crate::quorum::NodeId;
 use crate::time::Instant;
 
@@ -44,6 +45,10 @@ pub(super) struct SimClient {
     pub(super) tokens_given: u64,
     /// Keys that it has still to lock, in the end.
     pub(super) goals: Vec<usize>,
+    /// Read before the sockets were, in this pass.
+    pass_began: Instant,
+    /// What its system gave it of one connection, and it has not handed to its engine.
+    taken: Vec<u8>,
     stage: Stage,
     stopped_until: Global,
     wake_at: Global,
@@ -57,7 +62,9 @@ pub(super) struct SimClient {
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Asleep,
+    Pass,
     Read { node: usize },
+    HandIn { node: usize },
     Judge,
     JudgeAt(Instant),
     Connect,
@@ -98,6 +105,8 @@ impl SimClient {
             id,
             tokens_given: client as u64 * 1_000_000 + epoch * 10_000,
             goals: Vec::new(),
+            pass_began: Instant::default(),
+            taken: Vec::new(),
             stage: Stage::Asleep,
             stopped_until: 0,
             wake_at: Global::MAX,
@@ -153,7 +162,7 @@ impl World {
         }
         this.wake_at = Global::MAX;
         if matches!(this.stage, Stage::Asleep) {
-            this.stage = Stage::Read { node: 0 };
+            this.stage = Stage::Pass;
         }
         loop {
             let next = self.step(client, self.clients[client].stage);
@@ -204,13 +213,24 @@ impl World {
     fn step(&mut self, client: usize, stage: Stage) -> Stage {
         match stage {
             Stage::Asleep => Stage::Asleep,
+            Stage::Pass => {
+                self.clients[client].pass_began = self.clients[client].local(self.now);
+                Stage::Read { node: 0 }
+            }
             Stage::Read { node } => {
                 self.read(client, node);
+                Stage::HandIn { node }
+            }
+            Stage::HandIn { node } => {
+                self.hand_in(client, node);
                 if node + 1 < self.plan.nodes {
                     Stage::Read { node: node + 1 }
                 } else {
                     Stage::Judge
                 }
+            }
+            Stage::Judge if self.plan.judges_by_begin => {
+                Stage::JudgeAt(self.clients[client].pass_began)
             }
             Stage::Judge => Stage::JudgeAt(self.clients[client].local(self.now)),
             Stage::JudgeAt(now) => {
@@ -255,7 +275,7 @@ impl World {
                 };
                 let local = this.local(now);
                 if this.engine.needs_pass(local) && this.read_at < now {
-                    return Stage::Read { node: 0 };
+                    return Stage::Pass;
                 }
                 Stage::BeginAt { task, now: local }
             }
@@ -271,11 +291,27 @@ impl World {
         }
     }
 
-    /// Takes in what the system has of one connection.
+    /// Reads what the system has of one connection.
     fn read(&mut self, client: usize, node: usize) {
         let Some(id) = self.clients[client].links[node] else { return };
+        let conn = &mut self.conns[id];
+        let is_open = conn.is_open || conn.news == Some(News::Opened);
+        if is_open && !conn.inbox.is_empty() {
+            self.clients[client].taken = std::mem::take(&mut conn.inbox);
+            if std::mem::take(&mut conn.deliveries) > 1 {
+                self.counts.fault(Fault::MergedRead);
+            }
+        }
+    }
+
+    /// Tells the engine what was read of one connection, by a clock that is read now.
+    fn hand_in(&mut self, client: usize, node: usize) {
+        let bytes = std::mem::take(&mut self.clients[client].taken);
+        let Some(id) = self.clients[client].links[node] else { return };
         let Some(node_id) = NodeId::new(node) else { return };
-        let now = self.clients[client].local(self.now);
+        let is_old = mutant::is(Mutant::ClockReadBeforeBytes);
+        let this = &self.clients[client];
+        let now = if is_old { this.pass_began } else { this.local(self.now) };
         if !self.conns[id].is_open && self.conns[id].news == Some(News::Opened) {
             self.conns[id].news = None;
             self.conns[id].is_open = true;
@@ -284,12 +320,7 @@ impl World {
             engine.reseed(seed);
             engine.handle_connected(node_id, now);
         }
-        let conn = &mut self.conns[id];
-        if conn.is_open && !conn.inbox.is_empty() {
-            let bytes = std::mem::take(&mut conn.inbox);
-            if std::mem::take(&mut conn.deliveries) > 1 {
-                self.counts.fault(Fault::MergedRead);
-            }
+        if !bytes.is_empty() {
             self.deliver(client, node_id, &bytes, now);
         }
         // The engine may have had enough of it meanwhile; that is for `settle_connections`.

@@ -70,6 +70,8 @@ pub(super) struct Plan {
     /// How often a connection is reset right behind a write, in a thousand.
     pub(super) cut: u64,
     pub(super) push: u64,
+    /// Clients judge by the clock that they read before the sockets, else by one that they read behind.
+    pub(super) judges_by_begin: bool,
     /// How often a client stops between two of its steps, in a thousand.
     pub(super) pause: u64,
     /// Typical times: holding a lock, and waiting for the next try.
@@ -143,6 +145,7 @@ impl Plan {
             short_write: random.pick(&[0, 20, 100]),
             cut: random.pick(&[0, 0, 5, 20]),
             push: random.pick(&[0, 0, 20, 100]),
+            judges_by_begin: random.chance(500),
             pause: random.pick(&[0, 2, 10, 30]),
             hold,
             gap: random.between(slowest / 20, slowest / 2),
