@@ -5,7 +5,6 @@
 
 #![expect(clippy::print_stdout, reason = "the seeds and the counts are what the test is for")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -60,15 +59,9 @@ fn run_all(seeds: u64) -> Counts {
                     {
                         break;
                     }
-                    let report = catch_unwind(AssertUnwindSafe(|| sim::run(seed, None, None)));
-                    let violation = match report {
-                        Ok(report) => {
-                            counts.add(&report.counts);
-                            report.violation
-                        }
-                        Err(_) => Some("panicked".to_owned()),
-                    };
-                    if let Some(violation) = violation {
+                    let report = sim::run(seed, None, None);
+                    counts.add(&report.counts);
+                    if let Some(violation) = report.violation {
                         println!("seed {seed}: {violation}");
                         failures.lock().expect("no thread panics with it").push(seed);
                     }

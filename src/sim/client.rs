@@ -13,18 +13,16 @@ use super::counts::{Fault, Path};
 use super::net::News;
 use super::plan::Plan;
 use super::random::Random;
-use super::task::{State, Task};
+use super::task::Task;
 use super::world::{Phase, World};
 use crate::config::Config;
 use crate::engine::{Connection, Engine, LeaseId, NodeState};
-use crate::mutant::{self, Mutant};
+use crate::mutant::{self, Kind, Mutant};
 use crate::quorum::NodeId;
 use crate::time::Instant;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-
-use std::time::Duration;
 
 /// One client: a process with an engine.
 pub(super) struct SimClient {
@@ -51,10 +49,14 @@ pub(super) struct SimClient {
     taken: Vec<u8>,
     stage: Stage,
     stopped_until: Global,
+    /// How long it stood still, in all.
+    pub(super) stood: Global,
+    /// The same when it last read its clock to begin something.
+    pub(super) stood_before: Global,
     wake_at: Global,
-    /// When it last read everything.
     /// When calls were last judged by time, on its clock.
-    judged_at: Instant,
+    pub(super) judged_at: Instant,
+    /// When it last read everything.
     read_at: Global,
 }
 
@@ -109,6 +111,8 @@ impl SimClient {
             taken: Vec::new(),
             stage: Stage::Asleep,
             stopped_until: 0,
+            stood: 0,
+            stood_before: 0,
             wake_at: Global::MAX,
             read_at: 0,
             judged_at: Instant::default(),
@@ -136,7 +140,9 @@ impl World {
     /// The client stands still for a while, wherever it is.
     pub(super) fn stop(&mut self, client: usize, pause: Global) {
         let this = &mut self.clients[client];
-        this.stopped_until = this.stopped_until.max(self.now + pause);
+        let until = self.now + pause;
+        this.stood += until.saturating_sub(this.stopped_until.max(self.now));
+        this.stopped_until = this.stopped_until.max(until);
     }
 
     /// Nobody is stopped any longer.
@@ -175,25 +181,10 @@ impl World {
                 self.counts.fault(Fault::PauseWithin);
                 self.log(|_| format!("client {client} stops for {pause} before {next:?}"));
                 self.clients[client].wake_at = self.now + pause;
+                self.clients[client].stood += pause;
                 let epoch = self.clients[client].epoch;
                 return self.after(pause, super::world::Event::Client { client, epoch });
             }
-        }
-    }
-
-    /// No call goes on after its deadline, but for a round in which nobody read for a while: that is
-    /// given back the time.
-    fn check_ends(&mut self, client: usize) {
-        let this = &self.clients[client];
-        // The patience of a call may be twice that of the configuration.
-        let grace = Duration::from_nanos(2 * self.plan.node_timeout);
-        let late = this.tasks.iter().position(|task| {
-            task.state == State::Acquiring
-                && task.ends < Instant::MAX
-                && task.ends + grace < this.judged_at
-        });
-        if let Some(task) = late {
-            self.oracle.fail(|| format!("call {task} of client {client} outlives its deadline"));
         }
     }
 
@@ -274,6 +265,7 @@ impl World {
                     return Stage::Write;
                 };
                 let local = this.local(now);
+                this.stood_before = this.stood;
                 if this.engine.needs_pass(local) && this.read_at < now {
                     return Stage::Pass;
                 }
@@ -372,7 +364,9 @@ impl World {
             }
             let output = self.clients[client].engine.output(node);
             let mut bytes = output.to_vec();
-            self.oracle.check(bytes.len() <= OUTPUT_LEN_MAX, || "output without bound".to_owned());
+            self.oracle.check(Kind::Unbounded, bytes.len() <= OUTPUT_LEN_MAX, || {
+                "output without bound".to_owned()
+            });
             if bytes.len() > 1
                 && self.phase == Phase::Safety
                 && self.random.chance(self.plan.short_write)
@@ -453,7 +447,7 @@ impl World {
             }
         }
         let slots = this.engine.slots_in_use();
-        self.oracle.check(slots <= SLOTS_MAX, || format!("{slots} slots in use"));
+        self.oracle.check(Kind::Unbounded, slots <= SLOTS_MAX, || format!("{slots} slots in use"));
     }
 
     /// The client's process dies, and another takes its place that knows nothing.

@@ -15,6 +15,7 @@ use super::clock::{Global, MS};
 use super::world::{Phase, World};
 use crate::acquire::Acquire;
 use crate::config::Retry;
+use crate::mutant::Kind;
 use crate::time::Instant;
 
 use std::time::Duration;
@@ -150,8 +151,9 @@ impl World {
             self.log(|_| format!("{won:?} overtakes {other:?}"));
         }
         let is_order_kept = self.turns.overtaken <= OVERTAKEN_MAX;
-        self.oracle.check(is_order_kept, || format!("{won:?} overtakes {overtaken:?}"));
-        self.oracle.check(waited.is_none(), || {
+        self.oracle
+            .check(Kind::Order, is_order_kept, || format!("{won:?} overtakes {overtaken:?}"));
+        self.oracle.check(Kind::LostWaiter, waited.is_none(), || {
             format!("{won:?}: the key was free for {free} ns, waited for by {waited:?}")
         });
         self.turns.keys[won.key].is_held = true;

@@ -4,6 +4,7 @@ use super::clock::{Global, MS, SECOND};
 use super::net::Conn;
 use super::task::State;
 use super::world::{Event, Phase, World};
+use crate::mutant::Kind;
 
 impl World {
     /// When all that was owed must have been paid: the longest wait for a connection, twice, with
@@ -20,16 +21,17 @@ impl World {
         for client in 0..self.clients.len() {
             let engine = &self.clients[client].engine;
             let (in_flight, slots) = (engine.in_flight(), engine.slots_in_use());
-            self.oracle.check(in_flight == 0, || {
+            self.oracle.check(Kind::Overdue, in_flight == 0, || {
                 format!("client {client}: {in_flight} operations have not ended")
             });
             let local = self.clients[client].local(self.now);
-            self.oracle.check(slots == 0, || {
+            self.oracle.check(Kind::SlotLeak, slots == 0, || {
                 let nodes = engine.nodes(local);
                 format!("client {client}: {slots} slots are not free, {nodes:#?}")
             });
             let is_idle = self.clients[client].tasks.iter().all(|task| task.state == State::Idle);
-            self.oracle.check(is_idle, || format!("client {client} waits for a result"));
+            self.oracle
+                .check(Kind::Overdue, is_idle, || format!("client {client} waits for a result"));
         }
         if !self.plan.ghosts {
             let starts: Vec<_> = self.clients.iter().map(|it| it.token_start.clone()).collect();
@@ -93,8 +95,9 @@ impl World {
                 let is_given_away = self.given_away.iter().any(|given| given == token);
                 if is_wanted(token) && !is_given_away {
                     let token = String::from_utf8_lossy(token).into_owned();
-                    self.oracle
-                        .fail(|| format!("node {index} holds key {key} for {token} in vain"));
+                    self.oracle.fail(Kind::Orphan, || {
+                        format!("node {index} holds key {key} for {token} in vain")
+                    });
                 }
             }
         }
@@ -119,7 +122,7 @@ impl World {
         for client in 0..self.clients.len() {
             let left = self.clients[client].goals.len();
             let local = self.clients[client].local(self.now);
-            self.oracle.check(left == 0, || {
+            self.oracle.check(Kind::Starved, left == 0, || {
                 let engine = &self.clients[client].engine;
                 format!("client {client} waits for {left} keys: {:?}", engine.nodes(local))
             });
@@ -136,18 +139,19 @@ impl World {
             let local = node.clock.local(self.now);
             let is_lock = |name: &&[u8]| !name.starts_with(b"redbolt:since:");
             let keys = node.server.key_names(local).filter(is_lock).count();
-            self.oracle
-                .check(keys == 0, || format!("node {index}: {keys} keys outlive everything"));
+            self.oracle.check(Kind::Orphan, keys == 0, || {
+                format!("node {index}: {keys} keys outlive everything")
+            });
         }
         for client in 0..self.clients.len() {
             let engine = &self.clients[client].engine;
             let (in_flight, slots) = (engine.in_flight(), engine.slots_in_use());
             let voters = engine.voters() as usize;
-            self.oracle.check(in_flight == 0 && slots == 0, || {
+            self.oracle.check(Kind::SlotLeak, in_flight == 0 && slots == 0, || {
                 format!("client {client}: {in_flight} operations, {slots} slots at the end")
             });
             let nodes = self.plan.nodes;
-            self.oracle.check(voters == nodes, || {
+            self.oracle.check(Kind::Starved, voters == nodes, || {
                 format!("client {client}: {voters} of {nodes} nodes vote at the end")
             });
         }

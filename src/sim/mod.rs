@@ -12,7 +12,8 @@
 //! 3. All is healed. Everything owed must be paid; then each client must get each key; then
 //!    nothing may be left (`healed`).
 //!
-//! `oracle` judges what holders believed, `watch` what they are told of keys that are taken away. The same seed gives the same run.
+//! `oracle` judges what holders believed, `truth` what that stands on, `deadline` that everything ends in
+//! time, `watch` what is told of keys that are taken away. The same seed gives the same run.
 
 #![expect(
     clippy::indexing_slicing,
@@ -25,6 +26,7 @@
 mod client;
 mod clock;
 mod counts;
+mod deadline;
 pub mod exhaustive;
 mod fault;
 mod hand_over;
@@ -42,15 +44,34 @@ mod truth;
 mod watch;
 mod world;
 
-pub use crate::mutant::Mutant;
+pub use crate::mutant::{Kind, Mutant};
 pub use counts::{Counts, Fault, Path};
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What must never happen, and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// Of what kind it is.
+    pub kind: Kind,
+    /// Who and when.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.text)
+    }
+}
 
 /// How one seed ended.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// What must never happen, and did.
-    pub violation: Option<String>,
+    /// The first violation, if there was one.
+    pub violation: Option<Violation>,
     /// What the run met.
     pub counts: Counts,
 }
@@ -58,8 +79,12 @@ pub struct Report {
 /// Runs one seed, with `mutant` on if one is given. `trace` is told what happens, line by line.
 #[must_use]
 pub fn run(seed: u64, mutant: Option<Mutant>, trace: Option<fn(&str)>) -> Report {
-    crate::mutant::run_with(mutant, || {
-        let (counts, violation) = world::World::new(seed, trace).run();
-        Report { violation, counts }
-    })
+    let world = || world::World::new(seed, trace).run();
+    let run = || catch_unwind(AssertUnwindSafe(world));
+    let (counts, violation) = crate::mutant::run_with(mutant, run).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.unwrap_or_else(|| "an assertion".to_owned());
+        (Counts::default(), Some(Violation { kind: Kind::Panic, text }))
+    });
+    Report { violation, counts }
 }

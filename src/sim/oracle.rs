@@ -3,7 +3,9 @@
 //! Knows no engine: a window begins when a lease is handed over, ends when its holder stops or at
 //! the deadline that the holder was told, on the holder's own clock.
 
+use super::Violation;
 use super::clock::Global;
+use crate::mutant::Kind;
 
 /// One span in which one holder believed that a key was its own.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +19,7 @@ struct Window {
 #[derive(Debug)]
 pub(super) struct Oracle {
     keys: Vec<Vec<Window>>,
-    pub(super) violation: Option<String>,
+    pub(super) violation: Option<Violation>,
 }
 
 impl Oracle {
@@ -26,16 +28,16 @@ impl Oracle {
     }
 
     /// Something is not as it must be. The first one counts.
-    pub(super) fn fail(&mut self, what: impl FnOnce() -> String) {
+    pub(super) fn fail(&mut self, kind: Kind, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
-            self.violation = Some(what());
+            self.violation = Some(Violation { kind, text: what() });
         }
     }
 
     /// Fails unless `holds`.
-    pub(super) fn check(&mut self, holds: bool, what: impl FnOnce() -> String) {
+    pub(super) fn check(&mut self, kind: Kind, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
-            self.fail(what);
+            self.fail(kind, what);
         }
     }
 
@@ -48,7 +50,7 @@ impl Oracle {
         let windows = &mut self.keys[key];
         let other = windows.iter().rev().find(|other| other.holder != holder && other.end > now);
         if let Some(&other) = other {
-            self.fail(|| {
+            self.fail(Kind::TwoHolders, || {
                 format!("key {key}: {holder} holds until {end}, and at {now} so does {other:?}")
             });
             return;

@@ -5,6 +5,8 @@ use super::task::{State, Task};
 use super::world::{Phase, World};
 use crate::engine::{Event, LeaseId, LostCause};
 use crate::error::{ExtendError, LockError, Unlocked};
+use crate::mutant::Kind;
+use crate::quorum::NodeMask;
 use crate::time::Instant;
 
 impl World {
@@ -43,7 +45,7 @@ impl World {
                 });
                 self.idle(client, task);
             }
-            (event, _) => self.oracle.fail(|| format!("nobody waits for {event:?}")),
+            (event, _) => self.oracle.fail(Kind::Unasked, || format!("nobody waits for {event:?}")),
         }
     }
 
@@ -54,6 +56,14 @@ impl World {
         result: Result<LeaseId, LockError>,
         now: Instant,
     ) {
+        let granted = match &result {
+            Ok(lease) => self.clients[client].engine.votes(*lease),
+            Err(LockError::Taken(it) | LockError::NoQuorum(it) | LockError::Expired(it)) => {
+                it.granted
+            }
+            Err(_) => NodeMask::EMPTY,
+        };
+        self.check_memory(client, task, granted);
         let path = match result {
             Ok(lease) => {
                 self.counts.leases += 1;
@@ -62,9 +72,13 @@ impl World {
                 }
                 let votes = self.clients[client].engine.votes(lease).count() as usize;
                 let quorum = self.plan.quorum;
-                self.oracle.check(votes >= quorum, || format!("a lease with {votes} votes"));
+                self.oracle.check(Kind::NoQuorum, votes >= quorum, || {
+                    format!("a lease with {votes} votes")
+                });
                 self.counts.path(Path::Locked);
-                return self.holds(client, task, lease, now);
+                self.clients[client].tasks[task].holder = self.holder();
+                self.holds(client, task, lease, now);
+                return self.check_votes(client, task);
             }
             Err(LockError::Taken(_)) => Path::Taken,
             Err(LockError::NoQuorum(_)) => {
@@ -77,7 +91,7 @@ impl World {
             }
             Err(LockError::Expired(_)) => Path::Expired,
             Err(LockError::Cancelled) => Path::Cancelled,
-            Err(other) => return self.oracle.fail(|| format!("lock: {other}")),
+            Err(other) => return self.oracle.fail(Kind::OddError, || format!("lock: {other}")),
         };
         self.counts.path(path);
         self.idle(client, task);
@@ -91,14 +105,18 @@ impl World {
         });
         let engine = &self.clients[client].engine;
         let is_over = engine.is_lost(lease) && engine.remaining_at(lease, now).is_zero();
-        self.oracle.check(is_over, || format!("client {client}: {lease:?} is lost and valid"));
+        self.oracle.check(Kind::FalseLoss, is_over, || {
+            format!("client {client}: {lease:?} is lost and valid")
+        });
         let tasks = &self.clients[client].tasks;
         match tasks.iter().position(|task| task.lease == Some(lease)) {
             Some(task) => {
                 self.told_deadline(client, task);
                 self.check_gone(client, task, cause);
             }
-            None => self.oracle.fail(|| format!("client {client}: nobody holds {lease:?}")),
+            None => self
+                .oracle
+                .fail(Kind::Unasked, || format!("client {client}: nobody holds {lease:?}")),
         }
     }
 
@@ -113,6 +131,10 @@ impl World {
                 continue;
             };
             this.tasks[task].is_unsure = true;
+            let deadline = this.engine.deadline(lease);
+            if deadline > this.tasks[task].deadline {
+                self.moved_on(client, task);
+            }
             self.log(|_| format!("client {client} keeps {lease:?}, {remaining:?} left"));
             if self.clients[client].tasks[task].is_kept {
                 self.counts.path(if is_extending { Path::KeepAliveBegun } else { Path::KeptAlive });
@@ -125,7 +147,7 @@ impl World {
         let untold = kept
             .filter_map(|task| task.lease)
             .find(|&lease| engine.remaining_at(lease, now).is_zero() && !engine.is_lost(lease));
-        self.oracle.check(untold.is_none(), || {
+        self.oracle.check(Kind::LossNotTold, untold.is_none(), || {
             format!("client {client}: the end of {untold:?} is not known")
         });
     }
@@ -137,25 +159,24 @@ impl World {
         let in_flight = this.engine.in_flight();
         let is_busy = this.engine.has_event() || !this.dropped.is_empty();
         let is_asked = is_busy || !this.tasks.iter().all(is_idle);
-        self.oracle.check(is_asked || in_flight == 0, || {
+        self.oracle.check(Kind::Unasked, is_asked || in_flight == 0, || {
             format!("client {client}: {in_flight} operations that nobody asked for")
         });
     }
 
     /// A lease was handed over.
     fn holds(&mut self, client: usize, task: usize, lease: LeaseId, now: Instant) {
-        let holder = self.holder();
         let this = &mut self.clients[client];
         let validity = this.engine.remaining_at(lease, now);
         let place = &mut this.tasks[task];
         place.state = State::Holding;
         place.lease = Some(lease);
         place.op = None;
-        place.holder = holder;
         let least = std::mem::take(&mut place.min_validity);
-        self.oracle.check(!validity.is_zero() && validity >= least, || {
+        self.oracle.check(Kind::ShortLease, !validity.is_zero() && validity >= least, || {
             format!("client {client} was given a lease with {validity:?} left of {least:?}")
         });
+        self.moved_on(client, task);
         self.told_deadline(client, task);
         self.call_won(client, task);
         if self.phase == Phase::Progress {
@@ -181,9 +202,10 @@ impl World {
         let path = match result {
             Ok(()) => {
                 let is_valid = deadline.is_some_and(|deadline| deadline > now);
-                self.oracle.check(is_valid, || {
+                self.oracle.check(Kind::ShortLease, is_valid, || {
                     format!("client {client}: an extension that is over is reported as won")
                 });
+                self.moved_on(client, task);
                 if now >= old_deadline {
                     self.counts.path(Path::ExtendedLate);
                 }
@@ -193,14 +215,17 @@ impl World {
             Err(ref error) => {
                 let later = deadline.is_some_and(|deadline| deadline > old_deadline);
                 let is_kept = !later || matches!(error, ExtendError::Expired);
-                self.oracle
-                    .check(is_kept, || "a failed extension moved the deadline on".to_owned());
+                self.oracle.check(Kind::DeadlineMoved, is_kept, || {
+                    "a failed extension moved the deadline on".to_owned()
+                });
                 match error {
                     ExtendError::Lost(_) => Path::ExtendLost,
                     ExtendError::NoQuorum(_) => Path::ExtendNoQuorum,
                     ExtendError::Expired => Path::ExtendExpired,
                     ExtendError::Cancelled => Path::ExtendCancelled,
-                    other => return self.oracle.fail(|| format!("extension: {other}")),
+                    other => {
+                        return self.oracle.fail(Kind::OddError, || format!("extension: {other}"));
+                    }
                 }
             }
         };

@@ -8,6 +8,7 @@ use crate::acquire::{Acquire, KeepAlive};
 use crate::config::Retry;
 use crate::engine::{LeaseId, OpId};
 use crate::error::{ExtendError, LockError};
+use crate::mutant::Kind;
 use crate::time::Instant;
 
 use std::time::Duration;
@@ -26,13 +27,19 @@ pub(super) struct Task {
     pub(super) min_validity: Duration,
     /// An extension was written that did not win: it may still run.
     pub(super) is_unsure: bool,
+    /// The deadline that a quorum last gave its lease.
+    pub(super) deadline: Option<Instant>,
     /// The deadline before the extension under way.
     pub(super) old_deadline: Instant,
     pub(super) is_retried: bool,
-    /// When the call began that the lock came from; the begin of the world for one from elsewhere.
+    /// When the call began; of a lease, when the round began that its deadline is from.
     pub(super) began: Global,
-    /// When the call under way must have ended, on the client's clock.
+    /// The TTL of the last round of the lease.
+    pub(super) ttl_ms: u64,
+    /// When the call under way must have ended, on the client's clock, and how long the client had
+    /// stood still in all when it began: time in which nobody reads is given back to every round.
     pub(super) ends: Instant,
+    pub(super) stood: Global,
     /// The engine keeps the lease alive.
     pub(super) is_kept: bool,
     /// The nodes tell of the lease's key.
@@ -63,22 +70,18 @@ impl Task {
             holder: 0,
             min_validity: Duration::ZERO,
             is_unsure: false,
+            deadline: None,
             old_deadline: Instant::default(),
             is_retried: false,
             is_kept: false,
             is_watched: false,
             gone_at: Global::MAX,
             ends: Instant::MAX,
+            stood: 0,
             began: 0,
+            ttl_ms: 0,
         }
     }
-}
-
-/// When an acquisition must have ended by itself, on the client's clock.
-fn end_of(acquire: &Acquire, now: Instant) -> Instant {
-    let deadlines = [acquire.deadline, acquire.retry.and_then(|retry| retry.deadline)];
-    let nearest = deadlines.into_iter().flatten().min().filter(|deadline| !deadline.is_zero());
-    nearest.map_or(Instant::MAX, |deadline| now + deadline)
 }
 
 /// The name of a key.
@@ -162,7 +165,9 @@ impl World {
         self.acquire(client, task, key, &acquire, min_validity, now);
         if is_invalid {
             let is_refused = self.clients[client].tasks[task].state == State::Idle;
-            self.oracle.check(is_refused, || format!("a TTL of {ttl_ms} ms was not refused"));
+            self.oracle.check(Kind::LimitIgnored, is_refused, || {
+                format!("a TTL of {ttl_ms} ms was not refused")
+            });
         } else if self.random.chance(60) {
             let after = self.random.below(self.plan.node_timeout);
             self.clients[client].tasks[task].next_at = self.now + after;
@@ -194,25 +199,25 @@ impl World {
         self.log(|_| format!("client {client} acquires {key} at {now:?}: {result:?}"));
         let pause = self.gap();
         let (began, at) = (self.now, self.now + pause);
-        let this = &mut self.clients[client].tasks[task];
         match result {
             Ok(op) => {
+                let ends = self.end_of(acquire, now);
+                self.begun(client, task, State::Acquiring, op, ends);
                 self.counts.attempts += 1;
-                this.state = State::Acquiring;
+                let this = &mut self.clients[client].tasks[task];
                 this.key = key;
-                this.op = Some(op);
                 this.min_validity = min_validity;
-                this.ends = end_of(acquire, now);
                 this.began = began;
+                this.ttl_ms = acquire.ttl.as_millis() as u64;
                 this.is_unsure = false;
                 self.call_began(client, task, key);
             }
             Err(error) => {
-                this.next_at = at;
+                self.clients[client].tasks[task].next_at = at;
                 match error {
                     LockError::Full => self.counts.path(Path::Full),
                     LockError::InvalidTtl { .. } => self.counts.path(Path::InvalidTtl),
-                    other => self.oracle.fail(|| format!("acquire: {other}")),
+                    other => self.oracle.fail(Kind::OddError, || format!("acquire: {other}")),
                 }
             }
         }
@@ -264,12 +269,14 @@ impl World {
         self.log(|_| format!("client {client} extends by {ttl_ms} at {now:?}: {result:?}"));
         match result {
             Ok(op) => {
-                self.oracle.check(!is_over, || "a lease that is over can be extended".to_owned());
+                self.oracle.check(Kind::LimitIgnored, !is_over, || {
+                    "a lease that is over can be extended".to_owned()
+                });
                 let patience = self.plan.node_timeout;
                 let disturbed = self.random.chance(100).then(|| self.random.below(patience));
+                self.begun(client, task, State::Extending, op, now + self.round_time());
                 let this = &mut self.clients[client].tasks[task];
-                this.state = State::Extending;
-                this.op = Some(op);
+                this.ttl_ms = ttl_ms;
                 this.old_deadline = old_deadline.unwrap_or_default();
                 this.next_at = disturbed.map_or(Global::MAX, |after| self.now + after);
                 self.told_deadline(client, task);
@@ -278,7 +285,7 @@ impl World {
                 match error {
                     ExtendError::Expired if is_over => self.counts.path(Path::ExtendRefused),
                     ExtendError::Full => self.counts.path(Path::Full),
-                    other => self.oracle.fail(|| format!("extend: {other}")),
+                    other => self.oracle.fail(Kind::OddError, || format!("extend: {other}")),
                 }
                 self.hold_on(client, task);
             }
@@ -294,7 +301,9 @@ impl World {
                 let again =
                     this.engine.extend(lease, Duration::from_millis(self.plan.max_ttl_ms), now);
                 let is_busy = matches!(again, Err(ExtendError::Busy));
-                self.oracle.check(is_busy, || format!("a second extension: {again:?}"));
+                self.oracle.check(Kind::LimitIgnored, is_busy, || {
+                    format!("a second extension: {again:?}")
+                });
                 self.counts.path(Path::ExtendBusy);
             }
             1 => this.engine.cancel(op, now),
@@ -311,9 +320,8 @@ impl World {
         self.log(|_| format!("client {client} releases at {now:?}: {result:?}"));
         match result {
             Ok(op) => {
-                let this = &mut self.clients[client].tasks[task];
-                this.state = State::Releasing;
-                this.op = Some(op);
+                let ends = now + Duration::from_nanos(self.plan.node_timeout);
+                self.begun(client, task, State::Releasing, op, ends);
             }
             Err(_) => {
                 self.counts.path(Path::Full);
@@ -340,16 +348,19 @@ impl World {
         self.idle(client, task);
     }
 
-    /// Gives key and token to whoever wants them.
+    /// Gives key and token to whoever wants them. Until the deadline nobody else may have the lock.
     fn give_away(&mut self, client: usize, task: usize) {
-        self.lets_go(client, task);
+        if self.plan.is_watch_judged {
+            // Its key may be taken away, and nobody would be told.
+            self.lets_go(client, task);
+        }
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease.take() else { return };
         if let Some((_, token)) = this.engine.lease_name(lease) {
             let token = token.as_bytes().to_vec();
-            let key = this.tasks[task].key;
+            let (key, holder) = (this.tasks[task].key, this.tasks[task].holder);
             self.given_away.push(token.clone());
-            self.offers.push(Offer { from: client, key, token });
+            self.offers.push(Offer { from: client, key, token, holder });
         }
         self.clients[client].engine.detach(lease);
         self.counts.path(Path::Detached);
@@ -359,7 +370,8 @@ impl World {
     /// Takes over what another client gave away: as a lease, or to unlock it.
     fn take_over(&mut self, client: usize, task: usize, offer: &Offer, now: Instant) {
         let key = key_name(offer.key);
-        let ttl = Duration::from_millis(self.plan.ttl_ms(&mut self.random));
+        let ttl_ms = self.plan.ttl_ms(&mut self.random);
+        let ttl = Duration::from_millis(ttl_ms);
         let is_adopted = self.random.chance(800);
         let is_kept = is_adopted && self.random.chance(self.plan.kept);
         let mut acquire = Acquire::new(ttl);
@@ -375,17 +387,40 @@ impl World {
         self.log(|_| format!("client {client} takes {} over: {state:?} {op:?}", offer.key));
         let Some(op) = op else {
             self.counts.path(Path::Full);
+            if !is_adopted {
+                // It is released all the same.
+                self.oracle.stop(offer.holder, offer.key, self.now);
+            }
             return self.idle(client, task);
         };
+        let holder = offer.holder;
+        let ends = if is_adopted {
+            // It may shorten the lease.
+            let end = now + Duration::from_millis(ttl_ms - self.drift_ms(ttl_ms));
+            let end = self.clients[client].clock.global(end);
+            self.oracle.stop(holder, offer.key, end);
+            now + self.round_time()
+        } else {
+            self.oracle.stop(holder, offer.key, self.now);
+            now + Duration::from_nanos(self.plan.node_timeout)
+        };
+        self.begun(client, task, state, op, ends);
         let this = &mut self.clients[client].tasks[task];
         (this.is_kept, this.is_watched) = (is_kept, false);
-        this.state = state;
         this.key = offer.key;
-        this.began = 0;
-        this.op = Some(op);
+        this.holder = holder;
+        this.ttl_ms = ttl_ms;
         this.min_validity = Duration::ZERO;
         // It is an extension: what a node has not answered may still run.
         this.is_unsure = true;
+    }
+
+    /// An operation is under way, which must have ended by `ends`.
+    fn begun(&mut self, client: usize, task: usize, state: State, op: OpId, ends: Instant) {
+        let stood = self.clients[client].stood_before;
+        let this = &mut self.clients[client].tasks[task];
+        (this.state, this.op) = (state, Some(op));
+        (this.ends, this.stood) = (ends, stood);
     }
 
     // ---- what the oracle is told ----

@@ -1,37 +1,103 @@
 //! What the servers really hold, seen from nowhere: the ground that a holder's belief stands on.
 
+use super::clock::Global;
 use super::world::World;
+use crate::mutant::Kind;
+use crate::quorum::NodeMask;
+
+use std::time::Duration;
 
 impl World {
-    /// As long as a holder believes in its lease, a quorum of servers holds the token beyond the
-    /// deadline that the holder was told; servers that forgot it since its call began are excused,
-    /// for they are what the guard and the spare votes are for.
-    pub(super) fn check_ground(&mut self, client: usize, task: usize) {
+    /// Whether the key of a task's lease stands on a node with the lease's token, and until when.
+    fn held_until(&mut self, client: usize, task: usize, node: usize) -> Option<Global> {
         let this = &self.clients[client];
-        let (key, began) = (self.plan.on_nodes(this.tasks[task].key), this.tasks[task].began);
-        let Some(lease) = this.tasks[task].lease else { return };
-        let Some(deadline) = this.engine.deadline(lease) else { return };
-        let Some((_, token)) = this.engine.lease_name(lease) else { return };
-        let end = this.clock.global(deadline);
-        if end <= self.now {
-            return;
+        let key = self.plan.on_nodes(this.tasks[task].key);
+        let (_, token) = this.engine.lease_name(this.tasks[task].lease?)?;
+        let node = &mut self.nodes[node];
+        let local = node.clock.local(self.now);
+        if node.server.value(&key, local) != Some(token.as_bytes()) {
+            return None;
         }
+        let ttl_ms = node.server.ttl_ms(&key, local)?.unsigned_abs();
+        Some(node.clock.global(local + Duration::from_millis(ttl_ms)))
+    }
+
+    /// When a task's lease ends that is not over.
+    fn lease_end(&self, client: usize, task: usize) -> Option<Global> {
+        let this = &self.clients[client];
+        let deadline = this.engine.deadline(this.tasks[task].lease?)?;
+        Some(this.clock.global(deadline)).filter(|end| *end > self.now)
+    }
+
+    /// As long as a holder believes in its lease, a quorum of servers holds the token beyond the
+    /// deadline that the holder was told. Servers that forgot it since the round that this deadline
+    /// is from are excused: they are what the guard and the spare votes are for.
+    pub(super) fn check_ground(&mut self, client: usize, task: usize) {
+        let Some(end) = self.lease_end(client, task) else { return };
+        let began = self.clients[client].tasks[task].began;
         let mut held = 0;
-        for node in &mut self.nodes {
-            let local = node.clock.local(self.now);
-            let is_held = node.server.value(&key, local) == Some(token.as_bytes());
-            let ttl_ms = node.server.ttl_ms(&key, local).unwrap_or(0).unsigned_abs();
-            let lasts_until = node.clock.global(local + std::time::Duration::from_millis(ttl_ms));
+        for node in 0..self.plan.nodes {
+            let until = self.held_until(client, task, node).unwrap_or(0);
             // A key lives up to a millisecond longer than its TTL, so this is less than the truth.
-            let has_forgotten = node.forgot_at.is_some_and(|forgot_at| forgot_at >= began);
-            held += usize::from((is_held && lasts_until + 2_000_000 >= end) || has_forgotten);
+            held += usize::from(until + 2_000_000 >= end || self.has_forgotten(node, began));
         }
         let quorum = self.plan.quorum;
-        self.oracle.check(held >= quorum, || {
-            format!(
-                "client {client} holds {} until {end} by {held} nodes",
-                token.as_bytes().escape_ascii()
-            )
+        self.oracle.check(Kind::NoGround, held >= quorum, || {
+            format!("client {client} holds a lease of task {task} until {end} by {held} nodes")
         });
+    }
+
+    fn has_forgotten(&self, node: usize, since: Global) -> bool {
+        self.nodes[node].forgot_at.is_some_and(|at| at >= since)
+    }
+
+    /// A lock was won just now: each vote for it was given by its node.
+    pub(super) fn check_votes(&mut self, client: usize, task: usize) {
+        if self.lease_end(client, task).is_none() {
+            return;
+        }
+        let this = &self.clients[client];
+        let Some(lease) = this.tasks[task].lease else { return };
+        let (votes, began) = (this.engine.votes(lease), this.tasks[task].began);
+        let strange = votes.into_iter().find(|node| {
+            let node = node.index();
+            self.held_until(client, task, node).is_none() && !self.has_forgotten(node, began)
+        });
+        self.oracle.check(Kind::Misattributed, strange.is_none(), || {
+            format!("client {client} counts a vote of node {strange:?}, which did not grant")
+        });
+    }
+
+    /// A round has ended for which these nodes voted: none of them had forgotten, before the call
+    /// began, a lock that goes on and that it had voted for.
+    pub(super) fn check_memory(&mut self, client: usize, task: usize, granted: NodeMask) {
+        if self.plan.is_watch_judged {
+            return;
+        }
+        let (key, began) =
+            (self.clients[client].tasks[task].key, self.clients[client].tasks[task].began);
+        for node in granted.into_iter().map(|node| (node, node.index())) {
+            let (id, node) = node;
+            let Some(forgot_at) = self.nodes[node].forgot_at.filter(|at| *at <= began) else {
+                continue;
+            };
+            // The quorum has votes to spare for those.
+            if node < self.plan.spare {
+                continue;
+            }
+            for (other, this) in self.clients.iter().enumerate() {
+                for (nth, place) in this.tasks.iter().enumerate() {
+                    let is_other = place.key == key && (other, nth) != (client, task);
+                    let votes = place.lease.map(|lease| this.engine.votes(lease));
+                    let goes_on = is_other
+                        && place.began <= forgot_at
+                        && votes.is_some_and(|votes| votes.contains(id))
+                        && self.lease_end(other, nth).is_some();
+                    self.oracle.check(Kind::Amnesia, !goes_on, || {
+                        format!("node {node} votes for client {client}, and had for client {other}")
+                    });
+                }
+            }
+        }
     }
 }

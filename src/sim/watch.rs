@@ -6,6 +6,7 @@ use super::plan::Plan;
 use super::random::Random;
 use super::world::{Phase, World};
 use crate::engine::LostCause;
+use crate::mutant::Kind;
 
 impl Plan {
     /// One client whose keys are taken away, on a network that does nothing else: what it is told
@@ -66,7 +67,9 @@ impl World {
                 && task.lease.is_some_and(|lease| !is_known(lease))
         });
         if let Some(task) = unaware {
-            self.oracle.fail(|| format!("task {task} of client {client} was not told of its loss"));
+            self.oracle.fail(Kind::LossNotTold, || {
+                format!("task {task} of client {client} was not told of its loss")
+            });
         }
     }
 
@@ -79,7 +82,7 @@ impl World {
         if self.plan.is_watch_judged {
             let on = self.watched_on(client, task).unwrap_or(0);
             let quorum = self.plan.quorum;
-            self.oracle.check(on < quorum, || {
+            self.oracle.check(Kind::FalseLoss, on < quorum, || {
                 format!("task {task} of client {client} is told of a loss with {on} holders")
             });
         }

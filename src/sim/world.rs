@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::Violation;
 use super::client::SimClient;
 use super::clock::{Clock, Global, SECOND};
 use super::counts::{Counts, Fault};
@@ -14,6 +15,7 @@ use super::plan::Plan;
 use super::random::Random;
 use crate::config::Config;
 use crate::embedded::model::Condition;
+use crate::mutant::Kind;
 
 /// What happens at a point in time. Names that have become stale find nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +86,8 @@ pub(super) struct Offer {
     pub(super) from: usize,
     pub(super) key: usize,
     pub(super) token: Vec<u8>,
+    /// Whose belief goes on with it.
+    pub(super) holder: u64,
 }
 
 pub(super) struct World {
@@ -188,17 +192,19 @@ impl World {
     }
 
     /// Runs to the end, or to the first violation.
-    pub(super) fn run(mut self) -> (Counts, Option<String>) {
+    pub(super) fn run(mut self) -> (Counts, Option<Violation>) {
         while self.phase != Phase::Done && self.oracle.violation.is_none() {
             let Some(Reverse((at, _, event))) = self.queue.pop() else {
-                self.oracle.fail(|| "nothing is to happen any more".to_owned());
+                self.oracle.fail(Kind::Overdue, || "nothing is to happen any more".to_owned());
                 break;
             };
             self.now = self.now.max(at);
             self.counts.steps += 1;
             if self.counts.steps > STEPS_MAX {
                 let busy = self.busy();
-                self.oracle.fail(|| format!("it does not come to rest: {event:?} {busy}"));
+                self.oracle.fail(Kind::Unbounded, || {
+                    format!("it does not come to rest: {event:?} {busy}")
+                });
             }
             self.happen(event);
         }

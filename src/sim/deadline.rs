@@ -1,0 +1,63 @@
+//! Times that operations and leases are bound to: every operation ends by its own deadline, and a
+//! lease's deadline counts from the round that it was won in.
+
+use super::clock::{Global, MS};
+use super::world::World;
+use crate::acquire::Acquire;
+use crate::mutant::Kind;
+use crate::quorum::Drift;
+use crate::time::Instant;
+
+use std::time::Duration;
+
+impl World {
+    /// How long a round may take that waits for nodes on their way.
+    pub(super) fn round_time(&self) -> Duration {
+        Duration::from_nanos(self.plan.connect_timeout.max(self.plan.node_timeout))
+    }
+
+    /// When an acquisition must have ended by itself, on the client's clock.
+    pub(super) fn end_of(&self, acquire: &Acquire, now: Instant) -> Instant {
+        let deadlines = [acquire.deadline, acquire.retry.and_then(|retry| retry.deadline)];
+        let nearest = deadlines.into_iter().flatten().min();
+        let is_once = acquire.retry.is_none() || acquire.token.is_some();
+        // Patience of its own begins when those on their way have come.
+        let own = Duration::from_millis(acquire.node_timeout_ms.into());
+        let once = is_once.then(|| own + self.round_time());
+        let nearest = nearest.filter(|deadline| !deadline.is_zero()).into_iter().chain(once).min();
+        nearest.map_or(Instant::MAX, |deadline| now + deadline)
+    }
+
+    /// No operation goes on after its deadline, but for what the client stood still meanwhile.
+    pub(super) fn check_ends(&mut self, client: usize) {
+        let this = &self.clients[client];
+        let late = this.tasks.iter().find(|task| {
+            // On a clock that may be the faster one.
+            let stood = Duration::from_nanos((this.stood - task.stood) * 9 / 8);
+            task.op.is_some() && task.ends < Instant::MAX && task.ends + stood < this.judged_at
+        });
+        if let Some(task) = late {
+            let (now, ends, state) = (this.judged_at, task.ends, task.state);
+            self.oracle.fail(Kind::Overdue, || {
+                format!("client {client}: {state:?} was to end by {ends:?}, and goes on at {now:?}")
+            });
+        }
+    }
+
+    /// What a client allows for clock rates in a TTL.
+    pub(super) fn drift_ms(&self, ttl_ms: u64) -> u64 {
+        Drift::new(self.plan.drift_ppm as f64 / 1e6).unwrap_or_default().of_ms(ttl_ms)
+    }
+
+    /// A quorum has moved the deadline of a task's lease on: the round of that began a TTL before.
+    pub(super) fn moved_on(&mut self, client: usize, task: usize) {
+        let this = &self.clients[client];
+        let ttl_ms = this.tasks[task].ttl_ms;
+        let validity: Global = (ttl_ms - self.drift_ms(ttl_ms)) * MS;
+        let deadline = this.tasks[task].lease.and_then(|lease| this.engine.deadline(lease));
+        let began =
+            deadline.map_or(0, |deadline| this.clock.global(deadline.minus_nanos(validity)));
+        let place = &mut self.clients[client].tasks[task];
+        (place.began, place.deadline) = (began, deadline);
+    }
+}
