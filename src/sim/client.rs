@@ -191,11 +191,13 @@ impl World {
     /// How long a client stops in the middle: mostly shortly, now and then for a lifetime of locks.
     fn pause_within(&mut self) -> Global {
         let ttl = self.plan.max_ttl_ms * MS;
-        match self.random.below(10) {
+        if self.random.chance(self.plan.long_pauses) {
+            return self.random.between(ttl / 2, ttl + ttl / 2);
+        }
+        match self.random.below(9) {
             0..=4 => self.random.between(US, self.plan.node_timeout / 2),
             5..=7 => self.random.between(US, 3 * self.plan.node_timeout),
-            8 => self.random.between(US, ttl / 4),
-            _ => self.random.between(ttl / 2, ttl + ttl / 2),
+            _ => self.random.between(US, ttl / 4),
         }
         .max(1)
     }

@@ -74,6 +74,8 @@ pub(super) struct Plan {
     pub(super) judges_by_begin: bool,
     /// How often a client stops between two of its steps, in a thousand.
     pub(super) pause: u64,
+    /// How often that is for about a lifetime of locks, in a thousand.
+    pub(super) long_pauses: u64,
     /// Typical times: holding a lock, and waiting for the next try.
     pub(super) hold: Global,
     pub(super) gap: Global,
@@ -147,6 +149,7 @@ impl Plan {
             push: random.pick(&[0, 0, 20, 100]),
             judges_by_begin: random.chance(500),
             pause: random.pick(&[0, 2, 10, 30]),
+            long_pauses: 100,
             hold,
             gap: random.between(slowest / 20, slowest / 2),
             spare: (2 * quorum).saturating_sub(nodes + 1),
@@ -167,6 +170,7 @@ impl Plan {
             3 | 5 => self.look_at_hand_over(random),
             6 => self.look_at_watch(random),
             7 if random.chance(500) => self.look_at_rights(random),
+            8 if random.chance(500) => self.look_at_old_clocks(random),
             _ => {}
         }
     }
@@ -214,6 +218,21 @@ impl Plan {
         self.gap = 20 * MS;
         self.fault_every = random.between(50, 400) * MS;
         self.faults = vec![Fault::Freeze, Fault::Freeze, Fault::Reset];
+    }
+
+    /// Clients stand still with a clock in hand, while a server that has restarted says its age late.
+    fn look_at_old_clocks(&mut self, random: &mut Random) {
+        self.three_nodes(random);
+        self.max_ttl_ms = random.pick(&[2000, 10_000]);
+        (self.drift_ppm, self.rate_ppm) = (10_000, 5_000);
+        (self.node_timeout, self.connect_timeout) = (50 * MS, 5 * SECOND);
+        (self.late, self.late_by) = (random.pick(&[30, 100]), 5 * SECOND);
+        (self.clients, self.keys, self.tasks) = (4, 1, 2);
+        (self.pause, self.cut, self.ghosts, self.direct_wake) = (60, 0, false, false);
+        (self.hold, self.gap) = (self.max_ttl_ms * MS / 3, 20 * MS);
+        self.long_pauses = 500;
+        self.faults = vec![Fault::RestartLost, Fault::RestartLost, Fault::Reset];
+        self.fault_every = random.pick(&[200, 1000]) * MS;
     }
 
     /// Users lose the right to one way of comparing and deleting after the other.
