@@ -43,9 +43,12 @@ impl Rig {
         let info = format!("run_id:{}\r\nuptime_in_seconds:9999", node.index());
         let info = format!("${}\r\n{info}\r\n", info.len()).repeat(4);
         self.engine.handle_bytes(node, format!("{hello}{info}").as_bytes(), self.now);
-        // It subscribes to its channel then.
+        // It subscribes to its channel then, whose name comes last.
+        let asked = self.engine.output(node);
+        let name = asked.rsplit(|&byte| byte == b'\n').nth(1).unwrap_or_default();
+        let confirmed = [b">3\r\n+subscribe\r\n+", name, b"\n:1\r\n"].concat();
         self.send();
-        self.engine.handle_bytes(node, b">3\r\n+subscribe\r\n+channel\r\n:1\r\n", self.now);
+        self.engine.handle_bytes(node, &confirmed, self.now);
     }
 
     /// Takes the output as a socket would.

@@ -246,14 +246,21 @@ impl Engine {
         match answer {
             Answer::Ok | Answer::One => {
                 self.key_confirmed(id, slot_index);
+                // As with a SET: one that is not admitted may have forgotten another's lock.
+                let is_believed =
+                    self.node(id).is_admitted() || self.slots.at(slot_index).granted.contains(id);
                 let slot = self.slots.at_mut(slot_index);
                 // A node that extends it holds it: a vote, also where its SET was never answered.
-                if is_wanted && !slot.granted.contains(id) {
+                if is_wanted && is_believed && !slot.granted.contains(id) {
                     slot.granted.insert(id);
                     self.note_late_vote(slot_index);
                 }
-                if is_current {
+                if is_current && is_believed {
                     self.ops.at_mut(index).tally.yes(id);
+                    self.decide_extension(slot_index, now);
+                } else if is_current {
+                    self.ops.at_mut(index).tally.no(id);
+                    self.ops.at_mut(index).blame(id, Cause::Quarantined);
                     self.decide_extension(slot_index, now);
                 }
             }

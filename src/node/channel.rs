@@ -5,14 +5,16 @@
 //!
 //! - SUBSCRIBE is written only after HELLO answered `proto 3`: over RESP2 it would take the
 //!   connection's commands away.
-//! - The push that confirms it fills its place in the list of awaited answers, and no other push
-//!   ever fills one.
+//! - Its place in the list of awaited answers is filled by the push that confirms this client's own
+//!   channel, when it is at the head, or by an error. Anything else there ends the connection. No
+//!   other push ever fills a place.
 
 use super::Node;
 use super::pending::{NO_SLOT, Pending, PendingQueue, Request};
 use super::state::Now;
-use crate::resp::Items;
+use crate::error::Cause;
 use crate::resp::encode::append_command;
+use crate::resp::{Items, Reply};
 
 /// What the name of every client's channel begins with.
 const PREFIX: &[u8; 8] = b"redbolt:";
@@ -65,24 +67,34 @@ impl Channel {
         name: Option<&ChannelName>,
         pending: &mut PendingQueue,
         payload: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<bool, Cause> {
         let mut items = items.clone();
         let kind = items.next().and_then(|item| item.text());
-        if kind == Some(b"subscribe") {
-            if pending.front().map(|front| front.request) == Some(Request::Subscribe) {
-                pending.drop_front();
-                self.subscription = Subscription::Open;
-            }
-            return false;
-        }
         let channel = items.next().and_then(|item| item.text());
-        let is_ours = kind == Some(b"message") && channel == name.map(ChannelName::as_bytes);
-        let Some(bytes) = items.next().and_then(|item| item.text()).filter(|_| is_ours) else {
-            return false;
+        let is_ours = channel.is_some() && channel == name.map(ChannelName::as_bytes);
+        if kind == Some(b"subscribe") {
+            let is_awaited = pending.front().is_some_and(|it| it.request == Request::Subscribe);
+            if !(is_awaited && is_ours) {
+                return Err(Cause::Protocol);
+            }
+            pending.drop_front();
+            self.subscription = Subscription::Open;
+            return Ok(false);
+        }
+        let bytes = items.next().and_then(|item| item.text());
+        let Some(bytes) = bytes.filter(|_| is_ours && kind == Some(b"message")) else {
+            return Ok(false);
         };
         payload.clear();
         payload.extend_from_slice(bytes);
-        true
+        Ok(true)
+    }
+
+    /// SUBSCRIBE was answered by a reply: only an error may be one. Any other belongs to another
+    /// request, and every answer behind it would be taken for the wrong one.
+    pub(super) const fn refused(&mut self, reply: &Reply<'_>) -> Result<(), Cause> {
+        self.close();
+        if matches!(reply, Reply::Error(_)) { Ok(()) } else { Err(Cause::Protocol) }
     }
 
     /// The connection is gone, or SUBSCRIBE was refused.

@@ -92,13 +92,13 @@ impl Node {
                     payload.extend_from_slice(frame.bytes());
                     Some(Step::Changed)
                 } else {
-                    let is_message = self.channel.take(&items, name, &mut self.pending, payload);
+                    let is_message = self.channel.take(&items, name, &mut self.pending, payload)?;
                     is_message.then_some(Step::Message)
                 }
             } else {
                 let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
                 if pending.request == Request::Subscribe {
-                    self.channel.close();
+                    self.channel.refused(&frame.reply())?;
                 }
                 Some(self.reading.step(pending, &frame))
             };

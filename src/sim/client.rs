@@ -222,19 +222,13 @@ impl World {
                     Stage::Judge
                 }
             }
-            Stage::Judge if self.plan.judges_by_begin => {
-                Stage::JudgeAt(self.clients[client].pass_began)
+            Stage::Judge => {
+                // Either clock does: one from before the reading, or one from behind it.
+                let (is_old, this) = (self.random.chance(500), &self.clients[client]);
+                Stage::JudgeAt(if is_old { this.pass_began } else { this.local(self.now) })
             }
-            Stage::Judge => Stage::JudgeAt(self.clients[client].local(self.now)),
             Stage::JudgeAt(now) => {
-                let this = &mut self.clients[client];
-                for lease in this.dropped.drain(..) {
-                    this.engine.release_quietly(lease, now);
-                }
-                this.engine.handle_timeout(now);
-                this.read_at = self.now;
-                this.judged_at = now;
-                self.look_at_kept(client, now);
+                self.judge(client, now);
                 Stage::Connect
             }
             Stage::Connect => {
@@ -254,10 +248,8 @@ impl World {
                 }
             }
             Stage::ResultsAt(now) => {
-                if let Some(event) = self.clients[client].engine.poll_event(now) {
-                    self.log(|_| format!("client {client}: {event:?}"));
-                    self.result(client, event, now);
-                }
+                let event = self.clients[client].engine.poll_event(now);
+                event.into_iter().for_each(|event| self.result(client, event, now));
                 Stage::Results
             }
             Stage::Begin => {
@@ -283,6 +275,18 @@ impl World {
                 Stage::Asleep
             }
         }
+    }
+
+    /// Does what is due.
+    fn judge(&mut self, client: usize, now: Instant) {
+        let this = &mut self.clients[client];
+        for lease in this.dropped.drain(..) {
+            this.engine.release_quietly(lease, now);
+        }
+        this.engine.handle_timeout(now);
+        this.read_at = self.now;
+        this.judged_at = now;
+        self.look_at_kept(client, now);
     }
 
     /// Reads what the system has of one connection.

@@ -12,6 +12,7 @@ use crate::time::Instant;
 impl World {
     /// An operation has ended; the client read `now` before it took the result.
     pub(super) fn result(&mut self, client: usize, event: Event, now: Instant) {
+        self.log(|_| format!("client {client}: {event:?}"));
         let (Event::Lock { op, .. }
         | Event::Extend { op, .. }
         | Event::Adopt { op, .. }

@@ -70,8 +70,6 @@ pub(super) struct Plan {
     /// How often a connection is reset right behind a write, in a thousand.
     pub(super) cut: u64,
     pub(super) push: u64,
-    /// Clients judge by the clock that they read before the sockets, else by one that they read behind.
-    pub(super) judges_by_begin: bool,
     /// How often a client stops between two of its steps, in a thousand.
     pub(super) pause: u64,
     /// How often that is for about a lifetime of locks, in a thousand.
@@ -147,7 +145,6 @@ impl Plan {
             short_write: random.pick(&[0, 20, 100]),
             cut: random.pick(&[0, 0, 5, 20]),
             push: random.pick(&[0, 0, 20, 100]),
-            judges_by_begin: random.chance(500),
             pause: random.pick(&[0, 2, 10, 30]),
             long_pauses: 100,
             hold,

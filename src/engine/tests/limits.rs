@@ -93,11 +93,7 @@ fn a_timeout_out_of_range_counts_as_the_nearest() {
 #[test]
 fn a_call_may_do_without_being_woken() {
     for is_woken in [true, false] {
-        let mut rig = Rig::with(3, |config| config.direct_wake(true));
-        for index in 0..3 {
-            rig.receive(index, ">3\r\n+subscribe\r\n+channel\r\n:1\r\n");
-        }
-        rig.inbox.iter_mut().for_each(Vec::clear);
+        let mut rig = waking::rig(3);
         let retry = Retry::every(10 * MS, Duration::ZERO).within(TTL);
         rig.acquire_with("a", Acquire::new(TTL).retry(retry).direct_wake(is_woken));
         rig.answer_all(0..3, "_\r\n");

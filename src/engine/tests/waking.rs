@@ -42,7 +42,7 @@ pub(super) fn announcement(rig: &Rig, token: &[u8], wait: &str) -> Vec<u8> {
     bytes
 }
 
-fn push(rig: &Rig, what: &str, last: &str) -> String {
+pub(super) fn push(rig: &Rig, what: &str, last: &str) -> String {
     let channel: String = rig.engine.client_id.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(">3\r\n${}\r\n{what}\r\n$24\r\nredbolt:{channel}\r\n{last}", what.len())
 }
@@ -541,4 +541,37 @@ fn without_channels_the_key_is_looked_at_after_the_delay() {
     }
     answer_each(&mut rig, 0, &["_\r\n", ":-2\r\n"]);
     assert_eq!(rig.waiting(0), ["SET"]);
+}
+
+/// After anything else in the place of SUBSCRIBE each answer would go to the request before its own.
+#[test]
+fn only_this_clients_own_subscription_or_an_error_answers_subscribe() {
+    let own = |rig: &Rig| push(rig, "subscribe", ":1\r\n");
+    let other = ">3\r\n+subscribe\r\n+redbolt:0123456789abcdef\r\n:1\r\n";
+    for answer in ["_\r\n", "+OK\r\n", ":1\r\n", "*0\r\n", other, ">1\r\n+subscribe\r\n"] {
+        let mut rig = Rig::with(1, |config| config.direct_wake(true));
+        rig.acquire("a");
+        rig.acquire("b");
+        assert_eq!(rig.waiting(0), ["SUBSCRIBE", "SET", "SET"]);
+        rig.receive(0, answer);
+        assert!(!rig.engine.is_connected(node(0)), "{answer:?}");
+    }
+    // Not at the head, or once more.
+    for before in ["", "+OK\r\n"] {
+        let mut rig = rig(1);
+        rig.acquire("a");
+        rig.receive(0, before);
+        let again = own(&rig);
+        rig.receive(0, &again);
+        assert!(!rig.engine.is_connected(node(0)));
+    }
+    // Who may not subscribe locks all the same.
+    let mut rig = Rig::with(1, |config| config.direct_wake(true));
+    rig.acquire("a");
+    rig.receive(
+        0,
+        "-NOPERM this user has no permissions to run the 'subscribe' command\r\n+OK\r\n",
+    );
+    let _lease = rig.locked();
+    assert!(rig.engine.is_connected(node(0)));
 }
