@@ -61,7 +61,7 @@ impl History {
         now: Instant,
     ) -> Standing {
         if let Some(cause) = refusal(facts, rules.admission) {
-            if cause == Cause::Replica {
+            if matches!(cause, Cause::Replica | Cause::MasterDown) {
                 self.remember_replica(facts, rules, now);
             }
             return Standing::Refused(cause);

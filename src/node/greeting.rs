@@ -152,33 +152,42 @@ impl Facts {
                     self.fault(if is_login { Cause::Credentials } else { Cause::Database });
                 }
             }
-            // A node that cannot be named still locks, and a marker that cannot be set is not there.
-            GreetingPart::SetName | GreetingPart::Mark => {}
+            // A node that cannot be named still locks.
+            GreetingPart::SetName => {}
+            GreetingPart::Prove => {
+                self.is_step_refused = matches!(
+                    self.note_more(reply),
+                    Answer::Refused(Cause::NoPermission | Cause::Unsupported)
+                );
+            }
+            // One that cannot be set is not there.
+            GreetingPart::Mark => {
+                self.note_more(reply);
+            }
             GreetingPart::MarkAge => {
+                self.note_more(reply);
                 if let Reply::Integer(left) = reply {
                     let left = u64::try_from(*left).ok().filter(|left| *left <= MARK_MS);
                     self.met_for = left.map(|left| Duration::from_millis(MARK_MS - left));
                 }
             }
-            GreetingPart::Prove => match classify(reply) {
-                Answer::Refused(Cause::NoPermission | Cause::Unsupported) => {
-                    self.is_step_refused = true;
-                }
-                Answer::Refused(cause @ (Cause::Loading | Cause::Busy)) => self.fault(cause),
-                // It ran, or was refused for its key.
-                Answer::Ok
-                | Answer::Null
-                | Answer::Zero
-                | Answer::One
-                | Answer::NoScript
-                | Answer::Refused(_)
-                | Answer::Odd => {}
-            },
             GreetingPart::InfoServer
             | GreetingPart::InfoMemory
             | GreetingPart::InfoPersistence
             | GreetingPart::InfoReplication => self.note_info(reply),
         }
+    }
+
+    /// An answer of the second write: the node may be no master any more since it said that it was one.
+    fn note_more(&mut self, reply: &Reply<'_>) -> Answer {
+        let answer = classify(reply);
+        if let Answer::Refused(
+            cause @ (Cause::Replica | Cause::MasterDown | Cause::Loading | Cause::Busy),
+        ) = answer
+        {
+            self.fault(cause);
+        }
+        answer
     }
 
     fn note_hello(&mut self, reply: &Reply<'_>) {

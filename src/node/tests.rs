@@ -387,6 +387,27 @@ fn a_master_that_may_have_been_a_replica_a_moment_ago_waits_from_when_it_was_fir
 }
 
 #[test]
+fn a_master_that_becomes_a_replica_during_its_greeting_is_not_believed() {
+    for answers in [
+        "-READONLY You can't write against a read only replica.\r\n:2591960000\r\n",
+        "_\r\n-MASTERDOWN Link with MASTER is down\r\n",
+    ] {
+        let mut node = greeted(VALKEY_91, PROMOTED);
+        assert!(!conclude(&mut node, 0));
+        feed(&mut node, answers.as_bytes()).unwrap();
+        assert!(conclude(&mut node, 0));
+        assert!(matches!(node.cause(), Cause::Replica | Cause::MasterDown));
+        // It is a master again, under the same ids and with an old marker: a promotion that nobody saw.
+        node.handle_lost(Cause::Closed, 0, at(1));
+        greet_again(&mut node, VALKEY_91, PROMOTED, 5);
+        assert!(!conclude(&mut node, 5));
+        feed(&mut node, marked(3600).as_bytes()).unwrap();
+        assert!(conclude(&mut node, 5));
+        assert_eq!(node.state(), State::Quarantined { until: at(30) });
+    }
+}
+
+#[test]
 fn a_plain_master_is_admitted_by_one_write() {
     let zeros = format!("role:master\r\nmaster_replid:ab12\r\nmaster_replid2:{}", "0".repeat(40));
     let mut node = greeted(VALKEY_91, &zeros);
