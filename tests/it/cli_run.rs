@@ -21,6 +21,56 @@ const STAY: [&str; 4] = ["--", "sh", "-c", "echo $$; exec sleep 600"];
 const STAY_DEAF: [&str; 4] =
     ["--", "sh", "-c", "trap '' TERM; sleep 600 & echo $$; while :; do sleep 600; done"];
 
+/// A command that says its process number, and is deaf to TERM. Each 20 ms it writes the time since
+/// the machine was started into a file, and `TERM` where it got one.
+struct Diary {
+    dir: tempfile::TempDir,
+}
+
+impl Diary {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.dir.path().join("diary")
+    }
+
+    /// `run k` with `args`, and the number of the command's group.
+    fn start(&self, nodes: &Nodes, args: &[&str]) -> (Running, String) {
+        let script = format!(
+            "exec 2>/dev/null >'{}'; trap 'echo TERM' TERM; echo $$; \
+             while :; do read up rest < /proc/uptime; echo $up; sleep 0.02; done",
+            self.file().display()
+        );
+        let running = run(nodes, args, &["--", "sh", "-c", &script]);
+        assert!(eventually(PATIENCE, || self.lines().len() > 2));
+        let group = self.lines().swap_remove(0);
+        (running, group)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.file()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn says_term(&self) -> bool {
+        self.lines().iter().any(|line| line == "TERM")
+    }
+
+    /// When it was last written into.
+    fn last(&self) -> Duration {
+        let lines = self.lines();
+        let last = lines.iter().skip(1).rev().find_map(|line| line.parse().ok());
+        Duration::from_secs_f64(last.expect("it was written"))
+    }
+}
+
+/// What a diary would say now.
+fn uptime() -> Duration {
+    Duration::from_nanos(redbolt::now().as_nanos())
+}
+
 fn run(nodes: &Nodes, args: &[&str], command: &[&str]) -> Running {
     Running::start(&nodes.urls(), &[&["run", "k"], args, command].concat())
 }
@@ -153,15 +203,50 @@ fn a_command_is_ended_before_its_lock_is() {
 #[test]
 fn an_operator_who_takes_the_lock_away_ends_the_command_at_the_next_extension() {
     let nodes = five();
-    let mut running = run(&nodes, &["--ttl", "2s"], &STAY);
-    let group = running.line();
+    let (ttl, diary) = (Duration::from_secs(3), Diary::new());
+    let (running, group) = diary.start(&nodes, &["--ttl", "3s", "--grace", "900ms"]);
     let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
     let token = status["nodes"][0]["token"].as_str().unwrap().to_owned();
     on(&nodes, &["unlock", "k", &token]).expect(0);
+    // No extension can have won since: the deadline that stands is at most one TTL away.
+    let over_at = uptime() + ttl;
     let ended = running.end();
     assert_eq!(ended.code, Some(70), "{ended:?}");
     assert!(ended.err.contains("so the command was ended"), "{ended:?}");
-    assert!(ended.took < OF_ITSELF && eventually(PATIENCE, || !group_lives(&group)), "{ended:?}");
+    assert!(diary.says_term(), "it is told before it is killed");
+    assert!(eventually(PATIENCE, || !group_lives(&group)) && diary.last() < over_at, "{ended:?}");
+}
+
+/// Stopped, it cannot see that the lock ends; going on, it has no time to give.
+#[test]
+fn a_run_that_stood_still_for_too_long_kills_the_command_and_does_not_ask_it_to_end() {
+    let (nodes, diary) = (five(), Diary::new());
+    let (running, group) = diary.start(&nodes, &["--ttl", "2s", "--grace", "900ms"]);
+    running.signal("STOP");
+    on(&nodes, &["lock", "k", "--ttl", "20s", "--wait", "60s"]).expect(0);
+    running.signal("CONT");
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(ended.err.contains("so the command was ended"), "{ended:?}");
+    assert!(eventually(PATIENCE, || !group_lives(&group)));
+    assert!(!diary.says_term(), "{:?}", diary.lines());
+}
+
+#[test]
+fn a_command_that_ended_by_itself_while_run_stood_still_is_said_to() {
+    let nodes = five();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("end");
+    let script = format!("while [ ! -e '{}' ]; do sleep 0.02; done; exit 3", file.display());
+    let running = run(&nodes, &["--ttl", "1s"], &["--", "sh", "-c", &script]);
+    assert!(eventually(PATIENCE, || verdict(&nodes) == "held"));
+    running.signal("STOP");
+    std::fs::write(&file, "").unwrap();
+    assert!(eventually(PATIENCE, || verdict(&nodes) == "free"));
+    running.signal("CONT");
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(ended.err.contains("(with exit code 3): check its work"), "{ended:?}");
 }
 
 #[test]

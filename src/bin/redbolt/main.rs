@@ -3,6 +3,7 @@
 //! One file a command; [`args`] says what they take, [`exit`] how they end.
 
 mod advice;
+mod alarm;
 mod args;
 mod bench;
 mod child;

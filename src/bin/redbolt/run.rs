@@ -5,8 +5,11 @@
 //! - Several locks are taken in the order of their bytes. Whoever waits for one holds only smaller
 //!   ones, so no circle of waiters can form.
 //! - The locks are kept alive by the driver, also while the next one is waited for.
-//! - With less than the grace left of any lock the group gets TERM; when a quarter of the grace is
-//!   left, KILL. So the command is gone before the deadline, whatever the nodes do.
+//! - With less than the grace left of any lock, and when one is known to be lost, the group gets
+//!   TERM, and KILL after the grace: but KILL when a quarter of the grace is left of the deadline
+//!   that was last believed, whatever the nodes do.
+//! - After each wait the clock comes first: where `run` was kept from running for too long, KILL is
+//!   all there is time for.
 //! - The locks are released after the command has ended, and never before.
 
 use std::ffi::OsString;
@@ -27,6 +30,9 @@ use crate::signals::Signal;
 
 /// The longest grace by default.
 const GRACE_MAX: Duration = Duration::from_secs(1);
+
+/// The exit code of a command that was killed.
+const KILLED: u8 = 128 + 9;
 
 /// What is passed on to the command.
 const PASSED_ON: [Signal; 6] = [
@@ -67,17 +73,24 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
             return Err(Failure::new(SYSTEM, "system", format!("cannot start a process: {error}")));
         }
     };
-    let mut watch = Watch { session, group, leases, grace, end: None };
+    let limit = Limit::new(deadline(&leases), grace);
+    let mut watch = Watch { session, group, leases, limit };
     let result = watch.until_ended();
     // Whatever went wrong, nothing of the command may go on without the locks.
-    if result.is_err() || watch.end.is_some() {
+    if result.is_err() || watch.limit.is_told {
         watch.group.send(Signal::SIGKILL);
     }
     let code = exit_code(watch.group.reap()?);
     let released = watch.release();
-    result?;
+    // One that had ended by itself was not killed.
+    let was_killed = result? == End::Killed && code == KILLED;
     watch.session.close();
-    judge(code, watch.end.is_some(), &released?)
+    judge(code, was_killed || watch.limit.is_told, &released?)
+}
+
+/// The earliest deadline of the locks.
+fn deadline(leases: &[Lease]) -> Instant {
+    leases.iter().map(Lease::deadline).min().unwrap_or_else(now)
 }
 
 /// Takes each lock, in the order of their bytes. What was taken is dropped, and so released, if
@@ -130,19 +143,56 @@ fn command(args: &RunArgs) -> Vec<OsString> {
     vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line.clone()]
 }
 
-/// The locks and the command, and what is due.
+/// The locks and the command, and until when it may run.
 struct Watch {
     session: Session,
     group: Group,
     leases: Vec<Lease>,
-    grace: Duration,
-    /// When the command was told to end because a lock does, and when it is killed.
-    end: Option<Ending>,
+    limit: Limit,
 }
 
+/// Why the command need not be watched any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    ByItself,
+    Killed,
+}
+
+/// Until when the command may run.
 #[derive(Clone, Copy, Debug)]
-struct Ending {
+struct Limit {
+    grace: Duration,
     kill_at: Instant,
+    /// The command was told to end.
+    is_told: bool,
+}
+
+impl Limit {
+    fn new(deadline: Instant, grace: Duration) -> Self {
+        Self { grace, kill_at: deadline - grace / 4, is_told: false }
+    }
+
+    /// The locks last until `deadline`. A command that was told to end is given no more time.
+    fn follow(&mut self, deadline: Instant) {
+        if !self.is_told {
+            *self = Self::new(deadline, self.grace);
+        }
+    }
+
+    /// A lock ends or is lost: the command has the grace from `now` on, and never more than before.
+    fn tell(&mut self, now: Instant) {
+        self.is_told = true;
+        self.kill_at = self.kill_at.min(now + self.grace);
+    }
+
+    /// When the command is told to end if the locks have not been extended by then.
+    fn tell_at(&self) -> Instant {
+        self.kill_at - (self.grace - self.grace / 4)
+    }
+
+    fn next(&self) -> Instant {
+        if self.is_told { self.kill_at } else { self.tell_at() }
+    }
 }
 
 /// What became of one lock.
@@ -154,25 +204,30 @@ struct Released {
 
 impl Watch {
     /// Drives all until the command has ended.
-    fn until_ended(&mut self) -> Result<(), Failure> {
+    fn until_ended(&mut self) -> Result<End, Failure> {
         loop {
+            // Before anything is read: this process may have stood still.
+            if self.limit.kill_at <= now() {
+                self.group.send(Signal::SIGKILL);
+                return Ok(End::Killed);
+            }
+            self.session.turn()?;
             while let Some(signal) = self.session.signals.next() {
                 self.take_signal(signal);
             }
             if self.group.look()? == Fate::Ended {
-                return Ok(());
+                return Ok(End::ByItself);
             }
             while let Some(done) = self.session.driver.completion() {
-                if matches!(done.result, Outcome::Lost(_)) && self.end.is_none() {
-                    note("the lock is lost: ending the command");
-                    self.begin_end(now() + self.grace);
+                if matches!(done.result, Outcome::Lost(_)) {
+                    self.tell("the lock is lost: ending the command");
                 }
             }
-            if self.act() {
-                return Ok(());
+            self.limit.follow(deadline(&self.leases));
+            if self.limit.tell_at() <= now() {
+                self.tell("the lock could not be extended and ends: ending the command");
             }
-            let wake_at = self.next_deadline();
-            self.session.pass(Some(wake_at))?;
+            self.session.wait(Some(self.limit.next()))?;
         }
     }
 
@@ -186,34 +241,16 @@ impl Watch {
         }
     }
 
-    /// The earliest deadline of the locks.
-    fn deadline(&self) -> Instant {
-        self.leases.iter().map(Lease::deadline).min().unwrap_or_else(now)
-    }
-
-    /// Does what is due. True when the command has been killed.
-    fn act(&mut self) -> bool {
-        let deadline = self.deadline();
-        if self.end.is_none() && now().until(deadline) <= self.grace {
-            note("the lock could not be extended and ends: ending the command");
-            self.begin_end(deadline - self.grace / 4);
+    /// Tells the command to end, once.
+    fn tell(&mut self, why: &str) {
+        if self.limit.is_told {
+            return;
         }
-        let is_due = self.end.is_some_and(|end| end.kill_at <= now());
-        if is_due {
-            self.group.send(Signal::SIGKILL);
-        }
-        is_due
-    }
-
-    fn begin_end(&mut self, kill_at: Instant) {
-        self.end = Some(Ending { kill_at });
+        self.limit.tell(now());
         self.group.send(Signal::SIGTERM);
         // A stopped process does not see TERM.
         self.group.send(Signal::SIGCONT);
-    }
-
-    fn next_deadline(&self) -> Instant {
-        self.end.map_or_else(|| self.deadline() - self.grace, |end| end.kill_at)
+        note(why);
     }
 
     /// Releases the locks, the last first; no signal stops that.
@@ -274,4 +311,29 @@ fn judge(code: u8, was_ended: bool, released: &[Released]) -> Result<(), Failure
         note(format_args!("too few nodes confirmed the release of {key}: it may last for its TTL"));
     }
     if code == 0 { Ok(()) } else { Err(Failure::code(code)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_command_is_killed_by_the_deadline_that_was_believed_however_late_the_loss_is_known() {
+        let grace = Duration::from_millis(1_000);
+        // When the loss is known, when the command is killed.
+        for (known, killed) in [(2_000, 3_000), (9_000, 9_750), (9_900, 9_750), (60_000, 9_750)] {
+            let mut limit = Limit::new(at(5_000), grace);
+            limit.follow(at(10_000));
+            assert_eq!(limit.next(), at(9_000));
+            limit.tell(at(known));
+            // A lease that is lost is over now, and one that was extended lasts longer.
+            limit.follow(at(known));
+            limit.follow(at(90_000));
+            assert_eq!((limit.next(), limit.is_told), (at(killed), true));
+        }
+    }
 }

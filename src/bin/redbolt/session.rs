@@ -6,6 +6,7 @@
 //! - [`Session::close`] waits for what the nodes still owe, at most `node_timeout`.
 
 use std::io;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use redbolt::mio::{Events, Poll, Token, Waker};
 use redbolt::time::Instant;
 use redbolt::{Acquire, Cause, Driver, Lease, LockError, Retry, now};
 
+use crate::alarm::Alarm;
 use crate::args::Global;
 use crate::exit::{Failure, LOST, SYSTEM};
 use crate::output::tell;
@@ -36,6 +38,7 @@ pub(crate) struct Session {
     /// Whether notices of nodes are told on stderr as they come.
     pub(crate) is_telling: bool,
     node_timeout: Duration,
+    alarm: Alarm,
     poll: Poll,
     events: Events,
     is_closed: bool,
@@ -67,17 +70,28 @@ impl Session {
             signals,
             is_telling: false,
             node_timeout: node_timeout(global),
+            alarm: Alarm::new()?,
             poll,
             events: Events::with_capacity(64),
             is_closed: false,
         })
     }
 
-    /// One pass of the loop: waits for the nodes, a signal, or `until`.
+    /// One pass of the loop: waits for the nodes, a signal, or `until`, and takes it in.
     pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), Failure> {
+        self.wait(until)?;
+        self.turn()
+    }
+
+    /// Waits for the nodes, a signal, or `until`, and does nothing about it.
+    pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), Failure> {
         let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
-        let timeout = deadline.map(|deadline| now().until(deadline));
-        match self.poll.poll(&mut self.events, timeout) {
+        Ok(self.alarm.wait(self.poll.registry().as_fd(), deadline)?)
+    }
+
+    /// Reads what there is, and does what is due.
+    pub(crate) fn turn(&mut self) -> Result<(), Failure> {
+        match self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
             Err(error) => return Err(error.into()),
