@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Client;
 use crate::driver::Outcome;
-use crate::engine::{NodeHealth, NodeReplies, OpId};
+use crate::engine::{NodeHealth, NodeReplies, NodeState, OpId};
 use crate::error::{Cause, LockError};
 use crate::resp::{Decoder, Limits, Reply};
 
@@ -18,13 +18,19 @@ pub struct NodeKey {
     pub node: String,
     /// What it holds.
     pub state: KeyState,
+    /// Why what it holds counts neither for a lock nor against one: the node has no vote. It may
+    /// have forgotten locks since it restarted, or is not fit to hold any. [`Cause::None`] if it
+    /// has one, or did not answer.
+    pub doubt: Cause,
+    /// How long the node has no vote yet, where time alone gives it one.
+    pub waits: Option<Duration>,
 }
 
 /// What a key holds.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyState {
-    /// No such key.
+    /// No such key, on a node that would know. Others that do not have it are an error.
     Free,
     /// A string, for so long.
     Held {
@@ -33,7 +39,7 @@ pub enum KeyState {
         /// How long it lives; `None` for ever.
         ttl: Option<Duration>,
     },
-    /// The node did not say, or the key holds other data.
+    /// The node did not say, is without the key and without a vote, or the key holds other data.
     Error(Cause),
 }
 
@@ -83,6 +89,10 @@ impl Client {
     /// Asks every connected node what `key` holds. Takes one round trip to the slowest, at most
     /// `node_timeout`.
     ///
+    /// A token is that of a lock where a quorum of nodes without [`doubt`](NodeKey::doubt) holds it,
+    /// and the lock is free where so many of them are free that no quorum is left for a token. Each
+    /// node is asked on its own: a lock that is taken or released just then shows on some of them.
+    ///
     /// # Errors
     ///
     /// [`LockError::InvalidKey`], [`LockError::Full`] and [`LockError::System`].
@@ -102,10 +112,14 @@ impl Client {
 
     /// What the answers to [`ask_key`](Self::ask_key) say.
     pub(crate) fn node_keys(&self, answers: &[NodeReplies]) -> Vec<NodeKey> {
-        let names = self.nodes().into_iter().map(|node| node.name);
-        names
-            .zip(answers)
-            .map(|(node, answers)| NodeKey { node, state: key_state(answers) })
+        let nodes = self.nodes().into_iter().zip(answers);
+        nodes
+            .map(|(node, answers)| {
+                let waits =
+                    if let NodeState::Quarantined(left) = node.state { Some(left) } else { None };
+                let state = key_state(answers);
+                NodeKey { node: node.name, state, doubt: answers.doubt, waits }
+            })
             .collect()
     }
 
@@ -166,7 +180,8 @@ fn key_state(answers: &NodeReplies) -> KeyState {
         return KeyState::Error(answers.cause);
     }
     if answer(answers, 0, |reply| (reply == Reply::Null).then_some(())).is_some() {
-        return KeyState::Free;
+        let doubt = answers.doubt;
+        return if doubt == Cause::None { KeyState::Free } else { KeyState::Error(doubt) };
     }
     let token = answer(answers, 0, |reply| {
         if let Reply::Bulk(token) = reply { Some(token.to_vec()) } else { None }

@@ -170,6 +170,9 @@ pub struct NodeReplies {
     pub replies: Vec<Vec<u8>>,
     /// Why answers are missing.
     pub cause: Cause,
+    /// Why what it answers proves nothing: it may have forgotten locks, or is not fit to hold any.
+    /// [`Cause::None`] if it was admitted as its answers were read.
+    pub doubt: Cause,
     /// From the question to the first answer.
     pub round_trip: Duration,
 }

@@ -26,6 +26,7 @@ impl Engine {
                 node: id,
                 replies: Vec::new(),
                 cause: Cause::None,
+                doubt: Cause::None,
                 round_trip: now.real.until(now.real),
             };
             if node.is_greeted() {
@@ -63,8 +64,11 @@ impl Engine {
     }
 
     pub(super) fn query_answered(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let reply = self.node(id).frame().to_vec();
+        let node = self.node(id);
+        let reply = node.frame().to_vec();
+        let doubt = (!node.is_admitted()).then(|| node.cause());
         self.query_step(id, pending, |answers, parts, asked_at| {
+            answers.doubt = doubt.unwrap_or(answers.doubt);
             if answers.replies.is_empty() {
                 answers.round_trip = now.real.saturating_since(asked_at);
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redbolt::embedded::{Memory, Nodes};
 
-use super::cli::{Running, command_on, end, on, take};
+use super::cli::{Running, command_on, end, on, on_urls, take};
 
 fn five() -> Nodes {
     Nodes::start(5).expect("nodes start")
@@ -180,9 +180,9 @@ fn hung_nodes_cost_no_more_than_their_timeout() {
 #[test]
 fn keys_that_only_a_minority_holds_are_called_split() {
     let nodes = five();
-    take(&nodes, "k");
-    for node in 0..3 {
-        nodes.restart(node, Memory::Lost).unwrap();
+    // What two clients leave behind that each know one node only.
+    for node in nodes.urls().chunks(1).skip(3) {
+        on_urls(node, &["lock", "k", "--ttl", "30s"]).expect(0);
     }
     let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
     assert_eq!(status["verdict"], "split");

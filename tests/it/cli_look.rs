@@ -1,9 +1,10 @@
-//! `doctor`, `bench`, `demo` and `node` from outside.
+//! `status`, `doctor`, `bench`, `demo` and `node` from outside.
 
 use redbolt::embedded::{Memory, Nodes, NodesOptions};
 use serde_json::Value;
 
-use super::cli::{Running, command_on, end, on, on_urls, redbolt};
+use super::cli::{Ended, Running, command_on, end, on, on_urls, redbolt};
+use super::common::{Kind, PATIENCE, RealServer, eventually, kind_or_skip};
 
 const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p999", "max"];
 
@@ -12,6 +13,80 @@ fn assert_percentiles(of: &Value) {
         PERCENTILES.map(|name| of[name].as_f64().unwrap_or_else(|| panic!("{name}: {of}")));
     assert!(values.is_sorted(), "{of}");
     assert!(values[0] > 0.0, "{of}");
+}
+
+/// `max_ttl`: a server votes some five seconds after it was started.
+const MAX_TTL: &str = "4s";
+
+/// Three real servers that keep nothing; none if one is not installed.
+fn servers() -> Option<Vec<RealServer>> {
+    let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70];
+    let kinds: Option<Vec<Kind>> = kinds.into_iter().map(kind_or_skip).collect();
+    let servers: Vec<_> = kinds?.into_iter().map(|kind| RealServer::start(kind, &[])).collect();
+    assert!(eventually(PATIENCE, || all_vote(&servers)));
+    Some(servers)
+}
+
+fn all_vote(servers: &[RealServer]) -> bool {
+    let report = on_servers(servers, &["doctor", "--json"]).json();
+    let nodes = report.get("nodes").and_then(Value::as_array).expect("a list of nodes");
+    nodes.iter().all(|node| node.get("votes") == Some(&Value::Bool(true)))
+}
+
+fn on_servers(servers: &[RealServer], args: &[&str]) -> Ended {
+    let urls: Vec<String> = servers.iter().map(RealServer::url).collect();
+    on_urls(&urls, &[args, &["--max-ttl", MAX_TTL]].concat())
+}
+
+/// What `status` says of the nodes, having ended so.
+fn status(servers: &[RealServer], code: i32, verdict: &str) -> Value {
+    let ended = on_servers(servers, &["status", "k", "--json"]);
+    assert_eq!((ended.code, ended.text("verdict").as_str()), (Some(code), verdict), "{ended:?}");
+    ended.json().get("nodes").cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_key_that_restarted_nodes_may_have_forgotten_is_never_called_free() {
+    let Some(mut servers) = servers() else { return };
+    let lock = on_servers(&servers, &["lock", "k", "--ttl", MAX_TTL, "--json"]).expect(0);
+    // One of them: the others still prove the lock.
+    servers[0].restart();
+    let nodes = status(&servers, 0, "held");
+    assert_eq!((&nodes[0]["state"], &nodes[0]["token"]), (&"error".into(), &Value::Null));
+    assert_eq!(nodes[0]["cause"], "restarted too recently to be believed");
+    assert!((1..5_000).contains(&nodes[0]["waits_ms"].as_u64().unwrap()), "{nodes}");
+    assert_eq!(nodes[1]["token"], lock.text("token"));
+    assert_eq!((&nodes[1]["cause"], &nodes[1]["waits_ms"]), (&Value::Null, &Value::Null));
+    // Two: what is left may be all that is left of a quorum.
+    servers[1].restart();
+    status(&servers, 69, "unknown");
+    // All: nothing is left to see, and the lock still stands.
+    servers[2].restart();
+    status(&servers, 69, "unknown");
+    let text = on_servers(&servers, &["status", "k"]).out;
+    assert!(text.contains("k is unknown: too few nodes with a vote answered"), "{text}");
+    assert_eq!(text.matches(": may have forgotten locks").count(), 3, "{text}");
+    // When they vote again no such lock can be left.
+    assert!(eventually(PATIENCE, || all_vote(&servers)));
+    status(&servers, 0, "free");
+    servers[2].restart();
+    let nodes = status(&servers, 0, "free");
+    assert_eq!((&nodes[0]["state"], &nodes[2]["state"]), (&"free".into(), &"error".into()));
+}
+
+#[test]
+fn a_token_is_shown_at_a_node_without_a_vote_and_does_not_count() {
+    let Some(servers) = servers() else { return };
+    // A server takes all from one that is not newer.
+    let [replica, _, master] = &servers[..] else { panic!("three servers") };
+    master.command(&["SET", "k", "one vote", "PX", "60000"]);
+    replica.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    assert!(eventually(PATIENCE, || replica.exists("k")));
+    let nodes = status(&servers, 69, "unknown");
+    assert_eq!((&nodes[0]["state"], &nodes[0]["token"]), (&"held".into(), &"one vote".into()));
+    assert_eq!((&nodes[0]["cause"], &nodes[0]["waits_ms"]), (&"is a replica".into(), &Value::Null));
+    let text = on_servers(&servers, &["status", "k"]).out;
+    assert!(text.contains("held; is a replica"), "{text}");
 }
 
 #[test]

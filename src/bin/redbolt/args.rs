@@ -234,6 +234,9 @@ Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A node without a vote, as after a restart, counts as one that does not answer: the verdict is unknown
+(exit code 69) as long as such nodes may have forgotten a lock.
+
 With --watch it goes on until it is interrupted: a live view on a terminal, a line for each change
 elsewhere, and with --json an object for each look, one a line.
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redbolt::Client;
 use redbolt::client::{KeyState, NodeKey};
+use redbolt::{Cause, Client};
 use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
@@ -18,7 +18,7 @@ enum Verdict {
     Free,
     Held,
     Split,
-    /// So few nodes answered that the others may hold a quorum.
+    /// So few nodes with a vote answered that the others may hold a quorum.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Look {
 impl Look {
     pub(crate) fn at(client: &mut Client, key: &[u8], quorum: usize) -> Result<Self, Failure> {
         let nodes = client.status(key)?;
-        let verdict = judge(&states(&nodes), quorum);
+        let verdict = judge(&votes(&nodes), quorum);
         Ok(Self { key: key.to_owned(), quorum, nodes, verdict })
     }
 
@@ -67,14 +67,12 @@ impl Look {
 
     /// Whether `other` says anything but that time has passed.
     pub(crate) fn differs(&self, other: &Self) -> bool {
-        let without_time = |look: &Self| -> Vec<KeyState> {
-            let mut states = states(&look.nodes);
-            for state in &mut states {
-                if let KeyState::Held { ttl, .. } = state {
-                    *ttl = None;
-                }
-            }
-            states
+        let without_time = |look: &Self| -> Vec<_> {
+            let node = |node: &NodeKey| {
+                let token = held(node).map(|(token, _)| token.to_owned());
+                (state(node), token, silence(node))
+            };
+            look.nodes.iter().map(node).collect()
         };
         self.verdict != other.verdict || without_time(self) != without_time(other)
     }
@@ -82,13 +80,12 @@ impl Look {
     /// The verdict in a sentence.
     pub(crate) fn sentence(&self, paint: Paint) -> String {
         let (nodes, quorum) = (&self.nodes, self.quorum);
-        let is_held = |node: &&NodeKey| matches!(node.state, KeyState::Held { .. });
-        let holders = nodes.iter().filter(is_held).count();
+        let holders = nodes.iter().filter(|node| matches!(vote(node), Vote::Token(_))).count();
         let key = paint.bold(shown(&self.key));
         match self.verdict {
             Verdict::Free => format!("{key} is {}", paint.green("free")),
             Verdict::Held => {
-                let ends = lock_end(&states(nodes), quorum).map(short).map_or_else(
+                let ends = lock_end(nodes, quorum).map(short).map_or_else(
                     || "and never ends by itself".to_owned(),
                     |ends| format!("for another {ends} unless it is extended or released"),
                 );
@@ -99,28 +96,44 @@ impl Look {
                 )
             }
             Verdict::Split => format!(
-                "{key} is {}: {holders} of {} nodes hold it, none of the tokens has the {quorum} \
-                 votes of a lock; nobody holds the lock, the keys end with their TTL",
+                "{key} is {}: {holders} of {} nodes hold it, and no token has the {quorum} votes of \
+                 a lock; an attempt is under way, or has failed and the keys end with their TTL",
                 paint.red("split"),
                 nodes.len(),
             ),
             Verdict::Unknown => format!(
-                "{key} is {}: too few nodes answered to know (redbolt doctor says more)",
+                "{key} is {}: too few nodes with a vote answered to know (redbolt doctor says more)",
                 paint.red("unknown")
             ),
         }
     }
 }
 
-fn states(nodes: &[NodeKey]) -> Vec<KeyState> {
-    nodes.iter().map(|node| node.state.clone()).collect()
+/// What a node says for or against a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vote<'a> {
+    Token(&'a [u8]),
+    Free,
+    /// Nothing: it does not answer, may have forgotten a lock, or is not fit to hold one.
+    Silent,
+}
+
+fn vote(node: &NodeKey) -> Vote<'_> {
+    match held(node) {
+        Some((token, _)) if node.doubt == Cause::None => Vote::Token(token),
+        None if node.state == KeyState::Free => Vote::Free,
+        Some(_) | None => Vote::Silent,
+    }
+}
+
+fn votes(nodes: &[NodeKey]) -> Vec<Vote<'_>> {
+    nodes.iter().map(vote).collect()
 }
 
 /// Held: one token on a quorum. Split: some keys, and no token that could have a quorum.
-fn judge(states: &[KeyState], quorum: usize) -> Verdict {
-    let most = states.iter().map(|state| holders_with(states, state)).max().unwrap_or(0);
-    let is_silent = |state: &&KeyState| !matches!(state, KeyState::Held { .. } | KeyState::Free);
-    let silent = states.iter().filter(is_silent).count();
+fn judge(votes: &[Vote<'_>], quorum: usize) -> Verdict {
+    let most = votes.iter().map(|vote| holders_with(votes, *vote)).max().unwrap_or(0);
+    let silent = votes.iter().filter(|vote| **vote == Vote::Silent).count();
     match most {
         most if most >= quorum => Verdict::Held,
         most if most + silent >= quorum => Verdict::Unknown,
@@ -129,11 +142,10 @@ fn judge(states: &[KeyState], quorum: usize) -> Verdict {
     }
 }
 
-/// How many nodes hold the token that `state` holds.
-fn holders_with(states: &[KeyState], state: &KeyState) -> usize {
-    let KeyState::Held { token, .. } = state else { return 0 };
-    let is_same = |other: &&KeyState| matches!(other, KeyState::Held { token: theirs, .. } if theirs == token);
-    states.iter().filter(is_same).count()
+/// How many nodes hold the token of `vote`.
+fn holders_with(votes: &[Vote<'_>], vote: Vote<'_>) -> usize {
+    let is_token = matches!(vote, Vote::Token(_));
+    votes.iter().filter(|other| is_token && **other == vote).count()
 }
 
 impl Verdict {
@@ -148,53 +160,63 @@ impl Verdict {
 }
 
 fn node_json(node: &NodeKey) -> Value {
-    let name = &node.node;
-    match &node.state {
-        KeyState::Free => {
-            json!({"node": name, "state": "free", "token": null, "ttl_ms": null})
-        }
-        KeyState::Held { token, ttl } => json!({
-            "node": name,
-            "state": "held",
-            "token": shown(token),
-            "ttl_ms": ttl.map(ms),
-        }),
-        KeyState::Error(cause) => json!({
-            "node": name, "state": "error", "token": null, "ttl_ms": null, "cause": cause.text(),
-        }),
-        _ => json!({"node": name, "state": "error", "token": null, "ttl_ms": null}),
+    let key = held(node);
+    json!({
+        "node": node.node,
+        "state": state(node),
+        "token": key.map(|(token, _)| shown(token)),
+        "ttl_ms": key.and_then(|(_, ttl)| ttl).map(ms),
+        "cause": silence(node).map(Cause::text),
+        "waits_ms": node.waits.map(ms),
+    })
+}
+
+/// The token that a node holds and how long it does, whether that counts or not.
+fn held(node: &NodeKey) -> Option<(&[u8], Option<Duration>)> {
+    let KeyState::Held { token, ttl } = &node.state else { return None };
+    Some((token, *ttl))
+}
+
+fn state(node: &NodeKey) -> &'static str {
+    match node.state {
+        KeyState::Free => "free",
+        KeyState::Held { .. } => "held",
+        KeyState::Error(_) | _ => "error",
     }
+}
+
+/// Why what the node says does not count.
+fn silence(node: &NodeKey) -> Option<Cause> {
+    let cause = if let KeyState::Error(cause) = node.state { cause } else { node.doubt };
+    (cause != Cause::None).then_some(cause)
 }
 
 fn table(nodes: &[NodeKey]) -> Table<4> {
     let mut table = Table::new(["node", "state", "ends in", "token"]);
     for node in nodes {
-        let row = match &node.state {
-            KeyState::Free => [node.node.clone(), "free".into(), String::new(), String::new()],
-            KeyState::Held { token, ttl } => {
-                let ends = ttl.map_or_else(|| "never".into(), short);
-                [node.node.clone(), "held".into(), ends, shown(token)]
-            }
-            KeyState::Error(cause) => {
-                [node.node.clone(), cause.to_string(), String::new(), String::new()]
-            }
-            _ => [node.node.clone(), "?".into(), String::new(), String::new()],
+        let why = silence(node).map(|cause| match node.waits {
+            Some(left) => format!("waits {}: may have forgotten locks", short(left)),
+            None => cause.to_string(),
+        });
+        let state = match (why, state(node)) {
+            (Some(why), "held") => format!("held; {why}"),
+            (Some(why), _) => why,
+            (None, state) => state.to_owned(),
         };
-        table.add(row);
+        let ends = |(_, ttl): (_, Option<_>)| ttl.map_or_else(|| "never".into(), short);
+        let token = held(node).map(|(token, _)| shown(token));
+        let ends = held(node).map(ends).unwrap_or_default();
+        table.add([node.node.clone(), state, ends, token.unwrap_or_default()]);
     }
     table
 }
 
 /// When so many keys of a held lock will have ended that no quorum is left; `None` for never.
-fn lock_end(states: &[KeyState], quorum: usize) -> Option<Duration> {
-    let mut ends: Vec<Duration> = states
-        .iter()
-        .filter(|state| holders_with(states, state) >= quorum)
-        .filter_map(|state| {
-            let KeyState::Held { ttl, .. } = state else { return None };
-            Some(ttl.unwrap_or(Duration::MAX))
-        })
-        .collect();
+fn lock_end(nodes: &[NodeKey], quorum: usize) -> Option<Duration> {
+    let votes = votes(nodes);
+    let holders = nodes.iter().filter(|node| holders_with(&votes, vote(node)) >= quorum);
+    let ends = holders.filter_map(held).map(|(_, ttl)| ttl.unwrap_or(Duration::MAX));
+    let mut ends: Vec<Duration> = ends.collect();
     ends.sort_unstable_by(|a, b| b.cmp(a));
     ends.get(quorum - 1).copied().filter(|end| *end < Duration::MAX)
 }
@@ -202,28 +224,21 @@ fn lock_end(states: &[KeyState], quorum: usize) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redbolt::Cause;
-
-    fn held(token: &[u8]) -> KeyState {
-        KeyState::Held { token: token.to_vec(), ttl: None }
-    }
 
     #[test]
     fn a_verdict_counts_the_silent_nodes_for_the_strongest_token() {
-        let silent = || KeyState::Error(Cause::Timeout);
+        use Vote::{Free, Silent, Token};
+        let (a, b) = (Token(b"a"), Token(b"b"));
         let table = [
-            ([held(b"a"), held(b"a"), held(b"a"), KeyState::Free, silent()], Verdict::Held),
-            ([held(b"a"), held(b"a"), held(b"b"), KeyState::Free, silent()], Verdict::Unknown),
-            ([held(b"a"), held(b"a"), held(b"b"), held(b"b"), KeyState::Free], Verdict::Split),
-            (
-                [held(b"a"), KeyState::Free, KeyState::Free, KeyState::Free, silent()],
-                Verdict::Split,
-            ),
-            ([KeyState::Free, KeyState::Free, KeyState::Free, silent(), silent()], Verdict::Free),
-            ([KeyState::Free, KeyState::Free, silent(), silent(), silent()], Verdict::Unknown),
+            ([a, a, a, Free, Silent], Verdict::Held),
+            ([a, a, b, Free, Silent], Verdict::Unknown),
+            ([a, a, b, b, Free], Verdict::Split),
+            ([a, Free, Free, Free, Silent], Verdict::Split),
+            ([Free, Free, Free, Silent, Silent], Verdict::Free),
+            ([Free, Free, Silent, Silent, Silent], Verdict::Unknown),
         ];
-        for (states, verdict) in table {
-            assert_eq!(judge(&states, 3), verdict, "{states:?}");
+        for (votes, verdict) in table {
+            assert_eq!(judge(&votes, 3), verdict, "{votes:?}");
         }
     }
 }

@@ -2,6 +2,7 @@
 //! by hand.
 
 mod acquiring;
+mod asking;
 #[cfg(feature = "metrics")]
 mod counting;
 mod extending;
