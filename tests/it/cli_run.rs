@@ -38,8 +38,14 @@ impl Diary {
 
     /// `run k` with `args`, and the number of the command's group.
     fn start(&self, nodes: &Nodes, args: &[&str]) -> (Running, String) {
+        self.start_after("", nodes, args)
+    }
+
+    /// As [`start`](Self::start), with a line for the shell that comes first.
+    fn start_after(&self, first: &str, nodes: &Nodes, args: &[&str]) -> (Running, String) {
         let script = format!(
-            "exec 2>/dev/null >'{}'; trap 'echo TERM' TERM; echo $$; \
+            "{first}
+             exec 2>/dev/null >'{}'; trap 'echo TERM' TERM; echo $$; \
              while :; do read up rest < /proc/uptime; echo $up; sleep 0.02; done",
             self.file().display()
         );
@@ -217,12 +223,14 @@ fn an_operator_who_takes_the_lock_away_ends_the_command_at_the_next_extension() 
     assert!(eventually(PATIENCE, || !group_lives(&group)) && diary.last() < over_at, "{ended:?}");
 }
 
-/// Stopped, it cannot see that the lock ends; going on, it has no time to give.
+/// As for a machine on which nothing ran: not even the watchdog.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_run_that_stood_still_for_too_long_kills_the_command_and_does_not_ask_it_to_end() {
     let (nodes, diary) = (five(), Diary::new());
     let (running, group) = diary.start(&nodes, &["--ttl", "2s", "--grace", "900ms"]);
     running.signal("STOP");
+    assert!(signal("STOP", &watchdog(&running)));
     on(&nodes, &["lock", "k", "--ttl", "20s", "--wait", "60s"]).expect(0);
     running.signal("CONT");
     let ended = running.end();
@@ -230,6 +238,56 @@ fn a_run_that_stood_still_for_too_long_kills_the_command_and_does_not_ask_it_to_
     assert!(ended.err.contains("so the command was ended"), "{ended:?}");
     assert!(eventually(PATIENCE, || !group_lives(&group)));
     assert!(!diary.says_term(), "{:?}", diary.lines());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_does_not_outlive_its_lock_where_run_never_goes_on() {
+    let (nodes, diary) = (five(), Diary::new());
+    let (running, group) = diary.start(&nodes, &["--ttl", "3s", "--grace", "1400ms"]);
+    // Some extensions have won before.
+    assert!(eventually(PATIENCE, || diary.lines().len() > 200));
+    running.signal("STOP");
+    let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
+    let left = status["nodes"].as_array().unwrap().iter().map(|node| node["ttl_ms"].as_u64());
+    let ends_at = uptime() + Duration::from_millis(left.max().flatten().unwrap());
+    assert!(eventually(PATIENCE, || !group_lives(&group)));
+    assert!(diary.last() < ends_at && !diary.says_term(), "{ends_at:?}: {:?}", diary.lines());
+    running.signal("CONT");
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(ended.err.contains("so the command was ended"), "{ended:?}");
+}
+
+/// What `run` has to say may find nobody who reads it, as in a pipe to a pager, and then `run` stands
+/// still as well.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_does_not_outlive_its_lock_where_nobody_reads_what_run_says() {
+    let (nodes, diary) = (five(), Diary::new());
+    let args = ["--ttl", "3s", "--grace", "1400ms"];
+    let (_running, group) = diary.start_after("cat /dev/zero >&2 &", &nodes, &args);
+    let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
+    on(&nodes, &["unlock", "k", status["nodes"][0]["token"].as_str().unwrap()]).expect(0);
+    assert!(eventually(PATIENCE, || !group_lives(&group)));
+    assert!(diary.says_term(), "{:?}", diary.lines());
+}
+
+/// The watchdog has no part in streams: a pipe ends with the command and `run`.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_watchdog_ends_with_run_and_holds_no_stream_open() {
+    let nodes = five();
+    let mut running = run(&nodes, &[], &STAY);
+    running.line();
+    let (run, watchdog) = (running.pid().to_string(), watchdog(&running));
+    let to = |pid: &str, fd: &str| std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap();
+    let open = std::fs::read_dir(format!("/proc/{watchdog}/fd")).unwrap().flatten();
+    let open: Vec<_> = open.map(|fd| to(&watchdog, fd.file_name().to_str().unwrap())).collect();
+    assert!(!open.contains(&to(&run, "1")) && !open.contains(&to(&run, "2")), "{open:?}");
+    running.signal("KILL");
+    running.end();
+    assert!(eventually(PATIENCE, || !is_alive(&watchdog)));
 }
 
 #[test]
@@ -290,6 +348,18 @@ fn the_command_dies_with_run() {
 #[cfg(target_os = "linux")]
 fn is_alive(pid: &str) -> bool {
     stat(pid).is_some_and(|(state, _)| !['Z', 'X'].contains(&state))
+}
+
+/// The watchdog of a `run` that has one.
+#[cfg(target_os = "linux")]
+fn watchdog(running: &Running) -> String {
+    let is_watchdog = |pid: &String| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.ends_with("--watchdog\0")
+    };
+    let children = format!("/proc/{0}/task/{0}/children", running.pid());
+    let children = std::fs::read_to_string(children).expect("a list of children");
+    children.split_whitespace().map(str::to_owned).find(is_watchdog).expect("a watchdog")
 }
 
 /// Whether a process of this group runs.

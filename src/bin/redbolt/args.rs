@@ -217,8 +217,9 @@ pub(crate) struct RunArgs {
 const RUN_HELP: &str = "\
 A lock is extended at each third of its TTL. If that fails until less than --grace of it is left, or
 the lock was taken away, CMD and its process group get TERM, and KILL after the grace or before the
-lock would have ended; the exit code is 70 then. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to
-CMD. CMD is killed when redbolt is.
+lock would have ended; the exit code is 70 then. Where redbolt itself is stopped or hangs, its
+watchdog, a second process, sends that KILL. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD.
+CMD is killed when redbolt is.
 
 Several locks are taken one after the other in the order of their bytes, whatever the order of the
 arguments, so that commands that want the same locks cannot block each other. --wait is the time for

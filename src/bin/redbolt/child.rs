@@ -1,11 +1,13 @@
 //! The command under the lock: started in a process group of its own, and never outliving `run`.
 //!
 //! `run` starts its own binary once more with [`HIDDEN`], which asks the kernel to be killed when
-//! `run` dies, takes the terminal if there is one to take, and becomes the command.
+//! `run` dies, waits until the watchdog knows of it, takes the terminal if there is one to take, and
+//! becomes the command.
 //!
 //! # Invariants
 //!
 //! - The group is killed only while its leader is not reaped, so its number is nobody else's.
+//! - No command runs that the watchdog does not know of.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -14,14 +16,17 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 
+use redbolt::time::Instant;
+use rustix::io::retry_on_intr;
 use rustix::process::{
-    Pid, Signal as KernelSignal, WaitId, WaitIdOptions, getpgrp, getpid, getppid,
+    Pid, Signal as KernelSignal, WaitId, WaitIdOptions, getpgrp, getpid, getppid, kill_process,
     kill_process_group, waitid,
 };
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::output::{note, shown};
 use crate::signals::{self, Signal};
+use crate::watchdog::Watchdog;
 
 /// The first argument of the second start.
 pub(crate) const HIDDEN: &str = "--exec-under-lock";
@@ -34,6 +39,7 @@ const NOT_FOUND: u8 = 127;
 pub(crate) struct Group {
     child: Child,
     pid: Pid,
+    watchdog: Watchdog,
     /// Whether the terminal was given to it.
     has_terminal: bool,
 }
@@ -47,9 +53,13 @@ pub(crate) enum Fate {
 }
 
 impl Group {
-    /// Starts the command. By the main thread alone: the kernel ends it with the thread that did.
-    pub(crate) fn start(command: &[OsString]) -> io::Result<Self> {
+    /// Starts the command, which the watchdog kills at `kill_at`. By the main thread alone: the
+    /// kernel ends it with the thread that did.
+    pub(crate) fn start(command: &[OsString], kill_at: Instant) -> io::Result<Self> {
+        let mut watchdog = Watchdog::start()?;
         let is_foreground = may_give_terminal();
+        // What lets it begin must wait for it, also where whoever started this ignores it.
+        signals::block(Signal::SIGCONT)?;
         let child = Command::new(own_binary()?)
             .arg(HIDDEN)
             .arg(getpid().as_raw_nonzero().to_string())
@@ -59,7 +69,14 @@ impl Group {
             .spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the process id is out of range"))?;
-        Ok(Self { child, pid, has_terminal: is_foreground })
+        watchdog.tell(pid, kill_at);
+        kill_process(pid, KernelSignal::CONT)?;
+        Ok(Self { child, pid, watchdog, has_terminal: is_foreground })
+    }
+
+    /// Has the watchdog kill the group then, and not when it was told before.
+    pub(crate) fn kill_at(&mut self, at: Instant) {
+        self.watchdog.tell(self.pid, at);
     }
 
     /// Looks whether the command has ended, and does not let it be suspended from the keyboard:
@@ -105,8 +122,17 @@ impl Group {
         self.send(Signal::SIGCONT);
     }
 
-    /// Waits for the command, and takes the terminal back.
+    /// Waits until the command has ended. The watchdog ends too, which [`reap`](Self::reap) waits
+    /// for.
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        retry_on_intr(|| waitid(WaitId::Pid(self.pid), look))?;
+        self.watchdog.kill()
+    }
+
+    /// Takes the command that has ended from the system, and the terminal back.
     pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.watchdog.wait()?;
         let status = self.child.wait()?;
         if self.has_terminal {
             // SIGTTOU is blocked: a process in the background may do this then.
@@ -147,6 +173,7 @@ fn replace(
     args: impl Iterator<Item = OsString>,
 ) -> io::Result<Infallible> {
     die_with(parent)?;
+    signals::await_one(Signal::SIGCONT)?;
     if terminal == "foreground" {
         // Blocked, or the kernel would stop this process: it is in the background as yet.
         signals::block(Signal::SIGTTOU)?;
@@ -182,7 +209,7 @@ fn may_give_terminal() -> bool {
 }
 
 /// The path of this binary, also where its file was replaced meanwhile.
-fn own_binary() -> io::Result<OsString> {
+pub(crate) fn own_binary() -> io::Result<OsString> {
     if cfg!(any(target_os = "linux", target_os = "android")) {
         return Ok("/proc/self/exe".into());
     }

@@ -65,7 +65,8 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let leases = take_all(&mut session, args);
     let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
     session.is_telling = true;
-    let group = match Group::start(&command(args)) {
+    let limit = Limit::new(deadline(&leases), grace);
+    let group = match Group::start(&command(args), limit.watchdog_at()) {
         Ok(group) => group,
         Err(error) => {
             drop(leases);
@@ -73,15 +74,15 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
             return Err(Failure::new(SYSTEM, "system", format!("cannot start a process: {error}")));
         }
     };
-    let limit = Limit::new(deadline(&leases), grace);
     let mut watch = Watch { session, group, leases, limit };
     let result = watch.until_ended();
     // Whatever went wrong, nothing of the command may go on without the locks.
     if result.is_err() || watch.limit.is_told {
         watch.group.send(Signal::SIGKILL);
     }
-    let code = exit_code(watch.group.reap()?);
+    watch.group.wait()?;
     let released = watch.release();
+    let code = exit_code(watch.group.reap()?);
     // One that had ended by itself was not killed.
     let was_killed = result? == End::Killed && code == KILLED;
     watch.session.close();
@@ -190,6 +191,11 @@ impl Limit {
         self.kill_at - (self.grace - self.grace / 4)
     }
 
+    /// When the watchdog kills the command: it leaves `run` the time to do so itself.
+    fn watchdog_at(&self) -> Instant {
+        self.kill_at + self.grace / 8
+    }
+
     fn next(&self) -> Instant {
         if self.is_told { self.kill_at } else { self.tell_at() }
     }
@@ -227,6 +233,7 @@ impl Watch {
             if self.limit.tell_at() <= now() {
                 self.tell("the lock could not be extended and ends: ending the command");
             }
+            self.group.kill_at(self.limit.watchdog_at());
             self.session.wait(Some(self.limit.next()))?;
         }
     }
@@ -247,9 +254,11 @@ impl Watch {
             return;
         }
         self.limit.tell(now());
+        self.group.kill_at(self.limit.watchdog_at());
         self.group.send(Signal::SIGTERM);
         // A stopped process does not see TERM.
         self.group.send(Signal::SIGCONT);
+        // The last thing: it lasts for as long as nobody reads it.
         note(why);
     }
 

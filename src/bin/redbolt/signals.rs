@@ -67,6 +67,13 @@ pub(crate) fn block(signal: Signal) -> io::Result<()> {
     Ok(set.thread_block()?)
 }
 
+/// Waits for `signal`, which must be blocked.
+pub(crate) fn await_one(signal: Signal) -> io::Result<()> {
+    let mut set = SigSet::empty();
+    set.add(signal);
+    Ok(set.wait().map(drop)?)
+}
+
 /// Lets all signals through again.
 pub(crate) fn unblock() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)

@@ -1,0 +1,120 @@
+//! The watchdog: a process that kills the command in time where `run` itself stands still.
+//!
+//! `run` starts its own binary once more with [`HIDDEN`], and writes each new time down a pipe.
+//! A stop of `run`, of its process group or by Ctrl-Z, does not reach it.
+//!
+//! # Invariants
+//!
+//! - It kills the group only while `run` has not reaped its leader: `run` ends it before.
+//! - It ends with its pipe, and so with `run`; nothing else of `run`'s does it hold open.
+
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use redbolt::now;
+use redbolt::time::Instant;
+use rustix::io::{Errno, ioctl_fionbio, read};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::alarm::Alarm;
+use crate::child::own_binary;
+
+/// The only argument of the watchdog.
+pub(crate) const HIDDEN: &str = "--watchdog";
+
+/// What `run` holds of its watchdog.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    child: Child,
+    pipe: ChildStdin,
+    told: Option<Order>,
+}
+
+/// Which group is to be killed, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Order {
+    group: Pid,
+    at: Instant,
+}
+
+impl Watchdog {
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut child = Command::new(own_binary()?)
+            .arg(HIDDEN)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let pipe = child.stdin.take().ok_or_else(|| io::Error::other("the pipe is missing"))?;
+        // Whatever the watchdog does, `run` does not wait for it.
+        ioctl_fionbio(&pipe, true)?;
+        Ok(Self { child, pipe, told: None })
+    }
+
+    /// It kills the group at `at`, unless it is told another time by then.
+    pub(crate) fn tell(&mut self, group: Pid, at: Instant) {
+        let order = Order { group, at };
+        if self.told != Some(order) {
+            self.told = Some(order);
+            // Where somebody has killed it the command does without.
+            let _ = self.pipe.write(&order.bytes());
+        }
+    }
+
+    /// Ends it; [`wait`](Self::wait) says when it has.
+    pub(crate) fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()
+    }
+
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        self.child.wait().map(drop)
+    }
+}
+
+impl Order {
+    /// Bytes of one order in the pipe, which takes so few whole or not at all.
+    const LEN: usize = 12;
+
+    fn bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let (group, at) = bytes.split_at_mut(4);
+        group.copy_from_slice(&self.group.as_raw_nonzero().get().to_ne_bytes());
+        at.copy_from_slice(&self.at.as_nanos().to_ne_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (group, at) = bytes.split_first_chunk()?;
+        let group = Pid::from_raw(i32::from_ne_bytes(*group))?;
+        Some(Self { group, at: Instant::from_nanos(u64::from_ne_bytes(at.try_into().ok()?)) })
+    }
+}
+
+/// Is the watchdog, until the pipe ends or the command is killed.
+pub(crate) fn watch() -> io::Result<()> {
+    let pipe = io::stdin();
+    ioctl_fionbio(&pipe, true)?;
+    let alarm = Alarm::new()?;
+    let mut order: Option<Order> = None;
+    let mut bytes = [0; 64 * Order::LEN];
+    loop {
+        alarm.wait(pipe.as_fd(), order.map(|order| order.at))?;
+        // A time is over only if no other has come.
+        match read(&pipe, &mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(len) => {
+                let orders = bytes.get(..len).unwrap_or_default().chunks_exact(Order::LEN);
+                order = orders.last().and_then(Order::read).or(order);
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                if let Some(order) = order.filter(|order| order.at <= now()) {
+                    return Ok(kill_process_group(order.group, Signal::KILL)?);
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
