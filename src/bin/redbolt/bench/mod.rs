@@ -5,12 +5,13 @@ mod drawing;
 mod report;
 mod throughput;
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use redbolt::embedded::Nodes;
 use redbolt::time::Instant;
-use redbolt::{Client, Config, Wait, now};
+use redbolt::{Client, Config, LockError, Wait, now};
 
 use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::Failure;
@@ -40,7 +41,7 @@ pub(crate) struct Counts {
     pub(crate) failures: u64,
     pub(crate) elapsed: Duration,
     /// The last failure, for the case that there was nothing else.
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<LockError>,
 }
 
 /// When a benchmark ends.
@@ -97,7 +98,7 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     if counts.cycles == 0
         && let Some(failure) = counts.failure
     {
-        return Err(failure);
+        return Err(failure.into());
     }
     if let Some(drawing) = &drawing {
         drawing.save(&setup, &counts)?;
@@ -183,7 +184,7 @@ impl Counts {
         self.cycles as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    pub(crate) fn fail(&mut self, failure: Failure) {
+    pub(crate) fn fail(&mut self, failure: LockError) {
         self.failures += 1;
         self.failure = Some(failure);
     }
@@ -211,7 +212,7 @@ fn latency(config: Config, limit: Limit, progress: &mut Bar) -> Result<Counts, F
                 record(&mut counts.release, released.saturating_since(got));
                 counts.cycles += 1;
             }
-            Err(error) => counts.fail(error.into()),
+            Err(error) => counts.fail(error),
         }
         if counts.cycles.is_multiple_of(PROGRESS_STEP) {
             progress.show(limit.permille(&counts, started));
@@ -229,7 +230,7 @@ pub(crate) fn record(histogram: &mut Histogram<u64>, time: Duration) {
     histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// Names of keys that no other run uses.
+/// Names of keys that no other run uses. Making one allocates nothing.
 #[derive(Debug)]
 pub(crate) struct Keys {
     name: Vec<u8>,
@@ -240,13 +241,41 @@ pub(crate) struct Keys {
 impl Keys {
     pub(crate) fn new() -> Self {
         let prefix = format!("redbolt:bench:{:x}:{:x}:", std::process::id(), now().as_nanos());
-        Self { prefix_len: prefix.len(), name: prefix.into_bytes(), count: 0 }
+        let (prefix_len, mut name) = (prefix.len(), prefix.into_bytes());
+        name.reserve(DIGITS_MAX);
+        Self { name, prefix_len, count: 0 }
     }
 
     pub(crate) fn next(&mut self) -> &[u8] {
         self.count += 1;
         self.name.truncate(self.prefix_len);
-        self.name.extend_from_slice(self.count.to_string().as_bytes());
+        // What is written into a vector always is.
+        let _ = write!(self.name, "{}", self.count);
         &self.name
+    }
+}
+
+/// Digits of the greatest number of a key.
+const DIGITS_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_without_an_allocation() {
+        let mut keys = Keys::new();
+        let mut names = Vec::with_capacity(4);
+        let mut take = |from: u64| {
+            keys.count = from;
+            let allocations = allocation_counter::measure(|| {
+                keys.next();
+            });
+            assert_eq!(allocations.count_total, 0);
+            names.push(String::from_utf8(keys.name.clone()).unwrap());
+        };
+        [0, 8, 9, u64::MAX - 1].into_iter().for_each(&mut take);
+        let numbers: Vec<&str> = names.iter().filter_map(|name| name.rsplit(':').next()).collect();
+        assert_eq!(numbers, ["1", "9", "10", "18446744073709551615"]);
     }
 }

@@ -34,7 +34,10 @@ impl Report<'_> {
             Some(failure) if counts.failures > counts.cycles => Err(Failure::new(
                 NO_QUORUM,
                 "no_quorum",
-                format!("most attempts failed; the last one: {}", failure.message),
+                format!(
+                    "most attempts failed; the last one: {}",
+                    Failure::from(failure.clone()).message
+                ),
             )),
             _ => Ok(()),
         }

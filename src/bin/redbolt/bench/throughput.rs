@@ -84,7 +84,7 @@ impl Window<'_> {
                 self.begin(op.index(), ended);
                 return Ok(0);
             }
-            Outcome::Lock(Err(error)) => self.counts.fail(error.into()),
+            Outcome::Lock(Err(error)) => self.counts.fail(error),
             Outcome::Unlock(_) => {
                 record(&mut self.counts.release, took);
                 self.counts.cycles += 1;
