@@ -9,7 +9,7 @@
 //!   TERM, and KILL after the grace: but KILL when a quarter of the grace is left of the deadline
 //!   that was last believed, whatever the nodes do.
 //! - After each wait the clock comes first: where `run` was kept from running for too long, KILL is
-//!   all there is time for.
+//!   all there is time for. Until it runs again the watchdog stands in for it.
 //! - The locks are released after the command has ended, and never before.
 
 use std::ffi::OsString;
@@ -253,7 +253,12 @@ impl Watch {
         if self.limit.is_told {
             return;
         }
-        self.limit.tell(now());
+        let time = now();
+        self.limit.tell(time);
+        if self.limit.kill_at <= time {
+            // KILL comes at once.
+            return;
+        }
         self.group.kill_at(self.limit.watchdog_at());
         self.group.send(Signal::SIGTERM);
         // A stopped process does not see TERM.
