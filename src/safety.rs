@@ -16,7 +16,8 @@
 //! | 2 | N distinct processes | Redbolt: equal `run_id`s are refused |
 //! | 3 | a value unique to the attempt, written with NX | Redbolt: a new token each attempt (a token of your own is yours to keep unique) |
 //! | 4 | a granted key stays for its TTL: no eviction, no FLUSHALL, no other writer | Redbolt refuses nodes that may evict; the rest is you |
-//! | 5 | a node that loses its memory does not vote until what it forgot is over | Redbolt: the restart guard; it rests on `uptime_in_seconds`, so a node's wall clock must not jump forward while it is young |
+//! | 5 | a node that loses its memory does not vote until what it forgot is over | Redbolt: the restart guard; it rests on `uptime_in_seconds`, and for a node that was a replica on a marker that the first client leaves there, so a node's wall clock must not jump forward while it is young; a user who may not write `redbolt:since:*` waits each time |
+//! | 5a | a node that was a replica shows it to clients that meet it later | Redbolt, where the server keeps `master_replid2`: `repl-backlog-ttl` is longer than `max_ttl` (an hour by default) |
 //! | 6 | no replicas, no cluster, no proxy | Redbolt refuses what says it is one; a proxy does not say so |
 //! | 7 | clock rates differ by less than `drift_factor` | you (1 % is a thousand times what a quartz does) |
 //! | 8 | the work ends before the deadline | you: check [`Lease::remaining`](crate::Lease::remaining) before each effect, or fence at the resource |
@@ -40,7 +41,7 @@
 //! | a lease that is kept alive or watched is known to be lost by its deadline, and stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs`, `tests/it/watch.rs` |
 //! | what a failed attempt may have written is deleted, also by a node that was frozen or away | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
 //! | nobody else's key is ever deleted or extended | `tests/it/unlock.rs`, `tests/it/extend.rs` |
-//! | a restarted node, or one that was a replica for a moment, sits its time out | `src/node/tests.rs`, `tests/it/greeting.rs` |
+//! | a restarted node, or one that was a replica for a moment, sits its time out | `src/node/tests.rs`, `tests/it/greeting.rs`, `tests/it/promoted.rs` |
 //! | every call ends by its own deadline | `tests/it/faulty_nodes.rs`, `tests/it/retry.rs` |
 //! | no bytes make it panic, hang, or take memory | `src/resp/tests`, `tests/run fuzz` |
 //! | memory is bounded whatever a node does | `src/engine/tests/waiting.rs`, `releasing.rs` |

@@ -20,11 +20,18 @@ pub struct NodePermissions {
 /// A value that is no one's token.
 const NOBODY: &[u8] = b"redbolt:nobody";
 
+/// A key of the kind that tells since when a master is one.
+const MARKER: &[u8] = b"redbolt:since:permissions";
+
+/// The name under which a refusal of the marker is reported.
+const SET_MARKER: &str = "SET redbolt:since:*";
+
 /// The channel that is asked for: locks use those of the same beginning.
 const CHANNEL: &[u8] = b"redbolt:permissions";
 
 impl Client {
-    /// Asks every connected node whether the user may run the commands of a lock named `key`: SET,
+    /// Asks every connected node whether the user may run the commands of a lock named `key`: SET, SET of
+    /// the marker by which new clients believe a master that was a replica once (`SET redbolt:since:*`),
     /// GET, PTTL, PUBLISH, those that release one (DELIFEQ, DELEX, EVAL), of which one is
     /// enough, and those by which a watched lock is told of (CLIENT TRACKING, CLIENT CACHING). Nothing is written: a SET with a TTL of zero is refused, but only after permissions,
     /// memory, role and disk were looked at. Takes one round trip to the slowest node, at most
@@ -42,6 +49,7 @@ impl Client {
         let key = key.as_ref();
         let answers = self.ask(&[
             &[b"SET", key, NOBODY, b"NX", b"PX", b"0"],
+            &[b"SET", MARKER, b"1", b"NX", b"PX", b"0"],
             &[b"GET", key],
             &[b"PTTL", key],
             &[b"PUBLISH", CHANNEL, b""],
@@ -81,8 +89,9 @@ impl Client {
 }
 
 /// The commands, in the order in which they are asked for.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "SET",
+    SET_MARKER,
     "GET",
     "PTTL",
     "PUBLISH",

@@ -202,7 +202,9 @@ impl Cause {
             Self::CertificateName => "its certificate is for another name",
             Self::ClientCertificate => "wants a client certificate, or refuses the one shown",
             Self::TlsFailed => "TLS failed (no version or cipher in common, or broken bytes)",
-            Self::Quarantined => "restarted too recently to be believed",
+            Self::Quarantined => {
+                "may have forgotten locks: it restarted, or became a master, too recently"
+            }
             Self::Stalled => "does not answer",
             Self::Backlog => "too many unanswered requests",
             Self::NotAsked => "not asked: it was still connecting",

@@ -53,7 +53,7 @@ fn a_key_that_restarted_nodes_may_have_forgotten_is_never_called_free() {
     servers[0].restart();
     let nodes = status(&servers, 0, "held");
     assert_eq!((&nodes[0]["state"], &nodes[0]["token"]), (&"error".into(), &Value::Null));
-    assert_eq!(nodes[0]["cause"], "restarted too recently to be believed");
+    assert_eq!(nodes[0]["cause"], redbolt::Cause::Quarantined.text());
     assert!((1..5_000).contains(&nodes[0]["waits_ms"].as_u64().unwrap()), "{nodes}");
     assert_eq!(nodes[1]["token"], lock.text("token"));
     assert_eq!((&nodes[1]["cause"], &nodes[1]["waits_ms"]), (&Value::Null, &Value::Null));

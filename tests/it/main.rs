@@ -62,6 +62,7 @@ mod overrides;
 mod peers;
 mod peers_replayed;
 mod prefix;
+mod promoted;
 mod public_names;
 #[cfg(feature = "cli")]
 mod replacing;

@@ -8,6 +8,9 @@ use redbolt::{Cause, Notice};
 use crate::fitness::{Check, Level, judge_set};
 use crate::output::short;
 
+/// What a refused marker is called among the commands.
+const MARKER: &str = "SET redbolt:since:*";
+
 /// One node as the doctor found it.
 #[derive(Clone, Debug)]
 pub(crate) struct Examined {
@@ -217,6 +220,13 @@ impl Judge<'_> {
                  woken by its release: grant &redbolt:*",
             );
         }
+        if self.node.refusal(MARKER) == Some(Cause::KeyDenied) {
+            self.note(
+                "the user may not write the keys redbolt:since:*, so after this node was a replica, \
+                 or a master with replicas restarts, each new client waits for the longest TTL: grant \
+                 ~redbolt:since:*",
+            );
+        }
         let tracking = ["CLIENT TRACKING", "CLIENT CACHING"];
         if tracking.into_iter().any(|command| self.node.is_denied(command)) {
             self.note(
@@ -259,8 +269,8 @@ impl Judge<'_> {
         }
         if node.was_replica {
             self.note(
-                "was a replica before it was made a master, and locks may have been lost by that: \
-                 keep lock nodes without failover",
+                "was a replica before it was made a master, or had replicas before it restarted, and \
+                 locks may have been lost by that: keep lock nodes without replicas",
             );
         }
         if node.info_denied {
@@ -470,7 +480,7 @@ pub(crate) mod tests {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};
         let all = ["DELIFEQ", "DELEX", "EVAL"].map(|command| (command, NoPermission));
         type Refused = (&'static str, Cause);
-        let table: [(&[Refused], bool, &str); 8] = [
+        let table: [(&[Refused], bool, &str); 9] = [
             (&[("SET", NoPermission)], true, "grant +set"),
             (&[("SET", KeyDenied)], false, "--key NAME"),
             (&[("SET", OutOfMemory)], false, "raise maxmemory"),
@@ -478,6 +488,7 @@ pub(crate) mod tests {
             (&all[..1], false, "grant +delifeq"),
             (&[("GET", NoPermission), ("PTTL", NoPermission)], false, "grant +get +pttl"),
             (&[("PUBLISH", KeyDenied)], false, "&redbolt:*"),
+            (&[(MARKER, KeyDenied)], false, "~redbolt:since:*"),
             (&[("CLIENT CACHING", NoPermission)], false, "grant +client|tracking +client|caching"),
         ];
         for (refused, is_unsafe, words) in table {

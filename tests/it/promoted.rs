@@ -1,0 +1,160 @@
+//! Masters that were replicas, or had some, as clients see them that meet them for the first time:
+//! each client of these tests is a newcomer, as each run of the command is.
+
+use std::time::Duration;
+
+use redbolt::{Cause, Client, Config, LockError, now};
+
+use super::common::{PATIENCE, RealServer, available_kinds, causes, eventually, ms};
+
+/// The longest TTL of these locks, and so about the time that a node waits.
+const MAX_TTL: Duration = Duration::from_secs(2);
+
+fn config(server: &RealServer) -> Config {
+    Config::new([server.url()]).expect("an address").max_ttl(MAX_TTL).node_timeout(ms(500))
+}
+
+/// What a client that has never met the server gets.
+fn newcomer(server: &RealServer) -> Result<(), LockError> {
+    newcomer_with(config(server))
+}
+
+fn newcomer_with(config: Config) -> Result<(), LockError> {
+    let mut client = Client::open(config).expect("a client");
+    let _ = client.wait_settled(PATIENCE);
+    client.try_lock("k", MAX_TTL / 2).map(drop)
+}
+
+/// Why the server did not vote.
+fn refused(result: Result<(), LockError>) -> Vec<Cause> {
+    match result {
+        Err(LockError::NoQuorum(ballot)) => causes(&ballot),
+        result => panic!("{result:?}"),
+    }
+}
+
+/// Newcomers come again and again, and none is let in before the locks are over that the server
+/// may have lost at `lost_at` on the clock; then one is.
+fn is_met_again(server: &RealServer, lost_at: redbolt::time::Instant) {
+    let name = server.kind().name();
+    let mut waited = 0;
+    let is_let_in = eventually(PATIENCE, || {
+        let result = newcomer(server);
+        if result.is_err() {
+            assert_eq!(refused(result), [Cause::Quarantined], "{name}");
+            waited += 1;
+            return false;
+        }
+        true
+    });
+    assert!(is_let_in, "{name}: nobody is ever let in");
+    assert!(lost_at.until(now()) >= MAX_TTL, "{name}: a newcomer was let in too soon");
+    assert!(waited > 0, "{name}");
+}
+
+fn replica_of(server: &RealServer, master: &RealServer) {
+    server.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    let has_synced = || {
+        let info = server.command(&["INFO", "replication"]);
+        String::from_utf8_lossy(&info).contains("master_link_status:up")
+    };
+    assert!(eventually(PATIENCE, has_synced), "{} does not follow", server.kind().name());
+}
+
+/// Until the server's own age is no reason to wait.
+fn grows_old(server: &RealServer) {
+    assert!(eventually(PATIENCE, || newcomer(server).is_ok()), "{}", server.kind().name());
+}
+
+#[test]
+fn a_promoted_replica_is_not_believed_before_what_it_lost_is_over_and_then_by_all() {
+    for kind in available_kinds() {
+        let (master, server) = (RealServer::start(kind, &[]), RealServer::start(kind, &[]));
+        grows_old(&server);
+        for _ in 0..2 {
+            replica_of(&server, &master);
+            // Not even by its own word in the greeting.
+            assert_eq!(refused(newcomer(&server)), [Cause::Replica]);
+            let promoted_at = now();
+            server.command(&["REPLICAOF", "NO", "ONE"]);
+            is_met_again(&server, promoted_at);
+        }
+        // The marker goes with the locks.
+        let flushed_at = now();
+        server.command(&["FLUSHALL"]);
+        is_met_again(&server, flushed_at);
+    }
+}
+
+#[test]
+fn a_plain_master_lets_newcomers_in_and_keeps_no_marker() {
+    for kind in available_kinds() {
+        let server = RealServer::start(kind, &[]);
+        grows_old(&server);
+        assert_eq!(server.command(&["DBSIZE"]), b":0\r\n", "{}", kind.name());
+    }
+}
+
+/// Its second replication id comes back from its file.
+#[test]
+fn a_master_with_replicas_is_believed_again_after_its_restart() {
+    for (args, save) in [
+        (&["--save", "3600 1000000"][..], &["SAVE"][..]),
+        (&["--appendonly", "yes"], &["BGREWRITEAOF"]),
+    ] {
+        for kind in available_kinds() {
+            let mut server = RealServer::start(kind, args);
+            let replica = RealServer::start(kind, &[]);
+            replica_of(&replica, &server);
+            server.command(&["SET", "other", "x"]);
+            server.command(save);
+            let is_written = || {
+                let info = server.command(&["INFO", "persistence"]);
+                let info = String::from_utf8_lossy(&info).into_owned();
+                info.contains("aof_rewrite_in_progress:0")
+                    && info.contains("aof_rewrite_scheduled:0")
+            };
+            assert!(eventually(PATIENCE, is_written));
+            drop(replica);
+            for _ in 0..2 {
+                let restarted_at = now();
+                server.restart();
+                is_met_again(&server, restarted_at);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_may_not_write_the_marker_waits_each_time() {
+    let Some(kind) = available_kinds().into_iter().next() else { return };
+    let (master, server) = (RealServer::start(kind, &[]), RealServer::start(kind, &[]));
+    replica_of(&server, &master);
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    let line = ["ACL", "SETUSER", "some", "on", ">pw", "~k", "+@all"];
+    assert_eq!(server.command(&line), b"+OK\r\n");
+    let denied = || config(&server).username("some").password("pw");
+    is_met_again(&server, now());
+    for _ in 0..2 {
+        assert_eq!(refused(newcomer_with(denied())), [Cause::Quarantined]);
+    }
+    let mut client = Client::open(denied()).expect("a client");
+    let is_let_in = || client.try_lock("k", MAX_TTL / 2).is_ok();
+    assert!(eventually(PATIENCE, is_let_in), "not even where it stays");
+}
+
+/// The command is a newcomer each time that it is run.
+#[test]
+fn the_command_locks_each_second_through_a_promotion() {
+    let Some(server) = available_kinds().into_iter().next() else { return };
+    let (master, server) = (RealServer::start(server, &[]), RealServer::start(server, &[]));
+    let lock = || {
+        let args = ["lock", "k", "--ttl", "1s", "--max-ttl", "2s"];
+        super::cli::on_urls(&[server.url()], &args).code
+    };
+    grows_old(&server);
+    replica_of(&server, &master);
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    assert_eq!(lock(), Some(69));
+    assert!(eventually(PATIENCE, || lock() == Some(0)));
+}
