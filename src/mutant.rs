@@ -170,8 +170,10 @@ mutants! {
     MessageForAnyKey => LostWaiter,
     /// Who has just woken a waiter races it for the key.
     ReleaserBarges => Order,
-    /// A waiter that is known waits no longer than it said first.
-    WaitNotRenewed => Order,
+    /// A call that gives up takes the others of its client off the list.
+    SiblingsStruck => LostWaiter,
+    /// A call whose turn comes by the release of another of its client is not told.
+    SiblingNotWoken => LostWaiter,
 }
 
 /// Whether `mutant` is the one that is on.

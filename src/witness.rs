@@ -15,6 +15,8 @@ pub(crate) enum Sight {
     PollFoundGone,
     /// A client queued behind the one that it had woken itself.
     QueuedBehind,
+    /// A call was given its turn by another of its client.
+    PassedWithin,
     /// One node was asked before the others.
     Gated,
     /// A waiter told the holder that it waits no more.

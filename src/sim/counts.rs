@@ -194,6 +194,8 @@ counted! {
         PollFoundGone,
         /// A client queued behind the one that it had woken itself.
         QueuedBehind,
+        /// A call was given its turn by another of its client.
+        PassedWithin,
         /// One node was asked before the others.
         Gated,
         /// A waiter told the holder that it waits no more.
@@ -249,6 +251,7 @@ impl Counts {
             (Sight::Unheard, Path::Unheard),
             (Sight::PollFoundGone, Path::PollFoundGone),
             (Sight::QueuedBehind, Path::QueuedBehind),
+            (Sight::PassedWithin, Path::PassedWithin),
             (Sight::Gated, Path::Gated),
             (Sight::GaveUp, Path::GaveUp),
             (Sight::WaitEnded, Path::WaitEnded),

@@ -37,8 +37,6 @@ struct Call {
     task: usize,
     key: usize,
     began: Global,
-    /// Since when its client may be listed for the key: a call before it gave up.
-    listed: Global,
     is_excused: bool,
     /// Another gave up meanwhile: its place may be given to whom it knew of.
     may_be_overtaken: bool,
@@ -58,26 +56,19 @@ struct Turn {
 #[derive(Debug)]
 pub(super) struct Turns {
     calls: Vec<Call>,
-    given_up: Vec<Call>,
     overtaken: u64,
     keys: Vec<Turn>,
 }
 
 impl Turns {
     pub(super) fn new(keys: usize) -> Self {
-        Self {
-            calls: Vec::new(),
-            given_up: Vec::new(),
-            overtaken: 0,
-            keys: vec![Turn::default(); keys],
-        }
+        Self { calls: Vec::new(), overtaken: 0, keys: vec![Turn::default(); keys] }
     }
 }
 
 impl World {
     /// A call of a seed that looks at turns: a lock that is waited for.
     pub(super) fn begin_turn(&mut self, client: usize, task: usize, now: Instant) {
-        // A client waits once for a key.
         let key = task % self.plan.keys;
         let hold = self.plan.hold;
         let patience =
@@ -105,12 +96,10 @@ impl World {
             return;
         }
         let began = self.now;
-        let is_its = |call: &&Call| (call.client, call.task) == (client, task);
-        let listed = self.turns.given_up.iter().find(is_its).map_or(began, |call| call.listed);
         let turn = self.turns.keys[key];
         let may_be_overtaken =
             turn.stirred.is_some_and(|(other, until)| other != client && began < until);
-        let call = Call { client, task, key, began, listed, is_excused: false, may_be_overtaken };
+        let call = Call { client, task, key, began, is_excused: false, may_be_overtaken };
         self.turns.calls.push(call);
         if !turn.is_held && turn.releaser != Some(client) {
             self.excuse_all(key);
@@ -120,7 +109,7 @@ impl World {
     /// A call ended without the lock.
     pub(super) fn call_ended(&mut self, client: usize, task: usize) {
         let is_its = |call: &mut Call| (call.client, call.task) == (client, task);
-        let mut given_up: Vec<Call> = self.turns.calls.extract_if(.., is_its).collect();
+        let given_up: Vec<Call> = self.turns.calls.extract_if(.., is_its).collect();
         let stirred_until = self.now + self.margin();
         for call in &given_up {
             self.turns.keys[call.key].stirred = Some((client, stirred_until));
@@ -128,7 +117,6 @@ impl World {
         for call in &mut self.turns.calls {
             call.may_be_overtaken |= given_up.iter().any(|other| other.key == call.key);
         }
-        self.turns.given_up.append(&mut given_up);
     }
 
     /// A call ended with the lock: was it its turn?
@@ -139,7 +127,7 @@ impl World {
         let turn = self.turns.keys[won.key];
         let mut others = self.turns.calls.iter().filter(|call| call.key == won.key);
         let is_overtaken = |call: &&Call| {
-            !call.is_excused && !call.may_be_overtaken && call.began + margin < won.listed
+            !call.is_excused && !call.may_be_overtaken && call.began + margin < won.began
         };
         let overtaken = others.clone().find(is_overtaken).copied();
         let free = now - turn.free_since;
@@ -157,9 +145,7 @@ impl World {
             format!("{won:?}: the key was free for {free} ns, waited for by {waited:?}")
         });
         self.turns.keys[won.key].is_held = true;
-        let is_another = |call: &Call| (call.client, call.task) != (client, task);
-        self.turns.calls.retain(is_another);
-        self.turns.given_up.retain(is_another);
+        self.turns.calls.retain(|call| (call.client, call.task) != (client, task));
     }
 
     /// A holder has let go of its lock.

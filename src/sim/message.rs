@@ -78,7 +78,7 @@ impl World {
                 let mut text = self.random.bytes::<64>().to_vec();
                 text.truncate(self.random.index(65));
                 if let Some(version) = text.first_mut() {
-                    *version = u8::from(self.random.chance(800));
+                    *version = 2 * u8::from(self.random.chance(800));
                 }
                 (Fault::ForgedGarbage, text)
             }
@@ -98,22 +98,21 @@ impl World {
     }
 
     /// A message as clients send them, written down once more: version, kind, hops; sender and its
-    /// wait; token; how many are listed; each with its wait; key.
+    /// wait; token, or whose turn it is; how many are listed; each with its wait; key.
     fn forged_message(&mut self, kind: u8, listed: u64, key: &[u8]) -> Vec<u8> {
-        let mut text = vec![1, kind, self.random.below(10) as u8];
+        let mut text = vec![2, kind, self.random.below(10) as u8];
         let append_waiter = |text: &mut Vec<u8>, world: &mut Self| {
-            let id = if world.random.chance(500) {
-                world.random.bytes::<8>()
-            } else {
-                let client = world.random.index(world.plan.clients);
-                world.clients[client].id
-            };
+            let id = world.waiter();
             text.extend_from_slice(&id);
             let wait_ms = world.random.pick(&[0, 1, 1000, u32::MAX]);
             text.extend_from_slice(&wait_ms.to_le_bytes());
         };
         append_waiter(&mut text, self);
-        let token = if self.random.chance(500) { [0; 20] } else { self.random.bytes::<20>() };
+        let mut token = self.random.bytes::<20>();
+        if self.random.chance(500) {
+            token = [0; 20];
+            token[..12].copy_from_slice(&self.waiter());
+        }
         text.extend_from_slice(&token);
         text.extend_from_slice(&(listed as u16).to_le_bytes());
         for _ in 0..listed {
@@ -121,6 +120,18 @@ impl World {
         }
         text.extend_from_slice(key);
         text
+    }
+
+    /// The id of a waiter: nobody's, or that of a call that some client may have made.
+    fn waiter(&mut self) -> [u8; 12] {
+        let mut id = self.random.bytes::<12>();
+        if self.random.chance(500) {
+            let client = self.random.index(self.plan.clients);
+            id[..8].copy_from_slice(&self.clients[client].id);
+            let call = self.random.below(40) as u32;
+            id[8..].copy_from_slice(&call.to_le_bytes());
+        }
+        id
     }
 }
 

@@ -247,7 +247,9 @@ impl Plan {
         (self.nodes, self.quorum, self.spare) = random.pick(&[(3, 2, 0), (5, 3, 0), (3, 2, 0)]);
         self.flavors = (0..self.nodes).map(|_| random.pick(&Flavor::ALL)).collect();
         self.keys = random.between(1, 2) as usize;
-        (self.clients, self.tasks) = (random.between(3, 5) as usize, self.keys);
+        // Some clients have several calls for one key.
+        self.clients = random.between(2, 5) as usize;
+        self.tasks = self.keys * random.between(1, 3) as usize;
         self.in_flight_max = 64;
         self.max_ttl_ms = 10_000;
         self.node_timeout = 50 * MS;

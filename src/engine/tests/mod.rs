@@ -13,6 +13,7 @@ mod notices;
 mod patience;
 mod prefixed;
 mod releasing;
+mod siblings;
 mod suspended;
 mod waiting;
 mod waking;
@@ -98,8 +99,8 @@ impl Rig {
         self.collect();
     }
 
-    fn receive(&mut self, index: usize, bytes: &str) {
-        self.engine.handle_bytes(node(index), bytes.as_bytes(), self.now);
+    fn receive(&mut self, index: usize, bytes: &(impl AsRef<[u8]> + ?Sized)) {
+        self.engine.handle_bytes(node(index), bytes.as_ref(), self.now);
     }
 
     /// The node answers its oldest request.

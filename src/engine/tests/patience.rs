@@ -1,7 +1,7 @@
 //! How a call that waits ends, where it gets nothing: by its own deadline, and with what is true.
 
 use super::waking::{
-    ALIEN, OTHER, THIRD, WAKE, announcement, answer_each, denied, listening, message, rig,
+    ALIEN, ANNOUNCE, OTHER, THIRD, WAKE, answer_each, denied, listening, message, message_for, rig,
     token_of, waiting,
 };
 use super::*;
@@ -46,9 +46,9 @@ fn a_wait_that_others_joined_before_it_was_denied_ends_at_its_own_deadline() {
         let begun = rig.now;
         rig.acquire_with("a", waiting());
         rig.collect();
-        let token = rig.inbox[0][0][2].clone().into_bytes();
-        let joined = announcement(&rig, &token, "\u{0}\u{40}\u{0}\u{0}");
-        rig.engine.handle_bytes(node(1), &joined, rig.now);
+        let token = crate::token::unhex(rig.inbox[0][0][2].as_bytes()).unwrap();
+        let joined = message_for(&rig, &token, ANNOUNCE, OTHER.as_bytes(), &[]);
+        rig.receive(1, &joined);
         assert!(matches!(end_of(&mut rig, begun, holder), LockError::Taken(_)), "{holder}");
     }
 }

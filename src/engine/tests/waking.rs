@@ -5,10 +5,10 @@ use crate::config::Retry;
 
 /// Another client's id, and its channel.
 pub(super) const OTHER: &str = "ABCDEFGH";
-const OTHERS_CHANNEL: &str = "redbolt:4142434445464748";
+pub(super) const OTHERS_CHANNEL: &str = "redbolt:4142434445464748";
 /// A second one.
 pub(super) const THIRD: &str = "abcdefgh";
-const THIRDS_CHANNEL: &str = "redbolt:6162636465666768";
+pub(super) const THIRDS_CHANNEL: &str = "redbolt:6162636465666768";
 const DELAY: Duration = Duration::from_millis(20);
 
 /// A token that the client drew, as a node answers it.
@@ -17,29 +17,39 @@ pub(super) fn token_of(id: &str) -> String {
     format!("$40\r\n{digits}{}\r\n", "11".repeat(12))
 }
 
-/// A message from `sender` to this client, as a node pushes it. Kind 1 tells of a waiter, 2 wakes,
-/// 3 gives up.
-pub(super) fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> String {
-    let waits = |id: &str| format!("{id}\u{0}\u{40}\u{0}\u{0}");
-    let zeros = "\u{0}".repeat(20);
-    let count = char::from(u8::try_from(list.len()).unwrap());
-    let list: String = list.iter().map(|id| waits(id)).collect();
-    let text = format!("\u{1}{kind}\u{0}{}{zeros}{count}\u{0}{list}a", waits(sender));
-    push(rig, "message", &format!("${}\r\n{text}\r\n", text.len()))
+/// A message from `sender` to the call of this client that was the last to wait, as a node pushes it.
+/// Kind 1 tells of a waiter, 2 wakes, 3 gives up.
+pub(super) fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> Vec<u8> {
+    let list: Vec<_> = list.iter().map(|id| id.as_bytes()).collect();
+    message_for(rig, &own_waiter(rig, rig.engine.waits.calls), kind, sender.as_bytes(), &list)
 }
 
-/// `OTHER` tells this client that it waits for the lock of that token, as hexadecimal digits, for so
-/// long.
-pub(super) fn announcement(rig: &Rig, token: &[u8], wait: &str) -> Vec<u8> {
-    let mut text = b"\x01\x01\x00".to_vec();
-    text.extend_from_slice(OTHER.as_bytes());
-    text.extend_from_slice(wait.as_bytes());
-    text.extend_from_slice(&crate::token::unhex(token).unwrap());
-    text.extend_from_slice(b"\x00\x00a");
-    let mut bytes = push(rig, "message", &format!("${}\r\n", text.len())).into_bytes();
-    bytes.extend_from_slice(&text);
-    bytes.extend_from_slice(b"\r\n");
-    bytes
+/// The id of this client's call of that number.
+pub(super) fn own_waiter(rig: &Rig, call: u32) -> [u8; 12] {
+    let mut id = [0; 12];
+    id[..8].copy_from_slice(&rig.engine.client_id);
+    id[8..].copy_from_slice(&call.to_le_bytes());
+    id
+}
+
+/// A message for a waiter or the holder of a token; waiters are named by their clients, and perhaps
+/// their calls.
+pub(super) fn message_for(
+    rig: &Rig,
+    token: &[u8],
+    kind: char,
+    sender: &[u8],
+    list: &[&[u8]],
+) -> Vec<u8> {
+    let padded = |bytes: &[u8], len| [bytes, &[0; 20][..len - bytes.len()]].concat();
+    let waits = |id: &[u8]| [padded(id, 12), vec![0, 64, 0, 0]].concat();
+    let count = u8::try_from(list.len()).unwrap();
+    let mut text = [vec![2, kind as u8, 0], waits(sender), padded(token, 20)].concat();
+    text.extend([count, 0]);
+    list.iter().for_each(|id| text.extend(waits(id)));
+    text.push(b'a');
+    let head = push(rig, "message", &format!("${}\r\n", text.len()));
+    [head.as_bytes(), &text, b"\r\n"].concat()
 }
 
 pub(super) fn push(rig: &Rig, what: &str, last: &str) -> String {
@@ -49,6 +59,7 @@ pub(super) fn push(rig: &Rig, what: &str, last: &str) -> String {
 
 pub(super) const ANNOUNCE: char = '\u{1}';
 pub(super) const WAKE: char = '\u{2}';
+pub(super) const GIVE_UP: char = '\u{3}';
 
 /// `nodes` nodes that carry messages.
 pub(super) fn rig(nodes: usize) -> Rig {
@@ -72,7 +83,7 @@ pub(super) fn denied(rig: &mut Rig) -> usize {
     deny(rig)
 }
 
-fn deny(rig: &mut Rig) -> usize {
+pub(super) fn deny(rig: &mut Rig) -> usize {
     rig.answer_all(0..rig.inbox.len(), "_\r\n");
     // The last was not waited for: its SET is released.
     for index in 0..rig.inbox.len() {
@@ -110,7 +121,7 @@ pub(super) fn listening(rig: &mut Rig) -> usize {
 }
 
 /// The channel and the kind of the message that a node is to publish first.
-fn published(rig: &mut Rig, index: usize) -> (String, char) {
+pub(super) fn published(rig: &mut Rig, index: usize) -> (String, char) {
     rig.collect();
     let command = rig.inbox[index].iter().find(|command| command[0] == "PUBLISH");
     let command = command.expect("a message");
@@ -361,41 +372,6 @@ fn two_that_wait_for_each_other_try_again() {
 }
 
 #[test]
-fn a_waiter_that_says_again_that_it_waits_is_believed_for_as_long_as_it_says_last() {
-    let mut rig = rig(1);
-    rig.acquire_with("a", waiting());
-    rig.answer(0, "+OK\r\n");
-    let lease = rig.locked();
-    // As long as it has no list, a lease is told by its token only.
-    let token = rig.engine.lease_name(lease).unwrap().1.as_bytes().to_vec();
-    for wait in ["\u{1}\u{0}\u{0}\u{0}", "\u{0}\u{40}\u{0}\u{0}"] {
-        let bytes = announcement(&rig, &token, wait);
-        rig.engine.handle_bytes(node(0), &bytes, rig.now);
-    }
-    rig.advance(5 * MS);
-    rig.engine.release_quietly(lease, rig.now);
-    assert_eq!(published(&mut rig, 0), (OTHERS_CHANNEL.to_owned(), WAKE));
-}
-
-/// What a waiter told of an earlier call, which is over, is no reason to strike it off.
-#[test]
-fn the_longest_wait_that_is_known_of_a_waiter_counts() {
-    let mut rig = rig(3);
-    let node = denied(&mut rig);
-    answer_each(&mut rig, node, &[&token_of(THIRD), ":9000\r\n"]);
-    answer_each(&mut rig, node, &[":1\r\n", &token_of(THIRD)]);
-    let brief = announcement(&rig, &[b'0'; 40], "\u{1}\u{0}\u{0}\u{0}");
-    rig.engine.handle_bytes(NodeId::new(node).unwrap(), &brief, rig.now);
-    let wake = message(&rig, WAKE, THIRD, &[OTHER]);
-    rig.receive(node, &wake);
-    rig.answer_all(0..3, "+OK\r\n");
-    let lease = rig.locked();
-    rig.advance(5 * MS);
-    rig.engine.release_quietly(lease, rig.now);
-    assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), WAKE));
-}
-
-#[test]
 fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon() {
     let mut rig = rig(3);
     let node = listening(&mut rig);
@@ -452,9 +428,8 @@ fn an_announcement_that_is_late_by_some_turns_goes_on_to_who_has_the_lock_now() 
         let node = woke(&mut rig);
         rig.collect();
         answer_each(&mut rig, node, &[":1\r\n", ":1\r\n"]);
-        let late = message(&rig, ANNOUNCE, THIRD, &[]).into_bytes();
-        let text = late.windows(3).position(|bytes| bytes == b"\x01\x01\x00").unwrap();
-        let mut late = late;
+        let mut late = message(&rig, ANNOUNCE, THIRD, &[]);
+        let text = late.windows(3).position(|bytes| bytes == b"\x02\x01\x00").unwrap();
         late[text + 2] = hops;
         rig.engine.handle_bytes(NodeId::new(node).unwrap(), &late, rig.now);
         assert_eq!(published(&mut rig, node), (channel.to_owned(), kind), "{hops} hops");
@@ -522,7 +497,7 @@ fn a_waiter_that_gives_up_tells_the_holder() {
     answer_each(&mut rig, node, &[":1\r\n", &token_of(OTHER)]);
     rig.engine.cancel(op, rig.now);
     assert!(matches!(rig.refused(), LockError::Cancelled));
-    assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), '\u{3}'));
+    assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), GIVE_UP));
 }
 
 #[test]

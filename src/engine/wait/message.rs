@@ -11,7 +11,7 @@ use crate::time::Instant;
 /// Waiters that a list holds at most; the others are left to their timers.
 pub(in crate::engine) const WAITERS_MAX: usize = 256;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The raw bytes of a drawn token.
 pub(in crate::engine) type RawToken = [u8; 20];
@@ -19,21 +19,25 @@ pub(in crate::engine) type RawToken = [u8; 20];
 /// A client's id: what its tokens begin with.
 pub(in crate::engine) type ClientId = [u8; 8];
 
+/// A waiter's id: its client's, and the number of the call. Calls of one client for one key wait as
+/// those of several clients do, and what is said of one of them is said of no other.
+pub(in crate::engine) type WaiterId = [u8; 12];
+
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Kind {
     /// The sender waits for the key, and so do those listed.
     Announce,
-    /// The key was released for the receiver; those listed wait behind it.
+    /// The key was released for the call that is named; those listed wait behind it.
     Wake,
-    /// The sender waits no longer.
+    /// The call of the sender waits no longer.
     GiveUp,
 }
 
-/// Somebody who waits for a key.
+/// A call that waits for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Listed {
-    pub(in crate::engine) id: ClientId,
+    pub(in crate::engine) id: WaiterId,
     /// How long it still waits, in milliseconds.
     pub(in crate::engine) wait_ms: u32,
 }
@@ -45,13 +49,13 @@ pub(in crate::engine) struct Message<'a> {
     /// How often it was passed on.
     pub(in crate::engine) hops: u8,
     pub(in crate::engine) sender: Listed,
-    /// The token of the holder it is meant for; zeros where the sender does not know it.
+    /// The token of the holder it is meant for, or the id of the waiter and zeros.
     pub(in crate::engine) token: RawToken,
     list: &'a [u8],
     pub(in crate::engine) key: &'a [u8],
 }
 
-const LISTED_LEN: usize = 12;
+const LISTED_LEN: usize = 16;
 
 impl<'a> Message<'a> {
     pub(in crate::engine) fn parse(bytes: &'a [u8]) -> Option<Self> {
@@ -85,7 +89,7 @@ impl<'a> Message<'a> {
 
 impl Listed {
     fn parse(bytes: &[u8; LISTED_LEN]) -> Self {
-        let (id, wait_ms) = bytes.split_at(8);
+        let (id, wait_ms) = bytes.split_at(12);
         Self {
             id: id.try_into().unwrap_or_default(),
             wait_ms: wait_ms.try_into().map_or(0, u32::from_le_bytes),
@@ -123,6 +127,33 @@ pub(in crate::engine) fn append(
     out.extend_from_slice(key);
 }
 
+/// The id of a client's call.
+pub(super) fn waiter_id(client: ClientId, call: u32) -> WaiterId {
+    let mut id = [0; 12];
+    let (first, last) = id.split_at_mut(client.len());
+    first.copy_from_slice(&client);
+    last.copy_from_slice(&call.to_le_bytes());
+    id
+}
+
+/// What stands for the holder's token where a waiter is meant.
+pub(super) fn token_of(waiter: WaiterId) -> RawToken {
+    let mut token = [0; 20];
+    let (first, _) = token.split_at_mut(waiter.len());
+    first.copy_from_slice(&waiter);
+    token
+}
+
+/// The waiter that a message is meant for, if it is one.
+pub(super) fn waiter_of(token: &RawToken) -> WaiterId {
+    token.first_chunk().copied().unwrap_or_default()
+}
+
+/// The client that drew a token, or that a waiter is of.
+pub(super) fn client_of<const LEN: usize>(name: &[u8; LEN]) -> ClientId {
+    name.first_chunk().copied().unwrap_or_default()
+}
+
 /// How long from `now` to `until`, as messages say it: rather too long, for whoever is taken to wait
 /// no more is passed over, and whoever is woken in vain passes the list on.
 pub(in crate::engine) fn wait_ms(now: Instant, until: Instant) -> u32 {
@@ -134,7 +165,7 @@ mod tests {
     use super::*;
 
     fn listed(byte: u8) -> Listed {
-        Listed { id: [byte; 8], wait_ms: u32::from(byte) * 1000 }
+        Listed { id: [byte; 12], wait_ms: u32::from(byte) * 1000 }
     }
 
     #[test]
@@ -158,10 +189,10 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Message::parse(&bytes[..len]).is_none(), "cut at {len}");
         }
-        for (at, byte) in [(0, 2), (1, 0), (1, 4), (35, 1), (36, 255)] {
+        for (at, byte) in [(0, 1), (0, 3), (1, 0), (1, 4), (39, 1), (40, 255)] {
             let mut broken = bytes.clone();
             broken[at] = byte;
-            assert!(at == 35 || Message::parse(&broken).is_none(), "byte {at} is {byte}");
+            assert!(at == 39 || Message::parse(&broken).is_none(), "byte {at} is {byte}");
         }
         assert!(Message::parse(&vec![1; 9_000]).is_none());
     }

@@ -19,7 +19,7 @@ mod state;
 mod wake;
 
 use super::Engine;
-use super::op::{OpKind, Outcome};
+use super::op::Outcome;
 use super::slot::SlotState;
 use super::timers::Timer;
 use super::trace::traced;
@@ -41,7 +41,7 @@ pub(super) use queue::{NO_LIST, Queues};
 pub(super) use state::Waits;
 pub(super) use wake::Wakes;
 
-use message::{Kind, Listed, wait_ms};
+use message::{Kind, Listed, client_of, token_of, wait_ms, waiter_id};
 use state::{Step, Wait};
 
 /// The safety poll comes after this, and up to as long again.
@@ -300,7 +300,7 @@ impl Engine {
         let phase = self.next_question(index, id, Step::Announcing, now);
         let Some(wait) = self.wait_of(index) else { return };
         wait.is_heard = false;
-        let is_told = self.tell_wait(index, id, &token, client_of(&token), phase, now);
+        let is_told = self.tell_wait(index, id, &token, phase, now);
         self.scratch.clear();
         let slot_index = self.ops.at(index).slot;
         append_get(&mut self.scratch, &self.slots.at(slot_index).key);
@@ -315,21 +315,22 @@ impl Engine {
         index: u32,
         id: NodeId,
         token: &RawToken,
-        to: ClientId,
         phase: Phase,
         now: Now,
     ) -> bool {
         let op = self.ops.at(index);
         let (deadline, slot_index, wait) = (op.plan.deadline, op.slot, op.wait);
-        let sender = Listed { id: self.client_id, wait_ms: wait_ms(now.real, deadline) };
         let Some(wait) = self.waits.at_mut(wait) else { return false };
+        let own = waiter_id(self.client_id, wait.call);
+        let sender = Listed { id: own, wait_ms: wait_ms(now.real, deadline) };
         wait.named = wait.carried.len();
         let list = wait.carried.iter().map(|waiter| waiter.listed(now.real));
         let key = self.slots.at(slot_index).key.as_bytes();
         self.text.clear();
         message::append(&mut self.text, (Kind::Announce, 0), sender, token, list, key);
         self.scratch.clear();
-        append_publish(&mut self.scratch, ChannelName::of(to).as_bytes(), &self.text);
+        let channel = ChannelName::of(client_of(token));
+        append_publish(&mut self.scratch, channel.as_bytes(), &self.text);
         self.ask(id, index, WaitPart::Announced, phase, now)
     }
 
@@ -452,20 +453,6 @@ impl Engine {
         self.ops.at_mut(index).gate = None;
     }
 
-    /// The operation that waits for `key`, or has just won it, if there is one.
-    fn waiting_for(&self, key: &[u8]) -> Option<u32> {
-        self.waits.live.iter().find_map(|&wait| {
-            let index = self.waits.at(wait)?.op;
-            let op = self.ops.at(index);
-            let is_ours = op.kind == OpKind::Acquire
-                && op.wait == wait
-                && matches!(op.outcome, Outcome::Open | Outcome::Won);
-            let slot = self.slots.at(op.slot);
-            let is_key = slot.key.as_bytes() == key || mutant::is(Mutant::MessageForAnyKey);
-            (is_ours && is_key).then_some(index)
-        })
-    }
-
     /// This client woke somebody for `key` a moment ago: it goes to the end of that queue instead
     /// of racing. Whether it did.
     pub(super) fn queue_behind(&mut self, index: u32, now: Now) -> bool {
@@ -478,7 +465,7 @@ impl Engine {
         let key = self.slots.at(slot_index).key.as_bytes();
         let successor = self.wakes.successor(hash(key), now.real);
         let Some(successor) = successor.filter(|last| last.is_turn) else { return false };
-        let (ahead, node, successor) = (successor.behind, successor.node, successor.id);
+        let (ahead, node, token) = (successor.behind, successor.node, token_of(successor.id));
         if !self.node(node).has_channel() {
             return false;
         }
@@ -494,10 +481,10 @@ impl Engine {
         let phase = self.next_question(index, node, Step::Queueing, now);
         // It will say so to the same if it gives up.
         if let Some(wait) = self.wait_of(index) {
-            wait.holder = Some(token_of(successor));
+            wait.holder = Some(token);
             wait.ahead = ahead;
         }
-        if !self.tell_wait(index, node, &[0; 20], successor, phase, now) {
+        if !self.tell_wait(index, node, &token, phase, now) {
             self.try_again(index, None, now);
         }
         true
@@ -525,6 +512,7 @@ impl Engine {
         let (slot_index, outcome) = (op.slot, op.outcome);
         let Some(place) = self.waits.at(wait) else { return };
         let (is_told, holder, node) = (place.is_heard, place.holder, place.node);
+        let id = waiter_id(self.client_id, place.call);
         let list = self.waits.close(wait);
         if matches!(outcome, Outcome::Taken | Outcome::NoQuorum) {
             saw(Sight::WaitEnded);
@@ -536,7 +524,7 @@ impl Engine {
         }
         if let (true, Some(token), Some(node)) = (is_told, holder, node) {
             saw(Sight::GaveUp);
-            self.give_up(slot_index, node, &token, now);
+            self.give_up(id, slot_index, node, &token, now);
         }
         if !list.is_empty() {
             let key = self.slots.at(slot_index).key.clone();
@@ -550,16 +538,4 @@ fn hash(key: &[u8]) -> u64 {
     key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
-}
-
-/// A token that says no more than which client it is of.
-const fn token_of(client: ClientId) -> RawToken {
-    let [a, b, c, d, e, f, g, h] = client;
-    [a, b, c, d, e, f, g, h, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-}
-
-/// The client that drew a token.
-fn client_of(token: &RawToken) -> ClientId {
-    let [a, b, c, d, e, f, g, h, ..] = *token;
-    [a, b, c, d, e, f, g, h]
 }

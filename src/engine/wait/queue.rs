@@ -1,12 +1,13 @@
 //! Those who wait for a lock that this client holds, and the messages they send.
 
-use super::message::{self, Kind, Listed, Message, RawToken, WAITERS_MAX, wait_ms};
-use super::{ClientId, NO_WAIT, hash};
+use super::message::{self, Kind, Listed, Message, RawToken, WAITERS_MAX, WaiterId, wait_ms};
+use super::message::{client_of, token_of, waiter_id, waiter_of};
+use super::{NO_WAIT, hash};
 use crate::command::append_publish;
 use crate::engine::Engine;
 #[cfg(feature = "shared")]
 use crate::engine::LeaseId;
-use crate::engine::op::Outcome;
+use crate::engine::op::{OpKind, Outcome};
 use crate::engine::slot::{SlotState, Slots};
 use crate::engine::trace::traced;
 use crate::key::Key;
@@ -24,15 +25,20 @@ pub(in crate::engine) const NO_LIST: u32 = u32::MAX;
 /// hop is one command, an attempt in vain is more than 2N.
 const HOPS_MAX: u8 = 8;
 
-/// Somebody who waits, and the node by which that was heard.
+/// A call that waits, and the node by which that was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Waiter {
-    pub(super) id: ClientId,
+    pub(super) id: WaiterId,
     pub(super) until: Instant,
     pub(super) node: NodeId,
 }
 
 impl Waiter {
+    /// Whether a message strikes it off that says that the waiter of that id waits no more.
+    pub(super) fn is_struck_by(&self, id: WaiterId) -> bool {
+        self.id == id || mutant::is(Mutant::SiblingsStruck) && client_of(&self.id) == client_of(&id)
+    }
+
     fn of(listed: Listed, node: NodeId, now: Instant) -> Self {
         Self { id: listed.id, until: now.plus_millis(listed.wait_ms), node }
     }
@@ -42,16 +48,11 @@ impl Waiter {
     }
 }
 
-/// Adds a waiter at the end, and no more than a message holds. One that is there keeps its place, is
-/// reached by the node that was heard of last, and waits for the longest that is known of it: what it
-/// said of an earlier call may come last.
+/// Adds a waiter at the end, and no more than a message holds. One that is there keeps its place and
+/// is reached by the node that was heard of last.
 pub(super) fn append(list: &mut Vec<Waiter>, waiter: Waiter) {
     if let Some(known) = list.iter_mut().find(|other| other.id == waiter.id) {
-        if mutant::is(Mutant::WaitNotRenewed) {
-            return;
-        }
-        let until = known.until.max(waiter.until);
-        *known = Waiter { until, ..waiter };
+        *known = waiter;
     } else if list.len() < WAITERS_MAX {
         list.push(waiter);
     }
@@ -127,20 +128,19 @@ impl Engine {
         // or somebody else, who has the lock now or will.
         let successor = self.wakes.successor(hash(message.key), now.real);
         let is_passed_on = message.hops >= HOPS_MAX;
-        match successor.filter(|_| !is_passed_on) {
+        match successor.filter(|last| !is_passed_on && !self.is_own(&last.id)) {
             Some(successor) if successor.id != message.sender.id => {
                 return self.pass_on(id, successor.id, message, now);
             }
             Some(_) => {}
             None => {
-                let is_own = message.sender.id == self.client_id;
-                let index = self.waiting_for(message.key).filter(|_| !is_own);
+                let index = self.carrier(message);
                 let wait = index.map_or(NO_WAIT, |index| self.ops.at(index).wait);
                 if let (Some(index), Some(wait)) = (index, self.waits.at_mut(wait)) {
                     for waiter in all {
                         append(&mut wait.carried, waiter);
                     }
-                    if wait.is_waiting_for(message.sender.id) {
+                    if wait.is_waiting_for(client_of(&message.sender.id)) {
                         self.break_ring(index, now);
                     }
                     return;
@@ -148,6 +148,42 @@ impl Engine {
             }
         }
         self.wake_first_as(false, Key::of(message.key), all.collect(), now);
+    }
+
+    /// The operations that wait for `key`, or have just won it, and the ids of their waits.
+    pub(super) fn waiting_for(&self, key: &[u8]) -> impl Iterator<Item = (u32, WaiterId)> {
+        self.waits.live.iter().filter_map(move |&wait| {
+            let place = self.waits.at(wait)?;
+            let index = place.op;
+            let op = self.ops.at(index);
+            let is_ours = op.kind == OpKind::Acquire
+                && op.wait == wait
+                && matches!(op.outcome, Outcome::Open | Outcome::Won);
+            let slot = self.slots.at(op.slot);
+            let is_key = slot.key.as_bytes() == key || mutant::is(Mutant::MessageForAnyKey);
+            (is_ours && is_key).then(|| (index, waiter_id(self.client_id, place.call)))
+        })
+    }
+
+    /// The operation that waits for `key` by that id.
+    pub(super) fn call_of(&self, id: WaiterId, key: &[u8]) -> Option<u32> {
+        self.waiting_for(key).find_map(|(index, other)| (other == id).then_some(index))
+    }
+
+    /// The call behind which the sender of a message waits: the one it is meant for, or any other
+    /// for the key, but not itself.
+    fn carrier(&self, message: &Message<'_>) -> Option<u32> {
+        let others = || {
+            let is_other = |&(_, id): &(u32, WaiterId)| id != message.sender.id;
+            self.waiting_for(message.key).filter(is_other)
+        };
+        let meant = others().find(|&(_, id)| id == waiter_of(&message.token));
+        meant.or_else(|| others().next()).map(|(index, _)| index)
+    }
+
+    /// Whether the waiter is a call of this client.
+    pub(super) fn is_own(&self, id: &WaiterId) -> bool {
+        client_of(id) == self.client_id
     }
 
     /// Two that wait for each other: neither holds the key, for both have lost their attempts.
@@ -159,21 +195,21 @@ impl Engine {
     }
 
     /// Hands a message on to the one that this client woke for the key.
-    fn pass_on(&mut self, id: NodeId, to: ClientId, message: &Message<'_>, now: Now) {
+    fn pass_on(&mut self, id: NodeId, to: WaiterId, message: &Message<'_>, now: Now) {
         let list: Vec<_> = message.list().collect();
         let (kind, hops) = (message.kind, message.hops.saturating_add(1));
-        // Whom it was meant for is not who it goes to.
-        let (token, list) = ([0; 20], list.into_iter());
+        let (token, list) = (token_of(to), list.into_iter());
         self.text.clear();
         let text = &mut self.text;
         message::append(text, (kind, hops), message.sender, &token, list, message.key);
-        self.tell(id, to, now);
+        self.tell(id, &token, now);
     }
 
     /// Sends the message that was encoded; its way is not watched.
-    fn tell(&mut self, id: NodeId, to: ClientId, now: Now) {
+    fn tell(&mut self, id: NodeId, to: &RawToken, now: Now) {
         self.scratch.clear();
-        append_publish(&mut self.scratch, ChannelName::of(to).as_bytes(), &self.text);
+        let channel = ChannelName::of(client_of(to));
+        append_publish(&mut self.scratch, channel.as_bytes(), &self.text);
         let Some(node) = self.nodes.get_mut(id.index()) else { return };
         if node.has_channel() && node.request(Request::Tell, NO_SLOT, &self.scratch, now.attended) {
             self.with_output.insert(id);
@@ -182,9 +218,9 @@ impl Engine {
 
     /// The lock was released for an operation of this client.
     fn woken(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
-        let list = message.list().map(|listed| Waiter::of(listed, id, now.real));
-        let Some(index) = self.waiting_for(message.key) else {
-            return self.wake_first(Key::of(message.key), list.collect(), now);
+        let list = message.list().map(|listed| Waiter::of(listed, id, now.real)).collect();
+        let Some(index) = self.call_of(waiter_of(&message.token), message.key) else {
+            return self.wake_first(Key::of(message.key), list, now);
         };
         if mutant::is(Mutant::WakeIgnored) {
             return;
@@ -194,6 +230,11 @@ impl Engine {
         traced!(DEBUG: self.trace_woken(index, id));
         // Its own turn comes: whom it woke before has had theirs.
         self.wakes.forget(hash(message.key));
+        self.take_turn(index, list, now);
+    }
+
+    /// A call of this client has its turn, and those listed wait behind it.
+    pub(super) fn take_turn(&mut self, index: u32, list: Vec<Waiter>, now: Now) {
         let wait = self.ops.at(index).wait;
         let state = self.slots.at(self.ops.at(index).slot).state;
         let is_trying = matches!(state, SlotState::Acquiring | SlotState::Gated);
@@ -201,7 +242,7 @@ impl Engine {
         // Those in the list stood behind it; whoever told it so itself came later.
         let later = std::mem::take(&mut wait.carried);
         wait.named = 0;
-        for waiter in list.chain(later) {
+        for waiter in list.into_iter().chain(later) {
             append(&mut wait.carried, waiter);
         }
         wait.is_heard = false;
@@ -216,12 +257,15 @@ impl Engine {
         if let Some(slot_index) = self.slot_meant(message) {
             let list = self.slots.at(slot_index).list;
             if let Some(list) = self.queues.list_mut(list) {
-                list.retain(|waiter| waiter.id != id);
+                list.retain(|waiter| !waiter.is_struck_by(id));
             }
-        } else if let Some(index) = self.waiting_for(message.key)
-            && let Some(wait) = self.wait_of(index)
-        {
-            wait.forget(id);
+            return;
+        }
+        let calls: Vec<_> = self.waiting_for(message.key).collect();
+        for (index, _) in calls {
+            if let Some(wait) = self.wait_of(index) {
+                wait.forget(id);
+            }
         }
     }
 
@@ -262,13 +306,20 @@ impl Engine {
         named.map_or(u32::MAX, |&named| u32::from_le_bytes(named) ^ self.slot_mask)
     }
 
-    /// Tells the holder that this client waits no more.
-    pub(super) fn give_up(&mut self, slot_index: u32, id: NodeId, token: &RawToken, now: Now) {
-        let sender = Listed { id: self.client_id, wait_ms: 0 };
+    /// Tells the holder that a call waits no more.
+    pub(super) fn give_up(
+        &mut self,
+        waiter: WaiterId,
+        slot_index: u32,
+        id: NodeId,
+        token: &RawToken,
+        now: Now,
+    ) {
+        let sender = Listed { id: waiter, wait_ms: 0 };
         let key = self.slots.at(slot_index).key.as_bytes();
         let nobody = std::iter::empty::<Listed>();
         self.text.clear();
         message::append(&mut self.text, (Kind::GiveUp, 0), sender, token, nobody, key);
-        self.tell(id, super::client_of(token), now);
+        self.tell(id, token, now);
     }
 }

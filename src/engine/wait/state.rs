@@ -1,5 +1,6 @@
 //! The operations that wait, and how far each is.
 
+use super::message::WaiterId;
 use super::queue::Waiter;
 use super::{ClientId, NO_WAIT, RawToken, client_of};
 use crate::node::Phase;
@@ -37,6 +38,8 @@ impl Step {
 #[derive(Debug)]
 pub(super) struct Wait {
     pub(super) op: u32,
+    /// The number of the call among all of this client that have waited.
+    pub(super) call: u32,
     pub(super) step: Step,
     /// Tells answers to the current question from those to earlier ones.
     pub(super) phase: Phase,
@@ -87,8 +90,8 @@ impl Wait {
     }
 
     /// Somebody who waits behind it waits no more.
-    pub(super) fn forget(&mut self, id: ClientId) {
-        if let Some(place) = self.carried.iter().position(|waiter| waiter.id == id) {
+    pub(super) fn forget(&mut self, id: WaiterId) {
+        if let Some(place) = self.carried.iter().position(|waiter| waiter.is_struck_by(id)) {
             self.carried.remove(place);
             self.named -= usize::from(place < self.named);
         }
@@ -104,6 +107,8 @@ pub(in crate::engine) struct Waits {
     pub(super) live: Vec<u32>,
     /// Questions so far.
     pub(super) questions: u32,
+    /// Calls so far.
+    pub(in crate::engine) calls: u32,
 }
 
 impl Waits {
@@ -122,8 +127,10 @@ impl Waits {
 
     /// A place for an operation.
     pub(super) fn open(&mut self, op: u32) -> u32 {
+        self.calls = self.calls.wrapping_add(1);
         let new = Wait {
             op,
+            call: self.calls,
             step: Step::Trying,
             phase: Phase::default(),
             asked: NodeMask::EMPTY,

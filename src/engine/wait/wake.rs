@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::message::{self, Kind, Listed};
+use super::hash;
+use super::message::{self, Kind, Listed, WaiterId, client_of, token_of, waiter_id};
 use super::queue::Waiter;
-use super::{ClientId, hash};
 use crate::command::{Answer, append_publish};
 use crate::engine::Engine;
 use crate::engine::trace::traced;
@@ -30,10 +30,21 @@ struct Wake {
     is_turn: bool,
 }
 
+impl Wake {
+    /// The next of those who wait is to be woken instead; whether there is one.
+    fn turn_to_next(&mut self) -> bool {
+        if self.rest.is_empty() {
+            return false;
+        }
+        (self.to, self.tried) = (self.rest.remove(0), NodeMask::EMPTY);
+        true
+    }
+}
+
 /// Somebody who was woken a moment ago.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Successor {
-    pub(super) id: ClientId,
+    pub(super) id: WaiterId,
     /// The node that the wake went over: what is sent by it comes behind the wake.
     pub(super) node: NodeId,
     /// It was given the turn.
@@ -130,28 +141,33 @@ impl Engine {
         self.wake(Wake { key, to, rest: list, tried: NodeMask::EMPTY, is_turn }, now);
     }
 
-    /// Sends a wake by the node on which its waiter was heard, or the next that was not tried.
+    /// Sends a wake by the node on which its waiter was heard, or the next that was not tried. A call
+    /// of this client is given its turn at once: its SETs go behind the release.
     fn wake(&mut self, mut wake: Wake, now: Now) {
         loop {
+            if self.is_own(&wake.to.id) {
+                if let Some(index) = self.call_of(wake.to.id, wake.key.as_bytes()) {
+                    return self.pass_within(index, wake, now);
+                }
+                // It has given up.
+                if wake.turn_to_next() {
+                    continue;
+                }
+                return;
+            }
             let left = NodeMask::first(self.nodes.len()).without(wake.tried);
             let near = Some(wake.to.node)
                 .filter(|&node| left.contains(node) && self.node(node).has_channel());
             let node = near.or_else(|| self.first_with_channel(left, wake.key.as_bytes()));
             let Some(node) = node else {
                 // No node reaches this one.
-                if wake.rest.is_empty() {
-                    return;
+                if wake.turn_to_next() {
+                    continue;
                 }
-                (wake.to, wake.tried) = (wake.rest.remove(0), NodeMask::EMPTY);
-                continue;
+                return;
             };
             if self.write_wake(node, &wake) {
-                // Who comes late for this one is sent on to it.
-                let until = now.real + self.settings.node_timeout * 2;
-                let (id, is_turn) = (wake.to.id, wake.is_turn);
-                let behind = u32::try_from(wake.rest.len()).unwrap_or(u32::MAX);
-                let successor = Successor { id, node, is_turn, behind, until };
-                self.wakes.note(hash(wake.key.as_bytes()), successor);
+                self.note_successor(node, &wake, now);
                 self.counts.wakes_sent.up();
                 traced!(DEBUG: self.trace_wake(node, &wake.key));
                 let place = self.wakes.keep(wake);
@@ -165,16 +181,41 @@ impl Engine {
         }
     }
 
+    /// The call of this client that is the first of a wake has its turn.
+    fn pass_within(&mut self, index: u32, wake: Wake, now: Now) {
+        if mutant::is(Mutant::SiblingNotWoken) {
+            return;
+        }
+        saw(Sight::PassedWithin);
+        self.note_successor(wake.to.node, &wake, now);
+        self.take_turn(index, wake.rest, now);
+    }
+
+    /// Who comes late for the one that is woken is sent on to it, or queues behind it.
+    fn note_successor(&mut self, node: NodeId, wake: &Wake, now: Now) {
+        let until = now.real + self.settings.node_timeout * 2;
+        let (id, is_turn) = (wake.to.id, wake.is_turn);
+        let behind = u32::try_from(wake.rest.len()).unwrap_or(u32::MAX);
+        let successor = Successor { id, node, is_turn, behind, until };
+        self.wakes.note(hash(wake.key.as_bytes()), successor);
+    }
+
     /// Encodes a wake; whether the node has room for it.
     fn write_wake(&mut self, node: NodeId, wake: &Wake) -> bool {
         let now = self.last_call;
-        let sender = Listed { id: self.client_id, wait_ms: 0 };
+        // What matters is who is woken, not by which call.
+        let sender = Listed { id: waiter_id(self.client_id, 0), wait_ms: 0 };
+        let token = token_of(wake.to.id);
         let rest = wake.rest.iter().map(|waiter| waiter.listed(now));
         let key = wake.key.as_bytes();
         self.text.clear();
-        message::append(&mut self.text, (Kind::Wake, 0), sender, &[0; 20], rest, key);
+        message::append(&mut self.text, (Kind::Wake, 0), sender, &token, rest, key);
         self.scratch.clear();
-        append_publish(&mut self.scratch, ChannelName::of(wake.to.id).as_bytes(), &self.text);
+        append_publish(
+            &mut self.scratch,
+            ChannelName::of(client_of(&token)).as_bytes(),
+            &self.text,
+        );
         self.node(node).has_room_in_step(self.scratch.len())
     }
 
