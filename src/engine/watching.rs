@@ -84,6 +84,7 @@ impl Engine {
                 self.track(id, slot_index, now);
             }
         }
+        self.wait_untracked(id, now);
     }
 
     /// The read behind a SET or an extension was answered: from here on the node tells.

@@ -289,3 +289,45 @@ fn a_key_that_was_left_behind_at_one_node_keeps_nobody_from_a_free_lock() {
         });
     }
 }
+
+/// Twenty that wait for a lock whose holder cannot be told, because it has gone or is of another kind:
+/// the nodes tell them of its end, so they look at the key once a second.
+#[test]
+fn clients_that_are_told_of_a_key_by_its_nodes_cost_these_next_to_nothing() {
+    const WAITERS: u64 = 20;
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let retry = Retry::every(ms(50), ms(20)).within(PATIENCE * 3);
+    let config = cluster.config().max_ttl(PATIENCE * 4).node_timeout(ms(500)).retry(retry);
+    for key in ["foreign", "gone"] {
+        let mut gone = Client::connect(config.clone()).unwrap();
+        if key == "gone" {
+            let _ = gone.try_lock(key, PATIENCE * 4).unwrap().detach();
+        } else {
+            (0..3).for_each(|index| cluster.occupy(index, key));
+        }
+        drop(gone);
+        let connect = |_| Client::connect(config.clone()).unwrap();
+        let waiters: Vec<_> = (0..WAITERS).map(connect).collect();
+        thread::scope(|scope| {
+            let before = all_calls(&cluster, "client|caching");
+            for mut waiter in waiters {
+                scope.spawn(move || {
+                    let lease = waiter.lock(key, TTL).unwrap();
+                    waiter.unlock(lease).unwrap();
+                    waiter.settle(ms(50));
+                });
+            }
+            let looked = before + 3 * WAITERS;
+            let is_told = || all_calls(&cluster, "client|caching") >= looked;
+            assert!(eventually(PATIENCE, is_told), "{key}: each looks at each node");
+            let count = || cluster.nodes().map(commands).sum::<u64>();
+            let begin = (count(), redbolt::now());
+            thread::sleep(Duration::from_secs(4));
+            let (ran, time) = (count() - begin.0, begin.1.until(redbolt::now()));
+            assert!((ran as f64) < 60.0 * time.as_secs_f64(), "{key}: {ran} commands in {time:?}");
+            cluster.nodes().for_each(|server| {
+                server.command(&["DEL", key]);
+            });
+        });
+    }
+}

@@ -9,6 +9,7 @@ mod extending;
 mod fuzzed;
 mod keeping;
 mod limits;
+mod looking;
 mod notices;
 mod patience;
 mod prefixed;

@@ -2,19 +2,21 @@
 //! carry no messages. One node after the other is asked how it is with the key, now and then, and to
 //! tell when the key changes.
 
-use super::POLL_MIN;
+use super::message::client_of;
 use super::state::Step;
+use super::{POLL_MIN, TRACKED_POLL};
 use crate::command::append_get;
 use crate::engine::{Engine, acquire::RETRY_WAIT_MIN};
 use crate::node::{Now, Request, WaitPart};
 use crate::quorum::{NodeId, NodeMask};
 
+use std::time::Duration;
+
 impl Engine {
     /// Nobody can be told. The key is looked at once, so that its node tells of changes from there
-    /// on; then when it ends, and after the plan's delay.
+    /// on; then when it ends, and after a while.
     pub(super) fn wait_without_word(&mut self, index: u32, now: Now) {
-        let jitter = self.ops.at(index).plan.jitter.mul_f64(self.random_share());
-        let delay = self.ops.at(index).plan.delay.saturating_add(jitter).max(POLL_MIN);
+        let delay = self.look_delay(index);
         let Some(wait) = self.wait_of(index) else { return };
         (wait.step, wait.is_heard) = (Step::Listening, false);
         if !wait.has_looked {
@@ -23,6 +25,25 @@ impl Engine {
         // A key that is about to end is no reason to ask sooner than others may.
         let ends = wait.ends.max(now.real + RETRY_WAIT_MIN);
         self.wait_until(index, ends.min(now.real + delay));
+    }
+
+    /// When the next look comes: after the plan's delay, until each denier is to tell of the next
+    /// change. From then on a look is for what was not told. No node tells a client of its own changes.
+    fn look_delay(&mut self, index: u32) -> Duration {
+        let share = self.random_share();
+        let op = self.ops.at(index);
+        let delay = op.plan.delay.saturating_add(op.plan.jitter.mul_f64(share)).max(POLL_MIN);
+        let Some(wait) = self.waits.at(op.wait) else { return delay };
+        let (tracked, holder) = (wait.tracked, wait.holder.map(|token| client_of(&token)));
+        let is_silent = |id: NodeId| {
+            let node = self.node(id);
+            node.can_be_asked() && !(tracked.contains(id) && node.can_track())
+        };
+        let is_own = holder == Some(self.client_id);
+        if is_own || tracked.is_empty() || self.deniers(index).into_iter().any(is_silent) {
+            return delay;
+        }
+        delay.max(TRACKED_POLL.mul_f64(1.0 + share))
     }
 
     /// Asks the next of the deniers, each in its turn: the key that one of them has may be nobody's,
@@ -72,8 +93,29 @@ impl Engine {
         let request = Request::Wait { part: WaitPart::Remaining, phase };
         let key = &self.slots.at(slot_index).key;
         let Some(node) = self.nodes.get_mut(id.index()) else { return false };
-        (is_tracked && node.track(key, (request, index), now.attended))
-            || self.ask_remaining(index, id, phase, now)
+        if is_tracked && node.track(key, (request, index), now.attended) {
+            if let Some(wait) = self.wait_of(index) {
+                wait.tracked.insert(id);
+            }
+            return true;
+        }
+        self.ask_remaining(index, id, phase, now)
+    }
+
+    /// The node was greeted anew: those who counted on being told by it look again as their plans say.
+    pub(in crate::engine) fn wait_untracked(&mut self, id: NodeId, now: Now) {
+        let indices: Vec<u32> = self.waits.ops().collect();
+        for index in indices {
+            let Some(wait) = self.wait_of(index).filter(|wait| wait.tracked.contains(id)) else {
+                continue;
+            };
+            wait.tracked.remove(id);
+            let (due, is_still) = (wait.due, wait.step == Step::Listening && !wait.is_heard);
+            if is_still {
+                let delay = self.look_delay(index);
+                self.wait_until(index, due.min(now.real + delay));
+            }
+        }
     }
 
     /// A node tells that a key has changed; without one, that all may have.
@@ -90,6 +132,8 @@ impl Engine {
         let indices: Vec<u32> = self.waits.ops().filter(is_about).collect();
         for index in indices {
             let Some(wait) = self.wait_of(index) else { continue };
+            // It tells once.
+            wait.tracked.remove(id);
             if wait.step != Step::Listening || wait.is_heard || !wait.has_looked {
                 continue;
             }

@@ -55,6 +55,10 @@ const POLL_A_TURN: Duration = Duration::from_millis(2);
 /// A poll that finds the key gone looks again after this, and up to as long again.
 const SECOND_LOOK: Duration = Duration::from_millis(1);
 
+/// Where all nodes that deny it tell of the key's next change, a call looks at it after this and up to
+/// as long again.
+const TRACKED_POLL: Duration = Duration::from_secs(1);
+
 /// Where nobody wakes it, no client looks at a key more often.
 const POLL_MIN: Duration = Duration::from_millis(5);
 
@@ -102,7 +106,7 @@ impl Engine {
         if let Some(wait) = self.wait_of(index) {
             (wait.asked, wait.changes) = (NodeMask::EMPTY, 0);
             wait.unheard = None;
-            wait.has_looked = false;
+            (wait.has_looked, wait.tracked) = (false, NodeMask::EMPTY);
             (wait.is_gone, wait.is_listed, wait.ahead) = (false, false, 0);
             wait.tries = wait.tries.saturating_add(1);
         }

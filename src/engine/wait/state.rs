@@ -56,6 +56,8 @@ pub(super) struct Wait {
     /// A node was asked to tell of changes since the last attempt, and when one was last asked.
     pub(super) has_looked: bool,
     pub(super) looked_at: Instant,
+    /// The nodes that tell of the key's next change, as far as is known.
+    pub(super) tracked: NodeMask,
     /// Somebody heard the announcement.
     pub(super) is_heard: bool,
     /// A holder that had the lock heard it: it is on the list that goes with the lock.
@@ -140,6 +142,7 @@ impl Waits {
             unheard: None,
             has_looked: false,
             looked_at: Instant::default(),
+            tracked: NodeMask::EMPTY,
             is_heard: false,
             is_listed: false,
             ahead: 0,
