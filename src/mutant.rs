@@ -1,4 +1,5 @@
-//! Deliberate breakages, one for each rule that locks rest on: the simulation must find every one.
+//! Deliberate breakages, one for each rule that locks rest on: the simulation, or a test named for the
+//! rule, must find every one.
 //!
 //! Layer: bottom. The rule's own place asks [`is`]; without feature `sim` that is the constant
 //! `false`, and nothing of it is compiled in.
@@ -48,6 +49,8 @@ pub enum Kind {
     Unbounded,
     /// The code's own assertion failed.
     Panic,
+    /// Nothing that the simulation judges, as it costs time only: `engine/tests/broken.rs` has the test.
+    ByTest,
 }
 
 /// Makes the enum of the mutants, and says of each what it must be caught by.
@@ -86,6 +89,8 @@ mutants! {
     ValidityWithoutDrift => TwoHolders,
     /// The validity counts from the decision on, not from before the write.
     ClockReadAfterWrite => TwoHolders,
+    /// The validity counts from the last SET to a node that was awaited, not from the first.
+    AwaitedSetMovesT0 => TwoHolders,
     /// A lease is handed over without a look at the clock.
     NoCheckAtHandOver => ShortLease,
     /// A failed attempt releases only where its SET was answered.
@@ -170,6 +175,12 @@ mutants! {
     MessageForAnyKey => LostWaiter,
     /// Who has just woken a waiter races it for the key.
     ReleaserBarges => Order,
+    /// The safety poll of a waiter comes two seconds late.
+    PollLate => LostWaiter,
+    /// Two that wait for each other go on waiting.
+    RingNotBroken => ByTest,
+    /// A call that gives up does not say so.
+    GiveUpNotTold => ByTest,
     /// A call that gives up takes the others of its client off the list.
     SiblingsStruck => LostWaiter,
     /// A call whose turn comes by the release of another of its client is not told.

@@ -120,7 +120,8 @@ impl Engine {
 
     fn send_awaited_set(&mut self, id: NodeId, index: u32, slot_index: u32, now: Now) {
         let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
-        if self.ops.at(index).round.written.is_empty() {
+        let is_first = self.ops.at(index).round.written.is_empty();
+        if is_first || mutant::is(Mutant::AwaitedSetMovesT0) {
             // `t0` is the time of the first byte.
             self.slots.at_mut(slot_index).ends = deadline;
         }

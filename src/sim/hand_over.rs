@@ -1,15 +1,16 @@
-//! Turns: in seeds that nothing disturbs a held lock goes from one waiter to the next by a wake,
-//! and in the order in which they came.
+//! Turns: in seeds that nothing but lost messages disturbs, a held lock goes from one waiter to the
+//! next by a wake, and in the order in which they came.
 //!
 //! # Oracles
 //!
 //! - While somebody waits the key is free for less than [`FREE_MAX`], where a lost wake costs a
-//!   poll of 10 ms or 100 ms at least; for less than [`FREE_AFTER_RACE_MAX`] where those who wait
-//!   have raced for it, for they may have told each other instead of the holder.
-//! - Nobody overtakes a call that began earlier by more than some latencies. Excused are the calls
-//!   that were there when a newcomer came upon the free key: it may win, and mix their order. Who
-//!   has just released is no newcomer. Excused are also those of whom one gave up meanwhile, or just
-//!   before: it wakes whom it knows of, who may have been listed elsewhere since.
+//!   poll of 10 ms or 100 ms at least; for less than [`FREE_AFTER_RACE_MAX`] where messages are lost,
+//!   or those who wait have raced for it, for they may have told each other instead of the holder.
+//! - Nobody overtakes a call that began earlier by more than some latencies, unless messages are
+//!   lost. Excused are the calls that were there when a newcomer came upon the free key: it may win,
+//!   and mix their order. Who has just released is no newcomer. Excused are also those of whom one
+//!   gave up meanwhile, or just before: it wakes whom it knows of, who may have been listed elsewhere
+//!   since.
 
 use super::clock::{Global, MS};
 use super::world::{Phase, World};
@@ -99,7 +100,8 @@ impl World {
         let turn = self.turns.keys[key];
         let may_be_overtaken =
             turn.stirred.is_some_and(|(other, until)| other != client && began < until);
-        let call = Call { client, task, key, began, is_excused: false, may_be_overtaken };
+        let is_excused = self.plan.message_lost > 0;
+        let call = Call { client, task, key, began, is_excused, may_be_overtaken };
         self.turns.calls.push(call);
         if !turn.is_held && turn.releaser != Some(client) {
             self.excuse_all(key);

@@ -255,9 +255,12 @@ impl Plan {
         self.node_timeout = 50 * MS;
         self.latency = random.between(30 * US, 300 * US);
         (self.late, self.ghosts, self.cut, self.pause, self.kept) = (0, false, 0, 0, 0);
-        (self.message_lost, self.message_late, self.forged, self.mute) = (0, 0, 0, 0);
+        self.message_lost = random.pick(&[0, 0, 0, 100]);
+        (self.message_late, self.forged, self.mute) = (0, 0, 0);
         (self.hand_over, self.direct_wake, self.begin_after) = (true, true, 200 * MS);
-        self.hold = random.between(200, 4000) * US;
+        let brief = random.between(200, 4000) * US;
+        // Held for long, those who wait are still, and only a wake is soon.
+        self.hold = random.pick(&[brief, brief, 40 * MS]);
         self.gap = random.pick(&[50 * US, 500 * US, 5 * MS]);
         self.faults = vec![Fault::ScriptFlush];
         self.fault_every = 30 * MS;

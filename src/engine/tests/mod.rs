@@ -3,6 +3,8 @@
 
 mod acquiring;
 mod asking;
+#[cfg(feature = "sim")]
+mod broken;
 #[cfg(feature = "metrics")]
 mod counting;
 mod extending;

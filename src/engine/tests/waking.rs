@@ -366,7 +366,7 @@ fn who_comes_while_an_announcement_is_under_way_is_not_taken_to_be_in_it() {
 }
 
 #[test]
-fn two_that_wait_for_each_other_try_again() {
+pub(super) fn two_that_wait_for_each_other_try_again() {
     let mut rig = rig(3);
     let node = listening(&mut rig);
     let mutual = message(&rig, ANNOUNCE, OTHER, &[]);
@@ -493,7 +493,7 @@ fn a_poll_that_finds_the_lock_gone_looks_again_before_it_tries() {
 }
 
 #[test]
-fn a_waiter_that_gives_up_tells_the_holder() {
+pub(super) fn a_waiter_that_gives_up_tells_the_holder() {
     let mut rig = rig(3);
     let op = rig.acquire_with("a", waiting());
     let node = deny(&mut rig);

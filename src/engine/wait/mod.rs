@@ -362,7 +362,10 @@ impl Engine {
 
     /// Is still until it is woken, the key's time is over or the safety poll is due.
     fn listen(&mut self, index: u32, poll: Duration, now: Now) {
-        let poll = now.real + poll.mul_f64(1.0 + self.random_share());
+        let mut poll = now.real + poll.mul_f64(1.0 + self.random_share());
+        if mutant::is(Mutant::PollLate) {
+            poll = poll + Duration::from_secs(2);
+        }
         let Some(wait) = self.wait_of(index) else { return };
         wait.step = Step::Listening;
         (wait.tries, wait.changes) = (0, 0);
@@ -526,6 +529,7 @@ impl Engine {
             self.queues.begin(&mut self.slots, slot_index, list);
             return;
         }
+        let is_told = is_told && !mutant::is(Mutant::GiveUpNotTold);
         if let (true, Some(token), Some(node)) = (is_told, holder, node) {
             saw(Sight::GaveUp);
             self.give_up(id, slot_index, node, &token, now);

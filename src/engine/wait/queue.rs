@@ -140,7 +140,8 @@ impl Engine {
                     for waiter in all {
                         append(&mut wait.carried, waiter);
                     }
-                    if wait.is_waiting_for(client_of(&message.sender.id)) {
+                    let is_ring = wait.is_waiting_for(client_of(&message.sender.id));
+                    if is_ring && !mutant::is(Mutant::RingNotBroken) {
                         self.break_ring(index, now);
                     }
                     return;
