@@ -340,8 +340,15 @@ impl Engine {
                 }
             }
         }
-        let ops = &self.ops;
-        self.timers.sweep(|id| ops.find(id).is_some());
+        let (ops, waits) = (&self.ops, &self.waits);
+        self.timers.sweep(|at, timer, id| {
+            let op = ops.find(id).map(|index| ops.at(index));
+            op.is_some_and(|op| match timer {
+                Timer::Retry => op.retry_at == at,
+                Timer::Wait => waits.due(op.wait) == Some(at),
+                Timer::Judge => op.judge_at == at || op.plan.deadline == at,
+            })
+        });
     }
 
     /// `real` on both clocks.

@@ -1,7 +1,8 @@
 //! Timers of operations other than the rounds' own: when to try again, when a call ends.
 //!
-//! A heap whose entries are checked when they come due: an operation that has ended leaves its
-//! entries behind, and they are swept out when they outnumber the live ones.
+//! A heap whose entries are checked when they come due: what was to be done at another time, or for an
+//! operation that has ended, leaves its entry behind, and they are swept out when they outnumber the
+//! live ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,6 +35,11 @@ impl Timers {
         self.heap.push(Reverse((at, timer, op.op, op.generation)));
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
@@ -53,12 +59,16 @@ impl Timers {
         Some((timer, OpId { op, generation }))
     }
 
-    /// Drops what `is_live` no longer knows, once that can be half of the heap.
-    pub(super) fn sweep(&mut self, is_live: impl Fn(OpId) -> bool) {
+    /// Drops what `is_live` no longer knows and what is there twice, once that can be half of the heap.
+    pub(super) fn sweep(&mut self, is_live: impl Fn(Instant, Timer, OpId) -> bool) {
         if self.heap.len() > self.sweep_at.max(SWEEP_MIN) {
-            self.heap.retain(|Reverse((_, _, op, generation))| {
-                is_live(OpId { op: *op, generation: *generation })
+            let mut entries = std::mem::take(&mut self.heap).into_vec();
+            entries.retain(|&Reverse((at, timer, op, generation))| {
+                is_live(at, timer, OpId { op, generation })
             });
+            entries.sort_unstable();
+            entries.dedup();
+            self.heap = entries.into();
             self.sweep_at = self.heap.len() * 2;
         }
     }

@@ -1,6 +1,8 @@
 //! Waiting where nobody can be told: how often a call looks at the key, and what makes it look sooner.
 
-use super::waking::{ALIEN, OTHER, rig, subscribed, token_of};
+use super::waking::{
+    ALIEN, OTHER, WAKE, answer_each, listening, message, rig, subscribed, token_of,
+};
 use super::*;
 use crate::config::Retry;
 
@@ -129,4 +131,25 @@ fn a_call_that_waits_for_another_of_its_client_where_no_message_goes_looks_as_it
     serve_for(&mut rig, &holder, 500 * MS);
     let commands = serve_for(&mut rig, &holder, Duration::from_secs(1));
     assert!(commands >= 3 * 40, "{commands} in 1 s: no node tells it of its own client's release");
+}
+
+/// A lock that goes from hand to hand fast, and a call that is woken each time too late.
+#[test]
+fn a_call_that_tries_again_and_again_leaves_no_timers_behind() {
+    let mut rig = rig(1);
+    listening(&mut rig);
+    for _ in 0..4_000 {
+        let wake = message(&rig, WAKE, OTHER, &[]);
+        rig.receive(0, &wake);
+        answer_each(&mut rig, 0, &["_\r\n", &token_of(OTHER), ":9000\r\n"]);
+        answer_each(&mut rig, 0, &[":1\r\n", &token_of(OTHER)]);
+        rig.now = rig.now + MS / 100;
+        rig.pass();
+    }
+    let timers = rig.engine.timers.len();
+    assert!(timers <= 1_024 + 4, "{timers} timers of one call");
+    assert_eq!(rig.engine.in_flight(), 1);
+    // What is left ends it in time.
+    rig.advance(Duration::from_secs(6));
+    rig.refused();
 }

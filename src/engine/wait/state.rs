@@ -118,6 +118,11 @@ impl Waits {
         self.waits.get(wait as usize)
     }
 
+    /// When the timer of a wait comes, if it is one.
+    pub(in crate::engine) fn due(&self, wait: u32) -> Option<Instant> {
+        self.at(wait).map(|wait| wait.due)
+    }
+
     /// The operations that wait.
     pub(super) fn ops(&self) -> impl Iterator<Item = u32> {
         self.live.iter().filter_map(|&wait| Some(self.at(wait)?.op))
