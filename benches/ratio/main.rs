@@ -2,8 +2,8 @@
 //!
 //! `cargo bench --features embedded --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
-//! Suites: latency, throughput, locks, faults, handover, network; without one, all of them. They run on nodes
-//! in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
+//! Suites: latency, throughput, locks, faults, handover, siblings, network; without one, all of them.
+//! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
 //! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
 //! reported are medians over the slices. Nothing is asserted.
 
@@ -20,6 +20,7 @@ mod plot;
 mod probe;
 #[path = "../proxy/mod.rs"]
 mod proxy;
+mod siblings;
 mod slices;
 mod throughput;
 
@@ -41,12 +42,13 @@ pub(crate) struct Options {
 
 type Suite = fn(&Options) -> Anything;
 
-const SUITES: [(&str, Suite); 6] = [
+const SUITES: [(&str, Suite); 7] = [
     ("latency", latency::run),
     ("throughput", throughput::run),
     ("locks", locks::run),
     ("faults", faults::run),
     ("handover", handover::run),
+    ("siblings", siblings::run),
     ("network", network::run),
 ];
 
