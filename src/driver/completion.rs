@@ -76,7 +76,7 @@ impl Driver {
     }
 
     /// A lease's handle shows the deadline that the engine knows.
-    pub(super) fn copy_deadline(&self, id: LeaseId) {
+    pub(super) fn copy_deadline(&mut self, id: LeaseId) {
         if let (Some(place), Some(deadline)) = (self.engine.word(id), self.engine.deadline(id)) {
             self.pool.set_deadline(place, id, deadline);
             if self.engine.is_lost(id) {

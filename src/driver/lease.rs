@@ -173,6 +173,8 @@ pub(crate) struct LeasePool {
     inbox: Arc<Inbox>,
     states: Vec<Arc<LeaseState>>,
     free: Vec<u32>,
+    /// A lease was lost since somebody asked.
+    pub(crate) has_lost: bool,
 }
 
 /// A lease that its holder has dropped.
@@ -188,6 +190,7 @@ impl LeasePool {
             inbox: Arc::new(Inbox { head: AtomicU32::new(END) }),
             states: Vec::new(),
             free: Vec::new(),
+            has_lost: false,
         }
     }
 
@@ -257,9 +260,9 @@ impl LeasePool {
         }
     }
 
-    pub(crate) fn set_lost(&self, place: u32, id: LeaseId) {
+    pub(crate) fn set_lost(&mut self, place: u32, id: LeaseId) {
         if let Some(state) = self.states.get(place as usize).filter(|state| state.id == id) {
-            state.is_lost.store(true, Ordering::Release);
+            self.has_lost |= !state.is_lost.swap(true, Ordering::Release);
         }
     }
 

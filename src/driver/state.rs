@@ -42,6 +42,11 @@ impl Driver {
         self.engine.in_flight()
     }
 
+    /// Whether a lease was lost since this was last asked, kept alive or not.
+    pub(crate) const fn take_loss(&mut self) -> bool {
+        std::mem::replace(&mut self.pool.has_lost, false)
+    }
+
     pub(crate) const fn engine(&self) -> &Engine {
         &self.engine
     }

@@ -361,13 +361,11 @@ impl Table {
         }
         for index in self.queues.indices() {
             let queue = self.queues.at_mut(index);
+            let Some(holder) = &mut queue.holder else { continue };
+            // It may have been extended or lost meanwhile.
+            holder.valid_until = engine.deadline(holder.id).unwrap_or_default();
             if queue.first == NONE {
                 continue;
-            }
-            let Some(holder) = &mut queue.holder else { continue };
-            if holder.valid_until <= now {
-                // It may have been extended meanwhile.
-                holder.valid_until = engine.deadline(holder.id).unwrap_or_default();
             }
             if holder.valid_until > now {
                 next_due = next_due.min(holder.valid_until);

@@ -25,8 +25,6 @@ pub(super) struct Worker {
     commands: Vec<Command>,
     replies: Vec<(u32, Reply)>,
     tell: Vec<Listener>,
-    /// A lease was lost since the table was looked at.
-    has_lost: bool,
 }
 
 /// Ends every call when the thread does, be it by a panic.
@@ -54,7 +52,6 @@ impl Worker {
             commands: Vec::new(),
             replies: Vec::new(),
             tell: Vec::new(),
-            has_lost: false,
         }
     }
 
@@ -101,8 +98,6 @@ impl Worker {
     /// Takes what has ended.
     fn gather(&mut self) {
         while let Some(done) = self.client.driver.completion() {
-            // No call's result: the lease itself tells it, and who waits for that is told.
-            self.has_lost |= matches!(done.result, Outcome::Lost(_));
             let Some(place) = self.calls.get_mut(done.id.index()) else { continue };
             let Some((_, call)) = place.take_if(|(op, _)| *op == done.id) else { continue };
             if let Some(op) = self.ops.get_mut(call as usize) {
@@ -121,13 +116,15 @@ impl Worker {
             Outcome::Adopt(result) => Reply::Adopt(result),
             Outcome::Unlock(unlocked) => Reply::Unlock(Ok(unlocked)),
             Outcome::Query(answers) => Reply::Status(Ok(self.client.node_keys(&answers))),
+            // No call's result: the lease itself shows it.
             Outcome::Lost(_) => return None,
         })
     }
 
     /// Hands out results and takes commands in, in one hold of the lock; then tells who waits.
     fn exchange(&mut self) {
-        let Self { client, inner, commands, replies, tell, has_lost, .. } = self;
+        let Self { client, inner, commands, replies, tell, .. } = self;
+        let has_lost = client.driver.take_loss();
         let engine = client.driver.engine();
         inner.with(|table| {
             table.wake_up();
@@ -138,7 +135,8 @@ impl Worker {
             for (lease, key) in engine.waited_for() {
                 table.queues.note_wanted_elsewhere(lease, key);
             }
-            if std::mem::take(has_lost) {
+            if has_lost {
+                // Who waits for that lease, or for its end, is told.
                 table.look_for_loss(Instant::default());
             }
             table.expire(now(), engine, tell);

@@ -3,13 +3,15 @@
 
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use redbolt::{Acquire, KeepAlive, Shared, now};
+use redbolt::embedded::Nodes;
+use redbolt::time::Instant;
+use redbolt::{Acquire, Client, ExtendError, KeepAlive, Shared, SharedGuard, Unlocked, now};
 
-use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, ms};
-use super::shared::{embedded, is_clean};
+use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms};
+use super::shared::{embedded, in_use, is_clean, patient};
 
 /// The TTL of locks whose end is waited for.
 const SHORT: Duration = ms(1_200);
@@ -91,4 +93,63 @@ fn a_handle_that_is_shut_down_keeps_nobody_waiting() {
         shared.shutdown(PATIENCE);
         assert!(waits.join().unwrap());
     });
+}
+
+/// Deletes the key on every node, as an operator would.
+fn take_away(nodes: &Nodes, guard: &SharedGuard) {
+    let mut other = Client::connect(fresh_config(nodes.urls())).expect("nodes are fit");
+    let token = guard.token().expect("a guard has a token");
+    let unlocked = other.unlock_token("k", token).expect("a good name");
+    assert_eq!(unlocked, Unlocked::Released);
+}
+
+/// A lock of the handle's own that is lost is no reason to wait, nor to say `Taken` without asking.
+#[track_caller]
+fn is_free_at_once(shared: &Shared, ends: Instant, waiter: ScopedJoinHandle<'_, SharedGuard>) {
+    drop(waiter.join().expect("the lock is free"));
+    assert!(now() + TTL / 2 < ends, "the queue waited for the end of a lock that was lost");
+    drop(shared.try_lock("k", TTL).expect("the lock is free"));
+}
+
+#[test]
+fn a_lost_lock_keeps_nobody_of_its_process_waiting() {
+    for waits in [false, true] {
+        let (nodes, shared) = embedded(|config| config);
+        let guard = shared.try_lock_with("k", Acquire::new(TTL).watch(true)).unwrap();
+        let ends = guard.deadline();
+        thread::scope(|scope| {
+            let lock = || shared.lock_with("k", patient(TTL)).unwrap();
+            let waiter = waits.then(|| {
+                let waiter = scope.spawn(lock);
+                assert!(eventually(PATIENCE, || in_use(&shared).0 == 1));
+                waiter
+            });
+            take_away(&nodes, &guard);
+            assert!(guard.wait_lost(PATIENCE));
+            is_free_at_once(&shared, ends, waiter.unwrap_or_else(|| scope.spawn(lock)));
+        });
+        drop(guard);
+        is_clean(&nodes, &shared);
+    }
+}
+
+/// Nothing looks after this one: an answer that comes after the end of its extension tells of the loss.
+#[test]
+fn a_plain_lock_that_a_late_answer_shows_to_be_lost_keeps_nobody_waiting() {
+    let (nodes, shared) = embedded(|config| config.node_timeout(ms(200)));
+    let mut guard = shared.try_lock("k", TTL).unwrap();
+    let ends = guard.deadline();
+    take_away(&nodes, &guard);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| shared.lock_with("k", patient(TTL)).unwrap());
+        assert!(eventually(PATIENCE, || in_use(&shared).0 == 1));
+        (1..3).for_each(|node| nodes.pause(node).unwrap());
+        assert!(matches!(shared.extend(&mut guard, TTL), Err(ExtendError::NoQuorum(_))));
+        assert!(guard.is_valid(), "one node of three is without it");
+        (1..3).for_each(|node| nodes.resume(node).unwrap());
+        assert!(guard.wait_lost(PATIENCE), "told by the late answers");
+        is_free_at_once(&shared, ends, waiter);
+    });
+    drop(guard);
+    is_clean(&nodes, &shared);
 }
