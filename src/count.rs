@@ -32,6 +32,8 @@ pub(crate) struct NodeCounts {
     pub(crate) lost: CauseCounts,
     /// Debts that arose.
     pub(crate) debts: Count,
+    /// Releases that nobody waited for any more, as the client ended.
+    pub(crate) left: Count,
 }
 
 /// How long things took.
@@ -59,6 +61,9 @@ mod off {
     impl Count {
         #[inline(always)]
         pub(crate) const fn up(&mut self) {}
+
+        #[inline(always)]
+        pub(crate) const fn add(&mut self, _: usize) {}
     }
 
     impl CauseCounts {
@@ -92,6 +97,10 @@ mod on {
         #[inline(always)]
         pub(crate) const fn up(&mut self) {
             self.value = self.value.wrapping_add(1);
+        }
+
+        pub(crate) const fn add(&mut self, count: usize) {
+            self.value = self.value.wrapping_add(count as u64);
         }
 
         pub(crate) const fn value(self) -> u64 {

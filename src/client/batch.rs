@@ -155,8 +155,8 @@ impl<'client> Batch<'client> {
         self.in_flight
     }
 
-    /// Remembers the operation, for the case that the batch is dropped before its end. The place
-    /// is reused with the operation's own: nothing is allocated once warm.
+    /// Remembers that the operation is this batch's. The place is reused with the operation's own:
+    /// nothing is allocated once warm.
     fn note(&mut self, op: OpId) -> OpId {
         let submitted = &mut self.client.submitted;
         match submitted.get_mut(op.index()) {
@@ -173,10 +173,7 @@ impl Drop for Batch<'_> {
         if self.in_flight == 0 {
             return;
         }
-        let Client { driver, submitted, .. } = &mut *self.client;
-        for &op in &*submitted {
-            driver.cancel(op);
-        }
+        self.client.driver.cancel_all();
         self.client.discard();
         self.client.driver.turn();
     }

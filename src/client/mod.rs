@@ -44,7 +44,7 @@ pub struct Client {
     wait: Wait,
     retry: Retry,
     pub(crate) node_timeout: Duration,
-    /// The last operation of a batch in each place, for a batch that is dropped before its end.
+    /// The last operation of a batch in each place: nobody takes the results of another's.
     submitted: Vec<OpId>,
     /// A lease was lost since somebody asked.
     has_lost: bool,
@@ -471,25 +471,20 @@ impl Client {
     }
 
     /// Sends the releases of leases that were dropped, and waits at most `limit` until the nodes
-    /// have answered what is still owed. Dropping the client does this with `node_timeout`.
-    pub fn settle(&mut self, limit: Duration) {
-        let deadline = now() + limit;
-        self.driver.turn();
-        while self.driver.engine().releases_open(deadline) > 0 && now() < deadline {
-            self.discard();
-            if self.pass(Some(deadline)).is_err() {
-                return;
-            }
-        }
+    /// have answered what is still owed. Returns how many releases are owed then, one a key and node:
+    /// those keys end with their TTL, unless the client goes on and the nodes can be reached before.
+    ///
+    /// Dropping the client does this with `node_timeout`.
+    pub fn settle(&mut self, limit: Duration) -> usize {
+        let owed = self.driver.settle(limit);
+        self.discard();
+        owed
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.driver.engine_mut().begin_close();
-        self.settle(self.node_timeout);
-        #[cfg(feature = "metrics")]
-        self.export_metrics();
+        self.driver.shutdown(self.node_timeout);
     }
 }
 

@@ -174,6 +174,7 @@ fn describe() {
         ("redbolt_connections_lost_total", "Connections and attempts at one that ended"),
         ("redbolt_debts_total", "Releases that a node could not be sent when they were due"),
         ("redbolt_debts_dropped_total", "Debts that were given up for want of room"),
+        ("redbolt_debts_left_total", "Releases without an answer as their driver was dropped"),
     ];
     for (name, text) in counters {
         metrics::describe_counter!(name, Unit::Count, text);

@@ -21,7 +21,8 @@ use crate::token::{LockToken, TokenBytes};
 /// A lock that a quorum granted, valid until [`deadline`](Self::deadline).
 ///
 /// Dropping it releases the lock without waiting: the next call on its client, or the client's own
-/// drop, sends the release; once the client is gone the TTL ends the key. To know that the lock is
+/// drop, sends the release. A lease may outlive its client or driver: the lock stays until the
+/// deadline then, nobody releases it, and the TTL ends the key. To know that the lock is
 /// free, give it to [`Client::unlock`](crate::Client::unlock).
 ///
 /// The lock is held until the deadline and no longer, whatever the process is doing then: check

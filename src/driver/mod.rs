@@ -60,6 +60,12 @@ const READ_LEN: usize = 16 << 10;
 
 /// Locks on many nodes inside an event loop that belongs to somebody else.
 ///
+/// Dropping it gives up what is under way and sends the releases of all that nobody holds, without
+/// waiting; [`shutdown`](Self::shutdown) waits for the answers, and says how many are owed. With the
+/// features `tracing` and `metrics` a drop tells of each node that owes one. A lease that is held
+/// when its driver goes stays valid until its deadline, and nobody releases it any more: its TTL ends
+/// the key.
+///
 /// ```no_run
 /// use redbolt::{Acquire, Config, Driver, driver::Outcome};
 /// use redbolt::mio::{Events, Poll};
@@ -281,6 +287,10 @@ impl Driver {
     /// written is released.
     pub fn cancel(&mut self, op: OpId) {
         self.engine.cancel(op, clock::now());
+    }
+
+    pub(crate) fn cancel_all(&mut self) {
+        self.engine.cancel_all(clock::now());
     }
 
     /// The next result. A lease is judged by the clock as it is handed over.

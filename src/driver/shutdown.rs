@@ -1,4 +1,6 @@
-//! The end of a driver: what it owes is sent, and the answers are waited for, whoever's loop it was.
+//! The end of a driver, be it called or dropped: no key is left behind that nobody holds, as far as
+//! the nodes can be reached. [`Client`](crate::Client), [`Batch`](crate::Batch) and the I/O thread of a
+//! `Shared` end by it too.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -13,25 +15,54 @@ use crate::time::Instant;
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Driver {
-    /// Releases every lease that was dropped, and waits at most `limit` for what is owed to nodes
-    /// that can answer: asleep, on the sockets themselves, so that it needs nobody's loop. It is
-    /// for the end of a program.
-    pub fn shutdown(&mut self, limit: Duration) {
+    /// Ends what was begun: acquisitions under way are given up, what they won and what else was not
+    /// taken is released, as are the leases that were dropped. Waits at most `limit` for the answers
+    /// of nodes that can give one: asleep, on the sockets themselves, so that it needs nobody's loop.
+    /// It is for the end of a program.
+    ///
+    /// Returns how many releases are still owed then, one a key and node: those keys end with their
+    /// TTL, and so do those of leases that are still held.
+    pub fn shutdown(&mut self, limit: Duration) -> usize {
+        self.end();
+        let owed = self.settle(limit);
+        #[cfg(feature = "metrics")]
+        self.export_metrics();
+        owed
+    }
+
+    /// Gives up all that is under way. The results are there to be taken: none is a lock.
+    pub(crate) fn give_up(&mut self) {
         self.engine.begin_close();
+        self.cancel_all();
+    }
+
+    /// As [`give_up`](Self::give_up), with nobody left who takes results: they are dropped, and with
+    /// them the lease of an adoption that had come about.
+    fn end(&mut self) {
+        self.give_up();
+        while self.completion().is_some() {}
+        self.collect_dropped(clock::now());
+    }
+
+    /// Sends what is owed and waits at most `limit` for the answers: how many releases are still owed.
+    pub(crate) fn settle(&mut self, limit: Duration) -> usize {
         let deadline = clock::now() + limit;
         loop {
-            // Whose loop it was may have taken the events.
-            self.readable = self.readable.union(NodeMask::first(self.links.len()));
-            self.connecting = self.readable;
+            self.read_all();
             self.take_addresses();
             self.turn();
-            if self.engine.releases_open(deadline) == 0 || clock::now() >= deadline {
-                #[cfg(feature = "metrics")]
-                self.export_metrics();
-                return;
+            let now = clock::now();
+            if self.engine.releases_open(deadline) == 0 || now >= deadline {
+                return self.engine.releases_owed(now);
             }
             self.wait_on_sockets(deadline);
         }
+    }
+
+    /// Every socket is to be read: whose loop it was may have taken the events.
+    fn read_all(&mut self) {
+        self.readable = self.readable.union(NodeMask::first(self.links.len()));
+        self.connecting = self.readable;
     }
 
     /// Sleeps until a socket can go on, something is due, or `deadline`.
@@ -64,5 +95,20 @@ impl Driver {
                 }
             }
         }
+    }
+}
+
+impl Drop for Driver {
+    /// Ends what was begun, as [`shutdown`](Self::shutdown), without waiting: what can be written at
+    /// once is, and nobody reads the answers.
+    fn drop(&mut self) {
+        self.end();
+        // A socket that is closed with something to be read takes what was written with it.
+        self.read_all();
+        self.read();
+        self.flush();
+        self.engine.note_left(clock::now());
+        #[cfg(feature = "metrics")]
+        self.export_metrics();
     }
 }

@@ -51,10 +51,6 @@ impl Driver {
         &self.engine
     }
 
-    pub(crate) const fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
-    }
-
     pub(crate) fn is_ours(&self, lease: &Lease) -> bool {
         lease.is_of(&self.pool)
     }

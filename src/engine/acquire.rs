@@ -112,6 +112,13 @@ impl Engine {
         }
     }
 
+    /// Gives every operation up, each as [`cancel`](Self::cancel) does.
+    pub fn cancel_all(&mut self, now: Instant) {
+        for op in self.ops.ids() {
+            self.cancel(op, now);
+        }
+    }
+
     pub(super) fn checked_ttl(&self, ttl: Duration) -> Option<u32> {
         let settings = &self.settings;
         u32::try_from(ttl.as_millis())

@@ -177,6 +177,7 @@ mod reading {
                 let none = [NO_LABEL; 2];
                 tell("redbolt_debts_total", none, counts.debts.value());
                 tell("redbolt_debts_dropped_total", none, node.debts.dropped());
+                tell("redbolt_debts_left_total", none, counts.left.value());
             }
             all
         }

@@ -261,6 +261,12 @@ impl Ops {
         OpId { op: index, generation: self.at(index).generation }
     }
 
+    /// Every place, in use or free: handles to the latter find nothing.
+    pub(super) fn ids(&self) -> Vec<OpId> {
+        let ids = self.ops.iter().zip(0..);
+        ids.map(|(op, index)| OpId { op: index, generation: op.generation }).collect()
+    }
+
     /// The place of an operation that is still under way.
     pub(super) fn find(&self, id: OpId) -> Option<u32> {
         let op = self.ops.get(id.op as usize)?;

@@ -15,7 +15,7 @@ use super::{Engine, Event};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::mutant::{self, Mutant};
-use crate::node::{Debt, Debts, Now, REFUSED_DELAY, Request};
+use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::time::Instant;
@@ -515,14 +515,41 @@ impl Engine {
     /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
     #[must_use]
     pub fn releases_open(&self, until: Instant) -> usize {
-        let is_release = |request| matches!(request, Request::Release(_) | Request::Debt { .. });
         self.nodes
             .iter()
             .filter(|node| node.is_greeted() || node.is_on_the_way())
             .map(|node| {
-                node.pending().filter(|pending| is_release(pending.request)).count()
-                    + if node.is_stalled() { 0 } else { node.debts.due_by(until) }
+                let is_mute = node.is_stalled();
+                unanswered(node) + if is_mute { 0 } else { node.debts.due_by(until) }
             })
             .sum()
     }
+
+    /// How many releases are owed or unanswered at `now`, over all nodes, those that are away too. Each
+    /// is one key at one node, which lives until the release is done or its TTL ends.
+    #[must_use]
+    pub fn releases_owed(&self, now: Instant) -> usize {
+        self.nodes.iter().map(|node| owed(node, now)).sum()
+    }
+
+    /// The client is gone: says which nodes are owed releases whose answer nobody reads.
+    pub(crate) fn note_left(&mut self, now: Instant) {
+        for id in NodeMask::first(self.nodes.len()) {
+            let owed = owed(self.node(id), now);
+            self.node_mut(id).counts.left.add(owed);
+            if owed > 0 {
+                traced!(WARN: self.trace_left(id, owed));
+            }
+        }
+    }
+}
+
+fn owed(node: &Node, now: Instant) -> usize {
+    unanswered(node) + node.debts.living(now)
+}
+
+/// The releases that were written to a node and are not answered.
+fn unanswered(node: &Node) -> usize {
+    let is_release = |request| matches!(request, Request::Release(_) | Request::Debt { .. });
+    node.pending().filter(|pending| is_release(pending.request)).count()
 }

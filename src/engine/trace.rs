@@ -301,6 +301,12 @@ mod on {
             event!(name: "debt", target: NODE, Level::WARN, node, state = "dropped", "debt");
         }
 
+        #[cold]
+        pub(in crate::engine) fn trace_left(&self, id: NodeId, count: usize) {
+            let node = self.name_of(id);
+            event!(name: "debt", target: NODE, Level::WARN, node, state = "left", count, "debt");
+        }
+
         /// A node's state has changed.
         #[cold]
         pub(in crate::engine) fn trace_node(&self, id: NodeId, now: Now) {

@@ -92,6 +92,12 @@ impl Debts {
         self.ready.len() + waiting.filter(|debt| debt.due <= until).count()
     }
 
+    /// How many are for keys that may still live at `now`.
+    pub(crate) fn living(&self, now: Instant) -> usize {
+        let all = self.ready.iter().chain(&self.again).chain(&self.refused);
+        all.filter(|debt| debt.expires > now).count()
+    }
+
     /// Whether debts wait that have not been sent on this connection.
     pub(crate) fn is_owing(&self) -> bool {
         !self.ready.is_empty()

@@ -191,6 +191,22 @@ impl Calls {
         std::mem::take(&mut call.listener)
     }
 
+    /// Takes a lease back that a call has won and nobody has come for: the call ends as closed.
+    pub(super) fn recall(&mut self, index: u32) -> Option<Lease> {
+        let call = self.at_mut(index);
+        let closed = Reply::closed(call.kind, 0);
+        match call.reply.take() {
+            Some(Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease))) => {
+                call.reply = Some(closed);
+                Some(lease)
+            }
+            other => {
+                call.reply = other;
+                None
+            }
+        }
+    }
+
     /// Notes who waits; whoever did before is handed back.
     pub(super) fn listen(&mut self, index: u32, listener: Listener) -> Listener {
         std::mem::replace(&mut self.at_mut(index).listener, listener)

@@ -415,7 +415,8 @@ impl Table {
         is_due && self.sleeps_until.take().is_some()
     }
 
-    /// Ends every wait in a queue: nobody will be served any more.
+    /// Ends every wait in a queue, and takes back what was won and not taken: nobody will be served any
+    /// more.
     pub(super) fn close(&mut self, tell: &mut Vec<Listener>) {
         self.is_closed = true;
         for call in self.calls.indices() {
@@ -425,6 +426,10 @@ impl Table {
                 self.queues.unlink(queue, call, &mut self.calls);
                 self.queues.leave(queue);
                 tell.push(self.calls.finish(call, Reply::closed(Kind::Lock, 0)));
+            } else if place.stage == Stage::Done
+                && let Some(lease) = self.calls.recall(call)
+            {
+                self.commands.push(Command::Release(lease));
             }
         }
     }

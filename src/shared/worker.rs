@@ -205,13 +205,15 @@ impl Worker {
     /// Gives up what is under way, sends what is owed and waits for the answers, until `ends` at
     /// the latest.
     fn shut_down(mut self, mut ends: Instant) {
+        self.client.driver.give_up();
+        self.gather();
+        self.exchange();
+        ends = self.take_last(ends);
+        // Nobody takes a lock from now on.
         let Self { inner, tell, .. } = &mut self;
         inner.with(|table| table.close(tell));
         tell.drain(..).for_each(Listener::notify);
-        let driver = &mut self.client.driver;
-        self.ops.iter().flatten().for_each(|&op| driver.cancel(op));
-        driver.engine_mut().begin_close();
-        driver.turn();
+        self.client.driver.turn();
         loop {
             self.gather();
             self.exchange();
@@ -225,7 +227,7 @@ impl Worker {
                 break;
             }
         }
-        end(&self.inner, self.client.driver.engine().releases_open(Instant::MAX));
+        end(&self.inner, self.client.driver.engine().releases_owed(now()));
     }
 
     /// Takes in what came after the handle was closed: leases given back, which are released, and

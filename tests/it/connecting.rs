@@ -186,7 +186,7 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
     }
     assert_eq!(leases.len(), 100);
     drop(leases);
-    drivers.iter_mut().for_each(|driver| driver.shutdown(PATIENCE));
+    assert!(drivers.iter_mut().all(|driver| driver.shutdown(PATIENCE) == 0));
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 

@@ -46,6 +46,8 @@ mod embedded_conditions;
 mod embedded_differential;
 mod embedded_info;
 mod embedded_nodes;
+#[cfg(feature = "shared")]
+mod endings;
 mod extend;
 mod faulty_nodes;
 #[cfg(feature = "fuzzing")]

@@ -208,3 +208,37 @@ fn an_idle_driver_comes_to_rest_behind_its_last_export() {
         assert!(turns < 10, "it never comes to rest");
     }
 }
+
+/// Nobody is told otherwise: there is no driver any more.
+#[test]
+fn what_a_dropped_driver_leaves_unanswered_is_counted() {
+    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let left = |is_shut_down: bool| {
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        let mut seen = Seen::default();
+        metrics::with_local_recorder(&recorder, || {
+            let config = redbolt::Config::new(nodes.urls()).unwrap();
+            let mut driver = redbolt::Driver::standalone(config).unwrap();
+            assert!(eventually(PATIENCE, || {
+                driver.turn();
+                driver.voters() == 3
+            }));
+            driver.acquire("k", redbolt::Acquire::new(TTL)).unwrap();
+            nodes.pause(0).unwrap();
+            if is_shut_down {
+                nodes.resume(0).unwrap();
+                assert_eq!(driver.shutdown(PATIENCE), 0);
+            }
+            drop(driver);
+        });
+        nodes.resume(0).unwrap();
+        seen.add(&snapshotter);
+        let counts = seen.values.iter().filter(|(name, _)| name.contains("debts_left_total "));
+        counts.map(|(_, count)| *count).collect::<Vec<_>>()
+    };
+    assert_eq!(left(true), [0.0; 3]);
+    // The others may have answered by then.
+    let counts = left(false);
+    assert!(counts.contains(&1.0) && counts.iter().all(|count| *count <= 1.0), "{counts:?}");
+}

@@ -274,3 +274,28 @@ fn a_lost_lease_and_a_wake_are_told() {
         assert!(!wakes.is_empty() && wakes[0].fields.contains("direction=\"sent\""), "{events:#?}");
     });
 }
+
+#[test]
+fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
+    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let log = Recording::default();
+    tracing::subscriber::with_default(log.clone(), || {
+        let config = redbolt::Config::new(nodes.urls()).unwrap();
+        let mut driver = redbolt::Driver::standalone(config).unwrap();
+        assert!(eventually(PATIENCE, || {
+            driver.turn();
+            driver.voters() == 3
+        }));
+        for key in ["a", "b"] {
+            driver.acquire(key, Acquire::new(TTL)).unwrap();
+        }
+        (0..3).for_each(|node| nodes.pause(node).unwrap());
+        drop(driver);
+    });
+    let events = log.take();
+    let left: Vec<_> =
+        named(&events, "debt").into_iter().map(|told| (told.level, &told.fields)).collect();
+    assert_eq!(left.len(), 3, "{events:?}");
+    let is_so = |fields: &str| fields.contains("state=\"left\"") && fields.contains("count=2");
+    assert!(left.iter().all(|(level, fields)| *level == Level::WARN && is_so(fields)), "{left:?}");
+}

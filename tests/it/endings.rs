@@ -1,0 +1,381 @@
+//! Ends: whatever ends, at whatever stage its locks are, leaves no key behind that nobody holds, and
+//! says how many releases the nodes owe it an answer to.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use redbolt::driver::Outcome;
+use redbolt::embedded::Nodes;
+use redbolt::{Acquire, Client, Config, Driver, Lease, LockError, Retry, Shared, SharedGuard, now};
+
+use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
+
+/// The nodes of a test: they stand still and go on as it says.
+trait Ground {
+    fn urls(&self) -> Vec<String>;
+    fn keys(&self, node: usize) -> usize;
+    fn pause(&self, node: usize);
+    fn resume(&self, node: usize);
+
+    fn is_empty(&self) -> bool {
+        (0..3).all(|node| self.keys(node) == 0)
+    }
+
+    fn config(&self) -> Config {
+        fresh_config(self.urls()).direct_wake(true)
+    }
+}
+
+impl Ground for Nodes {
+    fn urls(&self) -> Vec<String> {
+        self.urls()
+    }
+
+    fn keys(&self, node: usize) -> usize {
+        self.key_count(node).expect("it runs")
+    }
+
+    fn pause(&self, node: usize) {
+        self.pause(node).expect("it runs");
+    }
+
+    fn resume(&self, node: usize) {
+        self.resume(node).expect("it runs");
+    }
+}
+
+impl Ground for Cluster {
+    fn urls(&self) -> Vec<String> {
+        self.urls()
+    }
+
+    fn keys(&self, node: usize) -> usize {
+        let size = String::from_utf8(self.node(node).command(&["DBSIZE"])).expect("text");
+        size.trim_start_matches(':').trim_end().parse().expect("a number")
+    }
+
+    fn pause(&self, node: usize) {
+        self.node(node).freeze();
+    }
+
+    fn resume(&self, node: usize) {
+        self.node(node).thaw();
+    }
+}
+
+/// How far an acquisition has come when its end comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Unwritten,
+    Unanswered,
+    PartlyAnswered,
+    Won,
+    /// Its lease is dropped right before the end.
+    Dropped,
+    /// Somebody else has the lock: its next attempt is due later.
+    BetweenAttempts,
+    /// Somebody else has the lock: it waits to be woken.
+    Waiting,
+}
+
+const STAGES: [Stage; 7] = [
+    Stage::Unwritten,
+    Stage::Unanswered,
+    Stage::PartlyAnswered,
+    Stage::Won,
+    Stage::Dropped,
+    Stage::BetweenAttempts,
+    Stage::Waiting,
+];
+
+impl Stage {
+    /// How many nodes stand still while it comes about.
+    const fn paused(self) -> usize {
+        if matches!(self, Self::Unanswered) {
+            3
+        } else if matches!(self, Self::PartlyAnswered) {
+            2
+        } else {
+            0
+        }
+    }
+
+    const fn is_held_by_other(self) -> bool {
+        matches!(self, Self::BetweenAttempts | Self::Waiting)
+    }
+
+    fn acquire(self) -> Acquire {
+        let acquire = Acquire::new(TTL);
+        if self == Self::BetweenAttempts {
+            acquire.retry(Retry::every(PATIENCE, ms(0)).attempts(9))
+        } else if self == Self::Waiting {
+            acquire.retry(Retry::every(ms(50), ms(0)).within(PATIENCE * 2))
+        } else {
+            acquire
+        }
+    }
+}
+
+/// Runs `end` at each stage that `begin` brings it to, and looks at what is left.
+fn leaves_nothing<T>(
+    ground: &impl Ground,
+    begin: impl Fn(&dyn Ground, Stage) -> T,
+    end: impl Fn(T) -> Option<usize>,
+) {
+    for stage in STAGES {
+        let mut other = Client::connect(ground.config()).expect("nodes are fit");
+        other.wait_settled(PATIENCE).expect("a quorum");
+        let theirs = stage.is_held_by_other().then(|| other.lock("k", TTL).expect("it is free"));
+        assert!(theirs.as_ref().is_none_or(|_| eventually(PATIENCE, || ground.keys(2) == 1)));
+        let begun = begin(ground, stage);
+        let owed = end(begun);
+        let has_answers = stage.paused() == 0;
+        assert!(owed.is_none_or(|owed| (owed == 0) == has_answers), "{stage:?}: {owed:?}");
+        (0..stage.paused()).for_each(|node| ground.resume(2 - node));
+        if let Some(theirs) = theirs {
+            other.unlock(theirs).expect("it is ours");
+            // Whoever was woken would take it now.
+            other.settle(PATIENCE);
+            std::thread::sleep(ms(20));
+        }
+        assert!(eventually(PATIENCE, || ground.is_empty()), "{stage:?}: a key of nobody's");
+    }
+}
+
+/// The longest that an end waits.
+const LIMIT: Duration = ms(300);
+
+// ---- the driver ----
+
+fn turn_until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> bool) {
+    let met = eventually(PATIENCE, || {
+        driver.turn();
+        condition(driver)
+    });
+    assert!(met, "{driver:?}");
+}
+
+fn driver_at(ground: &dyn Ground, stage: Stage) -> Driver {
+    let mut driver = Driver::standalone(ground.config()).expect("a poll");
+    turn_until(&mut driver, |driver| driver.voters() == 3);
+    (0..stage.paused()).for_each(|node| ground.pause(2 - node));
+    driver.acquire("k", stage.acquire()).expect("room");
+    match stage {
+        Stage::Unwritten => {}
+        Stage::Unanswered => driver.turn(),
+        Stage::PartlyAnswered => {
+            turn_until(&mut driver, |_| ground.keys(0) == 1);
+            driver.turn();
+        }
+        Stage::Won => {
+            turn_until(&mut driver, |driver| {
+                let has_result = driver.next_deadline().is_some_and(|at| at <= now());
+                has_result && (0..3).all(|node| ground.keys(node) == 1)
+            });
+        }
+        Stage::Dropped => {
+            let mut lease = None;
+            turn_until(&mut driver, |driver| {
+                lease = lease.take().or_else(|| won(driver));
+                lease.as_ref().is_some_and(|lease| lease.votes() == 3)
+            });
+        }
+        Stage::BetweenAttempts | Stage::Waiting => {
+            for _ in 0..50 {
+                driver.turn();
+                std::thread::sleep(ms(1));
+            }
+            assert_eq!(driver.in_flight(), 1);
+        }
+    }
+    driver
+}
+
+fn won(driver: &mut Driver) -> Option<Lease> {
+    let done = driver.completion()?;
+    let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
+    Some(result.expect("the lock is free"))
+}
+
+fn drivers_leave_nothing(ground: &impl Ground) {
+    leaves_nothing(ground, driver_at, |mut driver| {
+        Some(ends_within(LIMIT, || driver.shutdown(LIMIT)))
+    });
+    leaves_nothing(ground, driver_at, |driver| {
+        ends_within(ms(0), || drop(driver));
+        None
+    });
+    leaves_nothing(ground, driver_at, |driver| {
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            let _driver = driver;
+            std::panic::resume_unwind(Box::new("a fault of the program's own"));
+        }));
+        assert!(ended.is_err());
+        None
+    });
+}
+
+#[test]
+fn a_driver_that_ends_leaves_no_key_on_embedded_nodes() {
+    drivers_leave_nothing(&Nodes::start(3).unwrap());
+}
+
+#[test]
+fn a_driver_that_ends_leaves_no_key_on_real_servers() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    drivers_leave_nothing(&cluster);
+}
+
+/// A lock that is held when its driver goes is its holder's: its TTL ends it.
+#[test]
+fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
+    let nodes = Nodes::start(3).unwrap();
+    for is_shut_down in [false, true] {
+        let mut driver = Driver::standalone(nodes.config()).unwrap();
+        turn_until(&mut driver, |driver| driver.voters() == 3);
+        driver.acquire("k", Acquire::new(ms(1_500))).unwrap();
+        let mut lease = None;
+        turn_until(&mut driver, |driver| {
+            lease = lease.take().or_else(|| won(driver));
+            lease.is_some()
+        });
+        let lease = lease.unwrap();
+        if is_shut_down {
+            assert_eq!(driver.shutdown(LIMIT), 0, "a lock that is held is no debt");
+        }
+        drop(driver);
+        assert!(lease.is_valid() && nodes.keys(0) + nodes.keys(1) + nodes.keys(2) >= 2);
+        let ends = lease.deadline();
+        drop(lease);
+        let mut other = client_of(&nodes);
+        assert!(eventually(PATIENCE, || other.try_lock("k", TTL).is_ok()));
+        assert!(now() >= ends, "nobody was there to release it");
+    }
+}
+
+#[test]
+fn a_node_that_is_away_is_owed_what_it_may_hold() {
+    let nodes = Nodes::start(3).unwrap();
+    let mut driver = driver_at(&nodes, Stage::Won);
+    nodes.kill(1).unwrap();
+    assert_eq!(driver.shutdown(LIMIT), 1);
+    assert_eq!(nodes.keys(0) + nodes.keys(2), 0);
+}
+
+// ---- the client ----
+
+fn client_of(ground: &dyn Ground) -> Client {
+    let config = ground.config().node_timeout(LIMIT);
+    let mut client = Client::connect(config).expect("nodes are fit");
+    client.wait_settled(PATIENCE).expect("a quorum");
+    assert_eq!(client.voters(), 3);
+    client
+}
+
+/// Brings a batch to a stage, and drops it there, or does not even do that.
+fn batch_at(ground: &dyn Ground, stage: Stage, is_forgotten: bool) -> Client {
+    let mut client = client_of(ground);
+    (0..stage.paused()).for_each(|node| ground.pause(2 - node));
+    let mut batch = client.batch();
+    batch.acquire("another", Acquire::new(TTL)).expect("room");
+    batch.acquire("k", stage.acquire()).expect("room");
+    match stage {
+        Stage::Unwritten => {}
+        Stage::Unanswered => batch.flush(),
+        Stage::PartlyAnswered => {
+            batch.flush();
+            assert!(eventually(PATIENCE, || ground.keys(0) == 2));
+        }
+        // What is read with the result of the one is the answer to the other.
+        Stage::Won | Stage::BetweenAttempts | Stage::Waiting => drop(batch.wait()),
+        Stage::Dropped => {
+            while batch.in_flight() > 0 {
+                drop(batch.wait())
+            }
+        }
+    }
+    if is_forgotten {
+        std::mem::forget(batch);
+    } else {
+        drop(batch);
+    }
+    client
+}
+
+#[test]
+fn a_batch_that_ends_leaves_no_key() {
+    let nodes = Nodes::start(3).unwrap();
+    let begin = |ground: &dyn Ground, stage| batch_at(ground, stage, false);
+    leaves_nothing(&nodes, begin, |mut client| Some(ends_within(LIMIT, || client.settle(LIMIT))));
+    leaves_nothing(&nodes, begin, |client| {
+        ends_within(LIMIT, || drop(client));
+        None
+    });
+}
+
+#[test]
+fn a_client_whose_batch_never_ended_leaves_no_key() {
+    let end = |client| {
+        ends_within(LIMIT, || drop(client));
+        None
+    };
+    let begin = |ground: &dyn Ground, stage| batch_at(ground, stage, true);
+    leaves_nothing(&Nodes::start(3).unwrap(), begin, end);
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    leaves_nothing(&cluster, begin, end);
+}
+
+// ---- the shared handle ----
+
+type Locking = Pin<Box<dyn Future<Output = Result<SharedGuard, LockError>> + Send>>;
+
+fn peek(future: &mut Locking) -> Option<Result<SharedGuard, LockError>> {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
+fn shared_at(ground: &dyn Ground, stage: Stage) -> (Shared, Locking) {
+    let shared = Shared::connect(ground.config().node_timeout(LIMIT)).expect("nodes are fit");
+    assert!(eventually(PATIENCE, || shared.voters() == 3));
+    (0..stage.paused()).for_each(|node| ground.pause(2 - node));
+    let handle = shared.clone();
+    let acquire = stage.acquire();
+    let mut future: Locking =
+        Box::pin(async move { handle.try_lock_with_async("k", acquire).await });
+    assert!(peek(&mut future).is_none());
+    match stage {
+        Stage::Unwritten | Stage::Unanswered => {}
+        Stage::PartlyAnswered => assert!(eventually(PATIENCE, || ground.keys(0) == 1)),
+        Stage::Won | Stage::Dropped => {
+            assert!(eventually(PATIENCE, || (0..3).all(|node| ground.keys(node) == 1)));
+            std::thread::sleep(ms(5));
+        }
+        Stage::BetweenAttempts | Stage::Waiting => std::thread::sleep(ms(50)),
+    }
+    if stage == Stage::Dropped {
+        drop(peek(&mut future).expect("it was won").expect("the lock is free"));
+    }
+    (shared, future)
+}
+
+#[test]
+fn a_shared_handle_that_ends_leaves_no_key() {
+    let nodes = Nodes::start(3).unwrap();
+    leaves_nothing(&nodes, shared_at, |(shared, mut future)| {
+        let owed = ends_within(LIMIT, || shared.shutdown(LIMIT));
+        if format!("{shared:?}").contains("calls: 1") {
+            let result = peek(&mut future).expect("no call outlives the handle");
+            assert!(matches!(result, Err(LockError::Closed | LockError::Cancelled)), "{result:?}");
+        }
+        Some(owed)
+    });
+    leaves_nothing(&nodes, shared_at, |(shared, future)| {
+        drop((shared, future));
+        None
+    });
+}
