@@ -43,6 +43,7 @@ impl Driver {
     }
 
     /// Whether a lease was lost since this was last asked, kept alive or not.
+    #[cfg(feature = "shared")]
     pub(crate) const fn take_loss(&mut self) -> bool {
         std::mem::replace(&mut self.pool.has_lost, false)
     }

@@ -85,6 +85,17 @@ fn a_killed_node_closes_its_connections_and_refuses_new_ones() {
 }
 
 #[test]
+fn a_node_that_hangs_up_goes_on_for_those_who_come_back() {
+    let nodes = Nodes::start(1).unwrap();
+    let mut wire = connect(&nodes, 0);
+    assert_eq!(wire.ask(&["SET", "k", "v"]).unwrap(), b"+OK\r\n");
+    nodes.hang_up(0).unwrap();
+    assert!(wire.ask(&["PING"]).is_err());
+    assert_eq!(nodes.state(0).unwrap(), NodeState::Running);
+    assert_eq!(connect(&nodes, 0).ask(&["GET", "k"]).unwrap(), b"$1\r\nv\r\n");
+}
+
+#[test]
 fn a_restart_keeps_the_keys_or_loses_them_as_asked() {
     let nodes = Nodes::start(1).unwrap();
     connect(&nodes, 0).ask(&["SET", "k", "v", "PX", "60000"]).unwrap();

@@ -125,6 +125,16 @@ impl Nodes {
         self.ask(node, Order::Resume).map(drop)
     }
 
+    /// Closes every connection of a node, as a network does that forgets them: what was not read from
+    /// one is lost. The node goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Nodes::state`].
+    pub fn hang_up(&self, node: usize) -> Result<(), NodesError> {
+        self.ask(node, Order::HangUp).map(drop)
+    }
+
     /// Ends a node's process: its connections are closed and its port refuses.
     ///
     /// # Errors

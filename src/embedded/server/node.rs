@@ -29,6 +29,7 @@ use crate::embedded::model::{Condition, Life, Memory, Server, ServerOptions};
 pub(super) enum Order {
     Pause,
     Resume,
+    HangUp,
     Kill,
     Restart(Memory),
     Condition(Condition),
@@ -139,6 +140,7 @@ impl Node {
         match (order, self.state) {
             (Order::Pause, NodeState::Running) => self.state = NodeState::Paused,
             (Order::Resume, NodeState::Paused) => self.state = NodeState::Running,
+            (Order::HangUp, _) => self.hang_up(),
             (Order::Kill | Order::Stop, _) => self.kill(),
             (Order::Restart(memory), _) => self.restart(memory)?,
             (Order::Condition(condition), _) => self.server.set_condition(condition),
@@ -161,6 +163,10 @@ impl Node {
     fn kill(&mut self) {
         self.state = NodeState::Killed;
         self.listener = None;
+        self.hang_up();
+    }
+
+    fn hang_up(&mut self) {
         self.todo.clear();
         self.free.clear();
         for connection in self.connections.drain(..).flatten() {

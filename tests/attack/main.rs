@@ -1,0 +1,93 @@
+//! Drivers, clients and shared handles under random calls, ends and faults, on real sockets and the
+//! real clock, before the judge of the simulation: no two holders at a time, every call ends, and
+//! nothing is left behind that nobody holds and nobody told of.
+//!
+//! `REDBOLT_ATTACK_SECONDS=N` goes on for N seconds each; `REDBOLT_SEED=S` begins with that seed. What
+//! a seed draws is the same each time, how threads and nodes meet is not.
+
+#![expect(clippy::print_stdout, reason = "the seeds and the counts are what the test is for")]
+#![expect(clippy::indexing_slicing, reason = "a test may end where it is wrong itself")]
+
+mod clients;
+mod drivers;
+#[path = "../../src/sim/oracle.rs"]
+mod oracle;
+#[expect(dead_code, clippy::cast_possible_truncation, reason = "not all of it is wanted here")]
+#[path = "../../src/sim/random.rs"]
+mod random;
+mod reports;
+mod round;
+mod shares;
+
+mod clock {
+    //! The one clock of all: that of this machine.
+
+    /// Nanoseconds since it began.
+    pub(super) type Global = u64;
+}
+
+mod mutant {
+    //! What the judge says.
+
+    /// What must never happen.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Kind {
+        TwoHolders,
+        Orphan,
+        Overdue,
+        /// A result of nothing, a call of nobody's, a panic of a player's.
+        Odd,
+    }
+}
+
+/// The first thing that should not have been.
+#[derive(Debug, PartialEq, Eq)]
+struct Violation {
+    kind: mutant::Kind,
+    text: String,
+}
+
+use std::time::Duration;
+
+use random::Random;
+use round::{Player, Round};
+
+/// How long each goes on by itself.
+const SECONDS: u64 = 4;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+/// Plays rounds until the time is over: each with nodes, faults and handles of its own.
+fn attack(name: &str, players: &[Player]) {
+    reports::install();
+    let mut seeds =
+        Random::new(number("REDBOLT_SEED").unwrap_or_else(|| redbolt::now().as_nanos()));
+    let time = Duration::from_secs(number("REDBOLT_ATTACK_SECONDS").unwrap_or(SECONDS));
+    let (begin, mut rounds, mut totals) = (redbolt::now(), 0, round::Totals::default());
+    let mut seed = number("REDBOLT_SEED").unwrap_or_else(|| seeds.next());
+    while redbolt::now().saturating_since(begin) < time {
+        println!("{name}: REDBOLT_SEED={seed}");
+        totals.add(Round::play(seed, players));
+        rounds += 1;
+        seed = seeds.next();
+    }
+    println!("{name}: {rounds} rounds, {totals}");
+    assert!(totals.have_shown_something(), "{name}: {totals}");
+}
+
+#[test]
+fn drivers_keep_their_promises() {
+    attack("drivers", &[drivers::play, drivers::play]);
+}
+
+#[test]
+fn clients_keep_their_promises() {
+    attack("clients", &[clients::play, clients::play, clients::play]);
+}
+
+#[test]
+fn shared_handles_keep_their_promises() {
+    attack("shared", &[shares::play, shares::play]);
+}

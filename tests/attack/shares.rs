@@ -1,0 +1,183 @@
+//! Shared handles: threads and futures that queue for few keys, given up, thrown away and shut down.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use redbolt::{Acquire, LockError, Shared, SharedGuard};
+
+use crate::mutant::Kind;
+use crate::random::Random;
+use crate::round::{KEYS, NODE_TIMEOUT, Round, ms};
+
+const THREADS: usize = 3;
+
+struct Held {
+    guard: SharedGuard,
+    key: usize,
+    holder: u64,
+}
+
+/// One handle, from its begin to its end.
+struct Life<'round> {
+    round: &'round Round,
+    shared: Shared,
+    /// A guard that is given back from now on may be too late for the I/O thread.
+    is_ending: AtomicBool,
+}
+
+pub(crate) fn play(round: &Round, mut random: Random) {
+    while !round.is_over() {
+        let began_calm = round.is_calm();
+        let shared = Shared::open(round.config(&mut random)).expect("a thread");
+        let life = Life { round, shared, is_ending: AtomicBool::new(false) };
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                let mut choices = Random::new(random.next());
+                let (life, is_over) = (&life, &is_over);
+                scope.spawn(move || life.work(&mut choices, is_over));
+            }
+            let mut turns = random.between(5, 150);
+            while round.goes_on(began_calm, turns, || life.shared.nodes()) {
+                thread::sleep(ms(5));
+                turns = turns.saturating_sub(1);
+            }
+            if random.chance(500) {
+                let limit = ms(random.pick(&[0, 50, 1_000]));
+                life.is_ending.store(true, Ordering::SeqCst);
+                round.owes(round.call("shutdown", limit, || life.shared.shutdown(limit)));
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        if let Some(never) = unserved(&life.shared) {
+            round.fail(Kind::Odd, || never);
+        }
+    }
+}
+
+/// What should not be there once nobody calls any more.
+fn unserved(shared: &Shared) -> Option<String> {
+    let text = format!("{shared:?}");
+    let is_idle = (0..400).any(|_| {
+        thread::sleep(ms(1));
+        format!("{shared:?}").contains("calls: 0")
+    });
+    (!is_idle).then(|| format!("a call of nobody's: {text}"))
+}
+
+impl Life<'_> {
+    fn work(&self, random: &mut Random, is_over: &AtomicBool) {
+        let mut held: Vec<Held> = Vec::new();
+        while !is_over.load(Ordering::SeqCst) {
+            if !self.step(&mut held, random) {
+                break;
+            }
+            for Held { guard, key, holder } in &held {
+                if guard.is_valid() {
+                    self.round.still_held(*holder, *key, guard.deadline());
+                }
+            }
+        }
+        for held in held {
+            self.give_back(held, random);
+        }
+    }
+
+    /// False once the handle is closed.
+    fn step(&self, held: &mut Vec<Held>, random: &mut Random) -> bool {
+        let (round, shared) = (self.round, &self.shared);
+        let key = random.index(KEYS.len());
+        match random.below(10) {
+            0..4 => {
+                let (acquire, limit) = round.acquire(random);
+                let call = || shared.try_lock_with(KEYS[key], acquire);
+                match round.call("lock", limit, call) {
+                    Ok(guard) => self.hold(held, key, guard),
+                    Err(LockError::Closed) => return false,
+                    Err(_) => {}
+                }
+            }
+            4 => {
+                let (acquire, _) = round.acquire(random);
+                if let Some(guard) = self.future(key, acquire, random) {
+                    self.hold(held, key, guard);
+                }
+            }
+            5 if !held.is_empty() => {
+                let nth = random.index(held.len());
+                let Held { guard, key, holder } = &mut held[nth];
+                round.stops(*holder, *key);
+                let ttl = round.some_ttl(random);
+                drop(round.call("extend", NODE_TIMEOUT, || shared.extend(guard, ttl)));
+            }
+            6..9 if !held.is_empty() => {
+                let one = held.swap_remove(random.index(held.len()));
+                if random.chance(150) {
+                    self.change_hands(held, one, random);
+                } else {
+                    self.give_back(one, random);
+                }
+            }
+            _ => thread::sleep(ms(random.below(6))),
+        }
+        true
+    }
+
+    fn hold(&self, held: &mut Vec<Held>, key: usize, guard: SharedGuard) {
+        let holder = self.round.held(key, guard.deadline());
+        held.push(Held { guard, key, holder });
+    }
+
+    /// Polls a call some times, and gives it up if it has not ended by then.
+    fn future(&self, key: usize, acquire: Acquire, random: &mut Random) -> Option<SharedGuard> {
+        let mut future = pin!(self.shared.try_lock_with_async(KEYS[key], acquire));
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..random.below(5) {
+            if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+                return result.ok();
+            }
+            thread::sleep(ms(random.below(3)));
+        }
+        None
+    }
+
+    fn give_back(&self, held: Held, random: &mut Random) {
+        let Held { guard, key, holder } = held;
+        let round = self.round;
+        round.stops(holder, key);
+        match random.below(3) {
+            0 => drop(round.call("unlock", NODE_TIMEOUT, || self.shared.unlock(guard))),
+            1 => {
+                drop(catch_unwind(AssertUnwindSafe(|| {
+                    let _guard = guard;
+                    resume_unwind(Box::new("the work's own"));
+                })));
+            }
+            _ => drop(guard),
+        }
+        self.may_have_outlived();
+    }
+
+    /// A guard that outlives its handle: the TTL ends its key.
+    fn may_have_outlived(&self) {
+        if self.is_ending.load(Ordering::SeqCst) {
+            self.round.outlived();
+        }
+    }
+
+    /// The lock is given away, and taken over again.
+    fn change_hands(&self, held: &mut Vec<Held>, one: Held, random: &mut Random) {
+        let Held { guard, key, holder } = one;
+        let round = self.round;
+        round.stops(holder, key);
+        let Some((name, token)) = guard.detach() else { return };
+        let ttl = round.some_ttl(random);
+        match round.call("adopt", NODE_TIMEOUT, || self.shared.adopt(&name, &token, ttl)) {
+            Ok(guard) => self.hold(held, key, guard),
+            Err(_) => round.gave_away(name, token),
+        }
+    }
+}
