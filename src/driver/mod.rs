@@ -43,6 +43,7 @@ use rand::rngs::SysRng;
 
 pub use completion::{Completion, Outcome};
 pub use lease::Lease;
+pub(crate) use lease::LeasePool;
 
 use crate::acquire::Acquire;
 use crate::address::Endpoint;
@@ -51,7 +52,6 @@ use crate::engine::{Connection, Engine, LeaseId, OpId};
 use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
-use lease::LeasePool;
 use link::{Link, links_of};
 use resolve::Resolver;
 

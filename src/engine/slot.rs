@@ -20,6 +20,14 @@ pub struct LeaseId {
     pub(super) generation: u32,
 }
 
+#[cfg(test)]
+impl LeaseId {
+    /// A lease of no engine.
+    pub(crate) const fn nth(slot: u32) -> Self {
+        Self { slot, generation: 0 }
+    }
+}
+
 pub(super) const NO_OP: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

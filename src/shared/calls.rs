@@ -9,12 +9,12 @@
 //!   code of an executor.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::thread::Thread;
 use std::time::Duration;
 
 use super::NONE;
+use super::sync::{AtomicBool, Thread};
 use crate::acquire::Acquire;
 use crate::client::NodeKey;
 use crate::driver::Lease;

@@ -1,23 +1,27 @@
 //! [`Inner`]: the table, and how its I/O thread is woken; [`Owner`]: what handles, guards and calls
 //! keep alive, and the I/O thread does not.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use mio::Waker;
-
+use super::sync::Mutex;
 use super::table::{Command, Table};
 
 pub(super) struct Inner {
     table: Mutex<Table>,
-    waker: Waker,
+    /// Wakes the I/O thread, and is never told why not.
+    wake: Box<dyn Fn() + Send + Sync>,
     /// How long a call that went straight to the I/O thread spins for its result.
     pub(super) spin: Duration,
 }
 
 impl Inner {
-    pub(super) const fn new(table: Table, waker: Waker, spin: Duration) -> Self {
-        Self { table: Mutex::new(table), waker, spin }
+    pub(super) fn new(
+        table: Table,
+        wake: impl Fn() + Send + Sync + 'static,
+        spin: Duration,
+    ) -> Self {
+        Self { table: Mutex::new(table), wake: Box::new(wake), spin }
     }
 
     /// Runs `work` on the table, and wakes the I/O thread if it left something to do. `work` must
@@ -29,8 +33,7 @@ impl Inner {
         let must_wake = table.must_wake();
         drop(table);
         if must_wake {
-            // An eventfd that is full has woken it already.
-            let _ = self.waker.wake();
+            (self.wake)();
         }
         value
     }

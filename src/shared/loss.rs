@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::SharedGuard;
 use super::calls::Listener;
+use super::sync::thread;
 use crate::driver::clock::now;
 use crate::engine::{Engine, LeaseId};
 use crate::time::Instant;
@@ -125,14 +126,14 @@ impl SharedGuard {
         let ends = now() + limit;
         let mut loss = Loss { guard: self, number: None };
         loop {
-            if loss.is_over_or_listen(Listener::Thread(std::thread::current())) {
+            if loss.is_over_or_listen(Listener::Thread(thread::current())) {
                 return true;
             }
             let time = now();
             if time >= ends {
                 return false;
             }
-            std::thread::park_timeout(time.until(ends.min(self.deadline())));
+            thread::park_timeout(time.until(ends.min(self.deadline())));
         }
     }
 }

@@ -21,6 +21,9 @@ mod loss;
 mod pending;
 mod queues;
 mod rules;
+#[cfg(test)]
+mod schedules;
+mod sync;
 mod table;
 mod worker;
 
@@ -160,7 +163,8 @@ impl Shared {
         let waker = Waker::new(client.poll.registry(), token)?;
         let mut table = Table::new(rules, calls_max);
         table.voters = voters;
-        let inner = Arc::new(Inner::new(table, waker, spin));
+        // An eventfd that is full has woken it already.
+        let inner = Arc::new(Inner::new(table, move || drop(waker.wake()), spin));
         let worker = Worker::new(client, Arc::clone(&inner));
         thread::Builder::new().name("redbolt".to_owned()).spawn(move || worker.run())?;
         Ok(Self { owner: Arc::new(Owner { inner }) })

@@ -3,12 +3,13 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::calls::{Listener, Reply, Stage};
 use super::inner::Owner;
+use super::sync::{AtomicBool, thread};
 use crate::driver::clock::now;
 
 /// Looks at the result between two looks at the clock.
@@ -43,12 +44,12 @@ impl Pending {
             self.spin(self.owner.inner.spin);
         }
         loop {
-            let listener = Listener::Thread(std::thread::current());
+            let listener = Listener::Thread(thread::current());
             if let Some(taken) = self.take_or_listen(listener) {
                 return taken;
             }
             while !self.done.load(Ordering::Acquire) {
-                std::thread::park();
+                thread::park();
             }
         }
     }

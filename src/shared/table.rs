@@ -284,8 +284,34 @@ impl Table {
 
     // ---- the I/O thread ----
 
+    /// Takes in how operations ended, and hands out who is to be told and what is to be done.
+    pub(super) fn exchange(
+        &mut self,
+        engine: &Engine,
+        has_lost: bool,
+        now: Instant,
+        replies: &mut Vec<(u32, Reply)>,
+        commands: &mut Vec<Command>,
+        tell: &mut Vec<Listener>,
+    ) {
+        self.sleeps_until = None;
+        self.voters = engine.voters();
+        for (call, reply) in replies.drain(..) {
+            tell.push(self.complete(call, reply, engine));
+        }
+        for (lease, key) in engine.waited_for() {
+            self.queues.note_wanted_elsewhere(lease, key);
+        }
+        if has_lost {
+            // Who waits for that lease, or for its end, is told.
+            self.look_for_loss(Instant::default());
+        }
+        self.expire(now, engine, tell);
+        std::mem::swap(commands, &mut self.commands);
+    }
+
     /// Takes in how an operation ended.
-    pub(super) fn complete(&mut self, call: u32, reply: Reply, engine: &Engine) -> Listener {
+    fn complete(&mut self, call: u32, reply: Reply, engine: &Engine) -> Listener {
         let place = self.calls.at(call);
         let (queue, kind, lease) = (place.queue, place.kind, place.lease);
         if let Some(lease) = lease {
@@ -339,7 +365,7 @@ impl Table {
     }
 
     /// Ends the waits whose time is over, and wakes the queues whose holder's is.
-    pub(super) fn expire(&mut self, now: Instant, engine: &Engine, tell: &mut Vec<Listener>) {
+    fn expire(&mut self, now: Instant, engine: &Engine, tell: &mut Vec<Listener>) {
         if now < self.next_due {
             return;
         }
@@ -402,10 +428,6 @@ impl Table {
         let until = due.unwrap_or(Instant::MAX).min(self.next_due);
         self.sleeps_until = Some(until);
         (until < Instant::MAX).then_some(until)
-    }
-
-    pub(super) const fn wake_up(&mut self) {
-        self.sleeps_until = None;
     }
 
     /// Whether the I/O thread must be woken for what is here; says so once.

@@ -126,22 +126,8 @@ impl Worker {
         let Self { client, inner, commands, replies, tell, .. } = self;
         let has_lost = client.driver.take_loss();
         let engine = client.driver.engine();
-        inner.with(|table| {
-            table.wake_up();
-            table.voters = engine.voters();
-            for (call, reply) in replies.drain(..) {
-                tell.push(table.complete(call, reply, engine));
-            }
-            for (lease, key) in engine.waited_for() {
-                table.queues.note_wanted_elsewhere(lease, key);
-            }
-            if has_lost {
-                // Who waits for that lease, or for its end, is told.
-                table.look_for_loss(Instant::default());
-            }
-            table.expire(now(), engine, tell);
-            std::mem::swap(commands, &mut table.commands);
-        });
+        let time = now();
+        inner.with(|table| table.exchange(engine, has_lost, time, replies, commands, tell));
         tell.drain(..).for_each(Listener::notify);
     }
 

@@ -1,0 +1,293 @@
+//! The table, its calls and its wakers under a checker of schedules: threads run in one order after
+//! the other, drawn anew each time. One that hangs is a wake-up that was lost, or a lock taken twice.
+//!
+//! All of it is the production's but the I/O thread, whose network is a set of keys that are held.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use shuttle::sync::Mutex;
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
+use shuttle::thread::{self, JoinHandle, Thread};
+
+use super::calls::{Listener, Reply};
+use super::inner::{Inner, Owner};
+use super::rules::Rules;
+use super::table::{Command, Table, Task};
+use super::{Shared, SharedGuard};
+use crate::acquire::Acquire;
+use crate::config::{Config, Retry};
+use crate::driver::clock::now;
+use crate::driver::{Lease, LeasePool};
+use crate::engine::{Engine, LeaseId};
+use crate::error::{LockError, Unlocked};
+use crate::quorum::NodeMask;
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+/// Schedules that are drawn for each scenario.
+const SCHEDULES: usize = 1_500;
+/// Nothing ends by time.
+const LONG: Duration = Duration::from_secs(20);
+
+/// The I/O thread's side, and the nodes'.
+struct Network {
+    pool: LeasePool,
+    held: HashMap<Vec<u8>, LeaseId>,
+    leases: u32,
+}
+
+impl Network {
+    fn acquire(&mut self, key: &[u8]) -> Result<Lease, LockError> {
+        self.collect();
+        if self.held.contains_key(key) {
+            return Err(LockError::Cancelled);
+        }
+        self.leases += 1;
+        let id = LeaseId::nth(self.leases);
+        self.held.insert(key.to_vec(), id);
+        let token = TokenBytes::Drawn([0; 20]);
+        Ok(self.pool.make(id, key, &token, now() + LONG, NodeMask::first(1)).0)
+    }
+
+    /// Leases that were dropped are released.
+    fn collect(&mut self) {
+        let held = &mut self.held;
+        self.pool.take_dropped(|dropped| held.retain(|_, id| *id != dropped.id));
+    }
+
+    /// Works as the I/O thread does, until nobody has a handle any more or it is shut down. How many
+    /// locks are left then.
+    fn serve(mut self, inner: &Inner) -> usize {
+        let config = Config::new(["h:1"]).expect("an address");
+        let engine = Engine::new(&config, [0; 32], now()).expect("a fit configuration");
+        let (mut commands, mut replies, mut tell) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_over = false;
+        while !is_over {
+            inner.with(|table| {
+                table.exchange(&engine, false, now(), &mut replies, &mut commands, &mut tell);
+            });
+            tell.drain(..).for_each(Listener::notify);
+            for command in commands.drain(..) {
+                match command {
+                    Command::Call(call, Task::Acquire { key, .. }) => {
+                        replies.push((call, Reply::Lock(self.acquire(key.as_bytes()))));
+                    }
+                    Command::Call(call, Task::Unlock { lease }) => {
+                        drop(lease);
+                        replies.push((call, Reply::Unlock(Ok(Unlocked::Released))));
+                    }
+                    // What is given up has ended by then.
+                    Command::Call(..) => {}
+                    Command::Release(lease) => drop(lease),
+                    Command::Close | Command::Shutdown { .. } => is_over = true,
+                }
+            }
+            let due = (!replies.is_empty()).then(Instant::default);
+            let until = inner.with(|table| table.fall_asleep(due));
+            if !is_over && until.is_none_or(|until| until > now()) {
+                thread::park();
+            }
+        }
+        drop(inner.with(|table| table.end(0, &mut tell)));
+        tell.drain(..).for_each(Listener::notify);
+        // What it would have given up.
+        drop(replies);
+        self.collect();
+        self.held.len()
+    }
+}
+
+/// A handle whose leases are handed on so often, and its I/O thread.
+fn start(local_turns: u32) -> (Shared, JoinHandle<usize>) {
+    let config = Config::new(["h:1"]).expect("an address").local_turns(local_turns);
+    let table = Table::new(Rules::new(&config).expect("a fit configuration"), 64);
+    let sleeper = Arc::new(OnceLock::<Thread>::new());
+    let waker = Arc::clone(&sleeper);
+    let wake = move || waker.get().expect("it has begun").unpark();
+    let inner = Arc::new(Inner::new(table, wake, Duration::ZERO));
+    let network = Network { pool: LeasePool::new(), held: HashMap::new(), leases: 0 };
+    let worker = thread::spawn({
+        let inner = Arc::clone(&inner);
+        move || network.serve(&inner)
+    });
+    assert!(sleeper.set(worker.thread().clone()).is_ok());
+    (Shared { owner: Arc::new(Owner { inner }) }, worker)
+}
+
+/// Nobody is there, and nothing is left.
+fn ends(shared: Shared, worker: JoinHandle<usize>) {
+    let inner = Arc::clone(&shared.owner.inner);
+    drop(shared);
+    assert_eq!(worker.join().expect("a sound I/O thread"), 0, "locks of nobody's");
+    assert_eq!(inner.with(|table| table.calls.in_use()), 0, "calls of nobody's");
+}
+
+fn patient() -> Acquire {
+    Acquire::new(LONG).retry(Retry::default()).deadline(LONG)
+}
+
+/// At most one at a time is in here.
+#[derive(Default)]
+struct Room(AtomicUsize);
+
+impl Room {
+    fn enter(&self, guard: SharedGuard) {
+        assert!(guard.is_valid());
+        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two holders");
+        thread::yield_now();
+        self.0.fetch_sub(1, Ordering::SeqCst);
+        drop(guard);
+    }
+}
+
+/// Runs code of its own, which uses the handle, when it is called and when it is dropped.
+struct Meddler(Shared, Thread);
+
+impl Wake for Meddler {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.voters();
+        self.1.unpark();
+    }
+}
+
+impl Drop for Meddler {
+    fn drop(&mut self) {
+        let _ = self.0.voters();
+    }
+}
+
+fn meddler(shared: &Shared) -> Waker {
+    Waker::from(Arc::new(Meddler(shared.clone(), thread::current())))
+}
+
+/// Awaits a call by a new waker at each turn.
+fn block_on<T>(shared: &Shared, mut future: Pin<&mut impl Future<Output = T>>) -> T {
+    loop {
+        let waker = meddler(shared);
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+/// For leases that are handed on, that go over the network each time, and by turns.
+fn each(scenario: fn(u32)) {
+    for local_turns in [64, 0, 1] {
+        shuttle::check_random(move || scenario(local_turns), SCHEDULES);
+        shuttle::check_pct(move || scenario(local_turns), SCHEDULES, 3);
+    }
+}
+
+#[test]
+fn threads_that_lock_and_unlock_hold_one_at_a_time_and_all_get_their_turn() {
+    each(|local_turns| {
+        let (shared, worker) = start(local_turns);
+        let room = Arc::new(Room::default());
+        let threads: Vec<_> = (0..3)
+            .map(|nth| {
+                let (shared, room) = (shared.clone(), Arc::clone(&room));
+                thread::spawn(move || {
+                    let guard = shared.lock_with("k", patient()).expect("its turn comes");
+                    if nth == 0 {
+                        shared.unlock(guard).expect("it is ours");
+                    } else {
+                        room.enter(guard);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        ends(shared, worker);
+    });
+}
+
+#[test]
+fn waiters_are_served_in_the_order_they_came() {
+    each(|local_turns| {
+        let (shared, worker) = start(local_turns);
+        let first = shared.lock_with("k", patient()).expect("it is free");
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let waiters: Vec<_> = (0..3)
+            .map(|nth| {
+                // It has its place before the next one comes.
+                let pending = shared.begin_lock(b"k", patient()).expect("room");
+                let (shared, order) = (shared.clone(), Arc::clone(&order));
+                thread::spawn(move || {
+                    let (pending, asked) = pending;
+                    let taken =
+                        if nth == 1 { pending.wait() } else { block_on(&shared, pin!(pending)) };
+                    let guard = shared.won(taken, asked).expect("its turn comes");
+                    order.lock().expect("no panic").push(nth);
+                    drop(guard);
+                })
+            })
+            .collect();
+        drop(first);
+        waiters.into_iter().for_each(|waiter| waiter.join().expect("no panic"));
+        assert_eq!(*order.lock().expect("no panic"), [0, 1, 2]);
+        ends(shared, worker);
+    });
+}
+
+#[test]
+fn a_call_that_is_given_up_at_any_point_holds_nothing_and_loses_nobody_its_wake_up() {
+    each(|local_turns| {
+        let (shared, worker) = start(local_turns);
+        let room = Arc::new(Room::default());
+        let threads: Vec<_> = (0..4)
+            .map(|nth| {
+                let (shared, room) = (shared.clone(), Arc::clone(&room));
+                thread::spawn(move || {
+                    let mut call = pin!(shared.lock_with_async("k", patient()));
+                    if nth < 2 {
+                        return room.enter(block_on(&shared, call).expect("its turn comes"));
+                    }
+                    for _ in 2..nth {
+                        let waker = meddler(&shared);
+                        let mut context = Context::from_waker(&waker);
+                        if let Poll::Ready(guard) = call.as_mut().poll(&mut context) {
+                            return room.enter(guard.expect("its turn has come"));
+                        }
+                        thread::yield_now();
+                    }
+                    let waker = meddler(&shared);
+                    let _ = call.as_mut().poll(&mut Context::from_waker(&waker));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        ends(shared, worker);
+    });
+}
+
+#[test]
+fn every_call_ends_when_the_handle_does() {
+    each(|local_turns| {
+        let (shared, worker) = start(local_turns);
+        let room = Arc::new(Room::default());
+        let threads: Vec<_> = (0..3)
+            .map(|nth| {
+                let (shared, room) = (shared.clone(), Arc::clone(&room));
+                thread::spawn(move || {
+                    if nth == 0 {
+                        return assert_eq!(shared.shutdown(LONG), 0);
+                    }
+                    match shared.lock_with("k", patient()) {
+                        Ok(guard) => room.enter(guard),
+                        Err(error) => assert!(matches!(error, LockError::Closed), "{error}"),
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        drop(shared);
+        // A guard that outlived the handle keeps its lock until the end of its TTL.
+        assert!(worker.join().expect("a sound I/O thread") <= 1);
+    });
+}
