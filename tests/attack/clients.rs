@@ -13,6 +13,8 @@ struct Held {
     lease: Lease,
     key: usize,
     holder: u64,
+    /// It may be given away.
+    may_move: bool,
 }
 
 pub(crate) fn play(round: &Round, mut random: Random) {
@@ -24,7 +26,7 @@ pub(crate) fn play(round: &Round, mut random: Random) {
         while round.goes_on(began_calm, steps, || client.nodes()) {
             step(round, &mut client, &mut held, &mut random);
             steps = steps.saturating_sub(1);
-            for Held { lease, key, holder } in &held {
+            for Held { lease, key, holder, .. } in &held {
                 if lease.is_valid() {
                     round.still_held(*holder, *key, lease.deadline());
                 }
@@ -38,23 +40,24 @@ fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut R
     let key = random.index(KEYS.len());
     match random.below(10) {
         0..3 => {
-            let (acquire, limit) = round.acquire(random);
+            let (acquire, limit, may_move) = round.acquire(random);
             let result = round.call("lock", limit, || client.try_lock_with(KEYS[key], acquire));
             if let Ok(lease) = result {
-                hold(round, held, key, lease);
+                hold(round, held, key, lease, may_move);
             }
         }
         3 if !held.is_empty() => {
             let nth = random.index(held.len());
-            let Held { lease, key, holder } = &mut held[nth];
+            let Held { lease, key, holder, may_move } = &mut held[nth];
+            *may_move = false;
             round.stops(*holder, *key);
             let ttl = round.some_ttl(random);
             drop(round.call("extend", NODE_TIMEOUT, || client.extend(lease, ttl)));
         }
         4..7 if !held.is_empty() => {
-            let Held { lease, key, holder } = held.swap_remove(random.index(held.len()));
+            let Held { lease, key, holder, may_move } = held.swap_remove(random.index(held.len()));
             round.stops(holder, key);
-            match random.below(4) {
+            match random.below(if may_move { 4 } else { 3 }) {
                 0 => drop(lease),
                 1 => thread::spawn(move || drop(lease)).join().expect("a drop"),
                 2 => drop(round.call("unlock", NODE_TIMEOUT, || client.unlock(lease))),
@@ -62,7 +65,7 @@ fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut R
                     let (name, token) = lease.detach();
                     let ttl = round.some_ttl(random);
                     match round.call("adopt", NODE_TIMEOUT, || client.adopt(&name, &token, ttl)) {
-                        Ok(lease) => hold(round, held, key, lease),
+                        Ok(lease) => hold(round, held, key, lease, false),
                         Err(_) => round.gave_away(name, token),
                     }
                 }
@@ -77,9 +80,9 @@ fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut R
     }
 }
 
-fn hold(round: &Round, held: &mut Vec<Held>, key: usize, lease: Lease) {
+fn hold(round: &Round, held: &mut Vec<Held>, key: usize, lease: Lease, may_move: bool) {
     let holder = round.held(key, lease.deadline());
-    held.push(Held { lease, key, holder });
+    held.push(Held { lease, key, holder, may_move });
 }
 
 /// Some locks at once, of whose results some are taken.
@@ -89,10 +92,10 @@ fn batch(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut 
     let mut longest = NODE_TIMEOUT;
     for _ in 0..random.between(1, 5) {
         let key = random.index(KEYS.len());
-        let (acquire, limit) = round.acquire(random);
+        let (acquire, limit, may_move) = round.acquire(random);
         longest = longest.max(limit);
         if let Ok(op) = batch.acquire(KEYS[key], acquire) {
-            asked.push((op, key));
+            asked.push((op, key, may_move));
         }
     }
     for _ in 0..random.below(5) {
@@ -102,8 +105,9 @@ fn batch(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut 
         let done = round.call("batch", longest, || batch.wait()).expect("a healthy poll");
         let Some(done) = done else { break };
         if let Outcome::Lock(Ok(lease)) = done.result {
-            let (_, key) = *asked.iter().find(|(op, _)| *op == done.id).expect("of this batch");
-            hold(round, held, key, lease);
+            let of = asked.iter().find(|(op, ..)| *op == done.id);
+            let (_, key, may_move) = *of.expect("of this batch");
+            hold(round, held, key, lease, may_move);
         }
     }
     if random.chance(100) {
@@ -135,7 +139,7 @@ fn with_lock(round: &Round, client: &mut Client, key: usize, random: &mut Random
 }
 
 fn end(round: &Round, mut client: Client, held: Vec<Held>, random: &mut Random) {
-    for Held { lease, key, holder } in held {
+    for Held { lease, key, holder, .. } in held {
         round.stops(holder, key);
         drop(lease);
     }

@@ -21,6 +21,7 @@ struct Asked {
     key: usize,
     begin: Instant,
     limit: Duration,
+    may_move: bool,
     /// Of an adoption: what is to be taken over.
     token: Option<LockToken>,
 }
@@ -29,6 +30,8 @@ struct Held {
     lease: Lease,
     key: usize,
     holder: u64,
+    /// It may be given away.
+    may_move: bool,
 }
 
 struct Life<'round> {
@@ -69,7 +72,7 @@ impl Life<'_> {
         limit: Duration,
         token: Option<LockToken>,
     ) {
-        self.asked.insert(op, Asked { what, key, begin: now(), limit, token });
+        self.asked.insert(op, Asked { what, key, begin: now(), limit, may_move: false, token });
     }
 
     fn step(&mut self, random: &mut Random) {
@@ -78,13 +81,16 @@ impl Life<'_> {
         match random.below(10) {
             0..3 if self.asked.len() < ASKED_MAX => {
                 let key = random.index(KEYS.len());
-                let (acquire, limit) = round.acquire(random);
+                let (acquire, limit, may_move) = round.acquire(random);
                 if let Ok(op) = driver.acquire(KEYS[key], acquire) {
                     self.ask(op, "lock", key, limit, None);
+                    self.asked.get_mut(&op).expect("just asked").may_move = may_move;
                 }
             }
             3 if !self.held.is_empty() && !self.is_lazy => {
-                let held = &self.held[random.index(self.held.len())];
+                let nth = random.index(self.held.len());
+                let held = &mut self.held[nth];
+                held.may_move = false;
                 let (key, holder) = (held.key, held.holder);
                 round.stops(holder, key);
                 let op = driver.extend(&held.lease, round.some_ttl(random));
@@ -95,10 +101,10 @@ impl Life<'_> {
                 }
             }
             4..7 if !self.held.is_empty() && (!self.is_lazy || random.chance(30)) => {
-                let Held { lease, key, holder } =
+                let Held { lease, key, holder, may_move } =
                     self.held.swap_remove(random.index(self.held.len()));
                 round.stops(holder, key);
-                match random.below(4) {
+                match random.below(if may_move { 4 } else { 3 }) {
                     0 => drop(lease),
                     1 => thread::spawn(move || drop(lease)).join().expect("a drop"),
                     2 => {
@@ -129,7 +135,7 @@ impl Life<'_> {
             while let Some(done) = self.driver.completion() {
                 self.take(done);
             }
-            for Held { lease, key, holder } in &self.held {
+            for Held { lease, key, holder, .. } in &self.held {
                 if lease.is_valid() {
                     round.still_held(*holder, *key, lease.deadline());
                 }
@@ -159,12 +165,13 @@ impl Life<'_> {
         };
         if let Some(lease) = lease {
             let holder = self.round.held(asked.key, lease.deadline());
-            self.held.push(Held { lease, key: asked.key, holder });
+            let may_move = asked.may_move;
+            self.held.push(Held { lease, key: asked.key, holder, may_move });
         }
     }
 
     fn end(mut self, random: &mut Random) {
-        for Held { lease, key, holder } in self.held.drain(..) {
+        for Held { lease, key, holder, .. } in self.held.drain(..) {
             self.round.stops(holder, key);
             drop(lease);
         }

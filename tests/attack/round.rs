@@ -196,10 +196,12 @@ impl Round {
             .local_turns(random.pick(&[0, 3, 64]))
     }
 
-    /// What is asked for, and how long the call may take.
-    pub(crate) fn acquire(&self, random: &mut Random) -> (Acquire, Duration) {
+    /// What is asked for, how long the call may take, and whether the lease may be given away: not where
+    /// an extension of it may be under way then, which might run behind that of its next owner.
+    pub(crate) fn acquire(&self, random: &mut Random) -> (Acquire, Duration, bool) {
         let mut acquire = Acquire::new(self.some_ttl(random));
-        if random.chance(300) {
+        let is_kept = random.chance(300);
+        if is_kept {
             acquire = acquire.keep_alive(KeepAlive::new());
         }
         if random.chance(300) {
@@ -209,12 +211,12 @@ impl Round {
             acquire = acquire.min_validity(ms(random.below(600)));
         }
         if random.chance(400) {
-            return (acquire, CONNECT_TIMEOUT + NODE_TIMEOUT);
+            return (acquire, CONNECT_TIMEOUT + NODE_TIMEOUT, !is_kept);
         }
         let longest = random.pick(&[20, 50, 50, 50, 50, 50, 600]);
         let limit = ms(random.between(2, longest));
         let retry = Retry::every(ms(random.between(1, 20)), ms(random.below(10)));
-        (acquire.retry(retry).deadline(limit), limit)
+        (acquire.retry(retry).deadline(limit), limit, !is_kept)
     }
 
     pub(crate) fn some_ttl(&self, random: &mut Random) -> Duration {

@@ -18,6 +18,8 @@ struct Held {
     guard: SharedGuard,
     key: usize,
     holder: u64,
+    /// It may be given away.
+    may_move: bool,
 }
 
 /// One handle, from its begin to its end.
@@ -75,7 +77,7 @@ impl Life<'_> {
             if !self.step(&mut held, random) {
                 break;
             }
-            for Held { guard, key, holder } in &held {
+            for Held { guard, key, holder, .. } in &held {
                 if guard.is_valid() {
                     self.round.still_held(*holder, *key, guard.deadline());
                 }
@@ -92,30 +94,31 @@ impl Life<'_> {
         let key = random.index(KEYS.len());
         match random.below(10) {
             0..4 => {
-                let (acquire, limit) = round.acquire(random);
+                let (acquire, limit, may_move) = round.acquire(random);
                 let call = || shared.try_lock_with(KEYS[key], acquire);
                 match round.call("lock", limit, call) {
-                    Ok(guard) => self.hold(held, key, guard),
+                    Ok(guard) => self.hold(held, key, guard, may_move),
                     Err(LockError::Closed) => return false,
                     Err(_) => {}
                 }
             }
             4 => {
-                let (acquire, _) = round.acquire(random);
+                let (acquire, _, may_move) = round.acquire(random);
                 if let Some(guard) = self.future(key, acquire, random) {
-                    self.hold(held, key, guard);
+                    self.hold(held, key, guard, may_move);
                 }
             }
             5 if !held.is_empty() => {
                 let nth = random.index(held.len());
-                let Held { guard, key, holder } = &mut held[nth];
+                let Held { guard, key, holder, may_move } = &mut held[nth];
+                *may_move = false;
                 round.stops(*holder, *key);
                 let ttl = round.some_ttl(random);
                 drop(round.call("extend", NODE_TIMEOUT, || shared.extend(guard, ttl)));
             }
             6..9 if !held.is_empty() => {
                 let one = held.swap_remove(random.index(held.len()));
-                if random.chance(150) {
+                if one.may_move && random.chance(200) {
                     self.change_hands(held, one, random);
                 } else {
                     self.give_back(one, random);
@@ -126,9 +129,9 @@ impl Life<'_> {
         true
     }
 
-    fn hold(&self, held: &mut Vec<Held>, key: usize, guard: SharedGuard) {
+    fn hold(&self, held: &mut Vec<Held>, key: usize, guard: SharedGuard, may_move: bool) {
         let holder = self.round.held(key, guard.deadline());
-        held.push(Held { guard, key, holder });
+        held.push(Held { guard, key, holder, may_move });
     }
 
     /// Polls a call some times, and gives it up if it has not ended by then.
@@ -145,7 +148,7 @@ impl Life<'_> {
     }
 
     fn give_back(&self, held: Held, random: &mut Random) {
-        let Held { guard, key, holder } = held;
+        let Held { guard, key, holder, .. } = held;
         let round = self.round;
         round.stops(holder, key);
         match random.below(3) {
@@ -170,13 +173,13 @@ impl Life<'_> {
 
     /// The lock is given away, and taken over again.
     fn change_hands(&self, held: &mut Vec<Held>, one: Held, random: &mut Random) {
-        let Held { guard, key, holder } = one;
+        let Held { guard, key, holder, .. } = one;
         let round = self.round;
         round.stops(holder, key);
         let Some((name, token)) = guard.detach() else { return };
         let ttl = round.some_ttl(random);
         match round.call("adopt", NODE_TIMEOUT, || self.shared.adopt(&name, &token, ttl)) {
-            Ok(guard) => self.hold(held, key, guard),
+            Ok(guard) => self.hold(held, key, guard, false),
             Err(_) => round.gave_away(name, token),
         }
     }
