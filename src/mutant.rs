@@ -113,6 +113,22 @@ mutants! {
     ReadOnlyIgnored => Amnesia,
     /// A grant counts although the node said before it that it is a replica.
     DistrustedGrantCounts => Amnesia,
+    /// An extension counts that a node says yes to which is not believed, and had not granted.
+    DistrustedExtensionCounts => Amnesia,
+    /// A node that is in trouble is taken at its word like any other.
+    TroubleUnseen => Amnesia,
+    /// A node that answers that it is loading is still believed.
+    LoadingBelieved => Amnesia,
+    /// The age of a node is taken as it says, though it rounds it up.
+    AgeBelievedTooSoon => Amnesia,
+    /// A server that is reached by two addresses votes twice.
+    DuplicateVotes => NoQuorum,
+    /// A node is written to while its connection is being lost.
+    LostNodeWritten => Unasked,
+    /// An extension that came after the end of a lease that is looked after moves its deadline.
+    LateExtensionTaken => DeadlineMoved,
+    /// A debt ends a TTL after the release, although its SET ran later.
+    DebtEndsTooSoon => Orphan,
     /// A late answer is taken for the answer to the next request.
     LateReplyMisattributed => Misattributed,
     /// A push is taken for the answer to the next request.

@@ -246,21 +246,25 @@ impl Engine {
         match answer {
             Answer::Ok | Answer::One => {
                 self.key_confirmed(id, slot_index);
+                let has_granted = self.slots.at(slot_index).granted.contains(id);
                 // As with a SET: one that is not admitted may have forgotten another's lock.
-                let is_believed =
-                    self.node(id).is_admitted() || self.slots.at(slot_index).granted.contains(id);
-                let slot = self.slots.at_mut(slot_index);
+                let is_believed = has_granted
+                    || self.node(id).is_admitted()
+                    || mutant::is(Mutant::DistrustedExtensionCounts);
                 // A node that extends it holds it: a vote, also where its SET was never answered.
-                if is_wanted && is_believed && !slot.granted.contains(id) {
-                    slot.granted.insert(id);
+                if is_wanted && is_believed && !has_granted {
+                    self.slots.at_mut(slot_index).granted.insert(id);
                     self.note_late_vote(slot_index);
                 }
-                if is_current && is_believed {
-                    self.ops.at_mut(index).tally.yes(id);
-                    self.decide_extension(slot_index, now);
-                } else if is_current {
-                    self.ops.at_mut(index).tally.no(id);
-                    self.ops.at_mut(index).blame(id, Cause::Quarantined);
+                if is_current {
+                    let cause = self.node(id).cause();
+                    let op = self.ops.at_mut(index);
+                    if is_believed {
+                        op.tally.yes(id);
+                    } else {
+                        op.tally.no(id);
+                        op.blame(id, cause);
+                    }
                     self.decide_extension(slot_index, now);
                 }
             }
@@ -364,7 +368,7 @@ impl Engine {
                 let (new_deadline, kind) =
                     (self.ops.at(index).new_deadline, self.ops.at(index).kind);
                 let is_late = slot.ends <= now.real && kind != OpKind::Adopt;
-                if is_late && slot.is_kept() {
+                if is_late && slot.is_kept() && !mutant::is(Mutant::LateExtensionTaken) {
                     // Its holder may have seen that it was over; it stays so.
                     return self.lose_lease(slot_index, LostCause::Expired, now);
                 }

@@ -69,7 +69,7 @@ impl Engine {
     /// one a restarted node would vote too soon.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
         // Nearly every read is this: one whole answer that agrees, from a node in good standing.
-        if !self.restless.contains(id)
+        if (!self.restless.contains(id) || mutant::is(Mutant::TroubleUnseen))
             && let Some(node) = self.nodes.get_mut(id.index())
             && let Some(&Pending { request, slot, .. }) = node.awaited()
         {
@@ -194,7 +194,7 @@ impl Engine {
         let Some((node, after)) = rest.split_first_mut() else { return };
         let is_duplicate = |identity: &str| {
             before.iter().chain(&*after).any(|other| {
-                other.identity() == Some(identity) && (other.is_greeted() || !other.is_settled)
+                other.identity() == Some(identity) && (other.serves() || !other.is_settled)
             })
         };
         let is_ready = node.conclude_greeting(&rules, is_duplicate, now);
@@ -213,7 +213,8 @@ impl Engine {
             return;
         }
         let rules = self.settings.admission;
-        if matches!(cause, Cause::Replica | Cause::MasterDown | Cause::Loading) {
+        let is_loading = cause == Cause::Loading && !mutant::is(Mutant::LoadingBelieved);
+        if is_loading || matches!(cause, Cause::Replica | Cause::MasterDown) {
             self.node_mut(id).distrust(&rules, now.real);
         } else if matches!(cause, Cause::Credentials | Cause::Cluster | Cause::Protected) {
             self.node_mut(id).refuse(cause, now.real);
@@ -227,7 +228,9 @@ impl Engine {
         let pending = self.node_mut(id).handle_lost(cause, random, now.real);
         self.node_mut(id).counts.lost.up(cause);
         self.voters.remove(id);
-        self.cohort.nodes.remove(id);
+        if !mutant::is(Mutant::LostNodeWritten) {
+            self.cohort.nodes.remove(id);
+        }
         self.with_output.remove(id);
         for entry in pending.iter() {
             match entry.request {

@@ -150,4 +150,12 @@ impl Engine {
             traces: Traces::default(),
         })
     }
+
+    /// Lets so much wait for each node, before it is used.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn limit(&mut self, room: crate::node::Room) {
+        for node in &mut self.nodes {
+            node.limit(room);
+        }
+    }
 }

@@ -67,7 +67,8 @@ impl History {
             return Standing::Refused(cause);
         }
         let identity = facts.identity();
-        if identity.as_deref().is_some_and(is_duplicate) {
+        let is_duplicate = identity.as_deref().is_some_and(is_duplicate);
+        if is_duplicate && !mutant::is(Mutant::DuplicateVotes) {
             return Standing::Refused(Cause::Duplicate);
         }
         self.remember(facts, identity, rules, now);
@@ -82,7 +83,9 @@ impl History {
         rules: &AdmissionRules,
         now: Instant,
     ) {
-        let same_process = self.known && identity.is_some() && identity == self.identity;
+        // One that does not say who it is, is the same as long as its connection lasts.
+        let is_same = identity == self.identity && (identity.is_some() || facts.is_again);
+        let same_process = self.known && is_same;
         let same_role = self.replid == facts.replid || mutant::is(Mutant::RoleChangeUnnoticed);
         if same_process && mutant::is(Mutant::BlipEndsQuarantine) {
             self.until = now;
@@ -93,7 +96,8 @@ impl History {
             _ if same_process => rules.guard_time,
             // The field is seen up to a second too high just after a start.
             Some(uptime) => {
-                let age = Duration::from_secs(uptime.saturating_sub(1));
+                let rounding = u64::from(!mutant::is(Mutant::AgeBelievedTooSoon));
+                let age = Duration::from_secs(uptime.saturating_sub(rounding));
                 let age = if was_replica(facts) { age.min(met_for(facts)) } else { age };
                 rules.guard_time.saturating_sub(age)
             }

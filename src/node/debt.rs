@@ -6,15 +6,12 @@
 //!   SET in a frozen server's buffer has not begun its TTL.
 //! - A debt whose SET was unanswered is paid twice, `node_timeout` apart: a server reads an old
 //!   connection 16 KiB at a time, between others, so the SET may still run behind the first.
-//! - At most [`DEBTS_MAX`] a node; the oldest is dropped and counted.
+//! - At most so many a node as there is [`Room`](super::Room) for; the oldest is dropped and counted.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::time::Instant;
-
-/// Debts a node may have; beyond it the oldest keys are left to their TTL.
-pub(crate) const DEBTS_MAX: usize = 65_536;
 
 /// How long a node that answered a release with an error is left alone with it.
 pub(crate) const REFUSED_DELAY: Duration = Duration::from_secs(1);
@@ -33,8 +30,10 @@ pub(crate) struct Debt {
 }
 
 /// The debts of one node, in the order they arose.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Debts {
+    /// How many there may be.
+    most: usize,
     /// Due at once.
     ready: VecDeque<Debt>,
     /// Due `node_timeout` after they were put here, so in order.
@@ -45,6 +44,16 @@ pub(crate) struct Debts {
 }
 
 impl Debts {
+    pub(crate) const fn new(most: usize) -> Self {
+        Self {
+            most,
+            ready: VecDeque::new(),
+            again: VecDeque::new(),
+            refused: VecDeque::new(),
+            dropped: 0,
+        }
+    }
+
     /// Takes a debt on that is due as soon as the node can be reached. Returns the slot of one
     /// that had to be dropped for it.
     pub(crate) fn push(&mut self, debt: Debt) -> Option<u32> {
@@ -68,7 +77,7 @@ impl Debts {
     }
 
     fn make_room(&mut self) -> Option<u32> {
-        if self.len() < DEBTS_MAX {
+        if self.len() < self.most {
             return None;
         }
         self.dropped += 1;

@@ -61,6 +61,8 @@ pub(crate) struct Facts {
     pub(crate) fault: Option<Cause>,
     /// HELLO or RESP3 is not known there.
     pub(crate) hello_refused: bool,
+    /// It is not the first on its connection, so of the same process.
+    pub(crate) is_again: bool,
     /// The greeting holds a password.
     pub(crate) logs_in: bool,
     /// The second write of the greeting has begun.

@@ -12,8 +12,7 @@
 //!
 //! # Invariants
 //!
-//! - Output is at most [`outbound::OUTPUT_LEN_MAX`] and at most [`outbound::PENDING_MAX`] answers are
-//!   awaited, whatever the node does.
+//! - Output, answers that are awaited, and debts are bounded by [`Room`], whatever the node does.
 //! - Two clocks: `now` runs always, `attended` only while somebody reads the sockets. What a node
 //!   is blamed for is measured on the second.
 
@@ -38,6 +37,7 @@ pub(crate) use admission::{AdmissionRules, Standing};
 pub(crate) use channel::ChannelName;
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
+pub(crate) use outbound::Room;
 pub(crate) use pending::{NO_SLOT, Pending, Phase, Request, WaitPart};
 pub(crate) use state::{Answered, Now, Patience, Shown, State, Step, Wish};
 pub(crate) use tracking::changed_keys;
@@ -106,10 +106,12 @@ pub(crate) struct Node {
     pub(crate) round_trip: Option<Duration>,
     pub(crate) dialect: Dialect,
     pub(crate) debts: Debts,
+    room: Room,
 }
 
 impl Node {
     pub(crate) fn new(login: Login, patience: Patience, now: Instant) -> Self {
+        let room = Room::default();
         Self {
             login,
             patience,
@@ -141,8 +143,15 @@ impl Node {
             greeted_at: now,
             round_trip: None,
             dialect: Dialect { release: None, extend: None },
-            debts: Debts::default(),
+            debts: Debts::new(room.debts),
+            room,
         }
+    }
+
+    /// Little enough that a simulation, or a test, fills it.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn limit(&mut self, room: Room) {
+        (self.room, self.debts) = (room, Debts::new(room.debts));
     }
 
     /// The only writer of the state.
@@ -339,7 +348,8 @@ impl Node {
         now: Now,
     ) -> bool {
         if self.reading.facts.hello_refused {
-            self.reading.facts = Facts::default();
+            let is_again = self.reading.facts.is_again;
+            self.reading.facts = Facts { is_again, ..Facts::default() };
             let login = self.login.clone();
             self.greet(&login, false, now);
             return false;
@@ -370,7 +380,10 @@ impl Node {
                 });
             }
         }
-        self.subscribe(now);
+        // By two addresses of one server each message would come twice, and be passed on twice.
+        if standing != Standing::Refused(Cause::Duplicate) {
+            self.subscribe(now);
+        }
         let state = match standing {
             Standing::Admitted => {
                 self.cause = Cause::None;
@@ -534,7 +547,7 @@ impl Node {
                 if until <= now.real {
                     // What it was when it was greeted is long ago. The login stands, and is not
                     // repeated: servers leave a failed AUTH unanswered where earlier replies wait.
-                    self.reading.facts = Facts::default();
+                    self.reading.facts = Facts { is_again: true, ..Facts::default() };
                     self.greet(&Login::default(), self.resp3, now);
                 }
             }

@@ -4,17 +4,29 @@ use super::{Debt, Node, Pending, Request};
 use crate::resp::encode::append_block;
 use crate::time::Instant;
 
-/// Bytes that may wait for a node's socket.
-pub(crate) const OUTPUT_LEN_MAX: usize = 1 << 20;
+/// How much may wait for one node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Bytes that may wait for its socket.
+    pub(crate) output_len: usize,
+    /// Answers that may be awaited from it.
+    pub(crate) answers: usize,
+    /// Debts to it; beyond them the oldest keys are left to their TTL.
+    pub(crate) debts: usize,
+}
 
-/// Answers that may be awaited from a node.
-pub(crate) const PENDING_MAX: usize = 1 << 15;
+impl Default for Room {
+    fn default() -> Self {
+        Self { output_len: 1 << 20, answers: 1 << 15, debts: 1 << 16 }
+    }
+}
 
-/// Releases are queued for a node that does not answer up to here; beyond it they become debts.
-const STALLED_OUTPUT_MAX: usize = 64 << 10;
+/// Releases are queued for a node that does not answer up to this part of its output; beyond it they
+/// become debts.
+const STALLED_PART: usize = 16;
 
-/// Debts are written in portions, so that they never crowd out the rest.
-const DEBT_OUTPUT_MAX: usize = 256 << 10;
+/// Debts are written in portions of this part of the output, so that they never crowd out the rest.
+const DEBT_PART: usize = 4;
 
 impl Node {
     /// Writes a request, unless the node has too much before it. `attended` is the time on the
@@ -26,7 +38,8 @@ impl Node {
         bytes: &[u8],
         attended: Instant,
     ) -> bool {
-        let limit = if self.is_stalled() { STALLED_OUTPUT_MAX } else { OUTPUT_LEN_MAX };
+        let limit = self.room.output_len;
+        let limit = if self.is_stalled() { limit / STALLED_PART } else { limit };
         if !self.has_room(bytes.len(), limit) {
             return false;
         }
@@ -37,7 +50,7 @@ impl Node {
     /// Whether a request of `len` bytes may go to the output.
     #[inline]
     pub(super) const fn has_room(&self, len: usize, limit: usize) -> bool {
-        self.pending.len() < PENDING_MAX && self.output.len() + len <= limit
+        self.pending.len() < self.room.answers && self.output.len() + len <= limit
     }
 
     /// Writes a request whatever waits: for what is bounded by other means.
@@ -49,7 +62,7 @@ impl Node {
     /// Whether a request of `len` bytes may be written to a node that is not stalled.
     #[inline]
     pub(crate) const fn has_room_in_step(&self, len: usize) -> bool {
-        self.has_room(len, OUTPUT_LEN_MAX)
+        self.has_room(len, self.room.output_len)
     }
 
     #[inline]
@@ -123,7 +136,7 @@ impl Node {
 
     /// Whether a debt could be written now.
     pub(super) fn takes_debts(&self) -> bool {
-        let has_room = self.output.len() < DEBT_OUTPUT_MAX && self.pending.len() < PENDING_MAX;
+        let has_room = self.has_room(0, self.room.output_len / DEBT_PART);
         self.is_greeted() && !self.is_stalled() && self.dialect.release.is_some() && has_room
     }
 }

@@ -313,6 +313,29 @@ fn the_end_of_a_quarantine_is_a_new_greeting_without_the_login() {
     assert!(node.can_vote());
 }
 
+#[test]
+fn a_node_that_does_not_say_who_it_is_votes_again_when_its_quarantine_is_over() {
+    let lenient = AdmissionRules { admission: Admission::Lenient, ..RULES };
+    let denied = "-NOPERM User default has no permissions to run the 'info' command\r\n".repeat(4);
+    let answers = format!("%4\r\n{VALKEY_91}+proto\r\n:3\r\n{denied}");
+    let greet = |node: &mut Node, seconds| {
+        sent(node);
+        feed(node, answers.as_bytes()).unwrap();
+        assert!(node.conclude_greeting(&lenient, |_| false, now(seconds)));
+    };
+    let mut node = new_node(Login::default());
+    node.handle_connected(now(0));
+    greet(&mut node, 0);
+    assert!(node.can_vote());
+    node.handle_lost(Cause::Closed, 0, at(1));
+    node.handle_connected(now(1));
+    greet(&mut node, 1);
+    assert!(!node.can_vote(), "it may be another process");
+    node.handle_timeout(now(31));
+    greet(&mut node, 31);
+    assert!(node.can_vote(), "the same connection is the same process");
+}
+
 const VALKEY_91: &str = "+server\r\n+valkey\r\n+version\r\n+9.1.2\r\n+role\r\n+master\r\n";
 const REDIS_70: &str = "+server\r\n+redis\r\n+version\r\n+7.0.15\r\n+role\r\n+master\r\n";
 

@@ -9,7 +9,6 @@
 //!   of the key, without a push.
 
 use super::Node;
-use super::outbound::OUTPUT_LEN_MAX;
 use super::pending::{NO_SLOT, Request};
 use crate::command::{Answer, append_pttl};
 use crate::key::Key;
@@ -41,7 +40,7 @@ impl Node {
             && self.is_greeted()
             && !self.is_stalled()
             && self.tracking != Tracking::Denied;
-        if !is_able || !self.has_room(TRACK_LEN + key.as_bytes().len(), OUTPUT_LEN_MAX) {
+        if !is_able || !self.has_room(TRACK_LEN + key.as_bytes().len(), self.room.output_len) {
             return false;
         }
         let mut bytes = Vec::with_capacity(TRACK_LEN + key.as_bytes().len());

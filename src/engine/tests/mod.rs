@@ -18,6 +18,7 @@ mod prefixed;
 mod releasing;
 mod siblings;
 mod suspended;
+mod trouble;
 mod waiting;
 mod waking;
 mod watching;

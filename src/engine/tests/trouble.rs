@@ -1,0 +1,123 @@
+//! Nodes that are not to be believed, or not to be written to, for the moment.
+
+use super::*;
+use crate::node::Room;
+
+const LOADING: &str = "-LOADING Valkey is loading the dataset in memory\r\n";
+const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
+
+fn guarded(nodes: usize) -> Rig {
+    Rig::with(nodes, |config| config.restart_guard(RestartGuard::On).max_ttl(TTL))
+}
+
+fn state(rig: &Rig, index: usize) -> NodeState {
+    rig.engine.nodes(rig.now)[index].state
+}
+
+#[test]
+fn a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_believed() {
+    for error in [LOADING, READONLY, "-MASTERDOWN Link with MASTER is down\r\n"] {
+        let mut rig = guarded(3);
+        rig.acquire("a");
+        rig.acquire("b");
+        rig.answer_all([0, 1], "+OK\r\n");
+        rig.locked();
+        // In two reads: the second could be taken for an everyday answer.
+        rig.answer(2, error);
+        assert!(matches!(state(&rig, 2), NodeState::Quarantined(_)), "{error}");
+        rig.answer(2, "+OK\r\n");
+        rig.answer(0, "+OK\r\n");
+        rig.answer(1, "_\r\n");
+        let refused = rig.refused();
+        assert_eq!(vote_of(&refused, 2), Vote::Unknown(Cause::Quarantined), "{error}");
+    }
+}
+
+#[test]
+fn a_node_that_is_not_believed_makes_up_no_quorum_of_an_extension() {
+    let mut rig = guarded(3);
+    // Something of this client is pending at node 2 before the SET.
+    let old = rig.lease("old");
+    rig.engine.release_quietly(old, rig.now);
+    rig.answer_all([0, 1], ":1\r\n");
+    rig.acquire("a");
+    rig.answer_all([0, 1], "+OK\r\n");
+    let lease = rig.locked();
+    rig.answer(2, READONLY);
+    rig.answer(2, "+OK\r\n");
+    assert_eq!(rig.engine.votes(lease).count(), 2);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    while rig.waiting(2)[0] != "SET" {
+        rig.answer(2, ":0\r\n");
+    }
+    rig.answer(2, "+OK\r\n");
+    rig.answer(0, "+OK\r\n");
+    rig.answer(1, "_\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Err(_), .. })), "{event:?}");
+    assert_eq!(rig.engine.votes(lease).count(), 2);
+}
+
+#[test]
+fn nothing_is_written_to_a_node_while_its_connection_is_lost() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    rig.answer(1, "_\r\n");
+    rig.answer(2, "+OK\r\n");
+    // No quorum is left, so the attempt is released: at the lost node as a debt.
+    rig.lose(0);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+    assert!(rig.engine.output(node(0)).is_empty());
+    assert_eq!(rig.engine.nodes(rig.now)[0].debts, 1);
+}
+
+#[test]
+fn a_node_that_is_owed_releases_gets_no_set_before_them() {
+    let mut rig = Rig::unconnected(1, |config| config);
+    rig.engine.limit(Room { output_len: 800, ..Room::default() });
+    rig.connect(0);
+    let leases: Vec<LeaseId> = (0..6).map(|key| rig.lease(&format!("key {key}"))).collect();
+    rig.lose(0);
+    for lease in leases {
+        rig.engine.release_quietly(lease, rig.now);
+    }
+    rig.connect(0);
+    // They go out in portions, and there is room for the SET behind the first of them.
+    let owed = rig.engine.nodes(rig.now)[0].debts;
+    assert!(owed > 0 && !rig.waiting(0).is_empty());
+    rig.acquire("key 5");
+    assert!(!rig.waiting(0).contains(&"SET".to_owned()));
+}
+
+#[test]
+fn the_second_address_of_a_server_hears_no_message_a_second_time() {
+    const INFO: &str = "run_id:x\r\nuptime_in_seconds:9999\r\n";
+    let mut rig = Rig::unconnected(2, |config| config.direct_wake(true));
+    for index in [0, 1] {
+        rig.greet(index, HELLO, INFO);
+    }
+    assert_eq!(rig.waiting(0), ["SUBSCRIBE"]);
+    assert!(rig.waiting(1).is_empty());
+}
+
+#[test]
+fn of_two_addresses_of_one_server_one_votes_whichever_it_is() {
+    const INFO: &str = "run_id:x\r\nuptime_in_seconds:9999\r\n";
+    let votes = |rig: &Rig| {
+        let nodes = rig.engine.nodes(rig.now);
+        nodes.iter().map(|node| node.votes).collect::<Vec<_>>()
+    };
+    let mut rig = Rig::unconnected(2, |config| config);
+    for index in [0, 1] {
+        rig.greet(index, HELLO, INFO);
+    }
+    assert_eq!(votes(&rig), [true, false]);
+    rig.lose(0);
+    rig.greet(1, HELLO, INFO);
+    assert_eq!(votes(&rig), [false, true], "the other has left");
+    rig.greet(0, HELLO, INFO);
+    assert_eq!(votes(&rig), [false, true]);
+    rig.lose(1);
+    rig.greet(1, HELLO, INFO);
+    assert_eq!(votes(&rig), [false, true], "the other is connected, but refused for its sake");
+}
