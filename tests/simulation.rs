@@ -9,10 +9,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use redbolt::sim::{self, Counts, Fault, Mutant, Path};
+use redbolt::sim::{self, Counts, Fault, Mutant, Path, Setting};
 
 /// Seeds of a run without options.
-const SEEDS: u64 = 22_000;
+const SEEDS: u64 = 20_000;
 
 /// More failures than this need not be seen.
 const FAILURES_MAX: usize = 10;
@@ -86,6 +86,9 @@ fn demand(counts: &Counts, seeds: u64) {
     };
     least("attempts".to_owned(), counts.attempts, 60 * seeds);
     least("leases".to_owned(), counts.leases, 12 * seeds);
+    for &setting in Setting::ALL {
+        least(format!("{setting:?}"), counts.of_setting(setting), seeds / 200);
+    }
     // Most seeds look at something special, where not all of it happens.
     for &fault in Fault::ALL {
         least(format!("{fault:?}"), counts.of_fault(fault), seeds / 45);

@@ -47,6 +47,8 @@ pub(super) struct SimClient {
     pass_began: Instant,
     /// What its system gave it of one connection, and it has not handed to its engine.
     taken: Vec<u8>,
+    /// It is about to end in good order, by then.
+    pub(super) closing: Option<Global>,
     stage: Stage,
     stopped_until: Global,
     /// How long it stood still, in all.
@@ -88,8 +90,9 @@ impl SimClient {
         random: &mut Random,
     ) -> Self {
         let seed = random.bytes();
-        let engine =
+        let mut engine =
             Engine::new(config, seed, clock.local(now)).expect("the configuration is valid");
+        engine.limit(plan.rare.room);
         let mut id = [0; 8];
         StdRng::from_seed(seed).fill_bytes(&mut id);
         let token_start = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -109,6 +112,7 @@ impl SimClient {
             goals: Vec::new(),
             pass_began: Instant::default(),
             taken: Vec::new(),
+            closing: None,
             stage: Stage::Asleep,
             stopped_until: 0,
             stood: 0,
@@ -117,6 +121,11 @@ impl SimClient {
             read_at: 0,
             judged_at: Instant::default(),
         }
+    }
+
+    /// It is to end by then.
+    pub(super) fn close(&mut self, until: Global) {
+        self.closing = self.closing.or(Some(until));
     }
 
     /// What it reads on its clock.
@@ -252,19 +261,7 @@ impl World {
                 event.into_iter().for_each(|event| self.result(client, event, now));
                 Stage::Results
             }
-            Stage::Begin => {
-                let now = self.now;
-                let this = &mut self.clients[client];
-                let Some(task) = this.tasks.iter().position(|task| task.next_at <= now) else {
-                    return Stage::Write;
-                };
-                let local = this.local(now);
-                this.stood_before = this.stood;
-                if this.engine.needs_pass(local) && this.read_at < now {
-                    return Stage::Pass;
-                }
-                Stage::BeginAt { task, now: local }
-            }
+            Stage::Begin => self.begin_next(client),
             Stage::BeginAt { task, now } => {
                 self.begin(client, task, now);
                 Stage::Begin
@@ -287,6 +284,24 @@ impl World {
         this.read_at = self.now;
         this.judged_at = now;
         self.look_at_kept(client, now);
+    }
+
+    /// Begins what is to be begun next, if the sockets need not be read before.
+    fn begin_next(&mut self, client: usize) -> Stage {
+        let now = self.now;
+        if self.close_down(client, self.clients[client].local(now)) {
+            return Stage::Write;
+        }
+        let this = &mut self.clients[client];
+        let Some(task) = this.tasks.iter().position(|task| task.next_at <= now) else {
+            return Stage::Write;
+        };
+        let local = this.local(now);
+        this.stood_before = this.stood;
+        if this.engine.needs_pass(local) && this.read_at < now {
+            return Stage::Pass;
+        }
+        Stage::BeginAt { task, now: local }
     }
 
     /// Reads what the system has of one connection.
@@ -320,6 +335,7 @@ impl World {
         }
         if !bytes.is_empty() {
             self.deliver(client, node_id, &bytes, now);
+            self.check_moved(client, now);
         }
         // The engine may have had enough of it meanwhile; that is for `settle_connections`.
         if let Some(News::Ended(cause)) = self.conns[id].news {
@@ -364,15 +380,20 @@ impl World {
         let mut is_cut_off = false;
         let engine = &mut self.clients[client].engine;
         for node in engine.poll_writes().into_iter().flatten() {
-            let Some(id) = self.clients[client].links[node.index()] else { continue };
-            if !self.conns[id].is_open {
+            let id = self.clients[client].links[node.index()];
+            let Some(id) = id.filter(|&id| self.conns[id].is_open) else {
+                self.oracle.fail(Kind::Unasked, || {
+                    format!("client {client} writes to {node:?} without a connection")
+                });
                 continue;
-            }
+            };
             let output = self.clients[client].engine.output(node);
             let mut bytes = output.to_vec();
-            self.oracle.check(Kind::Unbounded, bytes.len() <= OUTPUT_LEN_MAX, || {
-                "output without bound".to_owned()
-            });
+            self.oracle.check(
+                Kind::Unbounded,
+                bytes.len() <= self.plan.rare.room.output_len + GREETING_LEN_MAX,
+                || "output without bound".to_owned(),
+            );
             if bytes.len() > 1
                 && self.phase == Phase::Safety
                 && self.random.chance(self.plan.short_write)
@@ -405,10 +426,14 @@ impl World {
 
     /// The loop has nothing to do; it will have at some time.
     fn sleep(&mut self, client: usize) {
+        if self.has_closed(client) {
+            return;
+        }
         let this = &self.clients[client];
         let (clock, engine) = (this.clock, &this.engine);
         let due = engine.poll_timeout().map_or(Global::MAX, |at| clock.global(at));
         let task = this.tasks.iter().map(|task| task.next_at).min().unwrap_or(Global::MAX);
+        let task = task.min(this.closing.unwrap_or(Global::MAX));
         let mut at = due.min(task);
         let has_output = engine
             .nodes_with_output()
@@ -441,6 +466,9 @@ impl World {
         for health in this.engine.nodes(this.local(self.now)) {
             if health.debts > 0 {
                 self.counts.path(Path::Indebted);
+            }
+            if health.debts_dropped > 0 {
+                self.counts.path(Path::DebtDropped);
             }
             match health.state {
                 NodeState::Quarantined(_) => self.counts.path(Path::Quarantined),
@@ -481,8 +509,8 @@ impl World {
     }
 }
 
-/// What a node's output may be at most.
-const OUTPUT_LEN_MAX: usize = 1 << 20;
+/// What a node's output may be beyond its room: a greeting, and what tells others of locks.
+const GREETING_LEN_MAX: usize = 8 << 10;
 
 /// More attempts than this cannot be remembered for good reason: seeds are small.
 const SLOTS_MAX: usize = 3000;

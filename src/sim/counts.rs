@@ -56,6 +56,12 @@ counted! {
         ScriptFlush,
         /// A server no longer permitted some commands for a while.
         Denied,
+        /// A server said for a while that it is in a cluster.
+        Cluster,
+        /// A server had an eviction policy for a while.
+        Policy,
+        /// A client ended in good order, and another took its place.
+        Close,
         /// A server pushed messages that nobody had asked for.
         Push,
         /// A client was stopped for up to some node timeouts.
@@ -88,6 +94,60 @@ counted! {
         ForgedGiveUp,
         /// Somebody published a list as long as may be, or longer.
         ForgedGiant,
+    }
+}
+
+counted! {
+    /// What a seed looks at, beside what all do.
+    Setting {
+        /// Nothing special.
+        Common,
+        /// Masters become replicas and masters again.
+        Roles,
+        /// Such replicas take writes, and load or miss their master.
+        Syncing,
+        /// What closed connections had left runs late.
+        Ghosts,
+        /// Servers freeze.
+        Ice,
+        /// Users lose rights, and get them back.
+        Rights,
+        /// Locks go from one waiter to the next.
+        HandOver,
+        /// Keys are taken away from who watches them.
+        Watch,
+        /// Clients stand still with a clock in hand, while restarted servers say their age.
+        OldClocks,
+        /// Servers restart without their keys, and clients without their memory.
+        Restarts,
+        /// One or two nodes.
+        FewNodes,
+        /// Six, eight or nine nodes.
+        ManyNodes,
+        /// Servers that do not know HELLO.
+        OldProtocol,
+        /// Servers that want a password, of the default user or another.
+        Login,
+        /// Some nodes deny INFO: they are refused.
+        InfoDenied,
+        /// Some nodes deny INFO, and are believed; none loses its memory.
+        Lenient,
+        /// The restart guard is off; no node loses its memory.
+        NoGuard,
+        /// Two addresses are one server.
+        Duplicate,
+        /// Nodes say that they are in a cluster.
+        ClusterMode,
+        /// Nodes may evict keys, as they say.
+        Evicting,
+        /// Leases may be extended so often, and for so long.
+        BoundedLeases,
+        /// Questions are put to all nodes.
+        Queries,
+        /// Clients end in good order.
+        Closing,
+        /// Buffers are small, and few debts are remembered.
+        SmallRoom,
     }
 }
 
@@ -146,6 +206,16 @@ counted! {
         NotHeld,
         /// `Unlocked::Unknown`.
         UnlockUnknown,
+        /// A question was answered.
+        Queried,
+        /// `ExtendError::LimitReached`.
+        LimitReached,
+        /// A client ended with nothing left to be released.
+        Closed,
+        /// A node's debts were too many.
+        DebtDropped,
+        /// A server answered `-MASTERDOWN`.
+        MasterDownReply,
         /// A lease was dropped and released without a report.
         Dropped,
         /// A lease was given away.
@@ -209,6 +279,7 @@ counted! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
+    settings: [u64; Setting::ALL.len()],
     faults: [u64; Fault::ALL.len()],
     paths: [u64; Path::ALL.len()],
     /// Acquisitions that were begun.
@@ -224,6 +295,7 @@ pub struct Counts {
 impl Default for Counts {
     fn default() -> Self {
         Self {
+            settings: [0; Setting::ALL.len()],
             faults: [0; Fault::ALL.len()],
             paths: [0; Path::ALL.len()],
             attempts: 0,
@@ -235,6 +307,10 @@ impl Default for Counts {
 }
 
 impl Counts {
+    pub(super) fn setting(&mut self, setting: Setting) {
+        self.settings[setting as usize] += 1;
+    }
+
     pub(super) fn fault(&mut self, fault: Fault) {
         self.faults[fault as usize] += 1;
     }
@@ -260,6 +336,12 @@ impl Counts {
         }
     }
 
+    /// How many seeds looked at it.
+    #[must_use]
+    pub fn of_setting(&self, setting: Setting) -> u64 {
+        self.settings[setting as usize]
+    }
+
     /// How often a kind of fault was met.
     #[must_use]
     pub fn of_fault(&self, fault: Fault) -> u64 {
@@ -274,6 +356,9 @@ impl Counts {
 
     /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
+        for (sum, count) in self.settings.iter_mut().zip(other.settings) {
+            *sum += count;
+        }
         for (sum, count) in self.faults.iter_mut().zip(other.faults) {
             *sum += count;
         }
@@ -292,14 +377,22 @@ impl fmt::Display for Counts {
         let Self { attempts, leases, steps, virtual_ms, .. } = self;
         let seconds = virtual_ms / 1000;
         writeln!(f, "{attempts} attempts, {leases} leases, {steps} steps, {seconds} virtual s")?;
-        write!(f, "faults:")?;
-        for &fault in Fault::ALL {
-            write!(f, " {fault:?} {}", self.of_fault(fault))?;
-        }
-        write!(f, "\npaths:")?;
-        for &path in Path::ALL {
-            write!(f, " {path:?} {}", self.of_path(path))?;
-        }
-        Ok(())
+        table(f, "seeds", Setting::ALL.iter().map(|it| (format!("{it:?}"), self.of_setting(*it))))?;
+        table(f, "faults", Fault::ALL.iter().map(|it| (format!("{it:?}"), self.of_fault(*it))))?;
+        table(f, "paths", Path::ALL.iter().map(|it| (format!("{it:?}"), self.of_path(*it))))
     }
+}
+
+/// Names with their counts, four on a line.
+fn table(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    counts: impl Iterator<Item = (String, u64)>,
+) -> fmt::Result {
+    write!(f, "{title}:")?;
+    for (nth, (name, count)) in counts.enumerate() {
+        let start = if nth % 4 == 0 { "\n " } else { "" };
+        write!(f, "{start} {name:<19}{count:>9}")?;
+    }
+    writeln!(f)
 }

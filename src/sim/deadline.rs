@@ -2,6 +2,7 @@
 //! lease's deadline counts from the round that it was won in.
 
 use super::clock::{Global, MS};
+use super::plan::Plan;
 use super::world::World;
 use crate::acquire::Acquire;
 use crate::mutant::Kind;
@@ -9,6 +10,13 @@ use crate::quorum::Drift;
 use crate::time::Instant;
 
 use std::time::Duration;
+
+impl Plan {
+    /// Whether leases may not be extended for ever.
+    pub(super) const fn is_bounded(&self) -> bool {
+        self.rare.max_extensions.is_some() || self.rare.max_hold.is_some()
+    }
+}
 
 impl World {
     /// How long a round may take that waits for nodes on their way.
@@ -50,7 +58,7 @@ impl World {
     }
 
     /// A quorum has moved the deadline of a task's lease on: the round of that began a TTL before.
-    pub(super) fn moved_on(&mut self, client: usize, task: usize) {
+    pub(super) fn moved_on(&mut self, client: usize, task: usize, is_first: bool) {
         let this = &self.clients[client];
         let ttl_ms = this.tasks[task].ttl_ms;
         let validity: Global = (ttl_ms - self.drift_ms(ttl_ms)) * MS;
@@ -58,6 +66,33 @@ impl World {
         let began =
             deadline.map_or(0, |deadline| this.clock.global(deadline.minus_nanos(validity)));
         let place = &mut self.clients[client].tasks[task];
+        let is_new = place.deadline != deadline;
+        if is_first {
+            let first = deadline.unwrap_or_default().minus_nanos(validity);
+            (place.first, place.extensions) = (first, 0);
+        }
         (place.began, place.deadline) = (began, deadline);
+        place.extensions += u32::from(is_new && !is_first);
+        let (place, plan) = (&self.clients[client].tasks[task], &self.plan);
+        let is_often = plan.rare.max_extensions.is_some_and(|most| place.extensions > most);
+        let longest = plan.rare.max_hold.map(|hold| place.first + hold);
+        let is_long = longest.is_some_and(|longest| deadline > Some(longest));
+        self.oracle.check(Kind::LimitIgnored, is_first || !(is_often || is_long), || {
+            format!("client {client}: extension {} to {deadline:?}", place.extensions)
+        });
+    }
+
+    /// No answer that was read at `now` has moved the deadline of a lease on that is looked after and
+    /// was over: its holder may have seen that.
+    pub(super) fn check_moved(&mut self, client: usize, now: Instant) {
+        let this = &mut self.clients[client];
+        for task in this.tasks.iter_mut().filter(|task| task.is_kept || task.is_watched) {
+            let deadline = task.lease.and_then(|lease| this.engine.deadline(lease));
+            let was_over = task.told.is_some_and(|told| told <= now);
+            self.oracle.check(Kind::DeadlineMoved, !was_over || deadline <= task.told, || {
+                format!("client {client}: a lease was over at {now:?}, and goes on")
+            });
+            task.told = deadline;
+        }
     }
 }

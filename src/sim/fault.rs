@@ -82,7 +82,11 @@ impl World {
                 self.scheduled(fault, client);
                 self.die(client);
             }
-            _ => self.inflict_on_node(fault, node, spell),
+            Fault::Close => {
+                self.scheduled(fault, client);
+                self.clients[client].close(until);
+            }
+            _ => self.inflict_on_node(fault, self.plan.server_of(node), spell),
         }
     }
 
@@ -144,6 +148,15 @@ impl World {
                 self.nodes[index].server.set_condition(Condition::Denied(denied));
                 Mend::Permissions
             }
+            Fault::Cluster => {
+                node.server.set_condition(Condition::Cluster(true));
+                Mend::Cluster
+            }
+            Fault::Policy => {
+                let policy = Condition::MaxmemoryPolicy("allkeys-lru".to_owned());
+                node.server.set_condition(policy);
+                Mend::Policy
+            }
             _ => return,
         };
         self.scheduled(fault, index);
@@ -159,6 +172,13 @@ impl World {
         let node = &mut self.nodes[index];
         node.is_replica = true;
         node.server.set_condition(Condition::Replica(true));
+        if self.plan.rare.syncing {
+            let is_alone = self.random.chance(500);
+            let state =
+                if is_alone { Condition::MasterDown(true) } else { Condition::Loading(true) };
+            node.server.set_condition(state);
+            node.server.set_condition(Condition::WritableReplica(true));
+        }
         for &id in &node.conns {
             self.conns[id].is_told = false;
         }
@@ -257,6 +277,8 @@ impl World {
             Mend::Promote => self.promote(index),
             Mend::Memory => node.server.set_condition(Condition::OutOfMemory(false)),
             Mend::Disk => node.server.set_condition(Condition::Misconf(false)),
+            Mend::Cluster => node.server.set_condition(Condition::Cluster(false)),
+            Mend::Policy => node.server.set_condition(no_eviction()),
             Mend::Permissions => {
                 node.server.set_condition(Condition::Denied(self.plan.denied(index)));
             }
@@ -271,6 +293,7 @@ impl World {
         }
         node.forgot_at = Some(self.now);
         node.server.set_condition(Condition::Promoted(self.random.bytes()));
+        node.server.set_condition(Condition::Loading(false));
         for id in node.conns.clone() {
             let conn = &mut self.conns[id];
             if std::mem::take(&mut conn.is_told) || conn.session.is_none() {
@@ -307,9 +330,16 @@ impl World {
                 Condition::Loading(false),
                 Condition::OutOfMemory(false),
                 Condition::Misconf(false),
+                Condition::Cluster(false),
+                no_eviction(),
                 Condition::Denied(self.plan.denied(index)),
             ] {
                 node.server.set_condition(condition);
+            }
+        }
+        for client in 0..self.clients.len() {
+            if self.clients[client].closing.is_some() {
+                self.die(client);
             }
         }
         self.hurry_all();
@@ -329,3 +359,7 @@ impl World {
 
 /// How far back a clock is set, in all.
 const BACK_MS_MAX: i64 = 2000;
+
+fn no_eviction() -> Condition {
+    Condition::MaxmemoryPolicy("noeviction".to_owned())
+}

@@ -11,7 +11,7 @@ impl World {
     pub(super) fn open(&mut self, client: usize, node: usize) {
         self.leave(client, node);
         let id = self.conns.len();
-        self.conns.push(Conn::new(client, node));
+        self.conns.push(Conn::new(client, self.plan.server_of(node)));
         self.clients[client].links[node] = Some(id);
         self.log(|_| format!("client {client} connects to node {node}: connection {id}"));
         let there = self.delay(client, node);

@@ -25,6 +25,7 @@
 
 mod client;
 mod clock;
+mod closing;
 mod counts;
 mod deadline;
 pub mod exhaustive;
@@ -39,13 +40,14 @@ mod oracle;
 mod outcome;
 mod plan;
 mod random;
+mod rare;
 mod task;
 mod truth;
 mod watch;
 mod world;
 
 pub use crate::mutant::{Kind, Mutant};
-pub use counts::{Counts, Fault, Path};
+pub use counts::{Counts, Fault, Path, Setting};
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,7 +4,6 @@ use super::clock::{Clock, Global, US};
 use super::counts::{Fault, Path};
 use super::random::Random;
 use super::world::{Event, World};
-use crate::embedded::Flavor;
 use crate::embedded::model::{Life, Memory, Progress, Server, ServerOptions};
 
 use std::time::Duration;
@@ -46,13 +45,18 @@ impl SimNode {
         self.draining.is_some()
     }
 
-    pub(super) fn new(flavor: Flavor, clock: Clock, now: Global, random: &mut Random) -> Self {
+    pub(super) fn new(
+        options: &ServerOptions,
+        clock: Clock,
+        now: Global,
+        random: &mut Random,
+    ) -> Self {
         let wall_ms = 1_700_000_000_000 + random.below(1000) as i64;
         let life = Life::new(random.bytes(), random.bytes(), clock.local(now), wall_ms);
         // It has been there for long before anybody asked.
         let life = life.age(Duration::from_secs(3600));
         Self {
-            server: Server::new(&ServerOptions::new(flavor), life),
+            server: Server::new(options, life),
             clock,
             life: 0,
             is_up: true,
@@ -145,12 +149,13 @@ impl World {
 
     /// Looks at what a server says: which errors, and whether it told what it is.
     fn note_replies(&mut self, id: usize, out: &[u8]) {
-        const ERRORS: [(&[u8], Path); 6] = [
+        const ERRORS: [(&[u8], Path); 7] = [
             (b"-NOSCRIPT", Path::NoScript),
             (b"-READONLY", Path::ReadOnly),
             (b"-OOM", Path::Oom),
             (b"-MISCONF", Path::MisconfReply),
             (b"-LOADING", Path::LoadingReply),
+            (b"-MASTERDOWN", Path::MasterDownReply),
             (b"-NOPERM", Path::NoPermission),
         ];
         let conn = &mut self.conns[id];
@@ -162,7 +167,8 @@ impl World {
                         self.counts.path(path);
                     }
                 }
-                conn.is_told |= line.starts_with(b"-READONLY");
+                let told: [&[u8]; 3] = [b"-READONLY", b"-MASTERDOWN", b"-LOADING"];
+                conn.is_told |= told.iter().any(|start| line.starts_with(start));
             } else if line.starts_with(b"master_replid:") && !node.server.state.loading {
                 conn.is_told |= node.is_replica;
             }

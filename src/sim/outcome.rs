@@ -46,6 +46,7 @@ impl World {
                 });
                 self.idle(client, task);
             }
+            (Event::Query { replies, .. }, Some(task)) => self.asked(client, task, &replies),
             (event, _) => self.oracle.fail(Kind::Unasked, || format!("nobody waits for {event:?}")),
         }
     }
@@ -71,7 +72,10 @@ impl World {
                 if self.clients[client].tasks[task].is_retried {
                     self.counts.path(Path::LockedByRetry);
                 }
-                let votes = self.clients[client].engine.votes(lease).count() as usize;
+                let servers =
+                    granted.into_iter().map(|node| 1 << self.plan.server_of(node.index()));
+                let servers = servers.fold(0_u64, |all, server| all | server);
+                let votes = servers.count_ones() as usize;
                 let quorum = self.plan.quorum;
                 self.oracle.check(Kind::NoQuorum, votes >= quorum, || {
                     format!("a lease with {votes} votes")
@@ -134,7 +138,7 @@ impl World {
             this.tasks[task].is_unsure = true;
             let deadline = this.engine.deadline(lease);
             if deadline > this.tasks[task].deadline {
-                self.moved_on(client, task);
+                self.moved_on(client, task, false);
             }
             self.log(|_| format!("client {client} keeps {lease:?}, {remaining:?} left"));
             if self.clients[client].tasks[task].is_kept {
@@ -177,7 +181,7 @@ impl World {
         self.oracle.check(Kind::ShortLease, !validity.is_zero() && validity >= least, || {
             format!("client {client} was given a lease with {validity:?} left of {least:?}")
         });
-        self.moved_on(client, task);
+        self.moved_on(client, task, true);
         self.told_deadline(client, task);
         self.call_won(client, task);
         if self.phase == Phase::Progress {
@@ -206,7 +210,7 @@ impl World {
                 self.oracle.check(Kind::ShortLease, is_valid, || {
                     format!("client {client}: an extension that is over is reported as won")
                 });
-                self.moved_on(client, task);
+                self.moved_on(client, task, false);
                 if now >= old_deadline {
                     self.counts.path(Path::ExtendedLate);
                 }

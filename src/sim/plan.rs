@@ -5,16 +5,19 @@
 use std::time::Duration;
 
 use super::clock::{Global, MS, SECOND, US};
-use super::counts::Fault;
+use super::counts::{Fault, Setting};
 use super::random::Random;
+use super::rare::{RARE, Rare};
 use super::task::key_name;
-use crate::config::{Config, Retry};
+use crate::config::{Admission, Config, RestartGuard, Retry};
 use crate::embedded::Flavor;
 use crate::quorum::Quorum;
 
 /// The settings of one run.
 #[derive(Debug)]
 pub(super) struct Plan {
+    pub(super) setting: Setting,
+    pub(super) rare: Rare,
     pub(super) nodes: usize,
     pub(super) quorum: usize,
     pub(super) clients: usize,
@@ -99,15 +102,6 @@ impl Plan {
         let ttl = max_ttl_ms * MS;
         let slowest = (ttl / 4).clamp(10 * MS, 200 * MS);
         let hold = random.between(ttl / 20, ttl / 2).min(400 * MS);
-        let known = |random: &mut Random| {
-            let mut faults: Vec<Fault> = SCHEDULED.to_vec();
-            let kept = random.between(3, faults.len() as u64) as usize;
-            while faults.len() > kept {
-                let out = random.index(faults.len());
-                faults.swap_remove(out);
-            }
-            faults
-        };
         let mut plan = Self {
             nodes,
             quorum,
@@ -118,6 +112,8 @@ impl Plan {
             kept: random.pick(&[0, 300, 800]),
             watched: random.pick(&[0, 0, 300, 1000]),
             is_watch_judged: false,
+            setting: Setting::Common,
+            rare: Rare::default(),
             own_patience: random.pick(&[0, 300]),
             unwoken: random.pick(&[0, 0, 200]),
             direct_wake: random.chance(850),
@@ -150,7 +146,7 @@ impl Plan {
             hold,
             gap: random.between(slowest / 20, slowest / 2),
             spare: (2 * quorum).saturating_sub(nodes + 1),
-            faults: known(random),
+            faults: some_faults(random),
             fault_every: random.between(slowest / 4, slowest * 2),
             faults_least: random.between(5, 12),
         };
@@ -160,20 +156,31 @@ impl Plan {
 
     /// Most seeds look at one thing, and leave others out for it.
     fn look_at_something(&mut self, random: &mut Random) {
-        match random.below(10) {
-            0 | 4 => self.look_at_roles(random),
-            1 => self.look_at_ghosts(random),
-            2 => self.look_at_ice(random),
-            3 | 5 => self.look_at_hand_over(random),
-            6 => self.look_at_watch(random),
-            7 if random.chance(500) => self.look_at_rights(random),
-            8 if random.chance(500) => self.look_at_old_clocks(random),
-            _ => {}
+        self.setting = match random.below(1000) {
+            0..130 => Setting::Roles,
+            130..210 => Setting::Ghosts,
+            210..290 => Setting::Ice,
+            290..420 => Setting::HandOver,
+            420..480 => Setting::Watch,
+            480..530 => Setting::Rights,
+            530..570 => Setting::OldClocks,
+            570..850 => RARE[random.index(RARE.len())],
+            _ => Setting::Common,
+        };
+        match self.setting {
+            Setting::Roles => self.look_at_roles(random),
+            Setting::Ghosts => self.look_at_ghosts(random),
+            Setting::Ice => self.look_at_ice(random),
+            Setting::HandOver => self.look_at_hand_over(random),
+            Setting::Watch => self.look_at_watch(random),
+            Setting::Rights => self.look_at_rights(random),
+            Setting::OldClocks => self.look_at_old_clocks(random),
+            _ => self.look_at_rare(random),
         }
     }
 
     /// Masters become replicas and masters again, while requests are on their way to them.
-    fn look_at_roles(&mut self, random: &mut Random) {
+    pub(super) fn look_at_roles(&mut self, random: &mut Random) {
         self.three_nodes(random);
         self.max_ttl_ms = random.pick(&[400, 2000, 10_000]);
         self.node_timeout = 50 * MS;
@@ -240,6 +247,8 @@ impl Plan {
         (self.hold, self.gap) = (40 * MS, 10 * MS);
         self.fault_every = random.pick(&[20, 60]) * MS;
         self.faults = vec![Fault::Denied, Fault::Denied, Fault::Denied, Fault::Reset];
+        // Half of them stand still often, between a proof and what rests on it.
+        self.pause = random.pick(&[self.pause, 30]);
     }
 
     /// Locks go from one waiter to the next, and nothing disturbs them.
@@ -266,7 +275,7 @@ impl Plan {
         self.fault_every = 30 * MS;
     }
 
-    fn three_nodes(&mut self, random: &mut Random) {
+    pub(super) fn three_nodes(&mut self, random: &mut Random) {
         (self.nodes, self.quorum, self.spare, self.kept) = (3, 2, 0, 0);
         self.flavors = (0..self.nodes).map(|_| random.pick(&Flavor::ALL)).collect();
     }
@@ -274,8 +283,22 @@ impl Plan {
     /// The configuration of every client.
     pub(super) fn config(&self) -> Config {
         let nodes = (0..self.nodes).map(|node| format!("node-{node}:6379"));
-        Config::new(nodes)
-            .expect("the names differ")
+        let mut config = Config::new(nodes).expect("the names differ");
+        if let Some(password) = self.rare.password {
+            config = config.password(password);
+        }
+        if let Some(user) = self.rare.user {
+            config = config.username(user);
+        }
+        if let Some(extensions) = self.rare.max_extensions {
+            config = config.max_extensions(extensions);
+        }
+        if let Some(hold) = self.rare.max_hold {
+            config = config.max_hold(hold);
+        }
+        config
+            .restart_guard(if self.rare.no_guard { RestartGuard::Off } else { RestartGuard::On })
+            .admission(if self.rare.is_lenient { Admission::Lenient } else { Admission::Strict })
             .quorum(Quorum::AtLeast(self.quorum))
             .node_timeout(Duration::from_nanos(self.node_timeout))
             .connect_timeout(Duration::from_nanos(self.connect_timeout))
@@ -293,8 +316,9 @@ impl Plan {
 
     /// What the users of a node may never do.
     pub(super) fn denied(&self, node: usize) -> Vec<String> {
-        let is_mute = self.mute >> node & 1 == 1;
-        is_mute.then(|| "subscribe".to_owned()).into_iter().collect()
+        let mute = (self.mute >> node & 1 == 1).then_some("subscribe");
+        let silent = (self.rare.silent >> node & 1 == 1).then_some("info");
+        mute.into_iter().chain(silent).map(str::to_owned).collect()
     }
 
     /// How a retried acquisition tries.
@@ -321,8 +345,19 @@ impl Plan {
     }
 }
 
+/// The scheduled faults that a seed knows.
+fn some_faults(random: &mut Random) -> Vec<Fault> {
+    let mut faults = SCHEDULED.to_vec();
+    let kept = random.between(3, faults.len() as u64) as usize;
+    while faults.len() > kept {
+        let out = random.index(faults.len());
+        faults.swap_remove(out);
+    }
+    faults
+}
+
 /// What happens at points in time, rather than to bytes as they go.
-const SCHEDULED: [Fault; 20] = [
+pub(super) const SCHEDULED: [Fault; 20] = [
     Fault::Reset,
     Fault::Reset,
     Fault::LinkStall,

@@ -29,6 +29,13 @@ pub(super) struct Task {
     pub(super) is_unsure: bool,
     /// The deadline that a quorum last gave its lease.
     pub(super) deadline: Option<Instant>,
+    /// The deadline that its holder was last told.
+    pub(super) told: Option<Instant>,
+    /// When the first round of its lease began, and how many extensions won since.
+    pub(super) first: Instant,
+    pub(super) extensions: u32,
+    /// What was asked, and comes back.
+    pub(super) question: Vec<u8>,
     /// The deadline before the extension under way.
     pub(super) old_deadline: Instant,
     pub(super) is_retried: bool,
@@ -57,6 +64,7 @@ pub(super) enum State {
     Releasing,
     Adopting,
     Unlocking,
+    Querying,
 }
 
 impl Task {
@@ -71,6 +79,10 @@ impl Task {
             min_validity: Duration::ZERO,
             is_unsure: false,
             deadline: None,
+            told: None,
+            first: Instant::default(),
+            extensions: 0,
+            question: Vec::new(),
             old_deadline: Instant::default(),
             is_retried: false,
             is_kept: false,
@@ -108,7 +120,7 @@ impl World {
             (State::Holding, Phase::Safety) => self.go_on(client, task, now),
             (State::Holding, _) => self.release(client, task, now),
             (State::Extending, _) => self.disturb_extension(client, task, now),
-            (State::Releasing | State::Adopting | State::Unlocking, _) => {}
+            (State::Releasing | State::Adopting | State::Unlocking | State::Querying, _) => {}
         }
     }
 
@@ -122,6 +134,9 @@ impl World {
         {
             let offer = self.offers.swap_remove(place);
             return self.take_over(client, task, &offer, now);
+        }
+        if self.random.chance(self.plan.rare.queries) {
+            return self.ask(client, task, now);
         }
         let key = self.random.index(self.plan.keys);
         let mut ttl_ms = self.plan.ttl_ms(&mut self.random);
@@ -285,6 +300,9 @@ impl World {
                 match error {
                     ExtendError::Expired if is_over => self.counts.path(Path::ExtendRefused),
                     ExtendError::Full => self.counts.path(Path::Full),
+                    ExtendError::LimitReached if self.plan.is_bounded() => {
+                        self.counts.path(Path::LimitReached);
+                    }
                     other => self.oracle.fail(Kind::OddError, || format!("extend: {other}")),
                 }
                 self.hold_on(client, task);
@@ -312,7 +330,7 @@ impl World {
         }
     }
 
-    fn release(&mut self, client: usize, task: usize, now: Instant) {
+    pub(super) fn release(&mut self, client: usize, task: usize, now: Instant) {
         self.lets_go(client, task);
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease.take() else { return };
@@ -340,7 +358,7 @@ impl World {
         self.idle(client, task);
     }
 
-    fn drop_lease(&mut self, client: usize, task: usize) {
+    pub(super) fn drop_lease(&mut self, client: usize, task: usize) {
         self.lets_go(client, task);
         let this = &mut self.clients[client];
         this.dropped.extend(this.tasks[task].lease.take());
@@ -416,7 +434,14 @@ impl World {
     }
 
     /// An operation is under way, which must have ended by `ends`.
-    fn begun(&mut self, client: usize, task: usize, state: State, op: OpId, ends: Instant) {
+    pub(super) fn begun(
+        &mut self,
+        client: usize,
+        task: usize,
+        state: State,
+        op: OpId,
+        ends: Instant,
+    ) {
         let stood = self.clients[client].stood_before;
         let this = &mut self.clients[client].tasks[task];
         (this.state, this.op) = (state, Some(op));
@@ -433,6 +458,7 @@ impl World {
         let deadline = place.lease.and_then(|lease| this.engine.deadline(lease));
         let end = deadline.map_or(0, |deadline| this.clock.global(deadline));
         self.log(|_| format!("client {client} holds {key} as {holder} until {end}"));
+        self.clients[client].tasks[task].told = deadline;
         self.oracle.hold(holder, key, self.now, end);
     }
 

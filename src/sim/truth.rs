@@ -36,7 +36,7 @@ impl World {
         let Some(end) = self.lease_end(client, task) else { return };
         let began = self.clients[client].tasks[task].began;
         let mut held = 0;
-        for node in 0..self.plan.nodes {
+        for node in 0..self.plan.servers() {
             let until = self.held_until(client, task, node).unwrap_or(0);
             // A key lives up to a millisecond longer than its TTL, so this is less than the truth.
             held += usize::from(until + 2_000_000 >= end || self.has_forgotten(node, began));
@@ -60,7 +60,7 @@ impl World {
         let Some(lease) = this.tasks[task].lease else { return };
         let (votes, began) = (this.engine.votes(lease), this.tasks[task].began);
         let strange = votes.into_iter().find(|node| {
-            let node = node.index();
+            let node = self.plan.server_of(node.index());
             self.held_until(client, task, node).is_none() && !self.has_forgotten(node, began)
         });
         self.oracle.check(Kind::Misattributed, strange.is_none(), || {
@@ -76,8 +76,8 @@ impl World {
         }
         let (key, began) =
             (self.clients[client].tasks[task].key, self.clients[client].tasks[task].began);
-        for node in granted.into_iter().map(|node| (node, node.index())) {
-            let (id, node) = node;
+        for id in granted {
+            let node = self.plan.server_of(id.index());
             let Some(forgot_at) = self.nodes[node].forgot_at.filter(|at| *at <= began) else {
                 continue;
             };

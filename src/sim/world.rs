@@ -60,6 +60,8 @@ pub(super) enum Mend {
     Memory,
     Disk,
     Permissions,
+    Cluster,
+    Policy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,11 +158,15 @@ impl World {
             plan,
         };
         world.log(|world| format!("{:?}", world.plan));
-        for node in 0..world.plan.nodes {
+        world.counts.setting(world.plan.setting);
+        for node in 0..world.plan.servers() {
             let clock = world.clock();
-            let flavor = world.plan.flavors[node];
-            let mut new = SimNode::new(flavor, clock, world.now, &mut world.random);
+            let options = world.plan.server(node);
+            let mut new = SimNode::new(&options, clock, world.now, &mut world.random);
             new.server.set_condition(Condition::Denied(world.plan.denied(node)));
+            if world.plan.rare.old >> node & 1 == 1 {
+                new.server.set_condition(Condition::Renamed(vec!["hello".to_owned()]));
+            }
             world.nodes.push(new);
         }
         for client in 0..world.plan.clients {

@@ -50,7 +50,7 @@ impl Server {
             session.closing = true;
             return;
         }
-        let found = table::find(args, self.flavor);
+        let found = table::find(args, self.flavor, &self.state.renamed);
         let answer_at = out.len();
         self.run(session, args, &found, now_ms, out);
         end_caching(session, &found);
@@ -127,7 +127,7 @@ impl Server {
         if self.state.misconf && (has(table::WRITE) || command.name == "ping") {
             return Some(self.misconf());
         }
-        if self.state.replica && has(table::WRITE) {
+        if self.state.replica && !self.state.writable && has(table::WRITE) {
             return Some(READONLY.to_owned());
         }
         if !session.resp3 && !session.channels.is_empty() && !command.has(table::SUBSCRIBED) {

@@ -84,6 +84,8 @@ pub enum Memory {
 pub enum Condition {
     /// It is a replica: writes are answered `-READONLY`.
     Replica(bool),
+    /// It is a replica that takes writes: `replica-read-only no`.
+    WritableReplica(bool),
     /// It is a replica without its master that serves no stale data: `-MASTERDOWN`.
     MasterDown(bool),
     /// It was a replica of another master and is a master again: new `master_replid`, no keys.
@@ -102,6 +104,8 @@ pub enum Condition {
     EvictedKeys(u64),
     /// Commands, in lower case (`get`, `client|id`), that no user may run: `-NOPERM`.
     Denied(Vec<String>),
+    /// Commands, in lower case, that were renamed away: nobody knows them.
+    Renamed(Vec<String>),
 }
 
 /// Whether more is to be done for a session.
@@ -130,12 +134,14 @@ pub struct Delivery {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) replica: bool,
+    pub(crate) writable: bool,
     pub(crate) master_down: bool,
     pub(crate) loading: bool,
     pub(crate) oom: bool,
     pub(crate) misconf: bool,
     pub(crate) cluster: bool,
     pub(crate) denied: Vec<String>,
+    pub(crate) renamed: Vec<String>,
     pub(crate) policy: Option<String>,
 }
 
@@ -308,7 +314,9 @@ impl Server {
             Condition::Replica(is) => {
                 self.state.replica = is;
                 self.state.master_down &= is;
+                self.state.writable = false;
             }
+            Condition::WritableReplica(is) => (self.state.replica, self.state.writable) = (is, is),
             Condition::MasterDown(is) => (self.state.replica, self.state.master_down) = (is, is),
             Condition::Promoted(replid) => {
                 self.life.replid2 = Some(std::mem::replace(&mut self.life.replid, replid));
@@ -322,6 +330,7 @@ impl Server {
             Condition::MaxmemoryPolicy(policy) => self.state.policy = Some(policy),
             Condition::EvictedKeys(count) => self.stats.evicted = count,
             Condition::Denied(commands) => self.state.denied = commands,
+            Condition::Renamed(commands) => self.state.renamed = commands,
         }
     }
 

@@ -58,8 +58,8 @@ impl Found {
     }
 }
 
-/// Looks a request's command up.
-pub(crate) fn find(args: Args<'_>, flavor: Flavor) -> Found {
+/// Looks a request's command up, where those `renamed` have another name.
+pub(crate) fn find(args: Args<'_>, flavor: Flavor, renamed: &[String]) -> Found {
     let mut name = [0; NAME_LEN_MAX];
     let mut len = lower(args.at(0), &mut name, 0);
     let is_container = len
@@ -72,6 +72,9 @@ pub(crate) fn find(args: Args<'_>, flavor: Flavor) -> Found {
     let name = len.and_then(|len| name.get(..len)).unwrap_or(b"");
     let found = COMMANDS.binary_search_by(|command| command.name.as_bytes().cmp(name));
     match found.ok().and_then(|index| COMMANDS.get(index)) {
+        Some(command) if renamed.iter().any(|renamed| renamed == command.name) => {
+            Found::Missing(unknown_command(args, flavor))
+        }
         Some(command) if command.flavors & flavor.bit() != 0 => Found::Command(command),
         Some(_) | None if is_container => Found::Missing(unknown_subcommand(args)),
         Some(_) | None => Found::Missing(unknown_command(args, flavor)),

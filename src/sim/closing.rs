@@ -1,0 +1,81 @@
+//! The end of a client in good order, and the questions that it asks before it.
+
+use super::clock::Global;
+use super::counts::Path;
+use super::task::State;
+use super::world::World;
+use crate::engine::NodeReplies;
+use crate::mutant::Kind;
+use crate::time::Instant;
+
+use std::time::Duration;
+
+impl World {
+    /// The client gives everything up that it has or wants. Whether it is about to end.
+    pub(super) fn close_down(&mut self, client: usize, now: Instant) -> bool {
+        if self.clients[client].closing.is_none() {
+            return false;
+        }
+        self.clients[client].engine.begin_close();
+        for task in 0..self.plan.tasks {
+            let this = &mut self.clients[client];
+            let (state, op) = (this.tasks[task].state, this.tasks[task].op);
+            match (state, op) {
+                (State::Acquiring, Some(op)) => this.engine.cancel(op, now),
+                (State::Holding | State::Extending, _) => self.drop_lease(client, task),
+                _ => {}
+            }
+            self.clients[client].tasks[task].next_at = Global::MAX;
+        }
+        true
+    }
+
+    /// A client that is about to end does so when nothing is left to be released, or its time is up.
+    /// Whether it has.
+    pub(super) fn has_closed(&mut self, client: usize) -> bool {
+        let Some(until) = self.clients[client].closing else { return false };
+        let this = &self.clients[client];
+        let is_idle = this.tasks.iter().all(|task| task.op.is_none() && task.lease.is_none());
+        let has_said_all = this.dropped.is_empty() && this.engine.nodes_with_output().is_empty();
+        let is_done = is_idle && has_said_all && this.engine.releases_open(this.local(until)) == 0;
+        if !is_done && self.now < until {
+            return false;
+        }
+        let nodes = this.engine.nodes(this.local(self.now));
+        // What is owed to nodes that cannot answer is left to the TTL.
+        if is_done && nodes.iter().all(|node| node.votes && node.debts == 0) {
+            self.counts.path(Path::Closed);
+            self.look_for_left(client);
+        }
+        self.die(client);
+        true
+    }
+
+    /// A question is put to all nodes.
+    pub(super) fn ask(&mut self, client: usize, task: usize, now: Instant) {
+        let question = self.random.next().to_string().into_bytes();
+        let key = self.plan.on_nodes(self.random.index(self.plan.keys));
+        let commands: [&[&[u8]]; 2] = [&[b"GET", &key], &[b"ECHO", &question]];
+        let Ok(op) = self.clients[client].engine.query(&commands, now) else {
+            self.counts.path(Path::Full);
+            return self.idle(client, task);
+        };
+        let ends = now + Duration::from_nanos(self.plan.node_timeout);
+        self.begun(client, task, State::Querying, op, ends);
+        self.clients[client].tasks[task].question = question;
+    }
+
+    /// The answers are in: each is one to what was asked.
+    pub(super) fn asked(&mut self, client: usize, task: usize, replies: &[NodeReplies]) {
+        self.counts.path(Path::Queried);
+        let question = &self.clients[client].tasks[task].question;
+        let wanted = [format!("${}\r\n", question.len()).as_bytes(), question, b"\r\n"].concat();
+        let is_strange = |node: &&NodeReplies| node.replies.get(1).is_some_and(|it| *it != wanted);
+        let strange = replies.iter().find(is_strange).map(|node| node.node);
+        let is_whole = replies.len() == self.plan.nodes;
+        self.oracle.check(Kind::Misattributed, strange.is_none() && is_whole, || {
+            format!("client {client}: node {strange:?} does not answer what was asked")
+        });
+        self.idle(client, task);
+    }
+}
