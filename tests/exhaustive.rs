@@ -12,25 +12,42 @@ fn all(what: &str, limits: Limits) -> Coverage {
     coverage
 }
 
+const NOTHING: Limits = Limits { losses: 0, timeouts: 0, releases: false, ttls: 0 };
+
 /// Goal: exclusion and cleanness do not rest on the orders that seeds happen to draw.
 /// Method: all orders, with the same engine and the same model of a server.
 #[test]
 fn no_order_of_deliveries_makes_two_holders_or_leaves_a_key() {
-    let coverage = all("deliveries", Limits { losses: 0, timeouts: 0, releases: false });
+    let coverage = all("deliveries", NOTHING);
     assert!(coverage.schedules > 1_000_000);
 }
 
 #[test]
 fn no_order_of_deliveries_and_a_timeout_makes_two_holders_or_leaves_a_key() {
-    all("with a timeout", Limits { losses: 0, timeouts: 1, releases: false });
+    all("with a timeout", Limits { timeouts: 1, ..NOTHING });
 }
 
 #[test]
 fn no_order_of_deliveries_and_releases_makes_two_holders_or_leaves_a_key() {
-    all("with releases", Limits { losses: 0, timeouts: 0, releases: true });
+    all("with releases", Limits { releases: true, ..NOTHING });
 }
 
 #[test]
 fn no_order_with_a_lost_connection_makes_two_holders_or_leaves_a_key() {
-    all("with a loss", Limits { losses: 1, timeouts: 0, releases: false });
+    all("with a loss", Limits { losses: 1, ..NOTHING });
+}
+
+#[test]
+fn no_order_with_a_lost_connection_and_a_timeout_makes_two_holders_or_leaves_a_key() {
+    all("with a loss and a timeout", Limits { losses: 1, timeouts: 1, ..NOTHING });
+}
+
+#[test]
+fn no_order_with_a_lost_connection_and_releases_makes_two_holders_or_leaves_a_key() {
+    all("with a loss and releases", Limits { losses: 1, releases: true, ..NOTHING });
+}
+
+#[test]
+fn no_order_in_which_locks_end_makes_two_holders_or_leaves_a_key() {
+    all("with a TTL", Limits { ttls: 1, ..NOTHING });
 }

@@ -4,7 +4,7 @@
 //!
 //! A schedule is a row of steps: a server runs the next message of a connection, a client reads the
 //! next one, a connection is lost (what was on its way to the server is lost with it, or runs
-//! later), a client reconnects, a client's round times out. Schedules that show every client and
+//! later), a client reconnects, a client's round times out, all locks of now end everywhere. Schedules that show every client and
 //! every server the same row of happenings lead to the same state, so each such state is built
 //! once, and the schedules that lead through it are counted.
 
@@ -36,6 +36,8 @@ pub struct Limits {
     pub timeouts: usize,
     /// Whether a client that won releases at once, rather than holding on.
     pub releases: bool,
+    /// How often a TTL passes, for all, at any time.
+    pub ttls: u32,
 }
 
 /// What a search has covered.
@@ -64,6 +66,8 @@ enum Step {
     },
     Reconnect(usize, usize),
     TimeOut(usize),
+    /// A TTL passes.
+    Pass,
 }
 
 /// Goes through all schedules within `limits`.
@@ -105,15 +109,25 @@ impl History {
             }
             Step::Reconnect(client, node) => (client, 5, node),
             Step::TimeOut(client) => (client, 6, 0),
+            Step::Pass => {
+                for row in &mut next.seen {
+                    row.push(PASS);
+                }
+                return next;
+            }
         };
         let row = &mut next.seen[actor];
         row.push((kind * NODES + other) as u16);
         if let Some(&Some(ended_at)) = self.ended_at.get(actor) {
-            row[ended_at..].sort_by_key(|code| usize::from(*code) % NODES);
+            let passed_at = row.iter().rposition(|code| *code == PASS).map_or(0, |at| at + 1);
+            row[ended_at.max(passed_at)..].sort_by_key(|code| usize::from(*code) % NODES);
         }
         next
     }
 }
+
+/// Everybody sees that a TTL passes.
+const PASS: u16 = u16::MAX;
 
 struct Search {
     limits: Limits,
@@ -164,8 +178,12 @@ struct World {
     /// By client, then by node.
     conns: Vec<Vec<Conn>>,
     lost: u32,
-    /// A server ran what a lost connection had left after its debts were paid: the TTL is for that.
-    is_too_late: bool,
+    /// The clock of all servers, and how many TTLs have passed.
+    now: Instant,
+    passed: u32,
+    /// What servers ran of lost connections after the debts were paid, and which did: the TTL is for
+    /// that.
+    too_late: Vec<(usize, Vec<u8>)>,
 }
 
 struct Client {
@@ -212,7 +230,9 @@ impl World {
             servers: servers.collect(),
             conns: (0..CLIENTS).map(|_| (0..NODES).map(|_| Conn::default()).collect()).collect(),
             lost: 0,
-            is_too_late: false,
+            now: start,
+            passed: 0,
+            too_late: Vec::new(),
         };
         for client in 0..CLIENTS {
             world.turn(client);
@@ -304,6 +324,10 @@ impl World {
                 steps.push(Step::TimeOut(client));
             }
         }
+        let is_going_on = !steps.is_empty();
+        if is_going_on && self.passed < self.limits.ttls {
+            steps.push(Step::Pass);
+        }
         steps
     }
 
@@ -312,17 +336,19 @@ impl World {
             Step::Run(client, node) => {
                 let conn = &mut self.conns[client][node];
                 if let (Some(bytes), Some(session)) = (conn.up.pop_front(), &mut conn.session) {
-                    let reply = run(&mut self.servers[node], session, &bytes);
+                    let reply = run(&mut self.servers[node], session, &bytes, self.now);
                     conn.down.push_back(reply);
                 }
             }
             Step::RunLeft(client, node) => {
                 let conn = &mut self.conns[client][node];
-                self.is_too_late |= conn.was_reconnected;
                 if let (Some(bytes), Some(session)) =
                     (conn.left.pop_front(), &mut conn.left_session)
                 {
-                    run(&mut self.servers[node], session, &bytes);
+                    run(&mut self.servers[node], session, &bytes, self.now);
+                    if conn.was_reconnected {
+                        self.too_late.push((node, bytes));
+                    }
                 }
             }
             Step::Read(client, node) => {
@@ -357,12 +383,25 @@ impl World {
                 this.now = this.now + Duration::from_millis(50);
                 self.turn(client);
             }
+            Step::Pass => {
+                self.passed += 1;
+                self.now = self.now + TTL;
+                for client in 0..CLIENTS {
+                    let this = &mut self.clients[client];
+                    this.now = this.now + TTL;
+                    self.turn(client);
+                }
+            }
         }
     }
 
     /// What must hold at any time.
     fn check(&self) -> Result<(), String> {
-        let holders = self.clients.iter().filter(|client| client.lease.is_some()).count();
+        let is_held = |client: &&Client| {
+            let left = |lease| client.engine.remaining_at(lease, client.now);
+            client.lease.is_some_and(|lease| !left(lease).is_zero())
+        };
+        let holders = self.clients.iter().filter(is_held).count();
         if holders > 1 { Err("two clients hold the lock".to_owned()) } else { Ok(()) }
     }
 
@@ -379,9 +418,6 @@ impl World {
                 return Err(format!("client {client} remembers {slots} attempts"));
             }
         }
-        if self.is_too_late {
-            return Ok(());
-        }
         let now = self.clients[0].now.max(self.clients[1].now);
         for (node, server) in self.servers.iter_mut().enumerate() {
             let Some(value) = server.value(KEY, now) else { continue };
@@ -389,7 +425,10 @@ impl World {
                 let name = client.lease.and_then(|lease| client.engine.lease_name(lease));
                 name.is_some_and(|(_, token)| token.as_bytes() == value)
             });
-            if !is_held {
+            let is_late = |(at, ran): &(usize, Vec<u8>)| {
+                *at == node && ran.windows(value.len()).any(|part| part == value)
+            };
+            if !is_held && !self.too_late.iter().any(is_late) {
                 return Err(format!("node {node} is left with a key that nobody holds"));
             }
         }
@@ -397,9 +436,8 @@ impl World {
     }
 }
 
-fn run(server: &mut Server, session: &mut Session, bytes: &[u8]) -> Vec<u8> {
+fn run(server: &mut Server, session: &mut Session, bytes: &[u8], now: Instant) -> Vec<u8> {
     let mut out = Vec::new();
-    let now = Instant::from_nanos(1_000_000_000);
     let progress = server.execute(session, bytes, now, &mut out);
     debug_assert_eq!(progress, Progress::Idle, "a lock's commands are few and well formed");
     out
