@@ -38,16 +38,19 @@ fn no_order_with_a_lost_connection_makes_two_holders_or_leaves_a_key() {
 }
 
 #[test]
+#[ignore = "takes long: its time has not been measured yet"]
 fn no_order_with_a_lost_connection_and_a_timeout_makes_two_holders_or_leaves_a_key() {
     all("with a loss and a timeout", Limits { losses: 1, timeouts: 1, ..NOTHING });
 }
 
 #[test]
+#[ignore = "takes long: its time has not been measured yet"]
 fn no_order_with_a_lost_connection_and_releases_makes_two_holders_or_leaves_a_key() {
     all("with a loss and releases", Limits { losses: 1, releases: true, ..NOTHING });
 }
 
 #[test]
+#[ignore = "takes long: its time has not been measured yet"]
 fn no_order_in_which_locks_end_makes_two_holders_or_leaves_a_key() {
     all("with a TTL", Limits { ttls: 1, ..NOTHING });
 }
