@@ -119,16 +119,10 @@ mutants! {
     TroubleUnseen => Amnesia,
     /// A node that answers that it is loading is still believed.
     LoadingBelieved => Amnesia,
-    /// The age of a node is taken as it says, though it rounds it up.
-    AgeBelievedTooSoon => Amnesia,
-    /// A server that is reached by two addresses votes twice.
-    DuplicateVotes => NoQuorum,
     /// A node is written to while its connection is being lost.
     LostNodeWritten => Unasked,
     /// An extension that came after the end of a lease that is looked after moves its deadline.
     LateExtensionTaken => DeadlineMoved,
-    /// A debt ends a TTL after the release, although its SET ran later.
-    DebtEndsTooSoon => Orphan,
     /// A late answer is taken for the answer to the next request.
     LateReplyMisattributed => Misattributed,
     /// A push is taken for the answer to the next request.

@@ -65,6 +65,8 @@ use rand::{Rng, SeedableRng};
 
 #[cfg(feature = "metrics")]
 pub use crate::histogram::Histogram;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use crate::node::Room;
 #[cfg(feature = "metrics")]
 pub use counts::Series;
 pub use event::{Connection, Event, LostCause};

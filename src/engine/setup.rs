@@ -153,7 +153,7 @@ impl Engine {
 
     /// Lets so much wait for each node, before it is used.
     #[cfg(any(test, feature = "sim"))]
-    pub(crate) fn limit(&mut self, room: crate::node::Room) {
+    pub(crate) fn limit(&mut self, room: super::Room) {
         for node in &mut self.nodes {
             node.limit(room);
         }

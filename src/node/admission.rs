@@ -67,8 +67,9 @@ impl History {
             return Standing::Refused(cause);
         }
         let identity = facts.identity();
-        let is_duplicate = identity.as_deref().is_some_and(is_duplicate);
-        if is_duplicate && !mutant::is(Mutant::DuplicateVotes) {
+        // One server denies the SET of its second address, for the key is there by then, so this is no
+        // rule of the votes: it is for extensions, and for those who count their nodes.
+        if identity.as_deref().is_some_and(is_duplicate) {
             return Standing::Refused(Cause::Duplicate);
         }
         self.remember(facts, identity, rules, now);
@@ -96,8 +97,7 @@ impl History {
             _ if same_process => rules.guard_time,
             // The field is seen up to a second too high just after a start.
             Some(uptime) => {
-                let rounding = u64::from(!mutant::is(Mutant::AgeBelievedTooSoon));
-                let age = Duration::from_secs(uptime.saturating_sub(rounding));
+                let age = Duration::from_secs(uptime.saturating_sub(1));
                 let age = if was_replica(facts) { age.min(met_for(facts)) } else { age };
                 rules.guard_time.saturating_sub(age)
             }

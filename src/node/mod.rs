@@ -148,12 +148,6 @@ impl Node {
         }
     }
 
-    /// Little enough that a simulation, or a test, fills it.
-    #[cfg(any(test, feature = "sim"))]
-    pub(crate) fn limit(&mut self, room: Room) {
-        (self.room, self.debts) = (room, Debts::new(room.debts));
-    }
-
     /// The only writer of the state.
     const fn enter(&mut self, state: State) {
         self.state = state;

@@ -29,6 +29,12 @@ const STALLED_PART: usize = 16;
 const DEBT_PART: usize = 4;
 
 impl Node {
+    /// Little enough that a simulation, or a test, fills it.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn limit(&mut self, room: Room) {
+        (self.room, self.debts) = (room, super::Debts::new(room.debts));
+    }
+
     /// Writes a request, unless the node has too much before it. `attended` is the time on the
     /// attended clock.
     pub(crate) fn request(

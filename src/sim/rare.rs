@@ -9,7 +9,7 @@ use super::plan::{Plan, SCHEDULED};
 use super::random::Random;
 use crate::embedded::Flavor;
 use crate::embedded::model::ServerOptions;
-use crate::node::Room;
+use crate::engine::Room;
 
 /// Drawn alike.
 pub(super) const RARE: [Setting; 16] = [
