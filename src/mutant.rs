@@ -113,8 +113,6 @@ mutants! {
     ReadOnlyIgnored => Amnesia,
     /// A grant counts although the node said before it that it is a replica.
     DistrustedGrantCounts => Amnesia,
-    /// An extension counts that a node says yes to which is not believed, and had not granted.
-    DistrustedExtensionCounts => Amnesia,
     /// A node that is in trouble is taken at its word like any other.
     TroubleUnseen => Amnesia,
     /// A node that answers that it is loading is still believed.

@@ -248,9 +248,7 @@ impl Engine {
                 self.key_confirmed(id, slot_index);
                 let has_granted = self.slots.at(slot_index).granted.contains(id);
                 // As with a SET: one that is not admitted may have forgotten another's lock.
-                let is_believed = has_granted
-                    || self.node(id).is_admitted()
-                    || mutant::is(Mutant::DistrustedExtensionCounts);
+                let is_believed = has_granted || self.node(id).is_admitted();
                 // A node that extends it holds it: a vote, also where its SET was never answered.
                 if is_wanted && is_believed && !has_granted {
                     self.slots.at_mut(slot_index).granted.insert(id);

@@ -104,8 +104,7 @@ impl Plan {
             }
             Setting::Queries => self.rare.queries = 300,
             Setting::Closing => {
-                self.faults.push(Fault::Close);
-                self.faults.push(Fault::Close);
+                self.faults.extend([Fault::Close; 6]);
                 self.ghosts = false;
             }
             Setting::SmallRoom => {
