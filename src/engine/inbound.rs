@@ -138,7 +138,12 @@ impl Engine {
         self.node_mut(id).speaks();
         self.node_mut(id).heard(now.real);
         while !input.is_empty() || self.node(id).has_unread() {
-            match self.node_mut(id).next_step(&mut input, now) {
+            let step = self.node_mut(id).next_step(&mut input, now);
+            // Whatever was asked: it may have lost its keys.
+            if let Some(cause) = self.node_mut(id).take_no_master() {
+                self.note_refusal(id, cause, now);
+            }
+            match step {
                 Ok(Step::Idle) => break,
                 Ok(Step::Answered(answered)) => self.answered(id, answered, now),
                 Ok(Step::Query(pending)) => self.query_answered(id, pending, now),

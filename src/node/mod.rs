@@ -502,6 +502,7 @@ impl Node {
         self.decoder = Decoder::new(Limits::default());
         self.stalled_at = None;
         self.reading.greeting_open = 0;
+        self.reading.no_master = None;
         self.channel.close();
         self.tracking = Tracking::None;
         std::mem::take(&mut self.pending)

@@ -4,6 +4,7 @@ use super::greeting::Facts;
 use super::pending::{Pending, Request};
 use super::state::{Answered, Step};
 use crate::command::{Answer, classify};
+use crate::error::Cause;
 use crate::resp::{Frame, Reply};
 
 /// What answers of this connection have left behind.
@@ -15,11 +16,18 @@ pub(super) struct Reading {
     pub(super) greeting_open: u32,
     /// The last answer whose bytes somebody else reads.
     pub(super) frame: Vec<u8>,
+    /// An answer to whatever it was said that the node is no master in service.
+    pub(super) no_master: Option<Cause>,
 }
 
 impl Reading {
     /// Takes the answer to `pending` in.
     pub(super) fn step(&mut self, pending: Pending, frame: &Frame<'_>) -> Step {
+        if let Answer::Refused(cause @ (Cause::Replica | Cause::MasterDown | Cause::Loading)) =
+            classify(&frame.reply())
+        {
+            self.no_master = Some(cause);
+        }
         let answer = match pending.request {
             Request::Query { .. } => {
                 self.keep(frame);

@@ -131,6 +131,11 @@ impl Node {
         }
     }
 
+    /// Why the node is no master in service, if an answer has said so since this was last asked.
+    pub(crate) const fn take_no_master(&mut self) -> Option<Cause> {
+        self.reading.no_master.take()
+    }
+
     /// Keeps what is not yet a whole frame for the next read.
     fn keep_unfinished(&mut self, input: &mut &[u8]) {
         if self.input.is_empty() {

@@ -452,6 +452,15 @@ impl World {
     }
 
     /// Now and then: how does the client see its nodes?
+    /// Keys whose release was dropped for want of room are left to their TTL.
+    pub(super) fn note_dropped(&mut self, client: usize) {
+        let this = &self.clients[client];
+        let nodes = this.engine.nodes(this.local(self.now));
+        if nodes.iter().any(|health| health.debts_dropped > 0) {
+            self.counts.path(Path::DebtDropped);
+        }
+    }
+
     fn look_at_nodes(&mut self, client: usize) {
         if self.random.chance(50) {
             self.look_for_forgotten(client);
@@ -466,9 +475,6 @@ impl World {
         for health in this.engine.nodes(this.local(self.now)) {
             if health.debts > 0 {
                 self.counts.path(Path::Indebted);
-            }
-            if health.debts_dropped > 0 {
-                self.counts.path(Path::DebtDropped);
             }
             match health.state {
                 NodeState::Quarantined(_) => self.counts.path(Path::Quarantined),
@@ -486,6 +492,7 @@ impl World {
 
     /// The client's process dies, and another takes its place that knows nothing.
     pub(super) fn die(&mut self, client: usize) {
+        self.note_dropped(client);
         for node in 0..self.plan.nodes {
             self.leave(client, node);
         }

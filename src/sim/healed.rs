@@ -87,6 +87,7 @@ impl World {
 
     /// No key may be left whose token `is_wanted` and was not given away.
     fn look_for_orphans(&mut self, is_wanted: impl Fn(&[u8]) -> bool) {
+        (0..self.clients.len()).for_each(|client| self.note_dropped(client));
         if self.counts.of_path(Path::DebtDropped) > 0 {
             return;
         }

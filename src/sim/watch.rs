@@ -60,6 +60,13 @@ impl World {
             return;
         }
         let (now, patience) = (self.now, self.plan.node_timeout);
+        for task in 0..self.plan.tasks {
+            let is_due = self.clients[client].tasks[task].gone_at.saturating_add(patience) < now;
+            // A vote that came late may have made a quorum of it again.
+            if is_due && self.watched_on(client, task).is_some_and(|on| on >= self.plan.quorum) {
+                self.clients[client].tasks[task].gone_at = Global::MAX;
+            }
+        }
         let this = &self.clients[client];
         let unaware = this.tasks.iter().position(|task| {
             let is_known = |lease| this.engine.is_lost(lease);

@@ -120,3 +120,30 @@ fn of_two_addresses_of_one_server_one_votes_whichever_it_is() {
     rig.greet(1, HELLO, INFO);
     assert_eq!(votes(&rig), [false, true], "the other is connected, but refused for its sake");
 }
+
+/// A replica whose writes are allowed says what it is to reads alone.
+#[test]
+fn a_node_that_answers_a_question_as_no_master_does_is_not_believed() {
+    let mut rig = Rig::with(3, |config| {
+        config.restart_guard(RestartGuard::On).max_ttl(TTL).direct_wake(true)
+    });
+    for index in 0..3 {
+        rig.collect();
+        rig.inbox[index].clear();
+        let confirmed = waking::push(&rig, "subscribe", ":1\r\n");
+        rig.receive(index, &confirmed);
+    }
+    let asked = waking::denied(&mut rig);
+    rig.answer(asked, "-MASTERDOWN Link with MASTER is down\r\n");
+    assert!(matches!(state(&rig, asked), NodeState::Quarantined(_)));
+
+    let mut rig = guarded(1);
+    rig.acquire_with("a", Acquire::new(TTL).watch(true));
+    for answer in ["+OK\r\n", "+OK\r\n", "+OK\r\n"] {
+        rig.answer(0, answer);
+    }
+    rig.locked();
+    assert_eq!(rig.waiting(0), ["PTTL"]);
+    rig.answer(0, "-LOADING Valkey is loading the dataset in memory\r\n");
+    assert!(matches!(state(&rig, 0), NodeState::Quarantined(_)));
+}
