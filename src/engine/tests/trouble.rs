@@ -147,3 +147,24 @@ fn a_node_that_answers_a_question_as_no_master_does_is_not_believed() {
     rig.answer(0, "-LOADING Valkey is loading the dataset in memory\r\n");
     assert!(matches!(state(&rig, 0), NodeState::Quarantined(_)));
 }
+
+/// The client stands still between its look at the clock and its look at the socket, and the node
+/// restarts meanwhile: its age counts from a clock that is read behind the answer.
+#[test]
+pub(super) fn a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard() {
+    let mut rig = guarded(1);
+    rig.lose(0);
+    rig.until_wanted(0);
+    rig.engine.handle_connected(node(0), rig.now);
+    rig.collect();
+    let pass_began = rig.now;
+    rig.now = rig.now + TTL;
+    let (restarted_at, age) = (rig.now - 3 * MS, 0);
+    let is_old = mutant::is(Mutant::ClockReadBeforeBytes);
+    let now = if is_old { pass_began } else { rig.now };
+    let info = format!("run_id:new\r\nuptime_in_seconds:{age}\r\n");
+    let info = format!("${}\r\n{info}\r\n", info.len()).repeat(4);
+    rig.engine.handle_bytes(node(0), format!("{HELLO}{info}").as_bytes(), now);
+    let NodeState::Quarantined(left) = rig.engine.nodes(now)[0].state else { panic!("it votes") };
+    assert!(restarted_at.until(now + left) >= TTL, "it votes too soon");
+}
