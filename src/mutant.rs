@@ -106,6 +106,10 @@ mutants! {
     /// A node that was a replica is believed as if it had always been a master.
     RoleChangeUnnoticed => Amnesia,
     /// What a message dates is dated by a clock that was read before the message came.
+    #[cfg_attr(
+        not(any(test, feature = "sim")),
+        expect(dead_code, reason = "the simulation's clients break it, and a test")
+    )]
     ClockReadBeforeBytes => ByTest,
     /// A master that may have been a replica a moment ago is believed by its age.
     PromotionBelieved => Amnesia,

@@ -20,7 +20,7 @@ pub struct LeaseId {
     pub(super) generation: u32,
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "shared"))]
 impl LeaseId {
     /// A lease of no engine.
     pub(crate) const fn nth(slot: u32) -> Self {
