@@ -93,17 +93,18 @@ impl Engine {
                 if matches!(self.slots.at(slot).state, SlotState::Acquiring | SlotState::Gated) {
                     self.counts.attempts.note(Outcome::Cancelled);
                 }
+                // Before the release, which may give the turn to another call of this client: not to it.
+                self.finish(index, Outcome::Cancelled);
                 if mutant::is(Mutant::CancelNotReleased) {
                     self.forget_slot(slot);
                 }
                 self.release_slot(slot, now);
-                self.finish(index, Outcome::Cancelled);
             }
             // Won, but not handed over: nobody may hold it.
             (OpKind::Acquire, Outcome::Won) => {
                 self.counts.attempts.note(Outcome::Cancelled);
-                self.release_slot(slot, now);
                 self.ops.at_mut(index).outcome = Outcome::Cancelled;
+                self.release_slot(slot, now);
             }
             (OpKind::Extend | OpKind::Adopt, Outcome::Open) => {
                 self.finish(index, Outcome::Cancelled);
@@ -446,6 +447,7 @@ impl Engine {
         if self.slots.at(last).state != SlotState::Released {
             return;
         }
+        debug_assert_eq!(self.slots.at(last).op, index, "a waiting call has its slot");
         if op.plan.deadline <= now.real {
             // Nobody looked until the call was over, as where the machine was suspended.
             return self.finish(index, self.ops.at(index).failed);
@@ -524,6 +526,7 @@ impl Engine {
         if keep != NO_KEEP {
             self.keeps.close(keep);
         }
+        debug_assert_eq!(self.slots.at(slot_index).op, index, "a call that failed has its slot");
         self.slots.at_mut(slot_index).op = NO_OP;
         self.slots.free_if_unnamed(slot_index);
         Some(Event::Lock { op, result: Err(error) })

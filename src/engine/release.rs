@@ -503,6 +503,7 @@ impl Engine {
         let (slot_index, outcome) = (op.slot, op.outcome);
         let op = self.ops.id(index);
         self.ops.close(index);
+        debug_assert_eq!(self.slots.at(slot_index).op, index, "a release has its slot");
         self.slots.at_mut(slot_index).op = NO_OP;
         self.slots.free_if_unnamed(slot_index);
         let result =

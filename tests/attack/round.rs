@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::client::KeyState;
+use redbolt::Cause;
+use redbolt::client::{KeyState, NodeKey};
 use redbolt::embedded::{Memory, Nodes};
 use redbolt::engine::{NodeHealth, NodeState};
 use redbolt::{Acquire, Client, Config, KeepAlive, LockToken, Retry, now};
@@ -338,7 +339,13 @@ impl Round {
         let mut left = Vec::new();
         for key in KEYS {
             let nodes = client.status(key).expect("it is asked for");
-            let held = nodes.iter().filter(|node| node.state != KeyState::Free);
+            // A node without a vote proves nothing to a client, but what it does not hold is not left.
+            let is_free = |node: &NodeKey| {
+                let is_doubted = node.doubt != Cause::None;
+                node.state == KeyState::Free
+                    || is_doubted && matches!(node.state, KeyState::Error(_))
+            };
+            let held = nodes.iter().filter(|node| !is_free(node));
             left.extend(held.map(|node| format!("{key} at {} {:?}", node.node, node.state)));
         }
         left

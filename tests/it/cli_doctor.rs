@@ -83,12 +83,18 @@ fn what_a_user_may_not_do_is_said_with_what_to_grant() {
     let Some(servers) = three() else { return };
     // The names of categories are known to all servers, those of new commands are not.
     let base = "-@all +@connection +info +time +config|get";
-    let table: [(&str, &[&str], i32, &str); 6] = [
+    let table: [(&str, &[&str], i32, &str); 7] = [
         ("~* &* +@read +@pubsub", &[], 78, "may not run SET"),
         ("~* &* +@read +@pubsub +set", &[], 78, "no permitted command can release a lock"),
         ("~lock:* &* +@all", &["--key", "sku:42"], 78, "the user may not touch this key"),
-        ("~lock:* &* +@all", &["--key", "lock:1"], 0, "the user may do all that locks need"),
-        ("~lock:* &* +@all", &[], 0, "doctor --key NAME"),
+        ("~lock:* &* +@all", &["--key", "lock:1"], 0, "grant ~redbolt:since:*"),
+        (
+            "~lock:* ~redbolt:since:* &* +@all",
+            &["--key", "lock:1"],
+            0,
+            "the user may do all that locks need",
+        ),
+        ("~lock:* ~redbolt:since:* &* +@all", &[], 0, "doctor --key NAME"),
         ("~* resetchannels +@all", &[], 0, "grant &redbolt:*"),
     ];
     for (rules, more, code, words) in table {

@@ -174,3 +174,24 @@ fn who_wants_the_lock_again_queues_behind_a_call_of_its_own_client() {
         assert_eq!(rig.waiting(index), ["DELIFEQ", "SET"], "the third has its turn");
     }
 }
+
+/// Its own word may come back to it late, when the call itself has its turn: it stands on its own list then.
+#[test]
+fn a_call_that_is_given_up_gives_itself_no_turn() {
+    let mut rig = rig(3);
+    let (op, heard_by) = one_more(&mut rig);
+    let wake = wake(&rig, 1, &[]);
+    rig.engine.handle_bytes(node(heard_by), &wake, rig.now);
+    rig.collect();
+    let set = rig.inbox[0].iter().find(|command| command[0] == "SET").expect("it tries");
+    let token = crate::token::unhex(set[2].as_bytes()).expect("a drawn token");
+    let late = message_for(&rig, &token, ANNOUNCE, &own_waiter(&rig, 1), &[]);
+    rig.engine.handle_bytes(node(heard_by), &late, rig.now);
+    rig.engine.cancel(op, rig.now);
+    assert!(matches!(rig.refused(), LockError::Cancelled));
+    for index in 0..3 {
+        let sets = rig.waiting(index).iter().filter(|word| *word == "SET").count();
+        assert_eq!(sets, 1, "no attempt of a call that has ended");
+        rig.answer(index, "_\r\n");
+    }
+}
