@@ -21,7 +21,7 @@ use crate::quorum::NodeId;
 use crate::time::Instant;
 
 const CLIENTS: usize = 2;
-const NODES: usize = 3;
+const NODES_MAX: usize = 3;
 const KEY: &[u8] = b"key";
 const TTL: Duration = Duration::from_secs(10);
 
@@ -29,6 +29,9 @@ const TTL: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a test fills it in")]
 pub struct Limits {
+    /// Nodes, three at most. Two need both votes: what two kinds of trouble together have for orders
+    /// is too much for three.
+    pub nodes: usize,
     /// How often the first client's connection to the first node is lost, at most. Clients and nodes
     /// are alike, so this stands for any of them.
     pub losses: u32,
@@ -84,7 +87,7 @@ pub fn explore(limits: Limits) -> Result<Coverage, String> {
 }
 
 /// What each client and each server has seen, in order.
-type Seen = [Vec<u16>; CLIENTS + NODES];
+type Seen = [Vec<u16>; CLIENTS + NODES_MAX];
 
 /// A row of happenings as everybody sees it.
 #[derive(Clone, Debug, Default)]
@@ -117,10 +120,10 @@ impl History {
             }
         };
         let row = &mut next.seen[actor];
-        row.push((kind * NODES + other) as u16);
+        row.push((kind * NODES_MAX + other) as u16);
         if let Some(&Some(ended_at)) = self.ended_at.get(actor) {
             let passed_at = row.iter().rposition(|code| *code == PASS).map_or(0, |at| at + 1);
-            row[ended_at.max(passed_at)..].sort_by_key(|code| usize::from(*code) % NODES);
+            row[ended_at.max(passed_at)..].sort_by_key(|code| usize::from(*code) % NODES_MAX);
         }
         next
     }
@@ -209,10 +212,10 @@ struct Conn {
 impl World {
     fn new(limits: Limits) -> Self {
         let start = Instant::from_nanos(1_000_000_000);
-        let names = (0..NODES).map(|node| format!("n{node}:1"));
+        let names = (0..limits.nodes).map(|node| format!("n{node}:1"));
         let config = Config::new(names).expect("the names differ").direct_wake(false);
         let config = config.restart_guard(RestartGuard::Off);
-        let servers = (0..NODES).map(|node| {
+        let servers = (0..limits.nodes).map(|node| {
             let life = Life::new([node as u8; 20], [9; 20], start, 1_700_000_000_000);
             Server::new(&ServerOptions::new(Flavor::Valkey91), life)
         });
@@ -228,7 +231,9 @@ impl World {
             limits,
             clients: clients.collect(),
             servers: servers.collect(),
-            conns: (0..CLIENTS).map(|_| (0..NODES).map(|_| Conn::default()).collect()).collect(),
+            conns: (0..CLIENTS)
+                .map(|_| (0..limits.nodes).map(|_| Conn::default()).collect())
+                .collect(),
             lost: 0,
             now: start,
             passed: 0,
@@ -236,7 +241,7 @@ impl World {
         };
         for client in 0..CLIENTS {
             world.turn(client);
-            for node in 0..NODES {
+            for node in 0..limits.nodes {
                 world.connect(client, node);
             }
             let this = &mut world.clients[client];
@@ -293,7 +298,7 @@ impl World {
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for client in 0..CLIENTS {
-            for node in 0..NODES {
+            for node in 0..self.limits.nodes {
                 let conn = &self.conns[client][node];
                 if !conn.left.is_empty() {
                     steps.push(Step::RunLeft(client, node));
