@@ -189,6 +189,16 @@ mutants! {
     ReleaserBarges => Order,
     /// The safety poll of a waiter comes two seconds late.
     PollLate => LostWaiter,
+    /// The age of a node is taken as it says, though it rounds it up.
+    AgeBelievedTooSoon => ByTest,
+    /// A SET goes to a node before the releases that are owed to it.
+    SetBeforeDebts => ByTest,
+    /// A vote that was taken back is still counted.
+    WithdrawnStillCounted => ByTest,
+    /// A debt ends a TTL after the release, although its SET was answered later.
+    DebtEndsTooSoon => ByTest,
+    /// An extension that a release has overtaken is sent again where its script was missing.
+    StaleExtensionResent => ByTest,
     /// Two that wait for each other go on waiting.
     RingNotBroken => ByTest,
     /// A call that gives up does not say so.

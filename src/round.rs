@@ -10,6 +10,7 @@
 //!   cannot change it, and every round is decided once each node has voted, for any N and q.
 
 use crate::error::Vote;
+use crate::mutant::{self, Mutant};
 use crate::quorum::{NodeId, NodeMask};
 
 /// The votes on one SET.
@@ -61,12 +62,13 @@ impl Round {
     /// Takes back a grant, if there was one: whether the node still holds the key is not known any
     /// more.
     #[cold]
-    pub(crate) const fn withdraw(&mut self, node: NodeId) -> bool {
+    pub(crate) fn withdraw(&mut self, node: NodeId) -> bool {
         let was_granted = self.granted.contains(node);
         if was_granted {
             self.granted.remove(node);
             self.unknown.insert(node);
-            self.grants = self.grants.wrapping_sub(1);
+            self.grants =
+                self.grants.wrapping_sub(u8::from(!mutant::is(Mutant::WithdrawnStillCounted)));
         }
         was_granted
     }

@@ -280,7 +280,7 @@ impl Engine {
             }
             Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_extend_step(id, step, answer, now)
-                    && is_wanted
+                    && (is_wanted || mutant::is(Mutant::StaleExtensionResent))
                 {
                     self.encode_extension(slot_index, step);
                     if self.write(id, Request::Extend { step, phase }, slot_index, now) {

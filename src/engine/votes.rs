@@ -111,7 +111,9 @@ impl Engine {
             SlotState::Released => {
                 // Its TTL may have begun only now.
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
-                slot.ends = slot.ends.max(gone_at);
+                if !mutant::is(Mutant::DebtEndsTooSoon) {
+                    slot.ends = slot.ends.max(gone_at);
+                }
             }
             SlotState::Held => self.check_holders(slot_index, now),
             SlotState::Free => {}

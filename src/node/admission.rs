@@ -97,7 +97,8 @@ impl History {
             _ if same_process => rules.guard_time,
             // The field is seen up to a second too high just after a start.
             Some(uptime) => {
-                let age = Duration::from_secs(uptime.saturating_sub(1));
+                let rounding = u64::from(!mutant::is(Mutant::AgeBelievedTooSoon));
+                let age = Duration::from_secs(uptime.saturating_sub(rounding));
                 let age = if was_replica(facts) { age.min(met_for(facts)) } else { age };
                 rules.guard_time.saturating_sub(age)
             }

@@ -27,7 +27,7 @@ mod reading;
 mod receiving;
 mod state;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tracking;
 mod trouble;
 
@@ -54,6 +54,7 @@ use crate::command::{Dialect, append_script_loads};
 use crate::config::RestartGuard;
 use crate::count::{Count, NodeCounts};
 use crate::error::Cause;
+use crate::mutant::{self, Mutant};
 use crate::resp::{Decoder, Limits};
 use crate::time::Instant;
 
@@ -228,7 +229,9 @@ impl Node {
 
     /// Whether a SET may go to it.
     pub(crate) fn can_vote(&self) -> bool {
-        self.is_admitted() && self.stalled_at.is_none() && !self.debts.is_owing()
+        self.is_admitted()
+            && self.stalled_at.is_none()
+            && (!self.debts.is_owing() || mutant::is(Mutant::SetBeforeDebts))
     }
 
     /// Whether it may become able to vote without somebody mending it, within a connect timeout.

@@ -38,7 +38,7 @@ fn until(now: Instant) -> Standing {
 }
 
 #[test]
-fn an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits() {
+pub(crate) fn an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits() {
     for (uptime, standing) in [
         (3600, Standing::Admitted),
         (31, Standing::Admitted),

@@ -3,19 +3,41 @@
 
 use std::panic::catch_unwind;
 
-use super::trouble::a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard;
+use super::extending::a_node_that_lacks_the_script_is_extended_though_the_others_have_decided;
+use super::releasing::a_debt_lives_a_ttl_from_the_late_answer_of_its_set;
+use super::trouble::{
+    a_node_that_is_owed_releases_gets_no_set_before_them,
+    a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
+};
 use super::waking::{
     a_waiter_that_gives_up_tells_the_holder, two_that_wait_for_each_other_try_again,
 };
+use super::watching::a_vote_that_is_taken_back_is_made_up_for_by_another;
 use crate::mutant::{Kind, Mutant, run_with};
+use crate::node::tests::an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits;
 
 #[test]
 fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
-    let tests: [(Mutant, fn()); 3] = [
+    let tests: [(Mutant, fn()); 8] = [
         // It needs a restart, a slow answer and a long stop at once: one seed in thousands.
         (
             Mutant::ClockReadBeforeBytes,
             a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
+        ),
+        // Less than a second, of a server that restarted while a lock of nearly all of `max_ttl` went on.
+        (
+            Mutant::AgeBelievedTooSoon,
+            an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
+        ),
+        // The SET is denied by a key of this client that is about to go.
+        (Mutant::SetBeforeDebts, a_node_that_is_owed_releases_gets_no_set_before_them),
+        // The attempt ends by its timeout.
+        (Mutant::WithdrawnStillCounted, a_vote_that_is_taken_back_is_made_up_for_by_another),
+        (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
+        // The release stands behind it on the connection.
+        (
+            Mutant::StaleExtensionResent,
+            a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
         ),
         // Each finds out by a poll.
         (Mutant::RingNotBroken, two_that_wait_for_each_other_try_again),

@@ -174,7 +174,7 @@ fn a_failed_adoption_leaves_the_lock_as_it_is() {
 }
 
 #[test]
-fn a_node_that_lacks_the_script_is_extended_though_the_others_have_decided() {
+pub(super) fn a_node_that_lacks_the_script_is_extended_though_the_others_have_decided() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
     rig.engine.extend(lease, TTL, rig.now).unwrap();

@@ -135,7 +135,7 @@ fn time_ends_a_debt_whose_set_was_answered() {
 }
 
 #[test]
-fn a_debt_lives_a_ttl_from_the_late_answer_of_its_set() {
+pub(super) fn a_debt_lives_a_ttl_from_the_late_answer_of_its_set() {
     let mut rig = Rig::new(3);
     rig.acquire("a");
     rig.answer_all(0..2, "_\r\n");

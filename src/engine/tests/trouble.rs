@@ -71,7 +71,7 @@ fn nothing_is_written_to_a_node_while_its_connection_is_lost() {
 }
 
 #[test]
-fn a_node_that_is_owed_releases_gets_no_set_before_them() {
+pub(super) fn a_node_that_is_owed_releases_gets_no_set_before_them() {
     let mut rig = Rig::unconnected(1, |config| config);
     rig.engine.limit(Room { output_len: 800, ..Room::default() });
     rig.connect(0);

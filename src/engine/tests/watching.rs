@@ -132,6 +132,18 @@ fn what_a_call_without_a_slot_is_told_takes_no_vote_from_another() {
     rig.locked();
 }
 
+#[test]
+pub(super) fn a_vote_that_is_taken_back_is_made_up_for_by_another() {
+    let mut rig = Rig::new(3);
+    rig.acquire_with("a", watched());
+    rig.answer(0, "+OK\r\n");
+    rig.receive(0, GONE);
+    rig.answer(1, "+OK\r\n");
+    assert!(rig.lock_result().is_none(), "one vote is no quorum");
+    rig.answer(2, "+OK\r\n");
+    rig.locked();
+}
+
 /// Who comes late to its result, as behind a pause, finds the answers and the end of what they
 /// granted in one read.
 #[test]
