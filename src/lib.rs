@@ -97,6 +97,7 @@ pub mod engine;
 pub mod quorum;
 pub mod resp;
 pub mod safety;
+mod slab;
 pub mod time;
 
 mod acquire;

@@ -1,12 +1,10 @@
 //! Acquisitions: one round of SETs an attempt, decided at the quorum, released behind itself when
 //! it fails, tried again with a new token.
 
-use super::keep::NO_KEEP;
 use super::op::{OpId, OpKind, Outcome};
-use super::slot::{LeaseId, NO_OP, SlotState};
+use super::slot::{LeaseId, SlotState};
 use super::timers::Timer;
 use super::trace::traced;
-use super::wait::{NO_LIST, NO_WAIT};
 use super::{Engine, Event};
 use crate::acquire::Acquire;
 use crate::command::append_set;
@@ -15,6 +13,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round};
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
@@ -67,7 +66,7 @@ impl Engine {
         let now = self.now(now);
         if self.wakes.has_recent() {
             let op = self.ops.at_mut(index);
-            op.slot = slot;
+            op.set_slot(slot);
             op.plan.node_timeout_ms = acquire.node_timeout_ms;
             if self.queue_behind(index, now) {
                 return Ok(self.ops.id(index));
@@ -86,9 +85,9 @@ impl Engine {
         let Some(index) = self.ops.find(op) else { return };
         let now = self.now(now);
         let op = self.ops.at(index);
-        let slot = op.slot;
         match (op.kind, op.outcome) {
             (OpKind::Acquire, Outcome::Open) => {
+                let slot = op.slot();
                 // One that waits has no attempt under way.
                 if matches!(self.slots.at(slot).state, SlotState::Acquiring | SlotState::Gated) {
                     self.counts.attempts.note(Outcome::Cancelled);
@@ -102,6 +101,7 @@ impl Engine {
             }
             // Won, but not handed over: nobody may hold it.
             (OpKind::Acquire, Outcome::Won) => {
+                let slot = op.slot();
                 self.counts.attempts.note(Outcome::Cancelled);
                 self.ops.at_mut(index).outcome = Outcome::Cancelled;
                 self.release_slot(slot, now);
@@ -166,18 +166,18 @@ impl Engine {
     }
 
     /// One attempt: the SET goes to every node that may vote, in one encoding.
-    fn attempt(&mut self, index: u32, slot_index: u32, now: Now) {
+    fn attempt(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
         let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
         let op = self.ops.at_mut(index);
         op.outcome = Outcome::Open;
         op.retry_at = Instant::MAX;
         op.round = Round::default();
-        op.slot = slot_index;
+        op.set_slot(slot_index);
         op.causes = [Cause::None; NODES_MAX];
         op.judge_at = Instant::MAX;
         let (ttl_ms, call_ends) = (op.plan.ttl_ms, op.plan.deadline);
         let slot = self.slots.at_mut(slot_index);
-        slot.op = index;
+        slot.op = Some(index);
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = ttl_ms;
         slot.ends = deadline;
@@ -219,7 +219,7 @@ impl Engine {
 
     /// What hardly any call wants, behind its first attempt.
     #[cold]
-    fn attempt_specially(&mut self, index: u32, acquire: &Acquire, now: Now) {
+    fn attempt_specially(&mut self, index: OpIndex, acquire: &Acquire, now: Now) {
         self.ops.at_mut(index).plan.node_timeout_ms = acquire.node_timeout_ms;
         self.limit_attempt(index, now);
         if acquire.is_watched {
@@ -229,7 +229,7 @@ impl Engine {
 
     /// An attempt that has just begun ends by the call's own `node_timeout`, if it has one.
     #[cold]
-    pub(super) fn limit_attempt(&mut self, index: u32, now: Now) {
+    pub(super) fn limit_attempt(&mut self, index: OpIndex, now: Now) {
         let op = self.ops.at(index);
         let is_open = op.outcome == Outcome::Open && op.round.awaited.is_empty();
         if let Some(timeout) = op.plan.own_timeout().filter(|_| is_open) {
@@ -241,7 +241,7 @@ impl Engine {
     /// Whether an attempt with a timeout of its own still has time: that in which nobody read is no
     /// node's, so it is given back.
     #[cold]
-    pub(super) fn has_time_left(&mut self, index: u32, now: Now) -> bool {
+    pub(super) fn has_time_left(&mut self, index: OpIndex, now: Now) -> bool {
         let op = self.ops.at(index);
         let is_own = op.plan.own_timeout().is_some() && op.round.awaited.is_empty();
         let left = now.attended.until(self.ops.judged_at(index));
@@ -256,7 +256,7 @@ impl Engine {
     /// The attempt is judged at `at` and no other time, but not after the end of its call: that has
     /// a timer of its own only where it may come before every configured time.
     #[cold]
-    fn judge_within_call(&mut self, index: u32, at: Instant) {
+    fn judge_within_call(&mut self, index: OpIndex, at: Instant) {
         let op = self.ops.at_mut(index);
         op.judge_at = Instant::MAX;
         let at = at.min(op.plan.deadline);
@@ -264,7 +264,7 @@ impl Engine {
     }
 
     /// The operation waits for nodes on their way until `at`; its round is no ordinary one.
-    pub(super) fn judge_at(&mut self, index: u32, at: Instant) {
+    pub(super) fn judge_at(&mut self, index: OpIndex, at: Instant) {
         let op = self.ops.at_mut(index);
         op.judge_at = op.judge_at.min(at);
         self.timers.set(at, Timer::Judge, self.ops.id(index));
@@ -285,7 +285,7 @@ impl Engine {
         if present.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
     }
 
-    pub(super) fn encode_set(&mut self, slot_index: u32) {
+    pub(super) fn encode_set(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
         self.scratch.clear();
         let (key, options) = (&slot.key, &mut self.set_options);
@@ -294,8 +294,8 @@ impl Engine {
 
     /// Writes the encoded SET to the voters of the cohort; to which.
     #[inline]
-    fn write_sets(&mut self, index: u32, slot_index: u32, now: Now) -> NodeMask {
-        let written = self.write_cohort(self.voters, Request::Set, slot_index, now);
+    fn write_sets(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) -> NodeMask {
+        let written = self.write_cohort(self.voters, Request::Set(slot_index), now);
         self.ops.at_mut(index).round.written = written;
         let slot = self.slots.at_mut(slot_index);
         slot.holds = written;
@@ -305,13 +305,14 @@ impl Engine {
 
     /// Writes the encoded SET to one node.
     #[inline]
-    pub(super) fn send_set(&mut self, id: NodeId, slot_index: u32, now: Now) {
-        if self.write(id, Request::Set, slot_index, now) {
+    pub(super) fn send_set(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        if self.write(id, Request::Set(slot_index), now) {
             let slot = self.slots.at_mut(slot_index);
             slot.holds.insert(id);
             slot.unanswered.insert(id);
-            let op = slot.op;
-            self.ops.at_mut(op).round.written.insert(id);
+            if let Some(op) = slot.op {
+                self.ops.at_mut(op).round.written.insert(id);
+            }
         } else {
             self.fail_vote(id, slot_index);
         }
@@ -319,12 +320,12 @@ impl Engine {
 
     /// Decides the attempt if its votes suffice.
     #[inline]
-    pub(super) fn decide(&mut self, slot_index: u32, now: Now) {
+    pub(super) fn decide(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
         if slot.state != SlotState::Acquiring {
             return;
         }
-        let index = slot.op;
+        let Some(index) = slot.op else { return };
         let op = self.ops.at(index);
         if op.outcome != Outcome::Open {
             return;
@@ -352,7 +353,7 @@ impl Engine {
     }
 
     /// What kept an attempt from its lease, by its votes.
-    fn loss(&self, index: u32) -> Outcome {
+    fn loss(&self, index: OpIndex) -> Outcome {
         let (round, quorum) = (&self.ops.at(index).round, self.settings.quorum);
         if round.granted.count() >= quorum {
             Outcome::Expired
@@ -364,8 +365,8 @@ impl Engine {
     }
 
     /// The attempt's time is up.
-    pub(super) fn judge_acquire(&mut self, index: u32, now: Now) {
-        let slot_index = self.ops.at(index).slot;
+    pub(super) fn judge_acquire(&mut self, index: OpIndex, now: Now) {
+        let slot_index = self.ops.at(index).slot();
         let slot = self.slots.at_mut(slot_index);
         let is_gated = slot.state == SlotState::Gated;
         if slot.state != SlotState::Acquiring && !is_gated {
@@ -400,13 +401,13 @@ impl Engine {
     }
 
     /// Releases what the attempt may have written, and plans the next one.
-    pub(super) fn attempt_failed(&mut self, index: u32, outcome: Outcome, now: Now) {
+    pub(super) fn attempt_failed(&mut self, index: OpIndex, outcome: Outcome, now: Now) {
         self.ops.unlist(index);
         self.ops.at_mut(index).failed = outcome;
         self.counts.attempts.note(outcome);
         traced!(DEBUG: self.trace_decision(index, outcome));
-        let slot_index = self.ops.at(index).slot;
-        if self.slots.at(slot_index).list != NO_LIST {
+        let slot_index = self.ops.at(index).slot();
+        if self.slots.at(slot_index).list.is_some() {
             self.carry_list(index, slot_index);
         }
         self.release_slot(slot_index, now);
@@ -438,16 +439,16 @@ impl Engine {
     }
 
     /// The next attempt: a new token, behind the release of the one before.
-    pub(super) fn retry(&mut self, index: u32, now: Now) {
+    pub(super) fn retry(&mut self, index: OpIndex, now: Now) {
         let op = self.ops.at(index);
         if op.kind != OpKind::Acquire || op.outcome != Outcome::Open {
             return;
         }
-        let last = op.slot;
+        let last = op.slot();
         if self.slots.at(last).state != SlotState::Released {
             return;
         }
-        debug_assert_eq!(self.slots.at(last).op, index, "a waiting call has its slot");
+        debug_assert_eq!(self.slots.at(last).op, Some(index), "a waiting call has its slot");
         if op.plan.deadline <= now.real {
             // Nobody looked until the call was over, as where the machine was suspended.
             return self.finish(index, self.ops.at(index).failed);
@@ -461,25 +462,25 @@ impl Engine {
         self.ops.at_mut(index).began.note(began);
         let key = self.slots.at(last).key.clone();
         let slot = self.slots.open(key.as_bytes(), token);
-        self.slots.at_mut(last).op = NO_OP;
+        self.slots.at_mut(last).op = None;
         self.slots.free_if_unnamed(last);
         self.attempt(index, slot, now);
         if self.slots.at(slot).state == SlotState::Acquiring {
             self.limit_attempt(index, now);
         }
-        if self.ops.at(index).keep != NO_KEEP {
+        if self.ops.at(index).keep.is_some() {
             self.track_attempt(index, now);
         }
     }
 
     /// Whether a lock that was won is not one any more at `now`: then it is released, and another
     /// attempt or the call's failure follows.
-    pub(super) fn is_hand_over_late(&mut self, index: u32, now: Instant) -> bool {
+    pub(super) fn is_hand_over_late(&mut self, index: OpIndex, now: Instant) -> bool {
         let op = self.ops.at(index);
         if op.outcome != Outcome::Won {
             return false;
         }
-        let deadline = self.slots.at(op.slot).ends;
+        let deadline = self.slots.at(op.slot()).ends;
         let is_late = now >= deadline || now + op.plan.min_validity > deadline;
         if !is_late || mutant::is(Mutant::NoCheckAtHandOver) {
             return false;
@@ -492,11 +493,11 @@ impl Engine {
 
     /// Takes the result out.
     #[inline(never)]
-    pub(super) fn report_acquire(&mut self, index: u32, now: Instant) -> Option<Event> {
+    pub(super) fn report_acquire(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
         let op = self.ops.at(index);
-        let (slot_index, outcome, keep) = (op.slot, op.outcome, op.keep);
+        let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
         let granted = op.round.granted;
-        if self.ops.at(index).wait != NO_WAIT {
+        if self.ops.at(index).wait.is_some() {
             let now = self.now(now);
             self.end_wait(index, now);
         }
@@ -506,7 +507,7 @@ impl Engine {
             traced!(DEBUG: self.trace_lease(index, now));
             self.ops.close(index);
             let slot = self.slots.at_mut(slot_index);
-            slot.op = NO_OP;
+            slot.op = None;
             slot.state = SlotState::Held;
             slot.granted = granted;
             self.counts.attempts.won.up();
@@ -515,7 +516,7 @@ impl Engine {
                 self.counts.wait_times.note(began, now);
             }
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
-            if keep != NO_KEEP {
+            if let Some(keep) = keep {
                 self.begin_keeping(slot_index, keep, self.both_clocks(now));
             }
             return Some(Event::Lock { op, result: Ok(lease) });
@@ -523,17 +524,21 @@ impl Engine {
         let error = self.lock_error(index, now);
         traced!(DEBUG: self.trace_refused(index, outcome));
         self.ops.close(index);
-        if keep != NO_KEEP {
+        if let Some(keep) = keep {
             self.keeps.close(keep);
         }
-        debug_assert_eq!(self.slots.at(slot_index).op, index, "a call that failed has its slot");
-        self.slots.at_mut(slot_index).op = NO_OP;
+        debug_assert_eq!(
+            self.slots.at(slot_index).op,
+            Some(index),
+            "a call that failed has its slot"
+        );
+        self.slots.at_mut(slot_index).op = None;
         self.slots.free_if_unnamed(slot_index);
         Some(Event::Lock { op, result: Err(error) })
     }
 
     /// Why there is no lease.
-    fn lock_error(&self, index: u32, now: Instant) -> LockError {
+    fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
         let round = self.ops.at(index).round;
         let unknown = round.unknown.union(round.open());
         let ballot = self.ballot(index, round.granted, round.denied, unknown, now);

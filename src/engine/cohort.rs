@@ -39,17 +39,11 @@ impl Engine {
     }
 
     /// Writes the scratch buffer to those of `nodes` that are in the cohort and have room; to which.
-    pub(super) fn write_cohort(
-        &mut self,
-        nodes: NodeMask,
-        request: Request,
-        slot_index: u32,
-        now: Now,
-    ) -> NodeMask {
+    pub(super) fn write_cohort(&mut self, nodes: NodeMask, request: Request, now: Now) -> NodeMask {
         let to = nodes.intersection(self.cohort.nodes);
         let len = self.scratch.len();
         self.scratch.extend_from_slice(&[0; BLOCK_LEN]);
-        let pending = Pending { request, slot: slot_index, written_at: now.attended };
+        let pending = Pending { request, written_at: now.attended };
         let (written, count) = match self.scratch.first_chunk() {
             Some(block) if len <= BLOCK_LEN => copy_block(&mut self.nodes, to, block, len, pending),
             _ => {
@@ -58,7 +52,9 @@ impl Engine {
             }
         };
         self.scratch.truncate(len);
-        self.slots.at_mut(slot_index).refs += count;
+        if let Some(slot) = request.slot() {
+            self.slots.at_mut(slot).refs += count;
+        }
         self.with_output = self.with_output.union(written);
         written
     }

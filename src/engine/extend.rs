@@ -9,9 +9,8 @@
 //! - A node that may still run an older extension of the lease is not asked again.
 
 use super::event::LostCause;
-use super::keep::NO_KEEP;
 use super::op::{OpId, OpKind, Outcome};
-use super::slot::{LeaseId, NO_OP, SlotState};
+use super::slot::{LeaseId, SlotState};
 use super::trace::traced;
 use super::{Engine, Event};
 use crate::acquire::Acquire;
@@ -21,6 +20,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::{Now, Phase, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round, Tally};
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
@@ -42,7 +42,7 @@ impl Engine {
         let ttl_ms = self.extension_ttl(ttl)?;
         self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
         let slot = self.slots.at(lease.slot);
-        let is_busy = slot.op != NO_OP && self.ops.at(slot.op).kind != OpKind::Keep;
+        let is_busy = slot.op.is_some_and(|op| self.ops.at(op).kind != OpKind::Keep);
         if is_busy && !mutant::is(Mutant::ExtensionsOverlap) {
             return Err(ExtendError::Busy);
         }
@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// Whether an extension to `ends` is more than the configuration allows.
-    pub(super) fn is_at_limit(&self, slot_index: u32, ends: Instant) -> bool {
+    pub(super) fn is_at_limit(&self, slot_index: SlotIndex, ends: Instant) -> bool {
         let slot = self.slots.at(slot_index);
         u32::from(slot.extensions) >= self.settings.max_extensions
             || ends > slot.began + self.settings.max_hold
@@ -103,8 +103,8 @@ impl Engine {
 
     pub(super) fn begin_extension(
         &mut self,
-        index: u32,
-        slot_index: u32,
+        index: OpIndex,
+        slot_index: SlotIndex,
         ttl_ms: u32,
         now: Instant,
     ) {
@@ -112,12 +112,12 @@ impl Engine {
         let now = self.now(now);
         traced!(DEBUG: self.trace_extension(index, slot_index, ttl_ms));
         let op = self.ops.at_mut(index);
-        op.slot = slot_index;
+        op.set_slot(slot_index);
         op.new_deadline = new_deadline;
         op.causes = [Cause::None; NODES_MAX];
         let all = NodeMask::first(self.nodes.len());
         let slot = self.slots.at_mut(slot_index);
-        slot.op = index;
+        slot.op = Some(index);
         slot.extensions = slot.extensions.saturating_add(1);
         slot.phase = slot.phase.next();
         slot.ttl_ms = ttl_ms;
@@ -160,7 +160,7 @@ impl Engine {
         self.decide_extension(slot_index, now);
     }
 
-    fn extension_not_sent(&mut self, id: NodeId, index: u32, slot_index: u32) {
+    fn extension_not_sent(&mut self, id: NodeId, index: OpIndex, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
         let is_tainted = slot.tainted.contains(id);
         let node = self.node(id);
@@ -177,8 +177,8 @@ impl Engine {
     pub(super) fn settle_awaited_extension(
         &mut self,
         id: NodeId,
-        index: u32,
-        slot_index: u32,
+        index: OpIndex,
+        slot_index: SlotIndex,
         now: Now,
     ) {
         if !self.send_extension(id, slot_index, &mut None, now) {
@@ -190,7 +190,7 @@ impl Engine {
     fn send_extension(
         &mut self,
         id: NodeId,
-        slot_index: u32,
+        slot_index: SlotIndex,
         encoded: &mut Option<ExtendStep>,
         now: Now,
     ) -> bool {
@@ -209,16 +209,17 @@ impl Engine {
         }
         let slot = self.slots.at_mut(slot_index);
         let phase = slot.phase;
-        let is_sent = self.write(id, Request::Extend { step, phase }, slot_index, now);
+        let is_sent = self.write(id, Request::Extend { slot: slot_index, step, phase }, now);
         if is_sent {
-            let op = self.slots.at(slot_index).op;
-            self.ops.at_mut(op).tally.open.insert(id);
+            if let Some(op) = self.slots.at(slot_index).op {
+                self.ops.at_mut(op).tally.open.insert(id);
+            }
             self.track_extension(id, slot_index, now);
         }
         is_sent
     }
 
-    fn encode_extension(&mut self, slot_index: u32, step: ExtendStep) {
+    fn encode_extension(&mut self, slot_index: SlotIndex, step: ExtendStep) {
         let slot = self.slots.at(slot_index);
         let ttl_ms = slot.ttl_ms.into();
         self.scratch.clear();
@@ -229,7 +230,7 @@ impl Engine {
     pub(super) fn extension_answered(
         &mut self,
         id: NodeId,
-        slot_index: u32,
+        slot_index: SlotIndex,
         step: ExtendStep,
         phase: Phase,
         answer: Answer,
@@ -238,8 +239,7 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         // Nothing was begun since: decided or not, the node is still to be extended.
         let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
-        let is_current = is_wanted && slot.op != NO_OP;
-        let index = slot.op;
+        let current = slot.op.filter(|_| is_wanted);
         let is_missing = matches!(answer, Answer::Null | Answer::Zero);
         let is_recreated = is_missing && mutant::is(Mutant::RecreatedKeyCountsAsExtended);
         let answer = if is_recreated { Answer::Ok } else { answer };
@@ -254,7 +254,7 @@ impl Engine {
                     self.slots.at_mut(slot_index).granted.insert(id);
                     self.note_late_vote(slot_index);
                 }
-                if is_current {
+                if let Some(index) = current {
                     let cause = self.node(id).cause();
                     let op = self.ops.at_mut(index);
                     if is_believed {
@@ -271,7 +271,7 @@ impl Engine {
                 if !slot.unanswered.contains(id) {
                     slot.holds.remove(id);
                 }
-                if is_current {
+                if let Some(index) = current {
                     self.ops.at_mut(index).tally.no(id);
                     self.ops.at_mut(index).blame(id, Cause::Held);
                     self.decide_extension(slot_index, now);
@@ -283,12 +283,12 @@ impl Engine {
                     && (is_wanted || mutant::is(Mutant::StaleExtensionResent))
                 {
                     self.encode_extension(slot_index, step);
-                    if self.write(id, Request::Extend { step, phase }, slot_index, now) {
+                    if self.write(id, Request::Extend { slot: slot_index, step, phase }, now) {
                         self.track_extension(id, slot_index, now);
                         return;
                     }
                 }
-                if is_current {
+                if let Some(index) = current {
                     self.ops.at_mut(index).tally.no(id);
                     self.ops.at_mut(index).blame_answer(id, answer);
                     self.decide_extension(slot_index, now);
@@ -331,19 +331,25 @@ impl Engine {
     }
 
     /// The connection ended before the extension was answered.
-    pub(super) fn extension_lost(&mut self, id: NodeId, slot_index: u32, phase: Phase, now: Now) {
+    pub(super) fn extension_lost(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        phase: Phase,
+        now: Now,
+    ) {
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
-        if slot.phase == phase && slot.state == SlotState::Held && slot.op != NO_OP {
-            self.ops.at_mut(slot.op).tally.no(id);
-            let index = slot.op;
+        let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
+        if let Some(index) = slot.op.filter(|_| is_wanted) {
+            self.ops.at_mut(index).tally.no(id);
             self.ops.at_mut(index).blame(id, Cause::ConnectionLost);
             self.decide_extension(slot_index, now);
         }
     }
 
     /// An extension is decided; the engine's own are not reported.
-    pub(super) fn end_extension(&mut self, index: u32, outcome: Outcome) {
+    pub(super) fn end_extension(&mut self, index: OpIndex, outcome: Outcome) {
         if self.ops.at(index).kind == OpKind::Keep {
             self.ops.unlist(index);
             self.ops.at_mut(index).outcome = outcome;
@@ -353,9 +359,9 @@ impl Engine {
         }
     }
 
-    fn decide_extension(&mut self, slot_index: u32, now: Now) {
+    fn decide_extension(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
-        let index = slot.op;
+        let Some(index) = slot.op else { return };
         if self.ops.at(index).outcome != Outcome::Open {
             return;
         }
@@ -389,9 +395,9 @@ impl Engine {
     }
 
     /// Takes the result out, judged at `now`.
-    pub(super) fn report_extend(&mut self, index: u32, now: Instant) -> Event {
+    pub(super) fn report_extend(&mut self, index: OpIndex, now: Instant) -> Event {
         let op = self.ops.at(index);
-        let (slot_index, kind, outcome, keep) = (op.slot, op.kind, op.outcome, op.keep);
+        let (slot_index, kind, outcome, keep) = (op.slot(), op.kind, op.outcome, op.keep);
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at(slot_index);
         let all = NodeMask::first(self.nodes.len());
@@ -415,18 +421,18 @@ impl Engine {
         traced!(DEBUG: self.trace_extended(index, result.is_ok()));
         self.ops.close(index);
         // A release may have taken the slot over meanwhile.
-        if self.slots.at(slot_index).op == index {
-            self.slots.at_mut(slot_index).op = NO_OP;
+        if self.slots.at(slot_index).op == Some(index) {
+            self.slots.at_mut(slot_index).op = None;
         }
         if kind == OpKind::Adopt {
             if result.is_ok() {
                 // It was won elsewhere; what this client knows of votes is who extended it.
                 self.slots.at_mut(slot_index).granted = yes;
-                if keep != NO_KEEP {
+                if let Some(keep) = keep {
                     self.begin_keeping(slot_index, keep, self.both_clocks(now));
                 }
             } else {
-                if keep != NO_KEEP {
+                if let Some(keep) = keep {
                     self.keeps.close(keep);
                 }
                 self.forget_slot(slot_index);

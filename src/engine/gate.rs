@@ -8,13 +8,20 @@ use crate::error::{Cause, Vote};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{OpIndex, SlotIndex};
 use crate::witness::{Sight, saw};
 
 impl Engine {
     /// Writes the encoded SET to one node first, the others being asked once it has granted. Whether
     /// there are enough of them.
     #[cold]
-    pub(super) fn try_gate(&mut self, gate: NodeId, index: u32, slot_index: u32, now: Now) -> bool {
+    pub(super) fn try_gate(
+        &mut self,
+        gate: NodeId,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) -> bool {
         let mut gated = self.voters;
         gated.remove(gate);
         let is_use = self.voters.contains(gate) && !gated.is_empty();
@@ -36,15 +43,15 @@ impl Engine {
         true
     }
 
-    fn begin_gated_round(&mut self, index: u32, now: Now) {
+    fn begin_gated_round(&mut self, index: OpIndex, now: Now) {
         self.begin_round(index, now);
         self.limit_attempt(index, now);
     }
 
     /// What follows from the votes of an attempt that has asked one node only.
-    pub(super) fn gate_answered(&mut self, slot_index: u32, now: Now) {
+    pub(super) fn gate_answered(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at_mut(slot_index);
-        let index = slot.op;
+        let Some(index) = slot.op else { return };
         let round = self.ops.at(index).round;
         if !round.granted.is_empty() {
             slot.state = SlotState::Acquiring;
@@ -83,10 +90,10 @@ impl Engine {
         let waiting = std::mem::take(&mut self.awaiting);
         for index in waiting {
             let op = self.ops.at(index);
-            let (slot_index, kind) = (op.slot, op.kind);
-            if op.outcome != Outcome::Open {
+            if op.outcome != Outcome::Open || op.kind == OpKind::Query {
                 continue;
             }
+            let (slot_index, kind) = (op.slot(), op.kind);
             let slot = self.slots.at_mut(slot_index);
             // The place of the operation may be another's by now, and the attempt decided.
             let is_waiting = match kind {
@@ -98,7 +105,7 @@ impl Engine {
                 continue;
             }
             let round = &mut self.ops.at_mut(index).round;
-            if round.awaited.contains(id) && slot.op == index {
+            if round.awaited.contains(id) && slot.op == Some(index) {
                 round.awaited.remove(id);
                 if kind != OpKind::Acquire {
                     self.settle_awaited_extension(id, index, slot_index, now);
@@ -112,13 +119,13 @@ impl Engine {
             }
             let is_waiting = !self.ops.at(index).round.awaited.is_empty();
             let op = self.ops.at(index);
-            if is_waiting && op.slot == slot_index && op.outcome == Outcome::Open {
+            if is_waiting && op.slot() == slot_index && op.outcome == Outcome::Open {
                 self.awaiting.push(index);
             }
         }
     }
 
-    fn send_awaited_set(&mut self, id: NodeId, index: u32, slot_index: u32, now: Now) {
+    fn send_awaited_set(&mut self, id: NodeId, index: OpIndex, slot_index: SlotIndex, now: Now) {
         let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
         let is_first = self.ops.at(index).round.written.is_empty();
         if is_first || mutant::is(Mutant::AwaitedSetMovesT0) {

@@ -71,14 +71,18 @@ impl Engine {
         // Nearly every read is this: one whole answer that agrees, from a node in good standing.
         if (!self.restless.contains(id) || mutant::is(Mutant::TroubleUnseen))
             && let Some(node) = self.nodes.get_mut(id.index())
-            && let Some(&Pending { request, slot, .. }) = node.awaited()
+            && let Some(&Pending { request, .. }) = node.awaited()
         {
-            if request == Request::Set && bytes == b"+OK\r\n" {
+            if let Request::Set(slot) = request
+                && bytes == b"+OK\r\n"
+            {
                 node.answer_read(now);
                 node.granted.up();
                 return self.set_granted(id, slot, now);
             }
-            if matches!(request, Request::Release(_)) && bytes == b":1\r\n" {
+            if let Request::Release { slot, .. } = request
+                && bytes == b":1\r\n"
+            {
                 node.answer_read(now);
                 return self.key_deleted(id, slot, now);
             }
@@ -91,24 +95,24 @@ impl Engine {
     fn handle_many(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
         while !self.restless.contains(id)
             && let Some(node) = self.nodes.get_mut(id.index())
-            && let Some(&Pending { request, slot, .. }) = node.awaited()
+            && let Some(&Pending { request, .. }) = node.awaited()
             && let Some((word, len)) = quick(input)
         {
             match (request, word) {
-                (Request::Set, Quick::Ok) => {
+                (Request::Set(slot), Quick::Ok) => {
                     node.answer_read(now);
                     node.granted.up();
                     self.set_granted(id, slot, now);
                 }
-                (Request::Set, Quick::Null) => {
+                (Request::Set(slot), Quick::Null) => {
                     node.answer_read(now);
                     self.set_read(id, slot, Answer::Null, now);
                 }
-                (Request::Release(_), Quick::One) => {
+                (Request::Release { slot, .. }, Quick::One) => {
                     node.answer_read(now);
                     self.key_deleted(id, slot, now);
                 }
-                (Request::Release(_), Quick::Zero) => {
+                (Request::Release { slot, .. }, Quick::Zero) => {
                     node.answer_read(now);
                     self.release_read(id, slot, false, now);
                 }
@@ -162,9 +166,8 @@ impl Engine {
 
     fn answered(&mut self, id: NodeId, answered: Answered, now: Now) {
         let Answered { pending, answer } = answered;
-        let slot = pending.slot;
         match pending.request {
-            Request::Set => {
+            Request::Set(slot) => {
                 self.set_answered(id, slot, answer, now);
                 if let Answer::Refused(cause) = answer {
                     self.note_refusal(id, cause, now);
@@ -173,16 +176,16 @@ impl Engine {
                     self.node_mut(id).granted.up();
                 }
             }
-            Request::Release(step) => self.release_answered(id, slot, step, answer, now),
-            Request::Debt { step, again } => {
+            Request::Release { slot, step } => self.release_answered(id, slot, step, answer, now),
+            Request::Debt { slot, step, again } => {
                 self.debt_answered(id, slot, step, again, answer, now);
             }
-            Request::Extend { step, phase } => {
+            Request::Extend { slot, step, phase } => {
                 self.extension_answered(id, slot, step, phase, answer, now);
             }
-            Request::Wake => return self.wake_answered(id, slot, answer, now),
+            Request::Wake(wake) => return self.wake_answered(id, wake, answer, now),
             Request::Tracking => return self.node_mut(id).tracking_answered(answer),
-            Request::Tracked => self.tracked(id, slot, answer, now),
+            Request::Tracked(slot) => self.tracked(id, slot, answer, now),
             Request::ScriptLoad
             | Request::Subscribe
             | Request::Wait { .. }
@@ -190,7 +193,9 @@ impl Engine {
             | Request::Greeting(_)
             | Request::Query { .. } => return,
         }
-        self.answer_taken(slot);
+        if let Some(slot) = pending.request.slot() {
+            self.answer_taken(slot);
+        }
     }
 
     fn greeted(&mut self, id: NodeId, now: Now) {
@@ -239,10 +244,10 @@ impl Engine {
         self.with_output.remove(id);
         for entry in pending.iter() {
             match entry.request {
-                Request::Set => self.set_lost(id, entry.slot, now),
-                Request::Release(_) => self.release_lost(id, entry.slot, now),
-                Request::Debt { again, .. } => self.debt_lost(id, entry.slot, again),
-                Request::Extend { phase, .. } => self.extension_lost(id, entry.slot, phase, now),
+                Request::Set(slot) => self.set_lost(id, slot, now),
+                Request::Release { slot, .. } => self.release_lost(id, slot, now),
+                Request::Debt { slot, again, .. } => self.debt_lost(id, slot, again),
+                Request::Extend { slot, phase, .. } => self.extension_lost(id, slot, phase, now),
                 Request::Query { .. } => {
                     self.query_lost(id, *entry);
                     continue;
@@ -251,18 +256,20 @@ impl Engine {
                     self.wait_lost(id, *entry, now);
                     continue;
                 }
-                Request::Wake => {
-                    self.wake_lost(id, entry.slot, now);
+                Request::Wake(wake) => {
+                    self.wake_lost(id, wake, now);
                     continue;
                 }
-                Request::Tracked => self.untracked(id, entry.slot),
+                Request::Tracked(slot) => self.untracked(id, slot),
                 Request::ScriptLoad
                 | Request::Tracking
                 | Request::Subscribe
                 | Request::Tell
                 | Request::Greeting(_) => continue,
             }
-            self.slots.unref(entry.slot);
+            if let Some(slot) = entry.request.slot() {
+                self.slots.unref(slot);
+            }
         }
     }
 }

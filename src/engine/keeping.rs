@@ -10,16 +10,17 @@
 //!   can hold the key.
 
 use super::event::{Event, LostCause};
-use super::keep::{Loss, NO_KEEP, third};
+use super::keep::{KeepIndex, Loss, third};
 use super::op::{OpKind, Outcome};
-use super::slot::{CHANGED, LeaseId, NO_OP, SlotState};
+use super::slot::{CHANGED, LeaseId, SlotState};
 use super::trace::traced;
-use super::{Engine, LOSS};
+use super::{Done, Engine};
 use crate::acquire::Acquire;
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::NodeMask;
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
 /// Between two extensions that missed their quorum: a `node_timeout` and up to this part of it.
@@ -28,7 +29,7 @@ const JITTER_PARTS: u32 = 4;
 impl Engine {
     /// A lease was handed over whose acquisition wanted it kept.
     #[cold]
-    pub(super) fn begin_keeping(&mut self, slot_index: u32, keep_index: u32, now: Now) {
+    pub(super) fn begin_keeping(&mut self, slot_index: SlotIndex, keep_index: KeepIndex, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         slot.set_kept(true);
         let (began, ttl_ms) = (slot.began, slot.ttl_ms);
@@ -45,21 +46,21 @@ impl Engine {
 
     /// The lease is released or given away: nothing of it is looked after any more.
     #[cold]
-    pub(super) fn end_keeping(&mut self, slot_index: u32) {
+    pub(super) fn end_keeping(&mut self, slot_index: SlotIndex) {
         if mutant::is(Mutant::KeepAliveAfterRelease) {
             return;
         }
         self.slots.at_mut(slot_index).set_kept(false);
-        let index = self.keeps.of_slot(slot_index);
         // An attempt that failed leaves it to the next one.
-        if self.keeps.at(index).is_held {
+        let keep = self.keeps.of_slot(slot_index);
+        if let Some(index) = keep.filter(|&index| self.keeps.at(index).is_held) {
             self.keeps.close(index);
         }
     }
 
-    fn schedule_keep(&mut self, index: u32) {
+    fn schedule_keep(&mut self, index: KeepIndex) {
         let keep = self.keeps.at(index);
-        let deadline = self.slots.at(keep.slot).ends;
+        let deadline = keep.slot.map_or(Instant::MAX, |slot| self.slots.at(slot).ends);
         let at = keep.extend_at.min(deadline);
         self.keeps.schedule(index, at);
     }
@@ -75,7 +76,10 @@ impl Engine {
             }
             let Some(index) = self.keeps.due(now.real) else { return };
             let keep = self.keeps.at(index);
-            let (slot_index, extend_at) = (keep.slot, keep.extend_at);
+            let (Some(slot_index), extend_at) = (keep.slot, keep.extend_at) else {
+                self.keeps.unschedule(index);
+                continue;
+            };
             let is_over = self.slots.at(slot_index).ends <= now.real;
             if is_over && !mutant::is(Mutant::LossNotTold) {
                 self.keeps.unschedule(index);
@@ -91,14 +95,14 @@ impl Engine {
     }
 
     /// Extends a lease that is due, as far as its limits allow.
-    fn begin_keep_alive(&mut self, index: u32, now: Now) {
+    fn begin_keep_alive(&mut self, index: KeepIndex, now: Now) {
         let keep = self.keeps.at_mut(index);
         keep.extend_at = Instant::MAX;
-        let (slot_index, extensions) = (keep.slot, keep.extensions);
+        let (Some(slot_index), extensions) = (keep.slot, keep.extensions) else { return };
         let options = keep.options.unwrap_or_default();
         let slot = self.slots.at(slot_index);
         let ttl_ms = slot.ttl_ms;
-        if slot.op != NO_OP {
+        if slot.op.is_some() {
             // The caller extends it; the end of that says when to go on.
             return self.schedule_keep(index);
         }
@@ -122,7 +126,7 @@ impl Engine {
     }
 
     /// The next try at an extension that `began` then and missed its quorum.
-    fn extend_again(&mut self, index: u32, began: Instant, now: Now) {
+    fn extend_again(&mut self, index: KeepIndex, began: Instant, now: Now) {
         let timeout = self.settings.node_timeout;
         let random = self.random_share();
         let earliest = (began + timeout).max(now.real);
@@ -130,18 +134,17 @@ impl Engine {
     }
 
     /// An extension by the engine itself is decided.
-    fn keep_alive_ended(&mut self, op_index: u32, now: Now) {
+    fn keep_alive_ended(&mut self, op_index: OpIndex, now: Now) {
         let op = self.ops.at(op_index);
-        let (slot_index, outcome) = (op.slot, op.outcome);
+        let (slot_index, outcome) = (op.slot(), op.outcome);
         self.counts.keeps.note(outcome);
         traced!(DEBUG: self.trace_extended(op_index, outcome == Outcome::Won));
         self.ops.close(op_index);
         let slot = self.slots.at_mut(slot_index);
-        if slot.op == op_index {
-            slot.op = NO_OP;
+        if slot.op == Some(op_index) {
+            slot.op = None;
         }
-        let keep_index = self.keep_of(slot_index);
-        if outcome == Outcome::Won && keep_index != NO_KEEP {
+        if let Some(keep_index) = self.keep_of(slot_index).filter(|_| outcome == Outcome::Won) {
             let keep = self.keeps.at_mut(keep_index);
             keep.extensions = keep.extensions.saturating_add(1);
         }
@@ -150,12 +153,10 @@ impl Engine {
     }
 
     /// An extension of a lease ended, whoever began it: when does the next one begin?
-    pub(super) fn plan_extension(&mut self, slot_index: u32, outcome: Outcome, now: Now) {
+    pub(super) fn plan_extension(&mut self, slot_index: SlotIndex, outcome: Outcome, now: Now) {
         let slot = self.slots.at(slot_index);
-        let (index, ttl_ms) = (self.keep_of(slot_index), slot.ttl_ms);
-        if index == NO_KEEP || slot.state != SlotState::Held {
-            return;
-        }
+        let (keep, ttl_ms) = (self.keep_of(slot_index), slot.ttl_ms);
+        let Some(index) = keep.filter(|_| slot.state == SlotState::Held) else { return };
         let keep = self.keeps.at_mut(index);
         if !keep.is_held || keep.is_lost {
             return;
@@ -173,9 +174,8 @@ impl Engine {
     }
 
     /// A caller extends the lease from `now` on: its own TTL counts from then on.
-    pub(super) fn caller_extends(&mut self, slot_index: u32, now: Instant) {
-        let index = self.keep_of(slot_index);
-        if index != NO_KEEP {
+    pub(super) fn caller_extends(&mut self, slot_index: SlotIndex, now: Instant) {
+        if let Some(index) = self.keep_of(slot_index) {
             let keep = self.keeps.at_mut(index);
             keep.began = now;
             keep.extend_at = Instant::MAX;
@@ -184,18 +184,17 @@ impl Engine {
     }
 
     /// Ends an extension of the engine's own that is under way, for something that the caller wants.
-    pub(super) fn end_keep_alive(&mut self, slot_index: u32) {
+    pub(super) fn end_keep_alive(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
-        let op = slot.op;
-        if op != NO_OP && self.ops.at(op).kind == OpKind::Keep {
-            slot.op = NO_OP;
+        if let Some(op) = slot.op.filter(|&op| self.ops.at(op).kind == OpKind::Keep) {
+            slot.op = None;
             self.ops.close(op);
         }
     }
 
     /// Fewer than a quorum can hold the key, or its time is over: the lease is lost for good.
     #[cold]
-    pub(super) fn lose_lease(&mut self, slot_index: u32, cause: LostCause, now: Now) {
+    pub(super) fn lose_lease(&mut self, slot_index: SlotIndex, cause: LostCause, now: Now) {
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at_mut(slot_index);
         if slot.state != SlotState::Held {
@@ -207,7 +206,7 @@ impl Engine {
         }
         let op = self.slots.at(slot_index).op;
         let keep_index = self.keep_of(slot_index);
-        if op != NO_OP && self.ops.at(op).outcome == Outcome::Open {
+        if let Some(op) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
             match self.ops.at(op).kind {
                 OpKind::Keep => self.end_keep_alive(slot_index),
                 OpKind::Extend => {
@@ -221,9 +220,7 @@ impl Engine {
                 | OpKind::Query => {}
             }
         }
-        if keep_index == NO_KEEP {
-            return;
-        }
+        let Some(keep_index) = keep_index else { return };
         self.keeps.unschedule(keep_index);
         let keep = self.keeps.at_mut(keep_index);
         if !std::mem::replace(&mut keep.is_lost, true) {
@@ -234,16 +231,16 @@ impl Engine {
             }
             traced!(WARN: self.trace_lost(slot_index, cause));
             self.keeps.losses.push_back(Loss { lease, op, cause });
-            self.done.push_back(LOSS);
+            self.done.push_back(Done::Loss);
             self.note_change(slot_index);
         }
     }
 
     /// A node turned out to be without the key.
-    pub(super) fn check_holders(&mut self, slot_index: u32, now: Now) {
+    pub(super) fn check_holders(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
         if slot.state == SlotState::Held
-            && (slot.op == NO_OP || self.ops.at(slot.op).kind != OpKind::Adopt)
+            && slot.op.is_none_or(|op| self.ops.at(op).kind != OpKind::Adopt)
             && !self.holders(slot_index).has_at_least(self.settings.quorum)
         {
             self.lose_lease(slot_index, LostCause::Gone, now);
@@ -251,7 +248,7 @@ impl Engine {
     }
 
     /// Whoever shows the lease's deadline is to look at it again.
-    fn note_change(&mut self, slot_index: u32) {
+    fn note_change(&mut self, slot_index: SlotIndex) {
         if self.slots.at_mut(slot_index).enter(CHANGED) {
             self.keeps.changed.push_back(slot_index);
         }
@@ -285,7 +282,7 @@ impl Engine {
     #[must_use]
     pub fn is_lost(&self, lease: LeaseId) -> bool {
         self.slots.held(lease).is_none_or(|slot| {
-            slot.is_kept() && self.keeps.at(self.keeps.of_slot(lease.slot)).is_lost
+            self.keep_of(lease.slot).is_some_and(|keep| self.keeps.at(keep).is_lost)
                 || !slot.holds.has_at_least(self.settings.quorum)
         })
     }
@@ -293,7 +290,7 @@ impl Engine {
     /// Whether an extension of the lease is under way.
     #[must_use]
     pub fn is_extending(&self, lease: LeaseId) -> bool {
-        self.slots.held(lease).is_some_and(|slot| slot.op != NO_OP)
+        self.slots.held(lease).is_some_and(|slot| slot.op.is_some())
     }
 
     /// Why a lease is not kept: it is over, or a limit is reached. `None` while it is.
@@ -314,22 +311,22 @@ impl Engine {
         if slot.ends <= now || self.is_lost(lease) {
             return Some(ExtendError::Expired);
         }
-        let is_at_limit =
-            slot.is_kept() && self.keeps.at(self.keeps.of_slot(lease.slot)).is_at_limit;
+        let keep = self.keep_of(lease.slot);
+        let is_at_limit = keep.is_some_and(|keep| self.keeps.at(keep).is_at_limit);
         is_at_limit.then_some(ExtendError::LimitReached)
     }
 
     /// The entry of what is looked after of a slot's lease.
-    pub(super) fn keep_of(&self, slot_index: u32) -> u32 {
+    pub(super) fn keep_of(&self, slot_index: SlotIndex) -> Option<KeepIndex> {
         let is_kept = self.slots.at(slot_index).is_kept();
-        if is_kept { self.keeps.of_slot(slot_index) } else { NO_KEEP }
+        if is_kept { self.keeps.of_slot(slot_index) } else { None }
     }
 
     /// An entry for an acquisition or adoption that wants its lease kept.
     #[cold]
-    pub(super) fn open_keep(&mut self, index: u32, key: &[u8], acquire: &Acquire) {
-        let keep = self.keeps.open(self.ops.id(index), acquire.keep_alive);
-        self.ops.at_mut(index).keep = keep;
+    pub(super) fn open_keep(&mut self, index: OpIndex, key: &[u8], acquire: &Acquire) {
+        let Some(keep) = self.keeps.open(self.ops.id(index), acquire.keep_alive) else { return };
+        self.ops.at_mut(index).keep = Some(keep);
         if acquire.is_watched
             && let Ok(key) = self.wire_key(key)
         {

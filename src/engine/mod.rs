@@ -45,6 +45,7 @@ mod op;
 mod prefix;
 mod query;
 mod release;
+mod schedule;
 mod setup;
 mod slot;
 #[cfg(test)]
@@ -81,6 +82,7 @@ use crate::error::{Ballot, Cause, Unlocked};
 use crate::mutant::{self, Mutant};
 use crate::node::{Node, Now, Shown, Wish};
 use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use cohort::Cohort;
 use counts::Counts;
@@ -98,8 +100,14 @@ use wait::{Queues, Waits, Wakes};
 /// Nobody can have asked and been answered in less.
 const EARSHOT_NANOS: u64 = 50_000;
 
-/// No operation: the loss of a lease, in the list of results.
-const LOSS: u32 = u32::MAX;
+/// Something that waits to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    /// The result of an operation.
+    Op(OpIndex),
+    /// The loss of a lease.
+    Loss,
+}
 
 /// A Redlock client without its sockets. See the [module](self) for how to drive it.
 pub struct Engine {
@@ -122,14 +130,13 @@ pub struct Engine {
     with_news: NodeMask,
     slots: Slots,
     ops: Ops,
-    /// Operations whose result waits to be taken, and [`LOSS`] for each loss that does.
-    done: VecDeque<u32>,
+    done: VecDeque<Done>,
     timers: Timers,
     /// What is looked after of leases.
     keeps: Keeps,
     /// Acquisitions that wait for nodes on their way.
-    awaiting: Vec<u32>,
-    late_votes: VecDeque<u32>,
+    awaiting: Vec<OpIndex>,
+    late_votes: VecDeque<SlotIndex>,
     waits: Waits,
     queues: Queues,
     wakes: Wakes,
@@ -161,13 +168,13 @@ impl Engine {
 
     /// The next result, judged at `now`: a lease whose deadline has passed is not handed out.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
-        while let Some(index) = self.done.pop_front() {
-            if index == LOSS {
+        while let Some(done) = self.done.pop_front() {
+            let Done::Op(index) = done else {
                 match self.next_loss() {
                     None => continue,
                     loss => return loss,
                 }
-            }
+            };
             let kind = self.ops.at(index).kind;
             match kind {
                 OpKind::Acquire if !self.is_hand_over_late(index, now) => {
@@ -347,7 +354,7 @@ impl Engine {
             let op = ops.find(id).map(|index| ops.at(index));
             op.is_some_and(|op| match timer {
                 Timer::Retry => op.retry_at == at,
-                Timer::Wait => waits.due(op.wait) == Some(at),
+                Timer::Wait => op.wait.is_some_and(|wait| waits.due(wait) == at),
                 Timer::Judge => op.judge_at == at || op.plan.deadline == at,
             })
         });
@@ -393,7 +400,7 @@ impl Engine {
     }
 
     /// The time of an operation is up: whoever has not answered is counted out.
-    fn judge(&mut self, index: u32, now: Now) {
+    fn judge(&mut self, index: OpIndex, now: Now) {
         self.ops.unlist(index);
         let op = self.ops.at(index);
         if op.outcome != Outcome::Open {
@@ -413,23 +420,23 @@ impl Engine {
     // ---- shared by the operations ----
 
     /// The operation is decided; its result waits to be taken.
-    fn finish(&mut self, index: u32, outcome: Outcome) {
+    fn finish(&mut self, index: OpIndex, outcome: Outcome) {
         self.ops.unlist(index);
         let op = self.ops.at_mut(index);
         debug_assert_eq!(op.outcome, Outcome::Open, "an operation ends once");
         op.outcome = outcome;
-        self.done.push_back(index);
+        self.done.push_back(Done::Op(index));
     }
 
     /// Begins the round of an operation at `now`.
-    fn begin_round(&mut self, index: u32, now: Now) {
+    fn begin_round(&mut self, index: OpIndex, now: Now) {
         self.ops.list(index, now.attended.plus_nanos(self.settings.node_timeout_nanos));
     }
 
     /// What the nodes said to the operation's round.
     fn ballot(
         &self,
-        index: u32,
+        index: OpIndex,
         granted: NodeMask,
         denied: NodeMask,
         unknown: NodeMask,

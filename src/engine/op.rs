@@ -6,8 +6,8 @@
 //!   on operations the queue of events is bounded too, and none is ever dropped.
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
-use super::keep::NO_KEEP;
-use super::wait::NO_WAIT;
+use super::keep::KeepIndex;
+use super::wait::WaitIndex;
 use crate::acquire::Acquire;
 use crate::command::Answer;
 use crate::config::Retry;
@@ -15,6 +15,7 @@ use crate::count::Began;
 use crate::error::{Cause, Unlocked};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
+use crate::slab::{Index, OpIndex, Slab, SlotIndex};
 use crate::time::Instant;
 
 use std::fmt;
@@ -23,7 +24,7 @@ use std::time::Duration;
 /// An operation of an [`Engine`](super::Engine) that has not been reported yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpId {
-    pub(super) op: u32,
+    pub(super) op: OpIndex,
     pub(super) generation: u32,
 }
 
@@ -31,8 +32,8 @@ impl OpId {
     /// A small number that no other operation under way has, below `in_flight_max`: the place of
     /// what the caller keeps beside it. It is used again once the result was taken.
     #[must_use]
-    pub const fn index(self) -> usize {
-        self.op as usize
+    pub fn index(self) -> usize {
+        self.op.place()
     }
 }
 
@@ -116,12 +117,13 @@ pub(super) struct Op {
     pub(super) kind: OpKind,
     pub(super) outcome: Outcome,
     /// The slot of the current attempt, of the lease, or of the release.
-    pub(super) slot: u32,
+    /// None for a query.
+    slot: Option<SlotIndex>,
     /// What is to be looked after of an acquisition's lease.
-    pub(super) keep: u32,
+    pub(super) keep: Option<KeepIndex>,
     /// Neighbours in the list of rounds, and when this one ends, on the attended clock.
-    prev: u32,
-    next: u32,
+    prev: Option<OpIndex>,
+    next: Option<OpIndex>,
     judged_at: Instant,
     is_listed: bool,
     /// When an acquisition that waits for nodes is judged; a timer set for an earlier attempt
@@ -132,8 +134,8 @@ pub(super) struct Op {
     pub(super) failed: Outcome,
     /// When the next attempt is due; a timer set for an earlier one means nothing.
     pub(super) retry_at: Instant,
-    /// Its place among those that wait, or [`NO_WAIT`](super::wait::NO_WAIT).
-    pub(super) wait: u32,
+    /// Its place among those that wait.
+    pub(super) wait: Option<WaitIndex>,
     /// The node that the next attempt asks before the others.
     pub(super) gate: Option<NodeId>,
     /// The nodes that the attempt under way asks once the gate has granted.
@@ -189,52 +191,39 @@ impl fmt::Debug for NodeReplies {
     }
 }
 
-const NONE: u32 = u32::MAX;
-
 /// All operations of an engine.
 #[derive(Debug)]
 pub(super) struct Ops {
-    ops: Vec<Op>,
-    free: Vec<u32>,
+    ops: Slab<OpIndex, Op>,
     limit: usize,
-    first: u32,
-    last: u32,
+    first: Option<OpIndex>,
+    last: Option<OpIndex>,
 }
 
 impl Ops {
-    pub(super) const fn new(limit: usize) -> Self {
-        Self { ops: Vec::new(), free: Vec::new(), limit, first: NONE, last: NONE }
+    pub(super) fn new(limit: usize) -> Self {
+        Self { ops: Slab::default(), limit, first: None, last: None }
     }
 
     /// Takes a place for an operation; `None` if the limit is reached.
-    pub(super) fn open(&mut self, kind: OpKind) -> Option<u32> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => self.add()?,
-        };
+    pub(super) fn open(&mut self, kind: OpKind) -> Option<OpIndex> {
+        if self.in_flight() >= self.limit {
+            return None;
+        }
+        let index = self.ops.take(Op::empty)?;
         let op = self.at_mut(index);
         op.kind = kind;
         op.outcome = Outcome::Open;
         op.plan.deadline = Instant::MAX;
         op.plan.node_timeout_ms = 0;
-        op.wait = NO_WAIT;
+        op.wait = None;
         op.judge_at = Instant::MAX;
-        op.keep = NO_KEEP;
+        op.keep = None;
         Some(index)
     }
 
-    /// Makes one more place.
-    #[cold]
-    fn add(&mut self) -> Option<u32> {
-        if self.ops.len() >= self.limit {
-            return None;
-        }
-        self.ops.push(Op::empty());
-        u32::try_from(self.ops.len() - 1).ok()
-    }
-
     /// Gives the place back; handles to it find nothing from now on.
-    pub(super) fn close(&mut self, index: u32) {
+    pub(super) fn close(&mut self, index: OpIndex) {
         self.unlist(index);
         let op = self.at_mut(index);
         op.kind = OpKind::Free;
@@ -242,96 +231,91 @@ impl Ops {
         if op.query.is_some() {
             op.forget_query();
         }
-        self.free.push(index);
+        self.ops.give_back(index);
     }
 
-    #[expect(clippy::indexing_slicing, reason = "whoever names an operation keeps it in the table")]
     #[inline]
-    pub(super) fn at(&self, index: u32) -> &Op {
-        &self.ops[index as usize]
+    pub(super) fn at(&self, index: OpIndex) -> &Op {
+        self.ops.at(index)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "whoever names an operation keeps it in the table")]
     #[inline]
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut Op {
-        &mut self.ops[index as usize]
+    pub(super) fn at_mut(&mut self, index: OpIndex) -> &mut Op {
+        self.ops.at_mut(index)
     }
 
-    pub(super) fn id(&self, index: u32) -> OpId {
+    pub(super) fn id(&self, index: OpIndex) -> OpId {
         OpId { op: index, generation: self.at(index).generation }
     }
 
     /// Every place, in use or free: handles to the latter find nothing.
     pub(super) fn ids(&self) -> Vec<OpId> {
-        let ids = self.ops.iter().zip(0..);
-        ids.map(|(op, index)| OpId { op: index, generation: op.generation }).collect()
+        let ids = self.ops.iter();
+        ids.map(|(index, op)| OpId { op: index, generation: op.generation }).collect()
     }
 
     /// The place of an operation that is still under way.
-    pub(super) fn find(&self, id: OpId) -> Option<u32> {
-        let op = self.ops.get(id.op as usize)?;
+    pub(super) fn find(&self, id: OpId) -> Option<OpIndex> {
+        let op = self.ops.get(id.op)?;
         (op.generation == id.generation && op.kind != OpKind::Free).then_some(id.op)
     }
 
     /// Puts the operation at the end of the rounds; `judged_at` never decreases from one call to
     /// the next.
     #[inline]
-    pub(super) fn list(&mut self, index: u32, judged_at: Instant) {
+    pub(super) fn list(&mut self, index: OpIndex, judged_at: Instant) {
         self.unlist(index);
         let last = self.last;
         let op = self.at_mut(index);
         op.judged_at = judged_at;
         op.is_listed = true;
         op.prev = last;
-        op.next = NONE;
-        if last == NONE {
-            self.first = index;
-        } else {
-            self.at_mut(last).next = index;
+        op.next = None;
+        match last {
+            None => self.first = Some(index),
+            Some(last) => self.at_mut(last).next = Some(index),
         }
-        self.last = index;
+        self.last = Some(index);
     }
 
     /// Takes the operation out of the rounds; when its own is to be judged, on the attended clock.
     #[cold]
-    pub(super) fn judge_apart(&mut self, index: u32, judged_at: Instant) {
+    pub(super) fn judge_apart(&mut self, index: OpIndex, judged_at: Instant) {
         self.unlist(index);
         self.at_mut(index).judged_at = judged_at;
     }
 
     /// When a round that is judged apart is to be.
-    pub(super) fn judged_at(&self, index: u32) -> Instant {
+    pub(super) fn judged_at(&self, index: OpIndex) -> Instant {
         self.at(index).judged_at
     }
 
     /// Takes the operation out of the rounds.
     #[inline]
-    pub(super) fn unlist(&mut self, index: u32) {
+    pub(super) fn unlist(&mut self, index: OpIndex) {
         let op = self.at_mut(index);
         if !std::mem::take(&mut op.is_listed) {
             return;
         }
         let (prev, next) = (op.prev, op.next);
-        if prev == NONE {
-            self.first = next;
-        } else {
-            self.at_mut(prev).next = next;
+        match prev {
+            None => self.first = next,
+            Some(prev) => self.at_mut(prev).next = next,
         }
-        if next == NONE {
-            self.last = prev;
-        } else {
-            self.at_mut(next).prev = prev;
+        match next {
+            None => self.last = prev,
+            Some(next) => self.at_mut(next).prev = prev,
         }
     }
 
     /// The first round and when it is judged.
-    pub(super) fn first_judged(&self) -> Option<(u32, Instant)> {
-        (self.first != NONE).then(|| (self.first, self.at(self.first).judged_at))
+    pub(super) fn first_judged(&self) -> Option<(OpIndex, Instant)> {
+        self.first.map(|first| (first, self.at(first).judged_at))
     }
 
     /// How many operations are under way or not reported.
-    pub(super) fn in_flight(&self) -> usize {
-        self.ops.len() - self.free.len()
+    pub(super) const fn in_flight(&self) -> usize {
+        self.ops.in_use()
     }
 }
 
@@ -341,17 +325,17 @@ impl Op {
             generation: 0,
             kind: OpKind::Free,
             outcome: Outcome::Open,
-            slot: NONE,
-            keep: NO_KEEP,
-            prev: NONE,
-            next: NONE,
+            slot: None,
+            keep: None,
+            prev: None,
+            next: None,
             judged_at: Instant::default(),
             is_listed: false,
             judge_at: Instant::MAX,
             plan: Plan::default(),
             failed: Outcome::Taken,
             retry_at: Instant::MAX,
-            wait: NO_WAIT,
+            wait: None,
             gate: None,
             gated: NodeMask::EMPTY,
             round: Round::default(),
@@ -361,6 +345,16 @@ impl Op {
             query: None,
             began: Began::default(),
         }
+    }
+
+    /// The slot of an operation on a lock.
+    #[inline]
+    pub(super) fn slot(&self) -> SlotIndex {
+        self.slot.expect("only a query has no slot")
+    }
+
+    pub(super) const fn set_slot(&mut self, slot: SlotIndex) {
+        self.slot = Some(slot);
     }
 
     #[cold]

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use super::{Engine, KEY_LEN_MAX};
 use crate::error::LockError;
+use crate::slab::SlotIndex;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Engine {
 
     /// Puts the prefix in front of the key of a slot that was just opened.
     #[cold]
-    pub(super) fn put_prefix(&mut self, slot_index: u32) {
+    pub(super) fn put_prefix(&mut self, slot_index: SlotIndex) {
         let Prefix { bytes, joined, .. } = &mut self.prefix;
         let slot = self.slots.at_mut(slot_index);
         joined.clear();

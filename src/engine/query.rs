@@ -6,6 +6,7 @@ use crate::error::{Cause, LockError};
 use crate::node::{Now, Pending, Phase, Request};
 use crate::quorum::NodeId;
 use crate::resp::encode::append_command;
+use crate::slab::OpIndex;
 use crate::time::Instant;
 
 impl Engine {
@@ -34,8 +35,8 @@ impl Engine {
                 for (part, command) in (0..u8::MAX).zip(commands) {
                     self.scratch.clear();
                     append_command(&mut self.scratch, command);
-                    let request = Request::Query { part, phase };
-                    if !node.request(request, index, &self.scratch, now.attended) {
+                    let request = Request::Query { op: index, part, phase };
+                    if !node.request(request, &self.scratch, now.attended) {
                         answers.cause = Cause::Backlog;
                         break;
                     }
@@ -59,7 +60,7 @@ impl Engine {
     }
 
     /// Tells a query from one that had its place before.
-    fn query_phase(&self, index: u32) -> Phase {
+    fn query_phase(&self, index: OpIndex) -> Phase {
         Phase::of(self.ops.at(index).generation)
     }
 
@@ -89,8 +90,7 @@ impl Engine {
         pending: Pending,
         step: impl FnOnce(&mut NodeReplies, usize, Instant),
     ) {
-        let Request::Query { phase, .. } = pending.request else { return };
-        let index = pending.slot;
+        let Request::Query { op: index, phase, .. } = pending.request else { return };
         let op = self.ops.at(index);
         if op.kind != OpKind::Query
             || op.outcome != Outcome::Open
@@ -109,7 +109,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn report_query(&mut self, index: u32) -> Event {
+    pub(super) fn report_query(&mut self, index: OpIndex) -> Event {
         let replies = self.ops.at_mut(index).query.take().map(|query| query.replies);
         let op = self.ops.id(index);
         self.ops.close(index);

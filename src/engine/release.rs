@@ -8,9 +8,8 @@
 //! - A key is given up only when its node answered, or when time has surely ended it.
 
 use super::op::{OpId, OpKind, Outcome};
-use super::slot::{LeaseId, NO_OP, SlotState};
+use super::slot::{LeaseId, SlotState};
 use super::trace::traced;
-use super::wait::NO_LIST;
 use super::{Engine, Event};
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::error::{Cause, UnlockError, Unlocked};
@@ -18,6 +17,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
@@ -47,10 +47,10 @@ impl Engine {
     }
 
     /// An extension under way ends with the release: the two never race.
-    fn cancel_extension(&mut self, slot_index: u32) {
+    fn cancel_extension(&mut self, slot_index: SlotIndex) {
         self.end_keep_alive(slot_index);
-        let extension = self.slots.at(slot_index).op;
-        if extension != NO_OP && self.ops.at(extension).outcome == Outcome::Open {
+        let op = self.slots.at(slot_index).op;
+        if let Some(extension) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
             self.finish(extension, Outcome::Cancelled);
         }
     }
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// A slot for a key and token from elsewhere: any node may hold it.
-    pub(super) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> u32 {
+    pub(super) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
         let ttl_ms = self.settings.max_ttl_ms;
         let all = NodeMask::first(self.nodes.len());
         let slot_index = self.slots.open(key, token);
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// Ends a slot without deleting its keys.
-    pub(super) fn forget_slot(&mut self, slot_index: u32) {
+    pub(super) fn forget_slot(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Released;
         slot.holds = NodeMask::EMPTY;
@@ -109,7 +109,11 @@ impl Engine {
         self.slots.free_if_unnamed(slot_index);
     }
 
-    fn release_reported(&mut self, slot_index: u32, now: Instant) -> Result<OpId, UnlockError> {
+    fn release_reported(
+        &mut self,
+        slot_index: SlotIndex,
+        now: Instant,
+    ) -> Result<OpId, UnlockError> {
         let now = self.now(now);
         // First of all: an extension of the engine's own gives its place back.
         self.cancel_extension(slot_index);
@@ -118,8 +122,8 @@ impl Engine {
             self.release_slot(slot_index, now);
             return Err(UnlockError::Full);
         };
-        self.slots.at_mut(slot_index).op = index;
-        self.ops.at_mut(index).slot = slot_index;
+        self.slots.at_mut(slot_index).op = Some(index);
+        self.ops.at_mut(index).set_slot(slot_index);
         self.begin_round(index, now);
         self.release_slot(slot_index, now);
         if !self.ops.at(index).tally.open.has_at_least(self.settings.quorum) {
@@ -129,7 +133,7 @@ impl Engine {
     }
 
     /// Sends a compare-and-delete to every node that may hold the slot's key, or owes it.
-    pub(super) fn release_slot(&mut self, slot_index: u32, now: Now) {
+    pub(super) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
         let all = NodeMask::first(self.nodes.len());
         let slot = self.slots.at_mut(slot_index);
         if matches!(slot.state, SlotState::Released | SlotState::Free) {
@@ -140,15 +144,15 @@ impl Engine {
         slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
         let (mut holds, op, is_kept) = (slot.holds, slot.op, slot.is_kept());
         traced!(DEBUG: self.trace_release(slot_index));
-        if op != NO_OP && mutant::is(Mutant::ReleaseNotBehindSet) {
+        if let Some(op) = op.filter(|_| mutant::is(Mutant::ReleaseNotBehindSet)) {
             let unknown = self.ops.at(op).round.unknown;
             let unanswered = self.slots.at(slot_index).unanswered;
             holds = holds.without(unanswered.without(unknown));
         }
-        if op != NO_OP && mutant::is(Mutant::UnknownNotReleased) {
+        if let Some(op) = op.filter(|_| mutant::is(Mutant::UnknownNotReleased)) {
             holds = holds.without(self.ops.at(op).round.unknown);
         }
-        if op != NO_OP {
+        if let Some(op) = op {
             self.ops.at_mut(op).tally = Tally::begin(holds, all.without(holds));
         }
         if is_kept {
@@ -158,14 +162,14 @@ impl Engine {
         let mut others = holds;
         if !holds.intersection(self.cohort.nodes).is_empty() {
             self.encode_release(slot_index, step);
-            let request = Request::Release(step);
-            others = holds.without(self.write_cohort(holds, request, slot_index, now));
+            let request = Request::Release { slot: slot_index, step };
+            others = holds.without(self.write_cohort(holds, request, now));
         }
         let mut encoded = None;
         for id in others {
             self.send_release(id, slot_index, &mut encoded, now);
         }
-        if self.slots.at(slot_index).list != NO_LIST {
+        if self.slots.at(slot_index).list.is_some() {
             self.pass_lock_on(slot_index, now);
         }
         self.slots.free_if_unnamed(slot_index);
@@ -173,7 +177,7 @@ impl Engine {
 
     /// Behind the release: wakes the first of those who wait for the key.
     #[cold]
-    fn pass_lock_on(&mut self, slot_index: u32, now: Now) {
+    fn pass_lock_on(&mut self, slot_index: SlotIndex, now: Now) {
         let list = self.queues.take(&mut self.slots, slot_index);
         let key = self.slots.at(slot_index).key.clone();
         self.wake_first(key, list, now);
@@ -184,7 +188,7 @@ impl Engine {
     fn send_release(
         &mut self,
         id: NodeId,
-        slot_index: u32,
+        slot_index: SlotIndex,
         encoded: &mut Option<ReleaseStep>,
         now: Now,
     ) {
@@ -195,37 +199,33 @@ impl Engine {
             self.encode_release(slot_index, step);
             *encoded = Some(step);
         }
-        if !self.write(id, Request::Release(step), slot_index, now) {
+        if !self.write(id, Request::Release { slot: slot_index, step }, now) {
             self.owe(id, slot_index, now);
         }
     }
 
-    fn encode_release(&mut self, slot_index: u32, step: ReleaseStep) {
+    fn encode_release(&mut self, slot_index: SlotIndex, step: ReleaseStep) {
         let slot = self.slots.at(slot_index);
         self.scratch.clear();
         append_release(&mut self.scratch, step, &slot.key, &slot.token);
     }
 
-    /// Writes the scratch buffer to one node as a request for the slot.
+    /// Writes the scratch buffer to one node.
     #[inline]
-    pub(super) fn write(
-        &mut self,
-        id: NodeId,
-        request: Request,
-        slot_index: u32,
-        now: Now,
-    ) -> bool {
+    pub(super) fn write(&mut self, id: NodeId, request: Request, now: Now) -> bool {
         let Some(node) = self.nodes.get_mut(id.index()) else { return false };
-        let is_written = node.request(request, slot_index, &self.scratch, now.attended);
+        let is_written = node.request(request, &self.scratch, now.attended);
         if is_written {
-            self.slots.at_mut(slot_index).refs += 1;
+            if let Some(slot) = request.slot() {
+                self.slots.at_mut(slot).refs += 1;
+            }
             self.with_output.insert(id);
         }
         is_written
     }
 
     /// The debt that the slot's key is to a node.
-    fn debt(&self, id: NodeId, slot_index: u32) -> Debt {
+    fn debt(&self, id: NodeId, slot_index: SlotIndex) -> Debt {
         let slot = self.slots.at(slot_index);
         let may_still_run = slot.unanswered.union(slot.tainted).contains(id)
             && !mutant::is(Mutant::DebtEndsBeforeSet);
@@ -238,7 +238,7 @@ impl Engine {
     }
 
     /// Owes a node the release: it cannot be reached now.
-    fn owe(&mut self, id: NodeId, slot_index: u32, now: Now) {
+    fn owe(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let debt = self.debt(id, slot_index);
         if debt.expires <= now.real || mutant::is(Mutant::DebtDropped) {
             return self.release_unpaid(id, slot_index);
@@ -248,7 +248,7 @@ impl Engine {
     }
 
     /// A node answered a release with an error: it is asked again later.
-    fn owe_refused(&mut self, id: NodeId, slot_index: u32, again: bool, now: Now) {
+    fn owe_refused(&mut self, id: NodeId, slot_index: SlotIndex, again: bool, now: Now) {
         let debt = Debt { due: now.real + REFUSED_DELAY, again, ..self.debt(id, slot_index) };
         if debt.expires > now.real {
             self.note_debt(id, debt, Debts::push_refused);
@@ -257,7 +257,12 @@ impl Engine {
     }
 
     /// Puts a debt into one of the node's lists; the oldest may have to go.
-    fn note_debt(&mut self, id: NodeId, debt: Debt, push: fn(&mut Debts, Debt) -> Option<u32>) {
+    fn note_debt(
+        &mut self,
+        id: NodeId,
+        debt: Debt,
+        push: fn(&mut Debts, Debt) -> Option<SlotIndex>,
+    ) {
         self.slots.at_mut(debt.slot).refs += 1;
         self.restless.insert(id);
         self.node_mut(id).counts.debts.up();
@@ -270,12 +275,11 @@ impl Engine {
 
     /// A release that waits for its result will not get this node's answer in time, unless the
     /// node is just coming back.
-    fn release_unpaid(&mut self, id: NodeId, slot_index: u32) {
-        if !self.node(id).is_on_the_way() {
-            let op = self.slots.at(slot_index).op;
-            if op != NO_OP {
-                self.ops.at_mut(op).tally.open.remove(id);
-            }
+    fn release_unpaid(&mut self, id: NodeId, slot_index: SlotIndex) {
+        if !self.node(id).is_on_the_way()
+            && let Some(op) = self.slots.at(slot_index).op
+        {
+            self.ops.at_mut(op).tally.open.remove(id);
         }
         self.decide_release(slot_index);
     }
@@ -286,8 +290,8 @@ impl Engine {
             let Some(step) = self.release_step(id) else { return };
             if debt.expires > now.real {
                 self.encode_release(debt.slot, step);
-                let request = Request::Debt { step, again: debt.again };
-                if !self.write(id, request, debt.slot, now) {
+                let request = Request::Debt { slot: debt.slot, step, again: debt.again };
+                if !self.write(id, request, now) {
                     self.note_debt(id, debt, Debts::push);
                     return self.slots.unref(debt.slot);
                 }
@@ -301,7 +305,7 @@ impl Engine {
     pub(super) fn release_answered(
         &mut self,
         id: NodeId,
-        slot_index: u32,
+        slot_index: SlotIndex,
         step: ReleaseStep,
         answer: Answer,
         now: Now,
@@ -313,7 +317,7 @@ impl Engine {
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
-                    if !self.write(id, Request::Release(step), slot_index, now) {
+                    if !self.write(id, Request::Release { slot: slot_index, step }, now) {
                         self.owe(id, slot_index, now);
                     }
                 } else {
@@ -326,7 +330,7 @@ impl Engine {
 
     /// A node in good standing deleted the key.
     #[inline(always)]
-    pub(super) fn key_deleted(&mut self, id: NodeId, slot_index: u32, now: Instant) {
+    pub(super) fn key_deleted(&mut self, id: NodeId, slot_index: SlotIndex, now: Instant) {
         let slot = self.slots.at_mut(slot_index);
         if slot.unanswered.contains(id) {
             return self.release_read(id, slot_index, true, now);
@@ -334,7 +338,7 @@ impl Engine {
         slot.holds.remove(id);
         slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
         let (index, refs) = (slot.op, slot.refs);
-        if index != NO_OP {
+        if let Some(index) = index {
             let tally = &mut self.ops.at_mut(index).tally;
             tally.yes(id);
             if tally.may_just_be_decided(self.settings.quorum) {
@@ -350,7 +354,7 @@ impl Engine {
     pub(super) fn release_read(
         &mut self,
         id: NodeId,
-        slot_index: u32,
+        slot_index: SlotIndex,
         deleted: bool,
         now: Instant,
     ) {
@@ -360,17 +364,23 @@ impl Engine {
 
     /// An awaited answer has come, and names its slot no more.
     #[inline]
-    pub(super) fn answer_taken(&mut self, slot_index: u32) {
+    pub(super) fn answer_taken(&mut self, slot_index: SlotIndex) {
         if !mutant::is(Mutant::SlotLeaked) {
             self.slots.unref(slot_index);
         }
     }
 
     /// A node has deleted the key, or does not have it.
-    pub(super) fn release_done(&mut self, id: NodeId, slot_index: u32, deleted: bool, now: Now) {
+    pub(super) fn release_done(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        deleted: bool,
+        now: Now,
+    ) {
         let slot = self.slots.at_mut(slot_index);
-        if slot.op != NO_OP {
-            let tally = &mut self.ops.at_mut(slot.op).tally;
+        if let Some(op) = slot.op {
+            let tally = &mut self.ops.at_mut(op).tally;
             if deleted {
                 tally.yes(id);
             } else {
@@ -390,7 +400,7 @@ impl Engine {
     pub(super) fn debt_answered(
         &mut self,
         id: NodeId,
-        slot_index: u32,
+        slot_index: SlotIndex,
         step: ReleaseStep,
         again: bool,
         answer: Answer,
@@ -400,8 +410,8 @@ impl Engine {
             Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
                 let slot = self.slots.at_mut(slot_index);
                 // The first answer is the release's result; it may still be waited for.
-                if slot.op != NO_OP {
-                    let tally = &mut self.ops.at_mut(slot.op).tally;
+                if let Some(op) = slot.op {
+                    let tally = &mut self.ops.at_mut(op).tally;
                     if tally.open.contains(id) {
                         if answer == Answer::One {
                             tally.yes(id);
@@ -421,7 +431,7 @@ impl Engine {
             Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
-                    if self.write(id, Request::Debt { step, again }, slot_index, now) {
+                    if self.write(id, Request::Debt { slot: slot_index, step, again }, now) {
                         return;
                     }
                 }
@@ -431,17 +441,17 @@ impl Engine {
     }
 
     /// The connection ended before the release was answered.
-    pub(super) fn release_lost(&mut self, id: NodeId, slot_index: u32, now: Now) {
+    pub(super) fn release_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         self.owe(id, slot_index, now);
     }
 
     /// The connection ended before the debt was answered.
-    pub(super) fn debt_lost(&mut self, id: NodeId, slot_index: u32, again: bool) {
+    pub(super) fn debt_lost(&mut self, id: NodeId, slot_index: SlotIndex, again: bool) {
         let debt = Debt { again, ..self.debt(id, slot_index) };
         self.note_debt(id, debt, Debts::push);
     }
 
-    fn owe_again(&mut self, id: NodeId, slot_index: u32, now: Now) {
+    fn owe_again(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let due = now.real + self.settings.node_timeout;
         let debt = Debt { due, again: false, ..self.debt(id, slot_index) };
         self.note_debt(id, debt, Debts::push_again);
@@ -477,12 +487,9 @@ impl Engine {
     }
 
     /// Decides a release whose result is awaited, if the answers suffice.
-    pub(super) fn decide_release(&mut self, slot_index: u32) {
+    pub(super) fn decide_release(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
-        if slot.op == NO_OP || slot.state != SlotState::Released {
-            return;
-        }
-        let index = slot.op;
+        let Some(index) = slot.op.filter(|_| slot.state == SlotState::Released) else { return };
         let op = self.ops.at(index);
         let tally = op.tally;
         if op.kind != OpKind::Release || op.outcome != Outcome::Open {
@@ -498,13 +505,13 @@ impl Engine {
     }
 
     #[inline(never)]
-    pub(super) fn report_release(&mut self, index: u32) -> Option<Event> {
+    pub(super) fn report_release(&mut self, index: OpIndex) -> Option<Event> {
         let op = self.ops.at(index);
-        let (slot_index, outcome) = (op.slot, op.outcome);
+        let (slot_index, outcome) = (op.slot(), op.outcome);
         let op = self.ops.id(index);
         self.ops.close(index);
-        debug_assert_eq!(self.slots.at(slot_index).op, index, "a release has its slot");
-        self.slots.at_mut(slot_index).op = NO_OP;
+        debug_assert_eq!(self.slots.at(slot_index).op, Some(index), "a release has its slot");
+        self.slots.at_mut(slot_index).op = None;
         self.slots.free_if_unnamed(slot_index);
         let result =
             if let Outcome::Unlocked(unlocked) = outcome { unlocked } else { Unlocked::Unknown };
@@ -551,6 +558,6 @@ fn owed(node: &Node, now: Instant) -> usize {
 
 /// The releases that were written to a node and are not answered.
 fn unanswered(node: &Node) -> usize {
-    let is_release = |request| matches!(request, Request::Release(_) | Request::Debt { .. });
+    let is_release = |request| matches!(request, Request::Release { .. } | Request::Debt { .. });
     node.pending().filter(|pending| is_release(pending.request)).count()
 }

@@ -6,29 +6,31 @@
 //!   late answer always finds the attempt it belongs to.
 //! - Handles carry a generation, so one to a freed slot finds nothing.
 
-use super::wait::NO_LIST;
+use super::wait::ListIndex;
 use crate::key::Key;
 use crate::node::Phase;
 use crate::quorum::NodeMask;
+#[cfg(all(test, feature = "shared"))]
+use crate::slab::Index;
+use crate::slab::{OpIndex, Slab, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
 /// A lease of an [`Engine`](super::Engine): its slot and the slot's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseId {
-    pub(super) slot: u32,
+    pub(super) slot: SlotIndex,
     pub(super) generation: u32,
 }
 
 #[cfg(all(test, feature = "shared"))]
 impl LeaseId {
     /// A lease of no engine.
-    pub(crate) const fn nth(slot: u32) -> Self {
+    pub(crate) fn nth(place: usize) -> Self {
+        let slot = SlotIndex::at(place).expect("a small number");
         Self { slot, generation: 0 }
     }
 }
-
-pub(super) const NO_OP: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotState {
@@ -46,11 +48,12 @@ pub(super) enum SlotState {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) generation: u32,
-    pub(super) op: u32,
+    /// The operation under way, or not yet reported.
+    pub(super) op: Option<OpIndex>,
     /// The caller's.
     pub(super) word: u32,
-    /// Its list of waiters, or [`NO_LIST`].
-    pub(super) list: u32,
+    /// Its list of waiters.
+    pub(super) list: Option<ListIndex>,
     pub(super) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.
     pub(super) ttl_longest_ms: u32,
@@ -91,25 +94,21 @@ const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot ea
 /// All slots of an engine.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    slots: Slab<SlotIndex, Slot>,
 }
 
 impl Slots {
     /// Takes a slot for a new attempt.
-    pub(super) fn open(&mut self, key: &[u8], token: TokenBytes) -> u32 {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => self.add(),
-        };
+    pub(super) fn open(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
+        let index = self.slots.take(Slot::empty).expect("memory ends before indices do");
         let slot = self.at_mut(index);
         slot.state = SlotState::Acquiring;
-        slot.op = NO_OP;
+        slot.op = None;
         slot.set_kept(false);
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
-        debug_assert_eq!(slot.list, NO_LIST, "a list ends with its slot");
+        debug_assert_eq!(slot.list, None, "a list ends with its slot");
         slot.key.set(key);
         slot.token = token;
         slot.granted = NodeMask::EMPTY;
@@ -119,69 +118,59 @@ impl Slots {
         index
     }
 
-    /// Makes one more slot.
-    #[cold]
-    fn add(&mut self) -> u32 {
-        self.slots.push(Slot::empty());
-        u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
-    }
-
-    #[expect(clippy::indexing_slicing, reason = "whoever names a slot keeps it in the table")]
     #[inline]
-    pub(super) fn at(&self, index: u32) -> &Slot {
-        &self.slots[index as usize]
+    pub(super) fn at(&self, index: SlotIndex) -> &Slot {
+        self.slots.at(index)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "whoever names a slot keeps it in the table")]
     #[inline]
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut Slot {
-        &mut self.slots[index as usize]
+    pub(super) fn at_mut(&mut self, index: SlotIndex) -> &mut Slot {
+        self.slots.at_mut(index)
     }
 
-    pub(super) fn get(&self, index: u32) -> Option<&Slot> {
-        self.slots.get(index as usize)
+    pub(super) fn get(&self, index: SlotIndex) -> Option<&Slot> {
+        self.slots.get(index)
     }
 
-    /// The slot that the next attempt will take.
+    /// The place that the next attempt's slot will have.
     pub(super) fn next(&self) -> u32 {
-        let fresh = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        self.free.last().copied().unwrap_or(fresh)
+        u32::try_from(self.slots.next()).unwrap_or(u32::MAX)
     }
 
     /// The slot of a lease that is still held.
     pub(super) fn held(&self, lease: LeaseId) -> Option<&Slot> {
         self.slots
-            .get(lease.slot as usize)
+            .get(lease.slot)
             .filter(|slot| slot.generation == lease.generation && slot.state == SlotState::Held)
     }
 
-    pub(super) fn lease_id(&self, index: u32) -> LeaseId {
+    pub(super) fn lease_id(&self, index: SlotIndex) -> LeaseId {
         LeaseId { slot: index, generation: self.at(index).generation }
     }
 
     /// One answer or debt fewer names the slot.
     #[inline]
-    pub(super) fn unref(&mut self, index: u32) {
+    pub(super) fn unref(&mut self, index: SlotIndex) {
         let slot = self.at_mut(index);
-        debug_assert!(slot.refs > 0, "slot {index} was named more often than counted");
+        debug_assert!(slot.refs > 0, "{index:?} was named more often than counted");
         slot.refs = slot.refs.saturating_sub(1);
         self.free_if_unnamed(index);
     }
 
     /// Frees the slot if nobody names it any more.
     #[inline]
-    pub(super) fn free_if_unnamed(&mut self, index: u32) {
+    pub(super) fn free_if_unnamed(&mut self, index: SlotIndex) {
         let slot = self.at_mut(index);
-        if slot.state == SlotState::Released && slot.refs == 0 && slot.op == NO_OP {
+        if slot.state == SlotState::Released && slot.refs == 0 && slot.op.is_none() {
             slot.state = SlotState::Free;
             slot.generation = slot.generation.wrapping_add(1);
-            self.free.push(index);
+            self.slots.give_back(index);
         }
     }
 
     /// How many slots are in use.
     pub(super) fn in_use(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.in_use()
     }
 }
 
@@ -213,9 +202,9 @@ impl Slot {
         Self {
             generation: 0,
             refs: 0,
-            op: NO_OP,
+            op: None,
             word: 0,
-            list: NO_LIST,
+            list: None,
             state: SlotState::Free,
             marks: 0,
             phase: Phase::default(),

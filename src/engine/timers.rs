@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::op::OpId;
+use crate::slab::OpIndex;
 use crate::time::Instant;
 
 /// What is to be done.
@@ -26,7 +27,7 @@ const SWEEP_MIN: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    heap: BinaryHeap<Reverse<(Instant, Timer, u32, u32)>>,
+    heap: BinaryHeap<Reverse<(Instant, Timer, OpIndex, u32)>>,
     sweep_at: usize,
 }
 

@@ -32,12 +32,13 @@ mod on {
     use crate::engine::Engine;
     use crate::engine::event::LostCause;
     use crate::engine::op::{OpKind, Outcome};
-    use crate::engine::slot::{NO_OP, SlotState};
+    use crate::engine::slot::SlotState;
     use crate::engine::view::NodeState;
     use crate::error::{Cause, Unlocked, Vote};
     use crate::key::Key;
     use crate::node::Now;
     use crate::quorum::{NodeId, NodeMask};
+    use crate::slab::{Index, OpIndex, SlotIndex};
     use crate::time::Instant;
 
     /// Of locks and leases.
@@ -66,8 +67,8 @@ mod on {
     }
 
     impl Traces {
-        fn begin(&mut self, index: u32, call: Span) {
-            let place = index as usize;
+        fn begin(&mut self, index: OpIndex, call: Span) {
+            let place = index.place();
             if place >= self.ops.len() {
                 self.ops.resize(place + 1, Spans::none());
             }
@@ -76,15 +77,17 @@ mod on {
             }
         }
 
-        fn end(&mut self, index: u32) -> Spans {
-            let spans = self.ops.get_mut(index as usize);
+        fn end(&mut self, index: OpIndex) -> Spans {
+            let spans = self.ops.get_mut(index.place());
             spans.map_or_else(Spans::none, |spans| std::mem::replace(spans, Spans::none()))
         }
 
         /// The innermost span of the operation.
-        fn of(&self, index: u32) -> &Span {
+        fn of(&self, index: Option<OpIndex>) -> &Span {
             const NONE: &Span = &Span::none();
-            let Some(spans) = self.ops.get(index as usize) else { return NONE };
+            let Some(spans) = index.and_then(|index| self.ops.get(index.place())) else {
+                return NONE;
+            };
             if spans.attempt.is_none() { &spans.call } else { &spans.attempt }
         }
     }
@@ -116,34 +119,39 @@ mod on {
         }
 
         /// The key of a slot as its caller knows it.
-        fn key_text(&self, slot_index: u32) -> String {
+        fn key_text(&self, slot_index: SlotIndex) -> String {
             self.plain_key(self.slots.at(slot_index).key.as_bytes()).escape_ascii().to_string()
         }
 
         /// The span of the operation that a slot is for.
-        fn span_of_slot(&self, slot_index: u32) -> &Span {
+        fn span_of_slot(&self, slot_index: SlotIndex) -> &Span {
             let op = self.slots.at(slot_index).op;
             self.traces.of(op)
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_acquire(&mut self, index: u32, slot: u32, ttl_ms: u32) {
+        pub(in crate::engine) fn trace_acquire(
+            &mut self,
+            index: OpIndex,
+            slot: SlotIndex,
+            ttl_ms: u32,
+        ) {
             let key = self.key_text(slot);
             let call = span!(target: LOCK, Level::DEBUG, "acquire", key, ttl_ms);
             self.traces.begin(index, call);
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_attempt(&mut self, index: u32) {
+        pub(in crate::engine) fn trace_attempt(&mut self, index: OpIndex) {
             let voters = self.voters.count();
-            if let Some(spans) = self.traces.ops.get_mut(index as usize) {
+            if let Some(spans) = self.traces.ops.get_mut(index.place()) {
                 let call = &spans.call;
                 spans.attempt = span!(target: LOCK, parent: call, Level::DEBUG, "attempt", voters);
             }
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_vote(&self, id: NodeId, slot_index: u32, vote: Vote) {
+        pub(in crate::engine) fn trace_vote(&self, id: NodeId, slot_index: SlotIndex, vote: Vote) {
             let slot = self.slots.at(slot_index);
             let is_late = !matches!(slot.state, SlotState::Acquiring | SlotState::Gated);
             let span = if is_late { &Span::none() } else { self.traces.of(slot.op) };
@@ -156,24 +164,24 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_decision(&mut self, index: u32, outcome: Outcome) {
+        pub(in crate::engine) fn trace_decision(&mut self, index: OpIndex, outcome: Outcome) {
             let op = self.ops.at(index);
             let (granted, denied) = (op.round.granted.count(), op.round.denied.count());
             let (failed, unknown) = (op.round.failed.count(), op.round.unknown.count());
             let (needed, outcome) = (self.settings.quorum, outcome_name(outcome));
             event!(
-                name: "quorum", target: LOCK, parent: self.traces.of(index), Level::DEBUG,
+                name: "quorum", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG,
                 outcome, granted, denied, failed, unknown, needed, "quorum"
             );
-            if let Some(spans) = self.traces.ops.get_mut(index as usize) {
+            if let Some(spans) = self.traces.ops.get_mut(index.place()) {
                 spans.attempt = Span::none();
             }
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_lease(&mut self, index: u32, now: Instant) {
+        pub(in crate::engine) fn trace_lease(&mut self, index: OpIndex, now: Instant) {
             let op = self.ops.at(index);
-            let slot = self.slots.at(op.slot);
+            let slot = self.slots.at(op.slot());
             let votes = op.round.granted.count();
             let validity_ms = u64::try_from(now.until(slot.ends).as_millis()).unwrap_or(u64::MAX);
             let spans = self.traces.end(index);
@@ -184,7 +192,7 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_refused(&mut self, index: u32, outcome: Outcome) {
+        pub(in crate::engine) fn trace_refused(&mut self, index: OpIndex, outcome: Outcome) {
             let spans = self.traces.end(index);
             let outcome = outcome_name(outcome);
             event!(
@@ -194,15 +202,15 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_wait(&self, index: u32) {
-            event!(name: "wait", target: LOCK, parent: self.traces.of(index), Level::DEBUG, "wait");
+        pub(in crate::engine) fn trace_wait(&self, index: OpIndex) {
+            event!(name: "wait", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG, "wait");
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_woken(&self, index: u32, id: NodeId) {
+        pub(in crate::engine) fn trace_woken(&self, index: OpIndex, id: NodeId) {
             let node = self.name_of(id);
             event!(
-                name: "wake", target: LOCK, parent: self.traces.of(index), Level::DEBUG,
+                name: "wake", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG,
                 node, direction = "received", "wake"
             );
         }
@@ -218,11 +226,11 @@ mod on {
 
         /// What a slot may have written is deleted: behind a failed attempt, or for its holder.
         #[cold]
-        pub(in crate::engine) fn trace_release(&mut self, slot_index: u32) {
+        pub(in crate::engine) fn trace_release(&mut self, slot_index: SlotIndex) {
             let slot = self.slots.at(slot_index);
             let (nodes, op) = (slot.holds.count(), slot.op);
             let key = self.key_text(slot_index);
-            if op != NO_OP && self.ops.at(op).kind == OpKind::Release {
+            if let Some(op) = op.filter(|&op| self.ops.at(op).kind == OpKind::Release) {
                 let span = span!(target: LOCK, Level::DEBUG, "release", key, nodes);
                 return self.traces.begin(op, span);
             }
@@ -233,7 +241,7 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_released(&mut self, index: u32, unlocked: Unlocked) {
+        pub(in crate::engine) fn trace_released(&mut self, index: OpIndex, unlocked: Unlocked) {
             let spans = self.traces.end(index);
             let outcome = match unlocked {
                 Unlocked::Released => "released",
@@ -247,7 +255,12 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_extension(&mut self, index: u32, slot: u32, ttl_ms: u32) {
+        pub(in crate::engine) fn trace_extension(
+            &mut self,
+            index: OpIndex,
+            slot: SlotIndex,
+            ttl_ms: u32,
+        ) {
             let key = self.key_text(slot);
             let by = match self.ops.at(index).kind {
                 OpKind::Keep => "keep_alive",
@@ -263,7 +276,7 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_extended(&mut self, index: u32, is_won: bool) {
+        pub(in crate::engine) fn trace_extended(&mut self, index: OpIndex, is_won: bool) {
             let op = self.ops.at(index);
             let (extended, gone) = (op.tally.yes.count(), op.tally.no.count());
             let spans = self.traces.end(index);
@@ -274,7 +287,7 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_lost(&self, slot_index: u32, cause: LostCause) {
+        pub(in crate::engine) fn trace_lost(&self, slot_index: SlotIndex, cause: LostCause) {
             let key = self.key_text(slot_index);
             let cause = match cause {
                 LostCause::Expired => "expired",
@@ -284,13 +297,13 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_debt(&self, id: NodeId, slot_index: u32) {
+        pub(in crate::engine) fn trace_debt(&self, id: NodeId, slot_index: SlotIndex) {
             let (node, key) = (self.name_of(id), self.key_text(slot_index));
             event!(name: "debt", target: NODE, Level::DEBUG, node, key, state = "owed", "debt");
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_debt_paid(&self, id: NodeId, slot_index: u32) {
+        pub(in crate::engine) fn trace_debt_paid(&self, id: NodeId, slot_index: SlotIndex) {
             let (node, key) = (self.name_of(id), self.key_text(slot_index));
             event!(name: "debt", target: NODE, Level::DEBUG, node, key, state = "paid", "debt");
         }

@@ -2,31 +2,33 @@
 
 use super::Engine;
 use super::op::OpKind;
-use super::slot::{LATE_VOTE, LeaseId, NO_OP, SlotState};
+use super::slot::{LATE_VOTE, LeaseId, SlotState};
 use super::trace::traced;
 use crate::command::Answer;
 use crate::error::{Cause, Vote};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::NodeId;
+use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 impl Engine {
     /// The node is not asked: nothing was written there.
-    pub(super) fn fail_vote(&mut self, id: NodeId, slot_index: u32) {
+    pub(super) fn fail_vote(&mut self, id: NodeId, slot_index: SlotIndex) {
         let cause = self.node(id).cause();
         let vote = Vote::Failed(cause);
-        let op = self.slots.at(slot_index).op;
-        let op = self.ops.at_mut(op);
-        op.round.enter(id, vote);
-        op.blame(id, cause);
+        if let Some(op) = self.slots.at(slot_index).op {
+            let op = self.ops.at_mut(op);
+            op.round.enter(id, vote);
+            op.blame(id, cause);
+        }
         self.node_mut(id).counts.failed.up(cause);
         traced!(TRACE: self.trace_vote(id, slot_index, vote));
     }
 
     /// A node in good standing granted.
     #[inline(always)]
-    pub(super) fn set_granted(&mut self, id: NodeId, slot_index: u32, now: Instant) {
+    pub(super) fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex, now: Instant) {
         let slot = self.slots.at_mut(slot_index);
         if slot.state != SlotState::Acquiring {
             return self.set_read(id, slot_index, Answer::Ok, now);
@@ -34,7 +36,7 @@ impl Engine {
         slot.unanswered.remove(id);
         slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
         let quorum = self.settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
-        let op = slot.op;
+        let Some(op) = slot.op else { return };
         traced!(TRACE: self.trace_vote(id, slot_index, Vote::Granted));
         let round = &mut self.ops.at_mut(op).round;
         // Nothing but the end of its connection, or of the round, makes a vote unknown before its answer.
@@ -46,14 +48,26 @@ impl Engine {
 
     /// The answer to a SET was read; it names its slot no more.
     #[inline(never)]
-    pub(super) fn set_read(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Instant) {
+    pub(super) fn set_read(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Answer,
+        now: Instant,
+    ) {
         self.set_answered(id, slot_index, answer, self.both_clocks(now));
         self.answer_taken(slot_index);
     }
 
     /// A node answered the SET of an attempt.
     #[inline]
-    pub(super) fn set_answered(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
+    pub(super) fn set_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Answer,
+        now: Now,
+    ) {
         // Who was told meanwhile that the node is no master believes no grant behind that.
         let is_believed = self.node(id).is_plain()
             || self.is_believed_in_trouble(id, answer, now)
@@ -86,23 +100,21 @@ impl Engine {
             // Nothing was written, unless a release already went to it and will say so itself.
             slot.holds.remove(id);
         }
-        if slot.op != NO_OP {
-            let op = self.ops.at_mut(slot.op);
+        if let Some(op) = slot.op {
+            let op = self.ops.at_mut(op);
             if op.kind == OpKind::Acquire {
                 op.round.enter(id, vote);
             }
         }
         match slot.state {
             SlotState::Acquiring => {
-                if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
-                    let op = slot.op;
+                if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
                 self.decide(slot_index, now);
             }
             SlotState::Gated => {
-                if let Vote::Failed(cause) | Vote::Unknown(cause) = vote {
-                    let op = slot.op;
+                if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
                 self.gate_answered(slot_index, now);
@@ -121,7 +133,7 @@ impl Engine {
     }
 
     /// Whoever shows the lease's votes is to look at them again.
-    pub(super) fn note_late_vote(&mut self, slot_index: u32) {
+    pub(super) fn note_late_vote(&mut self, slot_index: SlotIndex) {
         if self.slots.at_mut(slot_index).enter(LATE_VOTE) {
             self.late_votes.push_back(slot_index);
         }
@@ -146,7 +158,7 @@ impl Engine {
     }
 
     /// The connection ended before the SET was answered.
-    pub(super) fn set_lost(&mut self, id: NodeId, slot_index: u32, now: Now) {
+    pub(super) fn set_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         let vote = Vote::Unknown(Cause::ConnectionLost);
         if slot.state != SlotState::Released {
@@ -156,9 +168,11 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         if matches!(slot.state, SlotState::Acquiring | SlotState::Gated) {
             let is_gated = slot.state == SlotState::Gated;
-            let op = self.ops.at_mut(slot.op);
-            op.round.enter(id, vote);
-            op.blame(id, Cause::ConnectionLost);
+            if let Some(op) = slot.op {
+                let op = self.ops.at_mut(op);
+                op.round.enter(id, vote);
+                op.blame(id, Cause::ConnectionLost);
+            }
             if is_gated {
                 self.gate_answered(slot_index, now);
             } else {

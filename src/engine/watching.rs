@@ -7,23 +7,24 @@
 //! - Who tells, and what of, rests on the order of one connection: a push read behind the answer to
 //!   the lease's own SET is about the lease.
 
-use super::Engine;
-use super::keep::NO_KEEP;
+use super::keep::KeepIndex;
 use super::op::Outcome;
 use super::slot::{LeaseId, SlotState};
 use super::trace::traced;
+use super::{Done, Engine};
 use crate::command::Answer;
 use crate::error::Cause;
 use crate::mutant::{self, Mutant};
 use crate::node::{Now, Request, changed_keys};
 use crate::quorum::{NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
+use crate::slab::{OpIndex, SlotIndex};
 
 impl Engine {
     /// What is looked after of an operation's lease is in this slot for now.
     #[cold]
-    pub(super) fn bind_keep(&mut self, index: u32, slot_index: u32) {
-        let keep = self.ops.at(index).keep;
+    pub(super) fn bind_keep(&mut self, index: OpIndex, slot_index: SlotIndex) {
+        let Some(keep) = self.ops.at(index).keep else { return };
         self.keeps.bind(keep, slot_index);
         self.slots.at_mut(slot_index).set_kept(true);
         let keep = self.keeps.at_mut(keep);
@@ -32,8 +33,8 @@ impl Engine {
 
     /// Behind the SETs of an attempt: the keys are tracked where they may be written now.
     #[cold]
-    pub(super) fn track_sets(&mut self, index: u32, slot_index: u32, now: Now) {
-        if self.ops.at(index).keep == NO_KEEP {
+    pub(super) fn track_sets(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
+        if self.ops.at(index).keep.is_none() {
             return;
         }
         if !self.slots.at(slot_index).is_kept() {
@@ -46,29 +47,29 @@ impl Engine {
 
     /// Behind an attempt that has just begun, and may have ended.
     #[cold]
-    pub(super) fn track_attempt(&mut self, index: u32, now: Now) {
-        let slot_index = self.ops.at(index).slot;
+    pub(super) fn track_attempt(&mut self, index: OpIndex, now: Now) {
+        let slot_index = self.ops.at(index).slot();
         let slot = self.slots.at(slot_index);
-        if slot.state == SlotState::Acquiring && slot.op == index {
+        if slot.state == SlotState::Acquiring && slot.op == Some(index) {
             self.track_sets(index, slot_index, now);
         }
     }
 
     /// Behind an extension.
-    pub(super) fn track_extension(&mut self, id: NodeId, slot_index: u32, now: Now) {
+    pub(super) fn track_extension(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         if self.slots.at(slot_index).is_kept() {
             self.track(id, slot_index, now);
         }
     }
 
-    fn track(&mut self, id: NodeId, slot_index: u32, now: Now) {
+    fn track(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let keep = self.keep_of(slot_index);
-        if keep == NO_KEEP || self.keeps.at(keep).watched.is_none() {
+        if keep.is_none_or(|keep| self.keeps.at(keep).watched.is_none()) {
             return;
         }
         let slot = self.slots.at_mut(slot_index);
         let Some(node) = self.nodes.get_mut(id.index()) else { return };
-        if node.track(&slot.key, (Request::Tracked, slot_index), now.attended) {
+        if node.track(&slot.key, Request::Tracked(slot_index), now.attended) {
             slot.refs += 1;
             self.with_output.insert(id);
         }
@@ -79,8 +80,8 @@ impl Engine {
         for index in self.keeps.all_watchers() {
             let keep = self.keeps.at_mut(index);
             keep.tracked.remove(id);
-            let slot_index = keep.slot;
-            if keep.is_held && self.slots.at(slot_index).holds.contains(id) {
+            let Some(slot_index) = keep.slot.filter(|_| keep.is_held) else { continue };
+            if self.slots.at(slot_index).holds.contains(id) {
                 self.track(id, slot_index, now);
             }
         }
@@ -88,11 +89,8 @@ impl Engine {
     }
 
     /// The read behind a SET or an extension was answered: from here on the node tells.
-    pub(super) fn tracked(&mut self, id: NodeId, slot_index: u32, answer: Answer, now: Now) {
-        let keep = self.keep_of(slot_index);
-        if keep == NO_KEEP {
-            return;
-        }
+    pub(super) fn tracked(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
+        let Some(keep) = self.keep_of(slot_index) else { return };
         match answer {
             Answer::Ok | Answer::Zero | Answer::One if self.node(id).is_tracking() => {
                 self.keeps.at_mut(keep).tracked.insert(id);
@@ -108,9 +106,8 @@ impl Engine {
     }
 
     /// The connection ended before that.
-    pub(super) fn untracked(&mut self, id: NodeId, slot_index: u32) {
-        let keep = self.keep_of(slot_index);
-        if keep != NO_KEEP {
+    pub(super) fn untracked(&mut self, id: NodeId, slot_index: SlotIndex) {
+        if let Some(keep) = self.keep_of(slot_index) {
             self.keeps.at_mut(keep).tracked.remove(id);
         }
     }
@@ -141,11 +138,11 @@ impl Engine {
     }
 
     /// The node may not hold the key any more.
-    fn doubt(&mut self, id: NodeId, index: u32, now: Now) {
-        let slot_index = self.keeps.at(index).slot;
-        let Some(slot) = self.slots.get(slot_index) else { return };
+    fn doubt(&mut self, id: NodeId, index: KeepIndex, now: Now) {
+        let Some(slot_index) = self.keeps.at(index).slot else { return };
+        let slot = self.slots.at(slot_index);
         // Between two attempts the slot of the one before may be another's already.
-        if self.keep_of(slot_index) != index {
+        if self.keep_of(slot_index) != Some(index) {
             return;
         }
         // What was there before its SET, or without it, is none of the lease's.
@@ -166,8 +163,8 @@ impl Engine {
 
     /// The node granted, and told before the lease was handed over that its key is gone. What was won
     /// with this vote is no lease any more; nobody is told that it was.
-    fn withdraw_vote(&mut self, id: NodeId, slot_index: u32, now: Now) {
-        let index = self.slots.at(slot_index).op;
+    fn withdraw_vote(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        let Some(index) = self.slots.at(slot_index).op else { return };
         let quorum = self.settings.quorum;
         let op = self.ops.at_mut(index);
         // What was not believed in the first place has its own reason.
@@ -183,30 +180,29 @@ impl Engine {
         } else if !op.round.granted.has_at_least(quorum) && !mutant::is(Mutant::GoneBeforeHandOver)
         {
             op.outcome = Outcome::Open;
-            self.done.retain(|&done| done != index);
+            self.done.retain(|&done| done != Done::Op(index));
             self.attempt_failed(index, Outcome::Expired, now);
         }
     }
 
     /// A node extended the key: it holds it, whatever it told before.
-    pub(super) fn key_confirmed(&mut self, id: NodeId, slot_index: u32) {
-        let keep = self.keep_of(slot_index);
-        if keep != NO_KEEP {
+    pub(super) fn key_confirmed(&mut self, id: NodeId, slot_index: SlotIndex) {
+        if let Some(keep) = self.keep_of(slot_index) {
             self.keeps.at_mut(keep).doubted.remove(id);
         }
     }
 
     /// The nodes that may hold a slot's key, as far as they have told.
-    pub(super) fn holders(&self, slot_index: u32) -> NodeMask {
+    pub(super) fn holders(&self, slot_index: SlotIndex) -> NodeMask {
         let (holds, keep) = (self.slots.at(slot_index).holds, self.keep_of(slot_index));
-        if keep == NO_KEEP { holds } else { holds.without(self.keeps.at(keep).doubted) }
+        keep.map_or(holds, |keep| holds.without(self.keeps.at(keep).doubted))
     }
 
     /// The nodes that will tell at once when somebody else changes the key of `lease`, which is one
     /// to be watched.
     #[must_use]
     pub fn watched(&self, lease: LeaseId) -> NodeMask {
-        let keep = self.slots.held(lease).map_or(NO_KEEP, |_| self.keep_of(lease.slot));
-        if keep == NO_KEEP { NodeMask::EMPTY } else { self.keeps.at(keep).tracked }
+        let keep = self.slots.held(lease).and_then(|_| self.keep_of(lease.slot));
+        keep.map_or(NodeMask::EMPTY, |keep| self.keeps.at(keep).tracked)
     }
 }

@@ -9,13 +9,14 @@ use crate::command::append_get;
 use crate::engine::{Engine, acquire::RETRY_WAIT_MIN};
 use crate::node::{Now, Request, WaitPart};
 use crate::quorum::{NodeId, NodeMask};
+use crate::slab::OpIndex;
 
 use std::time::Duration;
 
 impl Engine {
     /// Nobody can be told. The key is looked at once, so that its node tells of changes from there
     /// on; then when it ends, and after a while.
-    pub(super) fn wait_without_word(&mut self, index: u32, now: Now) {
+    pub(super) fn wait_without_word(&mut self, index: OpIndex, now: Now) {
         let delay = self.look_delay(index);
         let Some(wait) = self.wait_of(index) else { return };
         (wait.step, wait.is_heard) = (Step::Listening, false);
@@ -29,11 +30,11 @@ impl Engine {
 
     /// When the next look comes: after the plan's delay, until each denier is to tell of the next
     /// change. From then on a look is for what was not told. No node tells a client of its own changes.
-    fn look_delay(&mut self, index: u32) -> Duration {
+    fn look_delay(&mut self, index: OpIndex) -> Duration {
         let share = self.random_share();
         let op = self.ops.at(index);
         let delay = op.plan.delay.saturating_add(op.plan.jitter.mul_f64(share)).max(POLL_MIN);
-        let Some(wait) = self.waits.at(op.wait) else { return delay };
+        let Some(wait) = op.wait.map(|wait| self.waits.at(wait)) else { return delay };
         let (tracked, holder) = (wait.tracked, wait.holder.map(|token| client_of(&token)));
         let is_silent = |id: NodeId| {
             let node = self.node(id);
@@ -48,10 +49,10 @@ impl Engine {
 
     /// Asks the next of the deniers, each in its turn: the key that one of them has may be nobody's,
     /// and end much later than the lock.
-    pub(super) fn look(&mut self, index: u32, now: Now) {
+    pub(super) fn look(&mut self, index: OpIndex, now: Now) {
         let op = self.ops.at(index);
-        let (denied, slot_index) = (self.deniers(index), op.slot);
-        let Some(wait) = self.waits.at(op.wait) else { return };
+        let (denied, slot_index) = (self.deniers(index), op.slot());
+        let Some(wait) = op.wait.map(|wait| self.waits.at(wait)) else { return };
         let (has_looked, last) = (wait.has_looked, wait.node.filter(|_| wait.has_looked));
         let key = self.slots.at(slot_index).key.as_bytes();
         let able = |id: &NodeId| denied.contains(*id) && self.node(*id).can_be_asked();
@@ -78,22 +79,22 @@ impl Engine {
     /// there was room for it.
     pub(super) fn ask_holder(
         &mut self,
-        index: u32,
+        index: OpIndex,
         id: NodeId,
         is_tracked: bool,
         now: Now,
     ) -> bool {
-        let slot_index = self.ops.at(index).slot;
+        let slot_index = self.ops.at(index).slot();
         let phase = self.next_question(index, id, Step::Asking, now);
         self.scratch.clear();
         append_get(&mut self.scratch, &self.slots.at(slot_index).key);
         if !self.ask(id, index, WaitPart::Holder, phase, now) {
             return false;
         }
-        let request = Request::Wait { part: WaitPart::Remaining, phase };
+        let request = Request::Wait { op: index, part: WaitPart::Remaining, phase };
         let key = &self.slots.at(slot_index).key;
         let Some(node) = self.nodes.get_mut(id.index()) else { return false };
-        if is_tracked && node.track(key, (request, index), now.attended) {
+        if is_tracked && node.track(key, request, now.attended) {
             if let Some(wait) = self.wait_of(index) {
                 wait.tracked.insert(id);
             }
@@ -104,7 +105,7 @@ impl Engine {
 
     /// The node was greeted anew: those who counted on being told by it look again as their plans say.
     pub(in crate::engine) fn wait_untracked(&mut self, id: NodeId, now: Now) {
-        let indices: Vec<u32> = self.waits.ops().collect();
+        let indices: Vec<OpIndex> = self.waits.ops().collect();
         for index in indices {
             let Some(wait) = self.wait_of(index).filter(|wait| wait.tracked.contains(id)) else {
                 continue;
@@ -125,11 +126,11 @@ impl Engine {
         key: Option<&[u8]>,
         now: Now,
     ) {
-        let is_about = |index: &u32| {
-            let slot = self.slots.at(self.ops.at(*index).slot);
+        let is_about = |index: &OpIndex| {
+            let slot = self.slots.at(self.ops.at(*index).slot());
             key.is_none_or(|key| slot.key.as_bytes() == key)
         };
-        let indices: Vec<u32> = self.waits.ops().filter(is_about).collect();
+        let indices: Vec<OpIndex> = self.waits.ops().filter(is_about).collect();
         for index in indices {
             let Some(wait) = self.wait_of(index) else { continue };
             // It tells once.

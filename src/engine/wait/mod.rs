@@ -30,6 +30,7 @@ use crate::node::{ChannelName, Now, Pending, Phase, Request, WaitPart};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
 use crate::round::Round;
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::unhex;
 use crate::witness::{Sight, saw};
@@ -37,8 +38,8 @@ use crate::witness::{Sight, saw};
 use std::time::Duration;
 
 pub(super) use message::{ClientId, RawToken};
-pub(super) use queue::{NO_LIST, Queues};
-pub(super) use state::Waits;
+pub(super) use queue::{ListIndex, Queues};
+pub(super) use state::{WaitIndex, Waits};
 pub(super) use wake::Wakes;
 
 use message::{Kind, Listed, client_of, token_of, wait_ms, waiter_id};
@@ -68,9 +69,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// So many changes of hands are told to all nodes anew, before a waiter is still or tries again.
 const CHANGES_MAX: u8 = 4;
 
-/// The operation does not wait.
-pub(super) const NO_WAIT: u32 = u32::MAX;
-
 impl Engine {
     /// The nodes in the order in which all clients ask them about `key`: so that messages for one
     /// lock mostly go one way, and those for different locks do not all go over one node.
@@ -85,13 +83,13 @@ impl Engine {
         self.in_key_order(key).find(|&id| nodes.contains(id) && self.node(id).has_channel())
     }
 
-    fn wait_of(&mut self, index: u32) -> Option<&mut Wait> {
-        let wait = self.ops.at(index).wait;
-        self.waits.at_mut(wait)
+    fn wait_of(&mut self, index: OpIndex) -> Option<&mut Wait> {
+        let wait = self.ops.at(index).wait?;
+        Some(self.waits.at_mut(wait))
     }
 
     /// An attempt was denied and is released: the operation waits, if it may, and whether it does.
-    pub(super) fn begin_wait(&mut self, index: u32, now: Now) -> bool {
+    pub(super) fn begin_wait(&mut self, index: OpIndex, now: Now) -> bool {
         let op = self.ops.at(index);
         let (wait, ends) = (op.wait, op.plan.deadline);
         if !op.plan.wakes || ends <= now.real {
@@ -100,7 +98,7 @@ impl Engine {
         if !self.settings.direct_wake || !self.can_any_be_asked(op.round.denied) {
             return false;
         }
-        if wait == NO_WAIT {
+        if wait.is_none() {
             self.open_wait(index);
         }
         if let Some(wait) = self.wait_of(index) {
@@ -115,7 +113,7 @@ impl Engine {
     }
 
     /// A place among those that wait, until the end of the call at the latest.
-    fn open_wait(&mut self, index: u32) {
+    fn open_wait(&mut self, index: OpIndex) {
         let wait = self.waits.open(index);
         let op = self.ops.at_mut(index);
         op.wait = wait;
@@ -126,22 +124,22 @@ impl Engine {
 
     /// The first node, in the key's order, that has denied the attempt by now and was not asked in
     /// vain.
-    fn first_denier(&self, index: u32) -> Option<NodeId> {
+    fn first_denier(&self, index: OpIndex) -> Option<NodeId> {
         let op = self.ops.at(index);
-        let asked = self.waits.at(op.wait)?.asked;
-        let key = self.slots.at(op.slot).key.as_bytes();
+        let asked = self.waits.at(op.wait?).asked;
+        let key = self.slots.at(op.slot()).key.as_bytes();
         self.first_with_channel(self.deniers(index).without(asked), key)
     }
 
     /// The nodes that have denied the attempt by now. Who queued behind another has made none: for
     /// it any node may have the key.
-    fn deniers(&self, index: u32) -> NodeMask {
+    fn deniers(&self, index: OpIndex) -> NodeMask {
         let round = &self.ops.at(index).round;
         if round.written.is_empty() { NodeMask::first(self.nodes.len()) } else { round.denied }
     }
 
     /// Asks the next of the deniers who holds the key. Without one, nobody can be told.
-    fn ask_next(&mut self, index: u32, now: Now) {
+    fn ask_next(&mut self, index: OpIndex, now: Now) {
         let Some(node) = self.first_denier(index) else {
             if let Some(wait) = self.wait_of(index) {
                 wait.unheard = wait.holder;
@@ -153,14 +151,14 @@ impl Engine {
         }
     }
 
-    fn ask_remaining(&mut self, index: u32, id: NodeId, phase: Phase, now: Now) -> bool {
+    fn ask_remaining(&mut self, index: OpIndex, id: NodeId, phase: Phase, now: Now) -> bool {
         self.scratch.clear();
-        append_pttl(&mut self.scratch, &self.slots.at(self.ops.at(index).slot).key);
+        append_pttl(&mut self.scratch, &self.slots.at(self.ops.at(index).slot()).key);
         self.ask(id, index, WaitPart::Remaining, phase, now)
     }
 
     /// A new question begins; answers to older ones mean nothing from now on.
-    fn next_question(&mut self, index: u32, node: NodeId, step: Step, now: Now) -> Phase {
+    fn next_question(&mut self, index: OpIndex, node: NodeId, step: Step, now: Now) -> Phase {
         let due = now.real + self.settings.node_timeout;
         self.waits.questions = self.waits.questions.wrapping_add(1);
         let questions = self.waits.questions;
@@ -174,7 +172,7 @@ impl Engine {
     }
 
     /// Sets the one timer of a wait.
-    fn wait_until(&mut self, index: u32, due: Instant) {
+    fn wait_until(&mut self, index: OpIndex, due: Instant) {
         if let Some(wait) = self.wait_of(index) {
             wait.due = due;
             self.timers.set(due, Timer::Wait, self.ops.id(index));
@@ -182,17 +180,17 @@ impl Engine {
     }
 
     /// Writes the scratch buffer as a question of an operation.
-    fn ask(&mut self, id: NodeId, index: u32, part: WaitPart, phase: Phase, now: Now) -> bool {
+    fn ask(&mut self, id: NodeId, index: OpIndex, part: WaitPart, phase: Phase, now: Now) -> bool {
         let Some(node) = self.nodes.get_mut(id.index()) else { return false };
-        let request = Request::Wait { part, phase };
-        let is_asked = node.request(request, index, &self.scratch, now.attended);
+        let request = Request::Wait { op: index, part, phase };
+        let is_asked = node.request(request, &self.scratch, now.attended);
         if is_asked {
             self.with_output.insert(id);
         }
         is_asked
     }
 
-    fn asked_in_vain(&mut self, index: u32, node: NodeId, now: Now) {
+    fn asked_in_vain(&mut self, index: OpIndex, node: NodeId, now: Now) {
         if let Some(wait) = self.wait_of(index) {
             wait.asked.insert(node);
         }
@@ -200,17 +198,19 @@ impl Engine {
     }
 
     /// Whether the operation still waits for the node's answer to the question of that phase.
-    fn is_awaited(&self, index: u32, id: NodeId, phase: Phase) -> bool {
+    fn is_awaited(&self, index: OpIndex, id: NodeId, phase: Phase) -> bool {
         let op = self.ops.at(index);
         let is_current = |wait: &Wait| wait.phase == phase && wait.node == Some(id);
         op.outcome == Outcome::Open
-            && self.waits.at(op.wait).is_some_and(|wait| is_current(wait) && wait.step.is_asking())
+            && op
+                .wait
+                .map(|wait| self.waits.at(wait))
+                .is_some_and(|wait| is_current(wait) && wait.step.is_asking())
     }
 
     /// A node answered a question of an operation that waits.
     pub(super) fn waited(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let Request::Wait { part, phase } = pending.request else { return };
-        let index = pending.slot;
+        let Request::Wait { op: index, part, phase } = pending.request else { return };
         if !self.is_awaited(index, id, phase) {
             return;
         }
@@ -230,15 +230,14 @@ impl Engine {
 
     /// The connection ended with a question unanswered.
     pub(super) fn wait_lost(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let Request::Wait { phase, .. } = pending.request else { return };
-        let index = pending.slot;
+        let Request::Wait { op: index, phase, .. } = pending.request else { return };
         if self.is_awaited(index, id, phase) {
             self.asked_in_vain(index, id, now);
         }
     }
 
     /// The node said who holds the key.
-    fn holder_told(&mut self, index: u32, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
+    fn holder_told(&mut self, index: OpIndex, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
         let Some(wait) = self.wait_of(index) else { return };
         let (step, before) = (wait.step, wait.holder);
         let holder = match reply {
@@ -276,7 +275,7 @@ impl Engine {
     }
 
     /// The node said how long the key is still there.
-    fn remaining_told(&mut self, index: u32, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
+    fn remaining_told(&mut self, index: OpIndex, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
         let ends = match reply {
             Some(Reply::Integer(-2)) => return self.key_gone(index, id, now),
             Some(&Reply::Integer(left @ 0..)) => {
@@ -297,7 +296,7 @@ impl Engine {
     /// Tells the holder of `token` that this client waits, and looks at the key again. By the first
     /// of the deniers, also where it denied too late to be asked: a holder that hears all by one
     /// node hears them in the order in which they came.
-    fn announce(&mut self, index: u32, id: NodeId, token: RawToken, now: Now) {
+    fn announce(&mut self, index: OpIndex, id: NodeId, token: RawToken, now: Now) {
         let Some(id) = self.first_denier(index) else {
             return self.asked_in_vain(index, id, now);
         };
@@ -306,7 +305,7 @@ impl Engine {
         wait.is_heard = false;
         let is_told = self.tell_wait(index, id, &token, phase, now);
         self.scratch.clear();
-        let slot_index = self.ops.at(index).slot;
+        let slot_index = self.ops.at(index).slot();
         append_get(&mut self.scratch, &self.slots.at(slot_index).key);
         if !is_told || !self.ask(id, index, WaitPart::Holder, phase, now) {
             self.asked_in_vain(index, id, now);
@@ -316,15 +315,15 @@ impl Engine {
     /// Publishes that the operation waits, and who waits behind it.
     fn tell_wait(
         &mut self,
-        index: u32,
+        index: OpIndex,
         id: NodeId,
         token: &RawToken,
         phase: Phase,
         now: Now,
     ) -> bool {
         let op = self.ops.at(index);
-        let (deadline, slot_index, wait) = (op.plan.deadline, op.slot, op.wait);
-        let Some(wait) = self.waits.at_mut(wait) else { return false };
+        let (deadline, slot_index) = (op.plan.deadline, op.slot());
+        let Some(wait) = op.wait.map(|wait| self.waits.at_mut(wait)) else { return false };
         let own = waiter_id(self.client_id, wait.call);
         let sender = Listed { id: own, wait_ms: wait_ms(now.real, deadline) };
         wait.named = wait.carried.len();
@@ -339,7 +338,7 @@ impl Engine {
     }
 
     /// The node said whether anybody heard the announcement.
-    fn announcement_told(&mut self, index: u32, is_heard: bool, now: Now) {
+    fn announcement_told(&mut self, index: OpIndex, is_heard: bool, now: Now) {
         if !is_heard {
             saw(Sight::Unheard);
         }
@@ -361,7 +360,7 @@ impl Engine {
     }
 
     /// Is still until it is woken, the key's time is over or the safety poll is due.
-    fn listen(&mut self, index: u32, poll: Duration, now: Now) {
+    fn listen(&mut self, index: OpIndex, poll: Duration, now: Now) {
         let mut poll = now.real + poll.mul_f64(1.0 + self.random_share());
         if mutant::is(Mutant::PollLate) {
             poll = poll + Duration::from_secs(2);
@@ -377,7 +376,7 @@ impl Engine {
 
     /// The node asked does not have the key. Where one polls who is listed with a holder, the lock may
     /// just be on its way from one to the next: only if it still is at a second look was nobody woken.
-    fn found_gone(&mut self, index: u32, id: NodeId, now: Now) {
+    fn found_gone(&mut self, index: OpIndex, id: NodeId, now: Now) {
         let Some(wait) = self.wait_of(index) else { return };
         let is_poll = match wait.step {
             Step::Polling => wait.is_listed,
@@ -396,13 +395,13 @@ impl Engine {
 
     /// The node does not have the key: it is tried there first, and with the others only when it
     /// grants, for many may have seen the same.
-    fn key_gone(&mut self, index: u32, id: NodeId, now: Now) {
+    fn key_gone(&mut self, index: OpIndex, id: NodeId, now: Now) {
         self.try_again(index, Some(id), now);
     }
 
     /// The timer of a wait.
-    pub(super) fn wait_due(&mut self, index: u32, now: Now) {
-        let slot_index = self.ops.at(index).slot;
+    pub(super) fn wait_due(&mut self, index: OpIndex, now: Now) {
+        let slot_index = self.ops.at(index).slot();
         let Some(wait) = self.wait_of(index) else { return };
         if wait.due > now.real {
             return;
@@ -440,7 +439,7 @@ impl Engine {
     }
 
     /// The next attempt, at once or, where several failed in a row, after a short pause.
-    fn try_again(&mut self, index: u32, gate: Option<NodeId>, now: Now) {
+    fn try_again(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
         let pause = PAUSE.mul_f64(1.0 + 4.0 * self.random_share());
         let Some(wait) = self.wait_of(index) else { return };
         wait.step = Step::Trying;
@@ -453,7 +452,7 @@ impl Engine {
         }
     }
 
-    fn attempt_again(&mut self, index: u32, gate: Option<NodeId>, now: Now) {
+    fn attempt_again(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
         self.ops.at_mut(index).gate = gate;
         self.retry(index, now);
         // Not left for whoever has the place next, where no attempt was made.
@@ -462,9 +461,9 @@ impl Engine {
 
     /// This client woke somebody for `key` a moment ago: it goes to the end of that queue instead
     /// of racing. Whether it did.
-    pub(super) fn queue_behind(&mut self, index: u32, now: Now) -> bool {
+    pub(super) fn queue_behind(&mut self, index: OpIndex, now: Now) -> bool {
         let op = self.ops.at(index);
-        let slot_index = op.slot;
+        let slot_index = op.slot();
         if !op.plan.wakes || mutant::is(Mutant::ReleaserBarges) {
             return false;
         }
@@ -480,7 +479,7 @@ impl Engine {
         self.open_wait(index);
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Released;
-        slot.op = index;
+        slot.op = Some(index);
         let op = self.ops.at_mut(index);
         (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
         op.causes = [Cause::Queued; NODES_MAX];
@@ -499,9 +498,9 @@ impl Engine {
 
     /// An attempt failed that others have heard of as a lock: they wait behind its operation now.
     #[cold]
-    pub(super) fn carry_list(&mut self, index: u32, slot_index: u32) {
+    pub(super) fn carry_list(&mut self, index: OpIndex, slot_index: SlotIndex) {
         let list = self.queues.take(&mut self.slots, slot_index);
-        if self.ops.at(index).wait == NO_WAIT {
+        if self.ops.at(index).wait.is_none() {
             self.open_wait(index);
         }
         if let Some(wait) = self.wait_of(index) {
@@ -513,11 +512,12 @@ impl Engine {
 
     /// The operation has ended: whoever waits behind it is not forgotten, and a holder that was
     /// told hears that it waits no more.
-    pub(super) fn end_wait(&mut self, index: u32, now: Now) {
+    pub(super) fn end_wait(&mut self, index: OpIndex, now: Now) {
         let op = self.ops.at_mut(index);
-        let wait = std::mem::replace(&mut op.wait, NO_WAIT);
-        let (slot_index, outcome) = (op.slot, op.outcome);
-        let Some(place) = self.waits.at(wait) else { return };
+        let wait = op.wait.take();
+        let (slot_index, outcome) = (op.slot(), op.outcome);
+        let Some(wait) = wait else { return };
+        let place = self.waits.at(wait);
         let (is_told, holder, node) = (place.is_heard, place.holder, place.node);
         let id = waiter_id(self.client_id, place.call);
         let list = self.waits.close(wait);

@@ -13,6 +13,7 @@ use crate::key::Key;
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Request};
 use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{OpIndex, Slab, WakeIndex};
 use crate::time::Instant;
 use crate::witness::{Sight, saw};
 
@@ -57,8 +58,7 @@ pub(super) struct Successor {
 /// The wakes under way, and the last ones.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Wakes {
-    wakes: Vec<Option<Wake>>,
-    free: Vec<u32>,
+    wakes: Slab<WakeIndex, Option<Wake>>,
     recent: VecDeque<(u64, Successor)>,
 }
 
@@ -75,20 +75,13 @@ impl Wakes {
         !self.recent.is_empty()
     }
 
-    fn keep(&mut self, wake: Wake) -> u32 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.wakes.push(None);
-            u32::try_from(self.wakes.len() - 1).unwrap_or(u32::MAX)
-        });
-        if let Some(free) = self.wakes.get_mut(place as usize) {
-            *free = Some(wake);
-        }
-        place
+    fn keep(&mut self, wake: Wake) -> Option<WakeIndex> {
+        self.wakes.insert(Some(wake))
     }
 
-    fn take(&mut self, place: u32) -> Option<Wake> {
-        let wake = self.wakes.get_mut(place as usize)?.take()?;
-        self.free.push(place);
+    fn take(&mut self, index: WakeIndex) -> Option<Wake> {
+        let wake = self.wakes.at_mut(index).take()?;
+        self.wakes.give_back(index);
         Some(wake)
     }
 
@@ -170,9 +163,9 @@ impl Engine {
                 self.note_successor(node, &wake, now);
                 self.counts.wakes_sent.up();
                 traced!(DEBUG: self.trace_wake(node, &wake.key));
-                let place = self.wakes.keep(wake);
+                let Some(index) = self.wakes.keep(wake) else { return };
                 let Some(to) = self.nodes.get_mut(node.index()) else { return };
-                to.append(Request::Wake, place, &self.scratch, now.attended);
+                to.append(Request::Wake(index), &self.scratch, now.attended);
                 self.with_output.insert(node);
                 self.waking.insert(node);
                 return;
@@ -182,7 +175,7 @@ impl Engine {
     }
 
     /// The call of this client that is the first of a wake has its turn.
-    fn pass_within(&mut self, index: u32, wake: Wake, now: Now) {
+    fn pass_within(&mut self, index: OpIndex, wake: Wake, now: Now) {
         if mutant::is(Mutant::SiblingNotWoken) {
             return;
         }
@@ -223,19 +216,19 @@ impl Engine {
     pub(in crate::engine) fn wake_answered(
         &mut self,
         id: NodeId,
-        place: u32,
+        index: WakeIndex,
         answer: Answer,
         now: Now,
     ) {
-        let Some(wake) = self.wakes.take(place) else { return };
+        let Some(wake) = self.wakes.take(index) else { return };
         if matches!(answer, Answer::Zero | Answer::Refused(_)) {
             self.wake_unheard(id, wake, now);
         }
     }
 
     /// The connection ended before the wake was answered.
-    pub(in crate::engine) fn wake_lost(&mut self, id: NodeId, place: u32, now: Now) {
-        if let Some(wake) = self.wakes.take(place) {
+    pub(in crate::engine) fn wake_lost(&mut self, id: NodeId, index: WakeIndex, now: Now) {
+        if let Some(wake) = self.wakes.take(index) {
             self.wake_unheard(id, wake, now);
         }
     }
