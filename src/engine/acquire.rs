@@ -190,14 +190,14 @@ impl Engine {
         {
             return;
         }
-        let (voters, written) = (self.voters, self.write_sets(index, slot_index, now));
+        let (voters, written) = (self.nodes.voters(), self.write_sets(index, slot_index, now));
         for node in voters.without(written) {
             self.send_set(node, slot_index, now);
         }
-        let absent = NodeMask::first(self.nodes.len()).without(voters);
+        let absent = self.nodes.all().without(voters);
         let mut awaited = NodeMask::EMPTY;
         if !absent.is_empty() {
-            awaited = self.awaitable(voters, absent);
+            awaited = self.nodes.awaitable(voters, absent, self.settings.quorum);
             for node in absent.without(awaited) {
                 self.fail_vote(node, slot_index);
             }
@@ -212,7 +212,7 @@ impl Engine {
         if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos) {
             self.timers.set(call_ends, Timer::Judge, self.ops.id(index));
         }
-        if written != NodeMask::first(self.nodes.len()) {
+        if written != self.nodes.all() {
             self.decide(slot_index, now);
         }
     }
@@ -270,21 +270,6 @@ impl Engine {
         self.timers.set(at, Timer::Judge, self.ops.id(index));
     }
 
-    /// The nodes of `absent` that are on their way, where a quorum needs them beside `present`.
-    pub(super) fn awaitable(&self, present: NodeMask, absent: NodeMask) -> NodeMask {
-        let quorum = self.settings.quorum;
-        if present.count() >= quorum {
-            return NodeMask::EMPTY;
-        }
-        let mut coming = NodeMask::EMPTY;
-        for node in absent {
-            if self.node(node).is_on_the_way() {
-                coming.insert(node);
-            }
-        }
-        if present.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
-    }
-
     pub(super) fn encode_set(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
         self.scratch.clear();
@@ -295,7 +280,7 @@ impl Engine {
     /// Writes the encoded SET to the voters of the cohort; to which.
     #[inline]
     fn write_sets(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) -> NodeMask {
-        let written = self.write_cohort(self.voters, Request::Set(slot_index), now);
+        let written = self.write_cohort(self.nodes.voters(), Request::Set(slot_index), now);
         self.ops.at_mut(index).round.written = written;
         let slot = self.slots.at_mut(slot_index);
         slot.holds = written;
@@ -383,11 +368,11 @@ impl Engine {
         }
         op.blame_all(open, Cause::Timeout);
         for node in open {
-            self.node_mut(node).counts.unknown.up(Cause::Timeout);
+            self.nodes.counts(node).unknown.up(Cause::Timeout);
             traced!(TRACE: self.trace_vote(node, slot_index, Vote::Unknown(Cause::Timeout)));
         }
         for node in open.into_iter().filter(|_| mutant::is(Mutant::LateReplyMisattributed)) {
-            let forgotten = self.node_mut(node).forget(slot_index);
+            let forgotten = self.nodes.forget(node, slot_index);
             self.slots.at_mut(slot_index).refs -= forgotten;
         }
         for node in awaited {

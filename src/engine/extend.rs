@@ -115,7 +115,7 @@ impl Engine {
         op.set_slot(slot_index);
         op.new_deadline = new_deadline;
         op.causes = [Cause::None; NODES_MAX];
-        let all = NodeMask::first(self.nodes.len());
+        let all = self.nodes.all();
         let slot = self.slots.at_mut(slot_index);
         slot.op = Some(index);
         slot.extensions = slot.extensions.saturating_add(1);
@@ -142,7 +142,8 @@ impl Engine {
                 away.remove(id);
             }
         }
-        let awaited = self.awaitable(sent, away.intersection(candidates));
+        let coming = away.intersection(candidates);
+        let awaited = self.nodes.awaitable(sent, coming, self.settings.quorum);
         for id in away.without(awaited) {
             self.extension_not_sent(id, index, slot_index);
         }
@@ -163,7 +164,7 @@ impl Engine {
     fn extension_not_sent(&mut self, id: NodeId, index: OpIndex, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
         let is_tainted = slot.tainted.contains(id);
-        let node = self.node(id);
+        let node = self.nodes.at(id);
         let cause = match node.dialect.extend {
             _ if is_tainted => Cause::ConnectionLost,
             None if node.is_greeted() => Cause::NoDialect,
@@ -194,7 +195,7 @@ impl Engine {
         encoded: &mut Option<ExtendStep>,
         now: Now,
     ) -> bool {
-        let node = self.node(id);
+        let node = self.nodes.at(id);
         let Some(step) = node.dialect.extend.filter(|_| node.is_greeted() && !node.is_stalled())
         else {
             return false;
@@ -248,14 +249,14 @@ impl Engine {
                 self.key_confirmed(id, slot_index);
                 let has_granted = self.slots.at(slot_index).granted.contains(id);
                 // As with a SET: one that is not admitted may have forgotten another's lock.
-                let is_believed = has_granted || self.node(id).is_admitted();
+                let is_believed = has_granted || self.nodes.at(id).is_admitted();
                 // A node that extends it holds it: a vote, also where its SET was never answered.
                 if is_wanted && is_believed && !has_granted {
                     self.slots.at_mut(slot_index).granted.insert(id);
                     self.note_late_vote(slot_index);
                 }
                 if let Some(index) = current {
-                    let cause = self.node(id).cause();
+                    let cause = self.nodes.at(id).cause();
                     let op = self.ops.at_mut(index);
                     if is_believed {
                         op.tally.yes(id);
@@ -311,19 +312,17 @@ impl Engine {
                 Some(ExtendStep::EvalSha)
             }
             Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
-                let node = self.node_mut(id);
                 // A script instead of the SET that a full memory refused: without it the SET still
                 // is what there is to try next time.
-                if step > ExtendStep::SetIfEq && node.dialect.extend == Some(ExtendStep::SetIfEq) {
+                let usual = self.nodes.at(id).dialect.extend;
+                if step > ExtendStep::SetIfEq && usual == Some(ExtendStep::SetIfEq) {
                     return None;
                 }
-                node.dialect.leave_extend(step);
-                let next = node.dialect.extend;
-                self.gather_cohort();
-                next
+                self.nodes.leave_extend(id, step);
+                self.nodes.at(id).dialect.extend
             }
             Answer::Refused(cause) => {
-                self.note_refusal(id, cause, now);
+                self.nodes.note_refusal(id, cause, now.real);
                 None
             }
             Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => None,
@@ -400,7 +399,7 @@ impl Engine {
         let (slot_index, kind, outcome, keep) = (op.slot(), op.kind, op.outcome, op.keep);
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at(slot_index);
-        let all = NodeMask::first(self.nodes.len());
+        let all = self.nodes.all();
         let (yes, gone) = (op.tally.yes, all.without(slot.holds));
         // Where the connection died the extension may still run.
         let open = op.tally.open.union(slot.tainted).without(yes);

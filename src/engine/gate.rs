@@ -7,7 +7,7 @@ use super::slot::SlotState;
 use crate::error::{Cause, Vote};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::NodeId;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::witness::{Sight, saw};
 
@@ -22,9 +22,9 @@ impl Engine {
         slot_index: SlotIndex,
         now: Now,
     ) -> bool {
-        let mut gated = self.voters;
+        let mut gated = self.nodes.voters();
         gated.remove(gate);
-        let is_use = self.voters.contains(gate) && !gated.is_empty();
+        let is_use = self.nodes.voters().contains(gate) && !gated.is_empty();
         if !is_use || gated.count() + 1 < self.settings.quorum {
             return false;
         }
@@ -33,7 +33,7 @@ impl Engine {
         self.send_set(gate, slot_index, now);
         self.track_sets(index, slot_index, now);
         self.ops.at_mut(index).gated = gated;
-        let absent = NodeMask::first(self.nodes.len()).without(self.voters);
+        let absent = self.nodes.all().without(self.nodes.voters());
         for node in absent {
             self.fail_vote(node, slot_index);
         }
@@ -61,7 +61,7 @@ impl Engine {
             self.encode_set(slot_index);
             for node in gated {
                 // It may have left since.
-                if self.voters.contains(node) {
+                if self.nodes.voters().contains(node) {
                     self.send_set(node, slot_index, now);
                 } else {
                     self.fail_vote(node, slot_index);
@@ -78,7 +78,7 @@ impl Engine {
                 let round = &mut self.ops.at_mut(index).round;
                 round.enter(node, Vote::Failed(Cause::Gated));
                 self.ops.at_mut(index).blame(node, Cause::Gated);
-                self.node_mut(node).counts.failed.up(Cause::Gated);
+                self.nodes.counts(node).failed.up(Cause::Gated);
             }
             self.attempt_failed(index, outcome, now);
         }
@@ -86,7 +86,7 @@ impl Engine {
 
     /// A node that acquisitions wait for may vote now, or will not.
     pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
-        let can_vote = self.voters.contains(id);
+        let can_vote = self.nodes.voters().contains(id);
         let waiting = std::mem::take(&mut self.awaiting);
         for index in waiting {
             let op = self.ops.at(index);

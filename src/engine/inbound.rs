@@ -2,26 +2,24 @@
 //! does not have is passed over.
 
 use super::Engine;
+use super::nodes::Everyday;
 use crate::command::Answer;
 use crate::error::Cause;
-use crate::mutant::{self, Mutant};
-use crate::node::{Answered, Now, Pending, Request, Step};
+use crate::node::{Answered, Node, Now, Request, Step};
 use crate::quorum::NodeId;
-use crate::resp::{Quick, quick};
 use crate::time::Instant;
 
 impl Engine {
     /// Whether the engine waits for a connection to the node.
     #[must_use]
     pub fn wants_connection(&self, id: NodeId) -> bool {
-        let state = self.nodes.get(id.index()).map(crate::node::Node::state);
-        matches!(state, Some(crate::node::State::Connecting { .. }))
+        self.nodes.wants_connection(id)
     }
 
     /// Whether the engine reads what the node sends: false once it has given the connection up.
     #[must_use]
     pub fn is_connected(&self, id: NodeId) -> bool {
-        self.nodes.get(id.index()).is_some_and(crate::node::Node::is_connected)
+        self.nodes.get(id).is_some_and(Node::is_connected)
     }
 
     /// The connection that was asked for stands, and is being encrypted: what it waits for now says
@@ -29,18 +27,18 @@ impl Engine {
     #[cfg(feature = "tls")]
     pub(crate) fn handle_securing(&mut self, id: NodeId) {
         if self.wants_connection(id) {
-            self.node_mut(id).handle_securing();
+            self.nodes.handle_securing(id);
         }
     }
 
     /// Whether the node is connected and has not sent a byte yet.
     pub(crate) fn is_mute(&self, id: NodeId) -> bool {
-        self.nodes.get(id.index()).is_some_and(crate::node::Node::is_mute)
+        self.nodes.get(id).is_some_and(Node::is_mute)
     }
 
     /// Whether the node was greeted on its connection and taken for one to lock on.
     pub(crate) fn serves(&self, id: NodeId) -> bool {
-        self.nodes.get(id.index()).is_some_and(crate::node::Node::serves)
+        self.nodes.get(id).is_some_and(Node::serves)
     }
 
     /// The connection that was asked for is open.
@@ -49,7 +47,7 @@ impl Engine {
             return;
         }
         let now = self.now(now);
-        self.node_mut(id).handle_connected(now);
+        self.nodes.handle_connected(id, now);
         self.refresh(id, now);
     }
 
@@ -69,54 +67,22 @@ impl Engine {
     /// one a restarted node would vote too soon.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
         // Nearly every read is this: one whole answer that agrees, from a node in good standing.
-        if (!self.restless.contains(id) || mutant::is(Mutant::TroubleUnseen))
-            && let Some(node) = self.nodes.get_mut(id.index())
-            && let Some(&Pending { request, .. }) = node.awaited()
-        {
-            if let Request::Set(slot) = request
-                && bytes == b"+OK\r\n"
-            {
-                node.answer_read(now);
-                node.granted.up();
-                return self.set_granted(id, slot, now);
-            }
-            if let Request::Release { slot, .. } = request
-                && bytes == b":1\r\n"
-            {
-                node.answer_read(now);
-                return self.key_deleted(id, slot, now);
-            }
+        match self.nodes.read_agreement(id, bytes, now) {
+            Some(Everyday::Granted(slot)) => self.set_granted(id, slot, now),
+            Some(Everyday::Deleted(slot)) => self.key_deleted(id, slot, now),
+            _ => self.handle_many(id, bytes, now),
         }
-        self.handle_many(id, bytes, now);
     }
 
     /// Several answers, or others than those two.
     #[inline(never)]
     fn handle_many(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
-        while !self.restless.contains(id)
-            && let Some(node) = self.nodes.get_mut(id.index())
-            && let Some(&Pending { request, .. }) = node.awaited()
-            && let Some((word, len)) = quick(input)
-        {
-            match (request, word) {
-                (Request::Set(slot), Quick::Ok) => {
-                    node.answer_read(now);
-                    node.granted.up();
-                    self.set_granted(id, slot, now);
-                }
-                (Request::Set(slot), Quick::Null) => {
-                    node.answer_read(now);
-                    self.set_read(id, slot, Answer::Null, now);
-                }
-                (Request::Release { slot, .. }, Quick::One) => {
-                    node.answer_read(now);
-                    self.key_deleted(id, slot, now);
-                }
-                (Request::Release { slot, .. }, Quick::Zero) => {
-                    node.answer_read(now);
-                    self.release_read(id, slot, false, now);
-                }
-                _ => break,
+        while let Some((answer, len)) = self.nodes.read_everyday(id, input, now) {
+            match answer {
+                Everyday::Granted(slot) => self.set_granted(id, slot, now),
+                Everyday::Denied(slot) => self.set_read(id, slot, Answer::Null, now),
+                Everyday::Deleted(slot) => self.key_deleted(id, slot, now),
+                Everyday::NotThere(slot) => self.release_read(id, slot, false, now),
             }
             input = input.get(len..).unwrap_or_default();
             if input.is_empty() {
@@ -139,13 +105,12 @@ impl Engine {
             self.drop_connection(id, Cause::TlsWanted, now);
             return self.refresh(id, now);
         }
-        self.node_mut(id).speaks();
-        self.node_mut(id).heard(now.real);
-        while !input.is_empty() || self.node(id).has_unread() {
-            let step = self.node_mut(id).next_step(&mut input, now);
+        self.nodes.heard(id, now);
+        while !input.is_empty() || self.nodes.at(id).has_unread() {
+            let (step, no_master) = self.nodes.read(id, &mut input, now);
             // Whatever was asked: it may have lost its keys.
-            if let Some(cause) = self.node_mut(id).take_no_master() {
-                self.note_refusal(id, cause, now);
+            if let Some(cause) = no_master {
+                self.nodes.note_refusal(id, cause, now.real);
             }
             match step {
                 Ok(Step::Idle) => break,
@@ -170,10 +135,10 @@ impl Engine {
             Request::Set(slot) => {
                 self.set_answered(id, slot, answer, now);
                 if let Answer::Refused(cause) = answer {
-                    self.note_refusal(id, cause, now);
+                    self.nodes.note_refusal(id, cause, now.real);
                 }
-                if answer == Answer::Ok && self.node(id).is_admitted() {
-                    self.node_mut(id).granted.up();
+                if answer == Answer::Ok && self.nodes.at(id).is_admitted() {
+                    self.nodes.granted(id);
                 }
             }
             Request::Release { slot, step } => self.release_answered(id, slot, step, answer, now),
@@ -184,7 +149,7 @@ impl Engine {
                 self.extension_answered(id, slot, step, phase, answer, now);
             }
             Request::Wake(wake) => return self.wake_answered(id, wake, answer, now),
-            Request::Tracking => return self.node_mut(id).tracking_answered(answer),
+            Request::Tracking => return self.nodes.tracking_answered(id, answer),
             Request::Tracked(slot) => self.tracked(id, slot, answer, now),
             Request::ScriptLoad
             | Request::Subscribe
@@ -199,35 +164,8 @@ impl Engine {
     }
 
     fn greeted(&mut self, id: NodeId, now: Now) {
-        let rules = self.settings.admission;
-        let (before, rest) = self.nodes.split_at_mut(id.index());
-        let Some((node, after)) = rest.split_first_mut() else { return };
-        let is_duplicate = |identity: &str| {
-            before.iter().chain(&*after).any(|other| {
-                other.identity() == Some(identity) && (other.serves() || !other.is_settled)
-            })
-        };
-        let is_ready = node.conclude_greeting(&rules, is_duplicate, now);
-        node.heard(now.real);
-        if is_ready {
+        if self.nodes.conclude_greeting(id, now) {
             self.track_all(id, now);
-        }
-    }
-
-    /// An error says something of the node itself.
-    pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Now) {
-        if !matches!(cause, Cause::WrongType | Cause::Unsupported) {
-            self.node_mut(id).note_trouble(cause, now.real);
-        }
-        if mutant::is(Mutant::ReadOnlyIgnored) {
-            return;
-        }
-        let rules = self.settings.admission;
-        let is_loading = cause == Cause::Loading && !mutant::is(Mutant::LoadingBelieved);
-        if is_loading || matches!(cause, Cause::Replica | Cause::MasterDown) {
-            self.node_mut(id).distrust(&rules, now.real);
-        } else if matches!(cause, Cause::Credentials | Cause::Cluster | Cause::Protected) {
-            self.node_mut(id).refuse(cause, now.real);
         }
     }
 
@@ -235,25 +173,18 @@ impl Engine {
     /// written: a SET before the release behind it.
     pub(super) fn lose(&mut self, id: NodeId, cause: Cause, now: Now) {
         let random = rand::Rng::next_u32(&mut self.rng);
-        let pending = self.node_mut(id).handle_lost(cause, random, now.real);
-        self.node_mut(id).counts.lost.up(cause);
-        self.voters.remove(id);
-        if !mutant::is(Mutant::LostNodeWritten) {
-            self.cohort.nodes.remove(id);
-        }
-        self.with_output.remove(id);
-        for entry in pending.iter() {
+        for entry in self.nodes.handle_lost(id, cause, random, now) {
             match entry.request {
                 Request::Set(slot) => self.set_lost(id, slot, now),
                 Request::Release { slot, .. } => self.release_lost(id, slot, now),
                 Request::Debt { slot, again, .. } => self.debt_lost(id, slot, again),
                 Request::Extend { slot, phase, .. } => self.extension_lost(id, slot, phase, now),
                 Request::Query { .. } => {
-                    self.query_lost(id, *entry);
+                    self.query_lost(id, entry);
                     continue;
                 }
                 Request::Wait { .. } => {
-                    self.wait_lost(id, *entry, now);
+                    self.wait_lost(id, entry, now);
                     continue;
                 }
                 Request::Wake(wake) => {

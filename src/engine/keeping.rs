@@ -299,7 +299,7 @@ impl Engine {
         let Some(slot) = self.slots.held(lease) else { return Some(ExtendError::NotOurs) };
         let holders = self.holders(lease.slot);
         if !holders.has_at_least(self.settings.quorum) {
-            let all = NodeMask::first(self.nodes.len());
+            let all = self.nodes.all();
             let gone = all.without(holders);
             let causes = [Cause::None; crate::quorum::NODES_MAX];
             return Some(ExtendError::Lost(self.ballot_of(

@@ -32,7 +32,6 @@
 //! - Each operation ends with one event, whatever the nodes do.
 
 mod acquire;
-mod cohort;
 mod counts;
 mod event;
 mod extend;
@@ -40,6 +39,7 @@ mod gate;
 mod inbound;
 mod keep;
 mod keeping;
+mod nodes;
 mod notice;
 mod op;
 mod prefix;
@@ -58,7 +58,6 @@ mod wait;
 mod watching;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -76,17 +75,17 @@ pub use op::{NodeReplies, OpId};
 pub use slot::LeaseId;
 pub use view::{NodeHealth, NodeState};
 
-use crate::command::{ReleaseStep, SetOptions};
+use crate::command::SetOptions;
 use crate::config::KEY_LEN_MAX;
 use crate::error::{Ballot, Cause, Unlocked};
 use crate::mutant::{self, Mutant};
-use crate::node::{Node, Now, Shown, Wish};
+use crate::node::{Node, Now, Wish};
 use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
-use cohort::Cohort;
 use counts::Counts;
 use keep::Keeps;
+use nodes::Nodes;
 use op::{OpKind, Ops, Outcome};
 use prefix::Prefix;
 use setup::Settings;
@@ -112,22 +111,7 @@ enum Done {
 /// A Redlock client without its sockets. See the [module](self) for how to drive it.
 pub struct Engine {
     settings: Settings,
-    names: Arc<[Box<str>]>,
-    nodes: Vec<Node>,
-    /// What people last saw of each node, and since when it is that.
-    shown: Vec<(Shown, Instant)>,
-    /// The nodes that a SET may go to; kept in step by [`Engine::refresh`].
-    voters: NodeMask,
-    cohort: Cohort,
-    with_output: NodeMask,
-    /// Nodes by which somebody is woken.
-    waking: NodeMask,
-    with_wish: NodeMask,
-    /// The nodes that each pass looks after; the others have nothing due before `stalls_at`, on the
-    /// attended clock.
-    restless: NodeMask,
-    stalls_at: Instant,
-    with_news: NodeMask,
+    nodes: Nodes,
     slots: Slots,
     ops: Ops,
     done: VecDeque<Done>,
@@ -149,8 +133,6 @@ pub struct Engine {
     /// Hides the slots that tokens name.
     slot_mask: u32,
     rng: StdRng,
-    /// The client is about to end: whoever is sent NOSCRIPT will not be there to read it.
-    is_closing: bool,
     scratch: Vec<u8>,
     /// A frame or a message that came in, while something is done with it.
     frame: Vec<u8>,
@@ -198,9 +180,8 @@ impl Engine {
     /// The next thing to do with a connection.
     pub fn poll_connection(&mut self) -> Option<(NodeId, Connection)> {
         loop {
-            let id = self.with_wish.into_iter().next()?;
-            self.with_wish.remove(id);
-            match self.node_mut(id).take_wish() {
+            let (id, wish) = self.nodes.poll_wish()?;
+            match wish {
                 Wish::Nothing => {}
                 Wish::Connect => return Some((id, Connection::Open)),
                 Wish::Close => return Some((id, Connection::Close)),
@@ -212,7 +193,7 @@ impl Engine {
     #[must_use]
     #[inline]
     pub const fn nodes_with_output(&self) -> NodeMask {
-        self.with_output
+        self.nodes.with_output()
     }
 
     /// The nodes that have bytes to send, in two groups, to be written to one after the other. Those whose
@@ -220,45 +201,25 @@ impl Engine {
     /// once, and one that has not heard of the release denies it its vote.
     #[inline]
     pub const fn poll_writes(&mut self) -> [NodeMask; 2] {
-        let waking = std::mem::replace(&mut self.waking, NodeMask::EMPTY);
-        let waking = waking.intersection(self.with_output);
-        [self.with_output.without(waking), waking]
+        self.nodes.poll_writes()
     }
 
     /// The bytes that wait for the node's socket.
     #[must_use]
     pub fn output(&self, id: NodeId) -> &[u8] {
-        self.nodes.get(id.index()).map_or(&[], |node| node.output())
+        self.nodes.output(id)
     }
 
     /// The node's socket took the first `len` bytes of its output.
     pub fn handle_sent(&mut self, id: NodeId, len: usize) {
-        let Some(node) = self.nodes.get_mut(id.index()) else { return };
-        if node.output_taken(len) {
-            self.with_output.remove(id);
-        }
+        self.nodes.output_taken(id, len);
     }
 
     /// Hands the bytes that wait for the sockets of `nodes` to `write`, which says how many the
     /// socket took: [`output`](Self::output) and [`handle_sent`](Self::handle_sent) in one.
     #[inline]
-    pub fn drain_output(&mut self, nodes: NodeMask, mut write: impl FnMut(NodeId, &[u8]) -> usize) {
-        let (mut left, wanted) = (self.with_output, self.with_output.intersection(nodes));
-        let mut next = NodeMask::first(1);
-        for node in &mut self.nodes {
-            let one = next;
-            next = next.shifted();
-            let Some(id) = wanted.intersection(one).first_node() else { continue };
-            let output = node.output();
-            let (all, len) = (output.len(), write(id, output));
-            if len >= all {
-                node.output_all_taken();
-                left = left.without(one);
-            } else {
-                node.output_taken(len);
-            }
-        }
-        self.with_output = left;
+    pub fn drain_output(&mut self, nodes: NodeMask, write: impl FnMut(NodeId, &[u8]) -> usize) {
+        self.nodes.drain_output(nodes, write);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called at the latest.
@@ -271,9 +232,11 @@ impl Engine {
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let absent = Duration::from_nanos(self.absent);
         let rounds = self.ops.first_judged().map(|(_, at)| at + absent);
-        let nodes = self.nodes.iter().filter_map(|node| node.next_timeout(absent)).min();
         let keeps = Some(self.keeps.next()).filter(|at| *at < Instant::MAX);
-        [rounds, self.timers.next(), keeps, nodes].into_iter().flatten().min()
+        [rounds, self.timers.next(), keeps, self.nodes.next_timeout(absent)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     // ---- time ----
@@ -284,7 +247,7 @@ impl Engine {
     #[must_use]
     pub fn needs_pass(&self, now: Instant) -> bool {
         now.saturating_since(self.last_pass) > self.settings.node_timeout
-            || self.voters.count() < self.settings.quorum
+            || self.nodes.voters().count() < self.settings.quorum
     }
 
     /// Whether the sockets should be read before a lease is released: those who wait for it may have
@@ -298,7 +261,7 @@ impl Engine {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.last_pass = now;
         let now = self.now(now);
-        if !self.restless.is_empty() || self.stalls_at <= now.attended {
+        if self.nodes.needs_care(now) {
             self.look_after_nodes(now);
         }
         while let Some((index, judged_at)) = self.ops.first_judged() {
@@ -318,18 +281,16 @@ impl Engine {
     /// Does what is due at the nodes themselves.
     #[cold]
     fn look_after_nodes(&mut self, now: Now) {
-        for id in NodeMask::first(self.nodes.len()) {
-            if self.node(id).is_quiet(now) {
+        for id in self.nodes.all() {
+            if self.nodes.at(id).is_quiet(now) {
                 continue;
             }
-            if let Some(cause) = self.node_mut(id).handle_timeout(now) {
+            if let Some(cause) = self.nodes.handle_timeout(id, now) {
                 self.drop_connection(id, cause, now);
             }
             self.refresh(id, now);
         }
-        // What is written from now on is answered too late no sooner than that.
-        let stalls = self.nodes.iter().map(|node| node.stalls_at(now)).min();
-        self.stalls_at = stalls.unwrap_or(Instant::MAX);
+        self.nodes.cared_for(now);
     }
 
     #[cold]
@@ -385,7 +346,7 @@ impl Engine {
     fn take_frame(&mut self, id: NodeId) -> Vec<u8> {
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
-        frame.extend_from_slice(self.node(id).frame());
+        frame.extend_from_slice(self.nodes.at(id).frame());
         frame
     }
 
@@ -452,74 +413,22 @@ impl Engine {
         self.ballot_of((granted, denied, unknown), causes, now)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "ids come from the masks of these nodes")]
-    fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id.index()]
-    }
-
-    #[expect(clippy::indexing_slicing, reason = "ids come from the masks of these nodes")]
-    fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.index()]
-    }
-
     /// After anything happened to a node: pays what it is owed, and notes what it can do now.
     #[cold]
     fn refresh(&mut self, id: NodeId, now: Now) {
-        self.node_mut(id).changes_noted();
-        self.note_state(id, now);
-        self.pay_debts(id, now);
-        let node = self.node_mut(id);
-        let (can_vote, has_output) = (node.can_vote(), node.has_output());
-        let is_on_the_way = node.is_on_the_way();
-        if self.node(id).has_wish() {
-            self.with_wish.insert(id);
-        }
-        if self.node(id).has_news() {
-            self.with_news.insert(id);
-        }
-        if has_output {
-            self.with_output.insert(id);
-        }
-        if self.node(id).is_restless() {
-            self.restless.insert(id);
-        } else {
-            self.restless.remove(id);
-        }
-        self.gather_cohort();
-        let could_vote = self.voters.contains(id);
-        if can_vote {
-            self.voters.insert(id);
-        } else {
-            self.voters.remove(id);
-        }
-        // A voter that could vote before is awaited by nobody.
-        let has_settled = !(is_on_the_way || can_vote && could_vote);
-        if has_settled && !self.awaiting.is_empty() {
-            self.settle_awaiting(id, now);
-        }
-    }
-
-    /// Notes since when a node is in its state.
-    fn note_state(&mut self, id: NodeId, now: Now) {
-        let shown = self.node(id).shown();
-        if let Some(place) = self.shown.get_mut(id.index())
-            && place.0 != shown
-        {
-            *place = (shown, now.real);
+        if self.nodes.note_shown(id, now.real) {
             traced!(DEBUG: self.trace_node(id, now));
+        }
+        self.pay_debts(id, now);
+        if self.nodes.refresh(id) && !self.awaiting.is_empty() {
+            self.settle_awaiting(id, now);
         }
     }
 
     /// Ends a node's connection from this side.
     fn drop_connection(&mut self, id: NodeId, cause: Cause, now: Now) {
         self.lose(id, cause, now);
-        self.node_mut(id).close();
-    }
-
-    fn release_step(&self, id: NodeId) -> Option<ReleaseStep> {
-        let node = self.node(id);
-        let step = node.dialect.release.filter(|_| node.is_greeted())?;
-        Some(if self.is_closing && step == ReleaseStep::EvalSha { ReleaseStep::Eval } else { step })
+        self.nodes.close(id);
     }
 
     /// Draws tokens from fresh randomness from now on; the client's id stays.
@@ -530,16 +439,15 @@ impl Engine {
     /// From now on releases are sent in a form that needs no second step: the client is about to
     /// end.
     pub fn begin_close(&mut self) {
-        self.is_closing = true;
-        self.gather_cohort();
+        self.nodes.begin_close();
     }
 }
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine")
-            .field("nodes", &self.names)
-            .field("voters", &self.voters)
+            .field("nodes", self.nodes.names())
+            .field("voters", &self.nodes.voters())
             .field("in_flight", &self.ops.in_flight())
             .field("slots", &self.slots.in_use())
             .finish_non_exhaustive()

@@ -63,19 +63,14 @@ impl Engine {
     /// The next thing that people should hear of a node. What nobody takes is kept: the last of
     /// each node.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        while let Some(node) = self.with_news.into_iter().next() {
-            self.with_news.remove(node);
-            if let Some(cause) = self.node_mut(node).take_news() {
-                return Some(Notice { node, cause, names: Arc::clone(&self.names) });
-            }
-        }
-        None
+        let (node, cause) = self.nodes.poll_news()?;
+        Some(Notice { node, cause, names: Arc::clone(self.nodes.names()) })
     }
 
     /// What was last told of a node.
     #[cfg(feature = "tracing")]
     pub(crate) fn last_notice(&self, node: NodeId) -> Option<Notice> {
-        let cause = self.nodes.get(node.index())?.last_news();
-        Some(Notice { node, cause, names: Arc::clone(&self.names) })
+        let cause = self.nodes.get(node)?.last_news();
+        Some(Notice { node, cause, names: Arc::clone(self.nodes.names()) })
     }
 }

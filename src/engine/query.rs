@@ -22,7 +22,7 @@ impl Engine {
         let phase = self.query_phase(index);
         let mut replies = Vec::with_capacity(self.nodes.len());
         let mut open = 0;
-        for (id, node) in (0..).map_while(NodeId::new).zip(&mut self.nodes) {
+        for id in self.nodes.all() {
             let mut answers = NodeReplies {
                 node: id,
                 replies: Vec::new(),
@@ -30,21 +30,20 @@ impl Engine {
                 doubt: Cause::None,
                 round_trip: now.real.until(now.real),
             };
-            if node.is_greeted() {
+            if self.nodes.at(id).is_greeted() {
                 answers.cause = Cause::Timeout;
                 for (part, command) in (0..u8::MAX).zip(commands) {
                     self.scratch.clear();
                     append_command(&mut self.scratch, command);
                     let request = Request::Query { op: index, part, phase };
-                    if !node.request(request, &self.scratch, now.attended) {
+                    if !self.nodes.request(id, request, &self.scratch, now.attended) {
                         answers.cause = Cause::Backlog;
                         break;
                     }
                     open += 1;
-                    self.with_output.insert(id);
                 }
             } else {
-                answers.cause = node.cause();
+                answers.cause = self.nodes.at(id).cause();
             }
             replies.push(answers);
         }
@@ -65,7 +64,7 @@ impl Engine {
     }
 
     pub(super) fn query_answered(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let node = self.node(id);
+        let node = self.nodes.at(id);
         let reply = node.frame().to_vec();
         let doubt = (!node.is_admitted()).then(|| node.cause());
         self.query_step(id, pending, |answers, parts, asked_at| {

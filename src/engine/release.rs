@@ -77,7 +77,7 @@ impl Engine {
     /// A slot for a key and token from elsewhere: any node may hold it.
     pub(super) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
         let ttl_ms = self.settings.max_ttl_ms;
-        let all = NodeMask::first(self.nodes.len());
+        let all = self.nodes.all();
         let slot_index = self.slots.open(key, token);
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Held;
@@ -134,7 +134,7 @@ impl Engine {
 
     /// Sends a compare-and-delete to every node that may hold the slot's key, or owes it.
     pub(super) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
-        let all = NodeMask::first(self.nodes.len());
+        let all = self.nodes.all();
         let slot = self.slots.at_mut(slot_index);
         if matches!(slot.state, SlotState::Released | SlotState::Free) {
             return;
@@ -158,9 +158,8 @@ impl Engine {
         if is_kept {
             self.end_keeping(slot_index);
         }
-        let step = self.cohort.step;
         let mut others = holds;
-        if !holds.intersection(self.cohort.nodes).is_empty() {
+        if let Some(step) = self.nodes.common_release(holds) {
             self.encode_release(slot_index, step);
             let request = Request::Release { slot: slot_index, step };
             others = holds.without(self.write_cohort(holds, request, now));
@@ -192,7 +191,7 @@ impl Engine {
         encoded: &mut Option<ReleaseStep>,
         now: Now,
     ) {
-        let Some(step) = self.release_step(id) else {
+        let Some(step) = self.nodes.release_step(id) else {
             return self.owe(id, slot_index, now);
         };
         if *encoded != Some(step) {
@@ -213,15 +212,22 @@ impl Engine {
     /// Writes the scratch buffer to one node.
     #[inline]
     pub(super) fn write(&mut self, id: NodeId, request: Request, now: Now) -> bool {
-        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
-        let is_written = node.request(request, &self.scratch, now.attended);
-        if is_written {
-            if let Some(slot) = request.slot() {
-                self.slots.at_mut(slot).refs += 1;
-            }
-            self.with_output.insert(id);
+        let is_written = self.nodes.request(id, request, &self.scratch, now.attended);
+        if let Some(slot) = request.slot().filter(|_| is_written) {
+            self.slots.at_mut(slot).refs += 1;
         }
         is_written
+    }
+
+    /// Writes the scratch buffer to those of `nodes` that are in the cohort and have room; to which.
+    #[inline]
+    pub(super) fn write_cohort(&mut self, nodes: NodeMask, request: Request, now: Now) -> NodeMask {
+        let bytes = &mut self.scratch;
+        let (written, count) = self.nodes.write_cohort(nodes, request, bytes, now.attended);
+        if let Some(slot) = request.slot() {
+            self.slots.at_mut(slot).refs += count;
+        }
+        written
     }
 
     /// The debt that the slot's key is to a node.
@@ -264,10 +270,8 @@ impl Engine {
         push: fn(&mut Debts, Debt) -> Option<SlotIndex>,
     ) {
         self.slots.at_mut(debt.slot).refs += 1;
-        self.restless.insert(id);
-        self.node_mut(id).counts.debts.up();
         traced!(DEBUG: self.trace_debt(id, debt.slot));
-        if let Some(dropped) = push(&mut self.node_mut(id).debts, debt) {
+        if let Some(dropped) = self.nodes.owe(id, debt, push) {
             traced!(WARN: self.trace_debt_dropped(id));
             self.slots.unref(dropped);
         }
@@ -276,7 +280,7 @@ impl Engine {
     /// A release that waits for its result will not get this node's answer in time, unless the
     /// node is just coming back.
     fn release_unpaid(&mut self, id: NodeId, slot_index: SlotIndex) {
-        if !self.node(id).is_on_the_way()
+        if !self.nodes.at(id).is_on_the_way()
             && let Some(op) = self.slots.at(slot_index).op
         {
             self.ops.at_mut(op).tally.open.remove(id);
@@ -286,8 +290,8 @@ impl Engine {
 
     /// Writes as many debts as the node takes now, before anything else.
     pub(super) fn pay_debts(&mut self, id: NodeId, now: Now) {
-        while let Some(debt) = self.node_mut(id).next_debt(now.real) {
-            let Some(step) = self.release_step(id) else { return };
+        while let Some(debt) = self.nodes.next_debt(id, now.real) {
+            let Some(step) = self.nodes.release_step(id) else { return };
             if debt.expires > now.real {
                 self.encode_release(debt.slot, step);
                 let request = Request::Debt { slot: debt.slot, step, again: debt.again };
@@ -470,16 +474,11 @@ impl Engine {
             Answer::NoScript if mutant::is(Mutant::NoScriptNotFollowed) => None,
             Answer::NoScript => Some(ReleaseStep::Eval),
             Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
-                let node = self.node_mut(id);
-                node.dialect.leave_release(step);
-                if node.dialect.release.is_none() {
-                    node.refuse(Cause::NoDialect, now.real);
-                }
-                self.gather_cohort();
-                self.release_step(id)
+                self.nodes.leave_release(id, step, now.real);
+                self.nodes.release_step(id)
             }
             Answer::Refused(cause) => {
-                self.note_refusal(id, cause, now);
+                self.nodes.note_refusal(id, cause, now.real);
                 None
             }
             Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => None,
@@ -542,9 +541,9 @@ impl Engine {
 
     /// The client is gone: says which nodes are owed releases whose answer nobody reads.
     pub(crate) fn note_left(&mut self, now: Instant) {
-        for id in NodeMask::first(self.nodes.len()) {
-            let owed = owed(self.node(id), now);
-            self.node_mut(id).counts.left.add(owed);
+        for id in self.nodes.all() {
+            let owed = owed(self.nodes.at(id), now);
+            self.nodes.counts(id).left.add(owed);
             if owed > 0 {
                 traced!(WARN: self.trace_left(id, owed));
             }

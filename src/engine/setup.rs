@@ -7,9 +7,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::Engine;
-use super::cohort::Cohort;
 use super::counts::Counts;
 use super::keep::Keeps;
+use super::nodes::Nodes;
 use super::op::Ops;
 use super::prefix::Prefix;
 use super::slot::Slots;
@@ -20,8 +20,8 @@ use super::wait::{Queues, Waits, Wakes};
 use crate::command::SetOptions;
 use crate::config::{Checked, Config};
 use crate::error::ConfigError;
-use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience, Shown};
-use crate::quorum::{Drift, NodeMask};
+use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience};
+use crate::quorum::Drift;
 use crate::time::{Instant, nanos};
 
 /// A node counts as stalled when it has owed an answer for this many `node_timeout`.
@@ -110,19 +110,11 @@ impl Engine {
         rng.fill_bytes(&mut client_id);
         let channel = config.direct_wake.then(|| ChannelName::of(client_id));
         let nodes = nodes_of(config, channel, now);
+        let names = config.nodes.iter().map(|address| address.name().into()).collect();
+        let settings = Settings::of(config, &checked);
         Ok(Self {
-            settings: Settings::of(config, &checked),
-            names: config.nodes.iter().map(|address| address.name().into()).collect(),
-            nodes,
-            shown: vec![(Shown::Disconnected, now); config.nodes.len()],
-            voters: NodeMask::EMPTY,
-            cohort: Cohort::EMPTY,
-            with_output: NodeMask::EMPTY,
-            waking: NodeMask::EMPTY,
-            with_wish: NodeMask::EMPTY,
-            restless: NodeMask::first(config.nodes.len()),
-            stalls_at: now,
-            with_news: NodeMask::EMPTY,
+            nodes: Nodes::new(nodes, names, settings.admission, now),
+            settings,
             slots: Slots::default(),
             ops: Ops::new(config.in_flight_max),
             done: VecDeque::new(),
@@ -139,7 +131,6 @@ impl Engine {
             client_id,
             slot_mask: rng.next_u32(),
             rng,
-            is_closing: false,
             scratch: Vec::new(),
             frame: Vec::new(),
             text: Vec::new(),
@@ -154,8 +145,6 @@ impl Engine {
     /// Lets so much wait for each node, before it is used.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn limit(&mut self, room: super::Room) {
-        for node in &mut self.nodes {
-            node.limit(room);
-        }
+        self.nodes.limit(room);
     }
 }

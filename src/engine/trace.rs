@@ -37,7 +37,7 @@ mod on {
     use crate::error::{Cause, Unlocked, Vote};
     use crate::key::Key;
     use crate::node::Now;
-    use crate::quorum::{NodeId, NodeMask};
+    use crate::quorum::NodeId;
     use crate::slab::{Index, OpIndex, SlotIndex};
     use crate::time::Instant;
 
@@ -115,7 +115,7 @@ mod on {
 
     impl Engine {
         fn name_of(&self, id: NodeId) -> &str {
-            self.names.get(id.index()).map_or("", |name| name)
+            self.nodes.name(id)
         }
 
         /// The key of a slot as its caller knows it.
@@ -143,7 +143,7 @@ mod on {
 
         #[cold]
         pub(in crate::engine) fn trace_attempt(&mut self, index: OpIndex) {
-            let voters = self.voters.count();
+            let voters = self.nodes.voters().count();
             if let Some(spans) = self.traces.ops.get_mut(index.place()) {
                 let call = &spans.call;
                 spans.attempt = span!(target: LOCK, parent: call, Level::DEBUG, "attempt", voters);
@@ -361,8 +361,8 @@ mod on {
 
         /// Whether the nodes in good standing just now are a quorum.
         fn can_reach_quorum(&self) -> bool {
-            let able = |id: &NodeId| self.node(*id).can_vote();
-            let able = NodeMask::first(self.nodes.len()).into_iter().filter(able).count();
+            let able = |id: &NodeId| self.nodes.at(*id).can_vote();
+            let able = self.nodes.all().into_iter().filter(able).count();
             able >= self.settings.quorum as usize
         }
     }

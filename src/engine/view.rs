@@ -105,13 +105,12 @@ impl Engine {
     /// How each node is at `now`.
     #[must_use]
     pub fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
-        let all = NodeMask::first(self.nodes.len()).into_iter();
-        all.filter_map(|id| self.health(id, now)).collect()
+        self.nodes.all().into_iter().filter_map(|id| self.health(id, now)).collect()
     }
 
     /// How one node is at `now`.
     pub(super) fn health(&self, id: NodeId, now: Instant) -> Option<NodeHealth> {
-        let (node, name) = (self.nodes.get(id.index())?, self.names.get(id.index())?);
+        let (node, name) = (self.nodes.get(id)?, self.nodes.name(id));
         let facts = node.facts();
         let state = match node.shown() {
             Shown::Disconnected => NodeState::Disconnected,
@@ -124,7 +123,7 @@ impl Engine {
             }
             Shown::Refused => NodeState::Refused,
         };
-        let since = self.shown.get(id.index()).map_or(now, |(_, since)| *since);
+        let since = self.nodes.shown_since(id).unwrap_or(now);
         let server = facts.server();
         Some(NodeHealth {
             name: name.to_string(),
@@ -155,13 +154,13 @@ impl Engine {
     /// Whether a quorum may vote now.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
-        self.voters.count() >= self.settings.quorum
+        self.nodes.voters().count() >= self.settings.quorum
     }
 
     /// How many nodes may vote now.
     #[must_use]
     pub const fn voters(&self) -> u32 {
-        self.voters.count()
+        self.nodes.voters().count()
     }
 
     /// How many votes make a quorum.
@@ -179,14 +178,14 @@ impl Engine {
     /// Why too few nodes may vote; `None` if a quorum may.
     #[must_use]
     pub fn connect_error(&self, now: Instant) -> Option<ConnectError> {
-        if self.voters.count() >= self.settings.quorum {
+        if self.nodes.voters().count() >= self.settings.quorum {
             return None;
         }
         let mut causes = [Cause::None; NODES_MAX];
-        for (cause, node) in causes.iter_mut().zip(&self.nodes) {
+        for (cause, node) in causes.iter_mut().zip(self.nodes.iter()) {
             *cause = if node.can_vote() { Cause::None } else { node.cause() };
         }
-        let masks = (self.voters, NodeMask::EMPTY, NodeMask::EMPTY);
+        let masks = (self.nodes.voters(), NodeMask::EMPTY, NodeMask::EMPTY);
         Some(ConnectError::NoQuorum(self.ballot_of(masks, causes, now)))
     }
 
@@ -202,7 +201,7 @@ impl Engine {
             denied,
             unknown,
             causes,
-            names: Arc::clone(&self.names),
+            names: Arc::clone(self.nodes.names()),
             quorum: self.settings.quorum,
             quarantine_ms: self.quarantine_ms(now),
         }
@@ -213,7 +212,7 @@ impl Engine {
         let quorum = self.settings.quorum as usize;
         let admitted = self.nodes.iter().filter(|node| node.can_vote()).count();
         let mut waits = [Duration::MAX; NODES_MAX];
-        for (wait, node) in waits.iter_mut().zip(&self.nodes) {
+        for (wait, node) in waits.iter_mut().zip(self.nodes.iter()) {
             *wait = node.quarantine(now).unwrap_or(Duration::MAX);
         }
         waits.sort_unstable();

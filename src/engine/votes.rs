@@ -15,14 +15,14 @@ use crate::time::Instant;
 impl Engine {
     /// The node is not asked: nothing was written there.
     pub(super) fn fail_vote(&mut self, id: NodeId, slot_index: SlotIndex) {
-        let cause = self.node(id).cause();
+        let cause = self.nodes.at(id).cause();
         let vote = Vote::Failed(cause);
         if let Some(op) = self.slots.at(slot_index).op {
             let op = self.ops.at_mut(op);
             op.round.enter(id, vote);
             op.blame(id, cause);
         }
-        self.node_mut(id).counts.failed.up(cause);
+        self.nodes.counts(id).failed.up(cause);
         traced!(TRACE: self.trace_vote(id, slot_index, vote));
     }
 
@@ -69,7 +69,7 @@ impl Engine {
         now: Now,
     ) {
         // Who was told meanwhile that the node is no master believes no grant behind that.
-        let is_believed = self.node(id).is_plain()
+        let is_believed = self.nodes.at(id).is_plain()
             || self.is_believed_in_trouble(id, answer, now)
             || mutant::is(Mutant::DistrustedGrantCounts);
         let vote = match answer {
@@ -81,14 +81,12 @@ impl Engine {
                 Vote::Unknown(Cause::OddReply)
             }
         };
-        if let Some(node) = self.nodes.get_mut(id.index()) {
-            match vote {
-                // Counted where it was read.
-                Vote::Granted => {}
-                Vote::Denied => node.counts.denied.up(),
-                Vote::Failed(cause) => node.counts.failed.up(cause),
-                Vote::Unknown(cause) => node.counts.unknown.up(cause),
-            }
+        match vote {
+            // Counted where it was read.
+            Vote::Granted => {}
+            Vote::Denied => self.nodes.counts(id).denied.up(),
+            Vote::Failed(cause) => self.nodes.counts(id).failed.up(cause),
+            Vote::Unknown(cause) => self.nodes.counts(id).unknown.up(cause),
         }
         traced!(TRACE: self.trace_vote(id, slot_index, vote));
         let slot = self.slots.at_mut(slot_index);
@@ -150,11 +148,10 @@ impl Engine {
     /// Whether the answer of a node counts that is not admitted, or in trouble: and perhaps no more.
     #[cold]
     fn is_believed_in_trouble(&mut self, id: NodeId, answer: Answer, now: Now) -> bool {
-        let node = self.node_mut(id);
         if answer == Answer::Ok {
-            node.granted_in_trouble(now.real);
+            self.nodes.granted_in_trouble(id, now.real);
         }
-        node.is_admitted()
+        self.nodes.at(id).is_admitted()
     }
 
     /// The connection ended before the SET was answered.
@@ -162,7 +159,7 @@ impl Engine {
         let slot = self.slots.at_mut(slot_index);
         let vote = Vote::Unknown(Cause::ConnectionLost);
         if slot.state != SlotState::Released {
-            self.node_mut(id).counts.unknown.up(Cause::ConnectionLost);
+            self.nodes.counts(id).unknown.up(Cause::ConnectionLost);
             traced!(TRACE: self.trace_vote(id, slot_index, vote));
         }
         let slot = self.slots.at_mut(slot_index);

@@ -68,10 +68,9 @@ impl Engine {
             return;
         }
         let slot = self.slots.at_mut(slot_index);
-        let Some(node) = self.nodes.get_mut(id.index()) else { return };
-        if node.track(&slot.key, Request::Tracked(slot_index), now.attended) {
+        let request = Request::Tracked(slot_index);
+        if self.nodes.track(id, &slot.key, request, now.attended) {
             slot.refs += 1;
-            self.with_output.insert(id);
         }
     }
 
@@ -92,7 +91,7 @@ impl Engine {
     pub(super) fn tracked(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
         let Some(keep) = self.keep_of(slot_index) else { return };
         match answer {
-            Answer::Ok | Answer::Zero | Answer::One if self.node(id).is_tracking() => {
+            Answer::Ok | Answer::Zero | Answer::One if self.nodes.at(id).is_tracking() => {
                 self.keeps.at_mut(keep).tracked.insert(id);
             }
             Answer::Null => self.doubt(id, keep, now),
@@ -172,7 +171,7 @@ impl Engine {
             return;
         }
         op.blame(id, Cause::Gone);
-        self.node_mut(id).counts.unknown.up(Cause::Gone);
+        self.nodes.counts(id).unknown.up(Cause::Gone);
         traced!(TRACE: self.trace_vote(id, slot_index, crate::error::Vote::Unknown(Cause::Gone)));
         let op = self.ops.at_mut(index);
         if op.outcome != Outcome::Won {

@@ -37,7 +37,7 @@ impl Engine {
         let Some(wait) = op.wait.map(|wait| self.waits.at(wait)) else { return delay };
         let (tracked, holder) = (wait.tracked, wait.holder.map(|token| client_of(&token)));
         let is_silent = |id: NodeId| {
-            let node = self.node(id);
+            let node = self.nodes.at(id);
             node.can_be_asked() && !(tracked.contains(id) && node.can_track())
         };
         let is_own = holder == Some(self.client_id);
@@ -55,7 +55,7 @@ impl Engine {
         let Some(wait) = op.wait.map(|wait| self.waits.at(wait)) else { return };
         let (has_looked, last) = (wait.has_looked, wait.node.filter(|_| wait.has_looked));
         let key = self.slots.at(slot_index).key.as_bytes();
-        let able = |id: &NodeId| denied.contains(*id) && self.node(*id).can_be_asked();
+        let able = |id: &NodeId| denied.contains(*id) && self.nodes.at(*id).can_be_asked();
         let in_order = || self.in_key_order(key);
         let passed = last.map_or(0, |last| in_order().take_while(|&id| id != last).count() + 1);
         let next = in_order().skip(passed).chain(in_order()).find(able);
@@ -93,8 +93,7 @@ impl Engine {
         }
         let request = Request::Wait { op: index, part: WaitPart::Remaining, phase };
         let key = &self.slots.at(slot_index).key;
-        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
-        if is_tracked && node.track(key, request, now.attended) {
+        if is_tracked && self.nodes.track(id, key, request, now.attended) {
             if let Some(wait) = self.wait_of(index) {
                 wait.tracked.insert(id);
             }
@@ -148,6 +147,6 @@ impl Engine {
 
     /// Whether any of `nodes` can be asked for a key.
     pub(super) fn can_any_be_asked(&self, nodes: NodeMask) -> bool {
-        nodes.into_iter().any(|id| self.node(id).can_be_asked())
+        nodes.into_iter().any(|id| self.nodes.at(id).can_be_asked())
     }
 }

@@ -80,7 +80,7 @@ impl Engine {
 
     /// The first node of `nodes`, in the key's order, that messages go over.
     fn first_with_channel(&self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
-        self.in_key_order(key).find(|&id| nodes.contains(id) && self.node(id).has_channel())
+        self.in_key_order(key).find(|&id| nodes.contains(id) && self.nodes.at(id).has_channel())
     }
 
     fn wait_of(&mut self, index: OpIndex) -> Option<&mut Wait> {
@@ -135,7 +135,7 @@ impl Engine {
     /// it any node may have the key.
     fn deniers(&self, index: OpIndex) -> NodeMask {
         let round = &self.ops.at(index).round;
-        if round.written.is_empty() { NodeMask::first(self.nodes.len()) } else { round.denied }
+        if round.written.is_empty() { self.nodes.all() } else { round.denied }
     }
 
     /// Asks the next of the deniers who holds the key. Without one, nobody can be told.
@@ -181,13 +181,8 @@ impl Engine {
 
     /// Writes the scratch buffer as a question of an operation.
     fn ask(&mut self, id: NodeId, index: OpIndex, part: WaitPart, phase: Phase, now: Now) -> bool {
-        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
         let request = Request::Wait { op: index, part, phase };
-        let is_asked = node.request(request, &self.scratch, now.attended);
-        if is_asked {
-            self.with_output.insert(id);
-        }
-        is_asked
+        self.nodes.request(id, request, &self.scratch, now.attended)
     }
 
     fn asked_in_vain(&mut self, index: OpIndex, node: NodeId, now: Now) {
@@ -424,8 +419,8 @@ impl Engine {
             Step::Listening if !is_heard => self.look(index, now),
             Step::Listening => {
                 let key = self.slots.at(slot_index).key.as_bytes();
-                let all = NodeMask::first(self.nodes.len());
-                let node = node.filter(|&node| self.node(node).has_channel());
+                let all = self.nodes.all();
+                let node = node.filter(|&node| self.nodes.at(node).has_channel());
                 let node = node.or_else(|| self.first_with_channel(all, key));
                 let Some(node) = node else { return self.try_again(index, None, now) };
                 let phase = self.next_question(index, node, Step::Polling, now);
@@ -472,7 +467,7 @@ impl Engine {
         let successor = self.wakes.successor(hash(key), now.real);
         let Some(successor) = successor.filter(|last| last.is_turn) else { return false };
         let (ahead, node, token) = (successor.behind, successor.node, token_of(successor.id));
-        if !self.node(node).has_channel() {
+        if !self.nodes.at(node).has_channel() {
             return false;
         }
         saw(Sight::QueuedBehind);

@@ -12,8 +12,8 @@ use crate::engine::slot::{SlotState, Slots};
 use crate::engine::trace::traced;
 use crate::key::Key;
 use crate::mutant::{self, Mutant};
-use crate::node::{ChannelName, Now, Request};
-use crate::quorum::{NodeId, NodeMask};
+use crate::node::{ChannelName, Node, Now, Request};
+use crate::quorum::NodeId;
 use crate::slab::{Index, OpIndex, Slab, SlotIndex, index_type};
 use crate::time::Instant;
 use crate::token::TokenBytes;
@@ -186,7 +186,7 @@ impl Engine {
     /// Two that wait for each other: neither holds the key, for both have lost their attempts.
     fn break_ring(&mut self, index: OpIndex, now: Now) {
         let key = self.slots.at(self.ops.at(index).slot()).key.as_bytes();
-        let all = NodeMask::first(self.nodes.len());
+        let all = self.nodes.all();
         let gate = self.first_with_channel(all, key);
         self.try_again(index, gate, now);
     }
@@ -207,9 +207,8 @@ impl Engine {
         self.scratch.clear();
         let channel = ChannelName::of(client_of(to));
         append_publish(&mut self.scratch, channel.as_bytes(), &self.text);
-        let Some(node) = self.nodes.get_mut(id.index()) else { return };
-        if node.has_channel() && node.request(Request::Tell, &self.scratch, now.attended) {
-            self.with_output.insert(id);
+        if self.nodes.get(id).is_some_and(Node::has_channel) {
+            self.nodes.request(id, Request::Tell, &self.scratch, now.attended);
         }
     }
 

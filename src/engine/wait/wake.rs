@@ -148,9 +148,9 @@ impl Engine {
                 }
                 return;
             }
-            let left = NodeMask::first(self.nodes.len()).without(wake.tried);
+            let left = self.nodes.all().without(wake.tried);
             let near = Some(wake.to.node)
-                .filter(|&node| left.contains(node) && self.node(node).has_channel());
+                .filter(|&node| left.contains(node) && self.nodes.at(node).has_channel());
             let node = near.or_else(|| self.first_with_channel(left, wake.key.as_bytes()));
             let Some(node) = node else {
                 // No node reaches this one.
@@ -164,11 +164,8 @@ impl Engine {
                 self.counts.wakes_sent.up();
                 traced!(DEBUG: self.trace_wake(node, &wake.key));
                 let Some(index) = self.wakes.keep(wake) else { return };
-                let Some(to) = self.nodes.get_mut(node.index()) else { return };
-                to.append(Request::Wake(index), &self.scratch, now.attended);
-                self.with_output.insert(node);
-                self.waking.insert(node);
-                return;
+                let request = Request::Wake(index);
+                return self.nodes.wake(node, request, &self.scratch, now.attended);
             }
             wake.tried.insert(node);
         }
@@ -209,7 +206,7 @@ impl Engine {
             ChannelName::of(client_of(&token)).as_bytes(),
             &self.text,
         );
-        self.node(node).has_room_in_step(self.scratch.len())
+        self.nodes.at(node).has_room_in_step(self.scratch.len())
     }
 
     /// A node said how many heard a wake.
