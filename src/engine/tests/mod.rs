@@ -29,7 +29,9 @@ use super::*;
 use crate::acquire::Acquire;
 use crate::config::Config;
 use crate::config::RestartGuard;
-use crate::error::{ExtendError, LockError, Vote};
+use crate::error::{Cause, ExtendError, LockError, Unlocked, Vote};
+use crate::quorum::NodeId;
+use crate::time::Instant;
 
 /// An engine and the bytes that each of its nodes has not answered yet.
 struct Rig {

@@ -6,7 +6,7 @@ use super::message::client_of;
 use super::state::Step;
 use super::{POLL_MIN, TRACKED_POLL};
 use crate::command::append_get;
-use crate::engine::{Engine, acquire::RETRY_WAIT_MIN};
+use crate::engine::door::{Engine, RETRY_WAIT_MIN};
 use crate::node::{Now, Request, WaitPart};
 use crate::quorum::{NodeId, NodeMask};
 use crate::slab::OpIndex;
@@ -31,16 +31,16 @@ impl Engine {
     /// When the next look comes: after the plan's delay, until each denier is to tell of the next
     /// change. From then on a look is for what was not told. No node tells a client of its own changes.
     fn look_delay(&mut self, index: OpIndex) -> Duration {
-        let share = self.random_share();
-        let op = self.ops.at(index);
+        let share = self.locks.random_share();
+        let op = self.locks.ops.at(index);
         let delay = op.plan.delay.saturating_add(op.plan.jitter.mul_f64(share)).max(POLL_MIN);
         let Some(wait) = op.wait.map(|wait| self.waits.at(wait)) else { return delay };
         let (tracked, holder) = (wait.tracked, wait.holder.map(|token| client_of(&token)));
         let is_silent = |id: NodeId| {
-            let node = self.nodes.at(id);
+            let node = self.locks.nodes.at(id);
             node.can_be_asked() && !(tracked.contains(id) && node.can_track())
         };
-        let is_own = holder == Some(self.client_id);
+        let is_own = holder == Some(self.locks.client_id);
         if is_own || tracked.is_empty() || self.deniers(index).into_iter().any(is_silent) {
             return delay;
         }
@@ -50,12 +50,12 @@ impl Engine {
     /// Asks the next of the deniers, each in its turn: the key that one of them has may be nobody's,
     /// and end much later than the lock.
     pub(super) fn look(&mut self, index: OpIndex, now: Now) {
-        let op = self.ops.at(index);
+        let op = self.locks.ops.at(index);
         let (denied, slot_index) = (self.deniers(index), op.slot());
         let Some(wait) = op.wait.map(|wait| self.waits.at(wait)) else { return };
         let (has_looked, last) = (wait.has_looked, wait.node.filter(|_| wait.has_looked));
-        let key = self.slots.at(slot_index).key.as_bytes();
-        let able = |id: &NodeId| denied.contains(*id) && self.nodes.at(*id).can_be_asked();
+        let key = self.locks.slots.at(slot_index).key.as_bytes();
+        let able = |id: &NodeId| denied.contains(*id) && self.locks.nodes.at(*id).can_be_asked();
         let in_order = || self.in_key_order(key);
         let passed = last.map_or(0, |last| in_order().take_while(|&id| id != last).count() + 1);
         let next = in_order().skip(passed).chain(in_order()).find(able);
@@ -84,16 +84,16 @@ impl Engine {
         is_tracked: bool,
         now: Now,
     ) -> bool {
-        let slot_index = self.ops.at(index).slot();
+        let slot_index = self.locks.ops.at(index).slot();
         let phase = self.next_question(index, id, Step::Asking, now);
-        self.scratch.clear();
-        append_get(&mut self.scratch, &self.slots.at(slot_index).key);
+        self.locks.scratch.clear();
+        append_get(&mut self.locks.scratch, &self.locks.slots.at(slot_index).key);
         if !self.ask(id, index, WaitPart::Holder, phase, now) {
             return false;
         }
         let request = Request::Wait { op: index, part: WaitPart::Remaining, phase };
-        let key = &self.slots.at(slot_index).key;
-        if is_tracked && self.nodes.track(id, key, request, now.attended) {
+        let key = &self.locks.slots.at(slot_index).key;
+        if is_tracked && self.locks.nodes.track(id, key, request, now.attended) {
             if let Some(wait) = self.wait_of(index) {
                 wait.tracked.insert(id);
             }
@@ -126,7 +126,7 @@ impl Engine {
         now: Now,
     ) {
         let is_about = |index: &OpIndex| {
-            let slot = self.slots.at(self.ops.at(*index).slot());
+            let slot = self.locks.slots.at(self.locks.ops.at(*index).slot());
             key.is_none_or(|key| slot.key.as_bytes() == key)
         };
         let indices: Vec<OpIndex> = self.waits.ops().filter(is_about).collect();
@@ -147,6 +147,6 @@ impl Engine {
 
     /// Whether any of `nodes` can be asked for a key.
     pub(super) fn can_any_be_asked(&self, nodes: NodeMask) -> bool {
-        nodes.into_iter().any(|id| self.nodes.at(id).can_be_asked())
+        nodes.into_iter().any(|id| self.locks.nodes.at(id).can_be_asked())
     }
 }

@@ -4,12 +4,12 @@ use super::hash;
 use super::message::{self, Kind, Listed, Message, RawToken, WAITERS_MAX, WaiterId, wait_ms};
 use super::message::{client_of, token_of, waiter_id, waiter_of};
 use crate::command::append_publish;
-use crate::engine::Engine;
 #[cfg(feature = "shared")]
 use crate::engine::LeaseId;
-use crate::engine::op::{OpKind, Outcome};
-use crate::engine::slot::{SlotState, Slots};
-use crate::engine::trace::traced;
+use crate::engine::door::Engine;
+use crate::engine::locks::op::{OpKind, Outcome};
+use crate::engine::locks::slot::{SlotState, Slots};
+use crate::engine::spans::traced;
 use crate::key::Key;
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Node, Now, Request};
@@ -118,7 +118,7 @@ impl Engine {
         let others = message.list().map(|listed| Waiter::of(listed, id, now.real));
         let all = std::iter::once(sender).chain(others);
         if let Some(slot_index) = self.slot_meant(message) {
-            return self.queues.begin(&mut self.slots, slot_index, all.collect());
+            return self.queues.begin(&mut self.locks.slots, slot_index, all.collect());
         }
         // It was released, and for whom: the sender, who has tried before the release was everywhere,
         // or somebody else, who has the lock now or will.
@@ -152,13 +152,13 @@ impl Engine {
         self.waits.live.iter().filter_map(move |&wait| {
             let place = self.waits.at(wait);
             let index = place.op;
-            let op = self.ops.at(index);
+            let op = self.locks.ops.at(index);
             let is_ours = op.kind == OpKind::Acquire
                 && op.wait == Some(wait)
                 && matches!(op.outcome, Outcome::Open | Outcome::Won);
-            let slot = self.slots.at(op.slot());
+            let slot = self.locks.slots.at(op.slot());
             let is_key = slot.key.as_bytes() == key || mutant::is(Mutant::MessageForAnyKey);
-            (is_ours && is_key).then(|| (index, waiter_id(self.client_id, place.call)))
+            (is_ours && is_key).then(|| (index, waiter_id(self.locks.client_id, place.call)))
         })
     }
 
@@ -180,13 +180,13 @@ impl Engine {
 
     /// Whether the waiter is a call of this client.
     pub(super) fn is_own(&self, id: &WaiterId) -> bool {
-        client_of(id) == self.client_id
+        client_of(id) == self.locks.client_id
     }
 
     /// Two that wait for each other: neither holds the key, for both have lost their attempts.
     fn break_ring(&mut self, index: OpIndex, now: Now) {
-        let key = self.slots.at(self.ops.at(index).slot()).key.as_bytes();
-        let all = self.nodes.all();
+        let key = self.locks.slots.at(self.locks.ops.at(index).slot()).key.as_bytes();
+        let all = self.locks.nodes.all();
         let gate = self.first_with_channel(all, key);
         self.try_again(index, gate, now);
     }
@@ -204,11 +204,11 @@ impl Engine {
 
     /// Sends the message that was encoded; its way is not watched.
     fn tell(&mut self, id: NodeId, to: &RawToken, now: Now) {
-        self.scratch.clear();
+        self.locks.scratch.clear();
         let channel = ChannelName::of(client_of(to));
-        append_publish(&mut self.scratch, channel.as_bytes(), &self.text);
-        if self.nodes.get(id).is_some_and(Node::has_channel) {
-            self.nodes.request(id, Request::Tell, &self.scratch, now.attended);
+        append_publish(&mut self.locks.scratch, channel.as_bytes(), &self.text);
+        if self.locks.nodes.get(id).is_some_and(Node::has_channel) {
+            self.locks.nodes.request(id, Request::Tell, &self.locks.scratch, now.attended);
         }
     }
 
@@ -222,8 +222,8 @@ impl Engine {
             return;
         }
         saw(Sight::Woken);
-        self.counts.wakes_received.up();
-        traced!(DEBUG: self.trace_woken(index, id));
+        self.locks.counts.wakes_received.up();
+        traced!(DEBUG: self.locks.trace_woken(index, id));
         // Its own turn comes: whom it woke before has had theirs.
         self.wakes.forget(hash(message.key));
         self.take_turn(index, list, now);
@@ -231,7 +231,7 @@ impl Engine {
 
     /// A call of this client has its turn, and those listed wait behind it.
     pub(super) fn take_turn(&mut self, index: OpIndex, list: Vec<Waiter>, now: Now) {
-        let state = self.slots.at(self.ops.at(index).slot()).state;
+        let state = self.locks.slots.at(self.locks.ops.at(index).slot()).state;
         let is_trying = matches!(state, SlotState::Acquiring | SlotState::Gated);
         let Some(wait) = self.wait_of(index) else { return };
         // Those in the list stood behind it; whoever told it so itself came later.
@@ -241,7 +241,7 @@ impl Engine {
             append(&mut wait.carried, waiter);
         }
         wait.is_heard = false;
-        if !is_trying && self.ops.at(index).outcome == Outcome::Open {
+        if !is_trying && self.locks.ops.at(index).outcome == Outcome::Open {
             if let Some(wait) = self.wait_of(index) {
                 wait.tries = 0;
             }
@@ -252,7 +252,7 @@ impl Engine {
     fn given_up(&mut self, message: &Message<'_>) {
         let id = message.sender.id;
         if let Some(slot_index) = self.slot_meant(message) {
-            if let Some(list) = self.slots.at(slot_index).list {
+            if let Some(list) = self.locks.slots.at(slot_index).list {
                 let list = self.queues.lists.at_mut(list);
                 list.retain(|waiter| !waiter.is_struck_by(id));
             }
@@ -270,16 +270,17 @@ impl Engine {
     #[cfg(feature = "shared")]
     pub(crate) fn waited_for(&self) -> impl Iterator<Item = (LeaseId, &[u8])> {
         self.queues.slots.iter().filter_map(|&(_, slot_index)| {
-            let slot = self.slots.get(slot_index)?;
-            let lease = self.slots.lease_id(slot_index);
-            (slot.state == SlotState::Held).then(|| (lease, self.plain_key(slot.key.as_bytes())))
+            let slot = self.locks.slots.get(slot_index)?;
+            let lease = self.locks.slots.lease_id(slot_index);
+            (slot.state == SlotState::Held)
+                .then(|| (lease, self.locks.plain_key(slot.key.as_bytes())))
         })
     }
 
     /// The slot whose lock a message is about: by the token that it names, or by its key.
     fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
         let is_meant = |slot_index: SlotIndex, by_key: bool| {
-            let slot = self.slots.get(slot_index)?;
+            let slot = self.locks.slots.get(slot_index)?;
             let is_alive = match slot.state {
                 SlotState::Held | SlotState::Acquiring | SlotState::Gated => true,
                 SlotState::Free | SlotState::Released => false,
@@ -300,7 +301,7 @@ impl Engine {
     /// The slot that a drawn token names.
     fn slot_of_token(&self, token: &RawToken) -> Option<SlotIndex> {
         let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>())?;
-        SlotIndex::at((u32::from_le_bytes(*named) ^ self.slot_mask) as usize)
+        SlotIndex::at((u32::from_le_bytes(*named) ^ self.locks.slot_mask) as usize)
     }
 
     /// Tells the holder that a call waits no more.
@@ -313,7 +314,7 @@ impl Engine {
         now: Now,
     ) {
         let sender = Listed { id: waiter, wait_ms: 0 };
-        let key = self.slots.at(slot_index).key.as_bytes();
+        let key = self.locks.slots.at(slot_index).key.as_bytes();
         let nobody = std::iter::empty::<Listed>();
         self.text.clear();
         message::append(&mut self.text, (Kind::GiveUp, 0), sender, token, nobody, key);

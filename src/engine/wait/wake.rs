@@ -7,8 +7,8 @@ use super::hash;
 use super::message::{self, Kind, Listed, WaiterId, client_of, token_of, waiter_id};
 use super::queue::Waiter;
 use crate::command::{Answer, append_publish};
-use crate::engine::Engine;
-use crate::engine::trace::traced;
+use crate::engine::door::Engine;
+use crate::engine::spans::traced;
 use crate::key::Key;
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Request};
@@ -148,9 +148,9 @@ impl Engine {
                 }
                 return;
             }
-            let left = self.nodes.all().without(wake.tried);
+            let left = self.locks.nodes.all().without(wake.tried);
             let near = Some(wake.to.node)
-                .filter(|&node| left.contains(node) && self.nodes.at(node).has_channel());
+                .filter(|&node| left.contains(node) && self.locks.nodes.at(node).has_channel());
             let node = near.or_else(|| self.first_with_channel(left, wake.key.as_bytes()));
             let Some(node) = node else {
                 // No node reaches this one.
@@ -161,11 +161,11 @@ impl Engine {
             };
             if self.write_wake(node, &wake) {
                 self.note_successor(node, &wake, now);
-                self.counts.wakes_sent.up();
-                traced!(DEBUG: self.trace_wake(node, &wake.key));
+                self.locks.counts.wakes_sent.up();
+                traced!(DEBUG: self.locks.trace_wake(node, &wake.key));
                 let Some(index) = self.wakes.keep(wake) else { return };
                 let request = Request::Wake(index);
-                return self.nodes.wake(node, request, &self.scratch, now.attended);
+                return self.locks.nodes.wake(node, request, &self.locks.scratch, now.attended);
             }
             wake.tried.insert(node);
         }
@@ -183,7 +183,7 @@ impl Engine {
 
     /// Who comes late for the one that is woken is sent on to it, or queues behind it.
     fn note_successor(&mut self, node: NodeId, wake: &Wake, now: Now) {
-        let until = now.real + self.settings.node_timeout * 2;
+        let until = now.real + self.locks.settings.node_timeout * 2;
         let (id, is_turn) = (wake.to.id, wake.is_turn);
         let behind = u32::try_from(wake.rest.len()).unwrap_or(u32::MAX);
         let successor = Successor { id, node, is_turn, behind, until };
@@ -192,21 +192,21 @@ impl Engine {
 
     /// Encodes a wake; whether the node has room for it.
     fn write_wake(&mut self, node: NodeId, wake: &Wake) -> bool {
-        let now = self.last_call;
+        let now = self.locks.last_call;
         // What matters is who is woken, not by which call.
-        let sender = Listed { id: waiter_id(self.client_id, 0), wait_ms: 0 };
+        let sender = Listed { id: waiter_id(self.locks.client_id, 0), wait_ms: 0 };
         let token = token_of(wake.to.id);
         let rest = wake.rest.iter().map(|waiter| waiter.listed(now));
         let key = wake.key.as_bytes();
         self.text.clear();
         message::append(&mut self.text, (Kind::Wake, 0), sender, &token, rest, key);
-        self.scratch.clear();
+        self.locks.scratch.clear();
         append_publish(
-            &mut self.scratch,
+            &mut self.locks.scratch,
             ChannelName::of(client_of(&token)).as_bytes(),
             &self.text,
         );
-        self.nodes.at(node).has_room_in_step(self.scratch.len())
+        self.locks.nodes.at(node).has_room_in_step(self.locks.scratch.len())
     }
 
     /// A node said how many heard a wake.

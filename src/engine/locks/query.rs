@@ -1,7 +1,8 @@
 //! Questions put to every node for people to read: what a key holds, how a node is set up.
 
 use super::op::{NodeReplies, OpId, OpKind, Outcome, Query};
-use super::{Engine, Event};
+use super::state::Locks;
+use crate::engine::event::Event;
 use crate::error::{Cause, LockError};
 use crate::node::{Now, Pending, Phase, Request};
 use crate::quorum::NodeId;
@@ -9,14 +10,18 @@ use crate::resp::encode::append_command;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 
-impl Engine {
+impl Locks {
     /// Puts `commands`, at most 255 of them, to every connected node. They must not write, and
     /// answer with one reply each.
     ///
     /// # Errors
     ///
     /// [`LockError::Full`] if too many operations are under way.
-    pub fn query(&mut self, commands: &[&[&[u8]]], now: Instant) -> Result<OpId, LockError> {
+    pub(in crate::engine) fn query(
+        &mut self,
+        commands: &[&[&[u8]]],
+        now: Instant,
+    ) -> Result<OpId, LockError> {
         let index = self.ops.open(OpKind::Query).ok_or(LockError::Full)?;
         let now = self.now(now);
         let phase = self.query_phase(index);
@@ -63,7 +68,7 @@ impl Engine {
         Phase::of(self.ops.at(index).generation)
     }
 
-    pub(super) fn query_answered(&mut self, id: NodeId, pending: Pending, now: Now) {
+    pub(in crate::engine) fn query_answered(&mut self, id: NodeId, pending: Pending, now: Now) {
         let node = self.nodes.at(id);
         let reply = node.frame().to_vec();
         let doubt = (!node.is_admitted()).then(|| node.cause());
@@ -79,7 +84,7 @@ impl Engine {
         });
     }
 
-    pub(super) fn query_lost(&mut self, id: NodeId, pending: Pending) {
+    pub(in crate::engine) fn query_lost(&mut self, id: NodeId, pending: Pending) {
         self.query_step(id, pending, |answers, _, _| answers.cause = Cause::ConnectionLost);
     }
 
@@ -108,7 +113,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn report_query(&mut self, index: OpIndex) -> Event {
+    pub(in crate::engine) fn report_query(&mut self, index: OpIndex) -> Event {
         let replies = self.ops.at_mut(index).query.take().map(|query| query.replies);
         let op = self.ops.id(index);
         self.ops.close(index);

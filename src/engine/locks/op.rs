@@ -7,11 +7,11 @@
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
 use super::keep::KeepIndex;
-use super::wait::WaitIndex;
 use crate::acquire::Acquire;
 use crate::command::Answer;
 use crate::config::Retry;
 use crate::count::Began;
+use crate::engine::wait::WaitIndex;
 use crate::error::{Cause, Unlocked};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
@@ -21,11 +21,11 @@ use crate::time::Instant;
 use std::fmt;
 use std::time::Duration;
 
-/// An operation of an [`Engine`](super::Engine) that has not been reported yet.
+/// An operation of an [`Engine`](crate::engine::Engine) that has not been reported yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpId {
-    pub(super) op: OpIndex,
-    pub(super) generation: u32,
+    pub(in crate::engine) op: OpIndex,
+    pub(in crate::engine) generation: u32,
 }
 
 impl OpId {
@@ -38,7 +38,7 @@ impl OpId {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OpKind {
+pub(in crate::engine) enum OpKind {
     Free,
     Acquire,
     Extend,
@@ -51,7 +51,7 @@ pub(super) enum OpKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(in crate::engine) enum Outcome {
     Open,
     /// The round was won; judged once more when it is handed over.
     Won,
@@ -67,33 +67,33 @@ pub(super) enum Outcome {
 
 /// How an acquisition goes on after a failed attempt.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Plan {
-    pub(super) ttl_ms: u32,
-    pub(super) min_validity: Duration,
-    pub(super) attempts_left: u32,
-    pub(super) delay: Duration,
-    pub(super) jitter: Duration,
-    pub(super) wait_after: Option<fn(u32) -> Duration>,
+pub(in crate::engine) struct Plan {
+    pub(in crate::engine) ttl_ms: u32,
+    pub(in crate::engine) min_validity: Duration,
+    pub(in crate::engine) attempts_left: u32,
+    pub(in crate::engine) delay: Duration,
+    pub(in crate::engine) jitter: Duration,
+    pub(in crate::engine) wait_after: Option<fn(u32) -> Duration>,
     /// Attempts that have failed.
-    pub(super) attempts_failed: u32,
+    pub(in crate::engine) attempts_failed: u32,
     /// The end of the call, [`Instant::MAX`] for none.
-    pub(super) deadline: Instant,
+    pub(in crate::engine) deadline: Instant,
     /// Between attempts it waits to be woken, instead of trying again and again.
-    pub(super) wakes: bool,
+    pub(in crate::engine) wakes: bool,
     /// When a node without an answer is counted out, in milliseconds; 0 for what the configuration
     /// says.
-    pub(super) node_timeout_ms: u16,
+    pub(in crate::engine) node_timeout_ms: u16,
 }
 
 impl Plan {
     /// The `node_timeout` of the call's own, if it has one.
-    pub(super) fn own_timeout(&self) -> Option<Duration> {
+    pub(in crate::engine) fn own_timeout(&self) -> Option<Duration> {
         let timeout = Duration::from_millis(self.node_timeout_ms.into());
         (self.node_timeout_ms > 0).then_some(timeout)
     }
 
     /// How the call goes on after a failed attempt, and when it ends.
-    pub(super) fn retry_as(&mut self, acquire: &Acquire, has_token: bool, now: Instant) {
+    pub(in crate::engine) fn retry_as(&mut self, acquire: &Acquire, has_token: bool, now: Instant) {
         let retry = acquire.retry.unwrap_or(Retry::ONCE);
         let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
         // Two attempts with one token could delete each other's keys.
@@ -112,15 +112,15 @@ impl Plan {
 }
 
 #[derive(Debug)]
-pub(super) struct Op {
-    pub(super) generation: u32,
-    pub(super) kind: OpKind,
-    pub(super) outcome: Outcome,
+pub(in crate::engine) struct Op {
+    pub(in crate::engine) generation: u32,
+    pub(in crate::engine) kind: OpKind,
+    pub(in crate::engine) outcome: Outcome,
     /// The slot of the current attempt, of the lease, or of the release.
     /// None for a query.
     slot: Option<SlotIndex>,
     /// What is to be looked after of an acquisition's lease.
-    pub(super) keep: Option<KeepIndex>,
+    pub(in crate::engine) keep: Option<KeepIndex>,
     /// Neighbours in the list of rounds, and when this one ends, on the attended clock.
     prev: Option<OpIndex>,
     next: Option<OpIndex>,
@@ -128,38 +128,38 @@ pub(super) struct Op {
     is_listed: bool,
     /// When an acquisition that waits for nodes is judged; a timer set for an earlier attempt
     /// comes due before it and means nothing.
-    pub(super) judge_at: Instant,
-    pub(super) plan: Plan,
+    pub(in crate::engine) judge_at: Instant,
+    pub(in crate::engine) plan: Plan,
     /// How the last attempt of an acquisition failed; before the first, that others are before it.
-    pub(super) failed: Outcome,
+    pub(in crate::engine) failed: Outcome,
     /// When the next attempt is due; a timer set for an earlier one means nothing.
-    pub(super) retry_at: Instant,
+    pub(in crate::engine) retry_at: Instant,
     /// Its place among those that wait.
-    pub(super) wait: Option<WaitIndex>,
+    pub(in crate::engine) wait: Option<WaitIndex>,
     /// The node that the next attempt asks before the others.
-    pub(super) gate: Option<NodeId>,
+    pub(in crate::engine) gate: Option<NodeId>,
     /// The nodes that the attempt under way asks once the gate has granted.
-    pub(super) gated: NodeMask,
+    pub(in crate::engine) gated: NodeMask,
     /// The votes of the attempt; also the nodes that an extension waits for.
-    pub(super) round: Round,
+    pub(in crate::engine) round: Round,
     /// The answers to an extension or a release.
-    pub(super) tally: Tally,
+    pub(in crate::engine) tally: Tally,
     /// For an extension: the deadline it gives if it wins.
-    pub(super) new_deadline: Instant,
-    pub(super) causes: [Cause; NODES_MAX],
-    pub(super) query: Option<Box<Query>>,
+    pub(in crate::engine) new_deadline: Instant,
+    pub(in crate::engine) causes: [Cause; NODES_MAX],
+    pub(in crate::engine) query: Option<Box<Query>>,
     /// When the first attempt of a call that needs more than one began.
-    pub(super) began: Began,
+    pub(in crate::engine) began: Began,
 }
 
 /// The answers to a question that was put to every node.
 #[derive(Debug)]
-pub(super) struct Query {
-    pub(super) asked_at: Instant,
-    pub(super) parts: usize,
-    pub(super) replies: Vec<NodeReplies>,
+pub(in crate::engine) struct Query {
+    pub(in crate::engine) asked_at: Instant,
+    pub(in crate::engine) parts: usize,
+    pub(in crate::engine) replies: Vec<NodeReplies>,
     /// Answers still awaited.
-    pub(super) open: usize,
+    pub(in crate::engine) open: usize,
 }
 
 /// One node's answers to a query.
@@ -193,7 +193,7 @@ impl fmt::Debug for NodeReplies {
 
 /// All operations of an engine.
 #[derive(Debug)]
-pub(super) struct Ops {
+pub(in crate::engine) struct Ops {
     ops: Slab<OpIndex, Op>,
     limit: usize,
     first: Option<OpIndex>,
@@ -201,12 +201,12 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    pub(super) fn new(limit: usize) -> Self {
+    pub(in crate::engine) fn new(limit: usize) -> Self {
         Self { ops: Slab::default(), limit, first: None, last: None }
     }
 
     /// Takes a place for an operation; `None` if the limit is reached.
-    pub(super) fn open(&mut self, kind: OpKind) -> Option<OpIndex> {
+    pub(in crate::engine) fn open(&mut self, kind: OpKind) -> Option<OpIndex> {
         if self.in_flight() >= self.limit {
             return None;
         }
@@ -223,7 +223,7 @@ impl Ops {
     }
 
     /// Gives the place back; handles to it find nothing from now on.
-    pub(super) fn close(&mut self, index: OpIndex) {
+    pub(in crate::engine) fn close(&mut self, index: OpIndex) {
         self.unlist(index);
         let op = self.at_mut(index);
         op.kind = OpKind::Free;
@@ -235,27 +235,27 @@ impl Ops {
     }
 
     #[inline]
-    pub(super) fn at(&self, index: OpIndex) -> &Op {
+    pub(in crate::engine) fn at(&self, index: OpIndex) -> &Op {
         self.ops.at(index)
     }
 
     #[inline]
-    pub(super) fn at_mut(&mut self, index: OpIndex) -> &mut Op {
+    pub(in crate::engine) fn at_mut(&mut self, index: OpIndex) -> &mut Op {
         self.ops.at_mut(index)
     }
 
-    pub(super) fn id(&self, index: OpIndex) -> OpId {
+    pub(in crate::engine) fn id(&self, index: OpIndex) -> OpId {
         OpId { op: index, generation: self.at(index).generation }
     }
 
     /// Every place, in use or free: handles to the latter find nothing.
-    pub(super) fn ids(&self) -> Vec<OpId> {
+    pub(in crate::engine) fn ids(&self) -> Vec<OpId> {
         let ids = self.ops.iter();
         ids.map(|(index, op)| OpId { op: index, generation: op.generation }).collect()
     }
 
     /// The place of an operation that is still under way.
-    pub(super) fn find(&self, id: OpId) -> Option<OpIndex> {
+    pub(in crate::engine) fn find(&self, id: OpId) -> Option<OpIndex> {
         let op = self.ops.get(id.op)?;
         (op.generation == id.generation && op.kind != OpKind::Free).then_some(id.op)
     }
@@ -263,7 +263,7 @@ impl Ops {
     /// Puts the operation at the end of the rounds; `judged_at` never decreases from one call to
     /// the next.
     #[inline]
-    pub(super) fn list(&mut self, index: OpIndex, judged_at: Instant) {
+    pub(in crate::engine) fn list(&mut self, index: OpIndex, judged_at: Instant) {
         self.unlist(index);
         let last = self.last;
         let op = self.at_mut(index);
@@ -280,19 +280,19 @@ impl Ops {
 
     /// Takes the operation out of the rounds; when its own is to be judged, on the attended clock.
     #[cold]
-    pub(super) fn judge_apart(&mut self, index: OpIndex, judged_at: Instant) {
+    pub(in crate::engine) fn judge_apart(&mut self, index: OpIndex, judged_at: Instant) {
         self.unlist(index);
         self.at_mut(index).judged_at = judged_at;
     }
 
     /// When a round that is judged apart is to be.
-    pub(super) fn judged_at(&self, index: OpIndex) -> Instant {
+    pub(in crate::engine) fn judged_at(&self, index: OpIndex) -> Instant {
         self.at(index).judged_at
     }
 
     /// Takes the operation out of the rounds.
     #[inline]
-    pub(super) fn unlist(&mut self, index: OpIndex) {
+    pub(in crate::engine) fn unlist(&mut self, index: OpIndex) {
         let op = self.at_mut(index);
         if !std::mem::take(&mut op.is_listed) {
             return;
@@ -309,12 +309,12 @@ impl Ops {
     }
 
     /// The first round and when it is judged.
-    pub(super) fn first_judged(&self) -> Option<(OpIndex, Instant)> {
+    pub(in crate::engine) fn first_judged(&self) -> Option<(OpIndex, Instant)> {
         self.first.map(|first| (first, self.at(first).judged_at))
     }
 
     /// How many operations are under way or not reported.
-    pub(super) const fn in_flight(&self) -> usize {
+    pub(in crate::engine) const fn in_flight(&self) -> usize {
         self.ops.in_use()
     }
 }
@@ -349,11 +349,11 @@ impl Op {
 
     /// The slot of an operation on a lock.
     #[inline]
-    pub(super) fn slot(&self) -> SlotIndex {
+    pub(in crate::engine) fn slot(&self) -> SlotIndex {
         self.slot.expect("only a query has no slot")
     }
 
-    pub(super) const fn set_slot(&mut self, slot: SlotIndex) {
+    pub(in crate::engine) const fn set_slot(&mut self, slot: SlotIndex) {
         self.slot = Some(slot);
     }
 
@@ -363,21 +363,21 @@ impl Op {
     }
 
     /// Notes why `node` did not grant.
-    pub(super) fn blame(&mut self, node: NodeId, cause: Cause) {
+    pub(in crate::engine) fn blame(&mut self, node: NodeId, cause: Cause) {
         if let Some(place) = self.causes.get_mut(node.index()) {
             *place = cause;
         }
     }
 
     /// Notes one cause for several nodes.
-    pub(super) fn blame_all(&mut self, nodes: NodeMask, cause: Cause) {
+    pub(in crate::engine) fn blame_all(&mut self, nodes: NodeMask, cause: Cause) {
         for node in nodes {
             self.blame(node, cause);
         }
     }
 
     /// Notes why an answer did not grant.
-    pub(super) fn blame_answer(&mut self, node: NodeId, answer: Answer) {
+    pub(in crate::engine) fn blame_answer(&mut self, node: NodeId, answer: Answer) {
         let cause = match answer {
             Answer::Refused(cause) => cause,
             Answer::NoScript => Cause::Unsupported,

@@ -8,13 +8,13 @@
 //! - Nothing here can create a key: every form of the command compares first.
 //! - A node that may still run an older extension of the lease is not asked again.
 
-use super::event::LostCause;
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
-use super::trace::traced;
-use super::{Engine, Event};
+use super::state::Locks;
 use crate::acquire::Acquire;
 use crate::command::{Answer, ExtendStep, append_extend};
+use crate::engine::event::{Event, LostCause};
+use crate::engine::spans::traced;
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
 use crate::node::{Now, Phase, Request};
@@ -26,14 +26,14 @@ use crate::token::TokenBytes;
 
 use std::time::Duration;
 
-impl Engine {
+impl Locks {
     /// Begins to move the end of `lease` to `ttl` from `now`, which is the clock read just before
     /// this call.
     ///
     /// # Errors
     ///
     /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
-    pub fn extend(
+    pub(in crate::engine) fn extend(
         &mut self,
         lease: LeaseId,
         ttl: Duration,
@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// Whether an extension to `ends` is more than the configuration allows.
-    pub(super) fn is_at_limit(&self, slot_index: SlotIndex, ends: Instant) -> bool {
+    pub(in crate::engine) fn is_at_limit(&self, slot_index: SlotIndex, ends: Instant) -> bool {
         let slot = self.slots.at(slot_index);
         u32::from(slot.extensions) >= self.settings.max_extensions
             || ends > slot.began + self.settings.max_hold
@@ -73,7 +73,7 @@ impl Engine {
     /// # Errors
     ///
     /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
-    pub fn adopt(
+    pub(in crate::engine) fn adopt(
         &mut self,
         key: &[u8],
         token: &[u8],
@@ -101,7 +101,7 @@ impl Engine {
         })
     }
 
-    pub(super) fn begin_extension(
+    pub(in crate::engine) fn begin_extension(
         &mut self,
         index: OpIndex,
         slot_index: SlotIndex,
@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// A node that an extension waits for can be reached now, or will not be.
-    pub(super) fn settle_awaited_extension(
+    pub(in crate::engine) fn settle_awaited_extension(
         &mut self,
         id: NodeId,
         index: OpIndex,
@@ -228,7 +228,7 @@ impl Engine {
     }
 
     /// A node answered an extension.
-    pub(super) fn extension_answered(
+    pub(in crate::engine) fn extension_answered(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
@@ -330,7 +330,7 @@ impl Engine {
     }
 
     /// The connection ended before the extension was answered.
-    pub(super) fn extension_lost(
+    pub(in crate::engine) fn extension_lost(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
@@ -348,7 +348,7 @@ impl Engine {
     }
 
     /// An extension is decided; the engine's own are not reported.
-    pub(super) fn end_extension(&mut self, index: OpIndex, outcome: Outcome) {
+    pub(in crate::engine) fn end_extension(&mut self, index: OpIndex, outcome: Outcome) {
         if self.ops.at(index).kind == OpKind::Keep {
             self.ops.unlist(index);
             self.ops.at_mut(index).outcome = outcome;
@@ -394,7 +394,7 @@ impl Engine {
     }
 
     /// Takes the result out, judged at `now`.
-    pub(super) fn report_extend(&mut self, index: OpIndex, now: Instant) -> Event {
+    pub(in crate::engine) fn report_extend(&mut self, index: OpIndex, now: Instant) -> Event {
         let op = self.ops.at(index);
         let (slot_index, kind, outcome, keep) = (op.slot(), op.kind, op.outcome, op.keep);
         let lease = self.slots.lease_id(slot_index);

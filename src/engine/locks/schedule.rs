@@ -18,7 +18,7 @@ const ARITY: usize = 4;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Schedule<I> {
+pub(in crate::engine) struct Schedule<I> {
     heap: Vec<(Instant, I)>,
     /// Where each entry is in the heap, by its index.
     places: Vec<Option<HeapPlace>>,
@@ -32,17 +32,17 @@ impl<I> Default for Schedule<I> {
 
 impl<I: Index> Schedule<I> {
     /// When the first is due; [`Instant::MAX`] for never.
-    pub(super) fn next(&self) -> Instant {
+    pub(in crate::engine) fn next(&self) -> Instant {
         self.heap.first().map_or(Instant::MAX, |(at, _)| *at)
     }
 
     /// The first that is due by `now`. It stays.
-    pub(super) fn due(&self, now: Instant) -> Option<I> {
+    pub(in crate::engine) fn due(&self, now: Instant) -> Option<I> {
         self.heap.first().filter(|(at, _)| *at <= now).map(|&(_, index)| index)
     }
 
     /// The entry is due at `at`, and at no other time.
-    pub(super) fn set(&mut self, index: I, at: Instant) {
+    pub(in crate::engine) fn set(&mut self, index: I, at: Instant) {
         let Some(place) = self.place(index) else {
             self.heap.push((at, index));
             return self.rise(self.heap.len() - 1);
@@ -58,7 +58,7 @@ impl<I: Index> Schedule<I> {
     }
 
     /// Nothing of the entry is due any more.
-    pub(super) fn remove(&mut self, index: I) {
+    pub(in crate::engine) fn remove(&mut self, index: I) {
         let Some(place) = self.place(index) else { return };
         self.note(index, None);
         self.heap.swap_remove(place);

@@ -1,35 +1,51 @@
-//! Leases that the engine looks after: extends them in time, and tells when one is lost.
+//! Leases: what is looked after of one, how its deadline moves, and how it is lost.
 //!
 //! # Invariants
 //!
-//! - The engine's own extensions keep all rules of a caller's: one at a time, never past the
-//!   deadline, never behind a release, and nothing but a quorum moves the deadline on.
 //! - A lease that is lost stays lost: its deadline is not later than its loss, and no extension
 //!   moves it any more.
 //! - The loss is told by the deadline, whatever the nodes do, and at once when fewer than a quorum
 //!   can hold the key.
 
-use super::event::{Event, LostCause};
 use super::keep::{KeepIndex, Loss, third};
 use super::op::{OpKind, Outcome};
-use super::slot::{CHANGED, LeaseId, SlotState};
-use super::trace::traced;
-use super::{Done, Engine};
+use super::slot::{CHANGED, LATE_VOTE, LeaseId, SlotState};
+use super::state::{Done, Locks};
 use crate::acquire::Acquire;
+use crate::engine::event::{Event, LostCause};
+use crate::engine::spans::traced;
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::NodeMask;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
+use crate::token::TokenBytes;
 
 /// Between two extensions that missed their quorum: a `node_timeout` and up to this part of it.
 const JITTER_PARTS: u32 = 4;
 
-impl Engine {
+impl Locks {
+    /// An entry for an acquisition or adoption that wants its lease kept.
+    #[cold]
+    pub(in crate::engine) fn open_keep(&mut self, index: OpIndex, key: &[u8], acquire: &Acquire) {
+        let Some(keep) = self.keeps.open(self.ops.id(index), acquire.keep_alive) else { return };
+        self.ops.at_mut(index).keep = Some(keep);
+        if acquire.is_watched
+            && let Ok(key) = self.wire_key(key)
+        {
+            self.keeps.watch(keep, &key);
+        }
+    }
+
     /// A lease was handed over whose acquisition wanted it kept.
     #[cold]
-    pub(super) fn begin_keeping(&mut self, slot_index: SlotIndex, keep_index: KeepIndex, now: Now) {
+    pub(in crate::engine) fn begin_keeping(
+        &mut self,
+        slot_index: SlotIndex,
+        keep_index: KeepIndex,
+        now: Now,
+    ) {
         let slot = self.slots.at_mut(slot_index);
         slot.set_kept(true);
         let (began, ttl_ms) = (slot.began, slot.ttl_ms);
@@ -46,7 +62,7 @@ impl Engine {
 
     /// The lease is released or given away: nothing of it is looked after any more.
     #[cold]
-    pub(super) fn end_keeping(&mut self, slot_index: SlotIndex) {
+    pub(in crate::engine) fn end_keeping(&mut self, slot_index: SlotIndex) {
         if mutant::is(Mutant::KeepAliveAfterRelease) {
             return;
         }
@@ -58,102 +74,26 @@ impl Engine {
         }
     }
 
-    fn schedule_keep(&mut self, index: KeepIndex) {
+    /// The entry of what is looked after of a slot's lease.
+    pub(in crate::engine) fn keep_of(&self, slot_index: SlotIndex) -> Option<KeepIndex> {
+        let is_kept = self.slots.at(slot_index).is_kept();
+        if is_kept { self.keeps.of_slot(slot_index) } else { None }
+    }
+
+    pub(super) fn schedule_keep(&mut self, index: KeepIndex) {
         let keep = self.keeps.at(index);
         let deadline = keep.slot.map_or(Instant::MAX, |slot| self.slots.at(slot).ends);
         let at = keep.extend_at.min(deadline);
         self.keeps.schedule(index, at);
     }
 
-    /// Does what is due of the leases that are looked after.
-    #[cold]
-    pub(super) fn handle_keeps(&mut self, now: Now) {
-        loop {
-            while let Some(id) = self.keeps.pop_ended() {
-                if let Some(index) = self.ops.find(id) {
-                    self.keep_alive_ended(index, now);
-                }
-            }
-            let Some(index) = self.keeps.due(now.real) else { return };
-            let keep = self.keeps.at(index);
-            let (Some(slot_index), extend_at) = (keep.slot, keep.extend_at) else {
-                self.keeps.unschedule(index);
-                continue;
-            };
-            let is_over = self.slots.at(slot_index).ends <= now.real;
-            if is_over && !mutant::is(Mutant::LossNotTold) {
-                self.keeps.unschedule(index);
-                self.lose_lease(slot_index, LostCause::Expired, now);
-            } else if extend_at <= now.real {
-                self.begin_keep_alive(index, now);
-            } else if is_over {
-                self.keeps.unschedule(index);
-            } else {
-                self.schedule_keep(index);
-            }
-        }
-    }
-
-    /// Extends a lease that is due, as far as its limits allow.
-    fn begin_keep_alive(&mut self, index: KeepIndex, now: Now) {
-        let keep = self.keeps.at_mut(index);
-        keep.extend_at = Instant::MAX;
-        let (Some(slot_index), extensions) = (keep.slot, keep.extensions) else { return };
-        let options = keep.options.unwrap_or_default();
-        let slot = self.slots.at(slot_index);
-        let ttl_ms = slot.ttl_ms;
-        if slot.op.is_some() {
-            // The caller extends it; the end of that says when to go on.
-            return self.schedule_keep(index);
-        }
-        let ends = self.deadline_from(now.real, ttl_ms);
-        let is_at_limit = self.is_at_limit(slot_index, ends)
-            || options.extensions.is_some_and(|most| extensions >= most)
-            || options.hold.is_some_and(|hold| ends > slot.began + hold);
-        if is_at_limit {
-            self.keeps.at_mut(index).is_at_limit = true;
-            return self.schedule_keep(index);
-        }
-        let Some(op) = self.ops.open(OpKind::Keep) else {
-            self.extend_again(index, now.real, now);
-            return self.schedule_keep(index);
-        };
-        self.keeps.at_mut(index).began = now.real;
-        self.begin_extension(op, slot_index, ttl_ms, now.real);
-        // It may be decided already, but nothing concludes it before `handle_keeps` goes on.
-        self.note_change(slot_index);
-        self.schedule_keep(index);
-    }
-
-    /// The next try at an extension that `began` then and missed its quorum.
-    fn extend_again(&mut self, index: KeepIndex, began: Instant, now: Now) {
-        let timeout = self.settings.node_timeout;
-        let random = self.random_share();
-        let earliest = (began + timeout).max(now.real);
-        self.keeps.at_mut(index).extend_at = earliest + (timeout / JITTER_PARTS).mul_f64(random);
-    }
-
-    /// An extension by the engine itself is decided.
-    fn keep_alive_ended(&mut self, op_index: OpIndex, now: Now) {
-        let op = self.ops.at(op_index);
-        let (slot_index, outcome) = (op.slot(), op.outcome);
-        self.counts.keeps.note(outcome);
-        traced!(DEBUG: self.trace_extended(op_index, outcome == Outcome::Won));
-        self.ops.close(op_index);
-        let slot = self.slots.at_mut(slot_index);
-        if slot.op == Some(op_index) {
-            slot.op = None;
-        }
-        if let Some(keep_index) = self.keep_of(slot_index).filter(|_| outcome == Outcome::Won) {
-            let keep = self.keeps.at_mut(keep_index);
-            keep.extensions = keep.extensions.saturating_add(1);
-        }
-        self.slots.free_if_unnamed(slot_index);
-        self.plan_extension(slot_index, outcome, now);
-    }
-
     /// An extension of a lease ended, whoever began it: when does the next one begin?
-    pub(super) fn plan_extension(&mut self, slot_index: SlotIndex, outcome: Outcome, now: Now) {
+    pub(in crate::engine) fn plan_extension(
+        &mut self,
+        slot_index: SlotIndex,
+        outcome: Outcome,
+        now: Now,
+    ) {
         let slot = self.slots.at(slot_index);
         let (keep, ttl_ms) = (self.keep_of(slot_index), slot.ttl_ms);
         let Some(index) = keep.filter(|_| slot.state == SlotState::Held) else { return };
@@ -173,8 +113,16 @@ impl Engine {
         self.schedule_keep(index);
     }
 
+    /// The next try at an extension that `began` then and missed its quorum.
+    pub(super) fn extend_again(&mut self, index: KeepIndex, began: Instant, now: Now) {
+        let timeout = self.settings.node_timeout;
+        let random = self.random_share();
+        let earliest = (began + timeout).max(now.real);
+        self.keeps.at_mut(index).extend_at = earliest + (timeout / JITTER_PARTS).mul_f64(random);
+    }
+
     /// A caller extends the lease from `now` on: its own TTL counts from then on.
-    pub(super) fn caller_extends(&mut self, slot_index: SlotIndex, now: Instant) {
+    pub(in crate::engine) fn caller_extends(&mut self, slot_index: SlotIndex, now: Instant) {
         if let Some(index) = self.keep_of(slot_index) {
             let keep = self.keeps.at_mut(index);
             keep.began = now;
@@ -184,7 +132,7 @@ impl Engine {
     }
 
     /// Ends an extension of the engine's own that is under way, for something that the caller wants.
-    pub(super) fn end_keep_alive(&mut self, slot_index: SlotIndex) {
+    pub(in crate::engine) fn end_keep_alive(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
         if let Some(op) = slot.op.filter(|&op| self.ops.at(op).kind == OpKind::Keep) {
             slot.op = None;
@@ -194,7 +142,12 @@ impl Engine {
 
     /// Fewer than a quorum can hold the key, or its time is over: the lease is lost for good.
     #[cold]
-    pub(super) fn lose_lease(&mut self, slot_index: SlotIndex, cause: LostCause, now: Now) {
+    pub(in crate::engine) fn lose_lease(
+        &mut self,
+        slot_index: SlotIndex,
+        cause: LostCause,
+        now: Now,
+    ) {
         let lease = self.slots.lease_id(slot_index);
         let slot = self.slots.at_mut(slot_index);
         if slot.state != SlotState::Held {
@@ -236,8 +189,14 @@ impl Engine {
         }
     }
 
+    /// The nodes that may hold a slot's key, as far as they have told.
+    pub(in crate::engine) fn holders(&self, slot_index: SlotIndex) -> NodeMask {
+        let (holds, keep) = (self.slots.at(slot_index).holds, self.keep_of(slot_index));
+        keep.map_or(holds, |keep| holds.without(self.keeps.at(keep).doubted))
+    }
+
     /// A node turned out to be without the key.
-    pub(super) fn check_holders(&mut self, slot_index: SlotIndex, now: Now) {
+    pub(in crate::engine) fn check_holders(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
         if slot.state == SlotState::Held
             && slot.op.is_none_or(|op| self.ops.at(op).kind != OpKind::Adopt)
@@ -248,7 +207,7 @@ impl Engine {
     }
 
     /// Whoever shows the lease's deadline is to look at it again.
-    fn note_change(&mut self, slot_index: SlotIndex) {
+    pub(super) fn note_change(&mut self, slot_index: SlotIndex) {
         if self.slots.at_mut(slot_index).enter(CHANGED) {
             self.keeps.changed.push_back(slot_index);
         }
@@ -256,7 +215,7 @@ impl Engine {
 
     /// The next lease whose deadline the engine moved by itself: it extended the lease, began to, or
     /// lost it. Each is there once, so a list that nobody reads does not grow beyond the leases.
-    pub fn poll_change(&mut self) -> Option<LeaseId> {
+    pub(in crate::engine) fn poll_change(&mut self) -> Option<LeaseId> {
         while let Some(slot_index) = self.keeps.changed.pop_front() {
             let slot = self.slots.at_mut(slot_index);
             slot.leave(CHANGED);
@@ -267,20 +226,33 @@ impl Engine {
         None
     }
 
+    /// Whoever shows the lease's votes is to look at them again.
+    pub(in crate::engine) fn note_late_vote(&mut self, slot_index: SlotIndex) {
+        if self.slots.at_mut(slot_index).enter(LATE_VOTE) {
+            self.late_votes.push_back(slot_index);
+        }
+    }
+
+    /// The next lease that a late answer gave another vote. Each is there once, so a list that
+    /// nobody reads does not grow beyond the leases.
+    pub(in crate::engine) fn poll_late_vote(&mut self) -> Option<LeaseId> {
+        let slot = self.late_votes.pop_front()?;
+        self.slots.at_mut(slot).leave(LATE_VOTE);
+        Some(self.slots.lease_id(slot))
+    }
+
     /// The next loss in the list of results; none if its lease was released meanwhile.
     #[cold]
-    pub(super) fn next_loss(&mut self) -> Option<Event> {
+    pub(in crate::engine) fn next_loss(&mut self) -> Option<Event> {
         let Loss { lease, op, cause } = self.keeps.losses.pop_front()?;
         self.slots.held(lease)?;
         Some(Event::Lost { op, lease, cause })
     }
 
-    // ---- state ----
-
     /// Whether a lease was lost: known to be over, by its deadline or because no quorum can hold
     /// its key. True for one that is not held any more.
     #[must_use]
-    pub fn is_lost(&self, lease: LeaseId) -> bool {
+    pub(in crate::engine) fn is_lost(&self, lease: LeaseId) -> bool {
         self.slots.held(lease).is_none_or(|slot| {
             self.keep_of(lease.slot).is_some_and(|keep| self.keeps.at(keep).is_lost)
                 || !slot.holds.has_at_least(self.settings.quorum)
@@ -289,13 +261,17 @@ impl Engine {
 
     /// Whether an extension of the lease is under way.
     #[must_use]
-    pub fn is_extending(&self, lease: LeaseId) -> bool {
+    pub(in crate::engine) fn is_extending(&self, lease: LeaseId) -> bool {
         self.slots.held(lease).is_some_and(|slot| slot.op.is_some())
     }
 
     /// Why a lease is not kept: it is over, or a limit is reached. `None` while it is.
     #[must_use]
-    pub fn keep_error(&self, lease: LeaseId, now: Instant) -> Option<ExtendError> {
+    pub(in crate::engine) fn keep_error(
+        &self,
+        lease: LeaseId,
+        now: Instant,
+    ) -> Option<ExtendError> {
         let Some(slot) = self.slots.held(lease) else { return Some(ExtendError::NotOurs) };
         let holders = self.holders(lease.slot);
         if !holders.has_at_least(self.settings.quorum) {
@@ -316,21 +292,33 @@ impl Engine {
         is_at_limit.then_some(ExtendError::LimitReached)
     }
 
-    /// The entry of what is looked after of a slot's lease.
-    pub(super) fn keep_of(&self, slot_index: SlotIndex) -> Option<KeepIndex> {
-        let is_kept = self.slots.at(slot_index).is_kept();
-        if is_kept { self.keeps.of_slot(slot_index) } else { None }
+    /// The end of a lease; `None` if it is not held.
+    #[must_use]
+    pub(in crate::engine) fn deadline(&self, lease: LeaseId) -> Option<Instant> {
+        self.slots.held(lease).map(|slot| slot.ends)
     }
 
-    /// An entry for an acquisition or adoption that wants its lease kept.
-    #[cold]
-    pub(super) fn open_keep(&mut self, index: OpIndex, key: &[u8], acquire: &Acquire) {
-        let Some(keep) = self.keeps.open(self.ops.id(index), acquire.keep_alive) else { return };
-        self.ops.at_mut(index).keep = Some(keep);
-        if acquire.is_watched
-            && let Ok(key) = self.wire_key(key)
-        {
-            self.keeps.watch(keep, &key);
+    /// The nodes that granted a lease, late ones included.
+    #[must_use]
+    pub(in crate::engine) fn votes(&self, lease: LeaseId) -> NodeMask {
+        self.slots.held(lease).map_or(NodeMask::EMPTY, |slot| slot.granted)
+    }
+
+    pub(in crate::engine) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {
+        let slot = self.slots.held(lease)?;
+        Some((self.plain_key(slot.key.as_bytes()), &slot.token))
+    }
+
+    /// Keeps a word of the caller's with a lease.
+    pub(in crate::engine) fn set_word(&mut self, lease: LeaseId, word: u32) {
+        if self.slots.held(lease).is_some() {
+            self.slots.at_mut(lease.slot).word = word;
         }
+    }
+
+    /// The word kept with a lease.
+    #[must_use]
+    pub(in crate::engine) fn word(&self, lease: LeaseId) -> Option<u32> {
+        self.slots.held(lease).map(|slot| slot.word)
     }
 }

@@ -7,58 +7,58 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::event::LostCause;
 use super::op::OpId;
 use super::schedule::Schedule;
 use super::slot::LeaseId;
 use crate::acquire::KeepAlive;
+use crate::engine::event::LostCause;
 use crate::quorum::NodeMask;
 use crate::slab::{Index, Slab, SlotIndex, index_type};
 use crate::time::Instant;
 
 index_type! {
     /// What is looked after of a lease.
-    pub(super) KeepIndex
+    pub(in crate::engine) KeepIndex
 }
 
 /// What is looked after of one lease, from its acquisition on.
 #[derive(Clone, Debug)]
-pub(super) struct Keep {
+pub(in crate::engine) struct Keep {
     /// The slot of the attempt, or of the lease.
-    pub(super) slot: Option<SlotIndex>,
+    pub(in crate::engine) slot: Option<SlotIndex>,
     /// The acquisition or adoption that the lease came from.
-    pub(super) op: OpId,
-    pub(super) options: Option<KeepAlive>,
+    pub(in crate::engine) op: OpId,
+    pub(in crate::engine) options: Option<KeepAlive>,
     /// The key, if the nodes are to tell when it is changed.
-    pub(super) watched: Option<Box<[u8]>>,
+    pub(in crate::engine) watched: Option<Box<[u8]>>,
     /// The nodes that will tell.
-    pub(super) tracked: NodeMask,
+    pub(in crate::engine) tracked: NodeMask,
     /// The nodes that told, or turned out to be without the key. An extension may show otherwise.
-    pub(super) doubted: NodeMask,
+    pub(in crate::engine) doubted: NodeMask,
     /// The lease was handed over; until then the entry is the acquisition's.
-    pub(super) is_held: bool,
-    pub(super) is_lost: bool,
+    pub(in crate::engine) is_held: bool,
+    pub(in crate::engine) is_lost: bool,
     /// A limit ended the extensions.
-    pub(super) is_at_limit: bool,
+    pub(in crate::engine) is_at_limit: bool,
     /// Extensions by the engine that won.
-    pub(super) extensions: u32,
+    pub(in crate::engine) extensions: u32,
     /// When the last of them was begun.
-    pub(super) began: Instant,
+    pub(in crate::engine) began: Instant,
     /// When the next one begins; [`Instant::MAX`] while one is under way, or none is to come.
-    pub(super) extend_at: Instant,
+    pub(in crate::engine) extend_at: Instant,
 }
 
 /// The loss of a lease that nobody was told of.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Loss {
-    pub(super) lease: LeaseId,
-    pub(super) op: OpId,
-    pub(super) cause: LostCause,
+pub(in crate::engine) struct Loss {
+    pub(in crate::engine) lease: LeaseId,
+    pub(in crate::engine) op: OpId,
+    pub(in crate::engine) cause: LostCause,
 }
 
 /// All entries of an engine.
 #[derive(Debug)]
-pub(super) struct Keeps {
+pub(in crate::engine) struct Keeps {
     keeps: Slab<KeepIndex, Keep>,
     /// The entry of each slot that has one.
     by_slot: Vec<Option<KeepIndex>>,
@@ -68,8 +68,8 @@ pub(super) struct Keeps {
     /// The engine's own extensions that are decided.
     ended: Vec<OpId>,
     /// Slots of leases whose deadline the engine has moved.
-    pub(super) changed: VecDeque<SlotIndex>,
-    pub(super) losses: VecDeque<Loss>,
+    pub(in crate::engine) changed: VecDeque<SlotIndex>,
+    pub(in crate::engine) losses: VecDeque<Loss>,
     /// When something is to be done; kept in step with the rest.
     next: Instant,
 }
@@ -91,7 +91,11 @@ impl Default for Keeps {
 
 impl Keeps {
     /// An entry for an acquisition that is about to begin.
-    pub(super) fn open(&mut self, op: OpId, options: Option<KeepAlive>) -> Option<KeepIndex> {
+    pub(in crate::engine) fn open(
+        &mut self,
+        op: OpId,
+        options: Option<KeepAlive>,
+    ) -> Option<KeepIndex> {
         let keep = Keep {
             slot: None,
             op,
@@ -110,7 +114,7 @@ impl Keeps {
     }
 
     /// The lease is over, or there was none.
-    pub(super) fn close(&mut self, index: KeepIndex) {
+    pub(in crate::engine) fn close(&mut self, index: KeepIndex) {
         self.unschedule(index);
         self.keeps.give_back(index);
         if let Some(key) = self.at_mut(index).watched.take()
@@ -124,31 +128,31 @@ impl Keeps {
     }
 
     /// The key of the entry is watched.
-    pub(super) fn watch(&mut self, index: KeepIndex, key: &[u8]) {
+    pub(in crate::engine) fn watch(&mut self, index: KeepIndex, key: &[u8]) {
         self.at_mut(index).watched = Some(key.into());
         self.by_key.entry(key.into()).or_default().push(index);
     }
 
     /// The entries that watch `key`.
-    pub(super) fn watchers(&self, key: &[u8]) -> Vec<KeepIndex> {
+    pub(in crate::engine) fn watchers(&self, key: &[u8]) -> Vec<KeepIndex> {
         self.by_key.get(key).cloned().unwrap_or_default()
     }
 
     /// All entries that watch.
-    pub(super) fn all_watchers(&self) -> Vec<KeepIndex> {
+    pub(in crate::engine) fn all_watchers(&self) -> Vec<KeepIndex> {
         self.by_key.values().flatten().copied().collect()
     }
 
-    pub(super) fn at(&self, index: KeepIndex) -> &Keep {
+    pub(in crate::engine) fn at(&self, index: KeepIndex) -> &Keep {
         self.keeps.at(index)
     }
 
-    pub(super) fn at_mut(&mut self, index: KeepIndex) -> &mut Keep {
+    pub(in crate::engine) fn at_mut(&mut self, index: KeepIndex) -> &mut Keep {
         self.keeps.at_mut(index)
     }
 
     /// The entry is that of the lease in this slot from now on.
-    pub(super) fn bind(&mut self, index: KeepIndex, slot: SlotIndex) {
+    pub(in crate::engine) fn bind(&mut self, index: KeepIndex, slot: SlotIndex) {
         let place = slot.place();
         if place >= self.by_slot.len() {
             self.by_slot.resize(place + 1, None);
@@ -160,41 +164,41 @@ impl Keeps {
     }
 
     /// The entry of the slot, which must be one that is kept.
-    pub(super) fn of_slot(&self, slot: SlotIndex) -> Option<KeepIndex> {
+    pub(in crate::engine) fn of_slot(&self, slot: SlotIndex) -> Option<KeepIndex> {
         self.by_slot.get(slot.place()).copied().flatten()
     }
 
     /// When something is to be done; [`Instant::MAX`] for never.
     #[inline]
-    pub(super) const fn next(&self) -> Instant {
+    pub(in crate::engine) const fn next(&self) -> Instant {
         self.next
     }
 
     /// An extension by the engine is decided.
-    pub(super) fn note_ended(&mut self, op: OpId) {
+    pub(in crate::engine) fn note_ended(&mut self, op: OpId) {
         self.ended.push(op);
         self.refresh();
     }
 
-    pub(super) fn pop_ended(&mut self) -> Option<OpId> {
+    pub(in crate::engine) fn pop_ended(&mut self) -> Option<OpId> {
         let op = self.ended.pop();
         self.refresh();
         op
     }
 
     /// The entry that is due by `now`.
-    pub(super) fn due(&self, now: Instant) -> Option<KeepIndex> {
+    pub(in crate::engine) fn due(&self, now: Instant) -> Option<KeepIndex> {
         self.schedule.due(now)
     }
 
     /// The entry is due at `at`.
-    pub(super) fn schedule(&mut self, index: KeepIndex, at: Instant) {
+    pub(in crate::engine) fn schedule(&mut self, index: KeepIndex, at: Instant) {
         self.schedule.set(index, at);
         self.refresh();
     }
 
     /// Nothing of the entry is due any more.
-    pub(super) fn unschedule(&mut self, index: KeepIndex) {
+    pub(in crate::engine) fn unschedule(&mut self, index: KeepIndex) {
         self.schedule.remove(index);
         self.refresh();
     }
@@ -205,6 +209,6 @@ impl Keeps {
 }
 
 /// A third of a TTL.
-pub(super) fn third(ttl_ms: u32) -> Duration {
+pub(in crate::engine) fn third(ttl_ms: u32) -> Duration {
     Duration::from_millis(ttl_ms.into()) / 3
 }

@@ -1,15 +1,11 @@
 //! How the nodes are: for people, readiness endpoints and error messages.
 
-use super::Engine;
-use super::slot::LeaseId;
-use crate::config::Admission;
-use crate::error::{Ballot, Cause, ConnectError};
+use super::state::Locks;
+use crate::error::{Cause, ConnectError};
 use crate::node::Shown;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::time::Instant;
-use crate::token::{LockToken, TokenBytes};
 
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a node's conversation is.
@@ -101,15 +97,15 @@ pub struct NodeHealth {
     pub debts_dropped: u64,
 }
 
-impl Engine {
+impl Locks {
     /// How each node is at `now`.
     #[must_use]
-    pub fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
+    pub(in crate::engine) fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
         self.nodes.all().into_iter().filter_map(|id| self.health(id, now)).collect()
     }
 
     /// How one node is at `now`.
-    pub(super) fn health(&self, id: NodeId, now: Instant) -> Option<NodeHealth> {
+    pub(in crate::engine) fn health(&self, id: NodeId, now: Instant) -> Option<NodeHealth> {
         let (node, name) = (self.nodes.get(id)?, self.nodes.name(id));
         let facts = node.facts();
         let state = match node.shown() {
@@ -151,33 +147,9 @@ impl Engine {
         })
     }
 
-    /// Whether a quorum may vote now.
-    #[must_use]
-    pub const fn is_ready(&self) -> bool {
-        self.nodes.voters().count() >= self.settings.quorum
-    }
-
-    /// How many nodes may vote now.
-    #[must_use]
-    pub const fn voters(&self) -> u32 {
-        self.nodes.voters().count()
-    }
-
-    /// How many votes make a quorum.
-    #[must_use]
-    pub const fn quorum(&self) -> u32 {
-        self.settings.quorum
-    }
-
-    /// Whether every node is admitted or known not to be.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.nodes.iter().all(|node| node.is_settled)
-    }
-
     /// Why too few nodes may vote; `None` if a quorum may.
     #[must_use]
-    pub fn connect_error(&self, now: Instant) -> Option<ConnectError> {
+    pub(in crate::engine) fn connect_error(&self, now: Instant) -> Option<ConnectError> {
         if self.nodes.voters().count() >= self.settings.quorum {
             return None;
         }
@@ -187,98 +159,5 @@ impl Engine {
         }
         let masks = (self.nodes.voters(), NodeMask::EMPTY, NodeMask::EMPTY);
         Some(ConnectError::NoQuorum(self.ballot_of(masks, causes, now)))
-    }
-
-    /// A ballot of the nodes that granted, denied, and are not known about.
-    pub(super) fn ballot_of(
-        &self,
-        (granted, denied, unknown): (NodeMask, NodeMask, NodeMask),
-        causes: [Cause; NODES_MAX],
-        now: Instant,
-    ) -> Ballot {
-        Ballot {
-            granted,
-            denied,
-            unknown,
-            causes,
-            names: Arc::clone(self.nodes.names()),
-            quorum: self.settings.quorum,
-            quarantine_ms: self.quarantine_ms(now),
-        }
-    }
-
-    /// How long until quarantines no longer keep a quorum from voting; 0 if they do not.
-    fn quarantine_ms(&self, now: Instant) -> u32 {
-        let quorum = self.settings.quorum as usize;
-        let admitted = self.nodes.iter().filter(|node| node.can_vote()).count();
-        let mut waits = [Duration::MAX; NODES_MAX];
-        for (wait, node) in waits.iter_mut().zip(self.nodes.iter()) {
-            *wait = node.quarantine(now).unwrap_or(Duration::MAX);
-        }
-        waits.sort_unstable();
-        let missing = quorum.saturating_sub(admitted);
-        let wait = missing.checked_sub(1).and_then(|last| waits.get(last));
-        wait.filter(|&&wait| wait < Duration::MAX)
-            .map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
-    }
-
-    /// The end of a lease; `None` if it is not held.
-    #[must_use]
-    pub fn deadline(&self, lease: LeaseId) -> Option<Instant> {
-        self.slots.held(lease).map(|slot| slot.ends)
-    }
-
-    /// How long a lease is still valid at `now`; zero if it is not held.
-    #[must_use]
-    pub fn remaining_at(&self, lease: LeaseId, now: Instant) -> Duration {
-        self.deadline(lease).map_or(Duration::ZERO, |deadline| now.until(deadline))
-    }
-
-    /// The nodes that granted a lease, late ones included.
-    #[must_use]
-    pub fn votes(&self, lease: LeaseId) -> NodeMask {
-        self.slots.held(lease).map_or(NodeMask::EMPTY, |slot| slot.granted)
-    }
-
-    /// Key and token of a lease.
-    #[must_use]
-    pub fn lease_name(&self, lease: LeaseId) -> Option<(&[u8], LockToken)> {
-        self.held_name(lease).map(|(key, token)| (key, LockToken::new(token)))
-    }
-
-    pub(crate) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {
-        let slot = self.slots.held(lease)?;
-        Some((self.plain_key(slot.key.as_bytes()), &slot.token))
-    }
-
-    /// Keeps a word of the caller's with a lease.
-    pub fn set_word(&mut self, lease: LeaseId, word: u32) {
-        if self.slots.held(lease).is_some() {
-            self.slots.at_mut(lease.slot).word = word;
-        }
-    }
-
-    /// The word kept with a lease.
-    #[must_use]
-    pub fn word(&self, lease: LeaseId) -> Option<u32> {
-        self.slots.held(lease).map(|slot| slot.word)
-    }
-
-    /// How many operations are under way or not yet reported.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.ops.in_flight()
-    }
-
-    /// How many attempts are remembered: leases, and what late answers and debts may still name.
-    #[must_use]
-    pub fn slots_in_use(&self) -> usize {
-        self.slots.in_use()
-    }
-
-    /// Whether a node that denies INFO is admitted.
-    #[must_use]
-    pub fn is_lenient(&self) -> bool {
-        self.settings.admission.admission == Admission::Lenient
     }
 }

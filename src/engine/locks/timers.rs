@@ -13,7 +13,7 @@ use crate::time::Instant;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
+pub(in crate::engine) enum Timer {
     /// Begin the next attempt.
     Retry,
     /// The timer of a wait.
@@ -26,33 +26,33 @@ pub(super) enum Timer {
 const SWEEP_MIN: usize = 1024;
 
 #[derive(Debug, Default)]
-pub(super) struct Timers {
+pub(in crate::engine) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, Timer, OpIndex, u32)>>,
     sweep_at: usize,
 }
 
 impl Timers {
-    pub(super) fn set(&mut self, at: Instant, timer: Timer, op: OpId) {
+    pub(in crate::engine) fn set(&mut self, at: Instant, timer: Timer, op: OpId) {
         self.heap.push(Reverse((at, timer, op.op, op.generation)));
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::engine) fn len(&self) -> usize {
         self.heap.len()
     }
 
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(in crate::engine) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// Whether one is due, or so many may be of ended operations that they are to be swept out.
     #[inline]
-    pub(super) fn needs_care(&self, now: Instant) -> bool {
+    pub(in crate::engine) fn needs_care(&self, now: Instant) -> bool {
         self.next().is_some_and(|at| at <= now) || self.heap.len() > self.sweep_at.max(SWEEP_MIN)
     }
 
     /// Takes one that is due out.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(Timer, OpId)> {
+    pub(in crate::engine) fn pop_due(&mut self, now: Instant) -> Option<(Timer, OpId)> {
         if self.next().is_none_or(|at| at > now) {
             return None;
         }
@@ -61,7 +61,7 @@ impl Timers {
     }
 
     /// Drops what `is_live` no longer knows and what is there twice, once that can be half of the heap.
-    pub(super) fn sweep(&mut self, is_live: impl Fn(Instant, Timer, OpId) -> bool) {
+    pub(in crate::engine) fn sweep(&mut self, is_live: impl Fn(Instant, Timer, OpId) -> bool) {
         if self.heap.len() > self.sweep_at.max(SWEEP_MIN) {
             let mut entries = std::mem::take(&mut self.heap).into_vec();
             entries.retain(|&Reverse((at, timer, op, generation))| {

@@ -9,9 +9,10 @@
 
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
-use super::trace::traced;
-use super::{Engine, Event};
+use super::state::{Locks, Sequel};
 use crate::command::{Answer, ReleaseStep, append_release};
+use crate::engine::event::Event;
+use crate::engine::spans::traced;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::mutant::{self, Mutant};
 use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
@@ -21,14 +22,18 @@ use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
-impl Engine {
+impl Locks {
     /// Releases a lease and reports how that went.
     ///
     /// # Errors
     ///
     /// [`UnlockError::NotOurs`] if the lease is not held any more; [`UnlockError::Full`] if the
     /// result cannot be reported: it is released all the same.
-    pub fn release(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
+    pub(in crate::engine) fn release(
+        &mut self,
+        lease: LeaseId,
+        now: Instant,
+    ) -> Result<OpId, UnlockError> {
         if self.slots.held(lease).is_none() {
             return Err(UnlockError::NotOurs);
         }
@@ -37,7 +42,7 @@ impl Engine {
 
     /// Releases a lease without a report: nothing waits for the answers. Harmless when the lease is
     /// not held any more.
-    pub fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
+    pub(in crate::engine) fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
         if self.slots.held(lease).is_some() {
             let now = self.now(now);
             self.cancel_extension(lease.slot);
@@ -46,21 +51,12 @@ impl Engine {
         }
     }
 
-    /// An extension under way ends with the release: the two never race.
-    fn cancel_extension(&mut self, slot_index: SlotIndex) {
-        self.end_keep_alive(slot_index);
-        let op = self.slots.at(slot_index).op;
-        if let Some(extension) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
-            self.finish(extension, Outcome::Cancelled);
-        }
-    }
-
     /// Deletes `key` on every node where it holds `token`, whoever made it.
     ///
     /// # Errors
     ///
     /// [`UnlockError::InvalidName`] for a key or token of impossible length, [`UnlockError::Full`].
-    pub fn release_token(
+    pub(in crate::engine) fn release_token(
         &mut self,
         key: &[u8],
         token: &[u8],
@@ -74,22 +70,17 @@ impl Engine {
         result
     }
 
-    /// A slot for a key and token from elsewhere: any node may hold it.
-    pub(super) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
-        let ttl_ms = self.settings.max_ttl_ms;
-        let all = self.nodes.all();
-        let slot_index = self.slots.open(key, token);
-        let slot = self.slots.at_mut(slot_index);
-        slot.state = SlotState::Held;
-        slot.holds = all;
-        slot.ttl_ms = ttl_ms;
-        slot.ttl_longest_ms = ttl_ms;
-        slot.ends = Instant::MAX;
-        slot_index
+    /// An extension under way ends with the release: the two never race.
+    fn cancel_extension(&mut self, slot_index: SlotIndex) {
+        self.end_keep_alive(slot_index);
+        let op = self.slots.at(slot_index).op;
+        if let Some(extension) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
+            self.finish(extension, Outcome::Cancelled);
+        }
     }
 
     /// Gives a lease away: its keys stay, and whoever has key and token may end or extend it.
-    pub fn detach(&mut self, lease: LeaseId) {
+    pub(in crate::engine) fn detach(&mut self, lease: LeaseId) {
         if self.slots.held(lease).is_some() {
             self.end_keep_alive(lease.slot);
             self.forget_slot(lease.slot);
@@ -97,15 +88,16 @@ impl Engine {
     }
 
     /// Ends a slot without deleting its keys.
-    pub(super) fn forget_slot(&mut self, slot_index: SlotIndex) {
+    pub(in crate::engine) fn forget_slot(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Released;
         slot.holds = NodeMask::EMPTY;
         if slot.is_kept() {
             self.end_keeping(slot_index);
         }
-        // Whoever has it now is not told of them: they find out for themselves.
-        drop(self.queues.take(&mut self.slots, slot_index));
+        if self.slots.at(slot_index).list.is_some() {
+            return self.sequels.push_back(Sequel::GivenAway(slot_index));
+        }
         self.slots.free_if_unnamed(slot_index);
     }
 
@@ -126,14 +118,19 @@ impl Engine {
         self.ops.at_mut(index).set_slot(slot_index);
         self.begin_round(index, now);
         self.release_slot(slot_index, now);
-        if !self.ops.at(index).tally.open.has_at_least(self.settings.quorum) {
-            self.decide_release(slot_index);
-        }
         Ok(self.ops.id(index))
     }
 
+    /// A release that has begun may be decided already.
+    pub(in crate::engine) fn conclude_release(&mut self, op: OpId) {
+        let op = self.ops.at(op.op);
+        if !op.tally.open.has_at_least(self.settings.quorum) {
+            self.decide_release(op.slot());
+        }
+    }
+
     /// Sends a compare-and-delete to every node that may hold the slot's key, or owes it.
-    pub(super) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
+    pub(in crate::engine) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
         let all = self.nodes.all();
         let slot = self.slots.at_mut(slot_index);
         if matches!(slot.state, SlotState::Released | SlotState::Free) {
@@ -169,17 +166,9 @@ impl Engine {
             self.send_release(id, slot_index, &mut encoded, now);
         }
         if self.slots.at(slot_index).list.is_some() {
-            self.pass_lock_on(slot_index, now);
+            return self.sequels.push_back(Sequel::Released(slot_index));
         }
         self.slots.free_if_unnamed(slot_index);
-    }
-
-    /// Behind the release: wakes the first of those who wait for the key.
-    #[cold]
-    fn pass_lock_on(&mut self, slot_index: SlotIndex, now: Now) {
-        let list = self.queues.take(&mut self.slots, slot_index);
-        let key = self.slots.at(slot_index).key.clone();
-        self.wake_first(key, list, now);
     }
 
     /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch
@@ -207,27 +196,6 @@ impl Engine {
         let slot = self.slots.at(slot_index);
         self.scratch.clear();
         append_release(&mut self.scratch, step, &slot.key, &slot.token);
-    }
-
-    /// Writes the scratch buffer to one node.
-    #[inline]
-    pub(super) fn write(&mut self, id: NodeId, request: Request, now: Now) -> bool {
-        let is_written = self.nodes.request(id, request, &self.scratch, now.attended);
-        if let Some(slot) = request.slot().filter(|_| is_written) {
-            self.slots.at_mut(slot).refs += 1;
-        }
-        is_written
-    }
-
-    /// Writes the scratch buffer to those of `nodes` that are in the cohort and have room; to which.
-    #[inline]
-    pub(super) fn write_cohort(&mut self, nodes: NodeMask, request: Request, now: Now) -> NodeMask {
-        let bytes = &mut self.scratch;
-        let (written, count) = self.nodes.write_cohort(nodes, request, bytes, now.attended);
-        if let Some(slot) = request.slot() {
-            self.slots.at_mut(slot).refs += count;
-        }
-        written
     }
 
     /// The debt that the slot's key is to a node.
@@ -289,7 +257,7 @@ impl Engine {
     }
 
     /// Writes as many debts as the node takes now, before anything else.
-    pub(super) fn pay_debts(&mut self, id: NodeId, now: Now) {
+    pub(in crate::engine) fn pay_debts(&mut self, id: NodeId, now: Now) {
         while let Some(debt) = self.nodes.next_debt(id, now.real) {
             let Some(step) = self.nodes.release_step(id) else { return };
             if debt.expires > now.real {
@@ -306,7 +274,7 @@ impl Engine {
     }
 
     /// A node answered a release.
-    pub(super) fn release_answered(
+    pub(in crate::engine) fn release_answered(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
@@ -334,7 +302,12 @@ impl Engine {
 
     /// A node in good standing deleted the key.
     #[inline(always)]
-    pub(super) fn key_deleted(&mut self, id: NodeId, slot_index: SlotIndex, now: Instant) {
+    pub(in crate::engine) fn key_deleted(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        now: Instant,
+    ) {
         let slot = self.slots.at_mut(slot_index);
         if slot.unanswered.contains(id) {
             return self.release_read(id, slot_index, true, now);
@@ -355,7 +328,7 @@ impl Engine {
 
     /// The answer to a release was read; it names its slot no more.
     #[inline(never)]
-    pub(super) fn release_read(
+    pub(in crate::engine) fn release_read(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
@@ -366,16 +339,8 @@ impl Engine {
         self.answer_taken(slot_index);
     }
 
-    /// An awaited answer has come, and names its slot no more.
-    #[inline]
-    pub(super) fn answer_taken(&mut self, slot_index: SlotIndex) {
-        if !mutant::is(Mutant::SlotLeaked) {
-            self.slots.unref(slot_index);
-        }
-    }
-
     /// A node has deleted the key, or does not have it.
-    pub(super) fn release_done(
+    pub(in crate::engine) fn release_done(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
@@ -401,7 +366,7 @@ impl Engine {
     }
 
     /// A node answered a debt.
-    pub(super) fn debt_answered(
+    pub(in crate::engine) fn debt_answered(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
@@ -445,12 +410,12 @@ impl Engine {
     }
 
     /// The connection ended before the release was answered.
-    pub(super) fn release_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+    pub(in crate::engine) fn release_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         self.owe(id, slot_index, now);
     }
 
     /// The connection ended before the debt was answered.
-    pub(super) fn debt_lost(&mut self, id: NodeId, slot_index: SlotIndex, again: bool) {
+    pub(in crate::engine) fn debt_lost(&mut self, id: NodeId, slot_index: SlotIndex, again: bool) {
         let debt = Debt { again, ..self.debt(id, slot_index) };
         self.note_debt(id, debt, Debts::push);
     }
@@ -486,7 +451,7 @@ impl Engine {
     }
 
     /// Decides a release whose result is awaited, if the answers suffice.
-    pub(super) fn decide_release(&mut self, slot_index: SlotIndex) {
+    pub(in crate::engine) fn decide_release(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
         let Some(index) = slot.op.filter(|_| slot.state == SlotState::Released) else { return };
         let op = self.ops.at(index);
@@ -504,7 +469,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    pub(super) fn report_release(&mut self, index: OpIndex) -> Option<Event> {
+    pub(in crate::engine) fn report_release(&mut self, index: OpIndex) -> Option<Event> {
         let op = self.ops.at(index);
         let (slot_index, outcome) = (op.slot(), op.outcome);
         let op = self.ops.id(index);
@@ -521,7 +486,7 @@ impl Engine {
 
     /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
     #[must_use]
-    pub fn releases_open(&self, until: Instant) -> usize {
+    pub(in crate::engine) fn releases_open(&self, until: Instant) -> usize {
         self.nodes
             .iter()
             .filter(|node| node.is_greeted() || node.is_on_the_way())
@@ -535,12 +500,12 @@ impl Engine {
     /// How many releases are owed or unanswered at `now`, over all nodes, those that are away too. Each
     /// is one key at one node, which lives until the release is done or its TTL ends.
     #[must_use]
-    pub fn releases_owed(&self, now: Instant) -> usize {
+    pub(in crate::engine) fn releases_owed(&self, now: Instant) -> usize {
         self.nodes.iter().map(|node| owed(node, now)).sum()
     }
 
     /// The client is gone: says which nodes are owed releases whose answer nobody reads.
-    pub(crate) fn note_left(&mut self, now: Instant) {
+    pub(in crate::engine) fn note_left(&mut self, now: Instant) {
         for id in self.nodes.all() {
             let owed = owed(self.nodes.at(id), now);
             self.nodes.counts(id).left.add(owed);

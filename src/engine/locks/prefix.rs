@@ -3,13 +3,14 @@
 
 use std::borrow::Cow;
 
-use super::{Engine, KEY_LEN_MAX};
+use super::state::Locks;
+use crate::config::KEY_LEN_MAX;
 use crate::error::LockError;
 use crate::slab::SlotIndex;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Prefix {
+pub(in crate::engine) struct Prefix {
     bytes: Box<[u8]>,
     /// A key with the prefix in front, kept for its memory.
     joined: Vec<u8>,
@@ -18,36 +19,36 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    pub(super) fn new(bytes: &[u8]) -> Self {
+    pub(in crate::engine) fn new(bytes: &[u8]) -> Self {
         let plain_len_max = if bytes.is_empty() { KEY_LEN_MAX } else { 0 };
         Self { bytes: bytes.into(), joined: Vec::new(), plain_len_max }
     }
 
     /// Whether the key goes to the nodes as it is: without a prefix, every key that may.
     #[inline]
-    pub(super) const fn is_plain(&self, key: &[u8]) -> bool {
+    pub(in crate::engine) const fn is_plain(&self, key: &[u8]) -> bool {
         // An empty key wraps around to the longest there is.
         key.len().wrapping_sub(1) < self.plain_len_max
     }
 
     /// Whether keys go to the nodes as they are.
     #[inline]
-    pub(super) const fn is_none(&self) -> bool {
+    pub(in crate::engine) const fn is_none(&self) -> bool {
         self.plain_len_max > 0
     }
 }
 
-impl Engine {
+impl Locks {
     /// Whether a key that does not go to the nodes as it is may go there behind the prefix.
     #[cold]
-    pub(super) fn check_prefixed(&self, key: &[u8]) -> Result<(), LockError> {
+    pub(in crate::engine) fn check_prefixed(&self, key: &[u8]) -> Result<(), LockError> {
         let len = if key.is_empty() { 0 } else { key.len() + self.prefix.bytes.len() };
         if (1..=KEY_LEN_MAX).contains(&len) { Ok(()) } else { Err(LockError::InvalidKey { len }) }
     }
 
     /// Puts the prefix in front of the key of a slot that was just opened.
     #[cold]
-    pub(super) fn put_prefix(&mut self, slot_index: SlotIndex) {
+    pub(in crate::engine) fn put_prefix(&mut self, slot_index: SlotIndex) {
         let Prefix { bytes, joined, .. } = &mut self.prefix;
         let slot = self.slots.at_mut(slot_index);
         joined.clear();
@@ -57,7 +58,10 @@ impl Engine {
     }
 
     /// The key as the nodes know it.
-    pub(crate) fn wire_key<'key>(&self, key: &'key [u8]) -> Result<Cow<'key, [u8]>, LockError> {
+    pub(in crate::engine) fn wire_key<'key>(
+        &self,
+        key: &'key [u8],
+    ) -> Result<Cow<'key, [u8]>, LockError> {
         if self.prefix.is_plain(key) {
             return Ok(Cow::Borrowed(key));
         }
@@ -66,7 +70,7 @@ impl Engine {
     }
 
     /// A key of the nodes as callers know it.
-    pub(super) fn plain_key<'key>(&self, wire: &'key [u8]) -> &'key [u8] {
+    pub(in crate::engine) fn plain_key<'key>(&self, wire: &'key [u8]) -> &'key [u8] {
         wire.get(self.prefix.bytes.len()..).unwrap_or_default()
     }
 }

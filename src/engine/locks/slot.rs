@@ -6,7 +6,7 @@
 //!   late answer always finds the attempt it belongs to.
 //! - Handles carry a generation, so one to a freed slot finds nothing.
 
-use super::wait::ListIndex;
+use crate::engine::wait::ListIndex;
 use crate::key::Key;
 use crate::node::Phase;
 use crate::quorum::NodeMask;
@@ -16,11 +16,11 @@ use crate::slab::{OpIndex, Slab, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
-/// A lease of an [`Engine`](super::Engine): its slot and the slot's generation.
+/// A lease of an [`Engine`](crate::engine::Engine): its slot and the slot's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseId {
-    pub(super) slot: SlotIndex,
-    pub(super) generation: u32,
+    pub(in crate::engine) slot: SlotIndex,
+    pub(in crate::engine) generation: u32,
 }
 
 #[cfg(all(test, feature = "shared"))]
@@ -33,7 +33,7 @@ impl LeaseId {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SlotState {
+pub(in crate::engine) enum SlotState {
     Free,
     /// The attempt is undecided, or decided and not yet handed over.
     Acquiring,
@@ -46,38 +46,38 @@ pub(super) enum SlotState {
 }
 
 #[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) generation: u32,
+pub(in crate::engine) struct Slot {
+    pub(in crate::engine) generation: u32,
     /// The operation under way, or not yet reported.
-    pub(super) op: Option<OpIndex>,
+    pub(in crate::engine) op: Option<OpIndex>,
     /// The caller's.
-    pub(super) word: u32,
+    pub(in crate::engine) word: u32,
     /// Its list of waiters.
-    pub(super) list: Option<ListIndex>,
-    pub(super) ttl_ms: u32,
+    pub(in crate::engine) list: Option<ListIndex>,
+    pub(in crate::engine) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.
-    pub(super) ttl_longest_ms: u32,
+    pub(in crate::engine) ttl_longest_ms: u32,
     /// The nodes that granted.
-    pub(super) granted: NodeMask,
+    pub(in crate::engine) granted: NodeMask,
     /// The nodes that may hold the key.
-    pub(super) holds: NodeMask,
+    pub(in crate::engine) holds: NodeMask,
     /// The nodes whose SET has no answer. A lost connection leaves its node in: the SET may still
     /// run.
-    pub(super) unanswered: NodeMask,
+    pub(in crate::engine) unanswered: NodeMask,
     /// The nodes that lost the connection with an extension unanswered: it may still run.
-    pub(super) tainted: NodeMask,
+    pub(in crate::engine) tainted: NodeMask,
     /// When the lease began, to bound how long it is held in all.
-    pub(super) began: Instant,
+    pub(in crate::engine) began: Instant,
     /// The deadline; once released: when a key whose SET was answered is surely gone.
-    pub(super) ends: Instant,
-    pub(super) key: Key,
-    pub(super) token: TokenBytes,
+    pub(in crate::engine) ends: Instant,
+    pub(in crate::engine) key: Key,
+    pub(in crate::engine) token: TokenBytes,
     /// Pending answers and debts that name this slot.
-    pub(super) refs: u16,
-    pub(super) extensions: u16,
+    pub(in crate::engine) refs: u16,
+    pub(in crate::engine) extensions: u16,
     /// Counts extensions and the release, to tell a late answer from a current one.
-    pub(super) phase: Phase,
-    pub(super) state: SlotState,
+    pub(in crate::engine) phase: Phase,
+    pub(in crate::engine) state: SlotState,
     marks: u8,
 }
 
@@ -85,21 +85,21 @@ pub(super) struct Slot {
 const KEPT: u8 = 1;
 /// In the list of late votes, for whatever lease the slot has by the time that is read: so each slot
 /// is there once, and a list that nobody reads stays short.
-pub(super) const LATE_VOTE: u8 = 2;
+pub(in crate::engine) const LATE_VOTE: u8 = 2;
 /// As that, in the list of leases whose deadline the engine moved.
-pub(super) const CHANGED: u8 = 4;
+pub(in crate::engine) const CHANGED: u8 = 4;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
 /// All slots of an engine.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(in crate::engine) struct Slots {
     slots: Slab<SlotIndex, Slot>,
 }
 
 impl Slots {
     /// Takes a slot for a new attempt.
-    pub(super) fn open(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
+    pub(in crate::engine) fn open(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
         let index = self.slots.take(Slot::empty).expect("memory ends before indices do");
         let slot = self.at_mut(index);
         slot.state = SlotState::Acquiring;
@@ -119,38 +119,38 @@ impl Slots {
     }
 
     #[inline]
-    pub(super) fn at(&self, index: SlotIndex) -> &Slot {
+    pub(in crate::engine) fn at(&self, index: SlotIndex) -> &Slot {
         self.slots.at(index)
     }
 
     #[inline]
-    pub(super) fn at_mut(&mut self, index: SlotIndex) -> &mut Slot {
+    pub(in crate::engine) fn at_mut(&mut self, index: SlotIndex) -> &mut Slot {
         self.slots.at_mut(index)
     }
 
-    pub(super) fn get(&self, index: SlotIndex) -> Option<&Slot> {
+    pub(in crate::engine) fn get(&self, index: SlotIndex) -> Option<&Slot> {
         self.slots.get(index)
     }
 
     /// The place that the next attempt's slot will have.
-    pub(super) fn next(&self) -> u32 {
+    pub(in crate::engine) fn next(&self) -> u32 {
         u32::try_from(self.slots.next()).unwrap_or(u32::MAX)
     }
 
     /// The slot of a lease that is still held.
-    pub(super) fn held(&self, lease: LeaseId) -> Option<&Slot> {
+    pub(in crate::engine) fn held(&self, lease: LeaseId) -> Option<&Slot> {
         self.slots
             .get(lease.slot)
             .filter(|slot| slot.generation == lease.generation && slot.state == SlotState::Held)
     }
 
-    pub(super) fn lease_id(&self, index: SlotIndex) -> LeaseId {
+    pub(in crate::engine) fn lease_id(&self, index: SlotIndex) -> LeaseId {
         LeaseId { slot: index, generation: self.at(index).generation }
     }
 
     /// One answer or debt fewer names the slot.
     #[inline]
-    pub(super) fn unref(&mut self, index: SlotIndex) {
+    pub(in crate::engine) fn unref(&mut self, index: SlotIndex) {
         let slot = self.at_mut(index);
         debug_assert!(slot.refs > 0, "{index:?} was named more often than counted");
         slot.refs = slot.refs.saturating_sub(1);
@@ -159,7 +159,7 @@ impl Slots {
 
     /// Frees the slot if nobody names it any more.
     #[inline]
-    pub(super) fn free_if_unnamed(&mut self, index: SlotIndex) {
+    pub(in crate::engine) fn free_if_unnamed(&mut self, index: SlotIndex) {
         let slot = self.at_mut(index);
         if slot.state == SlotState::Released && slot.refs == 0 && slot.op.is_none() {
             slot.state = SlotState::Free;
@@ -169,32 +169,32 @@ impl Slots {
     }
 
     /// How many slots are in use.
-    pub(super) fn in_use(&self) -> usize {
+    pub(in crate::engine) fn in_use(&self) -> usize {
         self.slots.in_use()
     }
 }
 
 impl Slot {
     #[inline]
-    pub(super) const fn is_kept(&self) -> bool {
+    pub(in crate::engine) const fn is_kept(&self) -> bool {
         self.marks & KEPT != 0
     }
 
     #[inline]
-    pub(super) const fn set_kept(&mut self, is_kept: bool) {
+    pub(in crate::engine) const fn set_kept(&mut self, is_kept: bool) {
         self.marks = if is_kept { self.marks | KEPT } else { self.marks & !KEPT };
     }
 
     /// Marks the slot as being in a list; whether it was not there before.
     #[inline]
-    pub(super) const fn enter(&mut self, list: u8) -> bool {
+    pub(in crate::engine) const fn enter(&mut self, list: u8) -> bool {
         let is_new = self.marks & list == 0;
         self.marks |= list;
         is_new
     }
 
     /// Takes the mark of a list away.
-    pub(super) const fn leave(&mut self, list: u8) {
+    pub(in crate::engine) const fn leave(&mut self, list: u8) {
         self.marks &= !list;
     }
 
