@@ -1,7 +1,7 @@
 //! What a million leases cost: memory, and the operations beside them; a million timers coming
 //! due; a lost node with as many debts as it may have.
 //!
-//! `cargo bench --features embedded --bench leases -- [--leases N] [--plots DIR]`
+//! `cargo bench --bench leases -- [--leases N] [--plots DIR]`
 //!
 //! The engine's figures are without sockets, on five nodes. Memory and the client's latency are
 //! measured on three nodes in this process, counted on the client's thread alone.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
 use redbolt::{Client, Config, RestartGuard, Wait};
+use redbolt_embedded::Nodes;
 
 use crate::Anything;
 use crate::probe::Probe;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use redbolt::Cause;
 use redbolt::client::{KeyState, NodeKey};
-use redbolt::embedded::{Memory, Nodes};
 use redbolt::engine::{NodeHealth, NodeState};
 use redbolt::{Acquire, Client, Config, KeepAlive, LockToken, Retry, now};
+use redbolt_embedded::{Memory, Nodes};
 
 use crate::mutant::Kind;
 use crate::oracle::Oracle;

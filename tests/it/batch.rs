@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Config, KeepAlive, Lease, LockError, Retry, Unlocked, embedded::Nodes};
+use redbolt::{Acquire, Config, KeepAlive, Lease, LockError, Retry, Unlocked};
+use redbolt_embedded::Nodes;
 
 use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken};
 

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
+use redbolt_embedded::Nodes;
 use serde_json::Value;
 
 /// What a command did.

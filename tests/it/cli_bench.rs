@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use redbolt::embedded::Nodes;
+use redbolt_embedded::Nodes;
 
 use super::cli::{on, redbolt};
 

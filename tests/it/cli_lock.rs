@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::embedded::{Memory, Nodes};
+use redbolt_embedded::{Memory, Nodes};
 
 use super::cli::{Running, command_on, end, on, on_urls, take};
 

@@ -1,6 +1,6 @@
 //! `status`, `doctor`, `bench`, `demo` and `node` from outside.
 
-use redbolt::embedded::{Memory, Nodes, NodesOptions};
+use redbolt_embedded::{Memory, Nodes, NodesOptions};
 use serde_json::Value;
 
 use super::cli::{Ended, Running, command_on, end, on, on_urls, redbolt};

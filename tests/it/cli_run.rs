@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
+use redbolt_embedded::Nodes;
 
 use super::cli::{Running, command_on, end, on, signal, take};
 use super::common::{PATIENCE, eventually};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
+use redbolt_embedded::Nodes;
 
 use super::cli::{Running, command_on, end, on, take};
 use super::common::{PATIENCE, eventually};

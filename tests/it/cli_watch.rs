@@ -1,6 +1,6 @@
 //! `status --watch` from outside.
 
-use redbolt::embedded::Nodes;
+use redbolt_embedded::Nodes;
 use serde_json::Value;
 
 use super::cli::{Running, on, take};
@@ -46,7 +46,7 @@ fn with_json_each_look_is_an_object_on_a_line() {
         while look(running.line())["verdict"] != verdict {}
     };
     is("unknown");
-    nodes.restart(0, redbolt::embedded::Memory::Kept).unwrap();
-    nodes.restart(1, redbolt::embedded::Memory::Kept).unwrap();
+    nodes.restart(0, redbolt_embedded::Memory::Kept).unwrap();
+    nodes.restart(1, redbolt_embedded::Memory::Kept).unwrap();
     is("free");
 }

@@ -3,7 +3,7 @@
 //! Each condition is brought about on a real server and set on the model, then both are asked the
 //! same things.
 
-use redbolt::embedded::model::{Condition, ServerOptions};
+use redbolt_embedded::model::{Condition, ServerOptions};
 
 use super::common::{Pair, RealServer, available_kinds, request, words};
 

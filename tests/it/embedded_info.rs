@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redbolt::embedded::{Nodes, NodesOptions};
+use redbolt_embedded::{Nodes, NodesOptions};
 
 use super::common::{RealServer, Wire, available_kinds};
 

@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use redbolt::embedded::model::Condition;
-use redbolt::embedded::{Flavor, Memory, NodeState, Nodes, NodesError, NodesOptions};
+use redbolt_embedded::model::Condition;
+use redbolt_embedded::{Flavor, Memory, NodeState, Nodes, NodesError, NodesOptions};
 
 use super::common::{Wire, request};
 

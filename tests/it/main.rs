@@ -4,8 +4,6 @@
 //! directory that the environment variable `REDBOLT_SERVERS` names. A test whose server is not
 //! there prints `SKIPPED <test>: <why>`; with `CI=true` it fails.
 
-#![cfg(feature = "embedded")]
-
 mod acl;
 mod acquire;
 mod batch;

@@ -190,7 +190,7 @@ fn a_client_that_is_driven_exports_by_itself() {
 /// The driver asks for a turn while there is something to hand out, and then for none.
 #[test]
 fn an_idle_driver_comes_to_rest_behind_its_last_export() {
-    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let config = redbolt::Config::new(nodes.urls()).unwrap();
     let mut driver = redbolt::Driver::standalone(config).unwrap();
     let rests = eventually(PATIENCE, || {
@@ -212,7 +212,7 @@ fn an_idle_driver_comes_to_rest_behind_its_last_export() {
 /// Nobody is told otherwise: there is no driver any more.
 #[test]
 fn what_a_dropped_driver_leaves_unanswered_is_counted() {
-    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let left = |is_shut_down: bool| {
         let recorder = DebuggingRecorder::new();
         let snapshotter = recorder.snapshotter();

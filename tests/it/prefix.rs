@@ -184,7 +184,7 @@ fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_shared_handle() {
 #[test]
 fn the_command_line_takes_a_prefix() {
     use super::cli::on;
-    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let lock = on(&nodes, &["lock", "k", "--ttl", "10s", "--prefix", "cli:", "--json"]).expect(0);
     assert_eq!(lock.json()["key"], "k");
     let status = |args: &[&str]| on(&nodes, args).expect(0).json()["verdict"].clone();

@@ -277,7 +277,7 @@ fn a_lost_lease_and_a_wake_are_told() {
 
 #[test]
 fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
-    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let log = Recording::default();
     tracing::subscriber::with_default(log.clone(), || {
         let config = redbolt::Config::new(nodes.urls()).unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
 use redbolt::{Acquire, Client, KeepAlive, Lease, LockError, Unlocked, now};
+use redbolt_embedded::Nodes;
 
 use super::common::{
     Cluster, FOREIGN, Kind, PATIENCE, RealServer, TTL, Wire, eventually, fresh_config, ms,

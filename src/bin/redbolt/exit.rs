@@ -263,8 +263,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<redbolt::embedded::NodesError> for Failure {
-    fn from(error: redbolt::embedded::NodesError) -> Self {
+impl From<redbolt_embedded::NodesError> for Failure {
+    fn from(error: redbolt_embedded::NodesError) -> Self {
         Self::new(SYSTEM, "system", format!("embedded nodes: {error}"))
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
-use redbolt::embedded::{Nodes, NodesOptions};
+use redbolt_embedded::{Nodes, NodesOptions};
 use serde_json::json;
 
 use crate::args::{Global, NodeArgs};

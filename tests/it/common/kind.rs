@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use redbolt::embedded::Flavor;
+use redbolt_embedded::Flavor;
 
 /// One of the real servers that `tests/servers.sh` lays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use redbolt::embedded::model::{Condition, Life, Progress, Server, ServerOptions, Session};
+use redbolt_embedded::model::{Condition, Life, Progress, Server, ServerOptions, Session};
 
 use super::now;
 use super::server::RealServer;

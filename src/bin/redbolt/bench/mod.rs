@@ -9,9 +9,9 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use redbolt::embedded::Nodes;
 use redbolt::time::Instant;
 use redbolt::{Client, Config, LockError, Wait, now};
+use redbolt_embedded::Nodes;
 
 use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::Failure;

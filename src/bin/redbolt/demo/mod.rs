@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
 use redbolt::engine::{NodeHealth, NodeState};
 use redbolt::time::Instant;
 use redbolt::{Client, Config, ConnectError, Retry, now};
+use redbolt_embedded::Nodes;
 use serde_json::json;
 
 use crate::advice::told;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Condition, Delivery, Flavor, Life, Memory, Progress, Server, ServerOptions, Session};
-use crate::time::Instant;
+use crate::Instant;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
 const WALL_MS: i64 = 1_700_000_000_000;

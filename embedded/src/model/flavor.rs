@@ -1,7 +1,7 @@
 //! [`Flavor`]: which server a node passes for, and every text in which the five differ.
 //!
 //! Layer: sans-IO, plain values. All texts were taken from the servers themselves;
-//! `tests/it/embedded_differential.rs` compares them again on every run.
+//! `tests/it/differential.rs` compares them again on every run.
 
 /// The server that an embedded node passes for: commands, error texts, `HELLO`, `INFO`.
 #[non_exhaustive]

@@ -4,7 +4,7 @@
 //! [`super::Server::disconnect`].
 
 use super::tracking::Tracking;
-use crate::embedded::request::Parser;
+use crate::request::Parser;
 
 /// One connection as its server sees it: protocol, user, subscriptions.
 pub struct Session {
@@ -49,6 +49,12 @@ impl Session {
     #[must_use]
     pub const fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Whether it speaks RESP3: its client has said `HELLO 3`.
+    #[must_use]
+    pub const fn is_resp3(&self) -> bool {
+        self.resp3
     }
 }
 

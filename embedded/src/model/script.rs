@@ -8,7 +8,7 @@ use super::keys::{When, move_end};
 use super::keyspace::Value;
 use super::strings::{NOT_INTEGER, WRONG_TYPE};
 use super::tracking::note_read;
-use crate::embedded::request::{Args, number};
+use crate::request::{Args, number};
 
 /// A script this node can run.
 struct Known {
@@ -96,7 +96,7 @@ pub(super) fn flush(call: &mut Call<'_>) {
     if call.args.len() > 3 || call.args.len() == 3 && !known {
         return call.reply().error("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
     }
-    call.server.scripts = [false; 2];
+    call.server.flush_scripts();
     call.reply().ok();
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 
 use mio::net::TcpStream;
 
-use crate::embedded::model::{Progress, Server, Session};
+use crate::model::{Progress, Server, Session};
 
 /// A client of one node.
 pub(super) struct Connection {

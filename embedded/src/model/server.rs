@@ -1,6 +1,6 @@
 //! [`Server`]: one master, and the conditions that a test can put it in.
 //!
-//! Layer: sans-IO. Called by `embedded::server` and by a simulator.
+//! Layer: sans-IO. Called by `server` and by whoever drives a model on a clock of their own.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use super::keyspace::{Keyspace, Value};
 use super::pubsub::Channels;
 use super::session::{Session, User};
 use super::tracking::Trackers;
-use crate::embedded::request::{Broken, Parsed, Rules};
-use crate::time::Instant;
+use crate::Instant;
+use crate::request::{Broken, Parsed, Rules};
 
 /// One master: a process with its keys.
 pub struct Server {
@@ -369,9 +369,19 @@ impl Server {
     }
 
     /// The names of the keys of the first database that live at `now`.
-    #[cfg(feature = "sim")]
-    pub(crate) fn key_names(&self, now: Instant) -> impl Iterator<Item = &[u8]> {
+    pub fn key_names(&self, now: Instant) -> impl Iterator<Item = &[u8]> {
         self.keys.names(0, self.wall_ms(now))
+    }
+
+    /// Empties the script cache, as `SCRIPT FLUSH` does.
+    pub const fn flush_scripts(&mut self) {
+        self.scripts = [false; 2];
+    }
+
+    /// Whether it is loading its keys: see [`Condition::Loading`].
+    #[must_use]
+    pub const fn is_loading(&self) -> bool {
+        self.state.loading
     }
 
     /// How old this process life says it is: `uptime_in_seconds`.

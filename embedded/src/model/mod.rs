@@ -4,9 +4,8 @@
 //! simulator drives it on a virtual clock.
 //!
 //! ```
-//! use redbolt::embedded::Flavor;
-//! use redbolt::embedded::model::{Life, Server, ServerOptions};
-//! use redbolt::time::Instant;
+//! use redbolt_embedded::{Flavor, Instant};
+//! use redbolt_embedded::model::{Life, Server, ServerOptions};
 //!
 //! let life = Life::new([7; 20], [8; 20], Instant::from_nanos(0), 1_700_000_000_000);
 //! let mut server = Server::new(&ServerOptions::new(Flavor::Valkey91), life);
@@ -19,7 +18,7 @@
 //!
 //! # Entry points
 //!
-//! [`Server::execute`] parses (`embedded::request`), `gate` decides whether the command may run, in
+//! [`Server::execute`] parses (`request`), `gate` decides whether the command may run, in
 //! the order in which real servers check, and `table` names the function that runs it.
 
 mod connection;

@@ -12,7 +12,7 @@ use super::reply::Reply;
 use super::session::Session;
 use super::strings::SYNTAX;
 use super::table::{Command, Found};
-use crate::embedded::request::Args;
+use crate::request::Args;
 
 /// What a session asked to be told of.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 
 use super::node::address;
-use crate::embedded::model::{Flavor, ServerOptions};
+use crate::model::{Flavor, ServerOptions};
 
 /// How many embedded nodes to start, on which ports, and what they pass for.
 #[derive(Clone)]

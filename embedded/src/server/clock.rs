@@ -1,10 +1,10 @@
 //! The clocks of the embedded nodes.
 //!
-//! Layer: above the sans-IO line. Nothing else under `embedded` reads a clock.
+//! Layer: above the sans-IO line. Nothing else in this crate reads a clock.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::time::Instant;
+use crate::Instant;
 
 /// Now, on the clock that deadlines are counted on.
 pub(super) fn now() -> Instant {

@@ -9,7 +9,7 @@ use super::server::Server;
 use super::session::Session;
 use super::table::{self, Command, Found};
 use super::tracking::{end_caching, note_reads};
-use crate::embedded::request::Args;
+use crate::request::Args;
 
 /// One command on its way: what it needs to run and to answer.
 pub(crate) struct Call<'a> {

@@ -6,7 +6,7 @@
 use super::flavor::Flavor;
 use super::gate::Call;
 use super::keyspace::Value;
-use crate::embedded::request::{Args, number};
+use crate::request::{Args, number};
 
 pub(super) const SYNTAX: &str = "ERR syntax error";
 pub(super) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";

@@ -23,7 +23,7 @@ use rand::rngs::SysRng;
 use super::clock;
 use super::connection::{Connection, Fate};
 use super::{NodeState, Report};
-use crate::embedded::model::{Condition, Life, Memory, Server, ServerOptions};
+use crate::model::{Condition, Life, Memory, Server, ServerOptions};
 
 /// What a node's thread is told to do.
 pub(super) enum Order {

@@ -8,7 +8,7 @@ use super::keyspace::DATABASES;
 use super::server::Server;
 use super::session::{Session, User};
 use super::strings::{NOT_INTEGER, SYNTAX};
-use crate::embedded::request::number;
+use crate::request::number;
 
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";

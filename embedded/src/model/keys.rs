@@ -5,7 +5,7 @@
 use super::gate::Call;
 use super::keyspace::Value;
 use super::strings::{NOT_INTEGER, SYNTAX, WRONG_TYPE};
-use crate::embedded::request::{Args, number};
+use crate::request::{Args, number};
 
 /// `DEL key ..`, `UNLINK key ..`
 pub(super) fn del(call: &mut Call<'_>) {

@@ -5,7 +5,7 @@
 use super::flavor::Flavor;
 use super::gate::Call;
 use super::{connection, info, keys, pubsub, script, strings, tracking};
-use crate::embedded::request::Args;
+use crate::request::Args;
 
 /// One command.
 pub(crate) struct Command {

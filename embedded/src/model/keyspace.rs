@@ -169,7 +169,6 @@ impl Keyspace {
     }
 
     /// The names of the keys of a database that live at `now_ms`.
-    #[cfg(feature = "sim")]
     pub(crate) fn names(&self, db: usize, now_ms: i64) -> impl Iterator<Item = &[u8]> {
         let keys = self.databases.get(db).into_iter().flatten();
         keys.filter(move |(_, entry)| !entry.is_expired(now_ms)).map(|(key, _)| &**key)
