@@ -7,7 +7,6 @@
 mod acl;
 mod acquire;
 mod batch;
-mod chaos;
 #[cfg(feature = "cli")]
 mod cli;
 #[cfg(feature = "cli")]
@@ -40,10 +39,6 @@ mod deployed;
 mod descriptors;
 mod dialects;
 mod drops;
-mod embedded_conditions;
-mod embedded_differential;
-mod embedded_info;
-mod embedded_nodes;
 #[cfg(feature = "shared")]
 mod endings;
 mod extend;
@@ -51,7 +46,6 @@ mod faulty_nodes;
 #[cfg(feature = "fuzzing")]
 mod fuzz_corpus;
 mod greeting;
-mod harness;
 mod health;
 mod hold;
 #[cfg(feature = "tracing")]
@@ -59,7 +53,6 @@ mod log;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod overrides;
-mod peers;
 mod peers_replayed;
 mod prefix;
 mod promoted;

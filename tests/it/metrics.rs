@@ -7,7 +7,9 @@ use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use redbolt::Client;
 
-use super::common::{Cluster, PATIENCE, RealServer, TTL, eventually, ms, no_quorum, taken};
+use super::common::{
+    Clients as _, Cluster, PATIENCE, RealServer, TTL, eventually, ms, no_quorum, taken,
+};
 
 /// What a recorder has got so far: sums of counters, last values of gauges, numbers of samples.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use redbolt::{
     Acquire, Client, Config, ConnectError, ExtendError, LockError, UnlockError, Unlocked,
 };
 
-use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
 
 fn client_of(cluster: &Cluster, prefix: &str) -> Client {
     Client::connect(cluster.config().key_prefix(prefix)).expect("fresh servers are admitted")

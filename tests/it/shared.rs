@@ -12,7 +12,8 @@ use redbolt::{
 use redbolt_embedded::Nodes;
 
 use super::common::{
-    Cluster, FOREIGN, PATIENCE, SLACK, TTL, ends_within, eventually, fresh_config, ms, timed,
+    Clients as _, Cluster, FOREIGN, PATIENCE, SLACK, TTL, ends_within, eventually, fresh_config,
+    ms, timed,
 };
 
 /// Nodes in the process, and a handle to them.

@@ -3,7 +3,7 @@
 use redbolt::client::KeyState;
 use redbolt::{Acquire, ExtendError, KeepAlive, LockError, Retry, Unlocked};
 
-use super::common::{Cluster, PATIENCE, TTL, cycle, eventually, ms, taken};
+use super::common::{Clients as _, Cluster, PATIENCE, TTL, cycle, eventually, ms, taken};
 
 const MINE: &[u8] = b"worker-7 \0\r\n";
 

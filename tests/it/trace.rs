@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
 
 /// One event: the spans around it, outermost first, its name and its fields.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redbolt::{Acquire, Client, LockError, Retry};
 
-use super::common::{Cluster, Kind, PATIENCE, RealServer, TTL, eventually, ms};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, eventually, ms};
 
 /// So rarely that a test which needs it fails.
 pub(crate) const SELDOM: Retry = Retry::every(Duration::from_secs(60), Duration::ZERO);

@@ -8,7 +8,7 @@ use redbolt::Client;
 use super::cli::Running;
 #[cfg(feature = "cli")]
 use super::common::eventually;
-use super::common::{Cluster, Kind, PATIENCE, RealServer, TTL, ms};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, ms};
 #[cfg(feature = "cli")]
 use super::waiting::all_calls;
 use super::waiting::{SELDOM, calls};

@@ -8,8 +8,10 @@ mod requests;
 
 use std::time::Duration;
 
+use redbolt_rig::{Kind, RealServer, kind_or_skip};
+
 use self::requests::Requests;
-use super::common::{Kind, Pair, RealServer, kind_or_skip, words};
+use super::pair::{Pair, words};
 
 #[test]
 fn redis_7_0_and_its_model_answer_alike() {

@@ -3,11 +3,9 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use redbolt_embedded::Flavor;
-
 /// One of the real servers that `tests/servers.sh` lays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Redis70,
     Redis80,
     Redis86,
@@ -16,28 +14,23 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] =
+    pub const ALL: [Self; 5] =
         [Self::Redis70, Self::Redis80, Self::Redis86, Self::Valkey81, Self::Valkey91];
 
-    /// The embedded node's like of it.
-    pub(crate) fn flavor(self) -> Flavor {
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::Redis70 => Flavor::Redis70,
-            Self::Redis80 => Flavor::Redis80,
-            Self::Redis86 => Flavor::Redis86,
-            Self::Valkey81 => Flavor::Valkey81,
-            Self::Valkey91 => Flavor::Valkey91,
+            Self::Redis70 => "redis-7.0",
+            Self::Redis80 => "redis-8.0",
+            Self::Redis86 => "redis-8.6",
+            Self::Valkey81 => "valkey-8.1",
+            Self::Valkey91 => "valkey-9.1",
         }
     }
 
-    pub(crate) fn name(self) -> &'static str {
-        self.flavor().name()
-    }
-
     /// Where its binary is, or would be.
-    pub(crate) fn binary(self) -> PathBuf {
+    pub fn binary(self) -> PathBuf {
         let root = std::env::var_os("REDBOLT_SERVERS").map_or_else(
-            || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/servers"),
+            || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/servers"),
             PathBuf::from,
         );
         root.join("bin").join(self.name())
@@ -49,12 +42,12 @@ impl Kind {
 }
 
 /// The kinds that are installed; the others are reported as skipped for the running test.
-pub(crate) fn available_kinds() -> Vec<Kind> {
+pub fn available_kinds() -> Vec<Kind> {
     Kind::ALL.into_iter().filter_map(kind_or_skip).collect()
 }
 
 /// `kind` if it is installed; if not, the running test is reported as skipped for it.
-pub(crate) fn kind_or_skip(kind: Kind) -> Option<Kind> {
+pub fn kind_or_skip(kind: Kind) -> Option<Kind> {
     if kind.is_installed() {
         return Some(kind);
     }
@@ -69,7 +62,7 @@ pub(crate) fn kind_or_skip(kind: Kind) -> Option<Kind> {
 ///
 /// libtest has no word for a skipped test: `tests/run` counts these lines. They go to the stream
 /// itself, past libtest, which would keep what a passing test prints to itself.
-pub(crate) fn skip(why: &str, remedy: &str) {
+pub fn skip(why: &str, remedy: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     let line = format!("SKIPPED {test}: {why}");

@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::common::{EXTEND, RELEASE, Request};
+use crate::pair::{EXTEND, RELEASE, Request};
 
 /// A stream of random requests.
 pub(crate) struct Requests {

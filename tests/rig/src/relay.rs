@@ -11,11 +11,11 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::authority::Signed;
+use crate::authority::Signed;
 
 /// What a relay does to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trick {
+pub enum Trick {
     /// Nothing.
     Honest,
     /// Its answers come a byte at a time, each in a record of its own.
@@ -46,8 +46,8 @@ pub(crate) enum Trick {
 
 /// A server for TLS on a port of 127.0.0.1; what it decrypts goes to a plain server, as long as
 /// its trick lets it.
-pub(crate) struct Relay {
-    pub(crate) port: u16,
+pub struct Relay {
+    pub port: u16,
     shared: Arc<Shared>,
 }
 
@@ -63,7 +63,7 @@ struct Shared {
 
 impl Relay {
     /// In front of port `behind`, showing `shown`.
-    pub(crate) fn start(behind: u16, shown: &Signed, trick: Trick) -> Self {
+    pub fn start(behind: u16, shown: &Signed, trick: Trick) -> Self {
         let chain = CertificateDer::pem_slice_iter(shown.cert.as_bytes())
             .collect::<Result<Vec<_>, _>>()
             .expect("certificates");
@@ -100,22 +100,22 @@ impl Relay {
         Self { port, shared }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("rediss://127.0.0.1:{}", self.port)
     }
 
     /// Does this from now on, to connections that stand as well.
-    pub(crate) fn play(&self, trick: Trick) {
+    pub fn play(&self, trick: Trick) {
         *self.shared.trick.lock().expect("nobody panics") = trick;
     }
 
     /// The names that clients asked for.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         self.shared.names.lock().expect("nobody panics").clone()
     }
 
     /// How many connections were made to it.
-    pub(crate) fn connections(&self) -> u32 {
+    pub fn connections(&self) -> u32 {
         self.shared.connections.load(Ordering::Relaxed)
     }
 }

@@ -12,14 +12,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One connection to a server.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub struct Wire {
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
 impl Wire {
     /// Connects to a port of 127.0.0.1.
-    pub(crate) fn connect(port: u16) -> std::io::Result<Self> {
+    pub fn connect(port: u16) -> std::io::Result<Self> {
         let stream =
             TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), PATIENCE)?;
         stream.set_nodelay(true)?;
@@ -29,17 +29,17 @@ impl Wire {
     }
 
     /// Connects to a `redis://HOST:PORT` address of this machine.
-    pub(crate) fn connect_url(url: &str) -> std::io::Result<Self> {
+    pub fn connect_url(url: &str) -> std::io::Result<Self> {
         Self::connect(port_of(url))
     }
 
     /// Writes bytes as they are.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(bytes)
     }
 
     /// The next whole reply, as it came.
-    pub(crate) fn reply(&mut self) -> std::io::Result<Vec<u8>> {
+    pub fn reply(&mut self) -> std::io::Result<Vec<u8>> {
         loop {
             if let Some(len) = frame_len(&self.unread) {
                 let rest = self.unread.split_off(len);
@@ -54,13 +54,13 @@ impl Wire {
     }
 
     /// Sends one request and takes one reply.
-    pub(crate) fn ask<A: AsRef<[u8]>>(&mut self, args: &[A]) -> std::io::Result<Vec<u8>> {
+    pub fn ask<A: AsRef<[u8]>>(&mut self, args: &[A]) -> std::io::Result<Vec<u8>> {
         self.send(&request(args))?;
         self.reply()
     }
 
     /// Everything until the peer closes.
-    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
+    pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.unread);
         // A peer that closes while it still has input of ours resets the connection: an end too.
         let _ = self.stream.read_to_end(&mut bytes);
@@ -69,7 +69,7 @@ impl Wire {
 }
 
 /// An array of bulk strings.
-pub(crate) fn request<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
+pub fn request<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {
         let arg = arg.as_ref();
@@ -81,7 +81,7 @@ pub(crate) fn request<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
 }
 
 /// The port at the end of an address.
-pub(crate) fn port_of(url: &str) -> u16 {
+pub fn port_of(url: &str) -> u16 {
     let port = url.rsplit(':').next().and_then(|port| port.parse().ok());
     port.unwrap_or_else(|| panic!("{url} ends with a port"))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redbolt_embedded::model::Condition;
 use redbolt_embedded::{Flavor, Memory, NodeState, Nodes, NodesError, NodesOptions};
 
-use super::common::{Wire, request};
+use redbolt_rig::{Wire, port_of, request};
 
 fn connect(nodes: &Nodes, node: usize) -> Wire {
     let urls = nodes.urls();
@@ -151,7 +151,7 @@ fn one_client_too_many_is_told_so() {
 #[test]
 fn ports_flavors_and_credentials_are_as_asked() {
     let lone = Nodes::start(1).unwrap();
-    let taken = super::common::port_of(&lone.urls()[0]);
+    let taken = port_of(&lone.urls()[0]);
     let error = Nodes::start_with(&NodesOptions::new(1).first_port(taken)).unwrap_err();
     assert!(matches!(error, NodesError::Io { node: 0, .. }), "{error}");
     assert!(error.to_string().contains(&taken.to_string()), "{error}");
@@ -163,7 +163,7 @@ fn ports_flavors_and_credentials_are_as_asked() {
     let mut firsts = (0..100).map(|index| 17_000 + index * 10);
     let nodes = firsts.find_map(|first| Nodes::start_with(&options.clone().first_port(first)).ok());
     let nodes = nodes.unwrap();
-    let first = super::common::port_of(&nodes.urls()[0]);
+    let first = port_of(&nodes.urls()[0]);
     assert_eq!(nodes.urls()[2], format!("redis://127.0.0.1:{}", first + 2));
     let version = |node| {
         let mut wire = connect(&nodes, node);

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use redbolt_embedded::{Nodes, NodesOptions};
 
-use super::common::{RealServer, Wire, available_kinds};
+use redbolt_rig::{RealServer, Wire, available_kinds};
+
+use super::pair::flavor;
 
 /// What a client judges a master by.
 const NEEDED: &[&str] = &[
@@ -62,7 +64,7 @@ fn fields(reply: &[u8]) -> (Vec<String>, BTreeMap<String, String>) {
 fn every_field_of_info_is_one_of_the_real_servers() {
     for kind in available_kinds() {
         let server = RealServer::start(kind, &[]);
-        let options = NodesOptions::new(1).flavor(kind.flavor());
+        let options = NodesOptions::new(1).flavor(flavor(kind));
         let nodes = Nodes::start_with(&options).unwrap();
         let mut ours = Wire::connect_url(&nodes.urls()[0]).unwrap();
         let mut real = server.connect();
@@ -98,7 +100,7 @@ fn every_field_of_info_is_one_of_the_real_servers() {
 fn info_is_a_verbatim_string_where_resp3_has_one() {
     for kind in available_kinds() {
         let server = RealServer::start(kind, &[]);
-        let nodes = Nodes::start_with(&NodesOptions::new(1).flavor(kind.flavor())).unwrap();
+        let nodes = Nodes::start_with(&NodesOptions::new(1).flavor(flavor(kind))).unwrap();
         let ours = Wire::connect_url(&nodes.urls()[0]).unwrap();
         let replies = [ours, server.connect()].map(|mut wire| {
             wire.ask(&["HELLO", "3"]).unwrap();
@@ -114,7 +116,7 @@ fn config_get_names_the_same_settings() {
     let settings = ["appendfsync", "appendonly", "maxmemory", "maxmemory-policy", "save"];
     for kind in available_kinds() {
         let server = RealServer::start(kind, &[]);
-        let nodes = Nodes::start_with(&NodesOptions::new(1).flavor(kind.flavor())).unwrap();
+        let nodes = Nodes::start_with(&NodesOptions::new(1).flavor(flavor(kind))).unwrap();
         let mut ours = Wire::connect_url(&nodes.urls()[0]).unwrap();
         for name in settings {
             let args = ["CONFIG", "GET", name];

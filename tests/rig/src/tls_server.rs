@@ -1,27 +1,22 @@
 //! [`TlsServer`]: a real server that listens for TLS as well, on a port of its own.
 
-use super::authority::{Authority, Signed};
-use super::kind::{Kind, kind_or_skip};
-use super::server::{RealServer, free_port};
+use crate::authority::{Authority, Signed};
+use crate::kind::{Kind, kind_or_skip};
+use crate::server::{RealServer, free_port};
 
 /// Those of the real servers that are built with TLS.
-pub(crate) const TLS_KINDS: [Kind; 3] = [Kind::Redis70, Kind::Redis80, Kind::Valkey81];
+pub const TLS_KINDS: [Kind; 3] = [Kind::Redis70, Kind::Redis80, Kind::Valkey81];
 
 /// A server, and its port for TLS.
-pub(crate) struct TlsServer {
-    pub(crate) server: RealServer,
-    pub(crate) port: u16,
+pub struct TlsServer {
+    pub server: RealServer,
+    pub port: u16,
 }
 
 impl TlsServer {
     /// Starts a server that shows `shown` and, where it asks for certificates, takes those that
     /// `authority` signed. `args` are further arguments: `--tls-auth-clients yes`, ..
-    pub(crate) fn start(
-        kind: Kind,
-        authority: &Authority,
-        shown: &Signed,
-        args: &[&str],
-    ) -> Option<Self> {
+    pub fn start(kind: Kind, authority: &Authority, shown: &Signed, args: &[&str]) -> Option<Self> {
         kind_or_skip(kind)?;
         let port = free_port();
         let text = |path: &std::path::Path| path.display().to_string();
@@ -34,7 +29,7 @@ impl TlsServer {
     }
 
     /// `rediss://HOST:PORT`
-    pub(crate) fn url(&self, host: &str) -> String {
+    pub fn url(&self, host: &str) -> String {
         format!("rediss://{host}:{}", self.port)
     }
 }

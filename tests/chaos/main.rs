@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redbolt::{Client, Config, Quorum, Retry, now};
 
-use super::common::{Cluster, Kind, eventually, ms};
+use redbolt_rig::{Cluster, Kind, eventually, ms};
 
 const WORKERS: usize = 8;
 const KEYS: usize = 3;

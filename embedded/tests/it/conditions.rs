@@ -5,7 +5,9 @@
 
 use redbolt_embedded::model::{Condition, ServerOptions};
 
-use super::common::{Pair, RealServer, available_kinds, request, words};
+use redbolt_rig::{RealServer, available_kinds, request};
+
+use super::pair::{Pair, flavor, words};
 
 /// What a lock client sends, and what a server in trouble treats in a way of its own.
 const QUESTIONS: &[&str] = &[
@@ -148,7 +150,7 @@ fn a_loading_node_answers_as_a_loading_server() {
 fn a_password_is_asked_for_as_real_servers_ask() {
     for kind in available_kinds() {
         let server = RealServer::start(kind, &["--requirepass", "secret"]);
-        let options = ServerOptions::new(kind.flavor()).password("secret");
+        let options = ServerOptions::new(flavor(kind)).password("secret");
         let mut pair = Pair::with(&server, &options);
         pair.say(&["PING", "FOO", "GET", "HELLO", "HELLO 2", "HELLO 3", "HELLO 4", "HELLO x"]);
         pair.say(&["HELLO 3 SETNAME a", "HELLO 3 AUTH default bad", "HELLO 3 FOO", "AUTH bad"]);

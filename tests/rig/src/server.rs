@@ -12,12 +12,12 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use tempfile::TempDir;
 
-use super::kind::Kind;
-use super::wire::Wire;
+use crate::kind::Kind;
+use crate::wire::Wire;
 
 /// A real server on a port of 127.0.0.1, without persistence unless the test asks for it.
 #[derive(Debug)]
-pub(crate) struct RealServer {
+pub struct RealServer {
     kind: Kind,
     child: Child,
     port: u16,
@@ -30,7 +30,7 @@ impl RealServer {
     /// arguments of its command line (`--requirepass`, ..), which win over the harness's own.
     /// Where they begin with a file `.conf` there are none of the harness but the address: `%i`
     /// stands for the port then, and `%S/redbolt-node/%i` for its directory.
-    pub(crate) fn start(kind: Kind, args: &[&str]) -> Self {
+    pub fn start(kind: Kind, args: &[&str]) -> Self {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         // Somebody else may take the port between the look and the server's start.
         for _ in 0..5 {
@@ -45,40 +45,40 @@ impl RealServer {
         panic!("{} does not start", kind.name())
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The directory it keeps its files in.
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// `redis://127.0.0.1:PORT`
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// The socket file that it listens on as well.
-    pub(crate) fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         socket(self.dir.path())
     }
 
     /// `unix://PATH` of [`RealServer::socket`].
-    pub(crate) fn unix_url(&self) -> String {
+    pub fn unix_url(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
     /// Stops the process (SIGSTOP) and returns once it stands.
-    pub(crate) fn freeze(&self) {
+    pub fn freeze(&self) {
         self.signal("-STOP");
         let stat = format!("/proc/{}/stat", self.pid());
         for _ in 0..ATTEMPTS {
@@ -93,12 +93,12 @@ impl RealServer {
     }
 
     /// Lets a frozen process go on.
-    pub(crate) fn thaw(&self) {
+    pub fn thaw(&self) {
         self.signal("-CONT");
     }
 
     /// Kills the process (SIGKILL) and returns once it is gone.
-    pub(crate) fn kill9(&mut self) {
+    pub fn kill9(&mut self) {
         // An error means that it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -106,13 +106,13 @@ impl RealServer {
 
     /// Begins a new process on the same port and directory, with the same arguments, and waits
     /// until it answers.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.restart_until(&[], |reply| !reply.starts_with(b"-LOADING"));
     }
 
     /// As [`RealServer::restart`], with more arguments, and waits until its answer to PING is
     /// as wanted.
-    pub(crate) fn restart_until(&mut self, more: &[&str], wanted: impl Fn(&[u8]) -> bool) {
+    pub fn restart_until(&mut self, more: &[&str], wanted: impl Fn(&[u8]) -> bool) {
         self.kill9();
         let mut args = self.args.clone();
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
@@ -121,24 +121,24 @@ impl RealServer {
     }
 
     /// Ends the connections of all clients, those with a subscription too.
-    pub(crate) fn hang_up(&self) {
+    pub fn hang_up(&self) {
         for kind in ["normal", "pubsub"] {
             self.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
         }
     }
 
     /// A new connection.
-    pub(crate) fn connect(&self) -> Wire {
+    pub fn connect(&self) -> Wire {
         Wire::connect(self.port).expect("the server accepts")
     }
 
     /// One command on a connection of its own; the raw reply.
-    pub(crate) fn command<A: AsRef<[u8]>>(&self, args: &[A]) -> Vec<u8> {
+    pub fn command<A: AsRef<[u8]>>(&self, args: &[A]) -> Vec<u8> {
         self.connect().ask(args).expect("the server answers")
     }
 
     /// The string that a key holds.
-    pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
+    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         let reply = self.command(&["GET", key]);
         let at = reply.windows(2).position(|pair| pair == b"\r\n")?;
         let body = reply.get(at + 2..)?.strip_suffix(b"\r\n")?;
@@ -146,14 +146,14 @@ impl RealServer {
     }
 
     /// Milliseconds until a key ends; -1 without an end, -2 without the key.
-    pub(crate) fn pttl(&self, key: &str) -> i64 {
+    pub fn pttl(&self, key: &str) -> i64 {
         let reply = self.command(&["PTTL", key]);
         let digits = std::str::from_utf8(&reply).ok().and_then(|text| text.strip_prefix(':'));
         let value = digits.and_then(|digits| digits.trim_end().parse().ok());
         value.unwrap_or_else(|| panic!("PTTL answered {}", reply.escape_ascii()))
     }
 
-    pub(crate) fn exists(&self, key: &str) -> bool {
+    pub fn exists(&self, key: &str) -> bool {
         self.command(&["EXISTS", key]) == b":1\r\n"
     }
 

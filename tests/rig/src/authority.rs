@@ -11,7 +11,7 @@ use rcgen::{
 use tempfile::TempDir;
 
 /// A CA that nobody knows but who is given its certificate.
-pub(crate) struct Authority {
+pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     dir: TempDir,
@@ -19,18 +19,18 @@ pub(crate) struct Authority {
 
 /// A certificate and its key, as text and as files that live as long as their authority.
 #[derive(Clone, Debug)]
-pub(crate) struct Signed {
-    pub(crate) cert: String,
-    pub(crate) key: String,
-    pub(crate) cert_file: PathBuf,
-    pub(crate) key_file: PathBuf,
+pub struct Signed {
+    pub cert: String,
+    pub key: String,
+    pub cert_file: PathBuf,
+    pub key_file: PathBuf,
 }
 
 /// The names of this machine that nodes are found by.
-pub(crate) const LOCAL: [&str; 3] = ["127.0.0.1", "::1", "localhost"];
+pub const LOCAL: [&str; 3] = ["127.0.0.1", "::1", "localhost"];
 
 impl Authority {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -45,26 +45,26 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem, dir }
     }
 
-    pub(crate) fn pem(&self) -> &str {
+    pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    pub(crate) fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.dir.path().join("ca.pem")
     }
 
     /// A directory of this test's.
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// A certificate for these names and addresses.
-    pub(crate) fn issue(&self, names: &[&str]) -> Signed {
+    pub fn issue(&self, names: &[&str]) -> Signed {
         self.issue_for_years(names, 2020..2050)
     }
 
     /// A certificate that is valid in these years.
-    pub(crate) fn issue_for_years(&self, names: &[&str], years: std::ops::Range<i32>) -> Signed {
+    pub fn issue_for_years(&self, names: &[&str], years: std::ops::Range<i32>) -> Signed {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
         params.not_before = date_time_ymd(years.start, 1, 1);

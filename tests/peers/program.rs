@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-use super::super::common::Cluster;
+use redbolt_rig::Cluster;
 
 /// A client of the nodes of one cluster, in a process of its own.
 pub(super) struct Program {

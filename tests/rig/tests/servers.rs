@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 
-use super::common::{RealServer, Wire, available_kinds, request};
+use redbolt_rig::{RealServer, Wire, available_kinds, request};
 
 /// Every other test with real servers rests on this one.
 #[test]

@@ -6,10 +6,8 @@
 use std::fmt::Write as _;
 
 use redbolt_embedded::model::{Condition, Life, Progress, Server, ServerOptions, Session};
-
-use super::now;
-use super::server::RealServer;
-use super::wire::{Wire, request};
+use redbolt_embedded::{Flavor, Instant};
+use redbolt_rig::{Kind, RealServer, Wire, request};
 
 /// The arguments of one request.
 pub(crate) type Request = Vec<Vec<u8>>;
@@ -36,7 +34,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(server: &RealServer) -> Self {
-        Self::with(server, &ServerOptions::new(server.kind().flavor()))
+        Self::with(server, &ServerOptions::new(flavor(server.kind())))
     }
 
     pub(crate) fn with(server: &RealServer, options: &ServerOptions) -> Self {
@@ -127,6 +125,21 @@ impl Pair {
         let (real_text, ours_text) = (real.escape_ascii(), ours.escape_ascii());
         assert!(real == ours, "{}real: {real_text}\nours: {ours_text}", self.history);
     }
+}
+
+/// The flavor of the model that is like a real server.
+pub(crate) const fn flavor(kind: Kind) -> Flavor {
+    match kind {
+        Kind::Redis70 => Flavor::Redis70,
+        Kind::Redis80 => Flavor::Redis80,
+        Kind::Redis86 => Flavor::Redis86,
+        Kind::Valkey81 => Flavor::Valkey81,
+        Kind::Valkey91 => Flavor::Valkey91,
+    }
+}
+
+fn now() -> Instant {
+    Instant::default() + redbolt_rig::now()
 }
 
 /// So many frames.

@@ -7,12 +7,12 @@ mod program;
 
 use std::thread;
 
-use redbolt::{Client, Lease, LockError, Unlocked};
+use redbolt::{Client, Config, Lease, LockError, RestartGuard, Unlocked};
+use redbolt_rig::{Cluster, PATIENCE, TTL, eventually, ms};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use self::program::{Program, is_built};
-use super::common::{Cluster, PATIENCE, TTL, eventually, ms, taken};
 
 /// For locks that must not end during a test, in milliseconds.
 const LONG: u32 = 20_000;
@@ -37,7 +37,9 @@ impl Beside {
         }
         let cluster = Cluster::mixed(3)?;
         let other = Program::start(name, &cluster);
-        let redbolt = cluster.client();
+        let config = Config::new(cluster.urls()).expect("addresses of servers");
+        let config = config.restart_guard(RestartGuard::Off).node_timeout(ms(2_000));
+        let redbolt = Client::connect(config).expect("fresh servers are admitted");
         let key = other.on_nodes(KEY);
         Some(Self { cluster, other, redbolt, key })
     }
@@ -51,6 +53,11 @@ impl Beside {
     fn left(&self) -> Vec<i64> {
         self.cluster.nodes().map(|node| node.pttl(&self.key)).collect()
     }
+}
+
+#[track_caller]
+fn taken(result: Result<Lease, LockError>) {
+    assert!(matches!(result, Err(LockError::Taken(_))), "not taken: {result:?}");
 }
 
 fn locks_exclude_each_other(name: &'static str) {
