@@ -77,8 +77,6 @@
 //! | `tls` | connections through TLS: `rediss://`, `Config::tls` |
 //! | `tracing` | spans and events of locks and nodes |
 //! | `metrics` | counts, times and node states, for the `metrics` facade |
-//! | `cli` | the `redbolt` command |
-//! | `assets` | its man pages and completions: `cargo run --features assets --example assets -- DIR` |
 //! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
 //!
 //! # Versions

@@ -6,7 +6,7 @@ use redbolt::{Client, Config, RestartGuard, Wait};
 use redbolt_embedded::Nodes;
 
 use crate::Anything;
-use crate::probe::Probe;
+use redbolt_benches::probe::Probe;
 
 pub(crate) struct Setup {
     /// `host:port`, or `unix://` and a path.

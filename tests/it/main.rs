@@ -7,35 +7,10 @@
 mod acl;
 mod acquire;
 mod batch;
-#[cfg(feature = "cli")]
-mod cli;
-#[cfg(feature = "cli")]
-mod cli_bench;
-#[cfg(feature = "cli")]
-mod cli_doctor;
-#[cfg(feature = "cli")]
-mod cli_lock;
-#[cfg(feature = "cli")]
-mod cli_look;
-#[cfg(feature = "cli")]
-mod cli_run;
-#[cfg(feature = "cli")]
-mod cli_servers;
-#[cfg(feature = "cli")]
-mod cli_several;
-#[cfg(all(feature = "cli", feature = "tls"))]
-mod cli_tls;
-#[cfg(feature = "cli")]
-mod cli_usage;
-#[cfg(feature = "cli")]
-mod cli_watch;
 mod common;
 mod concurrency;
 mod connecting;
 mod debts;
-#[cfg(feature = "cli")]
-mod deployed;
-#[cfg(feature = "cli")]
 mod descriptors;
 mod dialects;
 mod drops;
@@ -57,8 +32,6 @@ mod peers_replayed;
 mod prefix;
 mod promoted;
 mod public_names;
-#[cfg(feature = "cli")]
-mod replacing;
 mod retry;
 mod secrets;
 #[cfg(feature = "shared")]

@@ -72,13 +72,14 @@ impl Cluster {
         assert_eq!(reply, b"+OK\r\n");
     }
 
-    /// How often a node ran SET since it started or was told `CONFIG RESETSTAT`.
+    /// How often all nodes ran a command.
+    pub fn calls(&self, command: &str) -> u64 {
+        self.servers.iter().map(|server| server.calls(command)).sum()
+    }
+
+    /// How often a node ran SET.
     pub fn set_count(&self, index: usize) -> u64 {
-        let info = self.node(index).command(&["INFO", "commandstats"]);
-        let info = String::from_utf8(info).expect("INFO is text");
-        let rest = info.split("cmdstat_set:calls=").nth(1);
-        let digits = rest.and_then(|rest| rest.split(',').next());
-        digits.map_or(0, |digits| digits.parse().expect("a count"))
+        self.node(index).calls("set")
     }
 }
 

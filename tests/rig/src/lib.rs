@@ -10,6 +10,10 @@
 
 #![expect(
     missing_docs,
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    clippy::len_without_is_empty,
+    clippy::new_without_default,
     clippy::missing_panics_doc,
     clippy::missing_errors_doc,
     reason = "for this workspace's tests alone: what goes wrong here fails the test"

@@ -13,6 +13,7 @@ use rand::rngs::SysRng;
 use tempfile::TempDir;
 
 use crate::kind::Kind;
+use crate::wait::{PATIENCE, eventually};
 use crate::wire::Wire;
 
 /// A real server on a port of 127.0.0.1, without persistence unless the test asks for it.
@@ -120,6 +121,16 @@ impl RealServer {
         assert!(self.answers(wanted), "{} does not come back", self.kind.name());
     }
 
+    /// Makes it a replica of `master`, and returns once it has its keys.
+    pub fn replicate(&self, master: &Self) {
+        self.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+        let has_synced = || {
+            let info = self.command(&["INFO", "replication"]);
+            String::from_utf8_lossy(&info).contains("master_link_status:up")
+        };
+        assert!(eventually(PATIENCE, has_synced), "{} does not follow", self.kind.name());
+    }
+
     /// Ends the connections of all clients, those with a subscription too.
     pub fn hang_up(&self) {
         for kind in ["normal", "pubsub"] {
@@ -155,6 +166,16 @@ impl RealServer {
 
     pub fn exists(&self, key: &str) -> bool {
         self.command(&["EXISTS", key]) == b":1\r\n"
+    }
+
+    /// How often it ran a command since it started or was told `CONFIG RESETSTAT`.
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats = self.command(&["INFO", "commandstats"]);
+        let stats = String::from_utf8(stats).expect("INFO is text");
+        let start = format!("cmdstat_{command}:calls=");
+        let rest = stats.lines().find_map(|line| line.strip_prefix(&start));
+        let digits = rest.and_then(|rest| rest.split(',').next());
+        digits.map_or(0, |digits| digits.parse().expect("a count"))
     }
 
     fn signal(&self, signal: &str) {
