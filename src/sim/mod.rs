@@ -48,6 +48,8 @@ mod world;
 
 pub use crate::mutant::{Kind, Mutant};
 pub use counts::{Counts, Fault, Path, Setting};
+pub use oracle::Oracle;
+pub use random::Random;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
