@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::{Global, LockArgs};
 use crate::exit::{Failure, TAKEN};
 use crate::output::{ms, say, short, shown};
-use crate::progress::Spinner;
+use crate::progress::Progress;
 use crate::session::Session;
 use crate::signals::ENDING;
 
@@ -51,12 +51,12 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
 }
 
 /// Shows on a terminal that a lock is waited for.
-pub(crate) fn waiting(key: &[u8], wait: Option<Duration>) -> Spinner {
+pub(crate) fn waiting(key: &[u8], wait: Option<Duration>) -> Progress {
     match wait {
         Some(wait) => {
-            Spinner::start(format!("waiting for {}, at most {}", shown(key), short(wait)))
+            Progress::spinner(format!("waiting for {}, at most {}", shown(key), short(wait)))
         }
-        None => Spinner::hidden(),
+        None => Progress::hidden(),
     }
 }
 

@@ -8,9 +8,14 @@
     reason = "for the benches of this project alone"
 )]
 
-use std::fmt::Write as _;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
@@ -35,58 +40,76 @@ pub struct Plot {
     pub lines: Vec<Line>,
 }
 
-/// Where values lie on paper.
-struct Axis {
-    scale: Scale,
-    range: (f64, f64),
-    paper: (f64, f64),
-}
+const COLORS: [RGBColor; 6] = [
+    RGBColor(0x88, 0x88, 0x88),
+    RGBColor(0xd9, 0x48, 0x0f),
+    RGBColor(0x74, 0xa9, 0xcf),
+    RGBColor(0x08, 0x68, 0xac),
+    RGBColor(0x41, 0xae, 0x76),
+    RGBColor(0x6a, 0x51, 0xa3),
+];
+/// Of text and axes: it is seen on white and on black.
+const GRAY: RGBColor = RGBColor(0x77, 0x77, 0x77);
+const SIZE: (u32, u32) = (720, 400);
+/// Where the names of the lines begin.
+const NAMES: i32 = 550;
 
-const COLORS: [&str; 6] = ["#888888", "#d9480f", "#74a9cf", "#0868ac", "#41ae76", "#6a51a3"];
-const SIZE: (f64, f64) = (720.0, 400.0);
+/// A part of the page.
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 impl Plot {
-    fn draw(&self, svg: &mut String) {
-        let points = || self.lines.iter().flat_map(|line| &line.points);
-        let x = Axis::new(self.x_scale, points().map(|point| point.0), (70.0, 540.0));
-        let y = Axis::new(self.y_scale, points().map(|point| point.1), (340.0, 50.0));
-        let mut text = |x: f64, y: f64, anchor: &str, words: &str| {
-            let _ = writeln!(
-                svg,
-                "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
-            );
-        };
-        text(70.0, 24.0, "start", &format!("<tspan font-size=\"15\">{}</tspan>", self.title));
-        text(305.0, 384.0, "middle", self.x);
-        text(70.0, 42.0, "start", self.y);
-        for value in x.ticks() {
-            text(x.place(value), 358.0, "middle", &short(value));
+    fn draw(&self, area: &Area<'_>) -> Drawn {
+        let x = range(self.x_scale, self.points().map(|point| point.0));
+        let y = range(self.y_scale, self.points().map(|point| point.1));
+        match (self.x_scale, self.y_scale) {
+            (Scale::Zero, Scale::Zero) => self.draw_in(area, x, y),
+            (Scale::Zero, Scale::Log) => self.draw_in(area, x, y.log_scale()),
+            (Scale::Log, Scale::Zero) => self.draw_in(area, x.log_scale(), y),
+            (Scale::Log, Scale::Log) => self.draw_in(area, x.log_scale(), y.log_scale()),
         }
-        for value in y.ticks() {
-            text(62.0, y.place(value) + 4.0, "end", &short(value));
-        }
+    }
+
+    fn points(&self) -> impl Iterator<Item = &(f64, f64)> {
+        self.lines.iter().flat_map(|line| &line.points)
+    }
+
+    fn draw_in<X, Y>(&self, area: &Area<'_>, x: X, y: Y) -> Drawn
+    where
+        X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+        Y: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+    {
+        let text = ("sans-serif", 12).into_font().color(&GRAY);
+        area.draw_text(self.title, &("sans-serif", 15).into_font().color(&GRAY), (70, 12))?;
+        area.draw_text(self.y, &text, (70, 32))?;
+        let mut chart = ChartBuilder::on(area)
+            .margin_top(50)
+            .margin_right(180)
+            .margin_bottom(10)
+            .x_label_area_size(50)
+            .y_label_area_size(70)
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(GRAY.mix(0.3))
+            .axis_style(GRAY.mix(0.3))
+            .label_style(text.clone())
+            .x_desc(self.x)
+            .x_label_formatter(&|value| short(*value))
+            .y_label_formatter(&|value| short(*value))
+            .draw()?;
+        let named = text.pos(Pos::new(HPos::Left, VPos::Center));
         for (index, line) in self.lines.iter().enumerate() {
-            text(576.0, 64.0 + 20.0 * index as f64, "start", &line.name);
+            let color = COLORS.get(index % COLORS.len()).copied().unwrap_or(GRAY);
+            let style = color.stroke_width(2);
+            chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
+            let height = 60 + 20 * i32::try_from(index)?;
+            area.draw(&PathElement::new([(NAMES, height), (NAMES + 20, height)], style))?;
+            area.draw_text(&line.name, &named, (NAMES + 26, height))?;
         }
-        for value in y.ticks() {
-            let place = y.place(value);
-            let _ = writeln!(
-                svg,
-                "<path d=\"M70 {place:.1}H540\" stroke=\"#999\" stroke-opacity=\".3\"/>"
-            );
-        }
-        for (index, line) in self.lines.iter().enumerate() {
-            let color = COLORS.get(index % COLORS.len()).copied().unwrap_or_default();
-            let places = line.points.iter().map(|point| (x.place(point.0), y.place(point.1)));
-            let path: Vec<_> = places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-            let key = 60.0 + 20.0 * index as f64;
-            let _ = writeln!(
-                svg,
-                "<g fill=\"none\" stroke=\"{color}\" stroke-width=\"2\">\
-                 <polyline points=\"{}\"/><path d=\"M550 {key}h20\"/></g>",
-                path.join(" ")
-            );
-        }
+        Ok(())
     }
 }
 
@@ -95,77 +118,39 @@ pub fn save(path: &Path, caption: &str, plots: &[Plot]) -> io::Result<()> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
-    std::fs::write(path, page(caption, plots))
+    let mut svg = String::new();
+    page(&mut svg, caption, plots).map_err(io::Error::other)?;
+    std::fs::write(path, svg)
 }
 
-fn page(caption: &str, plots: &[Plot]) -> String {
-    let head = if caption.is_empty() { 0.0 } else { 24.0 };
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" \
-         font-family=\"sans-serif\" font-size=\"12\" fill=\"#777\">\n",
-        SIZE.0,
-        SIZE.1 * plots.len() as f64 + head
-    );
-    if head > 0.0 {
-        let _ = writeln!(svg, "<text x=\"70\" y=\"20\">{caption}</text>");
+fn page(svg: &mut String, caption: &str, plots: &[Plot]) -> Drawn {
+    let head = if caption.is_empty() { 0 } else { 24 };
+    let count = u32::try_from(plots.len())?;
+    let page = SVGBackend::with_string(svg, (SIZE.0, SIZE.1 * count + head)).into_drawing_area();
+    let (top, below) = page.split_vertically(head);
+    top.draw_text(caption, &("sans-serif", 12).into_font().color(&GRAY), (70, 8))?;
+    for (plot, area) in plots.iter().zip(below.split_evenly((plots.len(), 1))) {
+        plot.draw(&area)?;
     }
-    for (index, plot) in plots.iter().enumerate() {
-        let _ = writeln!(svg, "<g transform=\"translate(0 {})\">", SIZE.1 * index as f64 + head);
-        plot.draw(&mut svg);
-        svg.push_str("</g>\n");
-    }
-    svg.push_str("</svg>\n");
-    svg
+    page.present()?;
+    Ok(())
 }
 
-impl Axis {
-    fn new(scale: Scale, values: impl Iterator<Item = f64>, paper: (f64, f64)) -> Self {
-        let (mut least, mut most) = (f64::MAX, f64::MIN);
-        for value in values.filter(|value| value.is_finite()) {
-            least = least.min(value);
-            most = most.max(value);
-        }
-        if scale == Scale::Zero {
-            least = 0.0;
-            most *= 1.05;
-        }
-        if least >= most {
-            most = least + 1.0;
-        }
-        Self { scale, range: (least, most), paper }
+/// What an axis shows.
+fn range(scale: Scale, values: impl Iterator<Item = f64>) -> Range<f64> {
+    let (mut least, mut most) = (f64::MAX, f64::MIN);
+    for value in values.filter(|value| value.is_finite()) {
+        least = least.min(value);
+        most = most.max(value);
     }
-
-    fn place(&self, value: f64) -> f64 {
-        let on = |value: f64| if self.scale == Scale::Log { value.ln() } else { value };
-        let (least, most) = (on(self.range.0), on(self.range.1));
-        let share = (on(value) - least) / (most - least);
-        self.paper.0 + share * (self.paper.1 - self.paper.0)
+    if scale == Scale::Zero {
+        least = 0.0;
+        most *= 1.05;
     }
-
-    fn ticks(&self) -> Vec<f64> {
-        let (least, most) = self.range;
-        let mut ticks = Vec::new();
-        if self.scale == Scale::Log {
-            let mut decade = 10_f64.powf(least.log10().floor());
-            let steps: &[f64] = if most / least > 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-            while decade <= most {
-                ticks.extend(steps.iter().map(|step| step * decade));
-                decade *= 10.0;
-            }
-        } else {
-            let rough = (most - least) / 6.0;
-            let decade = 10_f64.powf(rough.log10().floor());
-            let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
-            let step = step.into_iter().find(|step| *step >= rough).unwrap_or(rough);
-            let mut tick = (least / step).ceil() * step;
-            while tick <= most {
-                ticks.push(tick);
-                tick += step;
-            }
-        }
-        ticks.retain(|tick| (least..=most).contains(tick));
-        ticks
+    if least >= most {
+        most = least + 1.0;
     }
+    least..most
 }
 
 fn short(value: f64) -> String {

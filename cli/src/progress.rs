@@ -1,99 +1,73 @@
 //! One line on stderr while something takes long: on a terminal only, and gone when it is over.
 
-use std::fmt::Display;
-use std::io::{self, Write as _};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::io;
 use std::time::Duration;
 
-use redbolt::now;
-use redbolt::time::Instant;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::terminal::is_live;
 
 /// Between two pictures.
 const STEP: Duration = Duration::from_millis(100);
 
-const BAR_LEN: usize = 40;
-
-/// How far work is; drawn when told, at most ten times a second.
+/// How far work is, or that something is waited for; gone when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Bar {
-    is_shown: bool,
-    drawn_at: Instant,
+pub(crate) struct Progress {
+    /// Nothing where nobody could see it: it costs nothing then.
+    bar: Option<ProgressBar>,
 }
 
-impl Bar {
-    pub(crate) fn new() -> Self {
-        Self { is_shown: is_live(&io::stderr()), drawn_at: now() }
+impl Progress {
+    /// Nothing to see.
+    pub(crate) const fn hidden() -> Self {
+        Self { bar: None }
+    }
+
+    /// A bar, in thousandths.
+    pub(crate) fn bar() -> Self {
+        Self::drawn(Some(1000), style("{bar:40} {percent:>3} %").progress_chars("█░"))
+    }
+
+    /// That something is waited for, and for how long already.
+    pub(crate) fn spinner(text: String) -> Self {
+        let seconds = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // It cannot fail in a way that matters here.
+            let _ = write!(out, "{}", state.elapsed().as_secs());
+        };
+        let style = style("{spinner} {msg} ({seconds} s)").with_key("seconds", seconds);
+        let this = Self::drawn(None, style.tick_chars("|/-\\ "));
+        if let Some(bar) = &this.bar {
+            bar.set_message(text);
+            bar.enable_steady_tick(STEP);
+        }
+        this
+    }
+
+    fn drawn(len: Option<u64>, style: ProgressStyle) -> Self {
+        let bar = is_live(&io::stderr()).then(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(10);
+            ProgressBar::with_draw_target(len, target).with_style(style)
+        });
+        Self { bar }
     }
 
     /// Shows that `permille` thousandths are done.
-    pub(crate) fn show(&mut self, permille: u64) {
-        if !self.is_shown || now().saturating_since(self.drawn_at) < STEP {
-            return;
+    pub(crate) fn show(&self, permille: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(permille.min(1000));
         }
-        self.drawn_at = now();
-        let full = usize::try_from(permille.min(1000)).unwrap_or(0) * BAR_LEN / 1000;
-        let bar = format!("{}{}", "█".repeat(full), "░".repeat(BAR_LEN - full));
-        draw(format_args!("{bar} {:>3} %", permille / 10));
     }
 }
 
-impl Drop for Bar {
+impl Drop for Progress {
     fn drop(&mut self) {
-        if self.is_shown {
-            draw("");
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
         }
     }
 }
 
-/// That something is waited for, and for how long already.
-#[derive(Debug)]
-pub(crate) struct Spinner {
-    drawing: Option<(Sender<()>, JoinHandle<()>)>,
-}
-
-impl Spinner {
-    /// Nothing to see.
-    pub(crate) const fn hidden() -> Self {
-        Self { drawing: None }
-    }
-
-    /// Draws `text` until it is dropped.
-    pub(crate) fn start(text: String) -> Self {
-        if !is_live(&io::stderr()) {
-            return Self::hidden();
-        }
-        let (sender, end) = channel();
-        let started = now();
-        let drawing = std::thread::Builder::new().spawn(move || {
-            for mark in ['|', '/', '-', '\\'].into_iter().cycle() {
-                draw(format_args!(
-                    "{mark} {text} ({} s)",
-                    now().saturating_since(started).as_secs()
-                ));
-                if end.recv_timeout(STEP) != Err(RecvTimeoutError::Timeout) {
-                    return draw("");
-                }
-            }
-        });
-        // Without a thread it is not seen, and nothing else changes.
-        Self { drawing: drawing.ok().map(|thread| (sender, thread)) }
-    }
-}
-
-impl Drop for Spinner {
-    fn drop(&mut self) {
-        if let Some((sender, thread)) = self.drawing.take() {
-            drop(sender);
-            // It cannot fail in a way that matters here.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Puts `line` in the place of the last one.
-fn draw(line: impl Display) {
-    let _ = write!(io::stderr().lock(), "\r{line}\x1b[K");
+/// The style of a template, which is one of those above.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use comfy_table::presets::NOTHING;
+use console::measure_text_width;
+
 /// A header and rows of as many cells.
 #[derive(Debug)]
 pub(crate) struct Table<const COLUMNS: usize> {
@@ -16,13 +19,11 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     pub(crate) fn add(&mut self, row: [String; COLUMNS]) {
         self.rows.push(row);
     }
-}
 
-impl<const COLUMNS: usize> Table<COLUMNS> {
     /// The table where it fits into `columns`; else a paragraph a row, a line a cell.
     pub(crate) fn fit(&self, columns: Option<usize>) -> String {
         let table = self.to_string();
-        let is_wide = |columns| table.lines().any(|line| line.chars().count() > columns);
+        let is_wide = |columns| table.lines().any(|line| measure_text_width(line) > columns);
         if columns.is_some_and(is_wide) { self.paragraphs() } else { table }
     }
 
@@ -42,19 +43,12 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
 
 impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut widths = [0; COLUMNS];
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = cell.chars().count().max(*width);
-            }
+        let mut table = comfy_table::Table::new();
+        table.load_style(NOTHING).add_rows(&self.rows);
+        for column in table.column_iter_mut() {
+            column.set_padding((2, 0));
         }
-        for (index, row) in self.rows.iter().enumerate() {
-            let cells = row.iter().zip(widths);
-            let line: Vec<String> = cells.map(|(cell, width)| format!("{cell:width$}")).collect();
-            let mark = if index == 0 { "" } else { "\n" };
-            write!(f, "{mark}  {}", line.join("  ").trim_end())?;
-        }
-        Ok(())
+        f.write_str(&table.trim_fmt())
     }
 }
 

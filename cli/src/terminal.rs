@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use console::{Term, measure_text_width, truncate_str};
+
 /// Whether pictures can be drawn over each other on `stream`.
 pub(crate) fn is_live(stream: &impl io::IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
@@ -14,10 +16,8 @@ pub(crate) fn width() -> Option<usize> {
 
 /// Columns and rows of the terminal.
 fn size() -> (usize, usize) {
-    match rustix::termios::tcgetwinsize(io::stdout()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
-        _ => (80, 24),
-    }
+    let (rows, columns) = Term::stdout().size();
+    (columns.into(), rows.into())
 }
 
 /// Lines on stdout that are drawn again and again in one place.
@@ -39,7 +39,7 @@ impl Picture {
             frame.push_str("\x1b[?25l");
         }
         for line in &lines {
-            frame.push_str(&cut(line, columns));
+            frame.push_str(&truncate_str(line, columns, ""));
             frame.push_str("\x1b[K\n");
         }
         frame.push_str("\x1b[J");
@@ -62,30 +62,8 @@ impl Drop for Picture {
 /// Shows the cursor again, where a picture may have hidden it.
 pub(crate) fn show_cursor() {
     if is_live(&io::stdout()) {
-        let mut out = io::stdout();
-        let _ = out.write_all(b"\x1b[?25h").and_then(|()| out.flush());
+        let _ = Term::stdout().show_cursor();
     }
-}
-
-/// `line` in at most `columns`, so that it stays one line; escapes take none.
-fn cut(line: &str, columns: usize) -> String {
-    let mut shown = String::with_capacity(line.len());
-    let mut width = 0;
-    let mut in_escape = false;
-    for character in line.chars() {
-        if in_escape {
-            in_escape = character != 'm';
-        } else if character == '\x1b' {
-            in_escape = true;
-        } else {
-            width += 1;
-            if width > columns {
-                continue;
-            }
-        }
-        shown.push(character);
-    }
-    shown
 }
 
 /// `text` broken between words where a line would be wider than `columns`; lines after the first
@@ -96,7 +74,7 @@ pub(crate) fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String 
     let mut width = 0;
     // Runs of blanks are kept: they set columns apart.
     for word in text.split_inclusive(' ') {
-        let (len, bare) = (len(word), len(word.trim_end()));
+        let (len, bare) = (measure_text_width(word), measure_text_width(word.trim_end()));
         if width > indent && width + bare > columns {
             shown.truncate(shown.trim_end().len());
             shown.push('\n');
@@ -109,31 +87,9 @@ pub(crate) fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String 
     shown
 }
 
-/// Columns that `text` takes.
-fn len(text: &str) -> usize {
-    let mut in_escape = false;
-    let mut count = 0;
-    for character in text.chars() {
-        if in_escape {
-            in_escape = character != 'm';
-        } else if character == '\x1b' {
-            in_escape = true;
-        } else {
-            count += 1;
-        }
-    }
-    count
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_long_line_is_cut_and_keeps_its_escapes() {
-        assert_eq!(cut("\x1b[1mabcdef\x1b[0mgh", 4), "\x1b[1mabcd\x1b[0m");
-        assert_eq!(cut("ab", 4), "ab");
-    }
 
     #[test]
     fn long_text_is_broken_between_words() {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Counts, Limit, Setup, throughput};
 use crate::exit::{Failure, SYSTEM};
 use crate::plot::{Line, Plot, Scale, save};
-use crate::progress::Bar;
+use crate::progress::Progress;
 
 /// Locks under way at once.
 const BATCHES: [u16; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -38,7 +38,7 @@ impl Drawing {
         &mut self,
         config: &Config,
         limit: Limit,
-        progress: &mut Bar,
+        progress: &Progress,
     ) -> Result<(), Failure> {
         for batch in BATCHES {
             let limit = limit.quarter();

@@ -16,7 +16,7 @@ use redbolt_embedded::Nodes;
 use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::Failure;
 use crate::output::{note, tell};
-use crate::progress::Bar;
+use crate::progress::Progress;
 use crate::settings;
 use compare::Saved;
 use drawing::Drawing;
@@ -83,16 +83,16 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         Polling::Spin => Wait::Spin,
         Polling::Park => Wait::Park,
     };
-    let mut progress = Bar::new();
+    let progress = Progress::bar();
     let config = config.wait(wait);
     let counts = match args.mode {
-        Mode::Latency => latency(config.clone(), limit, &mut progress)?,
-        Mode::Throughput => throughput::measure(config.clone(), in_flight, limit, &mut progress)?,
+        Mode::Latency => latency(config.clone(), limit, &progress)?,
+        Mode::Throughput => throughput::measure(config.clone(), in_flight, limit, &progress)?,
     };
     if counts.cycles > 0
         && let Some(drawing) = &mut drawing
     {
-        drawing.measure(&config, limit, &mut progress)?;
+        drawing.measure(&config, limit, &progress)?;
     }
     drop(progress);
     if counts.cycles == 0
@@ -190,7 +190,7 @@ impl Counts {
     }
 }
 
-fn latency(config: Config, limit: Limit, progress: &mut Bar) -> Result<Counts, Failure> {
+fn latency(config: Config, limit: Limit, progress: &Progress) -> Result<Counts, Failure> {
     let mut client = Client::connect(config)?;
     let mut counts = Counts::new()?;
     let mut keys = Keys::new();

@@ -7,7 +7,7 @@ use redbolt::{Acquire, Batch, Client, Config, now};
 use super::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};
 use crate::exit::Failure;
 use crate::output::tell;
-use crate::progress::Bar;
+use crate::progress::Progress;
 
 struct Window<'client> {
     batch: Batch<'client>,
@@ -22,7 +22,7 @@ pub(crate) fn measure(
     config: Config,
     in_flight: usize,
     limit: Limit,
-    progress: &mut Bar,
+    progress: &Progress,
 ) -> Result<Counts, Failure> {
     let mut client = Client::connect(config.in_flight_max(in_flight))?;
     let mut window = Window {
