@@ -13,7 +13,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -60,33 +61,17 @@ type Drawn = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 impl Plot {
     fn draw(&self, area: &Area<'_>) -> Drawn {
-        let x = range(self.x_scale, self.points().map(|point| point.0));
-        let y = range(self.y_scale, self.points().map(|point| point.1));
-        match (self.x_scale, self.y_scale) {
-            (Scale::Zero, Scale::Zero) => self.draw_in(area, x, y),
-            (Scale::Zero, Scale::Log) => self.draw_in(area, x, y.log_scale()),
-            (Scale::Log, Scale::Zero) => self.draw_in(area, x.log_scale(), y),
-            (Scale::Log, Scale::Log) => self.draw_in(area, x.log_scale(), y.log_scale()),
-        }
-    }
-
-    fn points(&self) -> impl Iterator<Item = &(f64, f64)> {
-        self.lines.iter().flat_map(|line| &line.points)
-    }
-
-    fn draw_in<X, Y>(&self, area: &Area<'_>, x: X, y: Y) -> Drawn
-    where
-        X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
-        Y: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
-    {
-        let text = ("sans-serif", 12).into_font().color(&GRAY);
-        area.draw_text(self.title, &("sans-serif", 15).into_font().color(&GRAY), (70, 12))?;
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let x = Axis::new(self.x_scale, points().map(|point| point.0));
+        let y = Axis::new(self.y_scale, points().map(|point| point.1));
+        let text = ("sans-serif", 15).into_font().color(&GRAY);
+        area.draw_text(self.title, &("sans-serif", 18).into_font().color(&GRAY), (70, 10))?;
         area.draw_text(self.y, &text, (70, 32))?;
         let mut chart = ChartBuilder::on(area)
             .margin_top(50)
             .margin_right(180)
             .margin_bottom(10)
-            .x_label_area_size(50)
+            .x_label_area_size(46)
             .y_label_area_size(70)
             .build_cartesian_2d(x, y)?;
         chart
@@ -97,8 +82,6 @@ impl Plot {
             .axis_style(GRAY.mix(0.3))
             .label_style(text.clone())
             .x_desc(self.x)
-            .x_label_formatter(&|value| short(*value))
-            .y_label_formatter(&|value| short(*value))
             .draw()?;
         let named = text.pos(Pos::new(HPos::Left, VPos::Center));
         for (index, line) in self.lines.iter().enumerate() {
@@ -110,6 +93,71 @@ impl Plot {
             area.draw_text(&line.name, &named, (NAMES + 26, height))?;
         }
         Ok(())
+    }
+}
+
+/// One axis, and the values from and to which it goes.
+struct Axis {
+    scale: Scale,
+    values: Range<f64>,
+}
+
+impl Axis {
+    fn new(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
+        let (mut least, mut most) = (f64::MAX, f64::MIN);
+        for value in values.filter(|value| value.is_finite()) {
+            least = least.min(value);
+            most = most.max(value);
+        }
+        if scale == Scale::Zero {
+            least = 0.0;
+            most *= 1.05;
+        }
+        if least >= most {
+            most = least + 1.0;
+        }
+        Self { scale, values: least..most }
+    }
+
+    /// Where a value stands, on a line that goes on evenly.
+    fn place(&self, value: f64) -> f64 {
+        if self.scale == Scale::Log { value.log10() } else { value }
+    }
+
+    fn line(&self) -> RangedCoordf64 {
+        (self.place(self.values.start)..self.place(self.values.end)).into()
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        self.line().map(&self.place(*value), limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        let Range { start: least, end: most } = self.values;
+        if self.scale == Scale::Zero {
+            return self.line().key_points(8);
+        }
+        let steps: &[f64] = if most / least > 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let first = 10_f64.powf(least.log10().floor());
+        let decades = std::iter::successors(Some(first), |decade| Some(decade * 10.0));
+        let decades = decades.take_while(|decade| *decade <= most);
+        let marks = decades.flat_map(|decade| steps.iter().map(move |step| step * decade));
+        marks.filter(|mark| (least..=most).contains(mark)).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.values.clone()
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format(value: &f64) -> String {
+        short(*value)
     }
 }
 
@@ -128,29 +176,12 @@ fn page(svg: &mut String, caption: &str, plots: &[Plot]) -> Drawn {
     let count = u32::try_from(plots.len())?;
     let page = SVGBackend::with_string(svg, (SIZE.0, SIZE.1 * count + head)).into_drawing_area();
     let (top, below) = page.split_vertically(head);
-    top.draw_text(caption, &("sans-serif", 12).into_font().color(&GRAY), (70, 8))?;
+    top.draw_text(caption, &("sans-serif", 15).into_font().color(&GRAY), (70, 8))?;
     for (plot, area) in plots.iter().zip(below.split_evenly((plots.len(), 1))) {
         plot.draw(&area)?;
     }
     page.present()?;
     Ok(())
-}
-
-/// What an axis shows.
-fn range(scale: Scale, values: impl Iterator<Item = f64>) -> Range<f64> {
-    let (mut least, mut most) = (f64::MAX, f64::MIN);
-    for value in values.filter(|value| value.is_finite()) {
-        least = least.min(value);
-        most = most.max(value);
-    }
-    if scale == Scale::Zero {
-        least = 0.0;
-        most *= 1.05;
-    }
-    if least >= most {
-        most = least + 1.0;
-    }
-    least..most
 }
 
 fn short(value: f64) -> String {

@@ -23,9 +23,10 @@ fn a_bench_draws_its_times_and_the_throughput_over_the_batch_size() {
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
     assert!(svg.contains("3 nodes, quorum 2; latency with 1 in flight, park"), "{svg}");
     let lines: Vec<usize> = svg
-        .split("points=\"")
+        .split("stroke-width=\"2\" points=\"")
         .skip(1)
-        .map(|rest| rest.split('"').next().unwrap().split(' ').count())
+        .map(|rest| rest.split('"').next().unwrap().trim().split(' ').count())
+        .filter(|points| *points > 2)
         .collect();
     assert_eq!(lines.len(), 3, "acquire, release and throughput: {svg}");
     assert!(lines[0] > 8 && lines[1] > 8 && lines[2] == 9, "{lines:?}");
