@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use redbolt::Cause;
 use redbolt::client::{KeyState, NodeKey};
-use redbolt::embedded::{Memory, Nodes};
 use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::sim::{Kind, Oracle, Random};
 use redbolt::{Acquire, Client, Config, KeepAlive, LockToken, Retry, now};
+use redbolt_embedded::{Memory, Nodes};
 
-use crate::mutant::Kind;
-use crate::oracle::Oracle;
-use crate::random::Random;
 use crate::reports;
 
 pub(crate) const fn ms(ms: u64) -> Duration {
@@ -127,7 +125,7 @@ impl Round {
             round.is_over.store(true, Ordering::SeqCst);
             for player in players {
                 if player.join().is_err() {
-                    round.fail(Kind::Odd, || "a player panicked".to_owned());
+                    round.fail(Kind::Panic, || "a player panicked".to_owned());
                 }
             }
         });

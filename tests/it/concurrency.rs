@@ -11,7 +11,7 @@ use redbolt::engine::NodeState;
 use redbolt::time::Instant;
 use redbolt::{Acquire, Client, Config, Driver, LockError, RestartGuard, Retry};
 
-use super::common::{Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms};
+use super::common::{Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms};
 
 /// The proof by arithmetic: read, wait a little, write. Any overlap loses an increment.
 fn increments(cluster: &Cluster, threads: u64, each: u64) {

@@ -9,8 +9,8 @@ use redbolt::mio::{Events, Poll};
 use redbolt::{Acquire, Cause, Client, Driver, Lease, Unlocked, driver::Outcome};
 
 use super::common::{
-    Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within, eventually,
-    fresh_config, ms, no_quorum, timed,
+    Clients as _, Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within,
+    eventually, fresh_config, ms, no_quorum, timed,
 };
 
 #[test]

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
-use redbolt::embedded::Nodes;
 use redbolt::{Acquire, Client, Config, Driver, Lease, LockError, Retry, Shared, SharedGuard, now};
+use redbolt_embedded::Nodes;
 
 use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
 

@@ -3,7 +3,7 @@
 use redbolt::engine::{NodeHealth, NodeState};
 use redbolt::{Cause, Client, Driver, RestartGuard};
 
-use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms};
 
 fn drive(client: &mut Client, until: impl Fn(&Client) -> bool) {
     assert!(

@@ -9,7 +9,9 @@ use redbolt::{
     Acquire, Client, Driver, ExtendError, KeepAlive, Lease, LockError, LostCause, Unlocked, now,
 };
 
-use super::common::{Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, ms, taken};
+use super::common::{
+    Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, ms, taken,
+};
 
 fn kept(ttl: Duration) -> Acquire {
     Acquire::new(ttl).keep_alive(KeepAlive::new())

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
-use redbolt::embedded::Nodes;
 use redbolt::mio::{Events, Poll};
 use redbolt::{
     Acquire, Admission, Batch, Client, Config, ConnectError, Driver, Held, Lease, LockError,
     LockToken, Quorum, RestartGuard, Retry, Unlocked, Wait,
 };
+use redbolt_embedded::Nodes;
 
 const TTL: Duration = Duration::from_secs(10);
 

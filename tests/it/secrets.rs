@@ -8,7 +8,9 @@ use std::thread;
 use redbolt::driver::Outcome;
 use redbolt::{Acquire, Address, Client, Config, Driver, Lease, LockError};
 
-use super::common::{Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
+use super::common::{
+    Clients as _, Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
+};
 
 const PASSWORD: &str = "pass-s3cr3t";
 /// A token of the caller's own.

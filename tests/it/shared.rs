@@ -5,14 +5,15 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::client::KeyState;
-use redbolt::embedded::Nodes;
 use redbolt::{
     Acquire, Client, Config, ExtendError, KeepAlive, LockError, Retry, Shared, SharedGuard,
     UnlockError, Unlocked,
 };
+use redbolt_embedded::Nodes;
 
 use super::common::{
-    Cluster, FOREIGN, PATIENCE, SLACK, TTL, ends_within, eventually, fresh_config, ms, timed,
+    Clients as _, Cluster, FOREIGN, PATIENCE, SLACK, TTL, ends_within, eventually, fresh_config,
+    ms, timed,
 };
 
 /// Nodes in the process, and a handle to them.

@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 
 use redbolt::{LockError, Shared, SharedGuard, Unlocked};
 
-use super::common::{Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
+use super::common::{Clients as _, Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
 use super::shared::{embedded, in_use, is_clean, patient};
 
 struct Unpark(Thread);
