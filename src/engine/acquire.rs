@@ -64,7 +64,7 @@ impl Engine {
         }
         traced!(DEBUG: self.trace_acquire(index, slot, ttl_ms));
         let now = self.now(now);
-        if self.wakes.has_recent() {
+        if self.waiting.has_recent_wakes() {
             let op = self.ops.at_mut(index);
             op.set_slot(slot);
             op.plan.node_timeout_ms = acquire.node_timeout_ms;
@@ -104,6 +104,7 @@ impl Engine {
                 let slot = op.slot();
                 self.counts.attempts.note(Outcome::Cancelled);
                 self.ops.at_mut(index).outcome = Outcome::Cancelled;
+                self.waiting.over(index);
                 self.release_slot(slot, now);
             }
             (OpKind::Extend | OpKind::Adopt, Outcome::Open) => {
@@ -142,7 +143,7 @@ impl Engine {
     fn draw_token(&mut self) -> TokenBytes {
         let mut raw = [0; 20];
         let (words, _) = raw.as_chunks_mut::<4>();
-        let (id, _) = self.client_id.as_chunks::<4>();
+        let (id, _) = self.waiting.client_id().as_chunks::<4>();
         for (word, part) in words.iter_mut().zip(id) {
             *word = *part;
         }
@@ -407,11 +408,11 @@ impl Engine {
         self.counts.attempts.note(outcome);
         traced!(DEBUG: self.trace_decision(index, outcome));
         let slot_index = self.ops.at(index).slot();
-        if self.slots.at(slot_index).list.is_some() {
-            self.carry_list(index, slot_index);
+        if self.waiting.has_queue(slot_index) {
+            self.carry_queue(index, slot_index, now);
         }
         self.release_slot(slot_index, now);
-        if outcome == Outcome::Taken && self.begin_wait(index, now) {
+        if self.begin_wait(index, outcome, now) {
             return;
         }
         let plan = &mut self.ops.at_mut(index).plan;
@@ -497,7 +498,7 @@ impl Engine {
         let op = self.ops.at(index);
         let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
         let granted = op.round.granted;
-        if self.ops.at(index).wait.is_some() {
+        if self.waiting.has_waiter(index) {
             let now = self.now(now);
             self.end_wait(index, now);
         }

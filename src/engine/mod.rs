@@ -55,6 +55,7 @@ mod trace;
 mod view;
 mod votes;
 mod wait;
+mod waiting;
 mod watching;
 
 use std::collections::VecDeque;
@@ -95,7 +96,7 @@ use timers::{Timer, Timers};
 #[cfg(feature = "tracing")]
 use trace::Traces;
 use trace::traced;
-use wait::{Queues, Waits, Wakes};
+use wait::Waiting;
 
 /// Nobody can have asked and been answered in less.
 const EARSHOT_NANOS: u64 = 50_000;
@@ -137,15 +138,12 @@ pub struct Engine {
     /// Acquisitions that wait for nodes on their way.
     awaiting: Vec<OpIndex>,
     late_votes: VecDeque<SlotIndex>,
-    waits: Waits,
-    queues: Queues,
-    wakes: Wakes,
+    waiting: Waiting,
     /// Nanoseconds in which nobody read the sockets, in all.
     absent: u64,
     last_pass: Instant,
     /// When anything was last called: whoever calls is there.
     last_call: Instant,
-    client_id: [u8; 8],
     /// Hides the slots that tokens name.
     slot_mask: u32,
     rng: StdRng,
@@ -154,8 +152,6 @@ pub struct Engine {
     scratch: Vec<u8>,
     /// A frame or a message that came in, while something is done with it.
     frame: Vec<u8>,
-    /// A message on its way out.
-    text: Vec<u8>,
     set_options: SetOptions,
     prefix: Prefix,
     counts: Counts,
@@ -337,7 +333,9 @@ impl Engine {
         while let Some((timer, id)) = self.timers.pop_due(now.real) {
             let Some(index) = self.ops.find(id) else { continue };
             match timer {
-                Timer::Retry if self.ops.at(index).retry_at <= now.real => self.retry(index, now),
+                Timer::Retry if self.ops.at(index).retry_at <= now.real => {
+                    self.retry_due(index, now);
+                }
                 Timer::Retry => {}
                 Timer::Wait => self.wait_due(index, now),
                 Timer::Judge => {
@@ -349,12 +347,12 @@ impl Engine {
                 }
             }
         }
-        let (ops, waits) = (&self.ops, &self.waits);
+        let (ops, waiting) = (&self.ops, &self.waiting);
         self.timers.sweep(|at, timer, id| {
-            let op = ops.find(id).map(|index| ops.at(index));
-            op.is_some_and(|op| match timer {
+            let op = ops.find(id).map(|index| (index, ops.at(index)));
+            op.is_some_and(|(index, op)| match timer {
                 Timer::Retry => op.retry_at == at,
-                Timer::Wait => op.wait.is_some_and(|wait| waits.due(wait) == at),
+                Timer::Wait => waiting.due(index) == Some(at),
                 Timer::Judge => op.judge_at == at || op.plan.deadline == at,
             })
         });
@@ -378,7 +376,7 @@ impl Engine {
 
     /// From 0 to just below 1.
     fn random_share(&mut self) -> f64 {
-        f64::from(self.rng.next_u32()) / 2_f64.powi(32)
+        share_of(&mut self.rng)
     }
 
     /// What a node sent last, out of its memory; `frame` takes it back.
@@ -425,6 +423,9 @@ impl Engine {
         let op = self.ops.at_mut(index);
         debug_assert_eq!(op.outcome, Outcome::Open, "an operation ends once");
         op.outcome = outcome;
+        if outcome != Outcome::Won {
+            self.waiting.over(index);
+        }
         self.done.push_back(Done::Op(index));
     }
 
@@ -533,6 +534,11 @@ impl Engine {
         self.is_closing = true;
         self.gather_cohort();
     }
+}
+
+/// From 0 to just below 1.
+fn share_of(rng: &mut StdRng) -> f64 {
+    f64::from(rng.next_u32()) / 2_f64.powi(32)
 }
 
 impl std::fmt::Debug for Engine {

@@ -7,7 +7,6 @@
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
 use super::keep::KeepIndex;
-use super::wait::WaitIndex;
 use crate::acquire::Acquire;
 use crate::command::Answer;
 use crate::config::Retry;
@@ -134,8 +133,6 @@ pub(super) struct Op {
     pub(super) failed: Outcome,
     /// When the next attempt is due; a timer set for an earlier one means nothing.
     pub(super) retry_at: Instant,
-    /// Its place among those that wait.
-    pub(super) wait: Option<WaitIndex>,
     /// The node that the next attempt asks before the others.
     pub(super) gate: Option<NodeId>,
     /// The nodes that the attempt under way asks once the gate has granted.
@@ -216,7 +213,6 @@ impl Ops {
         op.outcome = Outcome::Open;
         op.plan.deadline = Instant::MAX;
         op.plan.node_timeout_ms = 0;
-        op.wait = None;
         op.judge_at = Instant::MAX;
         op.keep = None;
         Some(index)
@@ -335,7 +331,6 @@ impl Op {
             plan: Plan::default(),
             failed: Outcome::Taken,
             retry_at: Instant::MAX,
-            wait: None,
             gate: None,
             gated: NodeMask::EMPTY,
             round: Round::default(),

@@ -105,7 +105,7 @@ impl Engine {
             self.end_keeping(slot_index);
         }
         // Whoever has it now is not told of them: they find out for themselves.
-        drop(self.queues.take(&mut self.slots, slot_index));
+        self.waiting.forget_queue(slot_index);
         self.slots.free_if_unnamed(slot_index);
     }
 
@@ -169,18 +169,10 @@ impl Engine {
         for id in others {
             self.send_release(id, slot_index, &mut encoded, now);
         }
-        if self.slots.at(slot_index).list.is_some() {
+        if self.waiting.has_queue(slot_index) {
             self.pass_lock_on(slot_index, now);
         }
         self.slots.free_if_unnamed(slot_index);
-    }
-
-    /// Behind the release: wakes the first of those who wait for the key.
-    #[cold]
-    fn pass_lock_on(&mut self, slot_index: SlotIndex, now: Now) {
-        let list = self.queues.take(&mut self.slots, slot_index);
-        let key = self.slots.at(slot_index).key.clone();
-        self.wake_first(key, list, now);
     }
 
     /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch

@@ -16,7 +16,7 @@ use super::slot::Slots;
 use super::timers::Timers;
 #[cfg(feature = "tracing")]
 use super::trace::Traces;
-use super::wait::{Queues, Waits, Wakes};
+use super::wait::Waiting;
 use crate::command::SetOptions;
 use crate::config::{Checked, Config};
 use crate::error::ConfigError;
@@ -130,19 +130,15 @@ impl Engine {
             keeps: Keeps::default(),
             awaiting: Vec::new(),
             late_votes: VecDeque::new(),
-            waits: Waits::default(),
-            queues: Queues::default(),
-            wakes: Wakes::default(),
+            waiting: Waiting::new(client_id, config.node_timeout),
             absent: 0,
             last_pass: now,
             last_call: now,
-            client_id,
             slot_mask: rng.next_u32(),
             rng,
             is_closing: false,
             scratch: Vec::new(),
             frame: Vec::new(),
-            text: Vec::new(),
             set_options: SetOptions::new(),
             prefix: Prefix::new(&config.key_prefix),
             counts: Counts::default(),

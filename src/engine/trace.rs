@@ -35,10 +35,9 @@ mod on {
     use crate::engine::slot::SlotState;
     use crate::engine::view::NodeState;
     use crate::error::{Cause, Unlocked, Vote};
-    use crate::key::Key;
     use crate::node::Now;
     use crate::quorum::{NodeId, NodeMask};
-    use crate::slab::{Index, OpIndex, SlotIndex};
+    use crate::slab::{Index, OpIndex, SlotIndex, WakeIndex};
     use crate::time::Instant;
 
     /// Of locks and leases.
@@ -216,9 +215,10 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_wake(&self, id: NodeId, key: &Key) {
+        pub(in crate::engine) fn trace_wake(&self, id: NodeId, wake: WakeIndex) {
             let node = self.name_of(id);
-            let key = self.plain_key(key.as_bytes()).escape_ascii().to_string();
+            let key = self.waiting.key_of(wake);
+            let key = key.map(|key| self.plain_key(key).escape_ascii().to_string());
             event!(
                 name: "wake", target: LOCK, Level::DEBUG, node, key, direction = "sent", "wake"
             );

@@ -126,6 +126,9 @@ impl Engine {
                 if !mutant::is(Mutant::DebtEndsTooSoon) {
                     slot.ends = slot.ends.max(gone_at);
                 }
+                if let (Vote::Denied, Some(op)) = (vote, slot.op) {
+                    self.waiting.denied_late(op, id);
+                }
             }
             SlotState::Held => self.check_holders(slot_index, now),
             SlotState::Free => {}
