@@ -135,7 +135,7 @@ impl World {
     }
 
     fn state(&self, place: usize) -> State {
-        self.waiting.waiters.get(op(place)).unwrap().state
+        self.waiting.waiters.get(op(place)).unwrap().state.unwrap()
     }
 
     fn due(&self, place: usize) -> Instant {
@@ -388,6 +388,20 @@ fn a_call_has_a_timer_wherever_no_attempt_is_under_way() {
     for state in STATES {
         let is_idle = !["trying", "failed"].contains(&state);
         assert_eq!(world(state).due(0) < Instant::MAX, is_idle, "{state}");
+    }
+}
+
+#[test]
+fn nothing_changes_a_call_that_is_over() {
+    for from in STATES {
+        for with in INPUTS {
+            let mut world = world(from);
+            let input = input(with, &mut world);
+            world.waiting.over(op(0));
+            world.step(0, input);
+            assert_eq!(world.waiting.waiters.get(op(0)).unwrap().state, None, "{from}, {with}");
+            assert_eq!(world.done(), Vec::<&str>::new(), "{from}, {with}");
+        }
     }
 }
 

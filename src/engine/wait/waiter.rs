@@ -142,9 +142,8 @@ pub(super) struct Waiter {
     op: OpIndex,
     pub(super) call: Call,
     pub(super) id: WaiterId,
-    pub(super) state: State,
-    /// The call has ended, and is not reported.
-    is_over: bool,
+    /// None once the call has ended, until that is reported.
+    pub(super) state: Option<State>,
     /// Attempts since it last was still.
     tries: u32,
     /// The nodes that have denied the last attempt; all, where there was none.
@@ -182,8 +181,7 @@ impl Waiter {
             op,
             call,
             id,
-            state: State::Trying,
-            is_over: false,
+            state: Some(State::Trying),
             tries: 0,
             denied,
             asked: NodeMask::EMPTY,
@@ -205,18 +203,18 @@ impl Waiter {
         }
     }
 
-    /// The call has ended: no answer and no message is for it any more.
+    /// The call has ended: nothing that happens is for it any more.
     pub(super) const fn over(&mut self) {
-        self.is_over = true;
+        self.state = None;
     }
 
     pub(super) const fn is_over(&self) -> bool {
-        self.is_over
+        self.state.is_none()
     }
 
     /// Whether the node's answer to the question of that phase is awaited.
     pub(super) fn is_awaited(&self, node: NodeId, phase: Phase) -> bool {
-        let is_asking = matches!(self.state, State::Asking(_)) && !self.is_over;
+        let is_asking = matches!(self.state, Some(State::Asking(_)));
         is_asking && self.phase == phase && self.node == Some(node)
     }
 
@@ -228,8 +226,8 @@ impl Waiter {
     /// Something happens: see the [table](self).
     pub(super) fn step(&mut self, input: Input, scene: &mut Scene<'_, '_>) {
         use {Input as I, Question as Q, State as S};
-        let state = self.state;
-        self.state = match (state, input) {
+        let Some(state) = self.state else { return };
+        let next = match (state, input) {
             (S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Denied(nodes)) => {
                 self.denied(nodes, scene)
             }
@@ -285,6 +283,7 @@ impl Waiter {
             )
             | (S::Trying | S::Failed, I::Due) => state,
         };
+        self.state = Some(next);
     }
 
     /// An answer to the question.
