@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //!
-//! - Whatever the locks leave as a [`Sequel`] is done before anything else happens to them.
+//! - An attempt that has [`Failed`] is dealt with before anything else happens to the locks.
 
 use super::door::{Engine, RETRY_WAIT_MIN};
 use super::event::Event;
 use super::locks::op::{OpId, OpKind, Outcome};
 use super::locks::slot::SlotState;
-use super::locks::state::Sequel;
+use super::locks::state::Failed;
 use super::locks::timers::Timer;
 use super::spans::traced;
 use crate::acquire::Acquire;
@@ -16,7 +16,7 @@ use crate::error::{LockError, Unlocked};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::NodeId;
-use crate::slab::OpIndex;
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
 impl Engine {
@@ -55,7 +55,7 @@ impl Engine {
         }
         traced!(DEBUG: self.locks.trace_acquire(index, slot, ttl_ms));
         let now = self.locks.now(now);
-        if self.wakes.has_recent() {
+        if self.waiting.has_recent_wakes() {
             let op = self.locks.ops.at_mut(index);
             op.set_slot(slot);
             op.plan.node_timeout_ms = acquire.node_timeout_ms;
@@ -87,20 +87,20 @@ impl Engine {
                     self.locks.counts.attempts.note(Outcome::Cancelled);
                 }
                 // Before the release, which may give the turn to another call of this client: not to it.
-                self.locks.finish(index, Outcome::Cancelled);
+                self.fail(index, Outcome::Cancelled);
                 if mutant::is(Mutant::CancelNotReleased) {
+                    self.waiting.forget_queue(slot);
                     self.locks.forget_slot(slot);
                 }
-                self.locks.release_slot(slot, now);
-                self.follow(now);
+                self.release_slot(slot, now);
             }
             // Won, but not handed over: nobody may hold it.
             (OpKind::Acquire, Outcome::Won) => {
                 let slot = op.slot();
                 self.locks.counts.attempts.note(Outcome::Cancelled);
                 self.locks.ops.at_mut(index).outcome = Outcome::Cancelled;
-                self.locks.release_slot(slot, now);
-                self.follow(now);
+                self.waiting.over(index);
+                self.release_slot(slot, now);
             }
             (OpKind::Extend | OpKind::Adopt, Outcome::Open) => {
                 self.locks.finish(index, Outcome::Cancelled);
@@ -124,58 +124,53 @@ impl Engine {
         }
     }
 
-    /// As [`follow`](Self::follow), where a caller has just called.
-    pub(super) fn follow_up(&mut self, now: Instant) {
-        if !self.locks.sequels.is_empty() {
-            self.follow(self.locks.both_clocks(now));
-        }
-    }
-
     /// Does what follows from what was just done to the locks.
     #[inline]
     pub(super) fn follow(&mut self, now: Now) {
-        while let Some(sequel) = self.locks.sequels.pop_front() {
-            self.do_sequel(sequel, now);
+        while let Some(Failed { op, outcome }) = self.locks.failed.pop_front() {
+            self.attempt_failed(op, outcome, now);
         }
     }
 
-    #[cold]
-    fn do_sequel(&mut self, sequel: Sequel, now: Now) {
-        match sequel {
-            Sequel::AttemptFailed { op, outcome } => self.attempt_failed(op, outcome, now),
-            Sequel::Released(slot) => {
-                let list = self.queues.take(&mut self.locks.slots, slot);
-                let key = self.locks.slots.at(slot).key.clone();
-                self.wake_first(key, list, now);
-                self.locks.slots.free_if_unnamed(slot);
-            }
-            Sequel::GivenAway(slot) => {
-                // Whoever has it now is not told of them: they find out for themselves.
-                drop(self.queues.take(&mut self.locks.slots, slot));
-                self.locks.slots.free_if_unnamed(slot);
-            }
+    /// A call for a lock ends without one.
+    fn fail(&mut self, index: OpIndex, outcome: Outcome) {
+        self.waiting.over(index);
+        self.locks.finish(index, outcome);
+    }
+
+    /// Releases a slot, and gives the turn to the first of those who wait for it.
+    fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
+        self.locks.release_slot(slot_index, now);
+        self.pass_on(slot_index, now);
+    }
+
+    /// Behind the release of a slot: the first of those who wait for it has its turn.
+    pub(super) fn pass_on(&mut self, slot_index: SlotIndex, now: Now) {
+        if self.waiting.has_queue(slot_index) {
+            self.pass_lock_on(slot_index, now);
         }
+        self.locks.slots.free_if_unnamed(slot_index);
     }
 
     /// Releases what the attempt may have written, and plans the next one.
+    #[cold]
     fn attempt_failed(&mut self, index: OpIndex, outcome: Outcome, now: Now) {
         self.locks.ops.unlist(index);
         self.locks.ops.at_mut(index).failed = outcome;
         self.locks.counts.attempts.note(outcome);
         traced!(DEBUG: self.locks.trace_decision(index, outcome));
         let slot_index = self.locks.ops.at(index).slot();
-        if self.locks.slots.at(slot_index).list.is_some() {
-            self.carry_list(index, slot_index);
+        if self.waiting.has_queue(slot_index) {
+            self.carry_queue(index, slot_index, now);
         }
-        self.locks.release_slot(slot_index, now);
-        self.follow(now);
-        if outcome == Outcome::Taken && self.begin_wait(index, now) {
+        self.release_slot(slot_index, now);
+        if self.begin_wait(index, outcome, now) {
             return;
         }
         let plan = &mut self.locks.ops.at_mut(index).plan;
         plan.attempts_left = plan.attempts_left.saturating_sub(1);
         if plan.attempts_left == 0 {
-            return self.locks.finish(index, outcome);
+            return self.fail(index, outcome);
         }
         // Below one, so that no jitter is too long to be multiplied.
         let random = self.locks.random_share();
@@ -189,7 +184,7 @@ impl Engine {
         let retry_at = now.real + wait.max(RETRY_WAIT_MIN);
         // No attempt could follow a wait that ends at the deadline, so none is waited for.
         if retry_at >= plan.deadline {
-            self.locks.finish(index, outcome);
+            self.fail(index, outcome);
         } else {
             self.locks.ops.at_mut(index).retry_at = retry_at;
             self.locks.timers.set(retry_at, Timer::Retry, self.locks.ops.id(index));
@@ -209,7 +204,7 @@ impl Engine {
         debug_assert_eq!(self.locks.slots.at(last).op, Some(index), "a waiting call has its slot");
         if op.plan.deadline <= now.real {
             // Nobody looked until the call was over, as where the machine was suspended.
-            return self.locks.finish(index, self.locks.ops.at(index).failed);
+            return self.fail(index, self.locks.ops.at(index).failed);
         }
         let token = if mutant::is(Mutant::TokenReusedByRetry) {
             self.locks.slots.at(last).token.clone()
@@ -240,8 +235,14 @@ impl Engine {
             return;
         }
         match op.kind {
+            OpKind::Acquire if self.locks.is_between_attempts(index) => {
+                let op = self.locks.ops.at(index);
+                if op.plan.deadline <= now.real {
+                    self.fail(index, op.failed);
+                }
+            }
             OpKind::Acquire => {
-                self.locks.judge_acquire(index, now);
+                self.locks.judge_attempt(index, now);
                 self.follow(now);
             }
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => {
@@ -273,7 +274,7 @@ impl Engine {
 
     /// Takes the result of an acquisition out.
     pub(super) fn report_acquire(&mut self, index: OpIndex, now: Instant) -> Option<Event> {
-        if self.locks.ops.at(index).wait.is_some() {
+        if self.waiting.has_waiter(index) {
             let now = self.locks.now(now);
             self.end_wait(index, now);
         }

@@ -20,7 +20,7 @@ use super::locks::timers::Timer;
 use super::locks::view::NodeHealth;
 use super::nodes::Nodes;
 use super::notice::Notice;
-use super::wait::{Queues, Waits, Wakes};
+use super::wait::Waiting;
 use crate::acquire::Acquire;
 use crate::config::{Admission, Config};
 use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError};
@@ -42,13 +42,9 @@ const ROUND_TRIP_MIN_NANOS: u64 = 50_000;
 /// A Redlock client without its sockets. See the [module](crate::engine) for how to drive it.
 pub struct Engine {
     pub(super) locks: Locks,
-    pub(super) waits: Waits,
-    pub(super) queues: Queues,
-    pub(super) wakes: Wakes,
+    pub(super) waiting: Waiting,
     /// A frame or a message that came in, while something is done with it.
     pub(super) frame: Vec<u8>,
-    /// A message on its way out.
-    pub(super) text: Vec<u8>,
 }
 
 impl Engine {
@@ -72,11 +68,8 @@ impl Engine {
         let drawn = (config.in_flight_max, client_id, rng);
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, now),
-            waits: Waits::default(),
-            queues: Queues::default(),
-            wakes: Wakes::default(),
+            waiting: Waiting::new(client_id, config.node_timeout),
             frame: Vec::new(),
-            text: Vec::new(),
         })
     }
 
@@ -155,7 +148,7 @@ impl Engine {
     /// result cannot be reported: it is released all the same.
     pub fn release(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
         let op = self.locks.release(lease, now);
-        self.follow_up(now);
+        self.pass_on(lease.slot, self.locks.both_clocks(now));
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 
@@ -171,21 +164,23 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, UnlockError> {
         let op = self.locks.release_token(key, token, now);
-        self.follow_up(now);
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 
     /// Releases a lease without a report: nothing waits for the answers. Harmless when the lease is
     /// not held any more.
     pub fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
-        self.locks.release_quietly(lease, now);
-        self.follow_up(now);
+        if self.locks.release_quietly(lease, now) {
+            self.pass_on(lease.slot, self.locks.both_clocks(now));
+        }
     }
 
     /// Gives a lease away: its keys stay, and whoever has key and token may end or extend it.
     pub fn detach(&mut self, lease: LeaseId) {
-        self.locks.detach(lease);
-        self.follow_up(self.locks.last_call);
+        if self.locks.slots.held(lease).is_some() {
+            self.waiting.forget_queue(lease.slot);
+            self.locks.detach(lease);
+        }
     }
 
     /// Puts `commands`, at most 255 of them, to every connected node. They must not write, and
@@ -299,7 +294,7 @@ impl Engine {
             let Some(index) = self.locks.ops.find(id) else { continue };
             match timer {
                 Timer::Retry if self.locks.ops.at(index).retry_at <= now.real => {
-                    self.retry(index, now)
+                    self.retry_due(index, now);
                 }
                 Timer::Retry => {}
                 Timer::Wait => self.wait_due(index, now),
@@ -312,12 +307,12 @@ impl Engine {
                 }
             }
         }
-        let (ops, waits) = (&self.locks.ops, &self.waits);
+        let (ops, waiting) = (&self.locks.ops, &self.waiting);
         self.locks.timers.sweep(|at, timer, id| {
-            let op = ops.find(id).map(|index| ops.at(index));
-            op.is_some_and(|op| match timer {
+            let op = ops.find(id).map(|index| (index, ops.at(index)));
+            op.is_some_and(|(index, op)| match timer {
                 Timer::Retry => op.retry_at == at,
-                Timer::Wait => op.wait.is_some_and(|wait| waits.due(wait) == at),
+                Timer::Wait => waiting.due(index) == Some(at),
                 Timer::Judge => op.judge_at == at || op.plan.deadline == at,
             })
         });
@@ -350,8 +345,11 @@ impl Engine {
 
     /// Takes the result of an extension out.
     fn report_extend(&mut self, index: OpIndex, now: Instant) -> Event {
+        let slot = self.locks.ops.at(index).slot();
         let event = self.locks.report_extend(index, now);
-        self.follow_up(now);
+        if let Event::Adopt { result: Err(_), .. } = event {
+            self.waiting.forget_queue(slot);
+        }
         event
     }
 

@@ -1,6 +1,7 @@
 //! What comes in from the nodes: connections, bytes, losses.
 
 use super::door::Engine;
+use super::locks::slot::SlotState;
 use super::nodes::Everyday;
 use super::spans::traced;
 use crate::command::Answer;
@@ -51,10 +52,18 @@ impl Engine {
     /// The answer to a SET was read; it names its slot no more.
     #[inline(never)]
     fn set_read(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Instant) {
-        let now = self.locks.both_clocks(now);
-        self.locks.set_answered(id, slot_index, answer, now);
-        self.follow(now);
+        self.set_answered(id, slot_index, answer, self.locks.both_clocks(now));
         self.locks.answer_taken(slot_index);
+    }
+
+    /// A node answered the SET of an attempt.
+    fn set_answered(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
+        self.locks.set_answered(id, slot_index, answer, now);
+        let slot = self.locks.slots.at(slot_index);
+        if let (Answer::Null, SlotState::Released, Some(op)) = (answer, slot.state, slot.op) {
+            self.waiting.denied_late(op, id);
+        }
+        self.follow(now);
     }
 
     /// What is not an everyday answer: other frames, frames in pieces, whatever changes the node.
@@ -98,8 +107,7 @@ impl Engine {
         let Answered { pending, answer } = answered;
         match pending.request {
             Request::Set(slot) => {
-                self.locks.set_answered(id, slot, answer, now);
-                self.follow(now);
+                self.set_answered(id, slot, answer, now);
                 if let Answer::Refused(cause) = answer {
                     self.locks.nodes.note_refusal(id, cause, now.real);
                 }

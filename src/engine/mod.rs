@@ -43,6 +43,7 @@ mod spans;
 #[cfg(test)]
 mod tests;
 mod wait;
+mod waiting;
 
 #[cfg(feature = "metrics")]
 pub use crate::histogram::Histogram;

@@ -71,18 +71,16 @@ impl Locks {
         }
     }
 
+    /// Whether a call for a lock has no attempt under way: it waits for its next one.
+    pub(in crate::engine) fn is_between_attempts(&self, index: OpIndex) -> bool {
+        let state = self.slots.at(self.ops.at(index).slot()).state;
+        !matches!(state, SlotState::Acquiring | SlotState::Gated)
+    }
+
     /// The attempt's time is up.
-    pub(in crate::engine) fn judge_acquire(&mut self, index: OpIndex, now: Now) {
+    pub(in crate::engine) fn judge_attempt(&mut self, index: OpIndex, now: Now) {
         let slot_index = self.ops.at(index).slot();
-        let slot = self.slots.at_mut(slot_index);
-        let is_gated = slot.state == SlotState::Gated;
-        if slot.state != SlotState::Acquiring && !is_gated {
-            // It waits for its next attempt, and the call is over.
-            if self.ops.at(index).plan.deadline <= now.real {
-                self.finish(index, self.ops.at(index).failed);
-            }
-            return;
-        }
+        let is_gated = self.slots.at(slot_index).state == SlotState::Gated;
         let op = self.ops.at_mut(index);
         let (open, awaited) = (op.round.open(), std::mem::take(&mut op.round.awaited));
         for node in open {

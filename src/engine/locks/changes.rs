@@ -8,7 +8,7 @@
 use super::keep::KeepIndex;
 use super::op::Outcome;
 use super::slot::SlotState;
-use super::state::{Done, Locks, Sequel};
+use super::state::{Done, Failed, Locks};
 use crate::command::Answer;
 use crate::engine::spans::traced;
 use crate::error::Cause;
@@ -88,7 +88,7 @@ impl Locks {
             op.outcome = Outcome::Open;
             self.done.retain(|&done| done != Done::Op(index));
             let outcome = Outcome::Expired;
-            self.sequels.push_back(Sequel::AttemptFailed { op: index, outcome });
+            self.failed.push_back(Failed { op: index, outcome });
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::op::Outcome;
 use super::slot::SlotState;
-use super::state::{Locks, Sequel};
+use super::state::{Failed, Locks};
 use crate::error::{Cause, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
@@ -79,7 +79,7 @@ impl Locks {
                 self.ops.at_mut(index).blame(node, Cause::Gated);
                 self.nodes.counts(node).failed.up(Cause::Gated);
             }
-            self.sequels.push_back(Sequel::AttemptFailed { op: index, outcome });
+            self.failed.push_back(Failed { op: index, outcome });
         }
     }
 }

@@ -12,7 +12,6 @@ use super::state::Locks;
 use super::view::NodeState;
 use crate::engine::event::LostCause;
 use crate::error::{Cause, Unlocked, Vote};
-use crate::key::Key;
 use crate::node::Now;
 use crate::quorum::NodeId;
 use crate::slab::{Index, OpIndex, SlotIndex};
@@ -148,9 +147,9 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_wake(&self, id: NodeId, key: &Key) {
+    pub(in crate::engine) fn trace_wake(&self, id: NodeId, key: Option<&[u8]>) {
         let node = self.name_of(id);
-        let key = self.plain_key(key.as_bytes()).escape_ascii().to_string();
+        let key = key.map(|key| self.plain_key(key).escape_ascii().to_string());
         event!(
             name: "wake", target: LOCK, Level::DEBUG, node, key, direction = "sent", "wake"
         );

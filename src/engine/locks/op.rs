@@ -11,7 +11,6 @@ use crate::acquire::Acquire;
 use crate::command::Answer;
 use crate::config::Retry;
 use crate::count::Began;
-use crate::engine::wait::WaitIndex;
 use crate::error::{Cause, Unlocked};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
@@ -134,8 +133,6 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) failed: Outcome,
     /// When the next attempt is due; a timer set for an earlier one means nothing.
     pub(in crate::engine) retry_at: Instant,
-    /// Its place among those that wait.
-    pub(in crate::engine) wait: Option<WaitIndex>,
     /// The node that the next attempt asks before the others.
     pub(in crate::engine) gate: Option<NodeId>,
     /// The nodes that the attempt under way asks once the gate has granted.
@@ -216,7 +213,6 @@ impl Ops {
         op.outcome = Outcome::Open;
         op.plan.deadline = Instant::MAX;
         op.plan.node_timeout_ms = 0;
-        op.wait = None;
         op.judge_at = Instant::MAX;
         op.keep = None;
         Some(index)
@@ -335,7 +331,6 @@ impl Op {
             plan: Plan::default(),
             failed: Outcome::Taken,
             retry_at: Instant::MAX,
-            wait: None,
             gate: None,
             gated: NodeMask::EMPTY,
             round: Round::default(),

@@ -9,7 +9,7 @@
 
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
-use super::state::{Locks, Sequel};
+use super::state::Locks;
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
 use crate::engine::spans::traced;
@@ -40,15 +40,16 @@ impl Locks {
         self.release_reported(lease.slot, now)
     }
 
-    /// Releases a lease without a report: nothing waits for the answers. Harmless when the lease is
-    /// not held any more.
-    pub(in crate::engine) fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
-        if self.slots.held(lease).is_some() {
+    /// Releases a lease without a report: nothing waits for the answers. Whether it was held.
+    pub(in crate::engine) fn release_quietly(&mut self, lease: LeaseId, now: Instant) -> bool {
+        let is_held = self.slots.held(lease).is_some();
+        if is_held {
             let now = self.now(now);
             self.cancel_extension(lease.slot);
             self.counts.unreported.up();
             self.release_slot(lease.slot, now);
         }
+        is_held
     }
 
     /// Deletes `key` on every node where it holds `token`, whoever made it.
@@ -95,9 +96,6 @@ impl Locks {
         if slot.is_kept() {
             self.end_keeping(slot_index);
         }
-        if self.slots.at(slot_index).list.is_some() {
-            return self.sequels.push_back(Sequel::GivenAway(slot_index));
-        }
         self.slots.free_if_unnamed(slot_index);
     }
 
@@ -129,7 +127,8 @@ impl Locks {
         }
     }
 
-    /// Sends a compare-and-delete to every node that may hold the slot's key, or owes it.
+    /// Sends a compare-and-delete to every node that may hold the slot's key, or owes it. The caller frees
+    /// the slot, once those who wait for it are told.
     pub(in crate::engine) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
         let all = self.nodes.all();
         let slot = self.slots.at_mut(slot_index);
@@ -165,10 +164,6 @@ impl Locks {
         for id in others {
             self.send_release(id, slot_index, &mut encoded, now);
         }
-        if self.slots.at(slot_index).list.is_some() {
-            return self.sequels.push_back(Sequel::Released(slot_index));
-        }
-        self.slots.free_if_unnamed(slot_index);
     }
 
     /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch

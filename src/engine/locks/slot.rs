@@ -6,7 +6,6 @@
 //!   late answer always finds the attempt it belongs to.
 //! - Handles carry a generation, so one to a freed slot finds nothing.
 
-use crate::engine::wait::ListIndex;
 use crate::key::Key;
 use crate::node::Phase;
 use crate::quorum::NodeMask;
@@ -52,8 +51,6 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) op: Option<OpIndex>,
     /// The caller's.
     pub(in crate::engine) word: u32,
-    /// Its list of waiters.
-    pub(in crate::engine) list: Option<ListIndex>,
     pub(in crate::engine) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.
     pub(in crate::engine) ttl_longest_ms: u32,
@@ -108,7 +105,6 @@ impl Slots {
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
-        debug_assert_eq!(slot.list, None, "a list ends with its slot");
         slot.key.set(key);
         slot.token = token;
         slot.granted = NodeMask::EMPTY;
@@ -204,7 +200,6 @@ impl Slot {
             refs: 0,
             op: None,
             word: 0,
-            list: None,
             state: SlotState::Free,
             marks: 0,
             phase: Phase::default(),

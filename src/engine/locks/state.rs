@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - Nothing here knows of waiting. What follows from a result beyond the locks themselves is left as a
-//!   [`Sequel`], and whoever drives the locks takes it before anything else happens to them.
+//! - Nothing here knows of waiting. An attempt that fails is left as [`Failed`], and whoever drives the
+//!   locks deals with it before anything else happens to them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,15 +40,11 @@ pub(in crate::engine) enum Done {
     Loss,
 }
 
-/// What follows from something that was done, and is not for the locks to do.
+/// An attempt that has failed; what becomes of its call is not for the locks to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Sequel {
-    /// An attempt has failed: what becomes of its call?
-    AttemptFailed { op: OpIndex, outcome: Outcome },
-    /// A slot was released that others wait for: the first of them has its turn.
-    Released(SlotIndex),
-    /// A slot was given away that others wait for.
-    GivenAway(SlotIndex),
+pub(in crate::engine) struct Failed {
+    pub(in crate::engine) op: OpIndex,
+    pub(in crate::engine) outcome: Outcome,
 }
 
 /// See the [module](self).
@@ -58,7 +54,8 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) slots: Slots,
     pub(in crate::engine) ops: Ops,
     pub(in crate::engine) done: VecDeque<Done>,
-    pub(in crate::engine) sequels: VecDeque<Sequel>,
+    /// Attempts whose calls do not know yet that they have failed.
+    pub(in crate::engine) failed: VecDeque<Failed>,
     pub(in crate::engine) timers: Timers,
     /// What is looked after of leases.
     pub(in crate::engine) keeps: Keeps,
@@ -97,7 +94,7 @@ impl Locks {
             slots: Slots::default(),
             ops: Ops::new(in_flight_max),
             done: VecDeque::new(),
-            sequels: VecDeque::new(),
+            failed: VecDeque::new(),
             timers: Timers::default(),
             keeps: Keeps::default(),
             awaiting: Vec::new(),
@@ -156,7 +153,7 @@ impl Locks {
 
     /// From 0 to just below 1.
     pub(in crate::engine) fn random_share(&mut self) -> f64 {
-        f64::from(self.rng.next_u32()) / 2_f64.powi(32)
+        share_of(&mut self.rng)
     }
 
     pub(in crate::engine) fn checked_ttl(&self, ttl: Duration) -> Option<u32> {
@@ -308,4 +305,9 @@ impl Locks {
     pub(in crate::engine) fn reseed(&mut self, seed: [u8; 32]) {
         self.rng = StdRng::from_seed(seed);
     }
+}
+
+/// From 0 to just below 1.
+pub(in crate::engine) fn share_of(rng: &mut StdRng) -> f64 {
+    f64::from(rng.next_u32()) / 2_f64.powi(32)
 }

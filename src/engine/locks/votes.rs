@@ -6,7 +6,7 @@
 
 use super::op::Outcome;
 use super::slot::SlotState;
-use super::state::{Locks, Sequel};
+use super::state::{Failed, Locks};
 use crate::command::append_set;
 use crate::engine::spans::traced;
 use crate::error::Vote;
@@ -97,7 +97,7 @@ impl Locks {
             }
             Decision::Lost => {
                 let outcome = self.loss(index);
-                self.sequels.push_back(Sequel::AttemptFailed { op: index, outcome });
+                self.failed.push_back(Failed { op: index, outcome });
             }
         }
     }

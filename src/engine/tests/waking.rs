@@ -21,13 +21,13 @@ pub(super) fn token_of(id: &str) -> String {
 /// Kind 1 tells of a waiter, 2 wakes, 3 gives up.
 pub(super) fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> Vec<u8> {
     let list: Vec<_> = list.iter().map(|id| id.as_bytes()).collect();
-    message_for(rig, &own_waiter(rig, rig.engine.waits.calls), kind, sender.as_bytes(), &list)
+    message_for(rig, &own_waiter(rig, rig.engine.waiting.calls()), kind, sender.as_bytes(), &list)
 }
 
 /// The id of this client's call of that number.
 pub(super) fn own_waiter(rig: &Rig, call: u32) -> [u8; 12] {
     let mut id = [0; 12];
-    id[..8].copy_from_slice(&rig.engine.locks.client_id);
+    id[..8].copy_from_slice(rig.engine.waiting.client_id());
     id[8..].copy_from_slice(&call.to_le_bytes());
     id
 }
@@ -54,7 +54,7 @@ pub(super) fn message_for(
 
 pub(super) fn push(rig: &Rig, what: &str, last: &str) -> String {
     let channel: String =
-        rig.engine.locks.client_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        rig.engine.waiting.client_id().iter().map(|byte| format!("{byte:02x}")).collect();
     format!(">3\r\n${}\r\n{what}\r\n$24\r\nredbolt:{channel}\r\n{last}", what.len())
 }
 

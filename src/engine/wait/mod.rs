@@ -6,538 +6,516 @@
 //! woken, the key's time is over, or a slow safety poll finds the key gone. What is told is only a
 //! hint: nobody holds a lock but by the votes of a quorum.
 //!
+//! # Contract
+//!
+//! - [`Waiting`] knows no node, attempt or clock. What it needs of them comes with each input; what it
+//!   wants done there are [`Action`]s, to be taken and done in order behind each input.
+//! - An action that could not be done is an input of its own, at once.
+//!
 //! # Invariants
 //!
 //! - A waiter has a timer in every state, so a lost message costs a safety poll and no more.
 //! - A list of waiters is in one place: with the waiter that was woken by it, the slot it won, or a
 //!   wake that is under way.
 
-mod look;
+mod beside;
+mod list;
 mod message;
-mod queue;
-mod state;
-mod wake;
+mod outside;
+#[cfg(test)]
+mod tests;
+mod waiter;
+mod wakes;
 
-use super::door::Engine;
-use super::locks::op::Outcome;
-use super::locks::slot::SlotState;
-use super::locks::timers::Timer;
-use super::spans::traced;
-use crate::command::{append_get, append_pttl, append_publish};
-use crate::error::Cause;
+use crate::key::Key;
 use crate::mutant::{self, Mutant};
-use crate::node::{ChannelName, Now, Pending, Phase, Request, WaitPart};
-use crate::quorum::{NODES_MAX, NodeId, NodeMask};
-use crate::resp::{Decoder, Limits, Reply};
-use crate::round::Round;
-use crate::slab::{OpIndex, SlotIndex};
+use crate::node::Phase;
+use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
-use crate::token::unhex;
 use crate::witness::{Sight, saw};
 
 use std::time::Duration;
 
-pub(super) use message::{ClientId, RawToken};
-pub(super) use queue::{ListIndex, Queues};
-pub(super) use state::{WaitIndex, Waits};
-pub(super) use wake::Wakes;
+pub(super) use message::{ClientId, Kind, Message, RawToken};
+pub(super) use outside::{Action, Answer, Call, Input, Reach, Text, View};
 
-use message::{Kind, Listed, client_of, token_of, wait_ms, waiter_id};
-use state::{Step, Wait};
+use beside::Beside;
+use list::{Entry, List};
+use message::{Listed, WaiterId, client_of, token_of, waiter_id, waiter_of};
+use outside::Actions;
+use waiter::{Scene, Waiter};
+use wakes::{Wake, Wakes};
 
-/// The safety poll comes after this, and up to as long again.
-const POLL: Duration = Duration::from_millis(100);
+/// How often a message is passed on: a client that was not scheduled for some turns finds the holder
+/// by it. A hop is one command, an attempt in vain is more than 2N.
+const HOPS_MAX: u8 = 8;
 
-/// The first poll of one that queued behind another, where nobody was seen to hold the key: two
-/// that wait for each other find out by it. So much later for each that has its turn before.
-const FIRST_POLL: Duration = Duration::from_millis(10);
-const POLL_A_TURN: Duration = Duration::from_millis(2);
+/// The calls that wait for the lock of a slot.
+#[derive(Debug)]
+struct Queue {
+    /// Of the key.
+    hash: u64,
+    list: List,
+}
 
-/// A poll that finds the key gone looks again after this, and up to as long again.
-const SECOND_LOOK: Duration = Duration::from_millis(1);
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Waiting {
+    client_id: ClientId,
+    node_timeout: Duration,
+    waiters: Beside<OpIndex, Waiter>,
+    queues: Beside<SlotIndex, Queue>,
+    wakes: Wakes,
+    actions: Actions,
+    /// Calls so far that have waited.
+    calls: u32,
+    questions: u32,
+}
 
-/// Where all nodes that deny it tell of the key's next change, a call looks at it after this and up to
-/// as long again.
-const TRACKED_POLL: Duration = Duration::from_secs(1);
-
-/// Where nobody wakes it, no client looks at a key more often.
-const POLL_MIN: Duration = Duration::from_millis(5);
-
-/// From the third attempt in a row one waits this long, and up to five times as long.
-const PAUSE: Duration = Duration::from_millis(1);
-
-/// So many changes of hands are told to all nodes anew, before a waiter is still or tries again.
-const CHANGES_MAX: u8 = 4;
-
-impl Engine {
-    /// The nodes in the order in which all clients ask them about `key`: so that messages for one
-    /// lock mostly go one way, and those for different locks do not all go over one node.
-    fn in_key_order(&self, key: &[u8]) -> impl Iterator<Item = NodeId> + use<> {
-        let count = self.locks.nodes.len();
-        let start = usize::try_from(hash(key) % count.max(1) as u64).unwrap_or(0);
-        (0..count).filter_map(move |nth| NodeId::new((start + nth) % count))
-    }
-
-    /// The first node of `nodes`, in the key's order, that messages go over.
-    fn first_with_channel(&self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
-        self.in_key_order(key)
-            .find(|&id| nodes.contains(id) && self.locks.nodes.at(id).has_channel())
-    }
-
-    fn wait_of(&mut self, index: OpIndex) -> Option<&mut Wait> {
-        let wait = self.locks.ops.at(index).wait?;
-        Some(self.waits.at_mut(wait))
-    }
-
-    /// An attempt was denied and is released: the operation waits, if it may, and whether it does.
-    pub(super) fn begin_wait(&mut self, index: OpIndex, now: Now) -> bool {
-        let op = self.locks.ops.at(index);
-        let (wait, ends) = (op.wait, op.plan.deadline);
-        if !op.plan.wakes || ends <= now.real {
-            return false;
-        }
-        if !self.locks.settings.direct_wake || !self.can_any_be_asked(op.round.denied) {
-            return false;
-        }
-        if wait.is_none() {
-            self.open_wait(index);
-        }
-        if let Some(wait) = self.wait_of(index) {
-            (wait.asked, wait.changes) = (NodeMask::EMPTY, 0);
-            wait.unheard = None;
-            (wait.has_looked, wait.tracked) = (false, NodeMask::EMPTY);
-            (wait.is_gone, wait.is_listed, wait.ahead) = (false, false, 0);
-            wait.tries = wait.tries.saturating_add(1);
-        }
-        self.ask_next(index, now);
-        true
-    }
-
-    /// A place among those that wait, until the end of the call at the latest.
-    fn open_wait(&mut self, index: OpIndex) {
-        let wait = self.waits.open(index);
-        let op = self.locks.ops.at_mut(index);
-        op.wait = wait;
-        if op.plan.deadline < Instant::MAX && !mutant::is(Mutant::WaitWithoutEnd) {
-            self.locks.timers.set(op.plan.deadline, Timer::Judge, self.locks.ops.id(index));
+impl Waiting {
+    pub(super) fn new(client_id: ClientId, node_timeout: Duration) -> Self {
+        Self {
+            client_id,
+            node_timeout,
+            waiters: Beside::default(),
+            queues: Beside::default(),
+            wakes: Wakes::default(),
+            actions: Actions::default(),
+            calls: 0,
+            questions: 0,
         }
     }
 
-    /// The first node, in the key's order, that has denied the attempt by now and was not asked in
-    /// vain.
-    fn first_denier(&self, index: OpIndex) -> Option<NodeId> {
-        let op = self.locks.ops.at(index);
-        let asked = self.waits.at(op.wait?).asked;
-        let key = self.locks.slots.at(op.slot()).key.as_bytes();
-        self.first_with_channel(self.deniers(index).without(asked), key)
+    // ---- outputs ----
+
+    /// What is to be done next.
+    pub(super) fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop()
     }
 
-    /// The nodes that have denied the attempt by now. Who queued behind another has made none: for
-    /// it any node may have the key.
-    fn deniers(&self, index: OpIndex) -> NodeMask {
-        let round = &self.locks.ops.at(index).round;
-        if round.written.is_empty() { self.locks.nodes.all() } else { round.denied }
+    /// The message of an action that was just taken.
+    pub(super) fn text(&self, text: &Text) -> &[u8] {
+        self.actions.bytes(text)
     }
 
-    /// Asks the next of the deniers who holds the key. Without one, nobody can be told.
-    fn ask_next(&mut self, index: OpIndex, now: Now) {
-        let Some(node) = self.first_denier(index) else {
-            if let Some(wait) = self.wait_of(index) {
-                wait.unheard = wait.holder;
-            }
-            return self.wait_without_word(index, now);
-        };
-        if !self.ask_holder(index, node, false, now) {
-            self.asked_in_vain(index, node, now);
+    /// The id that this client's tokens begin with.
+    #[cfg(test)]
+    pub(super) const fn client_id(&self) -> &ClientId {
+        &self.client_id
+    }
+
+    /// How many calls have waited so far.
+    #[cfg(test)]
+    pub(super) const fn calls(&self) -> u32 {
+        self.calls
+    }
+
+    /// Whether the operation has a place among those that wait.
+    #[inline]
+    pub(super) fn has_waiter(&self, op: OpIndex) -> bool {
+        self.waiters.contains(op)
+    }
+
+    /// When the timer of a call comes.
+    pub(super) fn due(&self, op: OpIndex) -> Option<Instant> {
+        self.waiters.get(op).map(|waiter| waiter.due)
+    }
+
+    /// Whether the call waits for the node's answer to the question of that phase.
+    pub(super) fn is_awaited(&self, op: OpIndex, node: NodeId, phase: Phase) -> bool {
+        self.waiters.get(op).is_some_and(|waiter| waiter.is_awaited(node, phase))
+    }
+
+    /// Whether any call was woken lately.
+    #[inline]
+    pub(super) fn has_recent_wakes(&self) -> bool {
+        self.wakes.has_recent()
+    }
+
+    /// The key of a wake whose answer is awaited.
+    #[cfg(feature = "tracing")]
+    pub(super) fn key_of(&self, wake: WakeIndex) -> Option<&[u8]> {
+        self.wakes.at(wake).map(|wake| wake.key.as_bytes())
+    }
+
+    /// Whether a slot has a list of those who wait for its lock.
+    #[inline]
+    pub(super) fn has_queue(&self, slot: SlotIndex) -> bool {
+        self.queues.contains(slot)
+    }
+
+    /// The slots that have one.
+    #[cfg(feature = "shared")]
+    pub(super) fn queues(&self) -> impl Iterator<Item = SlotIndex> {
+        self.queues.iter().map(|(slot, _)| slot)
+    }
+
+    /// Those of them that may be for `key`.
+    pub(super) fn queues_for(&self, key: &[u8]) -> impl Iterator<Item = SlotIndex> {
+        let wanted = hash(key);
+        let queues = self.queues.iter().filter(move |(_, queue)| queue.hash == wanted);
+        queues.map(|(slot, _)| slot)
+    }
+
+    // ---- inputs: the course of a call ----
+
+    /// The call's attempt was denied by these nodes and is released: it waits.
+    pub(super) fn denied(&mut self, op: OpIndex, nodes: NodeMask, call: Call, view: &mut View<'_>) {
+        self.open(op, nodes, call);
+        self.step(op, Input::Denied(nodes), view);
+    }
+
+    /// Something else happens to a call, if it waits. An answer must be one that is
+    /// [awaited](Self::is_awaited).
+    pub(super) fn step(&mut self, op: OpIndex, input: Input, view: &mut View<'_>) {
+        let Self { actions, questions, node_timeout, waiters, .. } = self;
+        let mut scene = Scene { view, actions, questions, node_timeout: *node_timeout };
+        if let Some(waiter) = waiters.get_mut(op) {
+            waiter.step(input, &mut scene);
         }
     }
 
-    fn ask_remaining(&mut self, index: OpIndex, id: NodeId, phase: Phase, now: Now) -> bool {
-        self.locks.scratch.clear();
-        append_pttl(
-            &mut self.locks.scratch,
-            &self.locks.slots.at(self.locks.ops.at(index).slot()).key,
-        );
-        self.ask(id, index, WaitPart::Remaining, phase, now)
-    }
-
-    /// A new question begins; answers to older ones mean nothing from now on.
-    fn next_question(&mut self, index: OpIndex, node: NodeId, step: Step, now: Now) -> Phase {
-        let due = now.real + self.locks.settings.node_timeout;
-        self.waits.questions = self.waits.questions.wrapping_add(1);
-        let questions = self.waits.questions;
-        let Some(wait) = self.wait_of(index) else { return Phase::default() };
-        wait.phase = Phase::of(questions);
-        wait.node = Some(node);
-        wait.step = step;
-        let phase = wait.phase;
-        self.wait_until(index, due);
-        phase
-    }
-
-    /// Sets the one timer of a wait.
-    fn wait_until(&mut self, index: OpIndex, due: Instant) {
-        if let Some(wait) = self.wait_of(index) {
-            wait.due = due;
-            self.locks.timers.set(due, Timer::Wait, self.locks.ops.id(index));
+    /// A node denied the attempt that had already failed.
+    pub(super) fn denied_late(&mut self, op: OpIndex, node: NodeId) {
+        if let Some(waiter) = self.waiters.get_mut(op) {
+            waiter.denied.insert(node);
         }
     }
 
-    /// Writes the scratch buffer as a question of an operation.
-    fn ask(&mut self, id: NodeId, index: OpIndex, part: WaitPart, phase: Phase, now: Now) -> bool {
-        let request = Request::Wait { op: index, part, phase };
-        self.locks.nodes.request(id, request, &self.locks.scratch, now.attended)
-    }
-
-    fn asked_in_vain(&mut self, index: OpIndex, node: NodeId, now: Now) {
-        if let Some(wait) = self.wait_of(index) {
-            wait.asked.insert(node);
-        }
-        self.ask_next(index, now);
-    }
-
-    /// Whether the operation still waits for the node's answer to the question of that phase.
-    fn is_awaited(&self, index: OpIndex, id: NodeId, phase: Phase) -> bool {
-        let op = self.locks.ops.at(index);
-        let is_current = |wait: &Wait| wait.phase == phase && wait.node == Some(id);
-        op.outcome == Outcome::Open
-            && op
-                .wait
-                .map(|wait| self.waits.at(wait))
-                .is_some_and(|wait| is_current(wait) && wait.step.is_asking())
-    }
-
-    /// A node answered a question of an operation that waits.
-    pub(super) fn waited(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let Request::Wait { op: index, part, phase } = pending.request else { return };
-        if !self.is_awaited(index, id, phase) {
-            return;
-        }
-        let frame = self.take_frame(id);
-        let decoded = Decoder::new(Limits::default()).frame(&frame);
-        let reply = decoded.ok().flatten().map(|frame| frame.reply());
-        match part {
-            WaitPart::Holder => self.holder_told(index, id, reply.as_ref(), now),
-            WaitPart::Remaining => self.remaining_told(index, id, reply.as_ref(), now),
-            WaitPart::Announced => {
-                let is_heard = matches!(reply, Some(Reply::Integer(1..)));
-                self.announcement_told(index, is_heard, now);
-            }
-        }
-        self.frame = frame;
-    }
-
-    /// The connection ended with a question unanswered.
-    pub(super) fn wait_lost(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let Request::Wait { op: index, phase, .. } = pending.request else { return };
-        if self.is_awaited(index, id, phase) {
-            self.asked_in_vain(index, id, now);
-        }
-    }
-
-    /// The node said who holds the key.
-    fn holder_told(&mut self, index: OpIndex, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
-        let Some(wait) = self.wait_of(index) else { return };
-        let (step, before) = (wait.step, wait.holder);
-        let holder = match reply {
-            Some(Reply::Null) => return self.found_gone(index, id, now),
-            Some(Reply::Bulk(token)) => unhex(token),
-            // A lock of another kind, or a node that will not say.
-            _ => None,
-        };
-        wait.holder = holder;
-        wait.is_gone = false;
-        // Nodes that hold different tokens, each left behind by somebody, look like a lock that
-        // changes hands all the time: that is believed a few times only.
-        if holder != before && wait.changes < CHANGES_MAX {
-            wait.changes += 1;
-            wait.asked = NodeMask::EMPTY;
-        }
-        match (step, holder) {
-            // What is left of the key's time comes next.
-            (Step::Asking, _) => {}
-            (Step::Announcing, Some(token)) if Some(token) == before => {
-                if wait.is_heard {
-                    wait.is_listed = true;
-                    self.listen(index, POLL, now);
-                } else {
-                    self.asked_in_vain(index, id, now);
-                }
-            }
-            (Step::Polling, Some(token)) if Some(token) == before => self.listen(index, POLL, now),
-            (Step::Announcing | Step::Polling, Some(token)) => {
-                self.announce(index, id, token, now);
-            }
-            (Step::Announcing | Step::Polling, None) => self.wait_without_word(index, now),
-            (Step::Trying | Step::Queueing | Step::Listening, _) => {}
-        }
-    }
-
-    /// The node said how long the key is still there.
-    fn remaining_told(&mut self, index: OpIndex, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
-        let ends = match reply {
-            Some(Reply::Integer(-2)) => return self.key_gone(index, id, now),
-            Some(&Reply::Integer(left @ 0..)) => {
-                // A key lives strictly longer than its milliseconds.
-                let left = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1);
-                now.real.plus_millis(left)
-            }
-            _ => Instant::MAX,
-        };
-        let Some(wait) = self.wait_of(index) else { return };
-        wait.ends = ends;
-        match wait.holder {
-            Some(token) if wait.unheard != Some(token) => self.announce(index, id, token, now),
-            _ => self.wait_without_word(index, now),
-        }
-    }
-
-    /// Tells the holder of `token` that this client waits, and looks at the key again. By the first
-    /// of the deniers, also where it denied too late to be asked: a holder that hears all by one
-    /// node hears them in the order in which they came.
-    fn announce(&mut self, index: OpIndex, id: NodeId, token: RawToken, now: Now) {
-        let Some(id) = self.first_denier(index) else {
-            return self.asked_in_vain(index, id, now);
-        };
-        let phase = self.next_question(index, id, Step::Announcing, now);
-        let Some(wait) = self.wait_of(index) else { return };
-        wait.is_heard = false;
-        let is_told = self.tell_wait(index, id, &token, phase, now);
-        self.locks.scratch.clear();
-        let slot_index = self.locks.ops.at(index).slot();
-        append_get(&mut self.locks.scratch, &self.locks.slots.at(slot_index).key);
-        if !is_told || !self.ask(id, index, WaitPart::Holder, phase, now) {
-            self.asked_in_vain(index, id, now);
-        }
-    }
-
-    /// Publishes that the operation waits, and who waits behind it.
-    fn tell_wait(
-        &mut self,
-        index: OpIndex,
-        id: NodeId,
-        token: &RawToken,
-        phase: Phase,
-        now: Now,
-    ) -> bool {
-        let op = self.locks.ops.at(index);
-        let (deadline, slot_index) = (op.plan.deadline, op.slot());
-        let Some(wait) = op.wait.map(|wait| self.waits.at_mut(wait)) else { return false };
-        let own = waiter_id(self.locks.client_id, wait.call);
-        let sender = Listed { id: own, wait_ms: wait_ms(now.real, deadline) };
-        wait.named = wait.carried.len();
-        let list = wait.carried.iter().map(|waiter| waiter.listed(now.real));
-        let key = self.locks.slots.at(slot_index).key.as_bytes();
-        self.text.clear();
-        message::append(&mut self.text, (Kind::Announce, 0), sender, token, list, key);
-        self.locks.scratch.clear();
-        let channel = ChannelName::of(client_of(token));
-        append_publish(&mut self.locks.scratch, channel.as_bytes(), &self.text);
-        self.ask(id, index, WaitPart::Announced, phase, now)
-    }
-
-    /// The node said whether anybody heard the announcement.
-    fn announcement_told(&mut self, index: OpIndex, is_heard: bool, now: Now) {
-        if !is_heard {
-            saw(Sight::Unheard);
-        }
-        let is_heard = is_heard && !mutant::is(Mutant::AnnouncementUnheard);
-        let Some(wait) = self.wait_of(index) else { return };
-        wait.is_heard = is_heard;
-        if is_heard {
-            // The list is with the holder now.
-            wait.hand_list_on();
-        }
-        if wait.step == Step::Queueing {
-            if is_heard {
-                let poll = FIRST_POLL + POLL_A_TURN.saturating_mul(wait.ahead);
-                self.listen(index, poll.min(POLL), now);
-            } else {
-                self.try_again(index, None, now);
-            }
-        }
-    }
-
-    /// Is still until it is woken, the key's time is over or the safety poll is due.
-    fn listen(&mut self, index: OpIndex, poll: Duration, now: Now) {
-        let mut poll = now.real + poll.mul_f64(1.0 + self.locks.random_share());
-        if mutant::is(Mutant::PollLate) {
-            poll = poll + Duration::from_secs(2);
-        }
-        let Some(wait) = self.wait_of(index) else { return };
-        wait.step = Step::Listening;
-        (wait.tries, wait.changes) = (0, 0);
-        traced!(DEBUG: self.locks.trace_wait(index));
-        let Some(wait) = self.wait_of(index) else { return };
-        let due = poll.min(wait.ends.max(now.real));
-        self.wait_until(index, due);
-    }
-
-    /// The node asked does not have the key. Where one polls who is listed with a holder, the lock may
-    /// just be on its way from one to the next: only if it still is at a second look was nobody woken.
-    fn found_gone(&mut self, index: OpIndex, id: NodeId, now: Now) {
-        let Some(wait) = self.wait_of(index) else { return };
-        let is_poll = match wait.step {
-            Step::Polling => wait.is_listed,
-            Step::Announcing => wait.is_listed && wait.is_heard,
-            Step::Trying | Step::Asking | Step::Queueing | Step::Listening => false,
-        };
-        if is_poll && !wait.is_gone {
-            wait.is_gone = true;
-            return self.listen(index, SECOND_LOOK, now);
-        }
-        if wait.step == Step::Polling {
-            saw(Sight::PollFoundGone);
-        }
-        self.key_gone(index, id, now);
-    }
-
-    /// The node does not have the key: it is tried there first, and with the others only when it
-    /// grants, for many may have seen the same.
-    fn key_gone(&mut self, index: OpIndex, id: NodeId, now: Now) {
-        self.try_again(index, Some(id), now);
-    }
-
-    /// The timer of a wait.
-    pub(super) fn wait_due(&mut self, index: OpIndex, now: Now) {
-        let slot_index = self.locks.ops.at(index).slot();
-        let Some(wait) = self.wait_of(index) else { return };
-        if wait.due > now.real {
-            return;
-        }
-        let (step, node, ends, is_heard) = (wait.step, wait.node, wait.ends, wait.is_heard);
-        wait.due = Instant::MAX;
-        match step {
-            Step::Trying => {
-                let gate = wait.node.filter(|_| wait.tries > 0);
-                self.attempt_again(index, gate, now);
-            }
-            // It did not answer in time, which does for a node that is down.
-            Step::Asking | Step::Announcing | Step::Polling => {
-                if let Some(node) = node {
-                    self.asked_in_vain(index, node, now);
-                }
-            }
-            Step::Queueing => self.try_again(index, None, now),
-            Step::Listening if ends <= now.real => self.try_again(index, node, now),
-            Step::Listening if !is_heard => self.look(index, now),
-            Step::Listening => {
-                let key = self.locks.slots.at(slot_index).key.as_bytes();
-                let all = self.locks.nodes.all();
-                let node = node.filter(|&node| self.locks.nodes.at(node).has_channel());
-                let node = node.or_else(|| self.first_with_channel(all, key));
-                let Some(node) = node else { return self.try_again(index, None, now) };
-                let phase = self.next_question(index, node, Step::Polling, now);
-                self.locks.scratch.clear();
-                append_get(&mut self.locks.scratch, &self.locks.slots.at(slot_index).key);
-                if !self.ask(node, index, WaitPart::Holder, phase, now) {
-                    self.try_again(index, None, now);
-                }
-            }
-        }
-    }
-
-    /// The next attempt, at once or, where several failed in a row, after a short pause.
-    fn try_again(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
-        let pause = PAUSE.mul_f64(1.0 + 4.0 * self.locks.random_share());
-        let Some(wait) = self.wait_of(index) else { return };
-        wait.step = Step::Trying;
-        wait.node = gate;
-        if wait.tries >= 3 {
-            self.wait_until(index, now.real + pause);
-        } else {
-            wait.due = Instant::MAX;
-            self.attempt_again(index, gate, now);
-        }
-    }
-
-    fn attempt_again(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
-        self.locks.ops.at_mut(index).gate = gate;
-        self.retry(index, now);
-        // Not left for whoever has the place next, where no attempt was made.
-        self.locks.ops.at_mut(index).gate = None;
-    }
-
-    /// This client woke somebody for `key` a moment ago: it goes to the end of that queue instead
-    /// of racing. Whether it did.
-    pub(super) fn queue_behind(&mut self, index: OpIndex, now: Now) -> bool {
-        let op = self.locks.ops.at(index);
-        let slot_index = op.slot();
-        if !op.plan.wakes || mutant::is(Mutant::ReleaserBarges) {
-            return false;
-        }
-        self.wakes.forget_past(now.real);
-        let key = self.locks.slots.at(slot_index).key.as_bytes();
-        let successor = self.wakes.successor(hash(key), now.real);
-        let Some(successor) = successor.filter(|last| last.is_turn) else { return false };
-        let (ahead, node, token) = (successor.behind, successor.node, token_of(successor.id));
-        if !self.locks.nodes.at(node).has_channel() {
+    /// A call begins for a key that this client woke another for a moment ago: it goes to the end of
+    /// that queue instead of racing. Whether it does.
+    pub(super) fn queue_behind(&mut self, op: OpIndex, call: Call, view: &mut View<'_>) -> bool {
+        self.wakes.forget_past(view.now);
+        let hash = hash(call.key.as_bytes());
+        let Some(last) = self.wakes.successor(hash, view.now) else { return false };
+        if !last.is_turn || !view.reach.channel.contains(last.node) {
             return false;
         }
         saw(Sight::QueuedBehind);
-        self.open_wait(index);
-        let slot = self.locks.slots.at_mut(slot_index);
-        slot.state = SlotState::Released;
-        slot.op = Some(index);
-        let op = self.locks.ops.at_mut(index);
-        (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
-        op.causes = [Cause::Queued; NODES_MAX];
-        op.began.note(now.real);
-        let phase = self.next_question(index, node, Step::Queueing, now);
-        // It will say so to the same if it gives up.
-        if let Some(wait) = self.wait_of(index) {
-            wait.holder = Some(token);
-            wait.ahead = ahead;
-        }
-        if !self.tell_wait(index, node, &token, phase, now) {
-            self.try_again(index, None, now);
-        }
+        // It has made no attempt: any node may have the key.
+        self.open(op, view.reach.all, call);
+        self.step(op, Input::Behind(last), view);
         true
     }
 
-    /// An attempt failed that others have heard of as a lock: they wait behind its operation now.
-    #[cold]
-    pub(super) fn carry_list(&mut self, index: OpIndex, slot_index: SlotIndex) {
-        let list = self.queues.take(&mut self.locks.slots, slot_index);
-        if self.locks.ops.at(index).wait.is_none() {
-            self.open_wait(index);
+    /// An attempt failed that others have heard of as a lock: they wait behind its call now.
+    pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: Call) {
+        let Some(queue) = self.queues.remove(slot) else { return };
+        self.open(op, NodeMask::EMPTY, call);
+        if let Some(waiter) = self.waiters.get_mut(op) {
+            waiter.carried.append_all(queue.list);
         }
-        if let Some(wait) = self.wait_of(index) {
-            for waiter in list {
-                queue::append(&mut wait.carried, waiter);
+    }
+
+    /// The call has ended without its lock, which is not reported yet.
+    pub(super) fn over(&mut self, op: OpIndex) {
+        if let Some(waiter) = self.waiters.get_mut(op) {
+            waiter.over();
+        }
+    }
+
+    /// The call won its lock, with that slot, or ended without one. Those behind it are not forgotten,
+    /// and a holder that was told hears that it waits no more.
+    pub(super) fn ended(&mut self, op: OpIndex, won: Option<SlotIndex>, view: &mut View<'_>) {
+        let Some(waiter) = self.waiters.remove(op) else { return };
+        let told = waiter.told();
+        let (key, id, list) = (waiter.call.key, waiter.id, waiter.carried.into_list());
+        if let Some(slot) = won {
+            self.wakes.forget(hash(key.as_bytes()));
+            return self.begin_queue(slot, key.as_bytes(), list);
+        }
+        if let Some((token, node)) = told.filter(|_| !mutant::is(Mutant::GiveUpNotTold)) {
+            saw(Sight::GaveUp);
+            let sender = Listed { id, wait_ms: 0 };
+            let nobody = std::iter::empty();
+            self.tell(node, (Kind::GiveUp, 0), sender, &token, nobody, key.as_bytes());
+        }
+        self.wake_first(true, key, list, view);
+    }
+
+    // ---- inputs: the lists of locks ----
+
+    /// The lock of a slot is given up: behind its release, the first of those who wait for it is woken.
+    pub(super) fn released(&mut self, slot: SlotIndex, key: Key, view: &mut View<'_>) {
+        if let Some(queue) = self.queues.remove(slot) {
+            self.wake_first(true, key, queue.list, view);
+        }
+    }
+
+    /// The lock is somebody else's from now on, who is not told of those who wait for it: they find out
+    /// for themselves.
+    pub(super) fn forget_queue(&mut self, slot: SlotIndex) {
+        self.queues.remove(slot);
+    }
+
+    // ---- inputs: what nodes answer and tell ----
+
+    /// The node was asked to tell of the key's next change.
+    pub(super) fn tracked(&mut self, op: OpIndex, node: NodeId) {
+        if let Some(waiter) = self.waiters.get_mut(op) {
+            waiter.tracked.insert(node);
+        }
+    }
+
+    /// The node was greeted anew: those who counted on being told by it look again as their plans say.
+    pub(super) fn untracked(&mut self, node: NodeId, view: &mut View<'_>) {
+        let waiters = self.waiters.iter().filter(|(_, waiter)| waiter.tracked.contains(node));
+        for op in waiters.map(|(op, _)| op).collect::<Vec<_>>() {
+            self.step(op, Input::Untracked(node), view);
+        }
+    }
+
+    /// A node tells that a key has changed; without one, that all may have.
+    pub(super) fn key_changed(&mut self, node: NodeId, key: Option<&[u8]>, view: &mut View<'_>) {
+        let is_about = |waiter: &Waiter| key.is_none_or(|key| waiter.call.key.as_bytes() == key);
+        let waiters = self.waiters.iter().filter(|(_, waiter)| is_about(waiter));
+        for op in waiters.map(|(op, _)| op).collect::<Vec<_>>() {
+            self.step(op, Input::Changed(node), view);
+        }
+    }
+
+    /// A wake was written: whoever comes late for the call that it wakes is sent on to it.
+    pub(super) fn wake_written(&mut self, index: WakeIndex, node: NodeId, now: Instant) {
+        let until = now + self.node_timeout * 2;
+        self.wakes.note_sent(index, node, until);
+    }
+
+    /// There was no room for a wake.
+    pub(super) fn wake_unwritten(&mut self, index: WakeIndex, node: NodeId, view: &mut View<'_>) {
+        if let Some(mut wake) = self.wakes.take(index) {
+            wake.tried.insert(node);
+            self.wake(wake, view);
+        }
+    }
+
+    /// A node said whether anybody heard a wake.
+    pub(super) fn wake_answered(
+        &mut self,
+        index: WakeIndex,
+        node: NodeId,
+        is_heard: bool,
+        view: &mut View<'_>,
+    ) {
+        let Some(mut wake) = self.wakes.take(index) else { return };
+        if !is_heard {
+            self.wakes.forget(hash(wake.key.as_bytes()));
+            wake.tried.insert(node);
+            self.wake(wake, view);
+        }
+    }
+
+    /// Another client sent a message by the node. `slot` is that of the lock that it is about, if this
+    /// client has it or is about to.
+    pub(super) fn message(
+        &mut self,
+        node: NodeId,
+        message: &Message<'_>,
+        slot: Option<SlotIndex>,
+        view: &mut View<'_>,
+    ) {
+        match (message.kind, slot) {
+            (Kind::Announce, Some(slot)) => {
+                let all = entries(message, node, true, view.now);
+                self.begin_queue(slot, message.key, all);
+            }
+            (Kind::Announce, None) => self.announced(node, message, view),
+            (Kind::Wake, _) => self.woken(node, message, view),
+            (Kind::GiveUp, Some(slot)) => {
+                if let Some(queue) = self.queues.get_mut(slot) {
+                    queue.list.strike(message.sender.id);
+                }
+            }
+            (Kind::GiveUp, None) => {
+                for op in self.waiting_for(message.key).map(|(op, _)| op).collect::<Vec<_>>() {
+                    if let Some(waiter) = self.waiters.get_mut(op) {
+                        waiter.carried.strike(message.sender.id);
+                    }
+                }
             }
         }
     }
 
-    /// The operation has ended: whoever waits behind it is not forgotten, and a holder that was
-    /// told hears that it waits no more.
-    pub(super) fn end_wait(&mut self, index: OpIndex, now: Now) {
-        let op = self.locks.ops.at_mut(index);
-        let wait = op.wait.take();
-        let (slot_index, outcome) = (op.slot(), op.outcome);
-        let Some(wait) = wait else { return };
-        let place = self.waits.at(wait);
-        let (is_told, holder, node) = (place.is_heard, place.holder, place.node);
-        let id = waiter_id(self.locks.client_id, place.call);
-        let list = self.waits.close(wait);
-        if matches!(outcome, Outcome::Taken | Outcome::NoQuorum) {
-            saw(Sight::WaitEnded);
-        }
-        if outcome == Outcome::Won {
-            self.wakes.forget(hash(self.locks.slots.at(slot_index).key.as_bytes()));
-            self.queues.begin(&mut self.locks.slots, slot_index, list);
-            return;
-        }
-        let is_told = is_told && !mutant::is(Mutant::GiveUpNotTold);
-        if let (true, Some(token), Some(node)) = (is_told, holder, node) {
-            saw(Sight::GaveUp);
-            self.give_up(id, slot_index, node, &token, now);
-        }
-        if !list.is_empty() {
-            let key = self.locks.slots.at(slot_index).key.clone();
-            self.wake_first(key, list, now);
+    // ---- inside ----
+
+    /// A place among those that wait, until the end of the call at the latest.
+    fn open(&mut self, op: OpIndex, denied: NodeMask, call: Call) {
+        let Self { waiters, actions, calls, client_id, .. } = self;
+        waiters.enter(op, || {
+            *calls = calls.wrapping_add(1);
+            if call.deadline < Instant::MAX && !mutant::is(Mutant::WaitWithoutEnd) {
+                actions.push(Action::End { op, at: call.deadline });
+            }
+            Waiter::new(op, call, waiter_id(*client_id, *calls), denied)
+        });
+    }
+
+    /// Gives a slot a list, or adds to the one that it has.
+    fn begin_queue(&mut self, slot: SlotIndex, key: &[u8], list: List) {
+        let new = || Queue { hash: hash(key), list: List::default() };
+        if let Some(queue) = self.queues.enter(slot, new) {
+            queue.list.append_all(list);
         }
     }
+
+    /// The calls that wait for `key`, or have just won it, and their ids.
+    fn waiting_for(&self, key: &[u8]) -> impl Iterator<Item = (OpIndex, WaiterId)> {
+        let is_meant = move |waiter: &Waiter| {
+            let is_key = waiter.call.key.as_bytes() == key || mutant::is(Mutant::MessageForAnyKey);
+            !waiter.is_over() && is_key
+        };
+        let waiters = self.waiters.iter().filter(move |(_, waiter)| is_meant(waiter));
+        waiters.map(|(op, waiter)| (op, waiter.id))
+    }
+
+    /// The call that waits for `key` by that id.
+    fn call_of(&self, id: WaiterId, key: &[u8]) -> Option<OpIndex> {
+        self.waiting_for(key).find_map(|(op, other)| (other == id).then_some(op))
+    }
+
+    /// The call behind which the sender of a message waits: the one it is meant for, or any other
+    /// for the key, but not itself.
+    fn carrier(&self, message: &Message<'_>) -> Option<OpIndex> {
+        let others = || {
+            let is_other = |&(_, id): &(OpIndex, WaiterId)| id != message.sender.id;
+            self.waiting_for(message.key).filter(is_other)
+        };
+        let meant = others().find(|&(_, id)| id == waiter_of(&message.token));
+        meant.or_else(|| others().next()).map(|(op, _)| op)
+    }
+
+    /// Whether the waiter is a call of this client.
+    fn is_own(&self, id: &WaiterId) -> bool {
+        client_of(id) == self.client_id
+    }
+
+    /// Somebody waits for a key that this client held, or wants, too.
+    fn announced(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
+        let all = entries(message, node, true, view.now);
+        // It was released, and for whom: the sender, who has tried before the release was everywhere,
+        // or somebody else, who has the lock now or will.
+        let successor = self.wakes.successor(hash(message.key), view.now);
+        let is_passed_on = message.hops >= HOPS_MAX;
+        match successor.filter(|last| !is_passed_on && !self.is_own(&last.id)) {
+            Some(successor) if successor.id != message.sender.id => {
+                let (token, hops) = (token_of(successor.id), message.hops.saturating_add(1));
+                let list = message.list().collect::<Vec<_>>().into_iter();
+                let (kind, sender) = ((message.kind, hops), message.sender);
+                return self.tell(node, kind, sender, &token, list, message.key);
+            }
+            Some(_) => {}
+            None => {
+                if let Some(op) = self.carrier(message) {
+                    if let Some(waiter) = self.waiters.get_mut(op) {
+                        waiter.carried.append_all(all);
+                    }
+                    if !mutant::is(Mutant::RingNotBroken) {
+                        self.step(op, Input::Follower(client_of(&message.sender.id)), view);
+                    }
+                    return;
+                }
+            }
+        }
+        self.wake_first(false, Key::of(message.key), all, view);
+    }
+
+    /// The lock was released for a call of this client.
+    fn woken(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
+        let list = entries(message, node, false, view.now);
+        let Some(op) = self.call_of(waiter_of(&message.token), message.key) else {
+            return self.wake_first(true, Key::of(message.key), list, view);
+        };
+        if mutant::is(Mutant::WakeIgnored) {
+            return;
+        }
+        saw(Sight::Woken);
+        self.actions.push(Action::Woken { op, node });
+        // Its own turn comes: whom it woke before has had theirs.
+        self.wakes.forget(hash(message.key));
+        self.step(op, Input::Turn(list), view);
+    }
+
+    /// Wakes the first of the list that still waits. Whether the turn is this client's to give.
+    fn wake_first(&mut self, is_turn: bool, key: Key, mut list: List, view: &mut View<'_>) {
+        list.drop_past(view.now);
+        if mutant::is(Mutant::NobodyWoken) {
+            return;
+        }
+        let Some(to) = list.take_first() else { return };
+        let rest = if mutant::is(Mutant::ListLost) { List::default() } else { list };
+        if !rest.is_empty() {
+            saw(Sight::HandedOn);
+        }
+        self.wake(Wake { key, to, rest, tried: NodeMask::EMPTY, is_turn }, view);
+    }
+
+    /// Sends a wake by the node on which its waiter was heard, or the next that was not tried. A call
+    /// of this client is given its turn at once: its SETs go behind the release.
+    fn wake(&mut self, mut wake: Wake, view: &mut View<'_>) {
+        loop {
+            let key = wake.key.as_bytes();
+            if self.is_own(&wake.to.id) {
+                if let Some(op) = self.call_of(wake.to.id, key) {
+                    return self.pass_within(op, wake, view);
+                }
+                // It has given up.
+            } else {
+                let left = view.reach.all.without(wake.tried);
+                let near = Some(wake.to.node)
+                    .filter(|&node| left.intersection(view.reach.channel).contains(node));
+                if let Some(node) = near.or_else(|| view.reach.first_with_channel(left, key)) {
+                    return self.send_wake(node, wake, view.now);
+                }
+                // No node reaches this one.
+            }
+            if !wake.turn_to_next() {
+                return;
+            }
+        }
+    }
+
+    /// The call of this client that is the first of a wake has its turn.
+    fn pass_within(&mut self, op: OpIndex, wake: Wake, view: &mut View<'_>) {
+        if mutant::is(Mutant::SiblingNotWoken) {
+            return;
+        }
+        saw(Sight::PassedWithin);
+        let successor = wake.successor(wake.to.node, view.now + self.node_timeout * 2);
+        self.wakes.note(hash(wake.key.as_bytes()), successor);
+        self.step(op, Input::Turn(wake.rest), view);
+    }
+
+    fn send_wake(&mut self, node: NodeId, wake: Wake, now: Instant) {
+        // What matters is who is woken, not by which call.
+        let sender = Listed { id: waiter_id(self.client_id, 0), wait_ms: 0 };
+        let (token, rest) = (token_of(wake.to.id), wake.rest.listed(now));
+        let key = wake.key.as_bytes();
+        let text = self.actions.write((Kind::Wake, 0), sender, &token, rest, key);
+        if let Some(wake) = self.wakes.keep(wake) {
+            self.actions.push(Action::Wake { wake, node, text });
+        }
+    }
+
+    /// Sends a message; its way is not watched.
+    fn tell(
+        &mut self,
+        node: NodeId,
+        kind: (Kind, u8),
+        sender: Listed,
+        token: &RawToken,
+        list: impl ExactSizeIterator<Item = Listed>,
+        key: &[u8],
+    ) {
+        let text = self.actions.write(kind, sender, token, list, key);
+        self.actions.push(Action::Tell { node, text });
+    }
+}
+
+/// Those whom a message lists, its sender before them or not.
+fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, now: Instant) -> List {
+    let sender = with_sender.then_some(message.sender);
+    let listed = sender.into_iter().chain(message.list());
+    listed.map(|listed| Entry::of(listed, node, now)).collect()
 }
 
 /// FNV-1a: the same on every client.

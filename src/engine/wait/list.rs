@@ -1,0 +1,131 @@
+//! Calls that wait for a key, in the order of their turns.
+
+use super::message::{Listed, WAITERS_MAX, WaiterId, client_of, wait_ms};
+use crate::mutant::{self, Mutant};
+use crate::quorum::NodeId;
+use crate::time::Instant;
+
+/// A call that waits, and the node by which that was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) id: WaiterId,
+    pub(super) until: Instant,
+    pub(super) node: NodeId,
+}
+
+impl Entry {
+    /// What a message that came by `node` says of a call.
+    pub(super) fn of(listed: Listed, node: NodeId, now: Instant) -> Self {
+        Self { id: listed.id, until: now.plus_millis(listed.wait_ms), node }
+    }
+
+    fn listed(&self, now: Instant) -> Listed {
+        Listed { id: self.id, wait_ms: wait_ms(now, self.until) }
+    }
+
+    /// Whether a message strikes it off that says that the call of that id waits no more.
+    fn is_struck_by(&self, id: WaiterId) -> bool {
+        self.id == id || mutant::is(Mutant::SiblingsStruck) && client_of(&self.id) == client_of(&id)
+    }
+}
+
+/// Calls that wait. What is added is there once, and no more than a message holds.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct List(Vec<Entry>);
+
+impl FromIterator<Entry> for List {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+impl List {
+    /// Adds a call at the end. One that is there keeps its place, and is reached by the node that was
+    /// heard of last.
+    pub(super) fn append(&mut self, entry: Entry) {
+        if let Some(known) = self.0.iter_mut().find(|other| other.id == entry.id) {
+            *known = entry;
+        } else if self.0.len() < WAITERS_MAX {
+            self.0.push(entry);
+        }
+    }
+
+    /// Adds all of another list.
+    pub(super) fn append_all(&mut self, list: Self) {
+        list.0.into_iter().for_each(|entry| self.append(entry));
+    }
+
+    /// Takes the first out.
+    pub(super) fn take_first(&mut self) -> Option<Entry> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
+    }
+
+    /// Drops those whose wait is over.
+    pub(super) fn drop_past(&mut self, now: Instant) {
+        self.0.retain(|entry| now < entry.until);
+    }
+
+    /// Takes out a call that waits no more; the place it had.
+    pub(super) fn strike(&mut self, id: WaiterId) -> Option<usize> {
+        let place = self.0.iter().position(|entry| entry.is_struck_by(id))?;
+        self.0.remove(place);
+        Some(place)
+    }
+
+    /// As messages say it.
+    pub(super) fn listed(&self, now: Instant) -> impl ExactSizeIterator<Item = Listed> {
+        self.0.iter().map(move |entry| entry.listed(now))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The list behind a call that has no lock, and how much of it an announcement under way names.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    list: List,
+    named: usize,
+}
+
+impl Carried {
+    pub(super) fn append_all(&mut self, list: List) {
+        self.list.append_all(list);
+    }
+
+    /// Those who stood behind the call with the lock; whoever told the call so itself came later.
+    pub(super) fn put_first(&mut self, list: List) {
+        let later = std::mem::take(&mut self.list);
+        self.list.append_all(list);
+        self.named = 0;
+        self.list.append_all(later);
+    }
+
+    /// All of it, for an announcement.
+    pub(super) fn name_all(&mut self, now: Instant) -> impl ExactSizeIterator<Item = Listed> {
+        self.named = self.list.len();
+        self.list.listed(now)
+    }
+
+    /// The holder heard the announcement, and has those that it named; who came since stays.
+    pub(super) fn hand_on(&mut self) {
+        let named = std::mem::take(&mut self.named).min(self.list.len());
+        self.list.0.drain(..named);
+    }
+
+    /// A call behind this one waits no more.
+    pub(super) fn strike(&mut self, id: WaiterId) {
+        if let Some(place) = self.list.strike(id) {
+            self.named -= usize::from(place < self.named);
+        }
+    }
+
+    pub(super) fn into_list(self) -> List {
+        self.list
+    }
+}

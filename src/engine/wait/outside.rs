@@ -1,0 +1,176 @@
+//! The world outside, as the machine knows it: what it is told, and what it wants done there.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+use super::hash;
+use super::list::List;
+use super::message::{self, ClientId, Kind, Listed, RawToken, client_of};
+use super::wakes::Successor;
+use crate::key::Key;
+use crate::node::Phase;
+use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{OpIndex, WakeIndex};
+use crate::time::Instant;
+
+/// What can be had of the nodes now.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Reach {
+    pub(in crate::engine) all: NodeMask,
+    /// Those that messages go over.
+    pub(in crate::engine) channel: NodeMask,
+    /// Those that can be asked for a key.
+    pub(in crate::engine) asked: NodeMask,
+    /// Those that can tell of changes.
+    pub(in crate::engine) tracks: NodeMask,
+}
+
+impl Reach {
+    /// The nodes in the order in which all clients ask them about `key`: so that messages for one
+    /// lock mostly go one way, and those for different locks do not all go over one node.
+    pub(super) fn in_key_order(self, key: &[u8]) -> impl Iterator<Item = NodeId> + use<> {
+        let count = u64::from(self.all.count().max(1));
+        let start = hash(key) % count;
+        (0..count)
+            .filter_map(move |nth| NodeId::new(usize::try_from((start + nth) % count).unwrap_or(0)))
+    }
+
+    /// The first node of `nodes`, in the key's order, that messages go over.
+    pub(super) fn first_with_channel(self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
+        let able = nodes.intersection(self.channel);
+        self.in_key_order(key).find(|&node| able.contains(node))
+    }
+}
+
+/// What comes with an input.
+pub(in crate::engine) struct View<'a> {
+    pub(in crate::engine) now: Instant,
+    pub(in crate::engine) reach: Reach,
+    /// Draws a random share, from 0 to just below 1.
+    pub(in crate::engine) share: &'a mut dyn FnMut() -> f64,
+}
+
+/// What the caller asked for.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Call {
+    pub(in crate::engine) key: Key,
+    pub(in crate::engine) deadline: Instant,
+    /// Between two looks, where nobody can be told.
+    pub(in crate::engine) delay: Duration,
+    pub(in crate::engine) jitter: Duration,
+}
+
+/// What a node answered to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Answer {
+    /// It does not have the key.
+    Gone,
+    /// Who holds the key, if it is a client like this one.
+    Holder(Option<RawToken>),
+    /// For how many milliseconds, if it has an end.
+    Remaining(Option<u32>),
+    /// Whether anybody heard the announcement.
+    Heard(bool),
+}
+
+/// What happens to a call that waits. Answers are those to its last question.
+#[derive(Debug)]
+pub(in crate::engine) enum Input {
+    /// The attempt was denied by these nodes, and is released.
+    Denied(NodeMask),
+    /// The attempt failed, and not because others hold the key.
+    Failed,
+    /// The call's plan wants the next attempt.
+    Retry,
+    /// Another call has its turn first, and was woken.
+    Behind(Successor),
+    /// Its turn has come, and these wait behind it.
+    Turn(List),
+    /// A call of that client waits behind it.
+    Follower(ClientId),
+    Answer(Answer),
+    /// There was no room for the question.
+    Unwritten,
+    /// No answer will come.
+    Unanswered,
+    /// The timer came.
+    Due,
+    /// The node tells that the key has changed.
+    Changed(NodeId),
+    /// The node was greeted anew, and tells of nothing any more.
+    Untracked(NodeId),
+}
+
+/// The bytes of a message that is to be published, until the next action is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Text {
+    pub(in crate::engine) to: ClientId,
+    bytes: Range<usize>,
+}
+
+/// What is to be done, in this order. Where there is no room for a question, an announcement or a wake
+/// the machine is told so at once: such an action, and a [`Try`](Self::Try), is the last that an input
+/// gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Action {
+    /// Set the timer of the call's own end.
+    End { op: OpIndex, at: Instant },
+    /// Set the call's one timer.
+    Timer { op: OpIndex, at: Instant },
+    /// The same: the call is still until then, unless it is woken.
+    Listen { op: OpIndex, at: Instant },
+    /// Ask who holds the key and for how long; perhaps to be told of its next change, too.
+    Ask { op: OpIndex, node: NodeId, phase: Phase, is_look: bool },
+    /// Ask who holds the key.
+    Poll { op: OpIndex, node: NodeId, phase: Phase },
+    /// Publish that the call waits, as a question; and perhaps ask who holds the key once more.
+    Announce { op: OpIndex, node: NodeId, phase: Phase, text: Text, with_look: bool },
+    /// Publish a wake, whose answer is awaited.
+    Wake { wake: WakeIndex, node: NodeId, text: Text },
+    /// Publish a message, if there is room for it.
+    Tell { node: NodeId, text: Text },
+    /// Begin the call's next attempt: everywhere, or at one node before the others.
+    Try { op: OpIndex, gate: Option<NodeId> },
+    /// A message from the node gave the call its turn; nothing is to be done.
+    Woken { op: OpIndex, node: NodeId },
+}
+
+/// The actions that were not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Actions {
+    queue: VecDeque<Action>,
+    texts: Vec<u8>,
+}
+
+impl Actions {
+    pub(super) fn push(&mut self, action: Action) {
+        self.queue.push_back(action);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Action> {
+        let action = self.queue.pop_front();
+        if action.is_none() {
+            self.texts.clear();
+        }
+        action
+    }
+
+    /// Encodes a message for whoever drew `token`, or is named by it.
+    pub(super) fn write(
+        &mut self,
+        kind: (Kind, u8),
+        sender: Listed,
+        token: &RawToken,
+        list: impl ExactSizeIterator<Item = Listed>,
+        key: &[u8],
+    ) -> Text {
+        let start = self.texts.len();
+        message::append(&mut self.texts, kind, sender, token, list, key);
+        Text { to: client_of(token), bytes: start..self.texts.len() }
+    }
+
+    pub(super) fn bytes(&self, text: &Text) -> &[u8] {
+        self.texts.get(text.bytes.clone()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,610 @@
+//! The machine by itself: each test says what happens outside, and looks at what the machine wants done.
+
+use super::list::Entry;
+use super::waiter::{Question, State, Still};
+use super::*;
+use crate::slab::Index;
+
+const KEY: &[u8] = b"a";
+const NODES: usize = 3;
+const MS: Duration = Duration::from_millis(1);
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+const DELAY: Duration = Duration::from_millis(20);
+const US: ClientId = *b"ourselfs";
+const OTHER: WaiterId = *b"ABCDEFGH\x01\0\0\0";
+const THIRD: WaiterId = *b"abcdefgh\x01\0\0\0";
+
+/// A token that the client of a waiter drew.
+fn token(of: WaiterId) -> RawToken {
+    let mut token = [7; 20];
+    token[..8].copy_from_slice(&of[..8]);
+    token
+}
+
+fn node(index: usize) -> NodeId {
+    NodeId::new(index).unwrap()
+}
+
+fn op(place: usize) -> OpIndex {
+    OpIndex::at(place).unwrap()
+}
+
+fn slot(place: usize) -> SlotIndex {
+    SlotIndex::at(place).unwrap()
+}
+
+fn own(call: u32) -> WaiterId {
+    waiter_id(US, call)
+}
+
+/// What was published: the client it was for, what it says, how often it was passed on, and of whom.
+type Published = (ClientId, Kind, u8, Vec<WaiterId>);
+
+/// The machine, and the world around it.
+struct World {
+    waiting: Waiting,
+    now: Instant,
+    reach: Reach,
+    /// What it wanted done last.
+    actions: Vec<Action>,
+    published: Vec<Published>,
+}
+
+impl World {
+    fn new() -> Self {
+        let all = NodeMask::first(NODES);
+        Self {
+            waiting: Waiting::new(US, NODE_TIMEOUT),
+            now: Instant::from_nanos(1_000_000_000),
+            reach: Reach { all, channel: all, asked: all, tracks: all },
+            actions: Vec::new(),
+            published: Vec::new(),
+        }
+    }
+
+    fn tell(&mut self, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
+        let mut share = || 0.0;
+        let view = &mut View { now: self.now, reach: self.reach, share: &mut share };
+        input(&mut self.waiting, view);
+        (self.actions, self.published) = (Vec::new(), Vec::new());
+        while let Some(action) = self.waiting.next_action() {
+            if let Action::Announce { text, .. }
+            | Action::Wake { text, .. }
+            | Action::Tell { text, .. } = &action
+            {
+                let message = Message::parse(self.waiting.text(text)).unwrap();
+                assert_eq!(message.key, KEY);
+                let list = message.list().map(|listed| listed.id);
+                let ids = std::iter::once(message.sender.id).chain(list).collect();
+                self.published.push((text.to, message.kind, message.hops, ids));
+            }
+            if let Action::Ask { op, node, is_look: true, .. } = action {
+                self.waiting.tracked(op, node);
+            }
+            if let Action::Wake { wake, node, .. } = action {
+                self.waiting.wake_written(wake, node, self.now);
+            }
+            self.actions.push(action);
+        }
+    }
+
+    fn step(&mut self, place: usize, input: Input) {
+        self.tell(|waiting, view| waiting.step(op(place), input, view));
+    }
+
+    fn answer(&mut self, place: usize, answer: Answer) {
+        self.step(place, Input::Answer(answer));
+    }
+
+    /// The call has no lock: every node denied it.
+    fn deny(&mut self, place: usize) {
+        let nodes = self.reach.all;
+        self.tell(|waiting, view| waiting.denied(op(place), nodes, call(), view));
+    }
+
+    /// The call waits behind the holder of a token, which was told.
+    fn listen(&mut self, place: usize, holder: WaiterId) {
+        self.deny(place);
+        self.answer(place, Answer::Holder(Some(token(holder))));
+        self.answer(place, Answer::Remaining(Some(9_000)));
+        self.answer(place, Answer::Heard(true));
+        self.answer(place, Answer::Holder(Some(token(holder))));
+        assert_eq!(self.state(place), State::Still(Still::Listening));
+    }
+
+    fn receive(
+        &mut self,
+        kind: Kind,
+        hops: u8,
+        to: RawToken,
+        ids: &[WaiterId],
+        lock: Option<usize>,
+    ) {
+        let listed = |&id| Listed { id, wait_ms: 5_000 };
+        let mut bytes = Vec::new();
+        let list = ids[1..].iter().map(listed);
+        message::append(&mut bytes, (kind, hops), listed(&ids[0]), &to, list, KEY);
+        let message = Message::parse(&bytes).unwrap();
+        self.tell(|waiting, view| waiting.message(node(0), &message, lock.map(slot), view));
+    }
+
+    /// The lock of a slot is released, for which these wait.
+    fn release(&mut self, place: usize, ids: &[WaiterId]) {
+        self.receive(Kind::Announce, 0, token(own(0)), ids, Some(place));
+        self.tell(|waiting, view| waiting.released(slot(place), Key::of(KEY), view));
+    }
+
+    fn state(&self, place: usize) -> State {
+        self.waiting.waiters.get(op(place)).unwrap().state.unwrap()
+    }
+
+    fn due(&self, place: usize) -> Instant {
+        self.waiting.due(op(place)).unwrap()
+    }
+
+    /// What it wanted done, in a word each.
+    fn done(&self) -> Vec<&'static str> {
+        let word = |action: &Action| match action {
+            Action::End { .. } => "end",
+            Action::Timer { .. } => "timer",
+            Action::Listen { .. } => "listen",
+            Action::Ask { is_look: false, .. } => "ask",
+            Action::Ask { is_look: true, .. } => "look",
+            Action::Poll { .. } => "poll",
+            Action::Announce { .. } => "announce",
+            Action::Wake { .. } => "wake",
+            Action::Tell { .. } => "tell",
+            Action::Try { gate: None, .. } => "try",
+            Action::Try { gate: Some(_), .. } => "try at one",
+            Action::Woken { .. } => "woken",
+        };
+        self.actions.iter().map(word).collect()
+    }
+
+    /// The node of the question that was asked last.
+    fn asked(&self) -> NodeId {
+        let Some(Action::Ask { node, .. } | Action::Announce { node, .. }) = self.actions.last()
+        else {
+            panic!("{:?}", self.actions)
+        };
+        *node
+    }
+}
+
+fn call() -> Call {
+    let deadline = Instant::from_nanos(60_000_000_000);
+    Call { key: Key::of(KEY), deadline, delay: DELAY, jitter: Duration::ZERO }
+}
+
+const STATES: [&str; 10] = [
+    "trying",
+    "pausing",
+    "failed",
+    "holder",
+    "look",
+    "announcement",
+    "place",
+    "poll",
+    "listening",
+    "looking",
+];
+
+fn name(state: State) -> &'static str {
+    match state {
+        State::Trying => "trying",
+        State::Pausing => "pausing",
+        State::Failed => "failed",
+        State::Asking(Question::Holder) => "holder",
+        State::Asking(Question::Look) => "look",
+        State::Asking(Question::Announcement) => "announcement",
+        State::Asking(Question::Place { .. }) => "place",
+        State::Asking(Question::Poll) => "poll",
+        State::Still(Still::Listening) => "listening",
+        State::Still(Still::Looking) => "looking",
+    }
+}
+
+/// A world in which a call is in that state.
+fn world(state: &str) -> World {
+    let mut world = World::new();
+    match state {
+        "trying" => {
+            world.deny(0);
+            world.answer(0, Answer::Gone);
+        }
+        "pausing" => {
+            for _ in 0..3 {
+                world.deny(0);
+                world.answer(0, Answer::Gone);
+            }
+        }
+        "failed" => {
+            world.deny(0);
+            world.answer(0, Answer::Gone);
+            world.step(0, Input::Failed);
+        }
+        "holder" => world.deny(0),
+        "look" | "looking" => {
+            world.deny(0);
+            world.answer(0, Answer::Holder(None));
+            world.answer(0, Answer::Remaining(Some(9_000)));
+            if state == "looking" {
+                world.answer(0, Answer::Remaining(Some(9_000)));
+            }
+        }
+        "announcement" => {
+            world.deny(0);
+            world.answer(0, Answer::Holder(Some(token(OTHER))));
+            world.answer(0, Answer::Remaining(Some(9_000)));
+        }
+        "place" => {
+            world.release(0, &[OTHER]);
+            world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
+        }
+        "poll" | "listening" => {
+            world.listen(0, OTHER);
+            if state == "poll" {
+                world.now = world.due(0);
+                world.step(0, Input::Due);
+            }
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(name(world.state(0)), state);
+    world
+}
+
+const INPUTS: [&str; 19] = [
+    "denied",
+    "failed",
+    "retry",
+    "behind",
+    "turn",
+    "follower",
+    "gone",
+    "same holder",
+    "another holder",
+    "unknown holder",
+    "remaining",
+    "heard",
+    "unheard",
+    "unwritten",
+    "unanswered",
+    "due",
+    "ended",
+    "changed",
+    "untracked",
+];
+
+fn input(name: &str, world: &mut World) -> Input {
+    let answer = Input::Answer;
+    match name {
+        "denied" => Input::Denied(world.reach.all),
+        "failed" => Input::Failed,
+        "retry" => Input::Retry,
+        "behind" => {
+            let to = Entry { id: OTHER, until: Instant::MAX, node: node(0) };
+            let (key, rest) = (Key::of(KEY), List::default());
+            let wake = Wake { key, to, rest, tried: NodeMask::EMPTY, is_turn: true };
+            Input::Behind(wake.successor(node(0), Instant::MAX))
+        }
+        "turn" => Input::Turn(List::default()),
+        "follower" => Input::Follower(client_of(&OTHER)),
+        "gone" => answer(Answer::Gone),
+        "same holder" => answer(Answer::Holder(Some(token(OTHER)))),
+        "another holder" => answer(Answer::Holder(Some(token(THIRD)))),
+        "unknown holder" => answer(Answer::Holder(None)),
+        "remaining" => answer(Answer::Remaining(None)),
+        "heard" => answer(Answer::Heard(true)),
+        "unheard" => answer(Answer::Heard(false)),
+        "unwritten" => Input::Unwritten,
+        "unanswered" => Input::Unanswered,
+        "due" => {
+            world.now = world.now.max(world.due(0)).min(world.now + 1_000 * MS);
+            Input::Due
+        }
+        "ended" => {
+            world.now = world.now + 10_000 * MS;
+            Input::Due
+        }
+        "changed" => Input::Changed(node(0)),
+        "untracked" => {
+            let waiter = world.waiting.waiters.get(op(0)).unwrap();
+            Input::Untracked(waiter.tracked.first_node().unwrap_or_else(|| node(0)))
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// The table: for states and inputs, the next state and what is wanted. Where nothing is listed nothing
+/// is wanted, and the state stays.
+#[expect(clippy::type_complexity, reason = "it is a table")]
+const TABLE: &[(&[&str], &[&str], &str, &[&str])] = &[
+    (&STATES, &["denied"], "holder", &["timer", "ask"]),
+    (&STATES, &["failed"], "failed", &[]),
+    (&["failed"], &["retry"], "trying", &["try"]),
+    (&["trying"], &["behind"], "place", &["timer", "announce"]),
+    (
+        &[
+            "pausing",
+            "failed",
+            "holder",
+            "look",
+            "announcement",
+            "place",
+            "poll",
+            "listening",
+            "looking",
+        ],
+        &["turn"],
+        "trying",
+        &["try"],
+    ),
+    (&["announcement", "place", "poll", "listening"], &["follower"], "trying", &["try at one"]),
+    (&["holder", "look", "announcement"], &["gone"], "trying", &["try at one"]),
+    (&["holder"], &["remaining"], "look", &["timer", "look"]),
+    (&["look"], &["remaining", "unwritten"], "looking", &["timer"]),
+    (&["announcement"], &["same holder"], "holder", &["timer", "ask"]),
+    (&["announcement", "poll"], &["another holder"], "announcement", &["timer", "announce"]),
+    (&["announcement", "poll"], &["unknown holder"], "look", &["timer", "look"]),
+    (&["poll"], &["same holder", "gone"], "listening", &["listen"]),
+    (&["place"], &["heard"], "listening", &["listen"]),
+    (&["place"], &["unheard", "unwritten", "due", "ended"], "trying", &["try"]),
+    (&["poll"], &["unwritten"], "trying", &["try"]),
+    (&["holder", "announcement"], &["unwritten"], "holder", &["timer", "ask"]),
+    (
+        &["holder", "look", "announcement", "poll"],
+        &["unanswered", "due", "ended"],
+        "holder",
+        &["timer", "ask"],
+    ),
+    (&["place"], &["unanswered"], "holder", &["timer", "ask"]),
+    (&["pausing"], &["due", "ended"], "trying", &["try at one"]),
+    (&["listening", "looking"], &["ended"], "trying", &["try at one"]),
+    (&["listening"], &["due"], "poll", &["timer", "poll"]),
+    (&["looking"], &["due"], "look", &["timer", "look"]),
+    (&["looking"], &["changed", "untracked"], "looking", &["timer"]),
+];
+
+#[test]
+fn each_input_in_each_state_does_what_the_table_says() {
+    for from in STATES {
+        for with in INPUTS {
+            let is_row = |row: &&(&[&str], &[&str], &str, &[&str])| {
+                row.0.contains(&from) && row.1.contains(&with)
+            };
+            let (next, wanted) =
+                TABLE.iter().find(is_row).map_or((from, &[][..]), |row| (row.2, row.3));
+            let mut world = world(from);
+            let input = input(with, &mut world);
+            world.step(0, input);
+            assert_eq!((name(world.state(0)), &world.done()[..]), (next, wanted), "{from}, {with}");
+        }
+    }
+}
+
+#[test]
+fn a_call_has_a_timer_wherever_no_attempt_is_under_way() {
+    for state in STATES {
+        let is_idle = !["trying", "failed"].contains(&state);
+        assert_eq!(world(state).due(0) < Instant::MAX, is_idle, "{state}");
+    }
+}
+
+#[test]
+fn nothing_changes_a_call_that_is_over() {
+    for from in STATES {
+        for with in INPUTS {
+            let mut world = world(from);
+            let input = input(with, &mut world);
+            world.waiting.over(op(0));
+            world.step(0, input);
+            assert_eq!(world.waiting.waiters.get(op(0)).unwrap().state, None, "{from}, {with}");
+            assert_eq!(world.done(), Vec::<&str>::new(), "{from}, {with}");
+        }
+    }
+}
+
+#[test]
+fn each_node_that_denied_is_asked_once_and_then_each_is_looked_at() {
+    let mut world = World::new();
+    world.deny(0);
+    let mut asked = NodeMask::EMPTY;
+    for _ in 0..NODES {
+        asked.insert(world.asked());
+        world.step(0, Input::Unanswered);
+    }
+    assert_eq!((asked, world.done()), (world.reach.all, vec!["timer", "look"]));
+    let mut looked = NodeMask::EMPTY;
+    for _ in 0..NODES {
+        looked.insert(world.asked());
+        world.answer(0, Answer::Remaining(None));
+        assert_eq!(
+            world.due(0),
+            world.now + if looked == world.reach.all { 1_000 * MS } else { DELAY }
+        );
+        world.now = world.due(0);
+        world.step(0, Input::Due);
+    }
+    assert_eq!(looked, world.reach.all);
+}
+
+#[test]
+fn a_node_that_denied_late_is_told_where_it_is_the_first_in_the_keys_order() {
+    let mut world = World::new();
+    let first = world.reach.in_key_order(KEY).next().unwrap();
+    let mut nodes = world.reach.all;
+    nodes.remove(first);
+    world.tell(|waiting, view| waiting.denied(op(0), nodes, call(), view));
+    assert_ne!(world.asked(), first);
+    world.waiting.denied_late(op(0), first);
+    world.answer(0, Answer::Holder(Some(token(OTHER))));
+    world.answer(0, Answer::Remaining(Some(9_000)));
+    assert_eq!(world.asked(), first);
+}
+
+#[test]
+fn a_poll_of_a_listed_call_looks_twice_before_it_tries() {
+    let mut world = world("poll");
+    world.answer(0, Answer::Gone);
+    assert_eq!(world.due(0), world.now + MS, "soon");
+    world.now = world.due(0);
+    world.step(0, Input::Due);
+    assert_eq!(world.done(), ["timer", "poll"]);
+    world.answer(0, Answer::Gone);
+    assert_eq!(world.done(), ["try at one"]);
+}
+
+/// Both have lost their attempts, and each told the other.
+#[test]
+fn two_that_wait_for_each_other_try_again() {
+    let mut world = World::new();
+    world.listen(0, OTHER);
+    world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
+    assert_eq!(world.done(), Vec::<&str>::new(), "no ring: that one is not waited for");
+    world.receive(Kind::Announce, 0, token(own(1)), &[OTHER], None);
+    assert_eq!(world.done(), ["try at one"]);
+}
+
+#[test]
+fn a_list_goes_on_to_the_holder_but_for_those_who_came_while_it_was_told() {
+    let mut world = World::new();
+    world.deny(0);
+    world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
+    world.answer(0, Answer::Holder(Some(token(OTHER))));
+    world.answer(0, Answer::Remaining(Some(9_000)));
+    let to = client_of(&OTHER);
+    assert_eq!(world.published, [(to, Kind::Announce, 0, vec![own(1), THIRD])]);
+    let late = *b"latecome\x01\0\0\0";
+    world.receive(Kind::Announce, 0, token(own(1)), &[late], None);
+    world.answer(0, Answer::Heard(true));
+    world.answer(0, Answer::Holder(Some(token(THIRD))));
+    assert_eq!(world.published, [(client_of(&THIRD), Kind::Announce, 0, vec![own(1), late])]);
+}
+
+#[test]
+fn a_list_outlives_the_attempt_that_it_was_for_and_goes_with_the_lock() {
+    let mut world = World::new();
+    world.receive(Kind::Announce, 0, token(own(0)), &[OTHER], Some(5));
+    assert!(world.waiting.has_queue(slot(5)));
+    world.tell(|waiting, _| waiting.carry(op(0), slot(5), call()));
+    assert!(!world.waiting.has_queue(slot(5)));
+    world.deny(0);
+    world.answer(0, Answer::Gone);
+    world.tell(|waiting, view| waiting.ended(op(0), Some(slot(6)), view));
+    assert!(world.waiting.has_queue(slot(6)) && !world.waiting.has_waiter(op(0)));
+    world.tell(|waiting, view| waiting.released(slot(6), Key::of(KEY), view));
+    assert_eq!(world.published, [(client_of(&OTHER), Kind::Wake, 0, vec![own(0)])]);
+}
+
+#[test]
+fn a_call_that_gives_up_tells_the_holder_and_wakes_the_first_behind_it() {
+    let mut world = World::new();
+    world.listen(0, OTHER);
+    world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
+    world.waiting.over(op(0));
+    world.tell(|waiting, view| waiting.ended(op(0), None, view));
+    let told = (client_of(&OTHER), Kind::GiveUp, 0, vec![own(1)]);
+    assert_eq!(world.published, [told, (client_of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+}
+
+#[test]
+fn a_call_that_gave_up_is_struck_off_wherever_it_is_listed() {
+    let mut world = World::new();
+    world.receive(Kind::Announce, 0, token(own(0)), &[OTHER, THIRD], Some(0));
+    world.receive(Kind::GiveUp, 0, token(own(0)), &[OTHER], Some(0));
+    world.tell(|waiting, view| waiting.released(slot(0), Key::of(KEY), view));
+    assert_eq!(world.published, [(client_of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+    let mut world = World::new();
+    world.deny(0);
+    world.receive(Kind::Announce, 0, token(own(1)), &[OTHER, THIRD], None);
+    world.receive(Kind::GiveUp, 0, token(own(1)), &[OTHER], None);
+    world.answer(0, Answer::Holder(Some(token(OTHER))));
+    world.answer(0, Answer::Remaining(None));
+    assert_eq!(world.published, [(client_of(&OTHER), Kind::Announce, 0, vec![own(1), THIRD])]);
+}
+
+#[test]
+fn calls_of_one_client_have_their_turns_by_number_and_without_a_message() {
+    let mut world = World::new();
+    world.listen(0, OTHER);
+    world.listen(1, OTHER);
+    world.release(0, &[own(2), own(1), THIRD]);
+    assert_eq!(world.actions, [Action::Try { op: op(1), gate: None }]);
+    assert_eq!(name(world.state(0)), "listening");
+    world.tell(|waiting, view| waiting.ended(op(1), Some(slot(1)), view));
+    world.tell(|waiting, view| waiting.released(slot(1), Key::of(KEY), view));
+    assert_eq!(world.actions, [Action::Try { op: op(0), gate: None }]);
+}
+
+#[test]
+fn a_call_that_is_over_is_passed_over() {
+    let mut world = World::new();
+    world.listen(0, OTHER);
+    world.listen(1, OTHER);
+    world.waiting.over(op(0));
+    world.receive(Kind::Wake, 0, token_of(own(1)), &[OTHER, own(2)], None);
+    assert_eq!(world.actions, [Action::Try { op: op(1), gate: None }]);
+}
+
+#[test]
+fn a_message_is_passed_on_eight_times_and_then_wakes_its_sender() {
+    for (hops, to, kind) in
+        [(0, OTHER, Kind::Announce), (7, OTHER, Kind::Announce), (8, THIRD, Kind::Wake)]
+    {
+        let mut world = World::new();
+        world.release(0, &[OTHER]);
+        world.receive(Kind::Announce, hops, token(own(0)), &[THIRD], None);
+        let [(client, told, passed, _)] = &world.published[..] else { panic!() };
+        assert_eq!((*client, *told), (client_of(&to), kind), "{hops} hops");
+        assert_eq!(*passed, if kind == Kind::Announce { hops + 1 } else { 0 });
+    }
+}
+
+#[test]
+fn a_wake_that_is_not_heard_goes_by_each_node_and_then_to_the_next() {
+    let mut world = World::new();
+    world.release(0, &[OTHER, THIRD]);
+    let mut ways = Vec::new();
+    while let [Action::Wake { wake, node, .. }] = world.actions[..] {
+        ways.push((world.published[0].0, node));
+        if ways.len() % 2 == 0 {
+            world.tell(|waiting, view| waiting.wake_unwritten(wake, node, view));
+        } else {
+            world.tell(|waiting, view| waiting.wake_answered(wake, node, false, view));
+        }
+    }
+    assert_eq!(ways.len(), 2 * NODES);
+    for (nth, id) in [OTHER, THIRD].into_iter().enumerate() {
+        let by = &ways[nth * NODES..][..NODES];
+        assert!(by.iter().all(|(client, _)| *client == client_of(&id)));
+        assert_eq!(by[0].1, node(0), "first by the one that it was heard by");
+    }
+    assert_eq!(world.done(), Vec::<&str>::new());
+}
+
+#[test]
+fn the_first_poll_of_a_call_that_queued_is_later_for_each_turn_before_it() {
+    let ids: Vec<WaiterId> = (1..=9).map(|call| waiter_id(client_of(&OTHER), call)).collect();
+    for count in [1, 9] {
+        let mut world = World::new();
+        world.release(0, &ids[..count]);
+        world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
+        assert_eq!(world.published, [(client_of(&OTHER), Kind::Announce, 0, vec![own(1)])]);
+        world.answer(0, Answer::Heard(true));
+        let before = u32::try_from(count).unwrap() - 1;
+        assert_eq!(world.due(0), world.now + 10 * MS + before * 2 * MS);
+    }
+}
+
+#[test]
+fn a_call_queues_behind_none_that_was_woken_long_ago_or_for_another_key() {
+    let mut world = World::new();
+    world.release(0, &[OTHER]);
+    world.tell(|waiting, view| {
+        assert!(!waiting.queue_behind(op(0), Call { key: Key::of(b"b"), ..call() }, view))
+    });
+    world.now = world.now + 2 * NODE_TIMEOUT;
+    world.tell(|waiting, view| assert!(!waiting.queue_behind(op(0), call(), view)));
+    assert!(!world.waiting.has_recent_wakes() && !world.waiting.has_waiter(op(0)));
+}

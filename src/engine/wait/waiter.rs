@@ -1,0 +1,590 @@
+//! One call that waits for its lock.
+//!
+//! # The table
+//!
+//! *Asks the next* means: the first node that denied the attempt and was not asked in vain is asked who
+//! holds the key and for how long. Where there is none nobody can be told, and the call *looks*: at one
+//! node after the other, each of which is to tell of the key's next change. An attempt *at one node* asks
+//! the others when that one has granted; the third in a row, or a later one, comes after a pause.
+//!
+//! | state | input | next state | what is done |
+//! |---|---|---|---|
+//! | any | denied | asking: holder | asks the next |
+//! | any | failed | failed | nothing, for the call's plan says when the next attempt is |
+//! | failed | retry | trying | an attempt |
+//! | trying | behind | asking: place | tells the call that has its turn first |
+//! | trying | turn | trying | the list that comes with it is kept |
+//! | any other | turn | trying | the same, and an attempt |
+//! | asking after it told, still | a follower whom it waits for | trying | an attempt at one node: each waits for the other |
+//! | asking: holder, look | a holder | the same | for how long comes next |
+//! | | remaining | asking: announcement | tells the holder and asks who holds the key now; looks where it was told in vain, or is unknown |
+//! | | gone | trying | an attempt at that node |
+//! | asking: announcement | heard | the same | those whom it named are with the holder |
+//! | | the same holder | still: listening | asks the next, where nobody heard |
+//! | asking: poll | the same holder | still: listening | |
+//! | asking: announcement, poll | another holder | asking: announcement | tells that one; looks where it is unknown |
+//! | | gone, while listed with a holder | still: listening | looks again soon, for the lock may be on its way |
+//! | | gone, otherwise or once more | trying | an attempt at that node |
+//! | asking: place | heard | still: listening | |
+//! | | not heard, or due | trying | an attempt |
+//! | asking: holder, announcement | unwritten | asking: holder | asks the next |
+//! | asking: look | unwritten | still: looking | the next look comes later |
+//! | asking: place, poll | unwritten | trying | an attempt |
+//! | asking otherwise | unanswered, or due | asking: holder | asks the next |
+//! | pausing | due | trying | the attempt that was put off |
+//! | still | due, and the key's time is over | trying | an attempt at the node that was asked last |
+//! | still: listening | due | asking: poll | asks who holds the key |
+//! | still: looking | due | asking: look | looks at the next node |
+//! | | changed | the same | an attempt at that node soon |
+//! | | untracked | the same | the next look comes when the plan says |
+
+use std::time::Duration;
+
+use super::list::{Carried, List};
+use super::message::{ClientId, Kind, Listed, RawToken, WaiterId, client_of, token_of, wait_ms};
+use super::outside::{Action, Actions, Answer, Call, Input, Reach, View};
+use super::wakes::Successor;
+use crate::mutant::{self, Mutant};
+use crate::node::Phase;
+use crate::quorum::{NodeId, NodeMask};
+use crate::slab::OpIndex;
+use crate::time::Instant;
+use crate::witness::{Sight, saw};
+
+/// The safety poll comes after this, and up to as long again.
+const POLL: Duration = Duration::from_millis(100);
+
+/// The first poll of one that queued behind another, where nobody was seen to hold the key: two
+/// that wait for each other find out by it. So much later for each that has its turn before.
+const FIRST_POLL: Duration = Duration::from_millis(10);
+const POLL_A_TURN: Duration = Duration::from_millis(2);
+
+/// A poll that finds the key gone looks again after this, and up to as long again.
+const SECOND_LOOK: Duration = Duration::from_millis(1);
+
+/// Where all nodes that deny it tell of the key's next change, a call looks at it after this and up to
+/// as long again.
+const TRACKED_POLL: Duration = Duration::from_secs(1);
+
+/// Where nobody wakes it, no client looks at a key more often.
+const POLL_MIN: Duration = Duration::from_millis(5);
+
+/// A call that looks at a key which is about to end tries no sooner than others may.
+const REST_MIN: Duration = Duration::from_millis(1);
+
+/// From the third attempt in a row one waits this long, and up to five times as long.
+const PAUSE: Duration = Duration::from_millis(1);
+const TRIES_IN_ROW: u32 = 3;
+
+/// So many changes of hands are told to all nodes anew, before a waiter is still or tries again.
+const CHANGES_MAX: u8 = 4;
+
+/// What a call that waits is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// An attempt is under way, or won.
+    Trying,
+    /// An attempt is about to be made.
+    Pausing,
+    /// The next attempt is left to the call's plan.
+    Failed,
+    /// Answers are awaited.
+    Asking(Question),
+    Still(Still),
+}
+
+/// What a call has asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// A node, who holds the key and for how long.
+    Holder,
+    /// The same, and to tell of the key's next change.
+    Look,
+    /// The holder, to be woken by it; and the node, who holds the key now.
+    Announcement,
+    /// The call that has its turn first, and so many before that.
+    Place { ahead: u32 },
+    /// The holder's node, who holds the key now.
+    Poll,
+}
+
+/// What a call that does nothing waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Still {
+    /// Whoever was told will wake it.
+    Listening,
+    /// Nobody was told: its timer comes, or a node tells that the key has changed.
+    Looking,
+}
+
+/// What is known of who holds the key.
+#[derive(Debug)]
+struct Holder {
+    /// The token, if it is one that a client like this drew.
+    token: Option<RawToken>,
+    /// When the key ends by itself, as far as is known.
+    ends: Instant,
+    /// Somebody heard the announcement.
+    is_heard: bool,
+    /// A holder that had the lock heard it: the call is on the list that goes with the lock.
+    is_listed: bool,
+    /// The last poll found the key gone.
+    is_gone: bool,
+    /// The holder that no node reaches.
+    unheard: Option<RawToken>,
+    /// How often another one was seen since the last attempt, or since the call was still.
+    changes: u8,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Waiter {
+    op: OpIndex,
+    pub(super) call: Call,
+    pub(super) id: WaiterId,
+    /// None once the call has ended, until that is reported.
+    pub(super) state: Option<State>,
+    /// Attempts since it last was still.
+    tries: u32,
+    /// The nodes that have denied the last attempt; all, where there was none.
+    pub(super) denied: NodeMask,
+    /// Those of them that were asked in vain.
+    asked: NodeMask,
+    /// The node that is asked, or was, or that the next attempt asks first.
+    node: Option<NodeId>,
+    /// Tells answers to the last question from those to earlier ones.
+    phase: Phase,
+    /// When its timer comes; earlier timers mean nothing.
+    pub(super) due: Instant,
+    holder: Holder,
+    /// When a node was last looked at since the last attempt.
+    looked_at: Option<Instant>,
+    /// The nodes that tell of the key's next change, as far as is known.
+    pub(super) tracked: NodeMask,
+    /// The calls behind it.
+    pub(super) carried: Carried,
+}
+
+/// What an input may use beside the waiter itself.
+pub(super) struct Scene<'a, 'b> {
+    pub(super) view: &'a mut View<'b>,
+    pub(super) actions: &'a mut Actions,
+    /// Questions of all calls so far.
+    pub(super) questions: &'a mut u32,
+    pub(super) node_timeout: Duration,
+}
+
+impl Waiter {
+    /// A call whose attempt is under way, or was denied by `denied`.
+    pub(super) fn new(op: OpIndex, call: Call, id: WaiterId, denied: NodeMask) -> Self {
+        Self {
+            op,
+            call,
+            id,
+            state: Some(State::Trying),
+            tries: 0,
+            denied,
+            asked: NodeMask::EMPTY,
+            node: None,
+            phase: Phase::default(),
+            due: Instant::MAX,
+            holder: Holder {
+                token: None,
+                ends: Instant::MAX,
+                is_heard: false,
+                is_listed: false,
+                is_gone: false,
+                unheard: None,
+                changes: 0,
+            },
+            looked_at: None,
+            tracked: NodeMask::EMPTY,
+            carried: Carried::default(),
+        }
+    }
+
+    /// The call has ended: nothing that happens is for it any more.
+    pub(super) const fn over(&mut self) {
+        self.state = None;
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.state.is_none()
+    }
+
+    /// Whether the node's answer to the question of that phase is awaited.
+    pub(super) fn is_awaited(&self, node: NodeId, phase: Phase) -> bool {
+        let is_asking = matches!(self.state, Some(State::Asking(_)));
+        is_asking && self.phase == phase && self.node == Some(node)
+    }
+
+    /// The holder that was told of the call, and by which node.
+    pub(super) fn told(&self) -> Option<(RawToken, NodeId)> {
+        self.holder.token.zip(self.node).filter(|_| self.holder.is_heard)
+    }
+
+    /// Something happens: see the [table](self).
+    pub(super) fn step(&mut self, input: Input, scene: &mut Scene<'_, '_>) {
+        use {Input as I, Question as Q, State as S};
+        let Some(state) = self.state else { return };
+        let next = match (state, input) {
+            (S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Denied(nodes)) => {
+                self.denied(nodes, scene)
+            }
+            (S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Failed) => {
+                S::Failed
+            }
+            (S::Failed, I::Retry) => self.begin(None, scene),
+            (S::Trying, I::Behind(last)) => self.queue(last, scene),
+            (S::Trying, I::Turn(list)) => {
+                self.have_turn(list);
+                state
+            }
+            (S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Turn(list)) => {
+                self.have_turn(list);
+                self.tries = 0;
+                self.try_at(None, scene)
+            }
+            (
+                S::Asking(Q::Announcement | Q::Place { .. } | Q::Poll) | S::Still(_),
+                I::Follower(client),
+            ) if self.is_behind(client) => {
+                let reach = scene.view.reach;
+                let gate = reach.first_with_channel(reach.all, self.call.key.as_bytes());
+                self.try_at(gate, scene)
+            }
+            (S::Asking(question), I::Answer(answer)) => self.answered(question, answer, scene),
+            (S::Asking(Q::Look), I::Unwritten) => self.rest(scene),
+            (S::Asking(Q::Holder | Q::Announcement), I::Unwritten)
+            | (S::Asking(Q::Holder | Q::Look | Q::Announcement | Q::Poll), I::Due)
+            | (S::Asking(_), I::Unanswered) => self.asked_in_vain(scene),
+            (S::Asking(Q::Place { .. } | Q::Poll), I::Unwritten)
+            | (S::Asking(Q::Place { .. }), I::Due) => self.try_at(None, scene),
+            (S::Pausing, I::Due) => self.begin(self.node, scene),
+            (S::Still(still), I::Due) => self.rested(still, scene),
+            (S::Still(Still::Looking), I::Changed(node)) => self.changed(node, scene),
+            (S::Still(Still::Looking), I::Untracked(node)) if self.tracked.contains(node) => {
+                self.untracked(node, scene)
+            }
+            (
+                S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_),
+                I::Changed(node) | I::Untracked(node),
+            ) => {
+                self.tracked.remove(node);
+                state
+            }
+            // What comes too late, or at no time at all.
+            (S::Trying | S::Pausing | S::Asking(_) | S::Still(_), I::Retry)
+            | (S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Behind(_))
+            | (S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Follower(_))
+            | (
+                S::Trying | S::Pausing | S::Failed | S::Still(_),
+                I::Answer(_) | I::Unwritten | I::Unanswered,
+            )
+            | (S::Trying | S::Failed, I::Due) => state,
+        };
+        self.state = Some(next);
+    }
+
+    /// An answer to the question.
+    fn answered(&mut self, question: Question, answer: Answer, scene: &mut Scene<'_, '_>) -> State {
+        use {Answer as A, Question as Q};
+        let (known, same) = (self.holder.token, State::Asking(question));
+        match (question, answer) {
+            (Q::Holder | Q::Look, A::Gone) => self.try_at(self.node, scene),
+            (Q::Holder | Q::Look, A::Holder(holder)) => {
+                self.note_holder(holder);
+                same
+            }
+            (Q::Holder | Q::Look, A::Remaining(left)) => {
+                // A key lives strictly longer than its milliseconds.
+                let ends = |left: u32| scene.view.now.plus_millis(left.saturating_add(1));
+                self.holder.ends = left.map_or(Instant::MAX, ends);
+                self.announce(known.filter(|_| known != self.holder.unheard), scene)
+            }
+            (Q::Announcement | Q::Poll, A::Gone) => self.found_gone(question, scene),
+            (Q::Announcement, A::Holder(holder)) if holder.is_some() && holder == known => {
+                self.note_holder(holder);
+                if self.holder.is_heard {
+                    self.holder.is_listed = true;
+                    self.listen(POLL, scene)
+                } else {
+                    self.asked_in_vain(scene)
+                }
+            }
+            (Q::Poll, A::Holder(holder)) if holder.is_some() && holder == known => {
+                self.note_holder(holder);
+                self.listen(POLL, scene)
+            }
+            (Q::Announcement | Q::Poll, A::Holder(holder)) => {
+                self.note_holder(holder);
+                self.announce(holder, scene)
+            }
+            (Q::Announcement, A::Heard(is_heard)) => {
+                self.note_heard(is_heard);
+                same
+            }
+            (Q::Place { ahead }, A::Heard(is_heard)) => {
+                self.note_heard(is_heard);
+                if self.holder.is_heard {
+                    let poll = FIRST_POLL + POLL_A_TURN.saturating_mul(ahead);
+                    self.listen(poll.min(POLL), scene)
+                } else {
+                    self.try_at(None, scene)
+                }
+            }
+            // No answers to these.
+            (Q::Holder | Q::Look | Q::Poll, A::Heard(_))
+            | (Q::Announcement | Q::Poll, A::Remaining(_))
+            | (Q::Place { .. }, A::Gone | A::Holder(_) | A::Remaining(_)) => same,
+        }
+    }
+
+    /// The timer of a call that was still.
+    fn rested(&mut self, still: Still, scene: &mut Scene<'_, '_>) -> State {
+        if self.holder.ends <= scene.view.now {
+            return self.try_at(self.node, scene);
+        }
+        match still {
+            Still::Listening => self.poll(scene),
+            Still::Looking => self.look(scene),
+        }
+    }
+
+    /// The node tells that the key has changed. It tells once, and the next attempt asks it first.
+    fn changed(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> State {
+        self.tracked.remove(node);
+        self.node = Some(node);
+        let now = scene.view.now;
+        self.holder.ends = self.looked_at.map_or(now, |at| now.max(at + POLL_MIN));
+        self.wait_until(self.holder.ends, scene);
+        State::Still(Still::Looking)
+    }
+
+    /// The node was greeted anew, and tells of nothing any more.
+    fn untracked(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> State {
+        self.tracked.remove(node);
+        let delay = self.look_delay(scene.view);
+        self.wait_until(self.due.min(scene.view.now + delay), scene);
+        State::Still(Still::Looking)
+    }
+
+    fn denied(&mut self, nodes: NodeMask, scene: &mut Scene<'_, '_>) -> State {
+        (self.denied, self.asked, self.tracked) = (nodes, NodeMask::EMPTY, NodeMask::EMPTY);
+        self.looked_at = None;
+        (self.holder.is_gone, self.holder.is_listed) = (false, false);
+        (self.holder.unheard, self.holder.changes) = (None, 0);
+        self.tries = self.tries.saturating_add(1);
+        self.ask_next(scene)
+    }
+
+    /// The first node, in the key's order, that has denied the attempt by now and was not asked in
+    /// vain. A holder that hears all by one node hears them in the order in which they came.
+    fn first_denier(&self, reach: Reach) -> Option<NodeId> {
+        reach.first_with_channel(self.denied.without(self.asked), self.call.key.as_bytes())
+    }
+
+    /// Asks the next of the deniers who holds the key. Without one, nobody can be told.
+    fn ask_next(&mut self, scene: &mut Scene<'_, '_>) -> State {
+        match self.first_denier(scene.view.reach) {
+            Some(node) => self.ask(node, Question::Holder, scene),
+            None => {
+                self.holder.unheard = self.holder.token;
+                self.rest(scene)
+            }
+        }
+    }
+
+    fn asked_in_vain(&mut self, scene: &mut Scene<'_, '_>) -> State {
+        if let Some(node) = self.node {
+            self.asked.insert(node);
+        }
+        self.ask_next(scene)
+    }
+
+    fn ask(&mut self, node: NodeId, question: Question, scene: &mut Scene<'_, '_>) -> State {
+        let phase = self.next_question(node, scene);
+        let is_look = question == Question::Look;
+        scene.actions.push(Action::Ask { op: self.op, node, phase, is_look });
+        State::Asking(question)
+    }
+
+    /// A new question begins; answers to older ones mean nothing from now on.
+    fn next_question(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> Phase {
+        *scene.questions = scene.questions.wrapping_add(1);
+        self.phase = Phase::of(*scene.questions);
+        self.node = Some(node);
+        self.wait_until(scene.view.now + scene.node_timeout, scene);
+        self.phase
+    }
+
+    fn wait_until(&mut self, at: Instant, scene: &mut Scene<'_, '_>) {
+        self.due = at;
+        scene.actions.push(Action::Timer { op: self.op, at });
+    }
+
+    fn note_holder(&mut self, holder: Option<RawToken>) {
+        let before = std::mem::replace(&mut self.holder.token, holder);
+        self.holder.is_gone = false;
+        // Nodes that hold different tokens, each left behind by somebody, look like a lock that
+        // changes hands all the time: that is believed a few times only.
+        if holder != before && self.holder.changes < CHANGES_MAX {
+            self.holder.changes += 1;
+            self.asked = NodeMask::EMPTY;
+        }
+    }
+
+    fn note_heard(&mut self, is_heard: bool) {
+        if !is_heard {
+            saw(Sight::Unheard);
+        }
+        self.holder.is_heard = is_heard && !mutant::is(Mutant::AnnouncementUnheard);
+        if self.holder.is_heard {
+            self.carried.hand_on();
+        }
+    }
+
+    /// Tells the holder, if it can be told, that the call waits, and looks at the key again.
+    fn announce(&mut self, holder: Option<RawToken>, scene: &mut Scene<'_, '_>) -> State {
+        let Some(token) = holder else { return self.rest(scene) };
+        let Some(node) = self.first_denier(scene.view.reach) else {
+            return self.asked_in_vain(scene);
+        };
+        self.holder.is_heard = false;
+        self.tell(node, &token, true, scene);
+        State::Asking(Question::Announcement)
+    }
+
+    /// Waits behind a call that has its turn first.
+    fn queue(&mut self, last: Successor, scene: &mut Scene<'_, '_>) -> State {
+        let token = token_of(last.id);
+        // It is told, too, if this call gives up.
+        self.holder.token = Some(token);
+        self.tell(last.node, &token, false, scene);
+        State::Asking(Question::Place { ahead: last.behind })
+    }
+
+    /// Publishes that the call waits, and who waits behind it.
+    fn tell(&mut self, node: NodeId, to: &RawToken, with_look: bool, scene: &mut Scene<'_, '_>) {
+        let phase = self.next_question(node, scene);
+        let now = scene.view.now;
+        let sender = Listed { id: self.id, wait_ms: wait_ms(now, self.call.deadline) };
+        let (list, key) = (self.carried.name_all(now), self.call.key.as_bytes());
+        let text = scene.actions.write((Kind::Announce, 0), sender, to, list, key);
+        scene.actions.push(Action::Announce { op: self.op, node, phase, text, with_look });
+    }
+
+    /// Is still until it is woken, the key's time is over or the safety poll is due.
+    fn listen(&mut self, poll: Duration, scene: &mut Scene<'_, '_>) -> State {
+        let now = scene.view.now;
+        let mut poll = now + poll.mul_f64(1.0 + (scene.view.share)());
+        if mutant::is(Mutant::PollLate) {
+            poll = poll + Duration::from_secs(2);
+        }
+        (self.tries, self.holder.changes) = (0, 0);
+        self.due = poll.min(self.holder.ends.max(now));
+        scene.actions.push(Action::Listen { op: self.op, at: self.due });
+        State::Still(Still::Listening)
+    }
+
+    /// Asks the holder's node for a sign of the key.
+    fn poll(&mut self, scene: &mut Scene<'_, '_>) -> State {
+        let reach = scene.view.reach;
+        let last = self.node.filter(|&node| reach.channel.contains(node));
+        let first = || reach.first_with_channel(reach.all, self.call.key.as_bytes());
+        let Some(node) = last.or_else(first) else { return self.try_at(None, scene) };
+        let phase = self.next_question(node, scene);
+        scene.actions.push(Action::Poll { op: self.op, node, phase });
+        State::Asking(Question::Poll)
+    }
+
+    /// The node asked does not have the key. Where the call is listed with a holder, the lock may just
+    /// be on its way from one to the next: only if it still is at a second look was nobody woken.
+    fn found_gone(&mut self, question: Question, scene: &mut Scene<'_, '_>) -> State {
+        let is_poll = question == Question::Poll;
+        let is_listed = self.holder.is_listed && (is_poll || self.holder.is_heard);
+        if is_listed && !self.holder.is_gone {
+            self.holder.is_gone = true;
+            return self.listen(SECOND_LOOK, scene);
+        }
+        if is_poll {
+            saw(Sight::PollFoundGone);
+        }
+        // Many may have seen the same: that node first, and the others only when it grants.
+        self.try_at(self.node, scene)
+    }
+
+    /// Nobody can be told. The key is looked at once, so that its node tells of changes from there
+    /// on; then when it ends, and after a while.
+    fn rest(&mut self, scene: &mut Scene<'_, '_>) -> State {
+        let delay = self.look_delay(scene.view);
+        self.holder.is_heard = false;
+        if self.looked_at.is_none() {
+            return self.look(scene);
+        }
+        let now = scene.view.now;
+        let ends = self.holder.ends.max(now + REST_MIN);
+        self.wait_until(ends.min(now + delay), scene);
+        State::Still(Still::Looking)
+    }
+
+    /// When the next look comes: after the call's delay, until each denier is to tell of the next
+    /// change. From then on a look is for what was not told. No node tells a client of its own changes.
+    fn look_delay(&self, view: &mut View<'_>) -> Duration {
+        let share = (view.share)();
+        let (call, reach) = (&self.call, view.reach);
+        let delay = call.delay.saturating_add(call.jitter.mul_f64(share)).max(POLL_MIN);
+        let told_by = self.tracked.intersection(reach.tracks);
+        let silent = self.denied.intersection(reach.asked).without(told_by);
+        if self.is_behind(client_of(&self.id)) || self.tracked.is_empty() || !silent.is_empty() {
+            return delay;
+        }
+        delay.max(TRACKED_POLL.mul_f64(1.0 + share))
+    }
+
+    /// Asks the next of the deniers, each in its turn: the key that one of them has may be nobody's,
+    /// and end much later than the lock.
+    fn look(&mut self, scene: &mut Scene<'_, '_>) -> State {
+        let reach = scene.view.reach;
+        let able = self.denied.intersection(reach.asked);
+        let in_order = || reach.in_key_order(self.call.key.as_bytes());
+        let last = self.node.filter(|_| self.looked_at.is_some());
+        let passed = last.map_or(0, |last| in_order().take_while(|&node| node != last).count() + 1);
+        let mut order = in_order().skip(passed).chain(in_order());
+        let next = order.find(|&node| able.contains(node));
+        let before = self.looked_at.replace(scene.view.now);
+        match next {
+            Some(node) => self.ask(node, Question::Look, scene),
+            // None of them can say any more: an attempt will tell.
+            None if before.is_some() => self.try_at(None, scene),
+            None => self.rest(scene),
+        }
+    }
+
+    /// The next attempt, at once or, where several failed in a row, after a short pause.
+    fn try_at(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> State {
+        let pause = PAUSE.mul_f64(1.0 + 4.0 * (scene.view.share)());
+        self.node = gate;
+        if self.tries >= TRIES_IN_ROW {
+            self.wait_until(scene.view.now + pause, scene);
+            return State::Pausing;
+        }
+        self.begin(gate, scene)
+    }
+
+    fn begin(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> State {
+        self.due = Instant::MAX;
+        scene.actions.push(Action::Try { op: self.op, gate });
+        State::Trying
+    }
+
+    fn have_turn(&mut self, list: List) {
+        self.carried.put_first(list);
+        self.holder.is_heard = false;
+    }
+
+    /// Whether the holder is one of `client`.
+    fn is_behind(&self, client: ClientId) -> bool {
+        self.holder.token.is_some_and(|token| client_of(&token) == client)
+    }
+}

@@ -1,0 +1,119 @@
+//! The wakes whose answers are awaited, and the calls that were woken a moment ago.
+
+use std::collections::VecDeque;
+
+use super::hash;
+use super::list::{Entry, List};
+use super::message::WaiterId;
+use crate::key::Key;
+use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{Slab, WakeIndex};
+use crate::time::Instant;
+
+/// Wakes that are remembered, to queue behind those whom they woke.
+const RECENT_MAX: usize = 64;
+
+/// The first of a list is to be woken, and the others wait behind it.
+#[derive(Debug)]
+pub(super) struct Wake {
+    pub(super) key: Key,
+    pub(super) to: Entry,
+    pub(super) rest: List,
+    /// The nodes by which the call was not reached.
+    pub(super) tried: NodeMask,
+    /// Whether the turn is passed on by it, rather than a guess.
+    pub(super) is_turn: bool,
+}
+
+impl Wake {
+    /// The next of the list is to be woken instead; whether there is one.
+    pub(super) fn turn_to_next(&mut self) -> bool {
+        let Some(next) = self.rest.take_first() else { return false };
+        (self.to, self.tried) = (next, NodeMask::EMPTY);
+        true
+    }
+
+    /// What is remembered of it until `until`.
+    pub(super) fn successor(&self, node: NodeId, until: Instant) -> Successor {
+        let behind = u32::try_from(self.rest.len()).unwrap_or(u32::MAX);
+        Successor { id: self.to.id, node, is_turn: self.is_turn, behind, until }
+    }
+}
+
+/// A call that was woken a moment ago.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Successor {
+    pub(super) id: WaiterId,
+    /// The node that the wake went over: what is sent by it comes behind the wake.
+    pub(super) node: NodeId,
+    /// It was given the turn.
+    pub(super) is_turn: bool,
+    /// How many wait behind it.
+    pub(super) behind: u32,
+    until: Instant,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Wakes {
+    under_way: Slab<WakeIndex, Option<Wake>>,
+    /// By the hashes of their keys.
+    recent: VecDeque<(u64, Successor)>,
+}
+
+impl Wakes {
+    /// Keeps a wake until it is answered.
+    pub(super) fn keep(&mut self, wake: Wake) -> Option<WakeIndex> {
+        self.under_way.insert(Some(wake))
+    }
+
+    pub(super) fn at(&self, index: WakeIndex) -> Option<&Wake> {
+        self.under_way.at(index).as_ref()
+    }
+
+    pub(super) fn take(&mut self, index: WakeIndex) -> Option<Wake> {
+        let wake = self.under_way.at_mut(index).take()?;
+        self.under_way.give_back(index);
+        Some(wake)
+    }
+
+    /// The call that this client woke for a key a moment ago.
+    pub(super) fn successor(&self, hash: u64, now: Instant) -> Option<Successor> {
+        let mut recent = self.recent.iter().rev();
+        recent.find(|(other, last)| *other == hash && now < last.until).map(|&(_, last)| last)
+    }
+
+    /// Whether any call was woken lately.
+    #[inline]
+    pub(super) fn has_recent(&self) -> bool {
+        !self.recent.is_empty()
+    }
+
+    /// Wakes of long ago cost the next acquisitions nothing.
+    pub(super) fn forget_past(&mut self, now: Instant) {
+        self.recent.retain(|(_, last)| now < last.until);
+    }
+
+    pub(super) fn forget(&mut self, hash: u64) {
+        self.recent.retain(|&(other, _)| other != hash);
+    }
+
+    /// The wake was written to `node`.
+    pub(super) fn note_sent(&mut self, index: WakeIndex, node: NodeId, until: Instant) {
+        let Some(wake) = self.at(index) else { return };
+        let (hash, successor) = (hash(wake.key.as_bytes()), wake.successor(node, until));
+        self.note(hash, successor);
+    }
+
+    /// A call that comes too late for the one that was woken is sent on to it, or queues behind it.
+    pub(super) fn note(&mut self, hash: u64, mut successor: Successor) {
+        // A call that was given the turn, and is woken once more, still has it.
+        let mut known = self.recent.iter().filter(|&&(other, _)| other == hash);
+        successor.is_turn |= known.any(|(_, last)| last.id == successor.id && last.is_turn);
+        self.forget(hash);
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((hash, successor));
+    }
+}

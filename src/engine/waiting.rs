@@ -1,0 +1,379 @@
+//! What becomes of waiting in the engine: it tells [`wait`](super::wait) what happens, and does what
+//! that wants done. Nothing is decided here.
+
+use super::door::Engine;
+use super::locks::op::Outcome;
+#[cfg(feature = "shared")]
+use super::locks::slot::LeaseId;
+use super::locks::slot::SlotState;
+use super::locks::state::share_of;
+use super::locks::timers::Timer;
+use super::spans::traced;
+use super::wait::{Action, Answer, Call, Input, Message, RawToken, Reach, Text, View, Waiting};
+use crate::command::{self, append_get, append_pttl, append_publish};
+use crate::error::Cause;
+use crate::mutant::{self, Mutant};
+use crate::node::{ChannelName, Now, Pending, Request, WaitPart};
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::resp::{Decoder, Limits, Reply};
+use crate::round::Round;
+use crate::slab::{Index, OpIndex, SlotIndex, WakeIndex};
+use crate::token::{TokenBytes, unhex};
+use crate::witness::{Sight, saw};
+
+impl Engine {
+    // ---- what happens to a call ----
+
+    /// An attempt failed and is released: the operation waits, if it may, and whether it does.
+    pub(super) fn begin_wait(&mut self, index: OpIndex, outcome: Outcome, now: Now) -> bool {
+        let op = self.locks.ops.at(index);
+        let (plan, denied) = (&op.plan, op.round.denied);
+        let is_willing = outcome == Outcome::Taken && plan.wakes && now.real < plan.deadline;
+        let is_able = || denied.into_iter().any(|id| self.locks.nodes.at(id).can_be_asked());
+        if is_willing && self.locks.settings.direct_wake && is_able() {
+            let call = self.call(index);
+            self.tell_waiting(now, |waiting, view| waiting.denied(index, denied, call, view));
+            return true;
+        }
+        if self.waiting.has_waiter(index) {
+            self.tell_call(index, Input::Failed, now);
+        }
+        false
+    }
+
+    /// The next attempt of an operation's plan is due.
+    pub(super) fn retry_due(&mut self, index: OpIndex, now: Now) {
+        if self.waiting.has_waiter(index) {
+            self.tell_call(index, Input::Retry, now);
+        } else {
+            self.retry(index, now);
+        }
+    }
+
+    /// An attempt failed that others may have heard of as a lock: they wait behind its operation now.
+    #[cold]
+    pub(super) fn carry_queue(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
+        let call = self.call(index);
+        self.waiting.carry(index, slot_index, call);
+        self.act(now);
+    }
+
+    /// The first attempt of a call is not made if this client woke another for the key a moment ago:
+    /// the call goes to the end of that queue. Whether it does.
+    #[cold]
+    pub(super) fn queue_behind(&mut self, index: OpIndex, now: Now) -> bool {
+        let op = self.locks.ops.at(index);
+        let slot_index = op.slot();
+        if !op.plan.wakes || mutant::is(Mutant::ReleaserBarges) {
+            return false;
+        }
+        let call = self.call(index);
+        if !self.input(now, |waiting, view| waiting.queue_behind(index, call, view)) {
+            return false;
+        }
+        let slot = self.locks.slots.at_mut(slot_index);
+        slot.state = SlotState::Released;
+        slot.op = Some(index);
+        let op = self.locks.ops.at_mut(index);
+        (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
+        op.causes = [Cause::Queued; NODES_MAX];
+        op.began.note(now.real);
+        self.act(now);
+        true
+    }
+
+    /// The timer of a wait.
+    pub(super) fn wait_due(&mut self, index: OpIndex, now: Now) {
+        if self.waiting.due(index).is_some_and(|due| due <= now.real) {
+            self.tell_call(index, Input::Due, now);
+        }
+    }
+
+    /// The operation is reported.
+    #[cold]
+    pub(super) fn end_wait(&mut self, index: OpIndex, now: Now) {
+        let op = self.locks.ops.at(index);
+        if matches!(op.outcome, Outcome::Taken | Outcome::NoQuorum) {
+            saw(Sight::WaitEnded);
+        }
+        let won = (op.outcome == Outcome::Won).then(|| op.slot());
+        self.tell_waiting(now, |waiting, view| waiting.ended(index, won, view));
+    }
+
+    /// Behind the release: wakes the first of those who wait for the key.
+    #[cold]
+    pub(super) fn pass_lock_on(&mut self, slot_index: SlotIndex, now: Now) {
+        let key = self.locks.slots.at(slot_index).key.clone();
+        self.tell_waiting(now, |waiting, view| waiting.released(slot_index, key, view));
+    }
+
+    // ---- what comes in ----
+
+    /// A node answered a question of an operation that waits.
+    pub(super) fn waited(&mut self, id: NodeId, pending: Pending, now: Now) {
+        let Request::Wait { op: index, part, phase } = pending.request else { return };
+        if !self.waiting.is_awaited(index, id, phase) {
+            return;
+        }
+        let frame = self.take_frame(id);
+        let decoded = Decoder::new(Limits::default()).frame(&frame);
+        let reply = decoded.ok().flatten().map(|frame| frame.reply());
+        let answer = answer_of(part, reply.as_ref());
+        self.frame = frame;
+        self.tell_call(index, Input::Answer(answer), now);
+    }
+
+    /// The connection ended with a question unanswered.
+    pub(super) fn wait_lost(&mut self, id: NodeId, pending: Pending, now: Now) {
+        let Request::Wait { op: index, phase, .. } = pending.request else { return };
+        if self.waiting.is_awaited(index, id, phase) {
+            self.tell_call(index, Input::Unanswered, now);
+        }
+    }
+
+    /// A node said how many heard a wake.
+    pub(super) fn wake_answered(
+        &mut self,
+        id: NodeId,
+        index: WakeIndex,
+        answer: command::Answer,
+        now: Now,
+    ) {
+        let is_heard = !matches!(answer, command::Answer::Zero | command::Answer::Refused(_));
+        self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, is_heard, view));
+    }
+
+    /// The connection ended before the wake was answered.
+    pub(super) fn wake_lost(&mut self, id: NodeId, index: WakeIndex, now: Now) {
+        self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, false, view));
+    }
+
+    /// The node was greeted anew.
+    pub(super) fn wait_untracked(&mut self, id: NodeId, now: Now) {
+        self.tell_waiting(now, |waiting, view| waiting.untracked(id, view));
+    }
+
+    /// A node tells that a key has changed; without one, that all may have.
+    pub(super) fn waited_key_changed(&mut self, id: NodeId, key: Option<&[u8]>, now: Now) {
+        self.tell_waiting(now, |waiting, view| waiting.key_changed(id, key, view));
+    }
+
+    /// Somebody sent this client a message by the node.
+    pub(super) fn message(&mut self, id: NodeId, now: Now) {
+        let bytes = self.take_frame(id);
+        if let Some(message) = Message::parse(&bytes) {
+            let slot = self.slot_meant(&message);
+            self.tell_waiting(now, |waiting, view| waiting.message(id, &message, slot, view));
+        }
+        self.frame = bytes;
+    }
+
+    /// The slot whose lock a message is about: by the token that it names, or by its key.
+    fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
+        let is_meant = |slot_index: SlotIndex, by_key: bool| {
+            let slot = self.locks.slots.get(slot_index)?;
+            let is_alive = match slot.state {
+                SlotState::Held | SlotState::Acquiring | SlotState::Gated => true,
+                SlotState::Free | SlotState::Released => false,
+            };
+            let is_token = slot.token == TokenBytes::Drawn(message.token);
+            let is_key = slot.key.as_bytes() == message.key;
+            (is_alive && is_key && (is_token || by_key && slot.state == SlotState::Held))
+                .then_some(slot_index)
+        };
+        let named = self.slot_of_token(&message.token).and_then(|slot| is_meant(slot, false));
+        named.or_else(|| {
+            self.waiting.queues_for(message.key).find_map(|slot_index| is_meant(slot_index, true))
+        })
+    }
+
+    /// The slot that a drawn token names.
+    fn slot_of_token(&self, token: &RawToken) -> Option<SlotIndex> {
+        let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>())?;
+        SlotIndex::at((u32::from_le_bytes(*named) ^ self.locks.slot_mask) as usize)
+    }
+
+    /// The leases that others wait for, and their keys.
+    #[cfg(feature = "shared")]
+    pub(crate) fn waited_for(&self) -> impl Iterator<Item = (LeaseId, &[u8])> {
+        self.waiting.queues().filter_map(|slot_index| {
+            let slot = self.locks.slots.get(slot_index)?;
+            let lease = self.locks.slots.lease_id(slot_index);
+            (slot.state == SlotState::Held)
+                .then(|| (lease, self.locks.plain_key(slot.key.as_bytes())))
+        })
+    }
+
+    // ---- telling, and doing what is wanted ----
+
+    fn call(&self, index: OpIndex) -> Call {
+        let op = self.locks.ops.at(index);
+        Call {
+            key: self.locks.slots.at(op.slot()).key.clone(),
+            deadline: op.plan.deadline,
+            delay: op.plan.delay,
+            jitter: op.plan.jitter,
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        let all = self.locks.nodes.all();
+        let mut reach = Reach {
+            all,
+            channel: NodeMask::EMPTY,
+            asked: NodeMask::EMPTY,
+            tracks: NodeMask::EMPTY,
+        };
+        for (id, node) in all.into_iter().zip(self.locks.nodes.iter()) {
+            if node.has_channel() {
+                reach.channel.insert(id);
+            }
+            if node.can_be_asked() {
+                reach.asked.insert(id);
+            }
+            if node.can_track() {
+                reach.tracks.insert(id);
+            }
+        }
+        reach
+    }
+
+    fn input<R>(&mut self, now: Now, input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R) -> R {
+        let reach = self.reach();
+        let mut share = || share_of(&mut self.locks.rng);
+        input(&mut self.waiting, &mut View { now: now.real, reach, share: &mut share })
+    }
+
+    /// Gives the machine an input, and does what it wants done.
+    fn tell_waiting(&mut self, now: Now, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
+        self.input(now, input);
+        self.act(now);
+    }
+
+    /// The same, for one call.
+    fn tell_call(&mut self, index: OpIndex, input: Input, now: Now) {
+        self.tell_waiting(now, |waiting, view| waiting.step(index, input, view));
+    }
+
+    fn act(&mut self, now: Now) {
+        while let Some(action) = self.waiting.next_action() {
+            match action {
+                Action::End { op, at } => {
+                    self.locks.timers.set(at, Timer::Judge, self.locks.ops.id(op))
+                }
+                Action::Timer { op, at } => {
+                    self.locks.timers.set(at, Timer::Wait, self.locks.ops.id(op))
+                }
+                Action::Listen { op, at } => {
+                    traced!(DEBUG: self.locks.trace_wait(op));
+                    self.locks.timers.set(at, Timer::Wait, self.locks.ops.id(op));
+                }
+                Action::Ask { op, node, phase, is_look } => {
+                    let request = |part| Request::Wait { op, part, phase };
+                    let is_written = self.write_get(op, node, request(WaitPart::Holder), now)
+                        && self.write_pttl(op, node, request(WaitPart::Remaining), is_look, now);
+                    self.note_written(op, is_written, now);
+                }
+                Action::Poll { op, node, phase } => {
+                    let request = Request::Wait { op, part: WaitPart::Holder, phase };
+                    let is_written = self.write_get(op, node, request, now);
+                    self.note_written(op, is_written, now);
+                }
+                Action::Announce { op, node, phase, text, with_look } => {
+                    let request = |part| Request::Wait { op, part, phase };
+                    self.encode_publish(&text);
+                    let is_written = self.locks.write(node, request(WaitPart::Announced), now)
+                        && (!with_look || self.write_get(op, node, request(WaitPart::Holder), now));
+                    self.note_written(op, is_written, now);
+                }
+                Action::Wake { wake, node, text } => self.write_wake(wake, node, &text, now),
+                Action::Tell { node, text } => {
+                    self.encode_publish(&text);
+                    if self.locks.nodes.at(node).has_channel() {
+                        self.locks.write(node, Request::Tell, now);
+                    }
+                }
+                Action::Try { op, gate } => {
+                    self.locks.ops.at_mut(op).gate = gate;
+                    self.retry(op, now);
+                    // Not left for whoever has the place next, where no attempt was made.
+                    self.locks.ops.at_mut(op).gate = None;
+                }
+                #[cfg_attr(
+                    not(feature = "tracing"),
+                    expect(unused_variables, reason = "only a trace tells of them")
+                )]
+                Action::Woken { op, node } => {
+                    self.locks.counts.wakes_received.up();
+                    traced!(DEBUG: self.locks.trace_woken(op, node));
+                }
+            }
+        }
+    }
+
+    fn note_written(&mut self, op: OpIndex, is_written: bool, now: Now) {
+        if !is_written {
+            self.tell_call(op, Input::Unwritten, now);
+        }
+    }
+
+    fn write_get(&mut self, op: OpIndex, node: NodeId, request: Request, now: Now) -> bool {
+        self.locks.scratch.clear();
+        append_get(&mut self.locks.scratch, &self.locks.slots.at(self.locks.ops.at(op).slot()).key);
+        self.locks.write(node, request, now)
+    }
+
+    /// Asks for the time left, and to be told of the next change if that is wanted and can be had.
+    fn write_pttl(
+        &mut self,
+        op: OpIndex,
+        node: NodeId,
+        request: Request,
+        is_look: bool,
+        now: Now,
+    ) -> bool {
+        let key = &self.locks.slots.at(self.locks.ops.at(op).slot()).key;
+        if is_look && self.locks.nodes.track(node, key, request, now.attended) {
+            self.waiting.tracked(op, node);
+            return true;
+        }
+        self.locks.scratch.clear();
+        append_pttl(&mut self.locks.scratch, key);
+        self.locks.write(node, request, now)
+    }
+
+    fn encode_publish(&mut self, text: &Text) {
+        self.locks.scratch.clear();
+        let channel = ChannelName::of(text.to);
+        append_publish(&mut self.locks.scratch, channel.as_bytes(), self.waiting.text(text));
+    }
+
+    fn write_wake(&mut self, wake: WakeIndex, id: NodeId, text: &Text, now: Now) {
+        self.encode_publish(text);
+        if !self.locks.nodes.at(id).has_room_in_step(self.locks.scratch.len()) {
+            return self.tell_waiting(now, |waiting, view| waiting.wake_unwritten(wake, id, view));
+        }
+        let request = Request::Wake(wake);
+        self.locks.nodes.wake(id, request, &self.locks.scratch, now.attended);
+        self.waiting.wake_written(wake, id, now.real);
+        self.locks.counts.wakes_sent.up();
+        traced!(DEBUG: self.locks.trace_wake(id, self.waiting.key_of(wake)));
+    }
+}
+
+/// What a node's reply to a question says.
+fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> Answer {
+    match (part, reply) {
+        (WaitPart::Holder, Some(Reply::Null)) | (WaitPart::Remaining, Some(Reply::Integer(-2))) => {
+            Answer::Gone
+        }
+        (WaitPart::Holder, Some(Reply::Bulk(token))) => Answer::Holder(unhex(token)),
+        // A lock of another kind, or a node that will not say.
+        (WaitPart::Holder, _) => Answer::Holder(None),
+        (WaitPart::Remaining, Some(&Reply::Integer(left @ 0..))) => {
+            Answer::Remaining(Some(u32::try_from(left).unwrap_or(u32::MAX)))
+        }
+        (WaitPart::Remaining, _) => Answer::Remaining(None),
+        (WaitPart::Announced, reply) => Answer::Heard(matches!(reply, Some(Reply::Integer(1..)))),
+    }
+}
