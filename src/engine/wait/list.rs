@@ -29,13 +29,15 @@ impl Entry {
     }
 }
 
-/// Calls that wait. What is added is there once, and no more than a message holds.
+/// Calls that wait, each of them once, and no more than a message holds.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct List(Vec<Entry>);
 
 impl FromIterator<Entry> for List {
     fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
-        Self(entries.into_iter().collect())
+        let mut list = Self::default();
+        entries.into_iter().for_each(|entry| list.append(entry));
+        list
     }
 }
 
@@ -100,8 +102,7 @@ impl Carried {
 
     /// Those who stood behind the call with the lock; whoever told the call so itself came later.
     pub(super) fn put_first(&mut self, list: List) {
-        let later = std::mem::take(&mut self.list);
-        self.list.append_all(list);
+        let later = std::mem::replace(&mut self.list, list);
         self.named = 0;
         self.list.append_all(later);
     }

@@ -508,6 +508,15 @@ fn a_call_that_gives_up_tells_the_holder_and_wakes_the_first_behind_it() {
     assert_eq!(world.published, [told, (client_of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
 }
 
+/// A call that several others tell of, or that stands behind itself.
+#[test]
+fn a_call_is_woken_once_however_often_a_message_lists_it() {
+    let mut world = World::new();
+    world.receive(Kind::Announce, 0, token(own(0)), &[OTHER, THIRD, OTHER, THIRD], None);
+    let woken = (client_of(&OTHER), Kind::Wake, 0, vec![own(0), THIRD]);
+    assert_eq!(world.published, [woken]);
+}
+
 #[test]
 fn a_call_that_gave_up_is_struck_off_wherever_it_is_listed() {
     let mut world = World::new();
