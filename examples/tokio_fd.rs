@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Config, Driver, Lease, LockError, Retry};
+use redbolt::{Config, Driver, Lease, LockError, LockOptions, Retry};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
@@ -143,7 +143,8 @@ fn begin(
 ) {
     match message {
         Message::Lock { key, reply } => {
-            let patient = Acquire::new(TTL).retry(Retry::default().within(Duration::from_secs(60)));
+            let patient =
+                LockOptions::new(TTL).retry(Retry::default().within(Duration::from_secs(60)));
             match driver.acquire(key, patient) {
                 Ok(id) => drop(waiting.insert(id, reply)),
                 Err(why) => drop(reply.send(Err(why))),

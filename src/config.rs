@@ -79,7 +79,7 @@ impl Retry {
 
     /// Attempts every `delay` and up to `jitter` more, for as long as the call's deadline allows.
     /// There is none unless [`within`](Self::within) or
-    /// [`Acquire::deadline`](crate::Acquire::deadline) sets it: the call then waits for ever, or
+    /// [`LockOptions::deadline`](crate::LockOptions::deadline) sets it: the call then waits for ever, or
     /// until its [`attempts`](Self::attempts) are made.
     #[must_use]
     pub const fn every(delay: Duration, jitter: Duration) -> Self {

@@ -99,7 +99,6 @@ pub mod resp;
 pub mod safety;
 pub mod time;
 
-mod acquire;
 mod address;
 mod command;
 mod config;
@@ -110,6 +109,7 @@ mod histogram;
 mod key;
 mod mutant;
 mod node;
+mod options;
 mod round;
 #[cfg(feature = "tls")]
 mod tls;
@@ -129,7 +129,6 @@ mod shared;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
-pub use acquire::{Acquire, KeepAlive};
 pub use address::{Address, Endpoint};
 pub use client::{Batch, Client, Held};
 pub use config::{Admission, Config, RestartGuard, Retry, Wait};
@@ -140,6 +139,7 @@ pub use error::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,
 };
 pub use mio;
+pub use options::{KeepAlive, LockOptions};
 pub use quorum::Quorum;
 #[cfg(feature = "shared")]
 pub use shared::{Shared, SharedGuard};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::engine::{Event, LeaseId};
-use redbolt::{Acquire, Cause, Retry, now};
+use redbolt::{Cause, LockOptions, Retry, now};
 
 use crate::rig::{Rig, TTL};
 use crate::{Anything, Point};
@@ -48,7 +48,7 @@ pub(crate) fn timers(counts: &[usize]) -> Anything<Vec<Point>> {
 fn retries(count: usize) -> Anything<f64> {
     let mut rig = Rig::new(NODES, count.max(BATCH))?;
     let second = Duration::from_secs(1);
-    let acquire = Acquire::new(TTL).retry(Retry::every(second, second).attempts(2));
+    let acquire = LockOptions::new(TTL).retry(Retry::every(second, second).attempts(2));
     let denied = b"_\r\n".repeat(BATCH);
     let begin = now();
     let mut waiting = 0;
@@ -144,7 +144,7 @@ fn commands(bytes: &[u8]) -> usize {
 fn hold(rig: &mut Rig, count: usize) -> Anything<Vec<LeaseId>> {
     for _ in 0..count {
         let key = rig.next_key();
-        rig.engine.acquire(&key, &Acquire::new(TTL), rig.now)?;
+        rig.engine.acquire(&key, &LockOptions::new(TTL), rig.now)?;
     }
     rig.send();
     rig.answer(&b"+OK\r\n".repeat(count));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redbolt::driver::Outcome;
 use redbolt::mio::{Events, Poll};
 use redbolt::time::Instant;
-use redbolt::{Acquire, Config, Driver, Lease, Retry, Wait, now};
+use redbolt::{Config, Driver, Lease, LockOptions, Retry, Wait, now};
 
 use crate::nodes::{Setup, config};
 use crate::slices::percentile;
@@ -62,7 +62,7 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
         pass(&mut driver)?;
     }
     let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
-    let acquire = || Acquire::new(TTL).retry(retry);
+    let acquire = || LockOptions::new(TTL).retry(retry);
     // The calls that go on at the end may leave a key behind.
     let key = format!("siblings:{calls}");
     for _ in 0..calls {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redbolt::engine::{Engine, Event};
 use redbolt::quorum::NodeId;
-use redbolt::{Acquire, Config, Instant, RestartGuard, Unlocked};
+use redbolt::{Config, Instant, LockOptions, RestartGuard, Unlocked};
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
@@ -69,7 +69,7 @@ impl Rig {
     pub(crate) fn cycle(&mut self) -> Result<(), Box<dyn Error>> {
         self.now = self.now + Duration::from_micros(50);
         let key = self.next_key();
-        self.engine.acquire(&key, &Acquire::new(TTL), self.now)?;
+        self.engine.acquire(&key, &LockOptions::new(TTL), self.now)?;
         self.send();
         self.answer(b"+OK\r\n");
         let Some(Event::Lock { result: Ok(lease), .. }) = self.engine.poll_event(self.now) else {

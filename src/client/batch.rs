@@ -5,10 +5,10 @@ use std::io;
 use std::time::Duration;
 
 use super::Client;
-use crate::acquire::Acquire;
 use crate::driver::{Completion, Lease, Outcome};
 use crate::engine::{Notice, OpId};
 use crate::error::{ExtendError, LockError, UnlockError};
+use crate::options::LockOptions;
 
 /// Many operations at once; made by [`Client::batch`].
 ///
@@ -23,13 +23,13 @@ use crate::error::{ExtendError, LockError, UnlockError};
 ///
 /// ```no_run
 /// use redbolt::driver::Outcome;
-/// use redbolt::{Acquire, Client};
+/// use redbolt::{LockOptions, Client};
 /// use std::time::Duration;
 ///
 /// # fn take(client: &mut Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut batch = client.batch();
 /// for sku in ["sku:1", "sku:2", "sku:3"] {
-///     batch.acquire(sku, Acquire::new(Duration::from_secs(10)))?;
+///     batch.acquire(sku, LockOptions::new(Duration::from_secs(10)))?;
 /// }
 /// let mut leases = Vec::new();
 /// while let Some(done) = batch.wait()? {
@@ -66,7 +66,11 @@ impl<'client> Batch<'client> {
     ///
     /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token; then
     /// nothing was begun.
-    pub fn acquire(&mut self, key: impl AsRef<[u8]>, acquire: Acquire) -> Result<OpId, LockError> {
+    pub fn acquire(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        acquire: LockOptions,
+    ) -> Result<OpId, LockError> {
         let now = self.client.catch_up()?;
         let op = self.client.driver.acquire_at(key.as_ref(), &acquire, now)?;
         Ok(self.note(op))

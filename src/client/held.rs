@@ -63,7 +63,7 @@ impl<'client> Held<'client> {
     }
 
     /// Reads what the nodes sent, extends the lock if that is due, and waits for nothing. Of use
-    /// under a lock that is [watched](crate::Acquire::watch): it asks the operating system once.
+    /// under a lock that is [watched](crate::LockOptions::watch): it asks the operating system once.
     ///
     /// # Errors
     ///

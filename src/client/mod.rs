@@ -24,12 +24,12 @@ pub use held::Held;
 pub use inspect::{KeyState, NodeKey, NodeReport};
 pub use permissions::NodePermissions;
 
-use crate::acquire::{Acquire, KeepAlive};
 use crate::config::{Config, Retry, Wait};
 use crate::driver::clock::now;
 use crate::driver::{Driver, Lease, Outcome};
 use crate::engine::{NodeHealth, Notice, OpId};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::{KeepAlive, LockOptions};
 use crate::time::Instant;
 
 /// Blocking Redlock client.
@@ -125,10 +125,10 @@ impl Client {
     /// [`LockError::Taken`], [`LockError::NoQuorum`] and [`LockError::Expired`] with each node's
     /// vote; in every case nothing is held.
     pub fn try_lock(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Lease, LockError> {
-        self.try_lock_with(key, Acquire::new(ttl))
+        self.try_lock_with(key, LockOptions::new(ttl))
     }
 
-    /// As [`try_lock`](Self::try_lock), with all that an [`Acquire`] can say.
+    /// As [`try_lock`](Self::try_lock), with all that an [`LockOptions`] can say.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Client {
     pub fn try_lock_with(
         &mut self,
         key: impl AsRef<[u8]>,
-        acquire: Acquire,
+        acquire: LockOptions,
     ) -> Result<Lease, LockError> {
         let now = self.catch_up()?;
         let op = self.driver.acquire_at(key.as_ref(), &acquire, now)?;
@@ -150,10 +150,10 @@ impl Client {
     ///
     /// Those of the last attempt.
     pub fn lock(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Lease, LockError> {
-        self.lock_with(key, Acquire::new(ttl))
+        self.lock_with(key, LockOptions::new(ttl))
     }
 
-    /// As [`lock`](Self::lock), with all that an [`Acquire`] can say.
+    /// As [`lock`](Self::lock), with all that an [`LockOptions`] can say.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl Client {
     pub fn lock_with(
         &mut self,
         key: impl AsRef<[u8]>,
-        mut acquire: Acquire,
+        mut acquire: LockOptions,
     ) -> Result<Lease, LockError> {
         acquire.retry.get_or_insert(self.retry);
         self.try_lock_with(key, acquire)
@@ -232,7 +232,7 @@ impl Client {
         token: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<Lease, ExtendError> {
-        self.adopt_with(key, token, Acquire::new(ttl))
+        self.adopt_with(key, token, LockOptions::new(ttl))
     }
 
     /// As [`adopt`](Self::adopt), and the lease is kept as `acquire` says. What it says beyond that
@@ -245,7 +245,7 @@ impl Client {
         &mut self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        acquire: Acquire,
+        acquire: LockOptions,
     ) -> Result<Lease, ExtendError> {
         self.catch_up()?;
         let op = self.driver.adopt_with(key, token, acquire)?;
@@ -274,10 +274,10 @@ impl Client {
     where
         E: From<LockError>,
     {
-        self.with_lock_by(key, Acquire::new(ttl).keep_alive(KeepAlive::new()), work)
+        self.with_lock_by(key, LockOptions::new(ttl).keep_alive(KeepAlive::new()), work)
     }
 
-    /// As [`with_lock`](Self::with_lock), with all that an [`Acquire`] can say.
+    /// As [`with_lock`](Self::with_lock), with all that an [`LockOptions`] can say.
     ///
     /// # Errors
     ///
@@ -285,7 +285,7 @@ impl Client {
     pub fn with_lock_by<T, E>(
         &mut self,
         key: impl AsRef<[u8]>,
-        mut acquire: Acquire,
+        mut acquire: LockOptions,
         work: impl FnOnce(&mut Held<'_>) -> Result<T, E>,
     ) -> Result<T, E>
     where

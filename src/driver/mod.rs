@@ -45,11 +45,11 @@ pub use completion::{Completion, Outcome};
 pub use lease::Lease;
 pub(crate) use lease::LeasePool;
 
-use crate::acquire::Acquire;
 use crate::address::Endpoint;
 use crate::config::Config;
 use crate::engine::{Connection, Engine, LeaseId, OpId};
 use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError};
+use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use link::{Link, links_of};
@@ -67,7 +67,7 @@ const READ_LEN: usize = 16 << 10;
 /// the key.
 ///
 /// ```no_run
-/// use redbolt::{Acquire, Config, Driver, driver::Outcome};
+/// use redbolt::{LockOptions, Config, Driver, driver::Outcome};
 /// use redbolt::mio::{Events, Poll};
 /// use std::time::Duration;
 ///
@@ -76,7 +76,7 @@ const READ_LEN: usize = 16 << 10;
 /// let mut poll = Poll::new()?;
 /// let mut events = Events::with_capacity(64);
 /// let mut driver = Driver::new(config, poll.registry(), 100..132)?;
-/// driver.acquire(b"sku:42", Acquire::new(Duration::from_secs(10)))?;
+/// driver.acquire(b"sku:42", LockOptions::new(Duration::from_secs(10)))?;
 /// loop {
 ///     driver.turn();
 ///     while let Some(done) = driver.completion() {
@@ -178,7 +178,11 @@ impl Driver {
     /// # Errors
     ///
     /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token.
-    pub fn acquire(&mut self, key: impl AsRef<[u8]>, acquire: Acquire) -> Result<OpId, LockError> {
+    pub fn acquire(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        acquire: LockOptions,
+    ) -> Result<OpId, LockError> {
         self.acquire_at(key.as_ref(), &acquire, clock::now())
     }
 
@@ -186,7 +190,7 @@ impl Driver {
     pub(crate) fn acquire_at(
         &mut self,
         key: &[u8],
-        acquire: &Acquire,
+        acquire: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
         self.collect_dropped(now);
@@ -260,7 +264,7 @@ impl Driver {
         token: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<OpId, ExtendError> {
-        self.adopt_with(key, token, Acquire::new(ttl))
+        self.adopt_with(key, token, LockOptions::new(ttl))
     }
 
     /// As [`adopt`](Self::adopt), and the lease is kept as `acquire` says. What it says beyond that
@@ -273,7 +277,7 @@ impl Driver {
         &mut self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        acquire: Acquire,
+        acquire: LockOptions,
     ) -> Result<OpId, ExtendError> {
         self.engine.adopt(key.as_ref(), token.as_ref(), &acquire, clock::now())
     }
@@ -303,7 +307,7 @@ impl Driver {
     }
 
     /// Which nodes will tell at once when somebody else changes the key of `lease`, as bits in the
-    /// order of the configuration: of use for one that is [watched](Acquire::watch).
+    /// order of the configuration: of use for one that is [watched](LockOptions::watch).
     #[must_use]
     pub fn watched(&self, lease: &Lease) -> u32 {
         if lease.is_of(&self.pool) { self.engine.watched(lease.id()).bits() } else { 0 }

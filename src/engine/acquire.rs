@@ -8,11 +8,11 @@ use super::timers::Timer;
 use super::trace::traced;
 use super::wait::{NO_LIST, NO_WAIT};
 use super::{Engine, Event};
-use crate::acquire::Acquire;
 use crate::command::append_set;
 use crate::error::{Cause, LockError, Vote};
 use crate::mutant::{self, Mutant};
 use crate::node::{Now, Request};
+use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round};
 use crate::time::Instant;
@@ -34,7 +34,7 @@ impl Engine {
     pub fn acquire(
         &mut self,
         key: &[u8],
-        acquire: &Acquire,
+        acquire: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
         let ttl_ms = self.checked_ttl(acquire.ttl).ok_or_else(|| self.invalid_ttl())?;
@@ -219,7 +219,7 @@ impl Engine {
 
     /// What hardly any call wants, behind its first attempt.
     #[cold]
-    fn attempt_specially(&mut self, index: u32, acquire: &Acquire, now: Now) {
+    fn attempt_specially(&mut self, index: u32, acquire: &LockOptions, now: Now) {
         self.ops.at_mut(index).plan.node_timeout_ms = acquire.node_timeout_ms;
         self.limit_attempt(index, now);
         if acquire.is_watched {

@@ -14,11 +14,11 @@ use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, NO_OP, SlotState};
 use super::trace::traced;
 use super::{Engine, Event};
-use crate::acquire::Acquire;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
 use crate::node::{Now, Phase, Request};
+use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round, Tally};
 use crate::time::Instant;
@@ -77,7 +77,7 @@ impl Engine {
         &mut self,
         key: &[u8],
         token: &[u8],
-        acquire: &Acquire,
+        acquire: &LockOptions,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
         let ttl_ms = self.extension_ttl(acquire.ttl)?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::event::LostCause;
 use super::op::OpId;
 use super::slot::LeaseId;
-use crate::acquire::KeepAlive;
+use crate::options::KeepAlive;
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 

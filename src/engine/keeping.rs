@@ -15,10 +15,10 @@ use super::op::{OpKind, Outcome};
 use super::slot::{CHANGED, LeaseId, NO_OP, SlotState};
 use super::trace::traced;
 use super::{Engine, LOSS};
-use crate::acquire::Acquire;
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
+use crate::options::LockOptions;
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 
@@ -327,7 +327,7 @@ impl Engine {
 
     /// An entry for an acquisition or adoption that wants its lease kept.
     #[cold]
-    pub(super) fn open_keep(&mut self, index: u32, key: &[u8], acquire: &Acquire) {
+    pub(super) fn open_keep(&mut self, index: u32, key: &[u8], acquire: &LockOptions) {
         let keep = self.keeps.open(self.ops.id(index), acquire.keep_alive);
         self.ops.at_mut(index).keep = keep;
         if acquire.is_watched

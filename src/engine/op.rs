@@ -8,11 +8,11 @@
 
 use super::keep::NO_KEEP;
 use super::wait::NO_WAIT;
-use crate::acquire::Acquire;
 use crate::command::Answer;
 use crate::config::Retry;
 use crate::count::Began;
 use crate::error::{Cause, Unlocked};
+use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
 use crate::time::Instant;
@@ -92,7 +92,7 @@ impl Plan {
     }
 
     /// How the call goes on after a failed attempt, and when it ends.
-    pub(super) fn retry_as(&mut self, acquire: &Acquire, has_token: bool, now: Instant) {
+    pub(super) fn retry_as(&mut self, acquire: &LockOptions, has_token: bool, now: Instant) {
         let retry = acquire.retry.unwrap_or(Retry::ONCE);
         let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
         // Two attempts with one token could delete each other's keys.

@@ -118,7 +118,7 @@ pub enum LockError {
     NoQuorum(Ballot),
     /// A quorum granted, but the validity was over, or less than was asked for, by the time the
     /// lease could be handed over: take a longer TTL. Or nodes told before that their key is gone
-    /// again ([`Acquire::watch`](crate::Acquire::watch)): try again.
+    /// again ([`LockOptions::watch`](crate::LockOptions::watch)): try again.
     #[error("a quorum granted, but not for long enough: {0}")]
     Expired(Ballot),
     /// The work under the lock ended after the lease had.

@@ -9,11 +9,11 @@ use super::pending::{Pending, Taken};
 use super::rules::Patience;
 use super::table::{Refused, Table, Task};
 use super::{Shared, SharedGuard};
-use crate::acquire::Acquire;
 use crate::client::NodeKey;
 use crate::driver::clock::now;
 use crate::engine::NodeHealth;
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::LockOptions;
 
 /// What an acquisition asked for, as its end needs it.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub(super) struct Asked {
 }
 
 impl Shared {
-    pub(super) fn patient(&self, mut acquire: Acquire) -> Acquire {
+    pub(super) fn patient(&self, mut acquire: LockOptions) -> LockOptions {
         if acquire.retry.is_none() {
             acquire.retry = Some(self.owner.inner.with(|table| table.rules.retry));
         }
@@ -39,7 +39,7 @@ impl Shared {
     pub(super) fn begin_lock(
         &self,
         key: &[u8],
-        acquire: Acquire,
+        acquire: LockOptions,
     ) -> Result<(Pending, Asked), LockError> {
         let asked = Asked {
             ttl: acquire.ttl,

@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use super::NONE;
 use super::sync::{AtomicBool, Thread};
-use crate::acquire::Acquire;
 use crate::client::NodeKey;
 use crate::driver::Lease;
 use crate::engine::{LeaseId, NodeHealth};
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::LockOptions;
 use crate::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub(super) struct Call {
     pub(super) queue: u32,
     pub(super) prev: u32,
     pub(super) next: u32,
-    pub(super) acquire: Acquire,
+    pub(super) acquire: LockOptions,
     /// The end of the call.
     pub(super) ends: Instant,
     /// When it no longer waits behind others.
@@ -157,7 +157,7 @@ impl Calls {
             queue: NONE,
             prev: NONE,
             next: NONE,
-            acquire: Acquire::new(Duration::ZERO),
+            acquire: LockOptions::new(Duration::ZERO),
             ends: Instant::MAX,
             queued_until: Instant::MAX,
             lease: None,

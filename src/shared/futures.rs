@@ -6,10 +6,10 @@ use super::begin::{extended, nodes, owed, status, unlocked};
 use super::calls::Kind;
 use super::table::Task;
 use super::{Shared, SharedGuard};
-use crate::acquire::{Acquire, KeepAlive};
 use crate::client::NodeKey;
 use crate::engine::NodeHealth;
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::{KeepAlive, LockOptions};
 
 impl Shared {
     /// As [`try_lock`](Self::try_lock), without blocking.
@@ -22,7 +22,7 @@ impl Shared {
         key: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<SharedGuard, LockError> {
-        self.try_lock_with_async(key, Acquire::new(ttl)).await
+        self.try_lock_with_async(key, LockOptions::new(ttl)).await
     }
 
     /// As [`try_lock_with`](Self::try_lock_with), without blocking.
@@ -33,7 +33,7 @@ impl Shared {
     pub async fn try_lock_with_async(
         &self,
         key: impl AsRef<[u8]>,
-        acquire: Acquire,
+        acquire: LockOptions,
     ) -> Result<SharedGuard, LockError> {
         let (pending, asked) = self.begin_lock(key.as_ref(), acquire)?;
         self.won(pending.await, asked)
@@ -49,7 +49,7 @@ impl Shared {
         key: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<SharedGuard, LockError> {
-        self.lock_with_async(key, Acquire::new(ttl)).await
+        self.lock_with_async(key, LockOptions::new(ttl)).await
     }
 
     /// As [`lock_with`](Self::lock_with), without blocking.
@@ -60,7 +60,7 @@ impl Shared {
     pub async fn lock_with_async(
         &self,
         key: impl AsRef<[u8]>,
-        acquire: Acquire,
+        acquire: LockOptions,
     ) -> Result<SharedGuard, LockError> {
         self.try_lock_with_async(key, self.patient(acquire)).await
     }
@@ -79,7 +79,7 @@ impl Shared {
     where
         E: From<LockError>,
     {
-        let kept = Acquire::new(ttl).keep_alive(KeepAlive::new());
+        let kept = LockOptions::new(ttl).keep_alive(KeepAlive::new());
         let mut guard = self.lock_with_async(key, kept).await?;
         let value = work(&mut guard).await?;
         let was_valid = guard.is_valid();

@@ -109,7 +109,7 @@ impl Drop for Loss<'_> {
 
 impl SharedGuard {
     /// Ends when the lock is over: as soon as it is known to be lost, where it is
-    /// [kept alive](crate::Acquire::keep_alive) or [watched](crate::Acquire::watch), and by its
+    /// [kept alive](crate::LockOptions::keep_alive) or [watched](crate::LockOptions::watch), and by its
     /// deadline in any case, even when every node is silent. Also when the handle is shut down, for
     /// nobody would tell after that.
     ///

@@ -36,11 +36,11 @@ use mio::{Token, Waker};
 
 pub use guard::SharedGuard;
 
-use crate::acquire::{Acquire, KeepAlive};
 use crate::client::{Client, NodeKey};
 use crate::config::{Config, Wait};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::{KeepAlive, LockOptions};
 use begin::{extended, nodes, owed, status, unlocked};
 use calls::Kind;
 use inner::{Inner, Owner};
@@ -95,8 +95,8 @@ const NONE: u32 = u32::MAX;
 ///
 /// - what is left of it is at least the `min_validity` that the next asked for, and half of what a
 ///   new lease of the next one's TTL would have had. [`SharedGuard::remaining`] says the truth;
-/// - it is [kept alive](Acquire::keep_alive) as the next one wants it: not at all, or without
-///   limits; and [watched](Acquire::watch) if that one wants it so;
+/// - it is [kept alive](LockOptions::keep_alive) as the next one wants it: not at all, or without
+///   limits; and [watched](LockOptions::watch) if that one wants it so;
 /// - its token was neither given, nor read, nor handed on: whoever knows it would be able to
 ///   release the lock under its next holder;
 /// - it was handed on less than [`Config::local_turns`] times in a row, 8 times where somebody
@@ -179,10 +179,10 @@ impl Shared {
     ///
     /// As [`Client::try_lock`], [`LockError::Full`] and [`LockError::Closed`].
     pub fn try_lock(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<SharedGuard, LockError> {
-        self.try_lock_with(key, Acquire::new(ttl))
+        self.try_lock_with(key, LockOptions::new(ttl))
     }
 
-    /// As [`try_lock`](Self::try_lock), with all that an [`Acquire`] can say.
+    /// As [`try_lock`](Self::try_lock), with all that an [`LockOptions`] can say.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl Shared {
     pub fn try_lock_with(
         &self,
         key: impl AsRef<[u8]>,
-        acquire: Acquire,
+        acquire: LockOptions,
     ) -> Result<SharedGuard, LockError> {
         let (pending, asked) = self.begin_lock(key.as_ref(), acquire)?;
         self.won(pending.wait(), asked)
@@ -203,10 +203,10 @@ impl Shared {
     ///
     /// As [`try_lock`](Self::try_lock): those of the last attempt.
     pub fn lock(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<SharedGuard, LockError> {
-        self.lock_with(key, Acquire::new(ttl))
+        self.lock_with(key, LockOptions::new(ttl))
     }
 
-    /// As [`lock`](Self::lock), with all that an [`Acquire`] can say.
+    /// As [`lock`](Self::lock), with all that an [`LockOptions`] can say.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl Shared {
     pub fn lock_with(
         &self,
         key: impl AsRef<[u8]>,
-        acquire: Acquire,
+        acquire: LockOptions,
     ) -> Result<SharedGuard, LockError> {
         self.try_lock_with(key, self.patient(acquire))
     }
@@ -237,7 +237,7 @@ impl Shared {
     where
         E: From<LockError>,
     {
-        let kept = Acquire::new(ttl).keep_alive(KeepAlive::new());
+        let kept = LockOptions::new(ttl).keep_alive(KeepAlive::new());
         let mut guard = self.lock_with(key, kept)?;
         let value = work(&mut guard)?;
         let was_valid = guard.is_valid();

@@ -7,10 +7,10 @@ use std::hash::{Hash, Hasher};
 
 use super::NONE;
 use super::calls::{Calls, Stage};
-use crate::acquire::{Acquire, KeepAlive};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::key::Key;
+use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 
@@ -128,7 +128,7 @@ impl Queues {
     }
 
     /// A call won the lease of the queue's key.
-    pub(super) fn won(&mut self, index: u32, lease: &Lease, acquire: &Acquire) {
+    pub(super) fn won(&mut self, index: u32, lease: &Lease, acquire: &LockOptions) {
         self.at_mut(index).holder = Some(Holder {
             id: lease.id(),
             valid_until: lease.deadline(),

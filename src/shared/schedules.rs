@@ -19,12 +19,12 @@ use super::inner::{Inner, Owner};
 use super::rules::Rules;
 use super::table::{Command, Table, Task};
 use super::{Shared, SharedGuard};
-use crate::acquire::Acquire;
 use crate::config::{Config, Retry};
 use crate::driver::clock::now;
 use crate::driver::{Lease, LeasePool};
 use crate::engine::{Engine, LeaseId};
 use crate::error::{LockError, Unlocked};
+use crate::options::LockOptions;
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 use crate::token::TokenBytes;
@@ -127,8 +127,8 @@ fn ends(shared: Shared, worker: JoinHandle<usize>) {
     assert_eq!(inner.with(|table| table.calls.in_use()), 0, "calls of nobody's");
 }
 
-fn patient() -> Acquire {
-    Acquire::new(LONG).retry(Retry::default()).deadline(LONG)
+fn patient() -> LockOptions {
+    LockOptions::new(LONG).retry(Retry::default()).deadline(LONG)
 }
 
 /// At most one at a time is in here.

@@ -17,11 +17,11 @@ use super::calls::{Calls, Kind, Listener, Reply, Stage};
 use super::loss::Losses;
 use super::queues::Queues;
 use super::rules::{Patience, Rules};
-use crate::acquire::Acquire;
 use crate::driver::Lease;
 use crate::engine::{Engine, LeaseId};
 use crate::error::{Ballot, Cause, ConnectError, ExtendError, LockError, UnlockError};
 use crate::key::Key;
+use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeMask};
 use crate::time::Instant;
 
@@ -44,7 +44,7 @@ pub(super) enum Command {
 pub(super) enum Task {
     Acquire {
         key: Key,
-        acquire: Acquire,
+        acquire: LockOptions,
         ends: Instant,
     },
     Extend {
@@ -112,7 +112,7 @@ impl Table {
     pub(super) fn begin_lock(
         &mut self,
         key: &[u8],
-        acquire: Acquire,
+        acquire: LockOptions,
         patience: Patience,
         now: Instant,
     ) -> Result<u32, LockError> {

@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::calls::{Listener, Reply};
 use super::inner::Inner;
 use super::table::{Command, Task};
-use crate::acquire::Acquire;
 use crate::client::Client;
 use crate::driver::clock::now;
 use crate::driver::{Completion, Outcome};
 use crate::engine::OpId;
 use crate::error::LockError;
 use crate::key::Key;
+use crate::options::LockOptions;
 use crate::time::Instant;
 
 pub(super) struct Worker {
@@ -167,7 +167,7 @@ impl Worker {
         }
     }
 
-    fn acquire(&mut self, call: u32, key: &Key, mut acquire: Acquire, ends: Instant) {
+    fn acquire(&mut self, call: u32, key: &Key, mut acquire: LockOptions, ends: Instant) {
         let time = now();
         if ends < Instant::MAX {
             // A deadline of zero would be one attempt without any.

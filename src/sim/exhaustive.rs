@@ -11,12 +11,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::acquire::Acquire;
 use crate::config::{Config, RestartGuard};
 use crate::embedded::Flavor;
 use crate::embedded::model::{Life, Progress, Server, ServerOptions, Session};
 use crate::engine::{Connection, Engine, Event, LeaseId};
 use crate::error::Cause;
+use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::time::Instant;
 
@@ -245,7 +245,7 @@ impl World {
                 world.connect(client, node);
             }
             let this = &mut world.clients[client];
-            let begun = this.engine.acquire(KEY, &Acquire::new(TTL), this.now);
+            let begun = this.engine.acquire(KEY, &LockOptions::new(TTL), this.now);
             begun.expect("nothing speaks against it");
             world.turn(client);
         }

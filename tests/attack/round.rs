@@ -10,7 +10,7 @@ use redbolt::Cause;
 use redbolt::client::{KeyState, NodeKey};
 use redbolt::embedded::{Memory, Nodes};
 use redbolt::engine::{NodeHealth, NodeState};
-use redbolt::{Acquire, Client, Config, KeepAlive, LockToken, Retry, now};
+use redbolt::{Client, Config, KeepAlive, LockOptions, LockToken, Retry, now};
 
 use crate::mutant::Kind;
 use crate::oracle::Oracle;
@@ -199,8 +199,8 @@ impl Round {
 
     /// What is asked for, how long the call may take, and whether the lease may be given away: not where
     /// an extension of it may be under way then, which might run behind that of its next owner.
-    pub(crate) fn acquire(&self, random: &mut Random) -> (Acquire, Duration, bool) {
-        let mut acquire = Acquire::new(self.some_ttl(random));
+    pub(crate) fn acquire(&self, random: &mut Random) -> (LockOptions, Duration, bool) {
+        let mut acquire = LockOptions::new(self.some_ttl(random));
         let is_kept = random.chance(300);
         if is_kept {
             acquire = acquire.keep_alive(KeepAlive::new());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use redbolt::{Acquire, LockError, Shared, SharedGuard};
+use redbolt::{LockError, LockOptions, Shared, SharedGuard};
 
 use crate::mutant::Kind;
 use crate::random::Random;
@@ -135,7 +135,7 @@ impl Life<'_> {
     }
 
     /// Polls a call some times, and gives it up if it has not ended by then.
-    fn future(&self, key: usize, acquire: Acquire, random: &mut Random) -> Option<SharedGuard> {
+    fn future(&self, key: usize, acquire: LockOptions, random: &mut Random) -> Option<SharedGuard> {
         let mut future = pin!(self.shared.try_lock_with_async(KEYS[key], acquire));
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..random.below(5) {

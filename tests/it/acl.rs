@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redbolt::client::NodePermissions;
 use redbolt::engine::NodeState;
-use redbolt::{Acquire, Cause, Client, Config, LockError, Retry, Unlocked};
+use redbolt::{Cause, Client, Config, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config, ms,
@@ -72,8 +72,9 @@ fn does_all(cluster: &Cluster) {
         client.extend(&mut lease, TTL).expect("the lease is alive");
         assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
     }
-    let lease =
-        client.try_lock_with("lock:w", Acquire::new(TTL).watch(true)).expect("the lock is free");
+    let lease = client
+        .try_lock_with("lock:w", LockOptions::new(TTL).watch(true))
+        .expect("the lock is free");
     assert!(eventually(PATIENCE, || {
         client.keep().expect("a healthy loop");
         client.watched(&lease).count_ones() == 5
@@ -145,7 +146,7 @@ fn see(cluster: &Cluster) -> Seen {
             error.to_string()
         }
     };
-    let watched = Acquire::new(TTL).watch(true);
+    let watched = LockOptions::new(TTL).watch(true);
     match client.try_lock_with("lock:seen", watched) {
         Err(error) => say("locked", cause(&error)),
         Ok(mut lease) => {

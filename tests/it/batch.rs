@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Config, KeepAlive, Lease, LockError, Retry, Unlocked, embedded::Nodes};
+use redbolt::{Config, KeepAlive, Lease, LockError, LockOptions, Retry, Unlocked, embedded::Nodes};
 
 use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken};
 
@@ -15,7 +15,7 @@ fn a_batch_wins_and_releases_every_lock() {
     let mut batch = client.batch();
     let keys: Vec<_> = (0..100).map(|index| format!("k{index}")).collect();
     let ops: Vec<_> =
-        keys.iter().map(|key| batch.acquire(key, Acquire::new(TTL)).unwrap()).collect();
+        keys.iter().map(|key| batch.acquire(key, LockOptions::new(TTL)).unwrap()).collect();
     let places: HashSet<_> = ops.iter().map(|op| op.index()).collect();
     assert_eq!((batch.in_flight(), places.len()), (100, 100));
     let mut leases: Vec<Lease> = Vec::new();
@@ -58,10 +58,10 @@ fn a_batch_that_is_dropped_leaves_no_key_behind() {
     for is_written in [false, true] {
         let mut batch = client.batch();
         for index in 0..20 {
-            batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+            batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
         }
         // One that would go on trying for ten seconds.
-        let patient = Acquire::new(TTL).retry(Retry::default());
+        let patient = LockOptions::new(TTL).retry(Retry::default());
         batch.acquire("held", patient).unwrap();
         if is_written {
             batch.flush();
@@ -87,12 +87,12 @@ fn a_batch_that_is_forgotten_holds_nothing_up() {
     let mut client = cluster.client();
     let mut batch = client.batch();
     for index in 0..20 {
-        batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+        batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
     }
     batch.flush();
     std::mem::forget(batch);
     let mut batch = client.batch();
-    batch.acquire("mine", Acquire::new(TTL)).unwrap();
+    batch.acquire("mine", LockOptions::new(TTL)).unwrap();
     let mine = batch.wait().unwrap().unwrap();
     let Outcome::Lock(Ok(mine)) = mine.result else { panic!("{:?}", mine.result) };
     assert_eq!(mine.key(), b"mine");
@@ -112,7 +112,7 @@ fn a_batch_ends_while_a_node_hangs() {
     for _ in 0..3 {
         let mut batch = client.batch();
         for index in 0..64 {
-            batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+            batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
         }
         ends_within(ms(0), || {
             while let Some(done) = batch.wait().unwrap() {
@@ -132,13 +132,13 @@ fn a_batch_is_refused_at_its_bound_and_goes_on_after_it() {
     let mut client = redbolt::Client::connect(config).unwrap();
     let mut batch = client.batch();
     for index in 0..8 {
-        batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+        batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
     }
-    assert!(matches!(batch.acquire("k8", Acquire::new(TTL)), Err(LockError::Full)));
+    assert!(matches!(batch.acquire("k8", LockOptions::new(TTL)), Err(LockError::Full)));
     while let Some(done) = batch.wait().unwrap() {
         assert!(matches!(done.result, Outcome::Lock(Ok(_))), "{:?}", done.result);
     }
-    assert!(batch.acquire("k8", Acquire::new(TTL)).is_ok());
+    assert!(batch.acquire("k8", LockOptions::new(TTL)).is_ok());
 }
 
 /// More than the sockets and servers take at once: what waits is written as they take more.
@@ -153,7 +153,7 @@ fn a_batch_larger_than_a_socket_takes_is_written_to_its_end() {
         let mut batch = client.batch();
         cluster.nodes().for_each(|node| node.freeze());
         for index in 0..60 {
-            batch.acquire(format!("{index}{long}"), Acquire::new(TTL)).unwrap();
+            batch.acquire(format!("{index}{long}"), LockOptions::new(TTL)).unwrap();
         }
         batch.flush();
         cluster.nodes().for_each(|node| node.thaw());
@@ -178,7 +178,7 @@ fn a_batch_larger_than_a_socket_takes_is_written_to_its_end() {
 fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let kept = Acquire::new(TTL).keep_alive(KeepAlive::new()).watch(true);
+    let kept = LockOptions::new(TTL).keep_alive(KeepAlive::new()).watch(true);
     let lease = client.try_lock_with("kept", kept).unwrap();
     assert!(eventually(PATIENCE, || {
         client.keep().unwrap();
@@ -186,7 +186,7 @@ fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
     }));
     let mut batch = client.batch();
     for index in 0..2 {
-        batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+        batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
     }
     batch.flush();
     assert!(eventually(PATIENCE, || cluster.holders("k0") + cluster.holders("k1") == 6));

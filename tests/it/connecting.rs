@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redbolt::engine::NodeState;
 use redbolt::mio::{Events, Poll};
-use redbolt::{Acquire, Cause, Client, Driver, Lease, Unlocked, driver::Outcome};
+use redbolt::{Cause, Client, Driver, Lease, LockOptions, Unlocked, driver::Outcome};
 
 use super::common::{
     Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within, eventually,
@@ -55,7 +55,7 @@ fn connecting_ends_at_the_connect_timeout_when_a_majority_hangs() {
 fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Client, Lease) {
     let config = cluster.config().connect_timeout(connect_timeout).node_timeout(ms(100));
     let mut client = Client::connect(config).expect("fresh servers are admitted");
-    let patient = Acquire::new(ms(800)).node_timeout(ms(2_000));
+    let patient = LockOptions::new(ms(800)).node_timeout(ms(2_000));
     let lease = client.try_lock_with("held", patient).expect("the lock is free");
     for node in cluster.nodes() {
         node.hang_up();
@@ -163,7 +163,7 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
     let mut open = Vec::new();
     for (at, driver) in drivers.iter_mut().enumerate() {
         for index in 0..50 {
-            let id = driver.acquire(format!("{at}:{index}"), Acquire::new(TTL)).unwrap();
+            let id = driver.acquire(format!("{at}:{index}"), LockOptions::new(TTL)).unwrap();
             open.push((at, id));
         }
     }

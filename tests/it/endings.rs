@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use redbolt::driver::Outcome;
 use redbolt::embedded::Nodes;
-use redbolt::{Acquire, Client, Config, Driver, Lease, LockError, Retry, Shared, SharedGuard, now};
+use redbolt::{
+    Client, Config, Driver, Lease, LockError, LockOptions, Retry, Shared, SharedGuard, now,
+};
 
 use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
 
@@ -107,8 +109,8 @@ impl Stage {
         matches!(self, Self::BetweenAttempts | Self::Waiting)
     }
 
-    fn acquire(self) -> Acquire {
-        let acquire = Acquire::new(TTL);
+    fn acquire(self) -> LockOptions {
+        let acquire = LockOptions::new(TTL);
         if self == Self::BetweenAttempts {
             acquire.retry(Retry::every(PATIENCE, ms(0)).attempts(9))
         } else if self == Self::Waiting {
@@ -236,7 +238,7 @@ fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
     for is_shut_down in [false, true] {
         let mut driver = Driver::standalone(nodes.config()).unwrap();
         turn_until(&mut driver, |driver| driver.voters() == 3);
-        driver.acquire("k", Acquire::new(ms(1_500))).unwrap();
+        driver.acquire("k", LockOptions::new(ms(1_500))).unwrap();
         let mut lease = None;
         turn_until(&mut driver, |driver| {
             lease = lease.take().or_else(|| won(driver));
@@ -280,7 +282,7 @@ fn batch_at(ground: &dyn Ground, stage: Stage, is_forgotten: bool) -> Client {
     let mut client = client_of(ground);
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
     let mut batch = client.batch();
-    batch.acquire("another", Acquire::new(TTL)).expect("room");
+    batch.acquire("another", LockOptions::new(TTL)).expect("room");
     batch.acquire("k", stage.acquire()).expect("room");
     match stage {
         Stage::Unwritten => {}

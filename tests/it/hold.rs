@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use redbolt::driver::Outcome;
 use redbolt::{
-    Acquire, Client, Driver, ExtendError, KeepAlive, Lease, LockError, LostCause, Unlocked, now,
+    Client, Driver, ExtendError, KeepAlive, Lease, LockError, LockOptions, LostCause, Unlocked, now,
 };
 
 use super::common::{Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, ms, taken};
 
-fn kept(ttl: Duration) -> Acquire {
-    Acquire::new(ttl).keep_alive(KeepAlive::new())
+fn kept(ttl: Duration) -> LockOptions {
+    LockOptions::new(ttl).keep_alive(KeepAlive::new())
 }
 
 /// Drives the client until `lease` is lost: at its deadline, if nothing is known before.
@@ -276,7 +276,7 @@ fn with_lock_keeps_its_lock_and_says_when_it_is_lost() {
     });
     assert!(matches!(result, Err(LockError::Lost)), "{result:?}");
 
-    let limited = Acquire::new(ttl).keep_alive(KeepAlive::new().max_extensions(1));
+    let limited = LockOptions::new(ttl).keep_alive(KeepAlive::new().max_extensions(1));
     let result = client.with_lock_by("k", limited, |held| {
         loop {
             match held.keep() {

@@ -6,7 +6,7 @@ use redbolt::driver::Outcome;
 use redbolt::embedded::Nodes;
 use redbolt::mio::{Events, Poll};
 use redbolt::{
-    Acquire, Admission, Batch, Client, Config, ConnectError, Driver, Held, Lease, LockError,
+    Admission, Batch, Client, Config, ConnectError, Driver, Held, Lease, LockError, LockOptions,
     LockToken, Quorum, RestartGuard, Retry, Unlocked, Wait,
 };
 
@@ -61,7 +61,7 @@ fn the_client_is_used_by_its_names() -> Anything {
     assert!(sold);
 
     let acquire =
-        Acquire::new(TTL).min_validity(Duration::from_secs(1)).token("mine").deadline(TTL);
+        LockOptions::new(TTL).min_validity(Duration::from_secs(1)).token("mine").deadline(TTL);
     let lease = client.try_lock_with("sku:45", acquire)?;
     let (key, token) = lease.detach();
     let adopted = client.adopt(&key, &token, TTL)?;
@@ -71,7 +71,7 @@ fn the_client_is_used_by_its_names() -> Anything {
 
     let mut batch: Batch<'_> = client.batch();
     let (one, two) =
-        (batch.acquire("b1", Acquire::new(TTL))?, batch.acquire("b2", Acquire::new(TTL))?);
+        (batch.acquire("b1", LockOptions::new(TTL))?, batch.acquire("b2", LockOptions::new(TTL))?);
     assert!(one.index() != two.index() && batch.in_flight() == 2);
     batch.flush();
     batch.cancel(two);
@@ -97,8 +97,8 @@ fn the_driver_is_used_by_its_names() -> Anything {
     let mut events = Events::with_capacity(16);
     let config = Config::new(nodes.urls())?.node_timeout(NODE_TIMEOUT).in_flight_max(1);
     let mut driver = Driver::new(config, poll.registry(), 100..132)?;
-    let id = driver.acquire("a", Acquire::new(TTL))?;
-    assert!(matches!(driver.acquire("b", Acquire::new(TTL)), Err(LockError::Full)));
+    let id = driver.acquire("a", LockOptions::new(TTL))?;
+    assert!(matches!(driver.acquire("b", LockOptions::new(TTL)), Err(LockError::Full)));
     let lease = 'held: loop {
         driver.turn();
         while let Some(done) = driver.completion() {

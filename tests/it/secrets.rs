@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Address, Client, Config, Driver, Lease, LockError};
+use redbolt::{Address, Client, Config, Driver, Lease, LockError, LockOptions};
 
 use super::common::{Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
 
@@ -89,7 +89,7 @@ fn clients_leases_and_reports_print_no_secret() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91, Kind::Redis70], &args) else { return };
     let config = || cluster.config().password(PASSWORD);
     let mut client = Client::connect(config()).unwrap();
-    let acquire = || Acquire::new(TTL).token(TOKEN);
+    let acquire = || LockOptions::new(TTL).token(TOKEN);
     keeps_quiet(&acquire());
     keeps_quiet(&client);
 
@@ -177,7 +177,7 @@ fn what_a_server_echoes_is_not_passed_on() {
     let config = fresh_config(vec![echo()]).password(PASSWORD).connect_timeout(ms(1_000));
     let mut client = Client::open(config).unwrap();
     let error =
-        ends_within(ms(1_000), || client.try_lock_with("k", Acquire::new(TTL).token(TOKEN)));
+        ends_within(ms(1_000), || client.try_lock_with("k", LockOptions::new(TTL).token(TOKEN)));
     let error = error.unwrap_err();
     says_nothing(&format!("{error} {error:?} {error:#?} {:?}", client.nodes()));
     while let Some(notice) = client.notice() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redbolt::client::KeyState;
 use redbolt::embedded::Nodes;
 use redbolt::{
-    Acquire, Client, Config, ExtendError, KeepAlive, LockError, Retry, Shared, SharedGuard,
+    Client, Config, ExtendError, KeepAlive, LockError, LockOptions, Retry, Shared, SharedGuard,
     UnlockError, Unlocked,
 };
 
@@ -23,8 +23,8 @@ pub(crate) fn embedded(settings: impl FnOnce(Config) -> Config) -> (Nodes, Share
 }
 
 /// Patience for a lock that is waited for.
-pub(crate) fn patient(ttl: Duration) -> Acquire {
-    Acquire::new(ttl).retry(Retry::every(ms(5), ms(5))).deadline(PATIENCE)
+pub(crate) fn patient(ttl: Duration) -> LockOptions {
+    LockOptions::new(ttl).retry(Retry::every(ms(5), ms(5))).deadline(PATIENCE)
 }
 
 /// How many calls are under way, and how many keys anybody holds or wants.
@@ -61,7 +61,7 @@ fn the_shared_handle_is_used_by_its_names() -> Result<(), Box<dyn std::error::Er
     assert_eq!(shared.unlock(guard)?, Unlocked::Released);
     assert_eq!(shared.unlock_token("sku:42", &token)?, Unlocked::NotHeld);
 
-    let acquire = Acquire::new(TTL).token("mine").min_validity(ms(1)).deadline(TTL);
+    let acquire = LockOptions::new(TTL).token("mine").min_validity(ms(1)).deadline(TTL);
     let (key, token) = shared.try_lock_with("sku:45", acquire)?.detach().ok_or("a token")?;
     drop(shared.adopt(&key, &token, TTL)?);
     drop(shared.lock_with("sku:45", patient(TTL))?);
@@ -140,7 +140,7 @@ fn a_thousand_waiters_cost_the_servers_what_one_does() {
             let (shared, served) = (shared.clone(), &served);
             let wait = move || {
                 let retry = Retry::every(ms(20), ms(0)).within(Duration::from_secs(60));
-                let guard = shared.lock_with("k", Acquire::new(TTL).retry(retry));
+                let guard = shared.lock_with("k", LockOptions::new(TTL).retry(retry));
                 assert!(guard.expect("its turn comes").is_valid());
                 served.fetch_add(1, Ordering::Relaxed);
             };
@@ -200,7 +200,7 @@ fn a_lease_goes_to_the_next_waiter_without_a_word_to_any_node() {
 fn is_handed_on(
     shared: &Shared,
     guard: SharedGuard,
-    next: Acquire,
+    next: LockOptions,
     give: impl FnOnce(SharedGuard),
 ) -> (bool, Duration) {
     let token = || {
@@ -231,7 +231,7 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
     assert!(handed(guard(), patient(TTL), drop).0);
 
     assert!(!handed(guard(), patient(TTL), |guard| drop(guard.token())).0, "read");
-    let given = shared.try_lock_with("k", Acquire::new(TTL).token("given")).unwrap();
+    let given = shared.try_lock_with("k", LockOptions::new(TTL).token("given")).unwrap();
     assert!(!handed(given, patient(TTL), drop).0, "given");
     let (key, token) = guard().detach().unwrap();
     let adopted = shared.adopt(&key, &token, TTL).unwrap();
@@ -309,7 +309,7 @@ fn a_wait_ends_at_its_own_deadline_wherever_it_stands() {
         }
         let shared = &shared;
         scope.spawn(move || {
-            let attempts = Acquire::new(TTL).retry(Retry::every(ms(40), ms(10)).attempts(4));
+            let attempts = LockOptions::new(TTL).retry(Retry::every(ms(40), ms(10)).attempts(4));
             let (result, elapsed) = timed(|| shared.lock_with("held", attempts));
             assert!(matches!(result, Err(LockError::Taken(_))), "{result:?}");
             assert!(elapsed <= ms(150) + SLACK, "{elapsed:?}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redbolt::embedded::Nodes;
 use redbolt::time::Instant;
-use redbolt::{Acquire, Client, ExtendError, KeepAlive, Shared, SharedGuard, Unlocked, now};
+use redbolt::{Client, ExtendError, KeepAlive, LockOptions, Shared, SharedGuard, Unlocked, now};
 
 use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms};
 use super::shared::{embedded, in_use, is_clean, patient};
@@ -16,13 +16,13 @@ use super::shared::{embedded, in_use, is_clean, patient};
 /// The TTL of locks whose end is waited for.
 const SHORT: Duration = ms(1_200);
 
-fn kept() -> Acquire {
-    Acquire::new(SHORT).keep_alive(KeepAlive::new())
+fn kept() -> LockOptions {
+    LockOptions::new(SHORT).keep_alive(KeepAlive::new())
 }
 
 #[test]
 fn a_lock_is_over_by_its_deadline_though_every_node_is_silent() {
-    for acquire in [kept(), Acquire::new(SHORT)] {
+    for acquire in [kept(), LockOptions::new(SHORT)] {
         let (nodes, shared) = embedded(|config| config);
         let guard = shared.try_lock_with("k", acquire).unwrap();
         (0..3).for_each(|node| nodes.pause(node).unwrap());
@@ -48,7 +48,7 @@ fn a_lock_that_is_kept_alive_is_not_over_at_the_deadline_it_had() {
 fn a_lock_that_is_taken_away_is_over_at_once() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let shared = Shared::connect(cluster.config()).unwrap();
-    let guard = shared.try_lock_with("k", Acquire::new(TTL).watch(true)).unwrap();
+    let guard = shared.try_lock_with("k", LockOptions::new(TTL).watch(true)).unwrap();
     let ends = guard.deadline();
     let flush = |index| cluster.node(index).command(&["FLUSHALL"]);
     thread::scope(|scope| {
@@ -115,7 +115,7 @@ fn is_free_at_once(shared: &Shared, ends: Instant, waiter: ScopedJoinHandle<'_, 
 fn a_lost_lock_keeps_nobody_of_its_process_waiting() {
     for waits in [false, true] {
         let (nodes, shared) = embedded(|config| config);
-        let guard = shared.try_lock_with("k", Acquire::new(TTL).watch(true)).unwrap();
+        let guard = shared.try_lock_with("k", LockOptions::new(TTL).watch(true)).unwrap();
         let ends = guard.deadline();
         thread::scope(|scope| {
             let lock = || shared.lock_with("k", patient(TTL)).unwrap();

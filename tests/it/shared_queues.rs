@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Acquire, Client, KeepAlive, LockError, Shared, SharedGuard};
+use redbolt::{Client, KeepAlive, LockError, LockOptions, Shared, SharedGuard};
 
 use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed};
 use super::shared::{embedded, in_use, is_clean, patient};
@@ -12,7 +12,7 @@ use super::shared::{embedded, in_use, is_clean, patient};
 const SOON: Duration = ms(800);
 
 /// For as long as it takes, without a deadline that could end it.
-fn endless(ttl: Duration) -> Acquire {
+fn endless(ttl: Duration) -> LockOptions {
     patient(ttl).deadline(Duration::from_secs(3600))
 }
 
@@ -20,7 +20,7 @@ fn endless(ttl: Duration) -> Acquire {
 fn begin<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     shared: &'scope Shared,
-    acquire: Acquire,
+    acquire: LockOptions,
     calls: usize,
 ) -> thread::ScopedJoinHandle<'scope, Result<SharedGuard, LockError>> {
     let call = scope.spawn(|| shared.lock_with("k", acquire));
@@ -72,7 +72,7 @@ fn who_wants_its_lock_watched_is_not_handed_one_that_is_not() {
     for (first, second, is_handed_on) in
         [(false, true, false), (false, false, true), (true, true, true), (true, false, true)]
     {
-        let acquire = || Acquire::new(TTL).keep_alive(KeepAlive::new());
+        let acquire = || LockOptions::new(TTL).keep_alive(KeepAlive::new());
         let guard = shared.try_lock_with("k", acquire().watch(first)).unwrap();
         let deadline = guard.deadline();
         thread::scope(|scope| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::{
-    Acquire, Cause, Client, Config, ConfigError, ConnectError, Driver, KeepAlive, Tls, Unlocked,
+    Cause, Client, Config, ConfigError, ConnectError, Driver, KeepAlive, LockOptions, Tls, Unlocked,
 };
 
 use super::common::{
@@ -49,7 +49,7 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
         for _ in 0..50 {
             cycle(&mut client, "k");
         }
-        let watched = Acquire::new(TTL).watch(true).keep_alive(KeepAlive::new());
+        let watched = LockOptions::new(TTL).watch(true).keep_alive(KeepAlive::new());
         let mut lease = client.try_lock_with("k", watched).unwrap();
         assert!(eventually(PATIENCE, || {
             client.keep().unwrap();
@@ -101,7 +101,7 @@ fn much_at_once_goes_through_tls_in_pieces_and_none_is_lost() {
     let long = "x".repeat(4_000);
     let keys: Vec<String> = (0..240).map(|index| format!("{index}:{long}")).collect();
     for key in &keys {
-        driver.acquire(key, Acquire::new(TTL)).unwrap();
+        driver.acquire(key, LockOptions::new(TTL)).unwrap();
     }
     let mut leases = Vec::new();
     let all_there = |driver: &mut Driver, leases: &mut Vec<_>| {

@@ -1,14 +1,14 @@
 //! Tokens of the caller's own: every operation takes them, and none shares one between attempts.
 
 use redbolt::client::KeyState;
-use redbolt::{Acquire, ExtendError, KeepAlive, LockError, Retry, Unlocked};
+use redbolt::{ExtendError, KeepAlive, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{Cluster, PATIENCE, TTL, cycle, eventually, ms, taken};
 
 const MINE: &[u8] = b"worker-7 \0\r\n";
 
-fn mine() -> Acquire {
-    Acquire::new(TTL).token(MINE)
+fn mine() -> LockOptions {
+    LockOptions::new(TTL).token(MINE)
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_lock_with_a_given_token_is_extended_given_away_adopted_and_released() {
 fn a_lock_with_a_given_token_is_kept_alive_and_watched() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let acquire = Acquire::new(ms(1_500)).token(MINE).keep_alive(KeepAlive::new()).watch(true);
+    let acquire = LockOptions::new(ms(1_500)).token(MINE).keep_alive(KeepAlive::new()).watch(true);
     let lease = client.try_lock_with("k", acquire).unwrap();
     let first = lease.deadline();
     assert!(eventually(PATIENCE, || {

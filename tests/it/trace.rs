@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 
-use redbolt::{Acquire, Client, KeepAlive, RestartGuard};
+use redbolt::{Client, KeepAlive, LockOptions, RestartGuard};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -123,7 +123,7 @@ fn the_life_of_a_lock_is_told_in_its_spans() {
         client.unlock(lease).unwrap();
         client.settle(PATIENCE);
         let given =
-            client.try_lock_with("given", Acquire::new(TTL).token("a-given-token")).unwrap();
+            client.try_lock_with("given", LockOptions::new(TTL).token("a-given-token")).unwrap();
         drop(given);
         client.settle(PATIENCE);
     });
@@ -239,7 +239,7 @@ fn a_lost_lease_and_a_wake_are_told() {
     let mut waiter = Client::connect(config.clone()).unwrap();
     tracing::subscriber::with_default(log.clone(), || {
         let mut client = Client::connect(config).unwrap();
-        let kept = Acquire::new(ms(1_000)).keep_alive(KeepAlive::new());
+        let kept = LockOptions::new(ms(1_000)).keep_alive(KeepAlive::new());
         let lease = client.try_lock_with("k", kept).unwrap();
         for index in 0..3 {
             cluster.node(index).command(&["DEL", "k"]);
@@ -287,7 +287,7 @@ fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
             driver.voters() == 3
         }));
         for key in ["a", "b"] {
-            driver.acquire(key, Acquire::new(TTL)).unwrap();
+            driver.acquire(key, LockOptions::new(TTL)).unwrap();
         }
         (0..3).for_each(|node| nodes.pause(node).unwrap());
         drop(driver);

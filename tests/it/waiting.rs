@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Acquire, Client, LockError, Retry};
+use redbolt::{Client, LockError, LockOptions, Retry};
 
 use super::common::{Cluster, Kind, PATIENCE, RealServer, TTL, eventually, ms};
 
@@ -137,7 +137,7 @@ fn a_waiter_gives_up_at_its_deadline_and_wakes_nobody_later() {
     let mut holder = cluster.client();
     let lease = holder.try_lock("k", TTL).unwrap();
     let mut waiter = waiting_client(&cluster);
-    let wait = Acquire::new(TTL).retry(SELDOM.within(ms(300)));
+    let wait = LockOptions::new(TTL).retry(SELDOM.within(ms(300)));
     let error = waiter.try_lock_with("k", wait).unwrap_err();
     assert!(matches!(error, LockError::Taken(_)), "{error}");
     holder.unlock(lease).unwrap();

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use redbolt::embedded::Nodes;
-use redbolt::{Acquire, Client, KeepAlive, Lease, LockError, Unlocked, now};
+use redbolt::{Client, KeepAlive, Lease, LockError, LockOptions, Unlocked, now};
 
 use super::common::{
     Cluster, FOREIGN, Kind, PATIENCE, RealServer, TTL, Wire, eventually, fresh_config, ms,
 };
 
-fn watched(ttl: Duration) -> Acquire {
-    Acquire::new(ttl).watch(true)
+fn watched(ttl: Duration) -> LockOptions {
+    LockOptions::new(ttl).watch(true)
 }
 
 /// A lease that all nodes tell of.
 #[track_caller]
-fn watched_lease(client: &mut Client, acquire: Acquire, nodes: u32) -> Lease {
+fn watched_lease(client: &mut Client, acquire: LockOptions, nodes: u32) -> Lease {
     let lease = client.try_lock_with("k", acquire).expect("the lock is free");
     let is_watched = eventually(PATIENCE, || {
         client.keep().expect("a healthy loop");

@@ -18,7 +18,7 @@ use std::time::Duration;
 use redbolt::driver::Outcome;
 use redbolt::engine::OpId;
 use redbolt::time::Instant;
-use redbolt::{Acquire, KeepAlive, Lease, Unlocked, now};
+use redbolt::{KeepAlive, Lease, LockOptions, Unlocked, now};
 
 use crate::args::{Global, RunArgs};
 use crate::child::{Fate, Group, exit_code};
@@ -106,7 +106,7 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
     for key in keys {
         let left = end.map(|end| now().until(end));
         let spinner = waiting(key, left);
-        let acquire = Acquire::new(args.ttl).keep_alive(KeepAlive::new());
+        let acquire = LockOptions::new(args.ttl).keep_alive(KeepAlive::new());
         let taken = session.lock(key, acquire, left);
         drop(spinner);
         if let Some(lost) = leases.iter().find(|lease| !lease.is_valid()) {

@@ -14,7 +14,7 @@ use redbolt::driver::Outcome;
 use redbolt::engine::{NodeHealth, NodeState, OpId};
 use redbolt::mio::{Events, Poll, Token, Waker};
 use redbolt::time::Instant;
-use redbolt::{Acquire, Cause, Driver, Lease, LockError, Retry, now};
+use redbolt::{Cause, Driver, Lease, LockError, LockOptions, Retry, now};
 
 use crate::alarm::Alarm;
 use crate::args::Global;
@@ -158,7 +158,7 @@ impl Session {
     pub(crate) fn lock(
         &mut self,
         key: &[u8],
-        acquire: Acquire,
+        acquire: LockOptions,
         wait: Option<Duration>,
     ) -> Result<Lease, Failure> {
         // Refuses a wrong TTL before anything is waited for.

@@ -34,7 +34,7 @@ fn every_attempt_is_counted_once_by_how_it_ended() {
     assert_eq!(count(&rig), ["won 1", "taken 1"]);
     rig.answer(2, "_\r\n");
 
-    let late = rig.acquire_with("late", Acquire::new(100 * MS));
+    let late = rig.acquire_with("late", LockOptions::new(100 * MS));
     rig.answer_all(0..3, "+OK\r\n");
     rig.now = rig.now + 99 * MS;
     assert!(matches!(rig.refused(), LockError::Expired(_)));
@@ -132,7 +132,7 @@ fn the_time_of_an_attempt_is_from_its_first_byte_to_its_hand_over() {
 
     // A second attempt, 200 ms after the first.
     let retry = crate::config::Retry::every(200 * MS, Duration::ZERO).attempts(2);
-    rig.acquire_with("b", Acquire::new(TTL).retry(retry));
+    rig.acquire_with("b", LockOptions::new(TTL).retry(retry));
     rig.answer_all(0..3, "_\r\n");
     rig.advance(201 * MS);
     rig.answer_all(0..3, "+OK\r\n");
@@ -167,7 +167,7 @@ fn releases_extensions_losses_and_debts_are_counted() {
     let releases = ["released 1", "not_held 1", "unreported 1"];
     assert_eq!(rig.counted("redbolt_releases_total"), releases);
 
-    let keep = Acquire::new(TTL).keep_alive(crate::acquire::KeepAlive::new());
+    let keep = LockOptions::new(TTL).keep_alive(crate::options::KeepAlive::new());
     rig.acquire_with("d", keep);
     rig.answer_all(0..3, "+OK\r\n");
     rig.locked();
@@ -189,7 +189,7 @@ fn releases_extensions_losses_and_debts_are_counted() {
 #[test]
 fn no_series_names_a_key_or_a_token() {
     let mut rig = Rig::new(3);
-    rig.acquire_with("a-secret-key", Acquire::new(TTL).token("a-secret-token"));
+    rig.acquire_with("a-secret-key", LockOptions::new(TTL).token("a-secret-token"));
     rig.answer(0, "-OOM a-secret-text\r\n");
     rig.answer(1, "-WEIRD a-secret-text\r\n");
     rig.refused();

@@ -148,7 +148,7 @@ fn memory_pressure_does_not_stop_an_extension() {
 #[test]
 fn a_lock_from_elsewhere_is_adopted_by_a_quorum_of_extensions() {
     let mut rig = Rig::new(3);
-    rig.engine.adopt(b"a", b"tok", &Acquire::new(TTL), rig.now).unwrap();
+    rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL), rig.now).unwrap();
     rig.answer_all(0..2, "+OK\r\n");
     let Some(Event::Adopt { result: Ok(lease), .. }) = rig.engine.poll_event(rig.now) else {
         panic!("not adopted")
@@ -161,7 +161,7 @@ fn a_lock_from_elsewhere_is_adopted_by_a_quorum_of_extensions() {
 #[test]
 fn a_failed_adoption_leaves_the_lock_as_it_is() {
     let mut rig = Rig::new(3);
-    rig.engine.adopt(b"a", b"tok", &Acquire::new(TTL), rig.now).unwrap();
+    rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL), rig.now).unwrap();
     rig.answer_all(0..2, "_\r\n");
     let Some(Event::Adopt { result: Err(ExtendError::Lost(_)), .. }) =
         rig.engine.poll_event(rig.now)

@@ -2,14 +2,14 @@
 //! told when they are lost.
 
 use super::*;
-use crate::acquire::KeepAlive;
+use crate::options::KeepAlive;
 
-fn kept() -> Acquire {
-    Acquire::new(TTL).keep_alive(KeepAlive::new())
+fn kept() -> LockOptions {
+    LockOptions::new(TTL).keep_alive(KeepAlive::new())
 }
 
 /// A lease that every node granted and the engine keeps.
-fn kept_lease(rig: &mut Rig, acquire: Acquire) -> LeaseId {
+fn kept_lease(rig: &mut Rig, acquire: LockOptions) -> LeaseId {
     rig.acquire_with("a", acquire);
     rig.answer_all(0..rig.inbox.len(), "+OK\r\n");
     rig.locked()
@@ -181,7 +181,7 @@ fn the_loss_is_told_at_once_when_no_quorum_can_hold_the_key() {
 #[test]
 fn late_answers_tell_the_loss_as_well() {
     let mut rig = Rig::new(3);
-    let lease = kept_lease(&mut rig, Acquire::new(TTL).keep_alive(KeepAlive::new()));
+    let lease = kept_lease(&mut rig, LockOptions::new(TTL).keep_alive(KeepAlive::new()));
     rig.advance(third());
     rig.answer(0, "_\r\n");
     rig.advance(49 * MS);
@@ -222,7 +222,7 @@ fn a_kept_lease_is_extended_no_more_often_and_held_no_longer_than_allowed() {
         };
         let t0 = rig.now;
         let keep_alive = limits.get(way).copied().unwrap_or_default();
-        let lease = kept_lease(&mut rig, Acquire::new(TTL).keep_alive(keep_alive));
+        let lease = kept_lease(&mut rig, LockOptions::new(TTL).keep_alive(keep_alive));
         for _ in 0..2 {
             rig.advance(third());
             rig.answer(0, "+OK\r\n");

@@ -26,10 +26,10 @@ mod watching;
 use std::time::Duration;
 
 use super::*;
-use crate::acquire::Acquire;
 use crate::config::Config;
 use crate::config::RestartGuard;
 use crate::error::{ExtendError, LockError, Vote};
+use crate::options::LockOptions;
 
 /// An engine and the bytes that each of its nodes has not answered yet.
 struct Rig {
@@ -158,10 +158,10 @@ impl Rig {
     }
 
     fn acquire(&mut self, key: &str) -> OpId {
-        self.acquire_with(key, Acquire::new(TTL))
+        self.acquire_with(key, LockOptions::new(TTL))
     }
 
-    fn acquire_with(&mut self, key: &str, acquire: Acquire) -> OpId {
+    fn acquire_with(&mut self, key: &str, acquire: LockOptions) -> OpId {
         self.engine.acquire(key.as_bytes(), &acquire, self.now).unwrap()
     }
 

@@ -34,14 +34,14 @@ fn nodes_have_the_key_with_its_prefix_and_callers_without() {
     assert_eq!(key_sent(&mut rig, 0), "app:a");
     rig.answer_all(0..3, ":0\r\n");
     rig.engine.poll_event(rig.now).unwrap();
-    rig.engine.adopt(b"a", token.as_bytes(), &Acquire::new(TTL), rig.now).unwrap();
+    rig.engine.adopt(b"a", token.as_bytes(), &LockOptions::new(TTL), rig.now).unwrap();
     assert_eq!(key_sent(&mut rig, 0), "app:a");
 }
 
 #[test]
 fn key_and_prefix_together_have_4096_bytes_at_most() {
     let mut rig = prefixed("app:");
-    let (now, acquire) = (rig.now, Acquire::new(TTL));
+    let (now, acquire) = (rig.now, LockOptions::new(TTL));
     let engine = &mut rig.engine;
     let most = [b'k'; 4092];
     assert!(engine.acquire(&most, &acquire, now).is_ok());

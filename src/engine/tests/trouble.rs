@@ -138,7 +138,7 @@ fn a_node_that_answers_a_question_as_no_master_does_is_not_believed() {
     assert!(matches!(state(&rig, asked), NodeState::Quarantined(_)));
 
     let mut rig = guarded(1);
-    rig.acquire_with("a", Acquire::new(TTL).watch(true));
+    rig.acquire_with("a", LockOptions::new(TTL).watch(true));
     for answer in ["+OK\r\n", "+OK\r\n", "+OK\r\n"] {
         rig.answer(0, answer);
     }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::config::Retry;
 
-fn retrying() -> Acquire {
-    Acquire::new(TTL).retry(Retry::every(100 * MS, 50 * MS).attempts(3))
+fn retrying() -> LockOptions {
+    LockOptions::new(TTL).retry(Retry::every(100 * MS, 50 * MS).attempts(3))
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_wait_of_ones_own_is_asked_for_between_attempts_of_its_call_alone() {
         ASKED.set(ASKED.get() + 1);
         100 * MS
     };
-    rig.acquire_with("a", Acquire::new(TTL).retry(Retry::custom(count).attempts(2)));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(Retry::custom(count).attempts(2)));
     rig.answer(0, "_\r\n");
     rig.advance(101 * MS);
     rig.answer(0, "_\r\n");
@@ -67,7 +67,7 @@ fn a_client_never_conflicts_with_its_own_earlier_attempt() {
 fn a_wait_that_would_pass_the_deadline_is_not_begun() {
     let mut rig = Rig::new(1);
     let started = rig.now;
-    rig.acquire_with("a", Acquire::new(TTL).retry(Retry::every(100 * MS, MS).within(150 * MS)));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(Retry::every(100 * MS, MS).within(150 * MS)));
     rig.answer(0, "_\r\n");
     assert!(rig.lock_result().is_none());
     rig.advance(102 * MS);
@@ -79,7 +79,7 @@ fn a_wait_that_would_pass_the_deadline_is_not_begun() {
 #[test]
 fn the_calls_own_deadline_ends_a_round() {
     let mut rig = Rig::new(3);
-    rig.acquire_with("a", Acquire::new(TTL).deadline(10 * MS));
+    rig.acquire_with("a", LockOptions::new(TTL).deadline(10 * MS));
     rig.advance(11 * MS);
     let error = rig.refused();
     assert_eq!(vote_of(&error, 0), Vote::Unknown(Cause::Timeout));
@@ -135,7 +135,7 @@ fn nodes_that_do_not_come_are_waited_for_no_longer_than_the_connect_timeout() {
 fn nothing_is_written_for_an_attempt_that_has_failed() {
     let mut rig = Rig::unconnected(3, |config| config);
     let retry = Retry::every(100 * MS, Duration::ZERO);
-    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
     rig.connect(0);
     rig.connect(1);
     rig.answer_all(0..2, "_\r\n");
@@ -426,7 +426,7 @@ fn a_connection_that_was_given_up_has_nothing_more_to_say() {
 fn a_wait_of_ones_own_is_given_the_number_of_the_attempt() {
     let mut rig = Rig::new(1);
     let retry = Retry::custom(|attempt| attempt * 10 * MS).attempts(3);
-    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
     for wait in [10, 20] {
         rig.answer(0, "_\r\n");
         rig.advance((wait - 1) * MS);

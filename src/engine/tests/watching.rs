@@ -1,14 +1,14 @@
 //! Leases whose nodes tell when somebody else changes the key.
 
 use super::*;
-use crate::acquire::KeepAlive;
 use crate::config::Retry;
+use crate::options::KeepAlive;
 
 const GONE: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n";
 const ALL_GONE: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
-fn watched() -> Acquire {
-    Acquire::new(TTL).watch(true)
+fn watched() -> LockOptions {
+    LockOptions::new(TTL).watch(true)
 }
 
 /// Answers what stands behind a SET: TRACKING if it is asked for, CACHING and PTTL.
@@ -20,7 +20,7 @@ fn answer_tracking(rig: &mut Rig, index: usize) {
 }
 
 /// A lease that every node granted and tells of.
-fn watched_lease(rig: &mut Rig, acquire: Acquire) -> LeaseId {
+fn watched_lease(rig: &mut Rig, acquire: LockOptions) -> LeaseId {
     rig.acquire_with("a", acquire);
     for index in 0..rig.inbox.len() {
         rig.answer(index, "+OK\r\n");

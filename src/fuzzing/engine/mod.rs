@@ -14,10 +14,10 @@ mod world;
 use std::time::Duration;
 
 use super::source::Source;
-use crate::acquire::Acquire;
 use crate::config::Retry;
 use crate::embedded::model::Memory;
 use crate::error::Cause;
+use crate::options::LockOptions;
 use ledger::{Name, Purpose};
 use peer::AFFLICTIONS;
 use world::World;
@@ -154,7 +154,7 @@ impl World {
         let key = source.pick(&KEYS);
         let ttl = self.ttl(source);
         let options = source.byte();
-        let mut acquire = Acquire::new(ttl);
+        let mut acquire = LockOptions::new(ttl);
         let mut min_validity = Duration::ZERO;
         if options & 1 != 0 {
             min_validity = ttl / 2;
@@ -275,7 +275,8 @@ impl World {
     fn adopt(&mut self, source: &mut Source<'_>) {
         let (ttl, name) = (self.ttl(source), self.name(source));
         let best = self.best(ttl);
-        if let Ok(op) = self.engine.adopt(&name.key, &name.token, &Acquire::new(ttl), self.now) {
+        if let Ok(op) = self.engine.adopt(&name.key, &name.token, &LockOptions::new(ttl), self.now)
+        {
             let is_shared = self.ledger.share(&name);
             for (_, deadline) in self.ledger.detached.iter_mut().filter(|(it, _)| *it == name) {
                 *deadline = best.min(*deadline);

@@ -9,7 +9,7 @@ use peer_protocol::{
 };
 use redbolt::driver::Outcome;
 use redbolt::{
-    Acquire, Client, Config, Lease, LockError, RestartGuard, Retry, Shared, Unlocked, Wait,
+    LockOptions, Client, Config, Lease, LockError, RestartGuard, Retry, Shared, Unlocked, Wait,
 };
 
 struct Redbolt {
@@ -41,7 +41,7 @@ impl Redbolt {
             format!("{prefix}:{number:06}")
         };
         // As `lock` does, which the other workers call.
-        let acquire = Acquire::new(TTL).retry(Retry::default());
+        let acquire = LockOptions::new(TTL).retry(Retry::default());
         let mut batch = self.client.batch();
         for _ in 0..window {
             failed += u64::from(batch.acquire(next(), acquire.clone()).is_err());

@@ -1,4 +1,4 @@
-//! [`Acquire`]: what one acquisition wants beyond its key. [`KeepAlive`]: how a lease is kept.
+//! [`LockOptions`]: what one acquisition wants beyond its key. [`KeepAlive`]: how a lease is kept.
 //!
 //! Layer: bottom, plain values.
 
@@ -20,14 +20,14 @@ const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 /// `restart_guard` and `admission` belong to the configuration alone.
 ///
 /// ```
-/// use redbolt::Acquire;
+/// use redbolt::LockOptions;
 /// use std::time::Duration;
 ///
-/// let acquire = Acquire::new(Duration::from_secs(10)).min_validity(Duration::from_secs(8));
+/// let acquire = LockOptions::new(Duration::from_secs(10)).min_validity(Duration::from_secs(8));
 /// # let _ = acquire;
 /// ```
 #[derive(Clone, Debug)]
-pub struct Acquire {
+pub struct LockOptions {
     pub(crate) ttl: Duration,
     pub(crate) min_validity: Duration,
     pub(crate) token: Option<Result<TokenBytes, usize>>,
@@ -79,7 +79,7 @@ impl KeepAlive {
     }
 }
 
-impl Acquire {
+impl LockOptions {
     /// A lock that its nodes drop `ttl` after they granted it. Whole milliseconds, rounded down,
     /// from 4 ms to `max_ttl`.
     #[must_use]
