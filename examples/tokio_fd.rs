@@ -144,7 +144,7 @@ fn begin(
     match message {
         Message::Lock { key, reply } => {
             let patient =
-                LockOptions::new(TTL).retry(Retry::default().within(Duration::from_secs(60)));
+                LockOptions::new(TTL).retry(Retry::default().timeout(Duration::from_secs(60)));
             match driver.acquire(key, patient) {
                 Ok(id) => drop(waiting.insert(id, reply)),
                 Err(why) => drop(reply.send(Err(why))),

@@ -11,7 +11,7 @@ const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 
 /// How one lock is to be acquired.
 ///
-/// A call has its own TTL, least validity, patience (deadline, retry, `node_timeout`), way of
+/// A call has its own TTL, least validity, patience (timeout, retry, `node_timeout`), way of
 /// waiting, token, and how its lease is kept; what it does not say is as the
 /// [`Config`](crate::Config) says. What all clients of a lock must agree on is no call's to change:
 /// two quorums of different size need not share a node, a smaller drift or a longer TTL than
@@ -31,7 +31,7 @@ pub struct LockOptions {
     pub(crate) ttl: Duration,
     pub(crate) min_validity: Duration,
     pub(crate) token: Option<Result<TokenBytes, usize>>,
-    pub(crate) deadline: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) retry: Option<Retry>,
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) is_watched: bool,
@@ -88,7 +88,7 @@ impl LockOptions {
             ttl,
             min_validity: Duration::ZERO,
             token: None,
-            deadline: None,
+            timeout: None,
             retry: None,
             keep_alive: None,
             is_watched: false,
@@ -115,10 +115,11 @@ impl LockOptions {
         self
     }
 
-    /// The call ends so long after its begin. Zero is one attempt, which ends by itself.
+    /// The call ends at the latest so long after its begin, also where its [`Retry`] allows more.
+    /// Zero is one attempt, which ends by itself.
     #[must_use]
-    pub const fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 

@@ -52,7 +52,7 @@ impl Engine {
         plan.min_validity = acquire.min_validity;
         plan.attempts_left = 1;
         plan.wakes = false;
-        if acquire.retry.is_some() || acquire.deadline.is_some() {
+        if acquire.retry.is_some() || acquire.timeout.is_some() {
             plan.retry_as(acquire, token.is_some(), now);
         }
         if acquire.is_looked_after() {

@@ -94,7 +94,7 @@ impl Plan {
     /// How the call goes on after a failed attempt, and when it ends.
     pub(super) fn retry_as(&mut self, acquire: &LockOptions, has_token: bool, now: Instant) {
         let retry = acquire.retry.unwrap_or(Retry::ONCE);
-        let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
+        let deadline = [acquire.timeout, retry.timeout].into_iter().flatten().min();
         // Two attempts with one token could delete each other's keys.
         let is_once = has_token || deadline == Some(Duration::ZERO);
         self.attempts_left = if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) };

@@ -106,7 +106,7 @@ impl Patience {
     /// may make would have taken. Runs the caller's own function of a [`Retry::custom`].
     pub(super) fn of(acquire: &LockOptions, now: Instant) -> Self {
         let retry = acquire.retry.unwrap_or(Retry::ONCE);
-        let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
+        let deadline = [acquire.timeout, retry.timeout].into_iter().flatten().min();
         let is_once = acquire.token.is_some() || deadline == Some(Duration::ZERO);
         let ends = deadline
             .filter(|deadline| !deadline.is_zero())
@@ -170,12 +170,12 @@ mod tests {
         let every = Retry::every(ms(10), ms(5));
         assert_eq!(ends(acquire()), (None, Some(ms(0))));
         assert_eq!(ends(acquire().retry(every)), (None, None));
-        assert_eq!(ends(acquire().retry(every).deadline(ms(9))), (Some(ms(9)), Some(ms(9))));
-        assert_eq!(ends(acquire().retry(every).deadline(ms(0))), (None, Some(ms(0))));
+        assert_eq!(ends(acquire().retry(every).timeout(ms(9))), (Some(ms(9)), Some(ms(9))));
+        assert_eq!(ends(acquire().retry(every).timeout(ms(0))), (None, Some(ms(0))));
         assert_eq!(ends(acquire().retry(every).token("t")), (None, Some(ms(0))));
         assert_eq!(ends(acquire().retry(every.attempts(1))), (None, Some(ms(0))));
         assert_eq!(ends(acquire().retry(every.attempts(4))), (None, Some(ms(45))));
-        assert_eq!(ends(acquire().retry(every.attempts(4).within(ms(20)))).1, Some(ms(20)));
+        assert_eq!(ends(acquire().retry(every.attempts(4).timeout(ms(20)))).1, Some(ms(20)));
         let custom = Retry::custom(|attempt| ms(u64::from(attempt.min(10)))).attempts(101);
         assert_eq!(ends(acquire().retry(custom)).1, Some(ms(55 + 90 * 10)));
     }

@@ -128,7 +128,7 @@ fn ends(shared: Shared, worker: JoinHandle<usize>) {
 }
 
 fn patient() -> LockOptions {
-    LockOptions::new(LONG).retry(Retry::default()).deadline(LONG)
+    LockOptions::new(LONG).retry(Retry::default()).timeout(LONG)
 }
 
 /// At most one at a time is in here.

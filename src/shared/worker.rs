@@ -171,7 +171,7 @@ impl Worker {
         let time = now();
         if ends < Instant::MAX {
             // A deadline of zero would be one attempt without any.
-            acquire.deadline = Some(time.until(ends).max(Duration::from_nanos(1)));
+            acquire.timeout = Some(time.until(ends).max(Duration::from_nanos(1)));
         }
         let result = self.client.driver.acquire_at(key.as_bytes(), &acquire, time);
         self.note(call, result, |error: LockError| Reply::Lock(Err(error)));

@@ -26,7 +26,7 @@ impl World {
 
     /// When an acquisition must have ended by itself, on the client's clock.
     pub(super) fn end_of(&self, acquire: &LockOptions, now: Instant) -> Instant {
-        let deadlines = [acquire.deadline, acquire.retry.and_then(|retry| retry.deadline)];
+        let deadlines = [acquire.timeout, acquire.retry.and_then(|retry| retry.timeout)];
         let nearest = deadlines.into_iter().flatten().min();
         let is_once = acquire.retry.is_none() || acquire.token.is_some();
         // Patience of its own begins when those on their way have come.

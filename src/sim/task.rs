@@ -160,7 +160,7 @@ impl World {
             acquire = acquire.token(format!("{}-{}", this.token_start, this.tokens_given));
         }
         if self.random.chance(100) {
-            acquire = acquire.deadline(Duration::from_nanos(self.random.below(self.plan.gap)));
+            acquire = acquire.timeout(Duration::from_nanos(self.random.below(self.plan.gap)));
         }
         let is_kept = self.plan.kept > 0 && self.random.chance(self.plan.kept);
         if is_kept {

@@ -192,7 +192,7 @@ impl Round {
             .node_timeout(NODE_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .max_ttl(self.ttl())
-            .retry(retry.within(ms(random.between(5, 200))))
+            .retry(retry.timeout(ms(random.between(5, 200))))
             .direct_wake(random.chance(700))
             .local_turns(random.pick(&[0, 3, 64]))
     }
@@ -217,7 +217,7 @@ impl Round {
         let longest = random.pick(&[20, 50, 50, 50, 50, 50, 600]);
         let limit = ms(random.between(2, longest));
         let retry = Retry::every(ms(random.between(1, 20)), ms(random.below(10)));
-        (acquire.retry(retry).deadline(limit), limit, !is_kept)
+        (acquire.retry(retry).timeout(limit), limit, !is_kept)
     }
 
     pub(crate) fn some_ttl(&self, random: &mut Random) -> Duration {

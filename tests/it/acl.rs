@@ -41,7 +41,7 @@ fn config(cluster: &Cluster) -> Config {
     fresh_config(cluster.urls())
         .username("locks")
         .password("secret")
-        .retry(Retry::every(Duration::from_secs(60), Duration::ZERO).within(PATIENCE))
+        .retry(Retry::every(Duration::from_secs(60), Duration::ZERO).timeout(PATIENCE))
 }
 
 fn set_user(server: &RealServer, line: &[&str]) {

@@ -203,7 +203,7 @@ fn config(urls: &[String], votes: usize) -> Config {
         .expect("addresses")
         .quorum(Quorum::AtLeast(votes))
         .max_ttl(MAX_TTL)
-        .retry(Retry::every(ms(2), ms(8)).within(Duration::from_secs(2)))
+        .retry(Retry::every(ms(2), ms(8)).timeout(Duration::from_secs(2)))
 }
 
 fn signal(signal: &str, pid: u32) {

@@ -20,7 +20,7 @@ fn increments(cluster: &Cluster, threads: u64, each: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let retry = Retry::every(ms(1), ms(3)).within(Duration::from_secs(60));
+                let retry = Retry::every(ms(1), ms(3)).timeout(Duration::from_secs(60));
                 let config = cluster.config().retry(retry);
                 let mut client = Client::connect(config).expect("fresh servers are admitted");
                 for _ in 0..each {

@@ -256,7 +256,7 @@ fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
     assert_eq!(leases.len(), 30_000);
     drop(leases);
     // A lock asked for meanwhile gets its turn.
-    let retry = Retry::every(ms(5), ms(5)).within(PATIENCE);
+    let retry = Retry::every(ms(5), ms(5)).timeout(PATIENCE);
     driver.acquire("meanwhile", LockOptions::new(TTL).retry(retry)).unwrap();
     assert!(eventually(PATIENCE, || {
         driver.turn();
@@ -281,7 +281,7 @@ fn a_driver_that_ends_in_a_foreign_loop_sleeps_until_its_nodes_have_answered() {
     let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(64));
     let mut driver = Driver::new(cluster.config(), poll.registry(), 0..4).unwrap();
     let mut lock = |driver: &mut Driver, key: &str| {
-        let wait = Retry::every(ms(5), ms(5)).within(PATIENCE);
+        let wait = Retry::every(ms(5), ms(5)).timeout(PATIENCE);
         let (mut lease, mut is_asked) = (None, false);
         assert!(eventually(PATIENCE, || {
             poll.poll(&mut events, Some(Duration::ZERO)).unwrap();

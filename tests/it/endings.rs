@@ -114,7 +114,7 @@ impl Stage {
         if self == Self::BetweenAttempts {
             acquire.retry(Retry::every(PATIENCE, ms(0)).attempts(9))
         } else if self == Self::Waiting {
-            acquire.retry(Retry::every(ms(50), ms(0)).within(PATIENCE * 2))
+            acquire.retry(Retry::every(ms(50), ms(0)).timeout(PATIENCE * 2))
         } else {
             acquire
         }

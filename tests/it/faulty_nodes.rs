@@ -170,7 +170,7 @@ fn a_node_that_comes_back_is_used_again_by_the_same_client() {
     for index in 0..3 {
         cluster.node_mut(index).restart();
     }
-    let retry = Retry::every(ms(20), ms(20)).within(PATIENCE);
+    let retry = Retry::every(ms(20), ms(20)).timeout(PATIENCE);
     let lease = client.lock_with("k", LockOptions::new(TTL).retry(retry)).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
 }
@@ -458,7 +458,7 @@ fn a_call_waits_for_nodes_on_their_way_but_not_beyond_its_deadline() {
         cluster.node(index).freeze();
     }
     let mut client = Client::open(fresh_config(cluster.urls()).connect_timeout(ms(400))).unwrap();
-    let short = LockOptions::new(TTL).deadline(ms(100));
+    let short = LockOptions::new(TTL).timeout(ms(100));
     ends_within(ms(100), || no_quorum(client.try_lock_with("k", short)));
     let ballot = ends_within(ms(400), || no_quorum(client.try_lock("k", TTL)));
     let blames = |cause: &&Cause| matches!(cause, Cause::ConnectTimeout | Cause::Connecting);

@@ -146,7 +146,7 @@ fn unix_sockets_are_as_good_as_tcp() {
     cluster.node_mut(0).kill9();
     cycle(&mut client, "k");
     cluster.node(1).freeze();
-    no_quorum(client.try_lock_with("k", LockOptions::new(TTL).deadline(ms(50))));
+    no_quorum(client.try_lock_with("k", LockOptions::new(TTL).timeout(ms(50))));
     cluster.node(1).thaw();
     cluster.node_mut(0).restart();
     assert!(eventually(PATIENCE, || {

@@ -43,7 +43,7 @@ fn a_call_may_poll_instead_of_being_woken() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut holder = cluster.client();
     let lease = holder.try_lock("k", TTL).unwrap();
-    let retry = Retry::every(ms(10), ms(10)).within(PATIENCE);
+    let retry = Retry::every(ms(10), ms(10)).timeout(PATIENCE);
     let mut waiter = cluster.client();
     let acquire = LockOptions::new(TTL).retry(retry).direct_wake(false);
     std::thread::scope(|scope| {

@@ -110,7 +110,7 @@ fn a_watched_lock_below_a_prefix_is_lost_at_once() {
 fn a_waiter_below_a_prefix_is_woken_by_the_release() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let mut holder = client_of(&cluster, "jobs:");
-    let seldom = redbolt::Retry::every(PATIENCE * 6, ms(0)).within(PATIENCE * 3);
+    let seldom = redbolt::Retry::every(PATIENCE * 6, ms(0)).timeout(PATIENCE * 3);
     let config = cluster.config().key_prefix("jobs:night").retry(seldom);
     let mut waiter = Client::connect(config).unwrap();
     let lease = holder.try_lock("nightly", TTL).unwrap();
@@ -152,7 +152,7 @@ fn a_shared_handle_has_its_prefix_too() {
 #[test]
 fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_shared_handle() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let patient = redbolt::Retry::every(PATIENCE * 6, ms(0)).within(PATIENCE * 3);
+    let patient = redbolt::Retry::every(PATIENCE * 6, ms(0)).timeout(PATIENCE * 3);
     let config = || cluster.config().key_prefix("s:").retry(patient).local_turns(u32::MAX);
     let shared = redbolt::Shared::connect(config()).unwrap();
     let mut waiter = Client::connect(config()).unwrap();

@@ -34,7 +34,7 @@ fn the_client_is_used_by_its_names() -> Anything {
         .retry(
             Retry::every(Duration::from_millis(5), Duration::from_millis(5))
                 .attempts(3)
-                .within(TTL),
+                .timeout(TTL),
         )
         .wait(Wait::Spin)
         .wait(Wait::SpinThenPark(Duration::from_micros(50)))
@@ -61,7 +61,7 @@ fn the_client_is_used_by_its_names() -> Anything {
     assert!(sold);
 
     let acquire =
-        LockOptions::new(TTL).min_validity(Duration::from_secs(1)).token("mine").deadline(TTL);
+        LockOptions::new(TTL).min_validity(Duration::from_secs(1)).token("mine").timeout(TTL);
     let lease = client.try_lock_with("sku:45", acquire)?;
     let (key, token) = lease.detach();
     let adopted = client.adopt(&key, &token, TTL)?;

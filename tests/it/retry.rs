@@ -126,7 +126,7 @@ fn nothing_is_waited_for_after_the_last_attempt() {
     taken(result);
     assert!(elapsed >= ms(300), "{elapsed:?}");
     // A wait that would end beyond the call's own end is not begun.
-    let hopeless = LockOptions::new(TTL).retry(Retry::every(delay, delay).within(delay));
+    let hopeless = LockOptions::new(TTL).retry(Retry::every(delay, delay).timeout(delay));
     ends_within(Duration::ZERO, || taken(client.lock_with("k", hopeless)));
 }
 
@@ -138,10 +138,10 @@ fn a_blocking_call_ends_by_its_deadline() {
     let busy = Retry::every(ms(10), ms(10));
     for deadline in [ms(1), ms(50), ms(400)] {
         for acquire in [
-            LockOptions::new(TTL).retry(busy.within(deadline)),
-            LockOptions::new(TTL).retry(busy).deadline(deadline),
-            LockOptions::new(TTL).retry(busy.within(deadline * 100)).deadline(deadline),
-            LockOptions::new(TTL).retry(busy.within(deadline)).deadline(deadline * 100),
+            LockOptions::new(TTL).retry(busy.timeout(deadline)),
+            LockOptions::new(TTL).retry(busy).timeout(deadline),
+            LockOptions::new(TTL).retry(busy.timeout(deadline * 100)).timeout(deadline),
+            LockOptions::new(TTL).retry(busy.timeout(deadline)).timeout(deadline * 100),
         ] {
             let (result, elapsed) = timed(|| client.lock_with("k", acquire));
             assert!(matches!(result, Err(LockError::Taken(_) | LockError::NoQuorum(_))));
@@ -152,7 +152,7 @@ fn a_blocking_call_ends_by_its_deadline() {
     let mut patient = Client::connect(cluster.config().node_timeout(ms(4_000))).unwrap();
     (0..3).for_each(|index| cluster.node(index).freeze());
     for deadline in [ms(1), ms(100)] {
-        let acquire = LockOptions::new(TTL).retry(busy).deadline(deadline);
+        let acquire = LockOptions::new(TTL).retry(busy).timeout(deadline);
         let error = ends_within(deadline, || patient.lock_with("k", acquire)).unwrap_err();
         assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
     }
@@ -163,7 +163,7 @@ fn a_blocking_call_ends_by_its_deadline() {
 fn a_deadline_of_zero_is_one_attempt() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let zero = || LockOptions::new(TTL).retry(Retry::every(ms(1), ms(1))).deadline(Duration::ZERO);
+    let zero = || LockOptions::new(TTL).retry(Retry::every(ms(1), ms(1))).timeout(Duration::ZERO);
     let lease = client.lock_with("free", zero()).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
     occupy_all(&cluster, "k");
@@ -248,7 +248,7 @@ fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
         let lease = thread::scope(|scope| {
             let call = scope.spawn(|| {
                 let mut retry = Retry::every(ms(40), ms(10));
-                retry.deadline = deadline;
+                retry.timeout = deadline;
                 client.lock_with("k", LockOptions::new(TTL).retry(retry))
             });
             assert!(eventually(PATIENCE, || cluster.set_count(0) > before));

@@ -24,7 +24,7 @@ pub(crate) fn embedded(settings: impl FnOnce(Config) -> Config) -> (Nodes, Share
 
 /// Patience for a lock that is waited for.
 pub(crate) fn patient(ttl: Duration) -> LockOptions {
-    LockOptions::new(ttl).retry(Retry::every(ms(5), ms(5))).deadline(PATIENCE)
+    LockOptions::new(ttl).retry(Retry::every(ms(5), ms(5))).timeout(PATIENCE)
 }
 
 /// How many calls are under way, and how many keys anybody holds or wants.
@@ -61,7 +61,7 @@ fn the_shared_handle_is_used_by_its_names() -> Result<(), Box<dyn std::error::Er
     assert_eq!(shared.unlock(guard)?, Unlocked::Released);
     assert_eq!(shared.unlock_token("sku:42", &token)?, Unlocked::NotHeld);
 
-    let acquire = LockOptions::new(TTL).token("mine").min_validity(ms(1)).deadline(TTL);
+    let acquire = LockOptions::new(TTL).token("mine").min_validity(ms(1)).timeout(TTL);
     let (key, token) = shared.try_lock_with("sku:45", acquire)?.detach().ok_or("a token")?;
     drop(shared.adopt(&key, &token, TTL)?);
     drop(shared.lock_with("sku:45", patient(TTL))?);
@@ -88,7 +88,7 @@ fn handles_and_guards_go_where_they_may() {
 #[test]
 fn ten_threads_of_a_hundred_increments_on_one_handle_lose_none() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let retry = Retry::every(ms(1), ms(3)).within(Duration::from_secs(60));
+    let retry = Retry::every(ms(1), ms(3)).timeout(Duration::from_secs(60));
     let shared = Shared::connect(cluster.config().retry(retry)).expect("servers are fit");
     let counter = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -139,7 +139,7 @@ fn a_thousand_waiters_cost_the_servers_what_one_does() {
         for _ in 0..1_000 {
             let (shared, served) = (shared.clone(), &served);
             let wait = move || {
-                let retry = Retry::every(ms(20), ms(0)).within(Duration::from_secs(60));
+                let retry = Retry::every(ms(20), ms(0)).timeout(Duration::from_secs(60));
                 let guard = shared.lock_with("k", LockOptions::new(TTL).retry(retry));
                 assert!(guard.expect("its turn comes").is_valid());
                 served.fetch_add(1, Ordering::Relaxed);
@@ -298,7 +298,7 @@ fn a_wait_ends_at_its_own_deadline_wherever_it_stands() {
             let wait = ms(wait);
             let shared = &shared;
             scope.spawn(move || {
-                let acquire = patient(TTL).deadline(wait);
+                let acquire = patient(TTL).timeout(wait);
                 let (result, elapsed) = timed(|| shared.lock_with(key, acquire));
                 let Err(LockError::Taken(ballot)) = result else { panic!("{key}: {result:?}") };
                 assert!(elapsed <= wait + SLACK, "{key} {wait:?}: {elapsed:?}");
@@ -409,7 +409,7 @@ fn without_a_quorum_waiters_are_told_so() {
         let waiters: Vec<_> = [900, 600, 600]
             .map(|wait| {
                 let shared = &shared;
-                scope.spawn(move || shared.lock_with("k", patient(TTL).deadline(ms(wait))))
+                scope.spawn(move || shared.lock_with("k", patient(TTL).timeout(ms(wait))))
             })
             .into_iter()
             .collect();
@@ -479,6 +479,6 @@ fn a_handle_that_is_opened_locks_as_soon_as_its_nodes_are_there() {
     let nobody = fresh_config(vec!["127.0.0.1:1".to_owned()]).connect_timeout(ms(100));
     assert!(Shared::connect(nobody.clone()).is_err());
     let shared = Shared::open(nobody).unwrap();
-    let result = ends_within(ms(200), || shared.lock_with("k", patient(TTL).deadline(ms(200))));
+    let result = ends_within(ms(200), || shared.lock_with("k", patient(TTL).timeout(ms(200))));
     assert!(matches!(result, Err(LockError::NoQuorum(_))), "{result:?}");
 }

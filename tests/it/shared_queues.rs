@@ -13,7 +13,7 @@ const SOON: Duration = ms(800);
 
 /// For as long as it takes, without a deadline that could end it.
 fn endless(ttl: Duration) -> LockOptions {
-    patient(ttl).deadline(Duration::from_secs(3600))
+    patient(ttl).timeout(Duration::from_secs(3600))
 }
 
 /// Begins to wait for `k`, and comes back once `calls` are under way.
@@ -54,7 +54,7 @@ fn who_queued_behind_a_call_that_failed_is_next_though_an_old_guard_still_lives(
     assert!(eventually(PATIENCE, || !old.is_valid()));
     let held = other.lock("k", TTL).unwrap();
     thread::scope(|scope| {
-        let first = begin(scope, &shared, patient(TTL).deadline(ms(2_000)), 1);
+        let first = begin(scope, &shared, patient(TTL).timeout(ms(2_000)), 1);
         let second = begin(scope, &shared, endless(TTL), 2);
         assert!(matches!(first.join().unwrap(), Err(LockError::Taken(_))));
         other.unlock(held).unwrap();

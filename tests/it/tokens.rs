@@ -73,14 +73,14 @@ fn a_given_token_is_never_tried_twice() {
     (0..3).for_each(|index| cluster.occupy(index, "k"));
     let all = || (0..3).map(|index| cluster.set_count(index)).sum::<u64>();
     let retries = [
-        Retry::every(ms(1), ms(0)).within(TTL),
+        Retry::every(ms(1), ms(0)).timeout(TTL),
         Retry::every(ms(1), ms(0)).attempts(50),
         Retry::custom(|_| ms(1)).attempts(50),
     ];
     for retry in retries {
         let before = all();
         taken(client.try_lock_with("k", mine().retry(retry)));
-        taken(client.lock_with("k", mine().retry(retry).deadline(TTL)));
+        taken(client.lock_with("k", mine().retry(retry).timeout(TTL)));
         client.settle(PATIENCE);
         assert!(eventually(PATIENCE, || all() == before + 6), "{} SETs", all() - before);
     }

@@ -14,7 +14,7 @@ pub(crate) const SELDOM: Retry = Retry::every(Duration::from_secs(60), Duration:
 
 fn waiting_client(cluster: &Cluster) -> Client {
     // On a busy machine a node may answer late; the order is not about that.
-    let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.within(PATIENCE));
+    let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.timeout(PATIENCE));
     Client::connect(config).expect("the nodes are there")
 }
 
@@ -137,7 +137,7 @@ fn a_waiter_gives_up_at_its_deadline_and_wakes_nobody_later() {
     let mut holder = cluster.client();
     let lease = holder.try_lock("k", TTL).unwrap();
     let mut waiter = waiting_client(&cluster);
-    let wait = LockOptions::new(TTL).retry(SELDOM.within(ms(300)));
+    let wait = LockOptions::new(TTL).retry(SELDOM.timeout(ms(300)));
     let error = waiter.try_lock_with("k", wait).unwrap_err();
     assert!(matches!(error, LockError::Taken(_)), "{error}");
     holder.unlock(lease).unwrap();
@@ -188,7 +188,7 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
     // No key ends by itself before its waiters give up: they have to be woken.
     let ttl = PATIENCE * 4;
-    let config = cluster.config().max_ttl(ttl).retry(SELDOM.within(PATIENCE * 3));
+    let config = cluster.config().max_ttl(ttl).retry(SELDOM.timeout(PATIENCE * 3));
     let mut holder = Client::connect(config.clone()).unwrap();
     let lease = holder.try_lock("k", ttl).unwrap();
     let config = config.node_timeout(ms(500));
@@ -273,7 +273,7 @@ fn the_end_of_a_lock_of_another_kind_is_told_and_not_polled_for() {
 #[test]
 fn a_key_that_was_left_behind_at_one_node_keeps_nobody_from_a_free_lock() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let retry = Retry::every(ms(20), ms(20)).within(PATIENCE);
+    let retry = Retry::every(ms(20), ms(20)).timeout(PATIENCE);
     for left in 0..5 {
         let key = format!("left:{left}");
         (0..5).for_each(|index| cluster.occupy(index, &key));
@@ -296,7 +296,7 @@ fn a_key_that_was_left_behind_at_one_node_keeps_nobody_from_a_free_lock() {
 fn clients_that_are_told_of_a_key_by_its_nodes_cost_these_next_to_nothing() {
     const WAITERS: u64 = 20;
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let retry = Retry::every(ms(50), ms(20)).within(PATIENCE * 3);
+    let retry = Retry::every(ms(50), ms(20)).timeout(PATIENCE * 3);
     let config = cluster.config().max_ttl(PATIENCE * 4).node_timeout(ms(500)).retry(retry);
     for key in ["foreign", "gone"] {
         let mut gone = Client::connect(config.clone()).unwrap();

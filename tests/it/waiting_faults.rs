@@ -17,7 +17,7 @@ use super::waiting::{SELDOM, calls};
 const TURNS: u32 = 25;
 
 fn two_clients(cluster: &Cluster) -> [Client; 2] {
-    let config = cluster.config().node_timeout(ms(100)).retry(SELDOM.within(PATIENCE));
+    let config = cluster.config().node_timeout(ms(100)).retry(SELDOM.timeout(PATIENCE));
     [(); 2].map(|()| Client::connect(config.clone()).expect("the nodes are there"))
 }
 

@@ -162,15 +162,15 @@ impl Session {
         wait: Option<Duration>,
     ) -> Result<Lease, Failure> {
         // Refuses a wrong TTL before anything is waited for.
-        let probe = self.driver.acquire(key, acquire.clone().deadline(Duration::ZERO));
+        let probe = self.driver.acquire(key, acquire.clone().timeout(Duration::ZERO));
         self.driver.cancel(probe?);
         // A result that nobody takes would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
         self.settle(CONNECT_LIMIT)?;
         let acquire = match wait.filter(|wait| !wait.is_zero()) {
-            Some(wait) => acquire.retry(Retry::every(RETRY_DELAY, RETRY_DELAY)).deadline(wait),
+            Some(wait) => acquire.retry(Retry::every(RETRY_DELAY, RETRY_DELAY)).timeout(wait),
             // Connecting has been waited for: the attempt need not wait for it once more.
-            None if self.voters() < self.quorum => acquire.retry(Retry::ONCE).deadline(MOMENT),
+            None if self.voters() < self.quorum => acquire.retry(Retry::ONCE).timeout(MOMENT),
             None => acquire.retry(Retry::ONCE),
         };
         let op = self.driver.acquire(key, acquire)?;

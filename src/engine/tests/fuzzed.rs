@@ -24,7 +24,7 @@ fn retries_without_a_delay_end() {
     rig.lose(0);
     rig.pass();
     rig.lose(0);
-    let retry = Retry::every(Duration::ZERO, Duration::ZERO).within(20 * MS);
+    let retry = Retry::every(Duration::ZERO, Duration::ZERO).timeout(20 * MS);
     rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
     rig.advance(21 * MS);
     assert!(matches!(rig.refused(), LockError::NoQuorum(_)));

@@ -32,7 +32,7 @@ fn a_call_waits_for_silent_nodes_as_long_as_it_says_itself() {
         assert!(near(took, wanted), "{wanted:?}: {took:?}");
     }
     let mut rig = Rig::new(3);
-    let took = ends_after(&mut rig, patient(140 * MS).deadline(70 * MS));
+    let took = ends_after(&mut rig, patient(140 * MS).timeout(70 * MS));
     assert!(near(took, 70 * MS), "the call's own end comes first: {took:?}");
 }
 
@@ -94,7 +94,7 @@ fn a_timeout_out_of_range_counts_as_the_nearest() {
 fn a_call_may_do_without_being_woken() {
     for is_woken in [true, false] {
         let mut rig = waking::rig(3);
-        let retry = Retry::every(10 * MS, Duration::ZERO).within(TTL);
+        let retry = Retry::every(10 * MS, Duration::ZERO).timeout(TTL);
         rig.acquire_with("a", LockOptions::new(TTL).retry(retry).direct_wake(is_woken));
         rig.answer_all(0..3, "_\r\n");
         let asks = (0..3).any(|index| rig.waiting(index).contains(&"PTTL".to_owned()));
@@ -112,7 +112,7 @@ fn a_call_may_do_without_being_woken() {
 fn the_calls_own_deadline_ends_a_round_with_a_longer_timeout_of_its_own() {
     let mut rig = Rig::new(3);
     let begun = rig.now;
-    let patient = LockOptions::new(TTL).node_timeout(5000 * MS).deadline(3000 * MS);
+    let patient = LockOptions::new(TTL).node_timeout(5000 * MS).timeout(3000 * MS);
     rig.acquire_with("a", patient);
     while rig.engine.in_flight() > 0 && begun.until(rig.now) < 6000 * MS {
         rig.advance(10 * MS);

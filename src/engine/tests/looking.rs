@@ -42,7 +42,7 @@ fn serve_for(rig: &mut Rig, holder: &str, time: Duration) -> usize {
 }
 
 fn call(rig: &mut Rig) {
-    let retry = Retry::every(20 * MS, Duration::ZERO).within(Duration::from_secs(60));
+    let retry = Retry::every(20 * MS, Duration::ZERO).timeout(Duration::from_secs(60));
     rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
 }
 

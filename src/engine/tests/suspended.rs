@@ -57,7 +57,7 @@ fn a_grant_that_waited_to_be_taken_is_no_lease_any_more() {
 #[test]
 fn a_round_that_nobody_answered_ends_at_the_first_pass_and_blames_no_node() {
     let mut rig = Rig::new(3);
-    rig.acquire_with("a", LockOptions::new(TTL).deadline(TTL));
+    rig.acquire_with("a", LockOptions::new(TTL).timeout(TTL));
     rig.collect();
     rig.suspend();
     rig.pass();
@@ -86,7 +86,7 @@ fn an_extension_that_was_won_meanwhile_has_saved_nothing() {
 #[test]
 fn a_call_whose_time_is_over_makes_no_further_attempt_and_says_what_the_last_one_found() {
     let mut rig = Rig::new(3);
-    let retry = Retry::every(100 * MS, Duration::ZERO).within(TTL);
+    let retry = Retry::every(100 * MS, Duration::ZERO).timeout(TTL);
     rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
     rig.answer_all(0..3, "_\r\n");
     assert!(rig.lock_result().is_none(), "it waits for its next attempt");
@@ -103,7 +103,7 @@ fn a_call_whose_time_is_over_makes_no_further_attempt_and_says_what_the_last_one
 #[test]
 fn a_call_with_time_left_makes_its_next_attempt_at_once_with_a_fresh_deadline() {
     let mut rig = Rig::new(3);
-    let retry = Retry::every(100 * MS, Duration::ZERO).within(2 * HOUR);
+    let retry = Retry::every(100 * MS, Duration::ZERO).timeout(2 * HOUR);
     rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
     rig.answer_all(0..3, "_\r\n");
     rig.suspend();

@@ -67,7 +67,10 @@ fn a_client_never_conflicts_with_its_own_earlier_attempt() {
 fn a_wait_that_would_pass_the_deadline_is_not_begun() {
     let mut rig = Rig::new(1);
     let started = rig.now;
-    rig.acquire_with("a", LockOptions::new(TTL).retry(Retry::every(100 * MS, MS).within(150 * MS)));
+    rig.acquire_with(
+        "a",
+        LockOptions::new(TTL).retry(Retry::every(100 * MS, MS).timeout(150 * MS)),
+    );
     rig.answer(0, "_\r\n");
     assert!(rig.lock_result().is_none());
     rig.advance(102 * MS);
@@ -79,7 +82,7 @@ fn a_wait_that_would_pass_the_deadline_is_not_begun() {
 #[test]
 fn the_calls_own_deadline_ends_a_round() {
     let mut rig = Rig::new(3);
-    rig.acquire_with("a", LockOptions::new(TTL).deadline(10 * MS));
+    rig.acquire_with("a", LockOptions::new(TTL).timeout(10 * MS));
     rig.advance(11 * MS);
     let error = rig.refused();
     assert_eq!(vote_of(&error, 0), Vote::Unknown(Cause::Timeout));

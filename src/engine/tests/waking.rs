@@ -77,7 +77,7 @@ pub(super) fn subscribed(rig: &mut Rig, index: usize) {
 }
 
 pub(super) fn waiting() -> LockOptions {
-    LockOptions::new(TTL).retry(Retry::every(DELAY, Duration::ZERO).within(Duration::from_secs(5)))
+    LockOptions::new(TTL).retry(Retry::every(DELAY, Duration::ZERO).timeout(Duration::from_secs(5)))
 }
 
 /// An acquisition that every node has denied; the node that is asked who holds the key.
@@ -219,7 +219,7 @@ fn the_nodes_are_looked_at_in_turn() {
 fn no_client_looks_at_a_key_more_often_than_each_five_milliseconds() {
     let mut rig = rig(1);
     // The node does not track: else it would be looked at once a second.
-    let often = Retry::every(Duration::ZERO, Duration::ZERO).within(Duration::from_secs(5));
+    let often = Retry::every(Duration::ZERO, Duration::ZERO).timeout(Duration::from_secs(5));
     rig.acquire_with("a", LockOptions::new(TTL).retry(often));
     rig.answer(0, "_\r\n");
     let begun = rig.now;

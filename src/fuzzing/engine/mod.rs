@@ -161,7 +161,7 @@ impl World {
             acquire = acquire.min_validity(min_validity);
         }
         if options & 2 != 0 {
-            acquire = acquire.deadline(Duration::from_millis(u64::from(source.u16() % 3000)));
+            acquire = acquire.timeout(Duration::from_millis(u64::from(source.u16() % 3000)));
         }
         let mut is_endless = false;
         if options & 4 != 0 {
