@@ -9,10 +9,10 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use redbolt::LockOptions;
 use redbolt::engine::Event;
 use redbolt::resp::encode::append_command;
 use redbolt::resp::{Decoder, Limits, quick};
-use redbolt::{LockOptions, Retry};
 use rig::Rig;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ fn engine(criterion: &mut Criterion) {
 /// An attempt that every node denies.
 fn conflict(rig: &mut Rig) -> bool {
     let key = rig.next_key();
-    if rig.engine.acquire(&key, &LockOptions::new(TTL).retry(Retry::ONCE), rig.now).is_err() {
+    if rig.engine.try_lock(&key, &LockOptions::new(TTL), rig.now).is_err() {
         return false;
     }
     rig.send();
@@ -105,7 +105,7 @@ fn conflict(rig: &mut Rig) -> bool {
 /// A lock that is extended once.
 fn extension(rig: &mut Rig) -> bool {
     let key = rig.next_key();
-    let begun = rig.engine.acquire(&key, &LockOptions::new(TTL), rig.now);
+    let begun = rig.engine.try_lock(&key, &LockOptions::new(TTL), rig.now);
     rig.send();
     rig.answer(b"+OK\r\n");
     let Some(Event::Lock { result: Ok(lease), .. }) = rig.engine.poll_event(rig.now) else {

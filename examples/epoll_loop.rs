@@ -26,7 +26,7 @@ mod linux {
 
     use redbolt::driver::Outcome;
     use redbolt::engine::OpId;
-    use redbolt::{Config, Driver, LockError, LockOptions, Retry};
+    use redbolt::{Config, Driver, LockError};
     use rustix::buffer::spare_capacity;
     use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create, wait};
     use rustix::io::retry_on_intr;
@@ -111,8 +111,7 @@ mod linux {
             let text = buffer.get(..len).and_then(|text| std::str::from_utf8(text).ok());
             let Some(article) = text.and_then(|text| text.parse().ok()) else { continue };
             // An article that is just being sold is waited for, in the order of the orders.
-            let acquire = LockOptions::new(TTL).retry(Retry::default());
-            let id = driver.acquire(format!("article:{article}"), acquire)?;
+            let id = driver.lock(format!("article:{article}"), TTL)?;
             open.insert(id, (customer, article));
         }
         Ok(true)

@@ -13,7 +13,7 @@ use std::time::Duration;
 use redbolt::driver::Outcome;
 use redbolt::mio::net::TcpListener;
 use redbolt::mio::{Events, Interest, Poll, Token};
-use redbolt::{Config, Driver, Instant, LockOptions, Retry, now};
+use redbolt::{Config, Driver, Instant, now};
 
 const LISTENER: Token = Token(0);
 /// The driver's own tokens: one for each node, and one more.
@@ -52,8 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if next_tick <= now() && ticks < TICKS {
             ticks += 1;
             next_tick = next_tick + TICK;
-            let acquire = LockOptions::new(Duration::from_secs(5)).retry(Retry::default());
-            driver.acquire(format!("tick:{ticks}"), acquire)?;
+            driver.lock(format!("tick:{ticks}"), Duration::from_secs(5))?;
         }
         driver.turn();
         while let Some(done) = driver.completion() {

@@ -13,7 +13,7 @@ use redbolt::embedded::Flavor;
 use redbolt::embedded::model::{Life, Server, ServerOptions, Session};
 use redbolt::engine::{Connection, Engine, Event, LeaseId};
 use redbolt::quorum::NodeId;
-use redbolt::{Cause, Config, Instant, LockError, LockOptions, Retry, Unlocked};
+use redbolt::{Cause, Config, Instant, LockError, Unlocked};
 
 type Anything = Result<(), Box<dyn std::error::Error>>;
 
@@ -52,13 +52,13 @@ fn main() -> Anything {
     world.run_until(|world| world.clients.iter().all(Engine::is_settled))?;
     println!("{:?}: {CLIENTS} clients and {NODES} nodes know each other", world.since(begin));
 
-    let lease = world.lock(0, LockOptions::new(TTL))?.map_err(|why| why.to_string())?;
+    let lease = world.lock(0, TTL)?.map_err(|why| why.to_string())?;
     println!(
         "{:?}: the first client has the lock, on {} nodes",
         world.since(begin),
         world.votes(0, lease)
     );
-    match world.lock(1, LockOptions::new(TTL))? {
+    match world.lock(1, TTL)? {
         Err(LockError::Taken(ballot)) => {
             println!("{:?}: the second is told: {ballot}", world.since(begin))
         }
@@ -77,7 +77,7 @@ fn main() -> Anything {
 
     // The second waits; the first one's release wakes it.
     let now = world.now;
-    world.client(1)?.acquire(b"sku:42", &LockOptions::new(TTL).retry(Retry::default()), now)?;
+    world.client(1)?.lock(b"sku:42", &TTL.into(), now)?;
     world.wait(Duration::from_secs(1))?;
     let (now, released_at) = (world.now, world.now);
     world.client(0)?.release(lease, now)?;
@@ -277,10 +277,10 @@ impl World {
     fn lock(
         &mut self,
         client: usize,
-        acquire: LockOptions,
+        ttl: Duration,
     ) -> Result<Result<LeaseId, LockError>, Box<dyn std::error::Error>> {
         let now = self.now; // `t0`: read right before
-        self.client(client)?.acquire(b"sku:42", &acquire, now)?;
+        self.client(client)?.try_lock(b"sku:42", &ttl.into(), now)?;
         match self.event()? {
             (_, Event::Lock { result, .. }) => Ok(result),
             other => Err(format!("no result of a lock: {other:?}").into()),

@@ -145,7 +145,7 @@ fn begin(
         Message::Lock { key, reply } => {
             let patient =
                 LockOptions::new(TTL).retry(Retry::default().timeout(Duration::from_secs(60)));
-            match driver.acquire(key, patient) {
+            match driver.lock(key, patient) {
                 Ok(id) => drop(waiting.insert(id, reply)),
                 Err(why) => drop(reply.send(Err(why))),
             }

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
-use redbolt::{Client, Config, Driver, Lease, LockError, LockOptions, now};
+use redbolt::{Client, Config, Driver, Lease, LockError, now};
 
 const TTL: Duration = Duration::from_secs(20);
 const SIGNALS: usize = 500;
@@ -98,7 +98,7 @@ fn trade_spinning(
     while is_open || driver.in_flight() > 0 {
         match signals.try_recv() {
             Ok(signal) => {
-                let id = driver.acquire(format!("signal:{run}:{signal}"), LockOptions::new(TTL))?;
+                let id = driver.try_lock(format!("signal:{run}:{signal}"), TTL)?;
                 wanted.push((id, signal));
             }
             Err(TryRecvError::Empty) => {}

@@ -1,4 +1,4 @@
-//! [`LockOptions`]: what one acquisition wants beyond its key. [`KeepAlive`]: how a lease is kept.
+//! [`LockOptions`]: what one call wants of its lock. [`KeepAlive`]: how a lease is kept.
 //!
 //! Layer: bottom, plain values.
 
@@ -9,9 +9,9 @@ use crate::token::TokenBytes;
 
 const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 
-/// How one lock is to be acquired.
+/// How one lock is to be taken, and how its lease is kept.
 ///
-/// A call has its own TTL, least validity, patience (timeout, retry, `node_timeout`), way of
+/// Every call that takes a lock takes these; a [`Duration`] alone is its TTL. A call has its own TTL, least validity, patience (timeout, retry, `node_timeout`), way of
 /// waiting, token, and how its lease is kept; what it does not say is as the
 /// [`Config`](crate::Config) says. What all clients of a lock must agree on is no call's to change:
 /// two quorums of different size need not share a node, a smaller drift or a longer TTL than
@@ -23,8 +23,8 @@ const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 /// use redbolt::LockOptions;
 /// use std::time::Duration;
 ///
-/// let acquire = LockOptions::new(Duration::from_secs(10)).min_validity(Duration::from_secs(8));
-/// # let _ = acquire;
+/// let options = LockOptions::new(Duration::from_secs(10)).min_validity(Duration::from_secs(8));
+/// # let _ = options;
 /// ```
 #[derive(Clone, Debug)]
 pub struct LockOptions {
@@ -79,6 +79,14 @@ impl KeepAlive {
     }
 }
 
+impl From<Duration> for LockOptions {
+    /// The TTL, and all else as the configuration says.
+    #[inline]
+    fn from(ttl: Duration) -> Self {
+        Self::new(ttl)
+    }
+}
+
 impl LockOptions {
     /// A lock that its nodes drop `ttl` after they granted it. Whole milliseconds, rounded down,
     /// from 4 ms to `max_ttl`.
@@ -123,7 +131,7 @@ impl LockOptions {
         self
     }
 
-    /// How to try again, instead of what the configuration says.
+    /// How `lock` tries again, instead of what the configuration says. `try_lock` never does.
     #[must_use]
     pub const fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
@@ -181,6 +189,26 @@ impl LockOptions {
     pub const fn watch(mut self, is_watched: bool) -> Self {
         self.is_watched = is_watched;
         self.is_special = is_watched || self.node_timeout_ms > 0;
+        self
+    }
+
+    /// One attempt.
+    #[inline]
+    pub(crate) fn once(mut self) -> Self {
+        self.retry = None;
+        self
+    }
+
+    /// Tried again as they say, or else as `retry` says.
+    #[inline]
+    pub(crate) fn patient(mut self, retry: Retry) -> Self {
+        self.retry.get_or_insert(retry);
+        self
+    }
+
+    /// With a lease that is kept alive in any case.
+    pub(crate) fn kept_alive(mut self) -> Self {
+        self.keep_alive.get_or_insert(KeepAlive::new());
         self
     }
 

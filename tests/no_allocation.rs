@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redbolt::driver::Outcome;
 use redbolt::embedded::Nodes;
-use redbolt::{Client, Config, LockError, LockOptions, Retry};
+use redbolt::{Client, Config, LockError, Retry};
 
 const TTL: Duration = Duration::from_secs(10);
 /// Of a lock that thousands of cycles run into.
@@ -109,7 +109,7 @@ fn a_warm_batch_allocates_nothing() {
     let batched = allocations(|round| {
         let mut batch = client.batch();
         for index in 0..8 {
-            batch.acquire(key(round * 8 + index), LockOptions::new(TTL)).unwrap();
+            batch.try_lock(key(round * 8 + index), TTL).unwrap();
         }
         while let Some(done) = batch.wait().unwrap() {
             if let Outcome::Lock(lease) = done.result {

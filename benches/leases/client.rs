@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redbolt::driver::Outcome;
 use redbolt::embedded::Nodes;
-use redbolt::{Client, Config, Lease, LockOptions, RestartGuard, now};
+use redbolt::{Client, Config, Lease, RestartGuard, now};
 
 use crate::Anything;
 
@@ -72,7 +72,7 @@ fn hold(client: &mut Client, leases: &mut Vec<Lease>, count: usize) -> Anything 
         while begun < count && batch.in_flight() < IN_FLIGHT {
             begun += 1;
             digits(&mut key, begun);
-            batch.acquire(key, LockOptions::new(TTL))?;
+            batch.try_lock(key, TTL)?;
         }
         let mut done = batch.wait()?;
         while let Some(completion) = done {

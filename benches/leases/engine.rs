@@ -56,7 +56,7 @@ fn retries(count: usize) -> Anything<f64> {
         let batch = BATCH.min(count - waiting);
         for _ in 0..batch {
             let key = rig.next_key();
-            rig.engine.acquire(&key, &acquire, rig.now)?;
+            rig.engine.try_lock(&key, &acquire, rig.now)?;
         }
         rig.send();
         rig.answer(denied.get(..3 * batch).unwrap_or_default());
@@ -144,7 +144,7 @@ fn commands(bytes: &[u8]) -> usize {
 fn hold(rig: &mut Rig, count: usize) -> Anything<Vec<LeaseId>> {
     for _ in 0..count {
         let key = rig.next_key();
-        rig.engine.acquire(&key, &LockOptions::new(TTL), rig.now)?;
+        rig.engine.try_lock(&key, &LockOptions::new(TTL), rig.now)?;
     }
     rig.send();
     rig.answer(&b"+OK\r\n".repeat(count));

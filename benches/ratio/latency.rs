@@ -1,4 +1,4 @@
-//! LockOptions and release one at a time, by number of nodes and way of waiting.
+//! Lock and release, one at a time, by number of nodes and way of waiting.
 
 use crate::nodes::{ALL_WAITS, Setup, both};
 use crate::plot::{Line, Plot, Scale, save};
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     }
     let Some(dir) = &options.plots else { return Ok(()) };
     let plot = Plot {
-        title: "LockOptions against number of nodes (p50)",
+        title: "Acquire against number of nodes (p50)",
         x: "nodes",
         y: "microseconds",
         x_scale: Scale::Zero,
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     };
     save(&dir.join("nodes.svg"), "", &[plot])?;
     let plot = Plot {
-        title: "LockOptions at five nodes: share of attempts done within",
+        title: "Acquire at five nodes: share of attempts done within",
         x: "microseconds",
         y: "percent",
         x_scale: Scale::Log,

@@ -1,4 +1,4 @@
-//! LockOptions over slower networks: one round trip to the q-th fastest node, and nothing more.
+//! Locks over slower networks: one round trip to the q-th fastest node, and nothing more.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     }
     if let Some(dir) = &options.plots {
         let plot = Plot {
-            title: "LockOptions at five nodes over slower networks (p50)",
+            title: "Acquire at five nodes over slower networks (p50)",
             x: "added round trip, milliseconds",
             y: "milliseconds",
             x_scale: Scale::Log,

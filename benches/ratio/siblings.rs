@@ -66,7 +66,7 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
     // The calls that go on at the end may leave a key behind.
     let key = format!("siblings:{calls}");
     for _ in 0..calls {
-        driver.acquire(&key, acquire())?;
+        driver.lock(&key, acquire())?;
     }
     driver.turn();
     let (mut gaps, begin) = (Vec::new(), now());
@@ -79,7 +79,7 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
             held = None;
             driver.turn();
             // Queues behind the others.
-            driver.acquire(&key, acquire())?;
+            driver.lock(&key, acquire())?;
             driver.turn();
         }
         if held.is_none() {

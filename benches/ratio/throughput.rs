@@ -1,7 +1,7 @@
 //! Cycles a second with many locks under way at once.
 
 use redbolt::driver::Outcome;
-use redbolt::{Batch, Client, LockOptions, now};
+use redbolt::{Batch, Client, now};
 
 use crate::latency::add;
 use crate::nodes::{Keys, Setup, WAITS, both};
@@ -97,7 +97,7 @@ impl Windows {
 fn acquire(batch: &mut Batch<'_>, keys: &mut Keys, to_begin: &mut usize) -> Anything {
     if *to_begin > 0 {
         *to_begin -= 1;
-        batch.acquire(keys.next(), LockOptions::new(TTL))?;
+        batch.try_lock(keys.next(), TTL)?;
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ impl Rig {
     pub(crate) fn cycle(&mut self) -> Result<(), Box<dyn Error>> {
         self.now = self.now + Duration::from_micros(50);
         let key = self.next_key();
-        self.engine.acquire(&key, &LockOptions::new(TTL), self.now)?;
+        self.engine.try_lock(&key, &LockOptions::new(TTL), self.now)?;
         self.send();
         self.answer(b"+OK\r\n");
         let Some(Event::Lock { result: Ok(lease), .. }) = self.engine.poll_event(self.now) else {

@@ -23,13 +23,13 @@ use crate::options::LockOptions;
 ///
 /// ```no_run
 /// use redbolt::driver::Outcome;
-/// use redbolt::{LockOptions, Client};
+/// use redbolt::Client;
 /// use std::time::Duration;
 ///
 /// # fn take(client: &mut Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut batch = client.batch();
 /// for sku in ["sku:1", "sku:2", "sku:3"] {
-///     batch.acquire(sku, LockOptions::new(Duration::from_secs(10)))?;
+///     batch.try_lock(sku, Duration::from_secs(10))?;
 /// }
 /// let mut leases = Vec::new();
 /// while let Some(done) = batch.wait()? {
@@ -59,20 +59,37 @@ impl<'client> Batch<'client> {
         self.client.notice()
     }
 
-    /// Submits an acquisition: one attempt, unless `acquire` says otherwise. Its result is an
+    /// Submits one attempt at the lock `key`. Its result is an
     /// [`Outcome::Lock`](crate::driver::Outcome::Lock).
     ///
     /// # Errors
     ///
     /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token; then
     /// nothing was begun.
-    pub fn acquire(
+    pub fn try_lock(
         &mut self,
         key: impl AsRef<[u8]>,
-        acquire: LockOptions,
+        options: impl Into<LockOptions>,
     ) -> Result<OpId, LockError> {
         let now = self.client.catch_up()?;
-        let op = self.client.driver.acquire_at(key.as_ref(), &acquire, now)?;
+        let op = self.client.driver.begin_lock(key.as_ref(), &options.into().once(), now)?;
+        Ok(self.note(op))
+    }
+
+    /// Submits a lock that is tried for until it is won, as the `retry` of the options or of the
+    /// configuration says. Else as [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn lock(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        options: impl Into<LockOptions>,
+    ) -> Result<OpId, LockError> {
+        let now = self.client.catch_up()?;
+        let options = options.into().patient(self.client.driver.engine().default_retry());
+        let op = self.client.driver.begin_lock(key.as_ref(), &options, now)?;
         Ok(self.note(op))
     }
 

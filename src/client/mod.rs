@@ -24,12 +24,12 @@ pub use held::Held;
 pub use inspect::{KeyState, NodeKey, NodeReport};
 pub use permissions::NodePermissions;
 
-use crate::config::{Config, Retry, Wait};
+use crate::config::{Config, Wait};
 use crate::driver::clock::now;
 use crate::driver::{Driver, Lease, Outcome};
 use crate::engine::{NodeHealth, Notice, OpId};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
-use crate::options::{KeepAlive, LockOptions};
+use crate::options::LockOptions;
 use crate::time::Instant;
 
 /// Blocking Redlock client.
@@ -42,7 +42,6 @@ pub struct Client {
     pub(crate) poll: Poll,
     events: Events,
     wait: Wait,
-    retry: Retry,
     pub(crate) node_timeout: Duration,
     /// The last operation of a batch in each place: nobody takes the results of another's.
     submitted: Vec<OpId>,
@@ -97,7 +96,7 @@ impl Client {
     pub fn open(config: Config) -> Result<Self, ConnectError> {
         let poll = Poll::new()?;
         let tokens = 0..config.nodes.len() + 1;
-        let (wait, retry, node_timeout) = (config.wait, config.retry, config.node_timeout);
+        let (wait, node_timeout) = (config.wait, config.node_timeout);
         let mut driver = Driver::new(config, poll.registry(), tokens)?;
         driver.turn();
         let events = Events::with_capacity(EVENTS_MAX);
@@ -106,7 +105,6 @@ impl Client {
             poll,
             events,
             wait,
-            retry,
             node_timeout,
             submitted: Vec::new(),
             has_lost: false,
@@ -124,47 +122,32 @@ impl Client {
     ///
     /// [`LockError::Taken`], [`LockError::NoQuorum`] and [`LockError::Expired`] with each node's
     /// vote; in every case nothing is held.
-    pub fn try_lock(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Lease, LockError> {
-        self.try_lock_with(key, LockOptions::new(ttl))
-    }
-
-    /// As [`try_lock`](Self::try_lock), with all that an [`LockOptions`] can say.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock).
-    pub fn try_lock_with(
+    pub fn try_lock(
         &mut self,
         key: impl AsRef<[u8]>,
-        acquire: LockOptions,
+        options: impl Into<LockOptions>,
     ) -> Result<Lease, LockError> {
         let now = self.catch_up()?;
-        let op = self.driver.acquire_at(key.as_ref(), &acquire, now)?;
-        let Outcome::Lock(result) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
-        result
+        let op = self.driver.begin_lock(key.as_ref(), &options.into().once(), now)?;
+        self.wait_lock(op)
     }
 
-    /// Tries for the lock `key` until it is won, as the configuration's `retry` says.
+    /// Tries for the lock `key` until it is won, as the `retry` of the options or of the
+    /// configuration says: by default for 10 s. Between attempts the call sleeps until the holder's
+    /// release wakes it.
     ///
     /// # Errors
     ///
-    /// Those of the last attempt.
-    pub fn lock(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Lease, LockError> {
-        self.lock_with(key, LockOptions::new(ttl))
-    }
-
-    /// As [`lock`](Self::lock), with all that an [`LockOptions`] can say.
-    ///
-    /// # Errors
-    ///
-    /// Those of the last attempt.
-    pub fn lock_with(
+    /// As [`try_lock`](Self::try_lock): those of the last attempt.
+    pub fn lock(
         &mut self,
         key: impl AsRef<[u8]>,
-        mut acquire: LockOptions,
+        options: impl Into<LockOptions>,
     ) -> Result<Lease, LockError> {
-        acquire.retry.get_or_insert(self.retry);
-        self.try_lock_with(key, acquire)
+        let now = self.catch_up()?;
+        let options = options.into().patient(self.driver.engine().default_retry());
+        let op = self.driver.begin_lock(key.as_ref(), &options, now)?;
+        self.wait_lock(op)
     }
 
     /// Moves the end of `lease` to `ttl` from now, on a quorum of nodes that still hold it.
@@ -220,7 +203,8 @@ impl Client {
     }
 
     /// Takes over a lock that another process holds or [detached](Lease::detach), by extending it
-    /// to `ttl` from now.
+    /// to the TTL of `options` from now; the lease is then kept as they say. What they say beyond
+    /// that is for locking.
     ///
     /// # Errors
     ///
@@ -230,32 +214,18 @@ impl Client {
         &mut self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<Lease, ExtendError> {
-        self.adopt_with(key, token, LockOptions::new(ttl))
-    }
-
-    /// As [`adopt`](Self::adopt), and the lease is kept as `acquire` says. What it says beyond that
-    /// and the TTL is for acquisitions.
-    ///
-    /// # Errors
-    ///
-    /// As [`adopt`](Self::adopt).
-    pub fn adopt_with(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        token: impl AsRef<[u8]>,
-        acquire: LockOptions,
+        options: impl Into<LockOptions>,
     ) -> Result<Lease, ExtendError> {
         self.catch_up()?;
-        let op = self.driver.adopt_with(key, token, acquire)?;
+        let op = self.driver.adopt(key, token, options)?;
         let Outcome::Adopt(result) = self.wait_for(op)? else {
             return Err(ExtendError::Cancelled);
         };
         result
     }
 
-    /// Runs `work` while the lock `key` is held, and releases it on return, early return and panic.
+    /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
+    /// return, early return and panic.
     ///
     /// The lock is kept alive as far as the client is driven: `work` must end, or
     /// [`keep`](Held::keep) the lock, before [`Held::remaining`] is zero. Its own error or panic
@@ -268,32 +238,15 @@ impl Client {
     pub fn with_lock<T, E>(
         &mut self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
         work: impl FnOnce(&mut Held<'_>) -> Result<T, E>,
     ) -> Result<T, E>
     where
         E: From<LockError>,
     {
-        self.with_lock_by(key, LockOptions::new(ttl).keep_alive(KeepAlive::new()), work)
-    }
-
-    /// As [`with_lock`](Self::with_lock), with all that an [`LockOptions`] can say.
-    ///
-    /// # Errors
-    ///
-    /// As [`with_lock`](Self::with_lock).
-    pub fn with_lock_by<T, E>(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        mut acquire: LockOptions,
-        work: impl FnOnce(&mut Held<'_>) -> Result<T, E>,
-    ) -> Result<T, E>
-    where
-        E: From<LockError>,
-    {
-        acquire.keep_alive.get_or_insert(KeepAlive::new());
-        let ttl = acquire.ttl;
-        let lease = self.lock_with(key, acquire)?;
+        let options = options.into().kept_alive();
+        let ttl = options.ttl;
+        let lease = self.lock(key, options)?;
         let mut held = Held::new(self, lease, ttl);
         let value = work(&mut held)?;
         if held.release() { Ok(value) } else { Err(LockError::Lost.into()) }
@@ -404,6 +357,11 @@ impl Client {
                 return Err(error);
             }
         }
+    }
+
+    fn wait_lock(&mut self, op: OpId) -> Result<Lease, LockError> {
+        let Outcome::Lock(result) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
+        result
     }
 
     fn wait_unlock(&mut self, op: OpId) -> Result<Unlocked, UnlockError> {

@@ -67,7 +67,7 @@ const READ_LEN: usize = 16 << 10;
 /// the key.
 ///
 /// ```no_run
-/// use redbolt::{LockOptions, Config, Driver, driver::Outcome};
+/// use redbolt::{Config, Driver, driver::Outcome};
 /// use redbolt::mio::{Events, Poll};
 /// use std::time::Duration;
 ///
@@ -76,7 +76,7 @@ const READ_LEN: usize = 16 << 10;
 /// let mut poll = Poll::new()?;
 /// let mut events = Events::with_capacity(64);
 /// let mut driver = Driver::new(config, poll.registry(), 100..132)?;
-/// driver.acquire(b"sku:42", LockOptions::new(Duration::from_secs(10)))?;
+/// driver.try_lock(b"sku:42", Duration::from_secs(10))?;
 /// loop {
 ///     driver.turn();
 ///     while let Some(done) = driver.completion() {
@@ -172,29 +172,46 @@ impl Driver {
 
     // ---- operations ----
 
-    /// Begins an acquisition. Nothing is written before the next [`turn`](Self::turn) or
-    /// [`flush`](Self::flush).
+    /// Begins one attempt at the lock `key`; its [`Outcome::Lock`] follows. Nothing is written before
+    /// the next [`turn`](Self::turn) or [`flush`](Self::flush).
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token.
-    pub fn acquire(
+    /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token; then
+    /// nothing was begun.
+    pub fn try_lock(
         &mut self,
         key: impl AsRef<[u8]>,
-        acquire: LockOptions,
+        options: impl Into<LockOptions>,
     ) -> Result<OpId, LockError> {
-        self.acquire_at(key.as_ref(), &acquire, clock::now())
+        self.begin_lock(key.as_ref(), &options.into().once(), clock::now())
     }
 
-    /// As [`acquire`](Self::acquire), with the clock read by a caller who begins it right now.
-    pub(crate) fn acquire_at(
+    /// Begins to try for the lock `key` until it is won, as the `retry` of the options or of the
+    /// configuration says. Else as [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn lock(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        options: impl Into<LockOptions>,
+    ) -> Result<OpId, LockError> {
+        let options = options.into().patient(self.engine.default_retry());
+        self.begin_lock(key.as_ref(), &options, clock::now())
+    }
+
+    /// As [`try_lock`](Self::try_lock), or [`lock`](Self::lock) where the options have a `retry`, with
+    /// the clock read by a caller who begins it right now.
+    pub(crate) fn begin_lock(
         &mut self,
         key: &[u8],
-        acquire: &LockOptions,
+        options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
         self.collect_dropped(now);
-        self.engine.acquire(key, acquire, now)
+        self.engine.acquire(key, options, now)
     }
 
     /// Begins to move the end of `lease` to `ttl` from now.
@@ -253,7 +270,9 @@ impl Driver {
         self.engine.release_token(key.as_ref(), token.as_ref(), clock::now())
     }
 
-    /// Begins to make a lease of a key and token from elsewhere, by extending it to `ttl` from now.
+    /// Begins to make a lease of a key and token from elsewhere, by extending it to the TTL of
+    /// `options` from now; the lease is then kept as they say. What they say beyond that is for
+    /// locking.
     ///
     /// # Errors
     ///
@@ -262,24 +281,9 @@ impl Driver {
         &mut self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<OpId, ExtendError> {
-        self.adopt_with(key, token, LockOptions::new(ttl))
-    }
-
-    /// As [`adopt`](Self::adopt), and the lease is kept as `acquire` says. What it says beyond that
-    /// and the TTL is for acquisitions.
-    ///
-    /// # Errors
-    ///
-    /// As [`adopt`](Self::adopt).
-    pub fn adopt_with(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        token: impl AsRef<[u8]>,
-        acquire: LockOptions,
-    ) -> Result<OpId, ExtendError> {
-        self.engine.adopt(key.as_ref(), token.as_ref(), &acquire, clock::now())
+        self.engine.adopt(key.as_ref(), token.as_ref(), &options.into(), clock::now())
     }
 
     /// Puts commands that only read to every connected node.

@@ -9,6 +9,7 @@ use super::trace::traced;
 use super::wait::{NO_LIST, NO_WAIT};
 use super::{Engine, Event};
 use crate::command::append_set;
+use crate::config::Retry;
 use crate::error::{Cause, LockError, Vote};
 use crate::mutant::{self, Mutant};
 use crate::node::{Now, Request};
@@ -25,13 +26,46 @@ use std::time::Duration;
 pub(super) const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Begins an acquisition. `now` is `t0`: the clock, read just before this call. Nothing is sent
-    /// before the node's [`output`](Self::output) is.
+    /// Begins one attempt at the lock `key`. `now` is `t0`: the clock, read just before this call.
+    /// Nothing is sent before the node's [`output`](Self::output) is.
     ///
     /// # Errors
     ///
     /// Those of [`LockError`] that concern the call itself; then nothing was begun.
-    pub fn acquire(
+    pub fn try_lock(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        if options.retry.is_none() {
+            return self.acquire(key, options, now);
+        }
+        self.acquire(key, &options.clone().once(), now)
+    }
+
+    /// Begins to try for the lock `key` until it is won, as the options' `retry` says or, where they
+    /// have none, the configuration's. Else as [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn lock(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.acquire(key, &options.clone().patient(self.settings.retry), now)
+    }
+
+    /// How the configuration tries again.
+    pub(crate) const fn default_retry(&self) -> Retry {
+        self.settings.retry
+    }
+
+    /// Begins to take a lock: one attempt, unless the options have a `retry`.
+    pub(crate) fn acquire(
         &mut self,
         key: &[u8],
         acquire: &LockOptions,

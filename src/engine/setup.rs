@@ -18,7 +18,7 @@ use super::timers::Timers;
 use super::trace::Traces;
 use super::wait::{Queues, Waits, Wakes};
 use crate::command::SetOptions;
-use crate::config::{Checked, Config};
+use crate::config::{Checked, Config, Retry};
 use crate::error::ConfigError;
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience, Shown};
 use crate::quorum::{Drift, NodeMask};
@@ -43,6 +43,7 @@ pub(super) struct Settings {
     pub(super) max_hold: Duration,
     pub(super) admission: AdmissionRules,
     pub(super) direct_wake: bool,
+    pub(super) retry: Retry,
 }
 
 impl Settings {
@@ -65,6 +66,7 @@ impl Settings {
             max_extensions: config.max_extensions.unwrap_or(u32::MAX),
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
+            retry: config.retry,
             admission: AdmissionRules {
                 guard: config.restart_guard,
                 guard_time: Duration::from_millis(guard_ms),

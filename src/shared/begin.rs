@@ -24,11 +24,11 @@ pub(super) struct Asked {
 }
 
 impl Shared {
-    pub(super) fn patient(&self, mut acquire: LockOptions) -> LockOptions {
-        if acquire.retry.is_none() {
-            acquire.retry = Some(self.owner.inner.with(|table| table.rules.retry));
+    pub(super) fn patient(&self, options: LockOptions) -> LockOptions {
+        if options.retry.is_some() {
+            return options;
         }
-        acquire
+        options.patient(self.owner.inner.with(|table| table.rules.retry))
     }
 
     fn pending(&self, call: u32, table: &Table) -> Pending {
@@ -39,17 +39,17 @@ impl Shared {
     pub(super) fn begin_lock(
         &self,
         key: &[u8],
-        acquire: LockOptions,
+        options: LockOptions,
     ) -> Result<(Pending, Asked), LockError> {
         let asked = Asked {
-            ttl: acquire.ttl,
-            min_validity: acquire.min_validity,
-            is_exposed: acquire.token.is_some(),
+            ttl: options.ttl,
+            min_validity: options.min_validity,
+            is_exposed: options.token.is_some(),
         };
         let time = now();
-        let patience = Patience::of(&acquire, time);
+        let patience = Patience::of(&options, time);
         self.owner.inner.with(|table| {
-            let call = table.begin_lock(key, acquire, patience, time)?;
+            let call = table.begin_lock(key, options, patience, time)?;
             Ok((self.pending(call, table), asked))
         })
     }
@@ -130,10 +130,10 @@ impl Shared {
         &self,
         key: &[u8],
         token: &[u8],
-        ttl: Duration,
+        options: LockOptions,
     ) -> Result<Pending, ExtendError> {
         let (key, token) = (key.to_vec(), token.to_vec());
-        let task = Task::Adopt { key, token, ttl };
+        let task = Task::Adopt { key, token, options };
         self.begin(Kind::Adopt, task).map_err(ExtendError::from)
     }
 

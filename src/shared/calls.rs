@@ -100,7 +100,7 @@ pub(super) struct Call {
     pub(super) queue: u32,
     pub(super) prev: u32,
     pub(super) next: u32,
-    pub(super) acquire: LockOptions,
+    pub(super) options: LockOptions,
     /// The end of the call.
     pub(super) ends: Instant,
     /// When it no longer waits behind others.
@@ -116,7 +116,7 @@ pub(super) struct Call {
 impl Call {
     /// Whether the lease that it is given may go to another waiter afterwards.
     pub(super) const fn may_pass(&self) -> bool {
-        matches!(self.kind, Kind::Lock) && self.acquire.token.is_none()
+        matches!(self.kind, Kind::Lock) && self.options.token.is_none()
     }
 }
 
@@ -157,7 +157,7 @@ impl Calls {
             queue: NONE,
             prev: NONE,
             next: NONE,
-            acquire: LockOptions::new(Duration::ZERO),
+            options: LockOptions::new(Duration::ZERO),
             ends: Instant::MAX,
             queued_until: Instant::MAX,
             lease: None,

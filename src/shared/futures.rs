@@ -9,7 +9,7 @@ use super::{Shared, SharedGuard};
 use crate::client::NodeKey;
 use crate::engine::NodeHealth;
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
-use crate::options::{KeepAlive, LockOptions};
+use crate::options::LockOptions;
 
 impl Shared {
     /// As [`try_lock`](Self::try_lock), without blocking.
@@ -20,22 +20,9 @@ impl Shared {
     pub async fn try_lock_async(
         &self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        self.try_lock_with_async(key, LockOptions::new(ttl)).await
-    }
-
-    /// As [`try_lock_with`](Self::try_lock_with), without blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock).
-    pub async fn try_lock_with_async(
-        &self,
-        key: impl AsRef<[u8]>,
-        acquire: LockOptions,
-    ) -> Result<SharedGuard, LockError> {
-        let (pending, asked) = self.begin_lock(key.as_ref(), acquire)?;
+        let (pending, asked) = self.begin_lock(key.as_ref(), options.into().once())?;
         self.won(pending.await, asked)
     }
 
@@ -47,22 +34,10 @@ impl Shared {
     pub async fn lock_async(
         &self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        self.lock_with_async(key, LockOptions::new(ttl)).await
-    }
-
-    /// As [`lock_with`](Self::lock_with), without blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    pub async fn lock_with_async(
-        &self,
-        key: impl AsRef<[u8]>,
-        acquire: LockOptions,
-    ) -> Result<SharedGuard, LockError> {
-        self.try_lock_with_async(key, self.patient(acquire)).await
+        let (pending, asked) = self.begin_lock(key.as_ref(), self.patient(options.into()))?;
+        self.won(pending.await, asked)
     }
 
     /// As [`with_lock`](Self::with_lock), without blocking.
@@ -73,14 +48,13 @@ impl Shared {
     pub async fn with_lock_async<T, E>(
         &self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
         work: impl AsyncFnOnce(&mut SharedGuard) -> Result<T, E>,
     ) -> Result<T, E>
     where
         E: From<LockError>,
     {
-        let kept = LockOptions::new(ttl).keep_alive(KeepAlive::new());
-        let mut guard = self.lock_with_async(key, kept).await?;
+        let mut guard = self.lock_async(key, options.into().kept_alive()).await?;
         let value = work(&mut guard).await?;
         let was_valid = guard.is_valid();
         let is_gone = matches!(self.unlock_async(guard).await, Ok(Unlocked::NotHeld));
@@ -136,9 +110,11 @@ impl Shared {
         &self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, ExtendError> {
-        let pending = self.begin_adopt(key.as_ref(), token.as_ref(), ttl)?;
+        let options = options.into();
+        let ttl = options.ttl;
+        let pending = self.begin_adopt(key.as_ref(), token.as_ref(), options)?;
         self.adopted(pending.await, ttl)
     }
 

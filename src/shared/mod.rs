@@ -40,7 +40,7 @@ use crate::client::{Client, NodeKey};
 use crate::config::{Config, Wait};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
-use crate::options::{KeepAlive, LockOptions};
+use crate::options::LockOptions;
 use begin::{extended, nodes, owed, status, unlocked};
 use calls::Kind;
 use inner::{Inner, Owner};
@@ -177,49 +177,34 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// As [`Client::try_lock`], [`LockError::Full`] and [`LockError::Closed`].
-    pub fn try_lock(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<SharedGuard, LockError> {
-        self.try_lock_with(key, LockOptions::new(ttl))
-    }
-
-    /// As [`try_lock`](Self::try_lock), with all that an [`LockOptions`] can say.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock).
-    pub fn try_lock_with(
+    /// As [`Client::try_lock`](crate::Client::try_lock), [`LockError::Full`] and
+    /// [`LockError::Closed`].
+    pub fn try_lock(
         &self,
         key: impl AsRef<[u8]>,
-        acquire: LockOptions,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        let (pending, asked) = self.begin_lock(key.as_ref(), acquire)?;
+        let (pending, asked) = self.begin_lock(key.as_ref(), options.into().once())?;
         self.won(pending.wait(), asked)
     }
 
-    /// Waits for the lock `key` as the configuration's `retry` says: behind those of this process
-    /// who came before, then by competing for it.
+    /// Waits for the lock `key` as the `retry` of the options or of the configuration says: behind
+    /// those of this process who came before, then by competing for it.
     ///
     /// # Errors
     ///
     /// As [`try_lock`](Self::try_lock): those of the last attempt.
-    pub fn lock(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<SharedGuard, LockError> {
-        self.lock_with(key, LockOptions::new(ttl))
-    }
-
-    /// As [`lock`](Self::lock), with all that an [`LockOptions`] can say.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    pub fn lock_with(
+    pub fn lock(
         &self,
         key: impl AsRef<[u8]>,
-        acquire: LockOptions,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        self.try_lock_with(key, self.patient(acquire))
+        let (pending, asked) = self.begin_lock(key.as_ref(), self.patient(options.into()))?;
+        self.won(pending.wait(), asked)
     }
 
-    /// Runs `work` while the lock `key` is held, and releases it on return, early return and panic.
+    /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
+    /// return, early return and panic.
     ///
     /// The lock is kept alive by the I/O thread; [`SharedGuard::is_lost`] says if that came to
     /// nothing. The error or panic of `work` comes before everything else.
@@ -231,14 +216,13 @@ impl Shared {
     pub fn with_lock<T, E>(
         &self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
         work: impl FnOnce(&mut SharedGuard) -> Result<T, E>,
     ) -> Result<T, E>
     where
         E: From<LockError>,
     {
-        let kept = LockOptions::new(ttl).keep_alive(KeepAlive::new());
-        let mut guard = self.lock_with(key, kept)?;
+        let mut guard = self.lock(key, options.into().kept_alive())?;
         let value = work(&mut guard)?;
         let was_valid = guard.is_valid();
         let is_gone = matches!(self.unlock(guard), Ok(Unlocked::NotHeld));
@@ -289,9 +273,11 @@ impl Shared {
         &self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, ExtendError> {
-        let pending = self.begin_adopt(key.as_ref(), token.as_ref(), ttl)?;
+        let options = options.into();
+        let ttl = options.ttl;
+        let pending = self.begin_adopt(key.as_ref(), token.as_ref(), options)?;
         self.adopted(pending.wait(), ttl)
     }
 

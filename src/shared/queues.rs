@@ -128,15 +128,15 @@ impl Queues {
     }
 
     /// A call won the lease of the queue's key.
-    pub(super) fn won(&mut self, index: u32, lease: &Lease, acquire: &LockOptions) {
+    pub(super) fn won(&mut self, index: u32, lease: &Lease, options: &LockOptions) {
         self.at_mut(index).holder = Some(Holder {
             id: lease.id(),
             valid_until: lease.deadline(),
             voters: NodeMask::from_bits(lease.voters()),
             turns: 0,
             is_wanted_elsewhere: false,
-            keep_alive: acquire.keep_alive,
-            is_watched: acquire.is_watched,
+            keep_alive: options.keep_alive,
+            is_watched: options.is_watched,
         });
     }
 

@@ -44,7 +44,7 @@ pub(super) enum Command {
 pub(super) enum Task {
     Acquire {
         key: Key,
-        acquire: LockOptions,
+        options: LockOptions,
         ends: Instant,
     },
     Extend {
@@ -62,7 +62,7 @@ pub(super) enum Task {
     Adopt {
         key: Vec<u8>,
         token: Vec<u8>,
-        ttl: Duration,
+        options: LockOptions,
     },
     Status {
         key: Vec<u8>,
@@ -112,19 +112,19 @@ impl Table {
     pub(super) fn begin_lock(
         &mut self,
         key: &[u8],
-        acquire: LockOptions,
+        options: LockOptions,
         patience: Patience,
         now: Instant,
     ) -> Result<u32, LockError> {
         if self.is_closed {
             return Err(LockError::Closed);
         }
-        self.rules.check(key, &acquire)?;
+        self.rules.check(key, &options)?;
         let call = self.calls.open(Kind::Lock).ok_or(LockError::Full)?;
         let queue = self.queues.enter(key);
         let queued_until = patience.queued_until;
         let place = self.calls.at_mut(call);
-        (place.queue, place.acquire) = (queue, acquire);
+        (place.queue, place.options) = (queue, options);
         (place.ends, place.queued_until) = (patience.ends, queued_until);
         let here = self.queues.at(queue);
         let holder = here.holder.filter(|holder| holder.valid_until > now);
@@ -156,7 +156,9 @@ impl Table {
         let call = self.calls.open(kind).ok_or(Refused::Full)?;
         let place = self.calls.at_mut(call);
         match &task {
-            Task::Adopt { key, .. } => place.queue = self.queues.enter(key),
+            Task::Adopt { key, options, .. } => {
+                (place.queue, place.options) = (self.queues.enter(key), options.clone());
+            }
             Task::Extend { lease, queue, .. } => {
                 (place.lease, place.queue) = (Some(*lease), *queue);
             }
@@ -221,7 +223,7 @@ impl Table {
         if holder.turns >= turns_max || next == NONE || here.competitor != NONE {
             return Err(lease);
         }
-        let wanted = &self.calls.at(next).acquire;
+        let wanted = &self.calls.at(next).options;
         if !Rules::is_kept_as_wanted(holder.keep_alive, wanted.keep_alive)
             || (wanted.is_watched && !holder.is_watched)
             || lease.remaining() < self.rules.validity_wanted(wanted)
@@ -322,7 +324,7 @@ impl Table {
             self.queues.at_mut(queue).competitor = NONE;
         }
         if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = &reply {
-            self.queues.won(queue, lease, &self.calls.at(call).acquire);
+            self.queues.won(queue, lease, &self.calls.at(call).options);
             if self.queues.at(queue).first != NONE {
                 // They wait for the end of this one.
                 self.next_due = self.next_due.min(lease.deadline());
@@ -492,9 +494,9 @@ impl Table {
 
     fn compete(&mut self, call: u32) {
         let place = self.calls.at(call);
-        let (acquire, ends) = (place.acquire.clone(), place.ends);
+        let (options, ends) = (place.options.clone(), place.ends);
         let key = self.queues.at(place.queue).key.clone();
-        self.commands.push(Command::Call(call, Task::Acquire { key, acquire, ends }));
+        self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }));
     }
 }
 

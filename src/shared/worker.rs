@@ -134,7 +134,7 @@ impl Worker {
     fn execute(&mut self, call: u32, task: Task) {
         let driver = &mut self.client.driver;
         match task {
-            Task::Acquire { key, acquire, ends } => self.acquire(call, &key, acquire, ends),
+            Task::Acquire { key, options, ends } => self.acquire(call, &key, options, ends),
             Task::Extend { queue, lease, ttl } => {
                 let result = driver.extend_id(lease, ttl);
                 // It may have a nearer deadline from now on.
@@ -150,8 +150,8 @@ impl Worker {
                 let result = driver.unlock_token(key, token);
                 self.note(call, result, |error| Reply::Unlock(Err(error)));
             }
-            Task::Adopt { key, token, ttl } => {
-                let result = driver.adopt(key, token, ttl);
+            Task::Adopt { key, token, options } => {
+                let result = driver.adopt(key, token, options);
                 self.note(call, result, |error| Reply::Adopt(Err(error)));
             }
             Task::Status { key } => {
@@ -167,13 +167,13 @@ impl Worker {
         }
     }
 
-    fn acquire(&mut self, call: u32, key: &Key, mut acquire: LockOptions, ends: Instant) {
+    fn acquire(&mut self, call: u32, key: &Key, mut options: LockOptions, ends: Instant) {
         let time = now();
         if ends < Instant::MAX {
             // A deadline of zero would be one attempt without any.
-            acquire.timeout = Some(time.until(ends).max(Duration::from_nanos(1)));
+            options.timeout = Some(time.until(ends).max(Duration::from_nanos(1)));
         }
-        let result = self.client.driver.acquire_at(key.as_bytes(), &acquire, time);
+        let result = self.client.driver.begin_lock(key.as_bytes(), &options, time);
         self.note(call, result, |error: LockError| Reply::Lock(Err(error)));
     }
 

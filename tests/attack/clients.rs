@@ -41,7 +41,7 @@ fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut R
     match random.below(10) {
         0..3 => {
             let (acquire, limit, may_move) = round.acquire(random);
-            let result = round.call("lock", limit, || client.try_lock_with(KEYS[key], acquire));
+            let result = round.call("lock", limit, || client.lock(KEYS[key], acquire));
             if let Ok(lease) = result {
                 hold(round, held, key, lease, may_move);
             }
@@ -94,7 +94,7 @@ fn batch(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut 
         let key = random.index(KEYS.len());
         let (acquire, limit, may_move) = round.acquire(random);
         longest = longest.max(limit);
-        if let Ok(op) = batch.acquire(KEYS[key], acquire) {
+        if let Ok(op) = batch.lock(KEYS[key], acquire) {
             asked.push((op, key, may_move));
         }
     }

@@ -82,7 +82,7 @@ impl Life<'_> {
             0..3 if self.asked.len() < ASKED_MAX => {
                 let key = random.index(KEYS.len());
                 let (acquire, limit, may_move) = round.acquire(random);
-                if let Ok(op) = driver.acquire(KEYS[key], acquire) {
+                if let Ok(op) = driver.lock(KEYS[key], acquire) {
                     self.ask(op, "lock", key, limit, None);
                     self.asked.get_mut(&op).expect("just asked").may_move = may_move;
                 }

@@ -212,7 +212,7 @@ impl Round {
             acquire = acquire.min_validity(ms(random.below(600)));
         }
         if random.chance(400) {
-            return (acquire, CONNECT_TIMEOUT + NODE_TIMEOUT, !is_kept);
+            return (acquire.retry(Retry::ONCE), CONNECT_TIMEOUT + NODE_TIMEOUT, !is_kept);
         }
         let longest = random.pick(&[20, 50, 50, 50, 50, 50, 600]);
         let limit = ms(random.between(2, longest));

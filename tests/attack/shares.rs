@@ -95,7 +95,7 @@ impl Life<'_> {
         match random.below(10) {
             0..4 => {
                 let (acquire, limit, may_move) = round.acquire(random);
-                let call = || shared.try_lock_with(KEYS[key], acquire);
+                let call = || shared.lock(KEYS[key], acquire);
                 match round.call("lock", limit, call) {
                     Ok(guard) => self.hold(held, key, guard, may_move),
                     Err(LockError::Closed) => return false,
@@ -136,7 +136,7 @@ impl Life<'_> {
 
     /// Polls a call some times, and gives it up if it has not ended by then.
     fn future(&self, key: usize, acquire: LockOptions, random: &mut Random) -> Option<SharedGuard> {
-        let mut future = pin!(self.shared.try_lock_with_async(KEYS[key], acquire));
+        let mut future = pin!(self.shared.lock_async(KEYS[key], acquire));
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..random.below(5) {
             if let Poll::Ready(result) = future.as_mut().poll(&mut context) {

@@ -72,9 +72,8 @@ fn does_all(cluster: &Cluster) {
         client.extend(&mut lease, TTL).expect("the lease is alive");
         assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
     }
-    let lease = client
-        .try_lock_with("lock:w", LockOptions::new(TTL).watch(true))
-        .expect("the lock is free");
+    let lease =
+        client.try_lock("lock:w", LockOptions::new(TTL).watch(true)).expect("the lock is free");
     assert!(eventually(PATIENCE, || {
         client.keep().expect("a healthy loop");
         client.watched(&lease).count_ones() == 5
@@ -147,7 +146,7 @@ fn see(cluster: &Cluster) -> Seen {
         }
     };
     let watched = LockOptions::new(TTL).watch(true);
-    match client.try_lock_with("lock:seen", watched) {
+    match client.try_lock("lock:seen", watched) {
         Err(error) => say("locked", cause(&error)),
         Ok(mut lease) => {
             let is_watched = eventually(ms(300), || {

@@ -259,7 +259,7 @@ fn keys_and_ttls_out_of_range_are_refused_and_nothing_is_written() {
         assert_eq!(len, key.len());
     }
     for token in [vec![], vec![b't'; 256]] {
-        let error = client.try_lock_with("k", LockOptions::new(ms(100)).token(&token)).unwrap_err();
+        let error = client.try_lock("k", LockOptions::new(ms(100)).token(&token)).unwrap_err();
         let LockError::InvalidToken { len } = error else { panic!("{error}") };
         assert_eq!(len, token.len());
     }
@@ -309,11 +309,11 @@ fn the_validity_is_below_the_ttl_less_drift_and_above_zero() {
 fn a_validity_that_cannot_be_met_is_expired_and_leaves_no_key() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let error = client.try_lock_with("k", LockOptions::new(TTL).min_validity(TTL)).unwrap_err();
+    let error = client.try_lock("k", LockOptions::new(TTL).min_validity(TTL)).unwrap_err();
     let LockError::Expired(ballot) = error else { panic!("{error}") };
     assert!(ballot.granted() >= 2, "{ballot}");
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
-    let lease = client.try_lock_with("k", LockOptions::new(TTL).min_validity(TTL / 2)).unwrap();
+    let lease = client.try_lock("k", LockOptions::new(TTL).min_validity(TTL / 2)).unwrap();
     assert!(lease.remaining() > TTL / 2);
 }
 
@@ -345,7 +345,7 @@ fn keys_and_tokens_may_hold_any_bytes() {
         [b"a b", b"\0", b"\r\n", b"*1\r\n$8\r\nFLUSHALL\r\n", &every_byte[1..], &long];
     for key in strings {
         for token in strings.map(|token| &token[..token.len().min(255)]) {
-            let lease = client.try_lock_with(key, LockOptions::new(TTL).token(token)).unwrap();
+            let lease = client.try_lock(key, LockOptions::new(TTL).token(token)).unwrap();
             assert_eq!((lease.key(), lease.token().as_bytes()), (key, token));
             let value = [format!("${}\r\n", token.len()).as_bytes(), token, b"\r\n"].concat();
             for node in cluster.nodes() {
@@ -365,7 +365,7 @@ fn a_token_of_the_callers_is_tried_once() {
     for index in 0..3 {
         cluster.occupy(index, "k");
     }
-    let ballot = taken(client.lock_with("k", LockOptions::new(TTL).token("mine")));
+    let ballot = taken(client.lock("k", LockOptions::new(TTL).token("mine")));
     assert!(causes(&ballot).contains(&Cause::Held));
     client.settle(PATIENCE);
     for index in 0..3 {
@@ -387,7 +387,7 @@ fn every_way_of_waiting_gives_the_same_results() {
         cluster.node(0).freeze();
         cluster.node(1).freeze();
         let brief = LockOptions::new(TTL).node_timeout(ms(200));
-        ends_within(ms(200), || no_quorum(client.try_lock_with("k", brief)));
+        ends_within(ms(200), || no_quorum(client.try_lock("k", brief)));
         cluster.node(0).thaw();
         cluster.node(1).thaw();
         assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));

@@ -14,8 +14,7 @@ fn a_batch_wins_and_releases_every_lock() {
     let mut client = cluster.client();
     let mut batch = client.batch();
     let keys: Vec<_> = (0..100).map(|index| format!("k{index}")).collect();
-    let ops: Vec<_> =
-        keys.iter().map(|key| batch.acquire(key, LockOptions::new(TTL)).unwrap()).collect();
+    let ops: Vec<_> = keys.iter().map(|key| batch.try_lock(key, TTL).unwrap()).collect();
     let places: HashSet<_> = ops.iter().map(|op| op.index()).collect();
     assert_eq!((batch.in_flight(), places.len()), (100, 100));
     let mut leases: Vec<Lease> = Vec::new();
@@ -58,11 +57,11 @@ fn a_batch_that_is_dropped_leaves_no_key_behind() {
     for is_written in [false, true] {
         let mut batch = client.batch();
         for index in 0..20 {
-            batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
+            batch.try_lock(format!("k{index}"), TTL).unwrap();
         }
         // One that would go on trying for ten seconds.
         let patient = LockOptions::new(TTL).retry(Retry::default());
-        batch.acquire("held", patient).unwrap();
+        batch.lock("held", patient).unwrap();
         if is_written {
             batch.flush();
             let won = batch.wait().unwrap().unwrap();
@@ -87,12 +86,12 @@ fn a_batch_that_is_forgotten_holds_nothing_up() {
     let mut client = cluster.client();
     let mut batch = client.batch();
     for index in 0..20 {
-        batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
+        batch.try_lock(format!("k{index}"), TTL).unwrap();
     }
     batch.flush();
     std::mem::forget(batch);
     let mut batch = client.batch();
-    batch.acquire("mine", LockOptions::new(TTL)).unwrap();
+    batch.try_lock("mine", TTL).unwrap();
     let mine = batch.wait().unwrap().unwrap();
     let Outcome::Lock(Ok(mine)) = mine.result else { panic!("{:?}", mine.result) };
     assert_eq!(mine.key(), b"mine");
@@ -112,7 +111,7 @@ fn a_batch_ends_while_a_node_hangs() {
     for _ in 0..3 {
         let mut batch = client.batch();
         for index in 0..64 {
-            batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
+            batch.try_lock(format!("k{index}"), TTL).unwrap();
         }
         ends_within(ms(0), || {
             while let Some(done) = batch.wait().unwrap() {
@@ -132,13 +131,13 @@ fn a_batch_is_refused_at_its_bound_and_goes_on_after_it() {
     let mut client = redbolt::Client::connect(config).unwrap();
     let mut batch = client.batch();
     for index in 0..8 {
-        batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
+        batch.try_lock(format!("k{index}"), TTL).unwrap();
     }
-    assert!(matches!(batch.acquire("k8", LockOptions::new(TTL)), Err(LockError::Full)));
+    assert!(matches!(batch.try_lock("k8", TTL), Err(LockError::Full)));
     while let Some(done) = batch.wait().unwrap() {
         assert!(matches!(done.result, Outcome::Lock(Ok(_))), "{:?}", done.result);
     }
-    assert!(batch.acquire("k8", LockOptions::new(TTL)).is_ok());
+    assert!(batch.try_lock("k8", TTL).is_ok());
 }
 
 /// More than the sockets and servers take at once: what waits is written as they take more.
@@ -153,7 +152,7 @@ fn a_batch_larger_than_a_socket_takes_is_written_to_its_end() {
         let mut batch = client.batch();
         cluster.nodes().for_each(|node| node.freeze());
         for index in 0..60 {
-            batch.acquire(format!("{index}{long}"), LockOptions::new(TTL)).unwrap();
+            batch.try_lock(format!("{index}{long}"), TTL).unwrap();
         }
         batch.flush();
         cluster.nodes().for_each(|node| node.thaw());
@@ -179,14 +178,14 @@ fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
     let kept = LockOptions::new(TTL).keep_alive(KeepAlive::new()).watch(true);
-    let lease = client.try_lock_with("kept", kept).unwrap();
+    let lease = client.try_lock("kept", kept).unwrap();
     assert!(eventually(PATIENCE, || {
         client.keep().unwrap();
         client.watched(&lease) == 0b111
     }));
     let mut batch = client.batch();
     for index in 0..2 {
-        batch.acquire(format!("k{index}"), LockOptions::new(TTL)).unwrap();
+        batch.try_lock(format!("k{index}"), TTL).unwrap();
     }
     batch.flush();
     assert!(eventually(PATIENCE, || cluster.holders("k0") + cluster.holders("k1") == 6));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use redbolt::driver::Outcome;
 use redbolt::engine::NodeState;
 use redbolt::time::Instant;
-use redbolt::{Client, Config, Driver, LockError, LockOptions, RestartGuard, Retry};
+use redbolt::{Client, Config, Driver, LockError, RestartGuard, Retry};
 
 use super::common::{Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms};
 
@@ -162,11 +162,10 @@ fn hundreds_of_operations_in_flight_end_once_each() {
     let mut tokens = HashSet::new();
     for round in 0..10 {
         // Every key twice: one wins, the other is told that it is taken.
-        let mut open: HashSet<_> = (0..400)
-            .map(|index| driver.acquire(format!("{}", index / 2), LockOptions::new(TTL)).unwrap())
-            .collect();
+        let mut open: HashSet<_> =
+            (0..400).map(|index| driver.try_lock(format!("{}", index / 2), TTL).unwrap()).collect();
         assert_eq!(open.len(), 400);
-        assert!(matches!(driver.acquire("full", LockOptions::new(TTL)), Err(LockError::Full)));
+        assert!(matches!(driver.try_lock("full", TTL), Err(LockError::Full)));
         let (mut leases, mut taken) = (Vec::new(), 0);
         assert!(eventually(PATIENCE, || {
             driver.turn();

@@ -56,7 +56,7 @@ fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Cli
     let config = cluster.config().connect_timeout(connect_timeout).node_timeout(ms(100));
     let mut client = Client::connect(config).expect("fresh servers are admitted");
     let patient = LockOptions::new(ms(800)).node_timeout(ms(2_000));
-    let lease = client.try_lock_with("held", patient).expect("the lock is free");
+    let lease = client.try_lock("held", patient).expect("the lock is free");
     for node in cluster.nodes() {
         node.hang_up();
         node.freeze();
@@ -163,7 +163,7 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
     let mut open = Vec::new();
     for (at, driver) in drivers.iter_mut().enumerate() {
         for index in 0..50 {
-            let id = driver.acquire(format!("{at}:{index}"), LockOptions::new(TTL)).unwrap();
+            let id = driver.try_lock(format!("{at}:{index}"), TTL).unwrap();
             open.push((at, id));
         }
     }

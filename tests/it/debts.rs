@@ -6,7 +6,7 @@ use std::time::Duration;
 use redbolt::driver::Outcome;
 use redbolt::engine::{NodeHealth, NodeState};
 use redbolt::mio::{Events, Poll};
-use redbolt::{Driver, Lease, LockOptions, Unlocked};
+use redbolt::{Driver, Lease, Unlocked};
 
 use super::common::{Cluster, FOREIGN, Kind, PATIENCE, RealServer, eventually, fresh_config, ms};
 
@@ -56,7 +56,7 @@ impl Loop {
         let mut leases = Vec::with_capacity(keys.len());
         for batch in keys.chunks(BATCH) {
             for &key in batch {
-                self.driver.acquire(name(key), LockOptions::new(ttl)).expect("room");
+                self.driver.try_lock(name(key), ttl).expect("room");
             }
             let wanted = leases.len() + batch.len();
             while leases.len() < wanted {

@@ -83,7 +83,7 @@ fn the_deployed_user_may_do_what_locks_need_and_not_empty_a_node() {
     let config = Config::new(urls).unwrap().restart_guard(RestartGuard::Off);
     let mut client = Client::connect(config.node_timeout(ms(2_000))).unwrap();
     cycle(&mut client, "sku:42");
-    let lease = client.try_lock_with("k", redbolt::LockOptions::new(TTL).watch(true)).unwrap();
+    let lease = client.try_lock("k", redbolt::LockOptions::new(TTL).watch(true)).unwrap();
     client.unlock(lease).unwrap();
     for server in &servers {
         let mut wire = server.connect();

@@ -137,7 +137,7 @@ fn a_client_dropped_right_after_a_failed_attempt_leaves_no_key() {
             taken(client.try_lock("k", TTL));
         } else {
             let retry = Retry::every(ms(1), Duration::ZERO).attempts(3);
-            taken(client.lock_with("k", LockOptions::new(TTL).retry(retry)));
+            taken(client.lock("k", LockOptions::new(TTL).retry(retry)));
         }
         drop(client);
         assert_eq!(cluster.holders("k"), 3);
@@ -240,7 +240,7 @@ fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
         let mut open = 0;
         for index in 0..2_000 {
             let key = format!("a key of some length, so that it adds up: {batch}:{index}");
-            driver.acquire(key, LockOptions::new(TTL)).unwrap();
+            driver.try_lock(key, TTL).unwrap();
             open += 1;
         }
         assert!(eventually(PATIENCE, || {
@@ -257,7 +257,7 @@ fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
     drop(leases);
     // A lock asked for meanwhile gets its turn.
     let retry = Retry::every(ms(5), ms(5)).timeout(PATIENCE);
-    driver.acquire("meanwhile", LockOptions::new(TTL).retry(retry)).unwrap();
+    driver.lock("meanwhile", LockOptions::new(TTL).retry(retry)).unwrap();
     assert!(eventually(PATIENCE, || {
         driver.turn();
         let Some(done) = driver.completion() else { return false };
@@ -288,7 +288,7 @@ fn a_driver_that_ends_in_a_foreign_loop_sleeps_until_its_nodes_have_answered() {
             assert!(events.iter().all(|event| driver.ready(event)));
             driver.turn();
             if !is_asked && driver.voters() == 3 {
-                driver.acquire(key, LockOptions::new(TTL).retry(wait)).unwrap();
+                driver.lock(key, LockOptions::new(TTL).retry(wait)).unwrap();
                 is_asked = true;
             }
             if let Some(done) = driver.completion() {
@@ -300,7 +300,7 @@ fn a_driver_that_ends_in_a_foreign_loop_sleeps_until_its_nodes_have_answered() {
         lease
     };
     drop(lock(&mut driver, "a"));
-    driver.acquire("never taken", LockOptions::new(TTL)).unwrap();
+    driver.try_lock("never taken", TTL).unwrap();
     cluster.node(0).freeze();
     let limit = ms(600);
     let (before, begin) = (busy(), redbolt::now());

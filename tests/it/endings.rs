@@ -116,7 +116,7 @@ impl Stage {
         } else if self == Self::Waiting {
             acquire.retry(Retry::every(ms(50), ms(0)).timeout(PATIENCE * 2))
         } else {
-            acquire
+            acquire.retry(Retry::ONCE)
         }
     }
 }
@@ -164,7 +164,7 @@ fn driver_at(ground: &dyn Ground, stage: Stage) -> Driver {
     let mut driver = Driver::standalone(ground.config()).expect("a poll");
     turn_until(&mut driver, |driver| driver.voters() == 3);
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
-    driver.acquire("k", stage.acquire()).expect("room");
+    driver.lock("k", stage.acquire()).expect("room");
     match stage {
         Stage::Unwritten => {}
         Stage::Unanswered => driver.turn(),
@@ -238,7 +238,7 @@ fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
     for is_shut_down in [false, true] {
         let mut driver = Driver::standalone(nodes.config()).unwrap();
         turn_until(&mut driver, |driver| driver.voters() == 3);
-        driver.acquire("k", LockOptions::new(ms(1_500))).unwrap();
+        driver.try_lock("k", ms(1_500)).unwrap();
         let mut lease = None;
         turn_until(&mut driver, |driver| {
             lease = lease.take().or_else(|| won(driver));
@@ -282,8 +282,8 @@ fn batch_at(ground: &dyn Ground, stage: Stage, is_forgotten: bool) -> Client {
     let mut client = client_of(ground);
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
     let mut batch = client.batch();
-    batch.acquire("another", LockOptions::new(TTL)).expect("room");
-    batch.acquire("k", stage.acquire()).expect("room");
+    batch.try_lock("another", TTL).expect("room");
+    batch.lock("k", stage.acquire()).expect("room");
     match stage {
         Stage::Unwritten => {}
         Stage::Unanswered => batch.flush(),
@@ -347,8 +347,7 @@ fn shared_at(ground: &dyn Ground, stage: Stage) -> (Shared, Locking) {
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
     let handle = shared.clone();
     let acquire = stage.acquire();
-    let mut future: Locking =
-        Box::pin(async move { handle.try_lock_with_async("k", acquire).await });
+    let mut future: Locking = Box::pin(async move { handle.lock_async("k", acquire).await });
     assert!(peek(&mut future).is_none());
     match stage {
         Stage::Unwritten | Stage::Unanswered => {}

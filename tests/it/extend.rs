@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Cause, Client, ExtendError, LockError, LockOptions, Unlocked};
+use redbolt::{Cause, Client, ExtendError, LockError, Unlocked};
 
 use super::common::{
     Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken,
@@ -261,7 +261,7 @@ fn a_thousand_extensions_never_bring_a_released_key_back() {
             assert!(!node.exists("k"));
             assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
         }
-        let lease = client.try_lock_with("k", LockOptions::new(TTL)).unwrap();
+        let lease = client.try_lock("k", TTL).unwrap();
         drop(lease);
     }
 }

@@ -171,7 +171,7 @@ fn a_node_that_comes_back_is_used_again_by_the_same_client() {
         cluster.node_mut(index).restart();
     }
     let retry = Retry::every(ms(20), ms(20)).timeout(PATIENCE);
-    let lease = client.lock_with("k", LockOptions::new(TTL).retry(retry)).unwrap();
+    let lease = client.lock("k", LockOptions::new(TTL).retry(retry)).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
 }
 
@@ -406,7 +406,7 @@ fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut driver = Driver::standalone(cluster.config()).unwrap();
     let lock = |driver: &mut Driver, key: &str| -> Option<Lease> {
-        let id = driver.acquire(key, LockOptions::new(TTL)).unwrap();
+        let id = driver.try_lock(key, TTL).unwrap();
         let mut lease = None;
         assert!(eventually(PATIENCE, || {
             driver.turn();
@@ -425,7 +425,7 @@ fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
     assert!(eventually(PATIENCE, || lock(&mut driver, "warm").is_some()));
     cluster.node(0).freeze();
     cluster.node(1).freeze();
-    let id = driver.acquire("k", LockOptions::new(TTL)).unwrap();
+    let id = driver.try_lock("k", TTL).unwrap();
     driver.turn();
     assert!(eventually(PATIENCE, || {
         driver.turn();
@@ -459,7 +459,7 @@ fn a_call_waits_for_nodes_on_their_way_but_not_beyond_its_deadline() {
     }
     let mut client = Client::open(fresh_config(cluster.urls()).connect_timeout(ms(400))).unwrap();
     let short = LockOptions::new(TTL).timeout(ms(100));
-    ends_within(ms(100), || no_quorum(client.try_lock_with("k", short)));
+    ends_within(ms(100), || no_quorum(client.try_lock("k", short)));
     let ballot = ends_within(ms(400), || no_quorum(client.try_lock("k", TTL)));
     let blames = |cause: &&Cause| matches!(cause, Cause::ConnectTimeout | Cause::Connecting);
     assert!(causes(&ballot).iter().filter(blames).count() >= 2, "{ballot}");

@@ -146,7 +146,7 @@ fn unix_sockets_are_as_good_as_tcp() {
     cluster.node_mut(0).kill9();
     cycle(&mut client, "k");
     cluster.node(1).freeze();
-    no_quorum(client.try_lock_with("k", LockOptions::new(TTL).timeout(ms(50))));
+    no_quorum(client.try_lock("k", LockOptions::new(TTL).timeout(ms(50))));
     cluster.node(1).thaw();
     cluster.node_mut(0).restart();
     assert!(eventually(PATIENCE, || {
@@ -376,7 +376,7 @@ fn a_network_blip_puts_nobody_into_quarantine() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut driver = Driver::standalone(guarded(&cluster)).unwrap();
     let lock = |driver: &mut Driver| {
-        let id = driver.acquire("k", LockOptions::new(ms(1_000))).unwrap();
+        let id = driver.try_lock("k", ms(1_000)).unwrap();
         let mut outcome = None;
         assert!(eventually(PATIENCE, || {
             driver.turn();

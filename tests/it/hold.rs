@@ -29,7 +29,7 @@ fn auto_extension_keeps_a_lock_for_three_ttls_and_stops_at_unlock() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let (mut client, mut other) = (cluster.client(), cluster.client());
     let ttl = ms(1_300);
-    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let lease = client.try_lock("k", kept(ttl)).unwrap();
     let token = lease.token();
     let end = now() + ttl * 3;
     while now() < end {
@@ -57,7 +57,7 @@ fn a_kept_lock_outlives_a_restart_and_a_freeze_of_one_node() {
     let mut client = cluster.whole(cluster.config().node_timeout(ms(500)));
     let mut other = cluster.client();
     let ttl = ms(1_000);
-    let mut lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let mut lease = client.try_lock("k", kept(ttl)).unwrap();
     let token = lease.token();
     assert!(eventually(PATIENCE, || {
         client.keep().unwrap();
@@ -108,7 +108,7 @@ fn a_thousand_releases_of_kept_locks_leave_no_key() {
     let ttl = ms(30);
     for turn in 0..1_000_u64 {
         // On a busy machine a round may take longer than the lease.
-        let mut tries = (0..20).map(|_| client.try_lock_with("k", kept(ttl)));
+        let mut tries = (0..20).map(|_| client.try_lock("k", kept(ttl)));
         let lease = tries.find_map(|result| match result {
             Err(LockError::Expired(_)) => None,
             result => Some(result.unwrap()),
@@ -136,7 +136,7 @@ fn auto_extension_goes_on_after_nodes_were_away_for_a_part_of_the_validity() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.whole(cluster.config().node_timeout(ms(200)));
     let ttl = ms(3_000);
-    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let lease = client.try_lock("k", kept(ttl)).unwrap();
     let first = lease.deadline();
     (0..2).for_each(|index| cluster.node(index).freeze());
     // Past the third: extensions miss their quorum.
@@ -153,7 +153,7 @@ fn the_loss_is_signalled_by_the_deadline_with_every_node_frozen() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut client = cluster.whole(cluster.config().node_timeout(ms(200)));
     let ttl = ms(1_500);
-    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let lease = client.try_lock("k", kept(ttl)).unwrap();
     assert!(client.keep_for(ttl).unwrap());
     cluster.nodes().for_each(super::common::RealServer::freeze);
     let left = lease.remaining();
@@ -174,7 +174,7 @@ fn every_way_of_losing_the_lock_is_signalled_with_the_next_extension() {
         let Some(cluster) = Cluster::mixed(5) else { return };
         let mut client = cluster.client();
         let ttl = ms(3_000);
-        let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+        let lease = client.try_lock("k", kept(ttl)).unwrap();
         assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
         for index in 0..3 {
             let node = cluster.node(index);
@@ -213,7 +213,7 @@ fn a_lost_lease_is_told_by_the_drivers_loop() {
         }
         panic!("nothing is told")
     };
-    let op = driver.acquire("k", kept(ms(3_000))).unwrap();
+    let op = driver.try_lock("k", kept(ms(3_000))).unwrap();
     let done = drive(&mut driver);
     let Outcome::Lock(Ok(lease)) = done.result else { panic!("{done:?}") };
     cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
@@ -231,10 +231,10 @@ fn a_kept_lock_is_handed_over_and_kept_by_its_new_holder() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let (mut first, mut second) = (cluster.client(), cluster.client());
     let ttl = ms(1_000);
-    let lease = first.try_lock_with("k", kept(ttl)).unwrap();
+    let lease = first.try_lock("k", kept(ttl)).unwrap();
     assert!(first.keep_for(ttl).unwrap());
     let (key, token) = lease.detach();
-    let lease = second.adopt_with(&key, &token, kept(ttl)).unwrap();
+    let lease = second.adopt(&key, &token, kept(ttl)).unwrap();
     let end = now() + ttl * 3;
     while now() < end {
         assert!(first.keep_for(ms(10)).unwrap() && second.keep_for(ms(10)).unwrap());
@@ -245,7 +245,7 @@ fn a_kept_lock_is_handed_over_and_kept_by_its_new_holder() {
     assert_eq!(cluster.holders("k"), 0);
 
     // Given away and taken over by nobody, it ends with its TTL.
-    let lease = first.try_lock_with("k", kept(ttl)).unwrap();
+    let lease = first.try_lock("k", kept(ttl)).unwrap();
     drop(lease.detach());
     assert!(first.keep_for(ttl * 2).unwrap());
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
@@ -277,7 +277,7 @@ fn with_lock_keeps_its_lock_and_says_when_it_is_lost() {
     assert!(matches!(result, Err(LockError::Lost)), "{result:?}");
 
     let limited = LockOptions::new(ttl).keep_alive(KeepAlive::new().max_extensions(1));
-    let result = client.with_lock_by("k", limited, |held| {
+    let result = client.with_lock("k", limited, |held| {
         loop {
             match held.keep() {
                 Ok(()) => thread::sleep(ms(5)),

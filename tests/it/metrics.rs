@@ -224,7 +224,7 @@ fn what_a_dropped_driver_leaves_unanswered_is_counted() {
                 driver.turn();
                 driver.voters() == 3
             }));
-            driver.acquire("k", redbolt::LockOptions::new(TTL)).unwrap();
+            driver.try_lock("k", TTL).unwrap();
             nodes.pause(0).unwrap();
             if is_shut_down {
                 nodes.resume(0).unwrap();

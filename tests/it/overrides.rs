@@ -15,7 +15,7 @@ fn a_call_waits_for_silent_nodes_as_long_as_it_says() {
     let mut client = Client::connect(cluster.config().node_timeout(long)).unwrap();
     (0..2).for_each(|index| cluster.node(index).freeze());
     let short = LockOptions::new(TTL).node_timeout(ms(50));
-    let ballot = ends_within(ms(50), || no_quorum(client.try_lock_with("k", short)));
+    let ballot = ends_within(ms(50), || no_quorum(client.try_lock("k", short)));
     assert_eq!(causes(&ballot)[..2], [Cause::Timeout; 2]);
     (0..2).for_each(|index| cluster.node(index).thaw());
     client.settle(PATIENCE);
@@ -27,7 +27,7 @@ fn a_call_waits_for_silent_nodes_as_long_as_it_says() {
     let patient = LockOptions::new(TTL).node_timeout(PATIENCE);
     let lease = std::thread::scope(|scope| {
         let before = cluster.set_count(2);
-        let call = scope.spawn(|| client.try_lock_with("k", patient));
+        let call = scope.spawn(|| client.try_lock("k", patient));
         assert!(eventually(PATIENCE, || cluster.set_count(2) > before), "it has begun");
         // Far longer than the configuration waits, and longer than a stall takes to be noticed.
         assert!(!eventually(ms(1_500), || call.is_finished()), "it gave up");
@@ -47,7 +47,7 @@ fn a_call_may_poll_instead_of_being_woken() {
     let mut waiter = cluster.client();
     let acquire = LockOptions::new(TTL).retry(retry).direct_wake(false);
     std::thread::scope(|scope| {
-        let call = scope.spawn(|| waiter.lock_with("k", acquire).is_ok());
+        let call = scope.spawn(|| waiter.lock("k", acquire).is_ok());
         assert!(eventually(PATIENCE, || cluster.set_count(0) > 5), "it does not poll");
         holder.unlock(lease).unwrap();
         assert!(call.join().unwrap());

@@ -92,7 +92,7 @@ fn key_and_prefix_have_4096_bytes_together() {
 fn a_watched_lock_below_a_prefix_is_lost_at_once() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = client_of(&cluster, "watch:");
-    let lease = client.try_lock_with("k", LockOptions::new(TTL).watch(true)).unwrap();
+    let lease = client.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
     assert!(eventually(PATIENCE, || {
         client.keep().unwrap();
         client.watched(&lease).count_ones() == 3

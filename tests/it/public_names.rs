@@ -62,7 +62,7 @@ fn the_client_is_used_by_its_names() -> Anything {
 
     let acquire =
         LockOptions::new(TTL).min_validity(Duration::from_secs(1)).token("mine").timeout(TTL);
-    let lease = client.try_lock_with("sku:45", acquire)?;
+    let lease = client.try_lock("sku:45", acquire)?;
     let (key, token) = lease.detach();
     let adopted = client.adopt(&key, &token, TTL)?;
     drop(adopted);
@@ -70,8 +70,7 @@ fn the_client_is_used_by_its_names() -> Anything {
     assert_eq!(lease.key(), b"sku:45");
 
     let mut batch: Batch<'_> = client.batch();
-    let (one, two) =
-        (batch.acquire("b1", LockOptions::new(TTL))?, batch.acquire("b2", LockOptions::new(TTL))?);
+    let (one, two) = (batch.try_lock("b1", TTL)?, batch.try_lock("b2", TTL)?);
     assert!(one.index() != two.index() && batch.in_flight() == 2);
     batch.flush();
     batch.cancel(two);
@@ -97,8 +96,8 @@ fn the_driver_is_used_by_its_names() -> Anything {
     let mut events = Events::with_capacity(16);
     let config = Config::new(nodes.urls())?.node_timeout(NODE_TIMEOUT).in_flight_max(1);
     let mut driver = Driver::new(config, poll.registry(), 100..132)?;
-    let id = driver.acquire("a", LockOptions::new(TTL))?;
-    assert!(matches!(driver.acquire("b", LockOptions::new(TTL)), Err(LockError::Full)));
+    let id = driver.try_lock("a", TTL)?;
+    assert!(matches!(driver.try_lock("b", TTL), Err(LockError::Full)));
     let lease = 'held: loop {
         driver.turn();
         while let Some(done) = driver.completion() {

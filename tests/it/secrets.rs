@@ -93,7 +93,7 @@ fn clients_leases_and_reports_print_no_secret() {
     keeps_quiet(&acquire());
     keeps_quiet(&client);
 
-    let given = client.try_lock_with("given", acquire()).unwrap();
+    let given = client.try_lock("given", acquire()).unwrap();
     let drawn = client.try_lock("drawn", TTL).unwrap();
     keeps_quiet(&given);
     keeps_quiet(&given.token());
@@ -117,13 +117,13 @@ fn clients_leases_and_reports_print_no_secret() {
         .unwrap();
     {
         let mut batch = client.batch();
-        batch.acquire("batched", acquire()).unwrap();
+        batch.try_lock("batched", acquire()).unwrap();
         keeps_quiet(&batch);
     }
 
     let mut driver = Driver::standalone(config()).unwrap();
     keeps_quiet(&driver);
-    let id = driver.acquire("driven", acquire()).unwrap();
+    let id = driver.try_lock("driven", acquire()).unwrap();
     assert!(eventually(PATIENCE, || {
         driver.turn();
         let Some(done) = driver.completion() else { return false };
@@ -176,8 +176,7 @@ fn echo() -> String {
 fn what_a_server_echoes_is_not_passed_on() {
     let config = fresh_config(vec![echo()]).password(PASSWORD).connect_timeout(ms(1_000));
     let mut client = Client::open(config).unwrap();
-    let error =
-        ends_within(ms(1_000), || client.try_lock_with("k", LockOptions::new(TTL).token(TOKEN)));
+    let error = ends_within(ms(1_000), || client.try_lock("k", LockOptions::new(TTL).token(TOKEN)));
     let error = error.unwrap_err();
     says_nothing(&format!("{error} {error:?} {error:#?} {:?}", client.nodes()));
     while let Some(notice) = client.notice() {

@@ -278,8 +278,8 @@ fn wakers_may_use_the_handle_when_they_run_and_when_they_are_dropped() {
     // A thread of its own: a deadlock must end the test.
     thread::spawn(move || {
         for round in 0..200_u32 {
-            let guard = (round % 2 == 0).then(|| handle.lock_with("k", patient(TTL)).unwrap());
-            let mut future: Locking<'_> = Box::pin(handle.lock_with_async("k", patient(TTL)));
+            let guard = (round % 2 == 0).then(|| handle.lock("k", patient(TTL)).unwrap());
+            let mut future: Locking<'_> = Box::pin(handle.lock_async("k", patient(TTL)));
             // Each poll replaces, and so drops, the waker of the one before.
             for _ in 0..round % 5 {
                 let waker = Waker::from(Arc::new(Curious(handle.clone())));

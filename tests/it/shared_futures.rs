@@ -37,7 +37,7 @@ type Locking<'shared> =
 
 /// A call for the lock that stands where it stands: it was polled once.
 fn begin<'shared>(shared: &'shared Shared, key: &'static str) -> Locking<'shared> {
-    let mut future: Locking<'shared> = Box::pin(shared.lock_with_async(key, patient(TTL)));
+    let mut future: Locking<'shared> = Box::pin(shared.lock_async(key, patient(TTL)));
     assert!(peek(&mut future).is_none(), "nobody waits for it yet");
     future
 }
@@ -63,7 +63,7 @@ fn won(future: &mut Locking<'_>) -> SharedGuard {
 
 async fn increment(shared: Shared, counter: Arc<AtomicU64>, turns: u64) {
     for turn in 0..turns {
-        let mut guard = shared.lock_with_async("counter", patient(TTL)).await.expect("its turn");
+        let mut guard = shared.lock_async("counter", patient(TTL)).await.expect("its turn");
         let value = counter.load(Ordering::Relaxed);
         if turn % 10 == 0 {
             shared.extend_async(&mut guard, TTL).await.expect("a quorum");
@@ -168,7 +168,7 @@ fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
     let other = Shared::connect(fresh_config(nodes.urls())).unwrap();
     for holder in [&shared, &other] {
         for gone in 0..5 {
-            let guard = holder.lock_with("k", patient(TTL)).unwrap();
+            let guard = holder.lock("k", patient(TTL)).unwrap();
             let mut waiters: Vec<_> = (0..5).map(|_| begin(&shared, "k")).collect();
             drop(waiters.remove(gone));
             drop(guard);
@@ -177,7 +177,7 @@ fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
             }
             is_clean(&nodes, &shared);
         }
-        let guard = holder.lock_with("k", patient(TTL)).unwrap();
+        let guard = holder.lock("k", patient(TTL)).unwrap();
         let waiters: Vec<_> = (0..5).map(|_| begin(&shared, "k")).collect();
         drop(waiters);
         drop(guard);
@@ -216,7 +216,7 @@ fn a_call_that_is_given_up_at_any_point_leaves_nothing() {
     let (nodes, shared) = embedded(|config| config);
     for point in 0..300_u32 {
         let mut future = Box::pin(async {
-            let mut guard = shared.lock_with_async("k", patient(TTL)).await?;
+            let mut guard = shared.lock_async("k", patient(TTL)).await?;
             let _ = shared.extend_async(&mut guard, TTL).await;
             let _ = shared.unlock_async(guard).await;
             Ok::<_, LockError>(())
@@ -248,18 +248,18 @@ fn waiters_that_come_and_go_lose_no_wake_up() {
                     chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     if chance >> 30 == 0 {
                         let mut future: Locking<'_> =
-                            Box::pin(shared.lock_with_async("k-other", patient(TTL)));
+                            Box::pin(shared.lock_async("k-other", patient(TTL)));
                         if peek(&mut future).is_none() {
                             thread::yield_now();
                         }
                     }
                     if chance >> 31 == 0 {
                         let mut future: Locking<'_> =
-                            Box::pin(shared.lock_with_async("k", patient(TTL)));
+                            Box::pin(shared.lock_async("k", patient(TTL)));
                         drop(peek(&mut future));
                         continue;
                     }
-                    let guard = shared.lock_with("k", patient(TTL)).expect("its turn comes");
+                    let guard = shared.lock("k", patient(TTL)).expect("its turn comes");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
                     served.fetch_add(1, Ordering::Relaxed);
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -287,7 +287,7 @@ fn a_thread_that_dies_ends_every_call_with_an_error() {
     let held = other.try_lock("k", TTL).unwrap();
     thread::scope(|scope| {
         let waiters: Vec<_> =
-            (0..3).map(|_| scope.spawn(|| shared.lock_with("k", patient(TTL)))).collect();
+            (0..3).map(|_| scope.spawn(|| shared.lock("k", patient(TTL)))).collect();
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 3));
         let waker = Waker::from(Arc::new(Panic));
         assert!(eventually(PATIENCE, || {

@@ -24,7 +24,7 @@ fn kept() -> LockOptions {
 fn a_lock_is_over_by_its_deadline_though_every_node_is_silent() {
     for acquire in [kept(), LockOptions::new(SHORT)] {
         let (nodes, shared) = embedded(|config| config);
-        let guard = shared.try_lock_with("k", acquire).unwrap();
+        let guard = shared.try_lock("k", acquire).unwrap();
         (0..3).for_each(|node| nodes.pause(node).unwrap());
         let deadline = guard.deadline();
         assert!(guard.wait_lost(PATIENCE));
@@ -37,7 +37,7 @@ fn a_lock_is_over_by_its_deadline_though_every_node_is_silent() {
 #[test]
 fn a_lock_that_is_kept_alive_is_not_over_at_the_deadline_it_had() {
     let (nodes, shared) = embedded(|config| config);
-    let guard = shared.try_lock_with("k", kept()).unwrap();
+    let guard = shared.try_lock("k", kept()).unwrap();
     assert!(!guard.wait_lost(SHORT * 3), "three times its TTL");
     assert!(guard.is_valid());
     drop(guard);
@@ -48,7 +48,7 @@ fn a_lock_that_is_kept_alive_is_not_over_at_the_deadline_it_had() {
 fn a_lock_that_is_taken_away_is_over_at_once() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let shared = Shared::connect(cluster.config()).unwrap();
-    let guard = shared.try_lock_with("k", LockOptions::new(TTL).watch(true)).unwrap();
+    let guard = shared.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
     let ends = guard.deadline();
     let flush = |index| cluster.node(index).command(&["FLUSHALL"]);
     thread::scope(|scope| {
@@ -115,10 +115,10 @@ fn is_free_at_once(shared: &Shared, ends: Instant, waiter: ScopedJoinHandle<'_, 
 fn a_lost_lock_keeps_nobody_of_its_process_waiting() {
     for waits in [false, true] {
         let (nodes, shared) = embedded(|config| config);
-        let guard = shared.try_lock_with("k", LockOptions::new(TTL).watch(true)).unwrap();
+        let guard = shared.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
         let ends = guard.deadline();
         thread::scope(|scope| {
-            let lock = || shared.lock_with("k", patient(TTL)).unwrap();
+            let lock = || shared.lock("k", patient(TTL)).unwrap();
             let waiter = waits.then(|| {
                 let waiter = scope.spawn(lock);
                 assert!(eventually(PATIENCE, || in_use(&shared).0 == 1));
@@ -141,7 +141,7 @@ fn a_plain_lock_that_a_late_answer_shows_to_be_lost_keeps_nobody_waiting() {
     let ends = guard.deadline();
     take_away(&nodes, &guard);
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| shared.lock_with("k", patient(TTL)).unwrap());
+        let waiter = scope.spawn(|| shared.lock("k", patient(TTL)).unwrap());
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 1));
         (1..3).for_each(|node| nodes.pause(node).unwrap());
         assert!(matches!(shared.extend(&mut guard, TTL), Err(ExtendError::NoQuorum(_))));

@@ -23,7 +23,7 @@ fn begin<'scope>(
     acquire: LockOptions,
     calls: usize,
 ) -> thread::ScopedJoinHandle<'scope, Result<SharedGuard, LockError>> {
-    let call = scope.spawn(|| shared.lock_with("k", acquire));
+    let call = scope.spawn(|| shared.lock("k", acquire));
     assert!(eventually(PATIENCE, || in_use(shared).0 == calls), "{shared:?}");
     call
 }
@@ -73,7 +73,7 @@ fn who_wants_its_lock_watched_is_not_handed_one_that_is_not() {
         [(false, true, false), (false, false, true), (true, true, true), (true, false, true)]
     {
         let acquire = || LockOptions::new(TTL).keep_alive(KeepAlive::new());
-        let guard = shared.try_lock_with("k", acquire().watch(first)).unwrap();
+        let guard = shared.try_lock("k", acquire().watch(first)).unwrap();
         let deadline = guard.deadline();
         thread::scope(|scope| {
             let wanted = patient(TTL).keep_alive(KeepAlive::new()).watch(second);

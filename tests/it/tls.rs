@@ -50,7 +50,7 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
             cycle(&mut client, "k");
         }
         let watched = LockOptions::new(TTL).watch(true).keep_alive(KeepAlive::new());
-        let mut lease = client.try_lock_with("k", watched).unwrap();
+        let mut lease = client.try_lock("k", watched).unwrap();
         assert!(eventually(PATIENCE, || {
             client.keep().unwrap();
             client.watched(&lease).count_ones() == 3
@@ -101,7 +101,7 @@ fn much_at_once_goes_through_tls_in_pieces_and_none_is_lost() {
     let long = "x".repeat(4_000);
     let keys: Vec<String> = (0..240).map(|index| format!("{index}:{long}")).collect();
     for key in &keys {
-        driver.acquire(key, LockOptions::new(TTL)).unwrap();
+        driver.try_lock(key, TTL).unwrap();
     }
     let mut leases = Vec::new();
     let all_there = |driver: &mut Driver, leases: &mut Vec<_>| {

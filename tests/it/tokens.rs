@@ -15,7 +15,7 @@ fn mine() -> LockOptions {
 fn a_lock_with_a_given_token_is_extended_given_away_adopted_and_released() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut client = cluster.client();
-    let mut lease = client.try_lock_with("k", mine()).unwrap();
+    let mut lease = client.try_lock("k", mine()).unwrap();
     assert_eq!(lease.token().as_bytes(), MINE);
     client.extend(&mut lease, TTL).unwrap();
     let values = || cluster.values("k").into_iter().flatten().filter(|value| value == MINE).count();
@@ -37,7 +37,7 @@ fn a_lock_with_a_given_token_is_extended_given_away_adopted_and_released() {
     client.settle(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
     // The same token again is the caller's business, once the first lock is gone.
-    let lease = client.try_lock_with("k", mine()).unwrap();
+    let lease = client.try_lock("k", mine()).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
 }
 
@@ -46,7 +46,7 @@ fn a_lock_with_a_given_token_is_kept_alive_and_watched() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
     let acquire = LockOptions::new(ms(1_500)).token(MINE).keep_alive(KeepAlive::new()).watch(true);
-    let lease = client.try_lock_with("k", acquire).unwrap();
+    let lease = client.try_lock("k", acquire).unwrap();
     let first = lease.deadline();
     assert!(eventually(PATIENCE, || {
         client.keep().unwrap();
@@ -79,8 +79,8 @@ fn a_given_token_is_never_tried_twice() {
     ];
     for retry in retries {
         let before = all();
-        taken(client.try_lock_with("k", mine().retry(retry)));
-        taken(client.lock_with("k", mine().retry(retry).timeout(TTL)));
+        taken(client.try_lock("k", mine().retry(retry)));
+        taken(client.lock("k", mine().retry(retry).timeout(TTL)));
         client.settle(PATIENCE);
         assert!(eventually(PATIENCE, || all() == before + 6), "{} SETs", all() - before);
     }
@@ -92,15 +92,15 @@ fn a_given_token_is_never_tried_twice() {
 fn a_shared_handle_takes_given_tokens_and_never_hands_them_on() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let shared = redbolt::Shared::connect(cluster.config()).unwrap();
-    let mut guard = shared.lock_with("k", mine()).unwrap();
+    let mut guard = shared.lock("k", mine()).unwrap();
     shared.extend(&mut guard, TTL).unwrap();
     assert_eq!(guard.token().unwrap().as_bytes(), MINE);
-    assert!(matches!(shared.lock_with("k", mine()), Err(LockError::Taken(_))), "it does not queue");
+    assert!(matches!(shared.lock("k", mine()), Err(LockError::Taken(_))), "it does not queue");
     let (key, token) = guard.detach().unwrap();
     let adopted = shared.adopt(&key, &token, TTL).unwrap();
     drop(adopted);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
-    let guard = shared.lock_with("k", mine()).unwrap();
+    let guard = shared.lock("k", mine()).unwrap();
     assert_eq!(shared.unlock(guard).unwrap(), Unlocked::Released);
     assert_eq!(shared.unlock_token("k", MINE).unwrap(), Unlocked::NotHeld);
 }

@@ -122,8 +122,7 @@ fn the_life_of_a_lock_is_told_in_its_spans() {
         client.extend(&mut lease, TTL).unwrap();
         client.unlock(lease).unwrap();
         client.settle(PATIENCE);
-        let given =
-            client.try_lock_with("given", LockOptions::new(TTL).token("a-given-token")).unwrap();
+        let given = client.try_lock("given", LockOptions::new(TTL).token("a-given-token")).unwrap();
         drop(given);
         client.settle(PATIENCE);
     });
@@ -240,7 +239,7 @@ fn a_lost_lease_and_a_wake_are_told() {
     tracing::subscriber::with_default(log.clone(), || {
         let mut client = Client::connect(config).unwrap();
         let kept = LockOptions::new(ms(1_000)).keep_alive(KeepAlive::new());
-        let lease = client.try_lock_with("k", kept).unwrap();
+        let lease = client.try_lock("k", kept).unwrap();
         for index in 0..3 {
             cluster.node(index).command(&["DEL", "k"]);
         }
@@ -287,7 +286,7 @@ fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
             driver.voters() == 3
         }));
         for key in ["a", "b"] {
-            driver.acquire(key, LockOptions::new(TTL)).unwrap();
+            driver.try_lock(key, TTL).unwrap();
         }
         (0..3).for_each(|node| nodes.pause(node).unwrap());
         drop(driver);

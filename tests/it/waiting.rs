@@ -138,7 +138,7 @@ fn a_waiter_gives_up_at_its_deadline_and_wakes_nobody_later() {
     let lease = holder.try_lock("k", TTL).unwrap();
     let mut waiter = waiting_client(&cluster);
     let wait = LockOptions::new(TTL).retry(SELDOM.timeout(ms(300)));
-    let error = waiter.try_lock_with("k", wait).unwrap_err();
+    let error = waiter.lock("k", wait).unwrap_err();
     assert!(matches!(error, LockError::Taken(_)), "{error}");
     holder.unlock(lease).unwrap();
     holder.settle(ms(50));

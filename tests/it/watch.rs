@@ -16,7 +16,7 @@ fn watched(ttl: Duration) -> LockOptions {
 /// A lease that all nodes tell of.
 #[track_caller]
 fn watched_lease(client: &mut Client, acquire: LockOptions, nodes: u32) -> Lease {
-    let lease = client.try_lock_with("k", acquire).expect("the lock is free");
+    let lease = client.try_lock("k", acquire).expect("the lock is free");
     let is_watched = eventually(PATIENCE, || {
         client.keep().expect("a healthy loop");
         client.watched(&lease).count_ones() == nodes
@@ -176,7 +176,7 @@ fn a_node_that_denies_tracking_is_watched_no_further() {
     (1..3).for_each(|index| drop(cluster.node(index).command(&["DEL", "k"])));
     lost_at_once(&mut client, &lease, "by the others");
     drop(lease);
-    let lease = client.try_lock_with("k", watched(TTL)).unwrap();
+    let lease = client.try_lock("k", watched(TTL)).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
 }
 
@@ -184,7 +184,7 @@ fn a_node_that_denies_tracking_is_watched_no_further() {
 fn the_work_under_a_watched_lock_learns_at_once_that_it_is_lost() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let result = client.with_lock_by("k", watched(TTL), |held| {
+    let result = client.with_lock("k", watched(TTL), |held| {
         cluster.nodes().for_each(|node: &RealServer| drop(node.command(&["DEL", "k"])));
         assert!(eventually(PATIENCE, || held.look().is_err()));
         assert!(!held.is_valid());

@@ -162,7 +162,7 @@ impl Session {
         wait: Option<Duration>,
     ) -> Result<Lease, Failure> {
         // Refuses a wrong TTL before anything is waited for.
-        let probe = self.driver.acquire(key, acquire.clone().timeout(Duration::ZERO));
+        let probe = self.driver.lock(key, acquire.clone().timeout(Duration::ZERO));
         self.driver.cancel(probe?);
         // A result that nobody takes would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
@@ -173,7 +173,7 @@ impl Session {
             None if self.voters() < self.quorum => acquire.retry(Retry::ONCE).timeout(MOMENT),
             None => acquire.retry(Retry::ONCE),
         };
-        let op = self.driver.acquire(key, acquire)?;
+        let op = self.driver.lock(key, acquire)?;
         let Outcome::Lock(result) = self.finish(op)? else {
             return Err(LockError::Cancelled.into());
         };

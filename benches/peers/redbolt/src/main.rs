@@ -44,7 +44,7 @@ impl Redbolt {
         let acquire = LockOptions::new(TTL).retry(Retry::default());
         let mut batch = self.client.batch();
         for _ in 0..window {
-            failed += u64::from(batch.acquire(next(), acquire.clone()).is_err());
+            failed += u64::from(batch.lock(next(), acquire.clone()).is_err());
         }
         while let Some(done) = batch.wait()? {
             match done.result {
@@ -56,7 +56,7 @@ impl Redbolt {
                 _ => failed += 1,
             }
             if now() < end {
-                failed += u64::from(batch.acquire(next(), acquire.clone()).is_err());
+                failed += u64::from(batch.lock(next(), acquire.clone()).is_err());
             }
         }
         Ok(Cycles { cycles, failed, seconds: (now() - begin) as f64 / 1e9 })

@@ -2,7 +2,7 @@
 
 use redbolt::driver::{Completion, Outcome};
 use redbolt::time::Instant;
-use redbolt::{Batch, Client, Config, LockOptions, now};
+use redbolt::{Batch, Client, Config, now};
 
 use super::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};
 use crate::exit::Failure;
@@ -61,7 +61,7 @@ pub(crate) fn measure(
 impl Window<'_> {
     fn acquire(&mut self) -> Result<(), Failure> {
         let begun = now();
-        let op = self.batch.acquire(self.keys.next(), LockOptions::new(TTL))?;
+        let op = self.batch.try_lock(self.keys.next(), TTL)?;
         self.begin(op.index(), begun);
         Ok(())
     }
