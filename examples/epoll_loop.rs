@@ -61,7 +61,7 @@ mod linux {
         let mut events = Vec::with_capacity(16);
         let (mut is_open, mut wake_ups) = (true, 0_u32);
 
-        driver.turn(); // begins to connect
+        driver.drive(); // begins to connect
         while is_open || driver.in_flight() > 0 {
             // The driver says how long it can do without us; `None` is for ever.
             let timeout = driver.timeout().map(Timespec::try_from).transpose()?;
@@ -73,7 +73,7 @@ mod linux {
                 }
             }
             // Cheap enough for every wake-up, and due after a timeout as well.
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 let Outcome::Lock(result) = done.result else { continue };
                 let Some((customer, article)) = open.remove(&done.id) else { continue };

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let visitor = std::thread::spawn(move || visit(address));
 
     let mut driver = Driver::new(Config::new(&found.urls)?, poll.registry(), DRIVER)?;
-    driver.turn();
+    driver.drive();
     let (mut ticks, mut locks, mut served) = (0, 0, 0);
     let mut next_tick = now() + TICK;
     while ticks < TICKS || driver.in_flight() > 0 || served == 0 {
@@ -54,13 +54,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             next_tick = next_tick + TICK;
             driver.lock(format!("tick:{ticks}"), Duration::from_secs(5))?;
         }
-        driver.turn();
+        driver.drive();
         while let Some(done) = driver.completion() {
             if let Outcome::Lock(result) = done.result {
                 let lease = result?;
                 locks += 1;
                 println!("{} held for {:?}", lease.key().escape_ascii(), lease.remaining());
-                // Dropping the lease releases it with the next turn.
+                // Dropping the lease releases it with the next pass.
             }
         }
     }

@@ -96,7 +96,7 @@ async fn serve(
     // A descriptor of the same poll: it stays open for as long as the loop watches it.
     #[expect(deprecated, reason = "what replaces it takes unsafe code, to promise just that")]
     let readiness = AsyncFd::new(driver.as_fd().try_clone_to_owned()?)?;
-    driver.turn(); // begins to connect
+    driver.drive(); // begins to connect
     let mut waiting = HashMap::new();
     loop {
         let timeout = driver.timeout();
@@ -110,7 +110,7 @@ async fn serve(
         };
         tokio::select! {
             guard = readiness.readable() => {
-                // Before the turn: what becomes ready while it lasts wakes this task again.
+                // Before the call: what becomes ready while it lasts wakes this task again.
                 guard?.clear_ready();
             }
             message = messages.recv() => match message {
@@ -123,7 +123,7 @@ async fn serve(
         while let Ok(message) = messages.try_recv() {
             begin(&mut driver, message, &mut waiting);
         }
-        driver.turn();
+        driver.drive();
         while let Some(done) = driver.completion() {
             let Outcome::Lock(result) = done.result else { continue };
             if let Some(reply) = waiting.remove(&done.id) {

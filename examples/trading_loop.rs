@@ -53,7 +53,7 @@ fn main() -> Anything {
     desk.tell();
     let slept = desk.slept;
     drop((desk, theirs));
-    rival.settle(Duration::from_secs(1));
+    rival.shutdown(Duration::from_secs(1));
     driver.shutdown(Duration::from_secs(1));
 
     let twice = trades.iter().filter(|count| count.load(Ordering::Relaxed) > 1).count();
@@ -105,7 +105,7 @@ fn trade_spinning(
             Err(TryRecvError::Disconnected) => is_open = false,
         }
         // Reads what the sockets hold, and writes what is owed. It never blocks.
-        driver.turn();
+        driver.drive();
         while let Some(done) = driver.completion() {
             let Some(place) = wanted.iter().position(|(id, _)| *id == done.id) else { continue };
             let (_, signal) = wanted.swap_remove(place);

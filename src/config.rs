@@ -39,10 +39,10 @@ pub enum Admission {
     Lenient,
 }
 
-/// How a blocking call waits for replies.
+/// How a blocking call, and the I/O thread of a `Shared`, polls its sockets while nothing is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Wait {
+pub enum IdleStrategy {
     /// Sleep in the operating system's poll: no CPU, a wake-up of some microseconds.
     #[default]
     Park,
@@ -147,7 +147,7 @@ impl Default for Retry {
 /// | `restart_guard` | on | |
 /// | `admission` | strict | |
 /// | `retry` | 200 to 400 ms apart, 10 s in all | |
-/// | `wait` | park | |
+/// | `idle_strategy` | park | |
 /// | `max_extensions` | no limit | 0 to 65,535: how often a lease may be extended |
 /// | `max_hold` | no limit | how long a lease may be held in all |
 /// | `local_turns` | 64 | 0 for none: how often a shared handle hands a lease on |
@@ -169,7 +169,7 @@ pub struct Config {
     pub(crate) restart_guard: RestartGuard,
     pub(crate) admission: Admission,
     pub(crate) retry: Retry,
-    pub(crate) wait: Wait,
+    pub(crate) idle_strategy: IdleStrategy,
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) client_name: Option<String>,
@@ -222,7 +222,7 @@ impl Config {
             restart_guard: RestartGuard::On,
             admission: Admission::Strict,
             retry: Retry::default(),
-            wait: Wait::Park,
+            idle_strategy: IdleStrategy::Park,
             username: None,
             password: None,
             client_name: None,
@@ -304,11 +304,11 @@ impl Config {
         self
     }
 
-    /// How blocking calls wait for replies.
-    /// By default they sleep: [`Wait::Park`].
+    /// How blocking calls poll their sockets.
+    /// By default they sleep: [`IdleStrategy::Park`].
     #[must_use]
-    pub const fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
+    pub const fn idle_strategy(mut self, strategy: IdleStrategy) -> Self {
+        self.idle_strategy = strategy;
         self
     }
 
@@ -472,7 +472,7 @@ impl fmt::Debug for Config {
             .field("restart_guard", &self.restart_guard)
             .field("admission", &self.admission)
             .field("retry", &self.retry)
-            .field("wait", &self.wait)
+            .field("idle_strategy", &self.idle_strategy)
             .finish_non_exhaustive()
     }
 }

@@ -131,7 +131,7 @@ pub mod fuzzing;
 
 pub use address::{Address, Endpoint};
 pub use client::{Batch, Client, Held};
-pub use config::{Admission, Config, RestartGuard, Retry, Wait};
+pub use config::{Admission, Config, IdleStrategy, RestartGuard, Retry};
 pub use driver::clock::now;
 pub use driver::{Completion, Driver, Lease};
 pub use engine::{LostCause, Notice};

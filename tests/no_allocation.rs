@@ -111,7 +111,7 @@ fn a_warm_batch_allocates_nothing() {
         for index in 0..8 {
             batch.try_lock(key(round * 8 + index), TTL).unwrap();
         }
-        while let Some(done) = batch.wait().unwrap() {
+        while let Some(done) = batch.wait_completion().unwrap() {
             if let Outcome::Lock(lease) = done.result {
                 batch.unlock(lease.unwrap()).unwrap();
             }

@@ -74,7 +74,7 @@ fn hold(client: &mut Client, leases: &mut Vec<Lease>, count: usize) -> Anything 
             digits(&mut key, begun);
             batch.try_lock(key, TTL)?;
         }
-        let mut done = batch.wait()?;
+        let mut done = batch.wait_completion()?;
         while let Some(completion) = done {
             if let Outcome::Lock(lease) = completion.result {
                 leases.push(lease?);

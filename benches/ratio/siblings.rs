@@ -6,7 +6,7 @@ use std::time::Duration;
 use redbolt::driver::Outcome;
 use redbolt::mio::{Events, Poll};
 use redbolt::time::Instant;
-use redbolt::{Config, Driver, Lease, LockOptions, Retry, Wait, now};
+use redbolt::{Config, Driver, IdleStrategy, Lease, LockOptions, Retry, now};
 
 use crate::nodes::{Setup, config};
 use crate::slices::percentile;
@@ -31,7 +31,7 @@ pub(crate) fn run(_: &Options) -> Anything {
     println!("| calls | gap p50 | p99 | longest | turns a second |");
     println!("|---|---|---|---|---|");
     for calls in [2, 8, 64] {
-        let gaps = gaps(config(&setup.addresses, Wait::Park)?, calls)?;
+        let gaps = gaps(config(&setup.addresses, IdleStrategy::Park)?, calls)?;
         let micros = |share| percentile(&gaps, share);
         let longest = gaps.iter().max().copied().unwrap_or(0) as f64 / 1e3;
         let turns = gaps.len() as f64 / TIME.as_secs_f64();
@@ -54,10 +54,10 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
         for event in &events {
             driver.ready(event);
         }
-        driver.turn();
+        driver.drive();
         Ok(())
     };
-    driver.turn();
+    driver.drive();
     while driver.voters() < 5 {
         pass(&mut driver)?;
     }
@@ -68,7 +68,7 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
     for _ in 0..calls {
         driver.lock(&key, acquire())?;
     }
-    driver.turn();
+    driver.drive();
     let (mut gaps, begin) = (Vec::new(), now());
     let (mut held, mut free_since): (Option<(Lease, Instant)>, _) = (None, now());
     while begin.until(now()) < TIME {
@@ -77,10 +77,10 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
         {
             free_since = now();
             held = None;
-            driver.turn();
+            driver.drive();
             // Queues behind the others.
             driver.lock(&key, acquire())?;
-            driver.turn();
+            driver.drive();
         }
         if held.is_none() {
             pass(&mut driver)?;

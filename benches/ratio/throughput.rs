@@ -78,7 +78,7 @@ impl Windows {
             acquire(&mut batch, &mut self.keys, &mut to_begin)?;
         }
         while to_end > 0 {
-            let Some(done) = batch.wait()? else { break };
+            let Some(done) = batch.wait_completion()? else { break };
             match done.result {
                 Outcome::Lock(lease) => {
                     batch.unlock(lease?)?;

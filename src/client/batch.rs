@@ -13,7 +13,7 @@ use crate::options::LockOptions;
 /// Many operations at once; made by [`Client::batch`].
 ///
 /// Submitting writes nothing. What was submitted goes out together, one write a node, with
-/// [`flush`](Self::flush) or as soon as [`wait`](Self::wait) has no result left to give. A lock and
+/// [`flush`](Self::flush) or as soon as [`wait_completion`](Self::wait_completion) has no result left to give. A lock and
 /// its release may follow one another in the same batch, and a batch may go on for ever: submit
 /// more as results come, and always so many are under way.
 ///
@@ -32,7 +32,7 @@ use crate::options::LockOptions;
 ///     batch.try_lock(sku, Duration::from_secs(10))?;
 /// }
 /// let mut leases = Vec::new();
-/// while let Some(done) = batch.wait()? {
+/// while let Some(done) = batch.wait_completion()? {
 ///     if let Outcome::Lock(Ok(lease)) = done.result {
 ///         leases.push(lease);
 ///     }
@@ -157,7 +157,7 @@ impl<'client> Batch<'client> {
     /// # Errors
     ///
     /// What the operating system's poll fails with; nothing is lost by it.
-    pub fn wait(&mut self) -> io::Result<Option<Completion>> {
+    pub fn wait_completion(&mut self) -> io::Result<Option<Completion>> {
         loop {
             if let Some(done) = self.completion() {
                 return Ok(Some(done));
@@ -196,6 +196,6 @@ impl Drop for Batch<'_> {
         }
         self.client.driver.cancel_all();
         self.client.discard();
-        self.client.driver.turn();
+        self.client.driver.drive();
     }
 }

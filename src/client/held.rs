@@ -54,7 +54,7 @@ impl<'client> Held<'client> {
     /// [`ExtendError::Lost`] and [`ExtendError::Expired`]: the lock is over, stop the work.
     /// [`ExtendError::LimitReached`]: it is held until [`deadline`](Self::deadline) and no longer. A
     /// missed quorum is no error while the lock is still held: the next call tries again.
-    pub fn keep(&mut self) -> Result<(), ExtendError> {
+    pub fn extend_if_due(&mut self) -> Result<(), ExtendError> {
         let Some(lease) = &self.lease else { return Err(ExtendError::NotOurs) };
         if lease.remaining() > self.ttl / 3 * 2 {
             return Ok(());
@@ -67,10 +67,10 @@ impl<'client> Held<'client> {
     ///
     /// # Errors
     ///
-    /// As [`keep`](Self::keep).
-    pub fn look(&mut self) -> Result<(), ExtendError> {
+    /// As [`extend_if_due`](Self::extend_if_due).
+    pub fn check(&mut self) -> Result<(), ExtendError> {
         let Some(lease) = &self.lease else { return Err(ExtendError::NotOurs) };
-        self.client.keep().map_err(|error| ExtendError::System(error.kind()))?;
+        self.client.drive().map_err(|error| ExtendError::System(error.kind()))?;
         self.client.driver.engine().keep_error(lease.id(), now()).map_or(Ok(()), Err)
     }
 
@@ -89,7 +89,7 @@ impl Drop for Held<'_> {
     /// The work ended early or panicked: sends the release, and waits for nothing.
     fn drop(&mut self) {
         if self.lease.take().is_some() {
-            self.client.driver.turn();
+            self.client.driver.drive();
         }
     }
 }

@@ -9,8 +9,8 @@
 //!   meanwhile is not held against it.
 
 mod batch;
+mod drive;
 mod held;
-mod hold;
 mod inspect;
 mod permissions;
 
@@ -24,7 +24,7 @@ pub use held::Held;
 pub use inspect::{KeyState, NodeKey, NodeReport};
 pub use permissions::NodePermissions;
 
-use crate::config::{Config, Wait};
+use crate::config::{Config, IdleStrategy};
 use crate::driver::clock::now;
 use crate::driver::{Driver, Lease, Outcome};
 use crate::engine::{NodeHealth, Notice, OpId};
@@ -41,7 +41,7 @@ pub struct Client {
     pub(crate) driver: Driver,
     pub(crate) poll: Poll,
     events: Events,
-    wait: Wait,
+    idle: IdleStrategy,
     pub(crate) node_timeout: Duration,
     /// The last operation of a batch in each place: nobody takes the results of another's.
     submitted: Vec<OpId>,
@@ -96,15 +96,15 @@ impl Client {
     pub fn open(config: Config) -> Result<Self, ConnectError> {
         let poll = Poll::new()?;
         let tokens = 0..config.nodes.len() + 1;
-        let (wait, node_timeout) = (config.wait, config.node_timeout);
+        let (idle, node_timeout) = (config.idle_strategy, config.node_timeout);
         let mut driver = Driver::new(config, poll.registry(), tokens)?;
-        driver.turn();
+        driver.drive();
         let events = Events::with_capacity(EVENTS_MAX);
         Ok(Self {
             driver,
             poll,
             events,
-            wait,
+            idle,
             node_timeout,
             submitted: Vec::new(),
             has_lost: false,
@@ -228,7 +228,7 @@ impl Client {
     /// return, early return and panic.
     ///
     /// The lock is kept alive as far as the client is driven: `work` must end, or
-    /// [`keep`](Held::keep) the lock, before [`Held::remaining`] is zero. Its own error or panic
+    /// [extend](Held::extend_if_due) the lock, before [`Held::remaining`] is zero. Its own error or panic
     /// comes before everything else.
     ///
     /// # Errors
@@ -262,7 +262,7 @@ impl Client {
     pub fn wait_settled(&mut self, limit: Duration) -> Result<(), ConnectError> {
         let deadline = now() + limit;
         self.poll_for(Some(Duration::ZERO))?;
-        self.driver.turn();
+        self.driver.drive();
         while !self.is_settled() && now() < deadline {
             self.discard();
             self.pass(Some(deadline))?;
@@ -288,7 +288,7 @@ impl Client {
         self.driver.notice()
     }
 
-    /// Whether a quorum may vote, as far as the last call saw: call [`keep`](Self::keep) before where
+    /// Whether a quorum may vote, as far as the last call saw: call [`drive`](Self::drive) before where
     /// the client may have been idle.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
@@ -335,7 +335,7 @@ impl Client {
     /// Reads what the sockets hold.
     fn read_up(&mut self) -> Result<Instant, io::ErrorKind> {
         self.poll_for(Some(Duration::ZERO))?;
-        self.driver.turn();
+        self.driver.drive();
         Ok(now())
     }
 
@@ -372,12 +372,12 @@ impl Client {
     /// One pass of the loop: waits for readiness or a deadline, at most until `until`, and acts.
     pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), io::ErrorKind> {
         let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
-        match self.wait {
-            Wait::Park => self.poll_until(deadline)?,
-            Wait::Spin => {
+        match self.idle {
+            IdleStrategy::Park => self.poll_until(deadline)?,
+            IdleStrategy::Spin => {
                 self.spin_until(deadline.unwrap_or(Instant::MAX), false)?;
             }
-            Wait::SpinThenPark(spin) => {
+            IdleStrategy::SpinThenPark(spin) => {
                 let end = now() + spin;
                 let end = deadline.map_or(end, |deadline| deadline.min(end));
                 let is_ready = self.spin_until(end, true)?;
@@ -386,7 +386,7 @@ impl Client {
                 }
             }
         }
-        self.driver.turn();
+        self.driver.drive();
         Ok(())
     }
 
@@ -428,15 +428,22 @@ impl Client {
         Ok(())
     }
 
-    /// Sends the releases of leases that were dropped, and waits at most `limit` until the nodes
-    /// have answered what is still owed. Returns how many releases are owed then, one a key and node:
-    /// those keys end with their TTL, unless the client goes on and the nodes can be reached before.
-    ///
-    /// Dropping the client does this with `node_timeout`.
-    pub fn settle(&mut self, limit: Duration) -> usize {
-        let owed = self.driver.settle(limit);
+    /// Sends the releases of leases that were dropped, and waits at most `limit` until the nodes have
+    /// answered all that is owed to them. Returns how many releases are owed then, one per key and
+    /// node: they are sent as nodes come back, while the client is driven.
+    pub fn wait_released(&mut self, limit: Duration) -> usize {
+        let owed = self.driver.wait_released(limit);
         self.discard();
         owed
+    }
+
+    /// Ends the client: sends the releases of leases that were dropped, and waits at most `limit` for
+    /// the answers. Returns how many releases are owed then, one per key and node: those keys end
+    /// with their TTL, and so do those of leases that are still held.
+    ///
+    /// Dropping the client does this with `node_timeout`.
+    pub fn shutdown(&mut self, limit: Duration) -> usize {
+        self.driver.shutdown(limit)
     }
 }
 

@@ -4,14 +4,14 @@
 //!
 //! # Contract
 //!
-//! - [`Driver::turn`] never blocks, and makes no system call when nothing is ready, owed or due.
+//! - [`Driver::drive`] never blocks, and makes no system call when nothing is ready, owed or due.
 //! - Sockets are registered edge-triggered with the registry and the tokens given; every event goes
 //!   to [`Driver::ready`].
 //!
 //! # Invariants
 //!
-//! - In each turn everything that the sockets hold is read before anything is judged by time.
-//! - One write a node and turn, however many requests it carries.
+//! - In each pass everything that the sockets hold is read before anything is judged by time.
+//! - One write per node and pass, however many requests it carries.
 
 pub mod clock;
 mod completion;
@@ -78,7 +78,7 @@ const READ_LEN: usize = 16 << 10;
 /// let mut driver = Driver::new(config, poll.registry(), 100..132)?;
 /// driver.try_lock(b"sku:42", Duration::from_secs(10))?;
 /// loop {
-///     driver.turn();
+///     driver.drive();
 ///     while let Some(done) = driver.completion() {
 ///         if let Outcome::Lock(result) = done.result {
 ///             let lease = result?;
@@ -120,7 +120,7 @@ pub struct Driver {
 
 impl Driver {
     /// A driver for the nodes of `config`, in the loop that `registry` belongs to. `tokens` are its
-    /// own: one for each node, and one more. Connecting begins with the first [`turn`](Self::turn).
+    /// own: one for each node, and one more. Connecting begins with the first [`drive`](Self::drive).
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl Driver {
     }
 
     /// A driver with a poll of its own, for loops that are not mio's: watch
-    /// [`as_fd`](AsFd::as_fd) for reading, and call [`turn`](Self::turn) when it is readable and at
+    /// [`as_fd`](AsFd::as_fd) for reading, and call [`drive`](Self::drive) when it is readable and at
     /// [`next_deadline`](Self::next_deadline).
     ///
     /// # Errors
@@ -173,7 +173,7 @@ impl Driver {
     // ---- operations ----
 
     /// Begins one attempt at the lock `key`; its [`Outcome::Lock`] follows. Nothing is written before
-    /// the next [`turn`](Self::turn) or [`flush`](Self::flush).
+    /// the next [`drive`](Self::drive) or [`flush`](Self::flush).
     ///
     /// # Errors
     ///
@@ -250,9 +250,8 @@ impl Driver {
     /// begins it right now.
     pub(crate) fn unlock_at(&mut self, lease: Lease, now: Instant) -> Result<OpId, UnlockError> {
         let result = self.engine.release(lease.id(), now);
-        lease.settle();
-        drop(lease);
-        // At once: a dropped lease would keep the next poll from sleeping.
+        self.pool.reclaim(lease);
+        // Those that were dropped go out with it.
         self.collect_dropped(now);
         result
     }
@@ -347,7 +346,7 @@ impl Driver {
     }
 
     /// One pass: reads what is ready, then judges what is due, then writes what is owed.
-    pub fn turn(&mut self) {
+    pub fn drive(&mut self) {
         self.poll_own();
         // From before the reading: who is judged by it had a little more time, never less.
         let now = clock::now();
@@ -356,7 +355,7 @@ impl Driver {
         self.collect_dropped(now);
         self.engine.handle_timeout(now);
         self.copy_changes();
-        self.settle_connections();
+        self.update_connections();
         self.flush();
         #[cfg(feature = "tracing")]
         self.log_notices();
@@ -364,7 +363,7 @@ impl Driver {
         self.export_if_due(now);
     }
 
-    /// Writes what is owed, one write a node. A turn does it too.
+    /// Writes what is owed, one write per node. [`drive`](Self::drive) does it too.
     pub fn flush(&mut self) {
         for nodes in self.engine.poll_writes() {
             for id in nodes.without(self.blocked) {
@@ -373,7 +372,7 @@ impl Driver {
         }
     }
 
-    /// When [`turn`](Self::turn) is to be called at the latest, on the clock of
+    /// When [`drive`](Self::drive) is to be called at the latest, on the clock of
     /// [`redbolt::now`](crate::now).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -403,7 +402,7 @@ impl Driver {
 
     fn poll_own(&mut self) {
         let Some((mut poll, mut events)) = self.own_poll.take() else { return };
-        // An interrupted poll has no events; the next turn will see them.
+        // An interrupted poll has no events; the next pass will see them.
         let _ = poll.poll(&mut events, Some(Duration::ZERO));
         for event in &events {
             self.ready(event);
@@ -422,7 +421,7 @@ impl Driver {
     }
 
     /// Does what the engine wants of connections.
-    fn settle_connections(&mut self) {
+    fn update_connections(&mut self) {
         while let Some((id, wish)) = self.engine.poll_connection() {
             match wish {
                 Connection::Open => self.open(id),
@@ -539,15 +538,14 @@ impl Driver {
         self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry, served))
     }
 
-    /// Releases the leases that were dropped.
+    /// Releases the leases that were dropped, and lets go of those that were given away.
     pub(crate) fn collect_dropped(&mut self, now: Instant) {
         if !self.pool.has_dropped() {
             return;
         }
         let engine = &mut self.engine;
         self.pool.take_dropped(|dropped| {
-            if dropped.is_settled {
-                // Given away; a lease that was unlocked is not held any more, and stays so.
+            if dropped.is_detached {
                 engine.detach(dropped.id);
             } else {
                 engine.release_quietly(dropped.id, now);

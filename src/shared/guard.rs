@@ -58,7 +58,7 @@ impl SharedGuard {
         !self.remaining().is_zero()
     }
 
-    /// Whether the lock is known to be over (see also [`lost`](Self::lost)): no quorum can hold it any more, or it is kept alive
+    /// Whether the lock is known to be over (see also [`wait_lost`](Self::wait_lost)): no quorum can hold it any more, or it is kept alive
     /// and its deadline has come. An atomic load; the I/O thread raises it even when every node is
     /// silent.
     #[must_use]
@@ -105,7 +105,7 @@ impl SharedGuard {
     ///
     /// As [`Shared::extend`], except that a missed quorum is no error while the lock is still held:
     /// the next call tries again.
-    pub fn keep(&mut self) -> Result<(), ExtendError> {
+    pub fn extend_if_due(&mut self) -> Result<(), ExtendError> {
         if self.is_fresh() {
             return Ok(());
         }
@@ -114,12 +114,12 @@ impl SharedGuard {
         self.unless_still_held(result)
     }
 
-    /// As [`keep`](Self::keep), without blocking.
+    /// As [`extend_if_due`](Self::extend_if_due), without blocking.
     ///
     /// # Errors
     ///
-    /// As [`keep`](Self::keep).
-    pub async fn keep_async(&mut self) -> Result<(), ExtendError> {
+    /// As [`extend_if_due`](Self::extend_if_due).
+    pub async fn extend_if_due_async(&mut self) -> Result<(), ExtendError> {
         if self.is_fresh() {
             return Ok(());
         }

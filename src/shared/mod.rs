@@ -37,7 +37,7 @@ use mio::{Token, Waker};
 pub use guard::SharedGuard;
 
 use crate::client::{Client, NodeKey};
-use crate::config::{Config, Wait};
+use crate::config::{Config, IdleStrategy};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
@@ -108,9 +108,9 @@ const NONE: u32 = u32::MAX;
 ///
 /// An uncontended call is that of [`Client`] and two hand-overs between threads: one to the I/O
 /// thread (a write to an eventfd, unless it is at work), one back. Calls that come at once go out together,
-/// one write a node. With [`Wait::Spin`] the I/O thread never sleeps, for as long as any handle
+/// one write a node. With [`IdleStrategy::Spin`] the I/O thread never sleeps, for as long as any handle
 /// lives, and a blocking call spins for up to `node_timeout` before it sleeps;
-/// [`Wait::SpinThenPark`] bounds both. Once warm nothing is allocated for keys up to 40 bytes.
+/// [`IdleStrategy::SpinThenPark`] bounds both. Once warm nothing is allocated for keys up to 38 bytes.
 ///
 /// Up to `in_flight_max` calls, waiting ones included, may be under way; one more ends at once as
 /// [`LockError::Full`].
@@ -151,10 +151,10 @@ impl Shared {
     ) -> Result<Self, ConnectError> {
         let rules = Rules::new(&config)?;
         let calls_max = config.in_flight_max;
-        let spin = match config.wait {
-            Wait::Park => Duration::ZERO,
-            Wait::Spin => config.node_timeout,
-            Wait::SpinThenPark(spin) => spin,
+        let spin = match config.idle_strategy {
+            IdleStrategy::Park => Duration::ZERO,
+            IdleStrategy::Spin => config.node_timeout,
+            IdleStrategy::SpinThenPark(spin) => spin,
         };
         // The nodes have the first tokens, name resolution the next.
         let token = Token(config.nodes.len() + 1);

@@ -199,7 +199,7 @@ impl Worker {
         let Self { inner, tell, .. } = &mut self;
         inner.with(|table| table.close(tell));
         tell.drain(..).for_each(Listener::notify);
-        self.client.driver.turn();
+        self.client.driver.drive();
         loop {
             self.gather();
             self.exchange();

@@ -129,7 +129,7 @@ impl Life<'_> {
             _ => thread::sleep(ms(random.below(4))),
         }
         if random.chance(900) {
-            self.driver.turn();
+            self.driver.drive();
         }
         if random.chance(800) {
             while let Some(done) = self.driver.completion() {

@@ -75,7 +75,7 @@ fn does_all(cluster: &Cluster) {
     let lease =
         client.try_lock("lock:w", LockOptions::new(TTL).watch(true)).expect("the lock is free");
     assert!(eventually(PATIENCE, || {
-        client.keep().expect("a healthy loop");
+        client.drive().expect("a healthy loop");
         client.watched(&lease).count_ones() == 5
     }));
     let published = |server: &RealServer| {
@@ -87,12 +87,12 @@ fn does_all(cluster: &Cluster) {
     let taken = std::thread::scope(|scope| {
         let waits = scope.spawn(move || waiter.lock("lock:w", TTL).map(|lease| (waiter, lease)));
         assert!(eventually(PATIENCE, || {
-            client.settle(ms(1));
+            client.wait_released(ms(1));
             cluster.nodes().any(published)
         }));
         assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
         assert!(eventually(PATIENCE, || {
-            client.settle(ms(1));
+            client.wait_released(ms(1));
             waits.is_finished()
         }));
         waits.join().expect("no panic")
@@ -101,7 +101,7 @@ fn does_all(cluster: &Cluster) {
     assert_eq!(waiter.unlock(lease).expect("the lease is ours"), Unlocked::Released);
     cluster.nodes().for_each(RealServer::hang_up);
     assert!(eventually(PATIENCE, || {
-        client.settle(ms(10));
+        client.wait_released(ms(10));
         client.try_lock("lock:again", TTL).is_ok() && client.voters() == 5
     }));
     for node in client.examine().expect("answers") {
@@ -150,7 +150,7 @@ fn see(cluster: &Cluster) -> Seen {
         Err(error) => say("locked", cause(&error)),
         Ok(mut lease) => {
             let is_watched = eventually(ms(300), || {
-                client.keep().expect("a healthy loop");
+                client.drive().expect("a healthy loop");
                 client.watched(&lease) != 0
             }) || {
                 // What the node says to this comes behind what it says to the watching.
@@ -167,7 +167,7 @@ fn see(cluster: &Cluster) -> Seen {
             cluster.node(0).command(&["DEL", "lock:other"]);
         }
     }
-    client.settle(ms(100));
+    client.wait_released(ms(100));
     let report = client.examine().expect("answers").remove(0);
     say("dialect", report.health.dialect.clone().unwrap_or_default());
     say("denied", denied(&client.permissions("lock:k").expect("answers").remove(0)));

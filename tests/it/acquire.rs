@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::{
-    Cause, Client, Config, ConfigError, LockError, LockOptions, Quorum, Unlocked, Vote, Wait,
+    Cause, Client, Config, ConfigError, IdleStrategy, LockError, LockOptions, Quorum, Unlocked,
+    Vote,
 };
 
 use super::common::{
@@ -367,7 +368,7 @@ fn a_token_of_the_callers_is_tried_once() {
     }
     let ballot = taken(client.lock("k", LockOptions::new(TTL).token("mine")));
     assert!(causes(&ballot).contains(&Cause::Held));
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     for index in 0..3 {
         assert!(eventually(PATIENCE, || cluster.set_count(index) == 2), "one of them is ours");
     }
@@ -376,8 +377,12 @@ fn a_token_of_the_callers_is_tried_once() {
 #[test]
 fn every_way_of_waiting_gives_the_same_results() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    for wait in [Wait::Park, Wait::Spin, Wait::SpinThenPark(Duration::from_micros(20))] {
-        let mut client = Client::connect(cluster.config().wait(wait)).unwrap();
+    for wait in [
+        IdleStrategy::Park,
+        IdleStrategy::Spin,
+        IdleStrategy::SpinThenPark(Duration::from_micros(20)),
+    ] {
+        let mut client = Client::connect(cluster.config().idle_strategy(wait)).unwrap();
         for _ in 0..50 {
             let mut lease = client.try_lock("k", TTL).unwrap();
             taken(client.try_lock("k", TTL));
@@ -391,7 +396,7 @@ fn every_way_of_waiting_gives_the_same_results() {
         cluster.node(0).thaw();
         cluster.node(1).thaw();
         assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert_eq!(cluster.holders("k"), 0);
     }
 }

@@ -18,7 +18,7 @@ fn a_batch_wins_and_releases_every_lock() {
     let places: HashSet<_> = ops.iter().map(|op| op.index()).collect();
     assert_eq!((batch.in_flight(), places.len()), (100, 100));
     let mut leases: Vec<Lease> = Vec::new();
-    while let Some(done) = batch.wait().unwrap() {
+    while let Some(done) = batch.wait_completion().unwrap() {
         let Outcome::Lock(Ok(lease)) = done.result else { panic!("{:?}", done.result) };
         let place = ops.iter().position(|op| *op == done.id).unwrap();
         assert_eq!(lease.key(), keys[place].as_bytes());
@@ -32,7 +32,7 @@ fn a_batch_wins_and_releases_every_lock() {
         batch.unlock(lease).unwrap();
     }
     let mut ended = [0, 0];
-    while let Some(done) = batch.wait().unwrap() {
+    while let Some(done) = batch.wait_completion().unwrap() {
         match done.result {
             Outcome::Extend(result) => ended[0] += i32::from(result.is_ok()),
             Outcome::Unlock(result) => ended[1] += i32::from(result == Unlocked::Released),
@@ -45,7 +45,7 @@ fn a_batch_wins_and_releases_every_lock() {
     drop(batch);
     assert!(eventually(PATIENCE, || cluster.holders("k0") == 5));
     drop(leases);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -64,11 +64,11 @@ fn a_batch_that_is_dropped_leaves_no_key_behind() {
         batch.lock("held", patient).unwrap();
         if is_written {
             batch.flush();
-            let won = batch.wait().unwrap().unwrap();
+            let won = batch.wait_completion().unwrap().unwrap();
             assert!(matches!(won.result, Outcome::Lock(Ok(_))));
         }
         ends_within(ms(0), || drop(batch));
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":1\r\n"));
     }
     other.unlock(held).unwrap();
@@ -92,13 +92,13 @@ fn a_batch_that_is_forgotten_holds_nothing_up() {
     std::mem::forget(batch);
     let mut batch = client.batch();
     batch.try_lock("mine", TTL).unwrap();
-    let mine = batch.wait().unwrap().unwrap();
+    let mine = batch.wait_completion().unwrap().unwrap();
     let Outcome::Lock(Ok(mine)) = mine.result else { panic!("{:?}", mine.result) };
     assert_eq!(mine.key(), b"mine");
-    assert!(batch.wait().unwrap().is_none());
+    assert!(batch.wait_completion().unwrap().is_none());
     drop((batch, mine));
     assert!(client.unlock_token("x", [0; 20]).is_ok());
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -114,7 +114,7 @@ fn a_batch_ends_while_a_node_hangs() {
             batch.try_lock(format!("k{index}"), TTL).unwrap();
         }
         ends_within(ms(0), || {
-            while let Some(done) = batch.wait().unwrap() {
+            while let Some(done) = batch.wait_completion().unwrap() {
                 if let Outcome::Lock(result) = done.result {
                     batch.unlock(result.unwrap()).unwrap();
                 }
@@ -134,7 +134,7 @@ fn a_batch_is_refused_at_its_bound_and_goes_on_after_it() {
         batch.try_lock(format!("k{index}"), TTL).unwrap();
     }
     assert!(matches!(batch.try_lock("k8", TTL), Err(LockError::Full)));
-    while let Some(done) = batch.wait().unwrap() {
+    while let Some(done) = batch.wait_completion().unwrap() {
         assert!(matches!(done.result, Outcome::Lock(Ok(_))), "{:?}", done.result);
     }
     assert!(batch.try_lock("k8", TTL).is_ok());
@@ -157,7 +157,7 @@ fn a_batch_larger_than_a_socket_takes_is_written_to_its_end() {
         batch.flush();
         cluster.nodes().for_each(|node| node.thaw());
         let mut won = 0;
-        while let Some(done) = batch.wait().unwrap() {
+        while let Some(done) = batch.wait_completion().unwrap() {
             match done.result {
                 Outcome::Lock(Ok(lease)) => {
                     won += 1;
@@ -180,7 +180,7 @@ fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
     let kept = LockOptions::new(TTL).keep_alive(KeepAlive::new()).watch(true);
     let lease = client.try_lock("kept", kept).unwrap();
     assert!(eventually(PATIENCE, || {
-        client.keep().unwrap();
+        client.drive().unwrap();
         client.watched(&lease) == 0b111
     }));
     let mut batch = client.batch();
@@ -195,8 +195,8 @@ fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
         node.command(&["PING"]);
     }
     // One pass reads both answers, and of the loss behind them.
-    batch.wait().unwrap().unwrap();
+    batch.wait_completion().unwrap().unwrap();
     drop(batch);
     assert!(lease.is_lost());
-    assert!(!client.keep_for(ms(0)).unwrap(), "nobody told");
+    assert!(!client.drive_for(ms(0)).unwrap(), "nobody told");
 }

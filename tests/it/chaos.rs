@@ -322,7 +322,7 @@ fn one_of_the_processes_that_count() {
     while !dir.join("stop").exists() {
         let pause = read_counter(&dir.join("pause"));
         if pause > 0 {
-            client.settle(ms(20));
+            client.wait_released(ms(20));
             write_counter(&dir.join(format!("paused-{index}")), pause);
             thread::sleep(ms(2));
             continue;
@@ -346,10 +346,10 @@ fn one_of_the_processes_that_count() {
     // All servers are there now, so all that is owed can be paid, once each is connected again.
     let owed = |client: &Client| client.nodes().iter().map(|node| node.debts as u64).sum::<u64>();
     let end = now() + SETTLED;
-    client.settle(SETTLED);
+    client.wait_released(SETTLED);
     while owed(&client) > 0 && now() < end {
-        client.keep_for(ms(5)).unwrap();
-        client.settle(SETTLED);
+        client.drive_for(ms(5)).unwrap();
+        client.wait_released(SETTLED);
     }
     write_counter(&dir.join(format!("owed-{index}")), owed(&client) + u64::from(now() >= end));
 }

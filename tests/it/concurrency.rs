@@ -156,7 +156,7 @@ fn hundreds_of_operations_in_flight_end_once_each() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut driver = Driver::standalone(cluster.config().in_flight_max(400)).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         driver.nodes().iter().all(|node| node.state == NodeState::Admitted)
     }));
     let mut tokens = HashSet::new();
@@ -168,7 +168,7 @@ fn hundreds_of_operations_in_flight_end_once_each() {
         assert!(matches!(driver.try_lock("full", TTL), Err(LockError::Full)));
         let (mut leases, mut taken) = (Vec::new(), 0);
         assert!(eventually(PATIENCE, || {
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 assert!(open.remove(&done.id), "ended twice");
                 let Outcome::Lock(result) = done.result else { panic!("{done:?}") };

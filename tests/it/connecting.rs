@@ -93,7 +93,7 @@ fn an_unlock_on_nodes_that_hang_in_the_greeting_ends_in_its_time_and_is_paid_lat
     let unlocked = ends_within(ms(1_000), || client.unlock_token(&key, &token)).unwrap();
     assert_eq!(unlocked, Unlocked::Unknown);
     cluster.nodes().for_each(|node| node.thaw());
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(eventually(PATIENCE, || cluster.holders("held") == 0));
     assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
 }
@@ -173,7 +173,7 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
         assert!(redbolt::now() < end, "{} are open", open.len());
         let mut timeout = PATIENCE;
         for (at, driver) in drivers.iter_mut().enumerate() {
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 let place = open.iter().position(|entry| *entry == (at, done.id)).unwrap();
                 open.swap_remove(place);

@@ -48,7 +48,7 @@ impl Loop {
         for event in &self.events {
             self.driver.ready(event);
         }
-        self.driver.turn();
+        self.driver.drive();
     }
 
     fn lock_all(&mut self, keys: impl Iterator<Item = usize>, ttl: Duration) -> Vec<Lease> {

@@ -22,7 +22,7 @@ fn full_cycle(client: &mut Client, cluster: &Cluster, key: &str) {
     };
     assert!(eventually(PATIENCE, is_extended));
     assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders(key), 0);
 }
 

@@ -28,7 +28,7 @@ fn a_dropped_lease_is_released_with_the_next_call() {
         drop(client.try_lock(key, TTL).unwrap());
     }
     drop(client.try_lock("last", TTL).unwrap());
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -85,7 +85,7 @@ fn a_lease_can_be_read_and_dropped_on_any_thread() {
             }
         });
     }
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -116,7 +116,7 @@ fn a_detached_lease_is_released_by_nobody() {
     for index in 0..20 {
         drop(client.try_lock(format!("other{index}"), TTL).unwrap());
     }
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     drop(client);
     assert_eq!(cluster.holders("k"), 5);
     assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
@@ -220,7 +220,7 @@ fn leases_come_and_go_in_any_order_without_being_confused() {
         }
         assert!(held.iter().all(|(key, lease)| lease.key() == key.as_bytes()));
     }
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     let count = format!(":{}\r\n", held.len()).into_bytes();
     assert!(eventually(PATIENCE, || {
         cluster.nodes().all(|node| node.command(&["DBSIZE"]) == count)
@@ -244,7 +244,7 @@ fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
             open += 1;
         }
         assert!(eventually(PATIENCE, || {
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
                 leases.push(result.unwrap());
@@ -259,7 +259,7 @@ fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
     let retry = Retry::every(ms(5), ms(5)).timeout(PATIENCE);
     driver.lock("meanwhile", LockOptions::new(TTL).retry(retry)).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         let Some(done) = driver.completion() else { return false };
         let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
         result.unwrap().is_valid()
@@ -286,7 +286,7 @@ fn a_driver_that_ends_in_a_foreign_loop_sleeps_until_its_nodes_have_answered() {
         assert!(eventually(PATIENCE, || {
             poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
             assert!(events.iter().all(|event| driver.ready(event)));
-            driver.turn();
+            driver.drive();
             if !is_asked && driver.voters() == 3 {
                 driver.lock(key, LockOptions::new(TTL).retry(wait)).unwrap();
                 is_asked = true;

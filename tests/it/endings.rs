@@ -140,7 +140,7 @@ fn leaves_nothing<T>(
         if let Some(theirs) = theirs {
             other.unlock(theirs).expect("it is ours");
             // Whoever was woken would take it now.
-            other.settle(PATIENCE);
+            other.wait_released(PATIENCE);
             std::thread::sleep(ms(20));
         }
         assert!(eventually(PATIENCE, || ground.is_empty()), "{stage:?}: a key of nobody's");
@@ -152,9 +152,9 @@ const LIMIT: Duration = ms(300);
 
 // ---- the driver ----
 
-fn turn_until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> bool) {
+fn drive_until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> bool) {
     let met = eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         condition(driver)
     });
     assert!(met, "{driver:?}");
@@ -162,32 +162,32 @@ fn turn_until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> boo
 
 fn driver_at(ground: &dyn Ground, stage: Stage) -> Driver {
     let mut driver = Driver::standalone(ground.config()).expect("a poll");
-    turn_until(&mut driver, |driver| driver.voters() == 3);
+    drive_until(&mut driver, |driver| driver.voters() == 3);
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
     driver.lock("k", stage.acquire()).expect("room");
     match stage {
         Stage::Unwritten => {}
-        Stage::Unanswered => driver.turn(),
+        Stage::Unanswered => driver.drive(),
         Stage::PartlyAnswered => {
-            turn_until(&mut driver, |_| ground.keys(0) == 1);
-            driver.turn();
+            drive_until(&mut driver, |_| ground.keys(0) == 1);
+            driver.drive();
         }
         Stage::Won => {
-            turn_until(&mut driver, |driver| {
+            drive_until(&mut driver, |driver| {
                 let has_result = driver.next_deadline().is_some_and(|at| at <= now());
                 has_result && (0..3).all(|node| ground.keys(node) == 1)
             });
         }
         Stage::Dropped => {
             let mut lease = None;
-            turn_until(&mut driver, |driver| {
+            drive_until(&mut driver, |driver| {
                 lease = lease.take().or_else(|| won(driver));
                 lease.as_ref().is_some_and(|lease| lease.votes() == 3)
             });
         }
         Stage::BetweenAttempts | Stage::Waiting => {
             for _ in 0..50 {
-                driver.turn();
+                driver.drive();
                 std::thread::sleep(ms(1));
             }
             assert_eq!(driver.in_flight(), 1);
@@ -237,10 +237,10 @@ fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
     let nodes = Nodes::start(3).unwrap();
     for is_shut_down in [false, true] {
         let mut driver = Driver::standalone(nodes.config()).unwrap();
-        turn_until(&mut driver, |driver| driver.voters() == 3);
+        drive_until(&mut driver, |driver| driver.voters() == 3);
         driver.try_lock("k", ms(1_500)).unwrap();
         let mut lease = None;
-        turn_until(&mut driver, |driver| {
+        drive_until(&mut driver, |driver| {
             lease = lease.take().or_else(|| won(driver));
             lease.is_some()
         });
@@ -292,10 +292,10 @@ fn batch_at(ground: &dyn Ground, stage: Stage, is_forgotten: bool) -> Client {
             assert!(eventually(PATIENCE, || ground.keys(0) == 2));
         }
         // What is read with the result of the one is the answer to the other.
-        Stage::Won | Stage::BetweenAttempts | Stage::Waiting => drop(batch.wait()),
+        Stage::Won | Stage::BetweenAttempts | Stage::Waiting => drop(batch.wait_completion()),
         Stage::Dropped => {
             while batch.in_flight() > 0 {
-                drop(batch.wait())
+                drop(batch.wait_completion())
             }
         }
     }
@@ -311,7 +311,7 @@ fn batch_at(ground: &dyn Ground, stage: Stage, is_forgotten: bool) -> Client {
 fn a_batch_that_ends_leaves_no_key() {
     let nodes = Nodes::start(3).unwrap();
     let begin = |ground: &dyn Ground, stage| batch_at(ground, stage, false);
-    leaves_nothing(&nodes, begin, |mut client| Some(ends_within(LIMIT, || client.settle(LIMIT))));
+    leaves_nothing(&nodes, begin, |mut client| Some(ends_within(LIMIT, || client.shutdown(LIMIT))));
     leaves_nothing(&nodes, begin, |client| {
         ends_within(LIMIT, || drop(client));
         None

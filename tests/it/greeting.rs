@@ -109,7 +109,7 @@ fn an_acl_user_with_little_more_than_its_keys_can_lock() {
         let mut lease = client.try_lock("lock:1", TTL).unwrap();
         client.extend(&mut lease, TTL).unwrap();
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert_eq!(cluster.holders("lock:1"), 0);
         let ballot = no_quorum(client.try_lock("other", TTL));
         assert!(causes(&ballot).contains(&Cause::KeyDenied), "{ballot}");
@@ -152,7 +152,7 @@ fn unix_sockets_are_as_good_as_tcp() {
     assert!(eventually(PATIENCE, || {
         client.try_lock("k", TTL).is_ok() && client.nodes()[0].state == NodeState::Admitted
     }));
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     cycle(&mut client, "k");
 }
 
@@ -379,7 +379,7 @@ fn a_network_blip_puts_nobody_into_quarantine() {
         let id = driver.try_lock("k", ms(1_000)).unwrap();
         let mut outcome = None;
         assert!(eventually(PATIENCE, || {
-            driver.turn();
+            driver.drive();
             outcome = driver.completion();
             outcome.is_some()
         }));
@@ -390,14 +390,14 @@ fn a_network_blip_puts_nobody_into_quarantine() {
     };
     assert!(eventually(PATIENCE, || lock(&mut driver).is_ok()));
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         driver.voters() == 3
     }));
     for node in cluster.nodes() {
         node.hang_up();
     }
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         driver.nodes().iter().any(|node| node.state != NodeState::Admitted)
     }));
     // It may be lost on a connection that was dead already; the next one is not.

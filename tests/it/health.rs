@@ -8,7 +8,7 @@ use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms};
 fn drive(client: &mut Client, until: impl Fn(&Client) -> bool) {
     assert!(
         eventually(PATIENCE, || {
-            client.keep().expect("a healthy loop");
+            client.drive().expect("a healthy loop");
             until(client)
         }),
         "{:#?}",
@@ -64,7 +64,7 @@ fn a_client_is_ready_while_a_quorum_may_vote() {
     let node = client.nodes().remove(1);
     assert!(!node.votes && node.until.is_some(), "{node:?}");
     drop(held);
-    client.keep().unwrap();
+    client.drive().unwrap();
     assert!(client.nodes()[1].debts > 0, "{:?}", client.nodes());
     cluster.node(0).thaw();
     drive(&mut client, Client::is_ready);
@@ -78,7 +78,7 @@ fn a_quarantine_says_how_long_it_still_is() {
     let config = cluster.config().restart_guard(RestartGuard::On);
     let mut driver = Driver::standalone(config).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         driver.is_settled()
     }));
     assert!(!driver.is_ready());

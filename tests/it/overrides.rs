@@ -18,7 +18,7 @@ fn a_call_waits_for_silent_nodes_as_long_as_it_says() {
     let ballot = ends_within(ms(50), || no_quorum(client.try_lock("k", short)));
     assert_eq!(causes(&ballot)[..2], [Cause::Timeout; 2]);
     (0..2).for_each(|index| cluster.node(index).thaw());
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
 
     // And the other way round: nodes that answer late are waited for.

@@ -42,13 +42,13 @@ fn the_nodes_have_the_prefix_and_callers_do_not() {
     assert_eq!(adopted.key(), b"sku:42");
     let (key, token) = adopted.detach();
     assert_eq!(client.unlock_token(&key, &token).unwrap(), Unlocked::Released);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("app1:sku:42"), 0);
 
     let lease = client.try_lock("sku:42", TTL).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
     drop(client.try_lock("dropped", TTL).unwrap());
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("app1:dropped"), 0);
 }
 
@@ -94,14 +94,14 @@ fn a_watched_lock_below_a_prefix_is_lost_at_once() {
     let mut client = client_of(&cluster, "watch:");
     let lease = client.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
     assert!(eventually(PATIENCE, || {
-        client.keep().unwrap();
+        client.drive().unwrap();
         client.watched(&lease).count_ones() == 3
     }));
     let end = lease.deadline();
     for index in 0..2 {
         cluster.node(index).command(&["DEL", "watch:k"]);
     }
-    assert!(!client.keep_for(PATIENCE).unwrap() && lease.is_lost(), "not told");
+    assert!(!client.drive_for(PATIENCE).unwrap() && lease.is_lost(), "not told");
     assert!(redbolt::now() + TTL / 3 < end, "told at the end");
 }
 
@@ -121,7 +121,7 @@ fn a_waiter_below_a_prefix_is_woken_by_the_release() {
         holder.unlock(lease).unwrap();
         // A blocking holder reads on with its next call.
         assert!(eventually(PATIENCE, || {
-            holder.settle(ms(1));
+            holder.wait_released(ms(1));
             waits.is_finished()
         }));
         assert_eq!(waits.join().unwrap().unwrap(), b"ly");

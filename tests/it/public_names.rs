@@ -6,8 +6,8 @@ use redbolt::driver::Outcome;
 use redbolt::embedded::Nodes;
 use redbolt::mio::{Events, Poll};
 use redbolt::{
-    Admission, Batch, Client, Config, ConnectError, Driver, Held, Lease, LockError, LockOptions,
-    LockToken, Quorum, RestartGuard, Retry, Unlocked, Wait,
+    Admission, Batch, Client, Config, ConnectError, Driver, Held, IdleStrategy, Lease, LockError,
+    LockOptions, LockToken, Quorum, RestartGuard, Retry, Unlocked,
 };
 
 const TTL: Duration = Duration::from_secs(10);
@@ -36,9 +36,9 @@ fn the_client_is_used_by_its_names() -> Anything {
                 .attempts(3)
                 .timeout(TTL),
         )
-        .wait(Wait::Spin)
-        .wait(Wait::SpinThenPark(Duration::from_micros(50)))
-        .wait(Wait::Park)
+        .idle_strategy(IdleStrategy::Spin)
+        .idle_strategy(IdleStrategy::SpinThenPark(Duration::from_micros(50)))
+        .idle_strategy(IdleStrategy::Park)
         .in_flight_max(16)
         .client_name("names");
     let mut client = Client::connect(config)?;
@@ -55,7 +55,7 @@ fn the_client_is_used_by_its_names() -> Anything {
     assert_eq!(client.unlock_token("sku:42", &token)?, Unlocked::NotHeld);
 
     let sold = client.with_lock("sku:44", TTL, |held: &mut Held<'_>| {
-        held.keep()?;
+        held.extend_if_due()?;
         Ok::<_, Box<dyn std::error::Error>>(held.remaining() > Duration::ZERO)
     })?;
     assert!(sold);
@@ -74,7 +74,7 @@ fn the_client_is_used_by_its_names() -> Anything {
     assert!(one.index() != two.index() && batch.in_flight() == 2);
     batch.flush();
     batch.cancel(two);
-    while let Some(done) = batch.wait()? {
+    while let Some(done) = batch.wait_completion()? {
         if let Outcome::Lock(Ok(lease)) = done.result {
             batch.extend(&lease, TTL)?;
             batch.unlock(lease)?;
@@ -99,7 +99,7 @@ fn the_driver_is_used_by_its_names() -> Anything {
     let id = driver.try_lock("a", TTL)?;
     assert!(matches!(driver.try_lock("b", TTL), Err(LockError::Full)));
     let lease = 'held: loop {
-        driver.turn();
+        driver.drive();
         while let Some(done) = driver.completion() {
             assert_eq!(done.id, id);
             if let Outcome::Lock(result) = done.result {

@@ -169,7 +169,7 @@ fn a_deadline_of_zero_is_one_attempt() {
     occupy_all(&cluster, "k");
     let before = cluster.set_count(0);
     taken(client.lock("k", zero()));
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     let lease = client.try_lock("another", TTL).unwrap();
     drop(lease);
     assert_eq!(cluster.set_count(0) - before, 2, "one for each of the two calls");
@@ -258,7 +258,7 @@ fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
             call.join().unwrap().unwrap()
         });
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
     }
 }
 
@@ -272,7 +272,7 @@ fn a_cancelled_acquisition_says_so_and_leaves_no_key_anywhere() {
     let retry = Retry::every(ms(20), ms(20));
     let id = driver.lock("k", LockOptions::new(TTL).retry(retry)).unwrap();
     let settled = eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         assert!(driver.completion().is_none());
         cluster.set_count(2) >= 3
     });
@@ -283,16 +283,16 @@ fn a_cancelled_acquisition_says_so_and_leaves_no_key_anywhere() {
     assert!(matches!(done.result, Outcome::Lock(Err(LockError::Cancelled))), "{done:?}");
     assert_eq!(LockError::Cancelled.to_string(), "cancelled");
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         cluster.holders("k") == 2
     }));
 
     let id = driver.try_lock("won", TTL).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         cluster.holders("won") == 3
     }));
-    driver.turn();
+    driver.drive();
     driver.cancel(id);
     let done = driver.completion().unwrap();
     assert!(matches!(done.result, Outcome::Lock(Err(LockError::Cancelled))), "{done:?}");

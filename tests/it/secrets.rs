@@ -125,7 +125,7 @@ fn clients_leases_and_reports_print_no_secret() {
     keeps_quiet(&driver);
     let id = driver.try_lock("driven", acquire()).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         let Some(done) = driver.completion() else { return false };
         assert_eq!(done.id, id);
         keeps_quiet(&done);

@@ -52,7 +52,7 @@ fn the_shared_handle_is_used_by_its_names() -> Result<(), Box<dyn std::error::Er
     assert!(guard.is_valid() && guard.remaining() > TTL / 2 && guard.deadline() > redbolt::now());
     assert!(guard.votes() >= 2 && guard.voters() > 0 && guard.key() == b"sku:42");
     shared.extend(&mut guard, TTL)?;
-    guard.keep()?;
+    guard.extend_if_due()?;
     assert!(matches!(shared.try_lock("sku:42", TTL), Err(LockError::Taken(_))));
     let token = guard.token().ok_or("a guard has a token")?;
     let status = shared.status("sku:42")?;
@@ -66,7 +66,7 @@ fn the_shared_handle_is_used_by_its_names() -> Result<(), Box<dyn std::error::Er
     drop(shared.adopt(&key, &token, TTL)?);
     drop(shared.lock("sku:45", patient(TTL))?);
     let sold = shared.with_lock("sku:44", TTL, |held| {
-        held.keep()?;
+        held.extend_if_due()?;
         Ok::<_, Box<dyn std::error::Error>>(held.remaining() > Duration::ZERO)
     })?;
     assert!(sold);
@@ -157,7 +157,7 @@ fn a_thousand_waiters_cost_the_servers_what_one_does() {
         assert_eq!(other.unlock(held).expect("ours"), Unlocked::Released);
         assert!(eventually(Duration::from_secs(60), || {
             // A blocking holder reads on with its next call, and wakes whom it finds.
-            other.settle(ms(1));
+            other.wait_released(ms(1));
             served.load(Ordering::Relaxed) == 1_000
         }));
         let asked = cluster.set_count(0) - before;

@@ -15,7 +15,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use redbolt::embedded::Nodes;
-use redbolt::{LockError, Shared, SharedGuard, Wait};
+use redbolt::{IdleStrategy, LockError, Shared, SharedGuard};
 
 use super::common::{PATIENCE, TTL, ends_within, eventually, fresh_config, ms, skip};
 use super::shared::{embedded, in_use, is_clean, patient};
@@ -79,9 +79,9 @@ fn counted() {
     let (Ok(mode), Ok(nodes)) = (std::env::var(MODE), std::env::var(NODES)) else { return };
     let (mode, rounds) = mode.split_once(' ').expect("a mode and a number");
     let rounds: usize = rounds.parse().expect("a number");
-    let wait = if mode == "spin" { Wait::Spin } else { Wait::Park };
+    let wait = if mode == "spin" { IdleStrategy::Spin } else { IdleStrategy::Park };
     let config = fresh_config(nodes.split(',').map(str::to_owned).collect());
-    let shared = Shared::connect(config.wait(wait)).expect("nodes are fit");
+    let shared = Shared::connect(config.idle_strategy(wait)).expect("nodes are fit");
     match mode {
         "park" | "spin" => {
             for round in 0..rounds {

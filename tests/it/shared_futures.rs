@@ -120,7 +120,7 @@ fn futures_run_on_a_loop_of_ten_lines() {
     is_clean(&nodes, &shared);
     let everything = async {
         let mut guard = shared.try_lock_async("k", TTL).await?;
-        guard.keep_async().await.expect("it is fresh");
+        guard.extend_if_due_async().await.expect("it is fresh");
         let (key, token) = guard.detach().expect("a token");
         let adopted = shared.adopt_async(&key, &token, TTL).await.expect("it is there");
         assert_eq!(shared.status_async("k").await?.len(), shared.nodes_async().await.len());

@@ -30,7 +30,7 @@ fn a_lock_is_over_by_its_deadline_though_every_node_is_silent() {
         assert!(guard.wait_lost(PATIENCE));
         assert!(!guard.is_valid());
         assert!(now() >= deadline && now() <= guard.deadline() + SLACK);
-        smol::block_on(guard.lost());
+        smol::block_on(guard.wait_lost_async());
     }
 }
 
@@ -53,7 +53,7 @@ fn a_lock_that_is_taken_away_is_over_at_once() {
     let flush = |index| cluster.node(index).command(&["FLUSHALL"]);
     thread::scope(|scope| {
         let waits = [scope.spawn(|| guard.wait_lost(TTL)), scope.spawn(|| guard.wait_lost(TTL))];
-        let told = scope.spawn(|| smol::block_on(guard.lost()));
+        let told = scope.spawn(|| smol::block_on(guard.wait_lost_async()));
         let tracked = |index: usize| {
             let stats = cluster.node(index).command(&["INFO", "stats"]);
             String::from_utf8_lossy(&stats).contains("tracking_total_keys:1\r\n")
@@ -72,7 +72,7 @@ fn who_no_longer_waits_for_the_end_is_forgotten() {
     let (nodes, shared) = embedded(|config| config);
     let guard = shared.try_lock("k", TTL).unwrap();
     for _ in 0..100 {
-        let mut waits = Box::pin(guard.lost());
+        let mut waits = Box::pin(guard.wait_lost_async());
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending, "polled again");

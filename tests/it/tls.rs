@@ -52,7 +52,7 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
         let watched = LockOptions::new(TTL).watch(true).keep_alive(KeepAlive::new());
         let mut lease = client.try_lock("k", watched).unwrap();
         assert!(eventually(PATIENCE, || {
-            client.keep().unwrap();
+            client.drive().unwrap();
             client.watched(&lease).count_ones() == 3
         }));
         client.extend(&mut lease, TTL).unwrap();
@@ -60,10 +60,10 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
         let mut waiter = Client::connect(config()).unwrap();
         let taken = std::thread::scope(|scope| {
             let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
-            client.keep_for(ms(200)).unwrap();
+            client.drive_for(ms(200)).unwrap();
             assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
             assert!(eventually(PATIENCE, || {
-                client.settle(ms(1));
+                client.wait_released(ms(1));
                 waits.is_finished()
             }));
             waits.join().unwrap()
@@ -78,7 +78,7 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
             assert_eq!(wire.ask(&kill).unwrap(), b":2\r\n", "two clients, each with its channel");
         }
         assert!(eventually(PATIENCE, || {
-            client.settle(ms(10));
+            client.wait_released(ms(10));
             client.try_lock("again", TTL).is_ok() && client.voters() == 3
         }));
         for _ in 0..20 {
@@ -94,7 +94,7 @@ fn much_at_once_goes_through_tls_in_pieces_and_none_is_lost() {
     let Some(servers) = servers(&authority, &[]) else { return };
     let mut driver = Driver::standalone(config(urls(&servers, "127.0.0.1"), &authority)).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         driver.voters() == 3
     }));
     servers[0].server.freeze();
@@ -106,7 +106,7 @@ fn much_at_once_goes_through_tls_in_pieces_and_none_is_lost() {
     let mut leases = Vec::new();
     let all_there = |driver: &mut Driver, leases: &mut Vec<_>| {
         eventually(PATIENCE, || {
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 let redbolt::driver::Outcome::Lock(result) = done.result else {
                     panic!("{done:?}")
@@ -119,7 +119,7 @@ fn much_at_once_goes_through_tls_in_pieces_and_none_is_lost() {
     assert!(all_there(&mut driver, &mut leases), "{}", leases.len());
     servers[0].server.thaw();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         leases.iter().all(|lease: &redbolt::Lease| lease.votes() == 3)
     }));
     drop(leases);
@@ -333,7 +333,7 @@ fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
         // Locks are had while the node is still in its handshake, too.
         let mut client = Client::open(config()).unwrap();
         assert!(eventually(PATIENCE, || {
-            client.keep().unwrap();
+            client.drive().unwrap();
             client.is_ready()
         }));
         let is_known = eventually(PATIENCE, || {
@@ -385,7 +385,7 @@ fn a_vote_behind_broken_tls_is_unknown_and_its_key_is_deleted_later() {
         }
         relays.iter().for_each(|relay| relay.play(Trick::Honest));
         let is_back = eventually(PATIENCE, || {
-            client.settle(ms(20));
+            client.wait_released(ms(20));
             client.voters() == 3 && cluster.holders("k") == 0
         });
         assert!(is_back, "{trick:?}: {:?} {:?}", client.nodes(), cluster.values("k"));

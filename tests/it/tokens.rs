@@ -34,7 +34,7 @@ fn a_lock_with_a_given_token_is_extended_given_away_adopted_and_released() {
     assert!(status.iter().all(|node| is_mine(&node.state)), "{status:?}");
     let (key, _) = adopted.detach();
     assert_eq!(client.unlock_token(&key, MINE).unwrap(), Unlocked::Released);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
     // The same token again is the caller's business, once the first lock is gone.
     let lease = client.try_lock("k", mine()).unwrap();
@@ -49,7 +49,7 @@ fn a_lock_with_a_given_token_is_kept_alive_and_watched() {
     let lease = client.try_lock("k", acquire).unwrap();
     let first = lease.deadline();
     assert!(eventually(PATIENCE, || {
-        client.keep().unwrap();
+        client.drive().unwrap();
         lease.deadline() > first && client.watched(&lease).count_ones() == 3
     }));
     for index in 0..2 {
@@ -58,7 +58,7 @@ fn a_lock_with_a_given_token_is_kept_alive_and_watched() {
         assert_eq!(reply, b"+OK\r\n");
     }
     let is_told = eventually(PATIENCE, || {
-        client.keep().unwrap();
+        client.drive().unwrap();
         client.watched(&lease).count_ones() < 3 || lease.is_lost()
     });
     assert!(is_told, "its nodes tell nothing");
@@ -81,7 +81,7 @@ fn a_given_token_is_never_tried_twice() {
         let before = all();
         taken(client.try_lock("k", mine().retry(retry)));
         taken(client.lock("k", mine().retry(retry).timeout(TTL)));
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert!(eventually(PATIENCE, || all() == before + 6), "{} SETs", all() - before);
     }
     cycle(&mut client, "free");

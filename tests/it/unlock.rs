@@ -46,7 +46,7 @@ fn an_unlock_after_expiry_leaves_the_next_holder_alone_and_says_not_held() {
     let held = next.try_lock("k", TTL).unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
     assert_eq!(late.unlock(lease).unwrap(), Unlocked::NotHeld);
-    late.settle(PATIENCE);
+    late.wait_released(PATIENCE);
     assert_eq!(cluster.values("k"), vec![Some(held.token().as_bytes().to_vec()); 5]);
     assert_eq!(next.unlock(held).unwrap(), Unlocked::Released);
 }
@@ -81,7 +81,7 @@ fn another_client_with_key_and_token_unlocks_a_detached_lock() {
     let mut second = cluster.client();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5), "detached: no drop releases it");
     assert_eq!(second.unlock_token(&key, &token).unwrap(), Unlocked::Released);
-    second.settle(PATIENCE);
+    second.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -92,7 +92,7 @@ fn a_lease_of_another_client_is_refused_and_released_by_its_own() {
     let mut lease = one.try_lock("k", TTL).unwrap();
     assert!(matches!(other.extend(&mut lease, TTL), Err(ExtendError::NotOurs)));
     assert!(matches!(other.unlock(lease), Err(UnlockError::NotOurs)));
-    one.settle(PATIENCE);
+    one.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -126,7 +126,7 @@ fn an_unlock_says_released_not_held_or_unknown_as_a_quorum_answers() {
         assert!(eventually(PATIENCE, || cluster.node(index).command(&["DEL", "k"]) == b":1\r\n"));
     }
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -147,7 +147,7 @@ fn a_release_owed_to_a_dead_node_is_paid_when_it_is_back_with_its_keys() {
         cluster.node_mut(index).restart();
         assert!(cluster.node(index).exists("k"), "its keys were kept");
         assert!(eventually(PATIENCE, || {
-            client.settle(ms(50));
+            client.wait_released(ms(50));
             cluster.holders("k") == 0
         }));
         assert_eq!(client.nodes()[index].debts, 0);

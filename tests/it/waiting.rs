@@ -46,7 +46,7 @@ fn words_and_looks(cluster: &Cluster, turns: u64) -> (u64, u64) {
             holder.unlock(lease).expect("it is held");
             // A blocking holder reads on with its next call.
             assert!(eventually(PATIENCE, || {
-                holder.settle(ms(1));
+                holder.wait_released(ms(1));
                 waits.is_finished()
             }));
             let (mut waiter, lease) = waits.join().expect("no panic").expect("its turn comes");
@@ -85,7 +85,7 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
     let lease = holder.try_lock("k", TTL).expect("nobody has it");
     // Who is not heard at one node says so again at the next, and comes later.
     assert!(eventually(PATIENCE, || {
-        holder.settle(ms(1));
+        holder.wait_released(ms(1));
         cluster.nodes().all(|server| {
             let channels = server.command(&["PUBSUB", "CHANNELS", "redbolt:*"]);
             channels.windows(8).any(|word| word == b"redbolt:")
@@ -100,12 +100,12 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
                 let lease = waiter.lock("k", TTL).expect("its turn comes");
                 order.lock().expect("nobody panics").push(nth);
                 waiter.unlock(lease).expect("it is held");
-                waiter.settle(ms(50));
+                waiter.wait_released(ms(50));
             });
             assert!(eventually(PATIENCE, || all_calls(cluster, "publish") > before));
         }
         holder.unlock(lease).expect("it is held");
-        holder.settle(ms(50));
+        holder.wait_released(ms(50));
     });
     order.into_inner().expect("nobody panics")
 }
@@ -141,7 +141,7 @@ fn a_waiter_gives_up_at_its_deadline_and_wakes_nobody_later() {
     let error = waiter.lock("k", wait).unwrap_err();
     assert!(matches!(error, LockError::Taken(_)), "{error}");
     holder.unlock(lease).unwrap();
-    holder.settle(ms(50));
+    holder.wait_released(ms(50));
     assert_eq!(cluster.holders("k"), 0);
     drop(holder.try_lock("k", TTL).unwrap());
 }
@@ -166,7 +166,7 @@ fn no_turn_is_lost_where_eight_clients_wait_for_one_key() {
                     assert!(lease.is_valid());
                     client.unlock(lease).unwrap();
                 }
-                client.settle(ms(50));
+                client.wait_released(ms(50));
             });
         }
     });
@@ -200,7 +200,7 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
             scope.spawn(move || {
                 let lease = waiter.lock("k", ttl).unwrap();
                 waiter.unlock(lease).unwrap();
-                waiter.settle(ms(50));
+                waiter.wait_released(ms(50));
             });
         }
         let wanted = before + WAITERS as u64;
@@ -212,7 +212,7 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
         let bound = 1_000.0 * WAITERS as f64 / 64.0 * time.as_secs_f64();
         assert!((ran as f64) < bound, "{ran} commands in {time:?}");
         holder.unlock(lease).unwrap();
-        holder.settle(ms(50));
+        holder.wait_released(ms(50));
     });
 }
 
@@ -230,7 +230,7 @@ fn a_waiter_follows_a_holder_that_died_when_its_key_ends() {
         let lease = waiter.lock("k", TTL).unwrap();
         assert!(begin.until(redbolt::now()) + ms(10) >= ttl, "not before its end");
         waiter.unlock(lease).unwrap();
-        waiter.settle(ms(100));
+        waiter.wait_released(ms(100));
     }
 }
 
@@ -314,7 +314,7 @@ fn clients_that_are_told_of_a_key_by_its_nodes_cost_these_next_to_nothing() {
                 scope.spawn(move || {
                     let lease = waiter.lock(key, TTL).unwrap();
                     waiter.unlock(lease).unwrap();
-                    waiter.settle(ms(50));
+                    waiter.wait_released(ms(50));
                 });
             }
             let looked = before + 3 * WAITERS;

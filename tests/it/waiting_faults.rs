@@ -38,7 +38,7 @@ fn take_turns(clients: &mut [Client; 2], servers: &[&RealServer]) -> u64 {
                     thread::sleep(ms(1));
                     client.unlock(lease).expect("it is held");
                 }
-                client.settle(ms(50));
+                client.wait_released(ms(50));
             });
         }
     });
@@ -102,7 +102,7 @@ fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
             first.signal(signal);
             holder.unlock(lease).expect("it is held");
             assert!(eventually(PATIENCE, || {
-                holder.settle(ms(1));
+                holder.wait_released(ms(1));
                 waits.is_finished()
             }));
             let (mut waiter, lease) = waits.join().expect("no panic").expect(signal);

@@ -18,7 +18,7 @@ fn watched(ttl: Duration) -> LockOptions {
 fn watched_lease(client: &mut Client, acquire: LockOptions, nodes: u32) -> Lease {
     let lease = client.try_lock("k", acquire).expect("the lock is free");
     let is_watched = eventually(PATIENCE, || {
-        client.keep().expect("a healthy loop");
+        client.drive().expect("a healthy loop");
         client.watched(&lease).count_ones() == nodes
     });
     assert!(is_watched, "{:b}", client.watched(&lease));
@@ -29,7 +29,7 @@ fn watched_lease(client: &mut Client, acquire: LockOptions, nodes: u32) -> Lease
 #[track_caller]
 fn lost_at_once(client: &mut Client, lease: &Lease, what: &str) {
     let end = lease.deadline();
-    assert!(!client.keep_for(PATIENCE).expect("a healthy loop"), "{what}: not told");
+    assert!(!client.drive_for(PATIENCE).expect("a healthy loop"), "{what}: not told");
     assert!(lease.is_lost() && !lease.is_valid(), "{what}");
     assert!(now() + TTL / 3 < end, "{what}: told at the end");
 }
@@ -54,16 +54,16 @@ fn a_lock_that_is_taken_away_is_lost_at_once() {
     for (what, take) in take {
         let lease = watched_lease(&mut client, watched(TTL), 5);
         (0..2).for_each(|index| take(&cluster, index));
-        assert!(client.keep_for(ms(50)).unwrap() && lease.is_valid(), "{what}: three are left");
+        assert!(client.drive_for(ms(50)).unwrap() && lease.is_valid(), "{what}: three are left");
         take(&cluster, 2);
         lost_at_once(&mut client, &lease, what);
         // What is left of it is released; what others put there is not.
         client.unlock(lease).unwrap();
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         let values = cluster.values("k");
         assert!(values.iter().flatten().all(|value| value == FOREIGN.as_bytes()), "{what}");
         cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
-        client.keep().unwrap();
+        client.drive().unwrap();
     }
 }
 
@@ -101,14 +101,14 @@ fn a_watched_lock_outlives_its_own_extensions_and_is_watched_all_the_time() {
     let ttl = ms(1_500);
     let acquire = watched(ttl).keep_alive(KeepAlive::new());
     let mut lease = watched_lease(&mut client, acquire, 5);
-    assert!(client.keep_for(ttl * 2).unwrap());
+    assert!(client.drive_for(ttl * 2).unwrap());
     client.extend(&mut lease, TTL * 5 / 4).unwrap();
-    assert!(client.keep_for(ms(100)).unwrap() && lease.is_valid());
+    assert!(client.drive_for(ms(100)).unwrap() && lease.is_valid());
     assert_eq!(client.watched(&lease), 0b11111);
     (1..4).for_each(|index| drop(cluster.node(index).command(&["DEL", "k"])));
     lost_at_once(&mut client, &lease, "after an extension");
     drop(lease);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -119,12 +119,12 @@ fn embedded_nodes_tell_of_a_lock_that_is_taken_away() {
     for request in [&["DEL", "k"][..], &["FLUSHALL"]] {
         let lease = watched_lease(&mut client, watched(TTL), 3);
         for url in &nodes.urls()[..2] {
-            assert!(client.keep_for(ms(50)).unwrap() && lease.is_valid(), "{request:?}");
+            assert!(client.drive_for(ms(50)).unwrap() && lease.is_valid(), "{request:?}");
             Wire::connect_url(url).unwrap().ask(request).unwrap();
         }
         lost_at_once(&mut client, &lease, request[0]);
         client.unlock(lease).unwrap();
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
     }
 }
 
@@ -137,7 +137,7 @@ fn an_extension_shows_that_a_node_holds_the_key_after_all() {
     // The nodes' answers and messages come one by one.
     let is_watched = |client: &mut Client, lease: &Lease, nodes: u32| {
         eventually(PATIENCE, || {
-            client.keep().unwrap();
+            client.drive().unwrap();
             client.watched(lease) == nodes
         })
     };
@@ -147,7 +147,7 @@ fn an_extension_shows_that_a_node_holds_the_key_after_all() {
     assert!(is_watched(&mut client, &lease, 0b111), "{:b}", client.watched(&lease));
     // The next one is not too many.
     cluster.node(1).command(&["DEL", "k"]);
-    assert!(client.keep_for(ms(50)).unwrap() && lease.is_valid());
+    assert!(client.drive_for(ms(50)).unwrap() && lease.is_valid());
     cluster.node(0).command(&["DEL", "k"]);
     lost_at_once(&mut client, &lease, "two of three");
 }
@@ -186,7 +186,7 @@ fn the_work_under_a_watched_lock_learns_at_once_that_it_is_lost() {
     let mut client = cluster.client();
     let result = client.with_lock("k", watched(TTL), |held| {
         cluster.nodes().for_each(|node: &RealServer| drop(node.command(&["DEL", "k"])));
-        assert!(eventually(PATIENCE, || held.look().is_err()));
+        assert!(eventually(PATIENCE, || held.check().is_err()));
         assert!(!held.is_valid());
         Ok::<_, LockError>(())
     });

@@ -33,7 +33,7 @@ fn connected(
     let mut enough_since = None;
     let mut known = vec![false; config.nodes().len()];
     loop {
-        client.keep()?;
+        client.drive()?;
         for (known, node) in known.iter_mut().zip(client.nodes()) {
             *known |= is_known(&node);
         }
@@ -45,6 +45,6 @@ fn connected(
         if is_over || known.iter().all(|&known| known) {
             return Ok((client, config));
         }
-        client.keep_for(STEP)?;
+        client.drive_for(STEP)?;
     }
 }

@@ -100,7 +100,7 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
     let mut keys: Vec<&[u8]> = args.keys.iter().map(|key| &*key.0).collect();
     keys.sort_unstable();
     keys.dedup();
-    session.settle(CONNECT_LIMIT)?;
+    session.wait_settled(CONNECT_LIMIT)?;
     let end = args.wait.map(|wait| now() + wait);
     let mut leases: Vec<Lease> = Vec::with_capacity(keys.len());
     for key in keys {
@@ -217,7 +217,7 @@ impl Watch {
                 self.group.send(Signal::SIGKILL);
                 return Ok(End::Killed);
             }
-            self.session.turn()?;
+            self.session.drive()?;
             while let Some(signal) = self.session.signals.next() {
                 self.take_signal(signal);
             }

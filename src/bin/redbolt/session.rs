@@ -63,7 +63,7 @@ impl Session {
             let _ = waker.wake();
         })?;
         let mut driver = Driver::new(config, poll.registry(), 0..node_count + 1)?;
-        driver.turn();
+        driver.drive();
         Ok(Self {
             driver,
             quorum,
@@ -80,7 +80,7 @@ impl Session {
     /// One pass of the loop: waits for the nodes, a signal, or `until`, and takes it in.
     pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), Failure> {
         self.wait(until)?;
-        self.turn()
+        self.drive()
     }
 
     /// Waits for the nodes, a signal, or `until`, and does nothing about it.
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// Reads what there is, and does what is due.
-    pub(crate) fn turn(&mut self) -> Result<(), Failure> {
+    pub(crate) fn drive(&mut self) -> Result<(), Failure> {
         match self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
@@ -99,7 +99,7 @@ impl Session {
         for event in &self.events {
             self.driver.ready(event);
         }
-        self.driver.turn();
+        self.driver.drive();
         if self.is_telling {
             tell(|| self.driver.notice());
         }
@@ -108,7 +108,7 @@ impl Session {
 
     /// Waits until each node may vote or is known not to, or a quorum may and `node_timeout` has
     /// passed since; at most `limit`.
-    pub(crate) fn settle(&mut self, limit: Duration) -> Result<(), Failure> {
+    pub(crate) fn wait_settled(&mut self, limit: Duration) -> Result<(), Failure> {
         let end = now() + limit;
         let mut known = vec![false; self.driver.nodes().len()];
         let mut quorum_since = None;
@@ -166,7 +166,7 @@ impl Session {
         self.driver.cancel(probe?);
         // A result that nobody takes would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
-        self.settle(CONNECT_LIMIT)?;
+        self.wait_settled(CONNECT_LIMIT)?;
         let acquire = match wait.filter(|wait| !wait.is_zero()) {
             Some(wait) => acquire.retry(Retry::every(RETRY_DELAY, RETRY_DELAY)).timeout(wait),
             // Connecting has been waited for: the attempt need not wait for it once more.

@@ -11,7 +11,7 @@ use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &[])?;
-    session.settle(CONNECT_LIMIT)?;
+    session.wait_settled(CONNECT_LIMIT)?;
     let op = session.driver.unlock_token(&args.key.0, &args.token.0)?;
     let outcome = session.finish(op)?;
     session.close();

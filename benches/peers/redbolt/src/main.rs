@@ -9,7 +9,7 @@ use peer_protocol::{
 };
 use redbolt::driver::Outcome;
 use redbolt::{
-    LockOptions, Client, Config, Lease, LockError, RestartGuard, Retry, Shared, Unlocked, Wait,
+    LockOptions, Client, Config, Lease, LockError, RestartGuard, Retry, Shared, Unlocked, IdleStrategy,
 };
 
 struct Redbolt {
@@ -24,7 +24,7 @@ impl Redbolt {
         // The servers have only just started, and have promised nothing before.
         let mut config = Config::new(nodes)?.restart_guard(RestartGuard::Off);
         if is_tuned {
-            config = config.wait(Wait::SpinThenPark(Duration::from_micros(50)));
+            config = config.idle_strategy(IdleStrategy::SpinThenPark(Duration::from_micros(50)));
         }
         let client = Client::connect(config.clone())?;
         let shared = Shared::connect(config)?;
@@ -46,7 +46,7 @@ impl Redbolt {
         for _ in 0..window {
             failed += u64::from(batch.lock(next(), acquire.clone()).is_err());
         }
-        while let Some(done) = batch.wait()? {
+        while let Some(done) = batch.wait_completion()? {
             match done.result {
                 Outcome::Lock(Ok(lease)) => {
                     failed += u64::from(batch.unlock(lease).is_err());
@@ -70,7 +70,7 @@ impl Peer for Redbolt {
 
     fn settings(&self) -> &'static str {
         if self.is_tuned {
-            "`Wait::SpinThenPark(50 us)`; 64 workers: `Client::batch`, 64 under way on one thread"
+            "`IdleStrategy::SpinThenPark(50 us)`; 64 workers: `Client::batch`, 64 under way on one thread"
         } else {
             "`Client::connect(config)`, `lock`; 64 workers: 64 threads on one `Shared`"
         }

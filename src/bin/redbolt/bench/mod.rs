@@ -11,7 +11,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use redbolt::embedded::Nodes;
 use redbolt::time::Instant;
-use redbolt::{Client, Config, LockError, Wait, now};
+use redbolt::{Client, Config, IdleStrategy, LockError, now};
 
 use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::Failure;
@@ -80,11 +80,11 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         );
     }
     let wait = match args.poll {
-        Polling::Spin => Wait::Spin,
-        Polling::Park => Wait::Park,
+        Polling::Spin => IdleStrategy::Spin,
+        Polling::Park => IdleStrategy::Park,
     };
     let mut progress = Bar::new();
-    let config = config.wait(wait);
+    let config = config.idle_strategy(wait);
     let counts = match args.mode {
         Mode::Latency => latency(config.clone(), limit, &mut progress)?,
         Mode::Throughput => throughput::measure(config.clone(), in_flight, limit, &mut progress)?,

@@ -39,7 +39,7 @@ pub(crate) fn measure(
         for _ in 0..missing {
             window.acquire()?;
         }
-        let Some(done) = window.batch.wait()? else { break };
+        let Some(done) = window.batch.wait_completion()? else { break };
         missing = window.take(done)?;
         while let Some(done) = window.batch.completion() {
             missing += window.take(done)?;
