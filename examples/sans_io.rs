@@ -84,7 +84,7 @@ fn main() -> Anything {
     let mut second = None;
     for _ in 0..2 {
         match world.event()? {
-            (0, Event::Unlock { result: Unlocked::Released, .. }) => {}
+            (0, Event::Unlock { result: Ok(Unlocked::Released), .. }) => {}
             (1, Event::Lock { result: Ok(lease), .. }) => second = Some(lease),
             other => return Err(format!("not handed over: {other:?}").into()),
         }

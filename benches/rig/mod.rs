@@ -80,7 +80,7 @@ impl Rig {
         self.send();
         self.answer(b":1\r\n");
         match self.engine.poll_event(self.now) {
-            Some(Event::Unlock { result: Unlocked::Released, .. }) => Ok(()),
+            Some(Event::Unlock { result: Ok(Unlocked::Released), .. }) => Ok(()),
             _ => Err("not released".into()),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Client;
 use crate::driver::Lease;
 use crate::driver::clock::now;
-use crate::error::{ExtendError, Unlocked};
+use crate::error::{ExtendError, UnlockError};
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -79,8 +79,8 @@ impl<'client> Held<'client> {
         let Some(lease) = self.lease.take() else { return false };
         let was_valid = lease.is_valid();
         match self.client.unlock(lease) {
-            Ok(Unlocked::NotHeld) => false,
-            Ok(Unlocked::Released | Unlocked::Unknown) | Err(_) => was_valid,
+            Err(UnlockError::NotHeld) => false,
+            Ok(_) | Err(_) => was_valid,
         }
     }
 }

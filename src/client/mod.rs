@@ -166,10 +166,13 @@ impl Client {
         result
     }
 
-    /// Releases `lease` and returns when a quorum has confirmed it, or cannot.
+    /// Releases `lease` and returns when a quorum has confirmed it, or cannot. Costs one round trip to
+    /// the quorum, at most `node_timeout`.
     ///
     /// # Errors
     ///
+    /// [`UnlockError::NotHeld`]: the lock was over before, so what was done under it may not have been
+    /// alone. Where that is known already ([`Lease::is_valid`] is false) drop the lease instead.
     /// [`UnlockError::NotOurs`] for a lease of another client, which is dropped and thereby
     /// released by that one.
     pub fn unlock(&mut self, lease: Lease) -> Result<Unlocked, UnlockError> {
@@ -191,7 +194,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`UnlockError::InvalidName`] for a key or token of impossible length.
+    /// [`UnlockError::NotHeld`] if no quorum holds the token, [`UnlockError::InvalidName`] for a key or
+    /// token of impossible length.
     pub fn unlock_token(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -365,8 +369,8 @@ impl Client {
     }
 
     fn wait_unlock(&mut self, op: OpId) -> Result<Unlocked, UnlockError> {
-        let Outcome::Unlock(unlocked) = self.wait_for(op)? else { return Ok(Unlocked::Unknown) };
-        Ok(unlocked)
+        let Outcome::Unlock(result) = self.wait_for(op)? else { return Ok(Unlocked::Unknown) };
+        result
     }
 
     /// One pass of the loop: waits for readiness or a deadline, at most until `until`, and acts.

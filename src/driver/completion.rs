@@ -2,7 +2,7 @@
 
 use super::{Driver, Lease};
 use crate::engine::{Event, LeaseId, LostCause, NodeReplies, OpId};
-use crate::error::{ExtendError, LockError, Unlocked};
+use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 
 /// An operation that has ended.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub enum Outcome {
     /// Of [`Driver::adopt`].
     Adopt(Result<Lease, ExtendError>),
     /// Of [`Driver::unlock`] and [`Driver::unlock_token`].
-    Unlock(Unlocked),
+    Unlock(Result<Unlocked, UnlockError>),
     /// A lease that is kept alive is over, and was not released: at its deadline at the latest, and
     /// at once when no quorum can hold its key any more. The lease itself knows it already, and
     /// dropping it still releases what may be left of it.

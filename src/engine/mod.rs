@@ -404,7 +404,7 @@ impl Engine {
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => {
                 self.end_extension(index, Outcome::NoQuorum);
             }
-            OpKind::Release => self.finish(index, Outcome::Unlocked(Unlocked::Unknown)),
+            OpKind::Release => self.finish(index, Outcome::Unlocked(Ok(Unlocked::Unknown))),
             OpKind::Query => self.finish(index, Outcome::Answered),
             OpKind::Free => {}
         }

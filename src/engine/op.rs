@@ -11,7 +11,7 @@ use super::wait::NO_WAIT;
 use crate::command::Answer;
 use crate::config::Retry;
 use crate::count::Began;
-use crate::error::{Cause, Unlocked};
+use crate::error::{Cause, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
@@ -60,7 +60,7 @@ pub(super) enum Outcome {
     Cancelled,
     /// No quorum holds the lease any more.
     Lost,
-    Unlocked(Unlocked),
+    Unlocked(Result<Unlocked, UnlockError>),
     Answered,
 }
 

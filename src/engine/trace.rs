@@ -34,7 +34,7 @@ mod on {
     use crate::engine::op::{OpKind, Outcome};
     use crate::engine::slot::{NO_OP, SlotState};
     use crate::engine::view::NodeState;
-    use crate::error::{Cause, Unlocked, Vote};
+    use crate::error::{Cause, UnlockError, Unlocked, Vote};
     use crate::key::Key;
     use crate::node::Now;
     use crate::quorum::{NodeId, NodeMask};
@@ -233,12 +233,16 @@ mod on {
         }
 
         #[cold]
-        pub(in crate::engine) fn trace_released(&mut self, index: u32, unlocked: Unlocked) {
+        pub(in crate::engine) fn trace_released(
+            &mut self,
+            index: u32,
+            result: Result<Unlocked, UnlockError>,
+        ) {
             let spans = self.traces.end(index);
-            let outcome = match unlocked {
-                Unlocked::Released => "released",
-                Unlocked::NotHeld => "not_held",
-                Unlocked::Unknown => "unknown",
+            let outcome = match result {
+                Ok(Unlocked::Released) => "released",
+                Ok(Unlocked::Unknown) => "unknown",
+                Err(_) => "not_held",
             };
             event!(
                 name: "released", target: LOCK, parent: &spans.call, Level::DEBUG,

@@ -207,11 +207,15 @@ pub enum ExtendError {
     System(io::ErrorKind),
 }
 
-/// Why a release could not even be tried. The keys end with their TTL.
-#[derive(Clone, Debug, Error)]
+/// Why an unlock released nothing, or could not be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnlockError {
-    /// Another client made the lease.
+    /// So many nodes are without the key that the lock was over before the call: it took longer than
+    /// the lease, or somebody deleted the key. What was done under it may not have been alone.
+    #[error("the lock was over before it was unlocked")]
+    NotHeld,
+    /// Another client made the lease, or it was released or given away.
     #[error("not a lease of this client")]
     NotOurs,
     /// Key or token has an impossible length.
@@ -228,14 +232,12 @@ pub enum UnlockError {
     System(io::ErrorKind),
 }
 
-/// How a release ended.
+/// How an unlock ended that found no loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unlocked {
     /// A quorum deleted the key.
     Released,
-    /// So many nodes are without the key that the caller no longer held the lock.
-    NotHeld,
     /// Too few nodes answered to know. What is still owed is sent as they come back; else the keys
     /// end with their TTL.
     Unknown,

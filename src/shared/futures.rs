@@ -57,7 +57,7 @@ impl Shared {
         let mut guard = self.lock_async(key, options.into().kept_alive()).await?;
         let value = work(&mut guard).await?;
         let was_valid = guard.is_valid();
-        let is_gone = matches!(self.unlock_async(guard).await, Ok(Unlocked::NotHeld));
+        let is_gone = matches!(self.unlock_async(guard).await, Err(UnlockError::NotHeld));
         if was_valid && !is_gone { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 

@@ -225,7 +225,7 @@ impl Shared {
         let mut guard = self.lock(key, options.into().kept_alive())?;
         let value = work(&mut guard)?;
         let was_valid = guard.is_valid();
-        let is_gone = matches!(self.unlock(guard), Ok(Unlocked::NotHeld));
+        let is_gone = matches!(self.unlock(guard), Err(UnlockError::NotHeld));
         if was_valid && !is_gone { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
@@ -244,7 +244,8 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// [`UnlockError::NotOurs`] for a guard of another handle, which is dropped and thereby
+    /// [`UnlockError::NotHeld`]: the lock was over before; where that is known already, drop the guard
+    /// instead. [`UnlockError::NotOurs`] for a guard of another handle, which is dropped and thereby
     /// released there. [`UnlockError::Full`]: it is released all the same, without a result.
     pub fn unlock(&self, guard: SharedGuard) -> Result<Unlocked, UnlockError> {
         self.begin_unlock(guard)?.map_or(Ok(Unlocked::Released), |pending| unlocked(pending.wait()))

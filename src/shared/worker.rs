@@ -114,7 +114,7 @@ impl Worker {
             Outcome::Lock(result) => Reply::Lock(result),
             Outcome::Extend(result) => Reply::Extend(result),
             Outcome::Adopt(result) => Reply::Adopt(result),
-            Outcome::Unlock(unlocked) => Reply::Unlock(Ok(unlocked)),
+            Outcome::Unlock(result) => Reply::Unlock(result),
             Outcome::Query(answers) => Reply::Status(Ok(self.client.node_keys(&answers))),
             // No call's result: the lease itself shows it.
             Outcome::Lost(_) => return None,

@@ -35,7 +35,7 @@ fn a_batch_wins_and_releases_every_lock() {
     while let Some(done) = batch.wait_completion().unwrap() {
         match done.result {
             Outcome::Extend(result) => ended[0] += i32::from(result.is_ok()),
-            Outcome::Unlock(result) => ended[1] += i32::from(result == Unlocked::Released),
+            Outcome::Unlock(result) => ended[1] += i32::from(result == Ok(Unlocked::Released)),
             other @ (Outcome::Lock(_) | Outcome::Adopt(_) | _) => panic!("{other:?}"),
         }
     }
@@ -163,7 +163,7 @@ fn a_batch_larger_than_a_socket_takes_is_written_to_its_end() {
                     won += 1;
                     batch.unlock(lease).unwrap();
                 }
-                Outcome::Unlock(unlocked) => assert_eq!(unlocked, Unlocked::Released),
+                Outcome::Unlock(unlocked) => assert_eq!(unlocked, Ok(Unlocked::Released)),
                 other @ (Outcome::Lock(_) | Outcome::Extend(_) | Outcome::Adopt(_) | _) => {
                     panic!("round {round}: {other:?}")
                 }

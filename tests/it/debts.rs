@@ -81,7 +81,10 @@ impl Loop {
             while open > 0 {
                 self.pass();
                 while let Some(done) = self.driver.completion() {
-                    assert!(matches!(done.result, Outcome::Unlock(Unlocked::Released)), "{done:?}");
+                    assert!(
+                        matches!(done.result, Outcome::Unlock(Ok(Unlocked::Released))),
+                        "{done:?}"
+                    );
                     open -= 1;
                 }
             }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Cause, Client, ExtendError, LockError, Unlocked};
+use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked};
 
 use super::common::{
     Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken,
@@ -77,7 +77,7 @@ fn an_extension_of_lost_keys_is_lost_and_creates_nothing() {
     assert!(ballot.denied() >= 3 && error.to_string().contains("lost"), "{error}");
     client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
+    assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_thousand_extensions_never_bring_a_released_key_back() {
                 assert_eq!(unlock.join().unwrap(), Unlocked::Released);
             });
             assert!(!node.exists("k"));
-            assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
+            assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
         }
         let lease = client.try_lock("k", TTL).unwrap();
         drop(lease);

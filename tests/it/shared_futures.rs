@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use redbolt::{LockError, Shared, SharedGuard, Unlocked};
+use redbolt::{LockError, Shared, SharedGuard, UnlockError, Unlocked};
 
 use super::common::{Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
 use super::shared::{embedded, in_use, is_clean, patient};
@@ -125,8 +125,8 @@ fn futures_run_on_a_loop_of_ten_lines() {
         let adopted = shared.adopt_async(&key, &token, TTL).await.expect("it is there");
         assert_eq!(shared.status_async("k").await?.len(), shared.nodes_async().await.len());
         drop(adopted);
-        let token = shared.unlock_token_async("k", token).await.expect("valid names");
-        assert_eq!(token, Unlocked::NotHeld);
+        let unlocked = shared.unlock_token_async("k", token).await;
+        assert_eq!(unlocked, Err(UnlockError::NotHeld));
         let work = async |held: &mut SharedGuard| Ok::<_, LockError>(held.is_valid());
         assert!(shared.with_lock_async("k", TTL, work).await?);
         drop(shared.lock_async("k", TTL).await?);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use redbolt::driver::Outcome;
 use redbolt::engine::OpId;
 use redbolt::time::Instant;
-use redbolt::{KeepAlive, Lease, LockOptions, Unlocked, now};
+use redbolt::{KeepAlive, Lease, LockOptions, UnlockError, Unlocked, now};
 
 use crate::args::{Global, RunArgs};
 use crate::child::{Fate, Group, exit_code};
@@ -205,7 +205,7 @@ impl Limit {
 struct Released {
     key: String,
     is_in_time: bool,
-    unlocked: Unlocked,
+    unlocked: Result<Unlocked, UnlockError>,
 }
 
 impl Watch {
@@ -274,7 +274,7 @@ impl Watch {
             let key = shown(lease.key());
             let is_in_time = lease.is_valid();
             let op = self.session.driver.unlock(lease)?;
-            open.push((op, Released { key, is_in_time, unlocked: Unlocked::Unknown }));
+            open.push((op, Released { key, is_in_time, unlocked: Ok(Unlocked::Unknown) }));
         }
         self.session.driver.flush();
         let mut left = open.len();
@@ -295,7 +295,7 @@ impl Watch {
 }
 
 fn judge(code: u8, was_ended: bool, released: &[Released]) -> Result<(), Failure> {
-    let is_lost = |lock: &&Released| !lock.is_in_time || lock.unlocked == Unlocked::NotHeld;
+    let is_lost = |lock: &&Released| !lock.is_in_time || lock.unlocked == Err(UnlockError::NotHeld);
     let were = |locks: &[&str]| {
         let verb = if locks.len() == 1 { "was" } else { "were" };
         format!("{} {verb} lost", locks.join(", "))
@@ -320,7 +320,7 @@ fn judge(code: u8, was_ended: bool, released: &[Released]) -> Result<(), Failure
             format!("{what} before the command ended (with exit code {code}): check its work"),
         ));
     }
-    for lock in released.iter().filter(|lock| lock.unlocked == Unlocked::Unknown) {
+    for lock in released.iter().filter(|lock| lock.unlocked == Ok(Unlocked::Unknown)) {
         let key = &lock.key;
         note(format_args!("too few nodes confirmed the release of {key}: it may last for its TTL"));
     }

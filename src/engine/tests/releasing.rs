@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::UnlockError;
 
-fn unlocked(rig: &mut Rig) -> Option<Unlocked> {
+fn unlocked(rig: &mut Rig) -> Option<Result<Unlocked, UnlockError>> {
     let event = rig.engine.poll_event(rig.now)?;
     let Event::Unlock { result, .. } = event else { panic!("not an unlock: {event:?}") };
     Some(result)
@@ -17,7 +17,7 @@ fn a_quorum_of_deletions_is_released() {
     rig.answer(0, ":1\r\n");
     assert_eq!(unlocked(&mut rig), None);
     rig.answer(1, ":1\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Released));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Released)));
     rig.answer(2, ":1\r\n");
     assert_eq!(rig.engine.slots_in_use(), 0);
 }
@@ -28,7 +28,7 @@ fn a_release_of_keys_that_are_gone_is_not_held() {
     let lease = rig.lease("a");
     rig.engine.release(lease, rig.now).unwrap();
     rig.answer_all(0..2, ":0\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::NotHeld));
+    assert_eq!(unlocked(&mut rig), Some(Err(UnlockError::NotHeld)));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn silence_leaves_a_release_unknown() {
     rig.engine.release(lease, rig.now).unwrap();
     rig.answer(0, ":1\r\n");
     rig.advance(51 * MS);
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Unknown));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Unknown)));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn an_unknown_command_steps_down_and_the_release_is_sent_again() {
     assert_eq!(rig.waiting(0), ["EVAL"]);
     assert_eq!(unlocked(&mut rig), None);
     rig.answer(0, ":1\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Released));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Released)));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_release_refused_for_the_moment_is_asked_for_again() {
     let lease = rig.lease("a");
     rig.engine.release(lease, rig.now).unwrap();
     rig.answer(0, "-BUSY Redis is busy running a script\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Unknown));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Unknown)));
     rig.advance(1100 * MS);
     assert_eq!(rig.waiting(0), ["DELIFEQ"]);
     rig.answer(0, ":1\r\n");
@@ -213,7 +213,7 @@ fn key_and_token_suffice_to_release() {
     rig.collect();
     assert_eq!(rig.inbox[1][0], ["DELIFEQ", "a", "tok"]);
     rig.answer_all(0..2, ":1\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Released));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Released)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::config::Retry;
+use crate::error::UnlockError;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const GONE: &str = ":0\r\n";
@@ -26,7 +27,10 @@ fn a_lease_is_over_and_can_only_be_released() {
     rig.engine.release(lease, rig.now).unwrap();
     rig.answer_all(0..3, GONE);
     let event = rig.engine.poll_event(rig.now);
-    assert!(matches!(event, Some(Event::Unlock { result: Unlocked::NotHeld, .. })), "{event:?}");
+    assert!(
+        matches!(event, Some(Event::Unlock { result: Err(UnlockError::NotHeld), .. })),
+        "{event:?}"
+    );
     assert_eq!(rig.engine.slots_in_use(), 0);
 }
 

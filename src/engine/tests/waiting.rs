@@ -394,7 +394,10 @@ fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
         rig.answer(index, ":1\r\n");
     }
     let event = rig.engine.poll_event(rig.now);
-    assert!(matches!(event, Some(Event::Unlock { result: Unlocked::Released, .. })), "{event:?}");
+    assert!(
+        matches!(event, Some(Event::Unlock { result: Ok(Unlocked::Released), .. })),
+        "{event:?}"
+    );
 }
 
 #[test]

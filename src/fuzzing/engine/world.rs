@@ -243,7 +243,7 @@ impl World {
                 let Purpose::Unlock { name } = self.ledger.close(op).purpose else {
                     panic!("a release that was not asked for")
                 };
-                if result != Unlocked::Unknown {
+                if result != Ok(Unlocked::Unknown) {
                     self.ledger.check_released(&self.engine, &name, &mut self.peers, self.now);
                 }
             }

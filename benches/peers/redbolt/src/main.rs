@@ -52,7 +52,7 @@ impl Redbolt {
                     failed += u64::from(batch.unlock(lease).is_err());
                     continue;
                 }
-                Outcome::Unlock(Unlocked::Released) => cycles += 1,
+                Outcome::Unlock(Ok(Unlocked::Released)) => cycles += 1,
                 _ => failed += 1,
             }
             if now() < end {
