@@ -33,17 +33,23 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// A set of nodes: one bit each.
+/// A set of nodes, in the order of the [`Config`](crate::Config).
+///
+/// ```
+/// # fn names(lease: &redbolt::Lease, nodes: &[String]) -> Vec<String> {
+/// lease.votes().iter().filter_map(|node| nodes.get(node.index()).cloned()).collect()
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NodeMask(u32);
 
 impl NodeMask {
     /// No node.
-    pub const EMPTY: Self = Self(0);
+    pub(crate) const EMPTY: Self = Self(0);
 
     /// The first `count` nodes of the list.
     #[must_use]
-    pub const fn first(count: usize) -> Self {
+    pub(crate) const fn first(count: usize) -> Self {
         if count >= NODES_MAX { Self(u32::MAX) } else { Self((1 << count) - 1) }
     }
 
@@ -59,6 +65,12 @@ impl NodeMask {
         self.into_iter().next()
     }
 
+    /// The nodes of the set, in order.
+    #[must_use]
+    pub const fn iter(self) -> NodeMaskIter {
+        NodeMaskIter(self.0)
+    }
+
     /// Whether `node` is in the set.
     #[must_use]
     pub const fn contains(self, node: NodeId) -> bool {
@@ -66,12 +78,12 @@ impl NodeMask {
     }
 
     /// Adds `node`.
-    pub const fn insert(&mut self, node: NodeId) {
+    pub(crate) const fn insert(&mut self, node: NodeId) {
         self.0 |= 1 << node.0;
     }
 
     /// Takes `node` out.
-    pub const fn remove(&mut self, node: NodeId) {
+    pub(crate) const fn remove(&mut self, node: NodeId) {
         self.0 &= !(1 << node.0);
     }
 
@@ -102,19 +114,19 @@ impl NodeMask {
 
     /// The nodes that are in either set.
     #[must_use]
-    pub const fn union(self, other: Self) -> Self {
+    pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// The nodes that are in both sets.
     #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
+    pub(crate) const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
     /// The nodes of this set that are not in `other`.
     #[must_use]
-    pub const fn without(self, other: Self) -> Self {
+    pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
@@ -126,7 +138,7 @@ impl NodeMask {
 
     /// The set whose bits these are.
     #[must_use]
-    pub const fn from_bits(bits: u32) -> Self {
+    pub(crate) const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 }

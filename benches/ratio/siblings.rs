@@ -58,7 +58,7 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
         Ok(())
     };
     driver.drive();
-    while driver.voters() < 5 {
+    while driver.voters().count() < 5 {
         pass(&mut driver)?;
     }
     let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));

@@ -40,13 +40,6 @@ impl Client {
         Ok(!std::mem::take(&mut self.has_lost))
     }
 
-    /// Which nodes will tell at once when somebody else changes the key of `lease`: see
-    /// [`Driver::watched`](crate::Driver::watched).
-    #[must_use]
-    pub fn watched(&self, lease: &Lease) -> u32 {
-        self.driver.watched(lease)
-    }
-
     /// Extends a lease that is kept alive, if that is due, and waits for the result.
     pub(super) fn keep_lease(&mut self, lease: &Lease) -> Result<(), ExtendError> {
         let id = lease.id();

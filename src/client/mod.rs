@@ -267,7 +267,7 @@ impl Client {
         let deadline = now() + limit;
         self.poll_for(Some(Duration::ZERO))?;
         self.driver.drive();
-        while !self.is_settled() && now() < deadline {
+        while !self.driver.is_settled() && now() < deadline {
             self.discard();
             self.pass(Some(deadline))?;
         }
@@ -306,22 +306,10 @@ impl Client {
         self.driver.export_metrics();
     }
 
-    /// How many nodes may vote, as far as the last call saw.
+    /// The driver inside, for what else can be seen of it.
     #[must_use]
-    pub const fn voters(&self) -> u32 {
-        self.driver.voters()
-    }
-
-    /// Whether every node is admitted or known not to be, as far as the last call saw.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.driver.is_settled()
-    }
-
-    /// How many votes make a quorum.
-    #[must_use]
-    pub const fn quorum(&self) -> u32 {
-        self.driver.quorum()
+    pub const fn driver(&self) -> &Driver {
+        &self.driver
     }
 
     // ---- the loop ----

@@ -103,7 +103,7 @@ impl Driver {
         let name = "redbolt_wait_seconds";
         is_new |= export_times(name, &labels, waits, &mut exporter.wait_times);
 
-        metrics::gauge!("redbolt_voters", labels.clone()).set(self.engine.voters());
+        metrics::gauge!("redbolt_voters", labels.clone()).set(self.engine.voters().count());
         metrics::gauge!("redbolt_quorum", labels.clone()).set(self.engine.quorum());
         let in_flight = u32::try_from(self.engine.in_flight()).unwrap_or(u32::MAX);
         metrics::gauge!("redbolt_in_flight", labels).set(in_flight);

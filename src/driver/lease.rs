@@ -110,16 +110,10 @@ impl Lease {
         LockToken::new(&self.state.token)
     }
 
-    /// How many nodes granted it. Grows as late answers are read.
+    /// The nodes that granted it. Grows as late answers are read.
     #[must_use]
-    pub fn votes(&self) -> u32 {
-        self.state.votes.load(Ordering::Relaxed).count_ones()
-    }
-
-    /// Which nodes granted it, as bits in the order of the configuration.
-    #[must_use]
-    pub fn voters(&self) -> u32 {
-        self.state.votes.load(Ordering::Relaxed)
+    pub fn votes(&self) -> NodeMask {
+        NodeMask::from_bits(self.state.votes.load(Ordering::Relaxed))
     }
 
     pub(crate) fn id(&self) -> LeaseId {

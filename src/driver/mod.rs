@@ -309,11 +309,11 @@ impl Driver {
         Some(self.complete(event))
     }
 
-    /// Which nodes will tell at once when somebody else changes the key of `lease`, as bits in the
-    /// order of the configuration: of use for one that is [watched](LockOptions::watch).
+    /// The nodes that will tell at once when somebody else changes the key of `lease`: of use for one
+    /// that is [watched](LockOptions::watch).
     #[must_use]
-    pub fn watched(&self, lease: &Lease) -> u32 {
-        if lease.is_of(&self.pool) { self.engine.watched(lease.id()).bits() } else { 0 }
+    pub fn watched_by(&self, lease: &Lease) -> NodeMask {
+        if lease.is_of(&self.pool) { self.engine.watched(lease.id()) } else { NodeMask::EMPTY }
     }
 
     // ---- the loop ----

@@ -158,10 +158,10 @@ impl Engine {
         self.voters.count() >= self.settings.quorum
     }
 
-    /// How many nodes may vote now.
+    /// The nodes that may vote now.
     #[must_use]
-    pub const fn voters(&self) -> u32 {
-        self.voters.count()
+    pub const fn voters(&self) -> NodeMask {
+        self.voters
     }
 
     /// How many votes make a quorum.

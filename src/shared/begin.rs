@@ -66,8 +66,8 @@ impl Shared {
         let guard = SharedGuard::new(lease, owner, queue, asked.ttl, asked.is_exposed);
         let remaining = guard.remaining();
         if remaining.is_zero() || remaining < asked.min_validity {
-            let voters = guard.voters();
-            let ballot = self.owner.inner.with(|table| table.rules.late_ballot(voters));
+            let votes = guard.votes();
+            let ballot = self.owner.inner.with(|table| table.rules.late_ballot(votes));
             return Err(LockError::Expired(ballot));
         }
         Ok(guard)

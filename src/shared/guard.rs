@@ -10,6 +10,7 @@ use super::{Shared, calls};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::error::ExtendError;
+use crate::quorum::NodeMask;
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -86,16 +87,10 @@ impl SharedGuard {
         self.lease.as_ref().map(Lease::token)
     }
 
-    /// How many nodes granted it. Grows as late answers are read.
+    /// The nodes that granted it. Grows as late answers are read.
     #[must_use]
-    pub fn votes(&self) -> u32 {
-        self.lease.as_ref().map_or(0, Lease::votes)
-    }
-
-    /// Which nodes granted it, as bits in the order of the configuration.
-    #[must_use]
-    pub fn voters(&self) -> u32 {
-        self.lease.as_ref().map_or(0, Lease::voters)
+    pub fn votes(&self) -> NodeMask {
+        self.lease.as_ref().map_or(NodeMask::EMPTY, Lease::votes)
     }
 
     /// Extends the lock by the TTL it was asked for with if a third of that has passed; otherwise

@@ -41,6 +41,7 @@ use crate::config::{Config, IdleStrategy};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
+use crate::quorum::NodeMask;
 use begin::{extended, nodes, owed, status, unlocked};
 use calls::Kind;
 use inner::{Inner, Owner};
@@ -159,7 +160,7 @@ impl Shared {
         // The nodes have the first tokens, name resolution the next.
         let token = Token(config.nodes.len() + 1);
         let client = connect(config)?;
-        let voters = client.voters();
+        let voters = client.driver.voters();
         let waker = Waker::new(client.poll.registry(), token)?;
         let mut table = Table::new(rules, calls_max);
         table.voters = voters;
@@ -301,10 +302,10 @@ impl Shared {
         begun.map_or_else(|_| Vec::new(), |pending| nodes(pending.wait()))
     }
 
-    /// How many nodes may vote, as the I/O thread last saw; none once the handle is shut down.
+    /// The nodes that may vote, as the I/O thread last saw; none once the handle is shut down.
     #[must_use]
-    pub fn voters(&self) -> u32 {
-        self.owner.inner.with(|table| if table.is_closed { 0 } else { table.voters })
+    pub fn voters(&self) -> NodeMask {
+        self.owner.inner.with(|table| if table.is_closed { NodeMask::EMPTY } else { table.voters })
     }
 
     /// How many votes make a quorum.
@@ -317,7 +318,7 @@ impl Shared {
     /// is answered whatever else is under way. [`nodes`](Self::nodes) says why not.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.voters() >= self.quorum()
+        self.voters().count() >= self.quorum()
     }
 
     // ---- the end ----

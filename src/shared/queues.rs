@@ -132,7 +132,7 @@ impl Queues {
         self.at_mut(index).holder = Some(Holder {
             id: lease.id(),
             valid_until: lease.deadline(),
-            voters: NodeMask::from_bits(lease.voters()),
+            voters: lease.votes(),
             turns: 0,
             is_wanted_elsewhere: false,
             keep_alive: options.keep_alive,

@@ -86,8 +86,8 @@ pub(super) struct Table {
     /// The I/O thread is no more; with how many releases owed.
     pub(super) ended: Option<usize>,
     pub(super) rules: Rules,
-    /// How many nodes may vote, as the I/O thread last saw.
-    pub(super) voters: u32,
+    /// The nodes that may vote, as the I/O thread last saw.
+    pub(super) voters: NodeMask,
 }
 
 impl Table {
@@ -102,7 +102,7 @@ impl Table {
             is_closed: false,
             ended: None,
             rules,
-            voters: 0,
+            voters: NodeMask::EMPTY,
         }
     }
 
@@ -541,8 +541,8 @@ impl Rules {
     }
 
     /// What is said of a lease that was over before its caller came for it.
-    pub(super) fn late_ballot(&self, voters: u32) -> Ballot {
-        self.ballot(NodeMask::from_bits(voters), NodeMask::EMPTY, Cause::None)
+    pub(super) fn late_ballot(&self, votes: NodeMask) -> Ballot {
+        self.ballot(votes, NodeMask::EMPTY, Cause::None)
     }
 
     fn ballot(&self, granted: NodeMask, denied: NodeMask, cause: Cause) -> Ballot {

@@ -63,8 +63,9 @@ fn denied(node: &NodePermissions) -> String {
 fn does_all(cluster: &Cluster) {
     let connect = || Client::connect(config(cluster)).expect("the rights suffice");
     let mut client = connect();
-    let voters =
-        eventually(PATIENCE, || client.wait_settled(PATIENCE).is_ok() && client.voters() == 5);
+    let voters = eventually(PATIENCE, || {
+        client.wait_settled(PATIENCE).is_ok() && client.driver().voters().count() == 5
+    });
     assert!(voters, "{:?}", client.nodes());
     for index in 0..20 {
         let key = format!("lock:{index}");
@@ -76,7 +77,7 @@ fn does_all(cluster: &Cluster) {
         client.try_lock("lock:w", LockOptions::new(TTL).watch(true)).expect("the lock is free");
     assert!(eventually(PATIENCE, || {
         client.drive().expect("a healthy loop");
-        client.watched(&lease).count_ones() == 5
+        client.driver().watched_by(&lease).count() == 5
     }));
     let published = |server: &RealServer| {
         let stats = server.command(&["INFO", "commandstats"]);
@@ -102,7 +103,7 @@ fn does_all(cluster: &Cluster) {
     cluster.nodes().for_each(RealServer::hang_up);
     assert!(eventually(PATIENCE, || {
         client.wait_released(ms(10));
-        client.try_lock("lock:again", TTL).is_ok() && client.voters() == 5
+        client.try_lock("lock:again", TTL).is_ok() && client.driver().voters().count() == 5
     }));
     for node in client.examine().expect("answers") {
         assert!(node.health.direct_wake, "{node:?}");
@@ -151,11 +152,11 @@ fn see(cluster: &Cluster) -> Seen {
         Ok(mut lease) => {
             let is_watched = eventually(ms(300), || {
                 client.drive().expect("a healthy loop");
-                client.watched(&lease) != 0
+                !client.driver().watched_by(&lease).is_empty()
             }) || {
                 // What the node says to this comes behind what it says to the watching.
                 client.status("lock:seen").expect("nodes are asked");
-                client.watched(&lease) != 0
+                !client.driver().watched_by(&lease).is_empty()
             };
             say("watched", is_watched.to_string());
             let extended = client.extend(&mut lease, TTL);

@@ -181,7 +181,7 @@ fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
     let lease = client.try_lock("kept", kept).unwrap();
     assert!(eventually(PATIENCE, || {
         client.drive().unwrap();
-        client.watched(&lease) == 0b111
+        client.driver().watched_by(&lease).count() == 3
     }));
     let mut batch = client.batch();
     for index in 0..2 {

@@ -204,13 +204,16 @@ fn a_client_that_was_opened_can_wait_until_every_node_is_known() {
     urls.truncate(2);
     urls.push(nowhere.clone());
     let mut client = Client::open(fresh_config(urls)).unwrap();
-    assert!(!client.is_settled() && client.voters() == 0);
+    assert!(!client.driver().is_settled() && client.driver().voters().count() == 0);
     client.wait_settled(PATIENCE).expect("two of three vote");
-    assert_eq!((client.is_settled(), client.voters(), client.quorum()), (true, 2, 2));
+    assert_eq!(
+        (client.driver().is_settled(), client.driver().voters().count(), client.driver().quorum()),
+        (true, 2, 2)
+    );
 
     cluster.node(4).freeze();
     let urls = vec![cluster.urls()[3].clone(), cluster.urls()[4].clone(), nowhere];
     let mut client = Client::open(fresh_config(urls)).unwrap();
     let error = ends_within(ms(2_000), || client.wait_settled(ms(2_000))).unwrap_err();
-    assert!(error.to_string().contains("1 of 3") && !client.is_settled(), "{error}");
+    assert!(error.to_string().contains("1 of 3") && !client.driver().is_settled(), "{error}");
 }

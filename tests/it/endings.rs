@@ -162,7 +162,7 @@ fn drive_until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> bo
 
 fn driver_at(ground: &dyn Ground, stage: Stage) -> Driver {
     let mut driver = Driver::standalone(ground.config()).expect("a poll");
-    drive_until(&mut driver, |driver| driver.voters() == 3);
+    drive_until(&mut driver, |driver| driver.voters().count() == 3);
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
     driver.lock("k", stage.acquire()).expect("room");
     match stage {
@@ -182,7 +182,7 @@ fn driver_at(ground: &dyn Ground, stage: Stage) -> Driver {
             let mut lease = None;
             drive_until(&mut driver, |driver| {
                 lease = lease.take().or_else(|| won(driver));
-                lease.as_ref().is_some_and(|lease| lease.votes() == 3)
+                lease.as_ref().is_some_and(|lease| lease.votes().count() == 3)
             });
         }
         Stage::BetweenAttempts | Stage::Waiting => {
@@ -237,7 +237,7 @@ fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
     let nodes = Nodes::start(3).unwrap();
     for is_shut_down in [false, true] {
         let mut driver = Driver::standalone(nodes.config()).unwrap();
-        drive_until(&mut driver, |driver| driver.voters() == 3);
+        drive_until(&mut driver, |driver| driver.voters().count() == 3);
         driver.try_lock("k", ms(1_500)).unwrap();
         let mut lease = None;
         drive_until(&mut driver, |driver| {
@@ -273,7 +273,7 @@ fn client_of(ground: &dyn Ground) -> Client {
     let config = ground.config().node_timeout(LIMIT);
     let mut client = Client::connect(config).expect("nodes are fit");
     client.wait_settled(PATIENCE).expect("a quorum");
-    assert_eq!(client.voters(), 3);
+    assert_eq!(client.driver().voters().count(), 3);
     client
 }
 
@@ -343,7 +343,7 @@ fn peek(future: &mut Locking) -> Option<Result<SharedGuard, LockError>> {
 
 fn shared_at(ground: &dyn Ground, stage: Stage) -> (Shared, Locking) {
     let shared = Shared::connect(ground.config().node_timeout(LIMIT)).expect("nodes are fit");
-    assert!(eventually(PATIENCE, || shared.voters() == 3));
+    assert!(eventually(PATIENCE, || shared.voters().count() == 3));
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
     let handle = shared.clone();
     let acquire = stage.acquire();

@@ -73,7 +73,7 @@ fn counted(cluster: &Cluster, voters: u32) -> Client {
 fn drive(client: &mut Client, voters: u32) {
     let is_so = eventually(PATIENCE, || {
         client.drive().expect("a healthy loop");
-        client.voters() == voters
+        client.driver().voters().count() == voters
     });
     assert!(is_so, "{:#?}", client.nodes());
 }
@@ -222,7 +222,7 @@ fn what_a_dropped_driver_leaves_unanswered_is_counted() {
             let mut driver = redbolt::Driver::standalone(config).unwrap();
             assert!(eventually(PATIENCE, || {
                 driver.drive();
-                driver.voters() == 3
+                driver.voters().count() == 3
             }));
             driver.try_lock("k", TTL).unwrap();
             nodes.pause(0).unwrap();

@@ -95,7 +95,7 @@ fn a_watched_lock_below_a_prefix_is_lost_at_once() {
     let lease = client.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
     assert!(eventually(PATIENCE, || {
         client.drive().unwrap();
-        client.watched(&lease).count_ones() == 3
+        client.driver().watched_by(&lease).count() == 3
     }));
     let end = lease.deadline();
     for index in 0..2 {

@@ -231,7 +231,7 @@ fn a_partial_lock_is_released_before_the_next_attempt() {
             cluster.node(1).command(&["DEL", &key]);
             call.join().unwrap()
         });
-        assert_eq!(lease.voters(), 0b011, "{lease:?}");
+        assert_eq!(lease.votes().bits(), 0b011, "{lease:?}");
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
     }
 }

@@ -50,7 +50,7 @@ fn the_shared_handle_is_used_by_its_names() -> Result<(), Box<dyn std::error::Er
     let (nodes, shared) = embedded(|config| config.local_turns(64));
     let mut guard: SharedGuard = shared.try_lock("sku:42", TTL)?;
     assert!(guard.is_valid() && guard.remaining() > TTL / 2 && guard.deadline() > redbolt::now());
-    assert!(guard.votes() >= 2 && guard.voters() > 0 && guard.key() == b"sku:42");
+    assert!(guard.votes().count() >= 2 && guard.votes().bits() > 0 && guard.key() == b"sku:42");
     shared.extend(&mut guard, TTL)?;
     guard.extend_if_due()?;
     assert!(matches!(shared.try_lock("sku:42", TTL), Err(LockError::Taken(_))));

@@ -50,7 +50,7 @@ fn a_lock_with_a_given_token_is_kept_alive_and_watched() {
     let first = lease.deadline();
     assert!(eventually(PATIENCE, || {
         client.drive().unwrap();
-        lease.deadline() > first && client.watched(&lease).count_ones() == 3
+        lease.deadline() > first && client.driver().watched_by(&lease).count() == 3
     }));
     for index in 0..2 {
         // Another holder with the same token is somebody else all the same.
@@ -59,7 +59,7 @@ fn a_lock_with_a_given_token_is_kept_alive_and_watched() {
     }
     let is_told = eventually(PATIENCE, || {
         client.drive().unwrap();
-        client.watched(&lease).count_ones() < 3 || lease.is_lost()
+        client.driver().watched_by(&lease).count() < 3 || lease.is_lost()
     });
     assert!(is_told, "its nodes tell nothing");
 }

@@ -19,9 +19,9 @@ fn watched_lease(client: &mut Client, acquire: LockOptions, nodes: u32) -> Lease
     let lease = client.try_lock("k", acquire).expect("the lock is free");
     let is_watched = eventually(PATIENCE, || {
         client.drive().expect("a healthy loop");
-        client.watched(&lease).count_ones() == nodes
+        client.driver().watched_by(&lease).count() == nodes
     });
-    assert!(is_watched, "{:b}", client.watched(&lease));
+    assert!(is_watched, "{:?}", client.driver().watched_by(&lease));
     lease
 }
 
@@ -104,7 +104,7 @@ fn a_watched_lock_outlives_its_own_extensions_and_is_watched_all_the_time() {
     assert!(client.drive_for(ttl * 2).unwrap());
     client.extend(&mut lease, TTL * 5 / 4).unwrap();
     assert!(client.drive_for(ms(100)).unwrap() && lease.is_valid());
-    assert_eq!(client.watched(&lease), 0b11111);
+    assert_eq!(client.driver().watched_by(&lease).bits(), 0b11111);
     (1..4).for_each(|index| drop(cluster.node(index).command(&["DEL", "k"])));
     lost_at_once(&mut client, &lease, "after an extension");
     drop(lease);
@@ -138,13 +138,13 @@ fn an_extension_shows_that_a_node_holds_the_key_after_all() {
     let is_watched = |client: &mut Client, lease: &Lease, nodes: u32| {
         eventually(PATIENCE, || {
             client.drive().unwrap();
-            client.watched(lease) == nodes
+            client.driver().watched_by(lease).bits() == nodes
         })
     };
     cluster.node(0).command(&["PEXPIRE", "k", "60000"]);
     assert!(is_watched(&mut client, &lease, 0b110), "it tells once");
     client.extend(&mut lease, TTL).unwrap();
-    assert!(is_watched(&mut client, &lease, 0b111), "{:b}", client.watched(&lease));
+    assert!(is_watched(&mut client, &lease, 0b111), "{:?}", client.driver().watched_by(&lease));
     // The next one is not too many.
     cluster.node(1).command(&["DEL", "k"]);
     assert!(client.drive_for(ms(50)).unwrap() && lease.is_valid());
@@ -172,7 +172,7 @@ fn a_node_that_denies_tracking_is_watched_no_further() {
     }
     let mut client = cluster.client();
     let lease = watched_lease(&mut client, watched(TTL), 2);
-    assert_eq!(client.watched(&lease), 0b110);
+    assert_eq!(client.driver().watched_by(&lease).bits(), 0b110);
     (1..3).for_each(|index| drop(cluster.node(index).command(&["DEL", "k"])));
     lost_at_once(&mut client, &lease, "by the others");
     drop(lease);

@@ -32,7 +32,7 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
 pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(), Failure> {
     let nodes = session.driver.nodes().len();
     let (key, validity) = (shown(lease.key()), lease.remaining());
-    let (token, votes) = (shown(lease.token().as_bytes()), lease.votes());
+    let (token, votes) = (shown(lease.token().as_bytes()), lease.votes().count());
     if json {
         say(json!({
             "key": key,

@@ -15,7 +15,7 @@ const STEP: Duration = Duration::from_millis(1);
 /// A client for `status`: a quorum can vote, and the others have had their `node_timeout`; or as
 /// for `doctor`.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
-    connected(global, |client| client.voters() >= client.quorum())
+    connected(global, |client| client.driver().voters().count() >= client.driver().quorum())
 }
 
 /// A client for `doctor`: each node is connected, or known not to be, or has had its time.

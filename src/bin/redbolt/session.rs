@@ -183,7 +183,8 @@ impl Session {
     /// Waits until every node that votes has granted `lease` or `node_timeout` has passed.
     pub(crate) fn gather_votes(&mut self, lease: &Lease) -> Result<(), Failure> {
         let end = now() + self.node_timeout;
-        while usize::try_from(lease.votes()).is_ok_and(|votes| votes < self.voters()) && now() < end
+        while usize::try_from(lease.votes().count()).is_ok_and(|votes| votes < self.voters())
+            && now() < end
         {
             self.pass(Some(end))?;
         }

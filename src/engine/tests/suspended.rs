@@ -127,7 +127,7 @@ fn a_quarantine_is_over_and_the_node_is_greeted_before_it_votes() {
     assert!(matches!(state, NodeState::Quarantined(_)), "{state:?}");
     rig.suspend();
     assert_eq!(rig.engine.nodes(rig.now)[0].state, NodeState::Quarantined(Duration::ZERO));
-    assert_eq!(rig.engine.voters(), 0, "time alone admits nobody");
+    assert!(rig.engine.voters().is_empty(), "time alone admits nobody");
     rig.pass();
     assert_eq!(rig.waiting(0)[0], "HELLO");
     rig.answer(0, HELLO);

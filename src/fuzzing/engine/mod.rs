@@ -377,7 +377,7 @@ impl World {
             }
             _ => {
                 let error = self.engine.connect_error(self.now);
-                assert_eq!(error.is_some(), self.engine.voters() < self.engine.quorum());
+                assert_eq!(error.is_some(), self.engine.voters().count() < self.engine.quorum());
                 assert!(error.is_none_or(|error| !error.to_string().is_empty()));
             }
         }
