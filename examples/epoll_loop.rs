@@ -24,9 +24,9 @@ mod linux {
     use std::net::{SocketAddr, UdpSocket};
     use std::time::Duration;
 
-    use redbolt::driver::Outcome;
+    use redbolt::driver::{Driver, Outcome};
     use redbolt::engine::OpId;
-    use redbolt::{Config, Driver, LockError};
+    use redbolt::{Config, LockError};
     use rustix::buffer::spare_capacity;
     use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create, wait};
     use rustix::io::retry_on_intr;

@@ -10,10 +10,10 @@ mod common;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::mio::net::TcpListener;
-use redbolt::mio::{Events, Interest, Poll, Token};
-use redbolt::{Config, Driver, Instant, now};
+use redbolt::driver::mio::net::TcpListener;
+use redbolt::driver::mio::{Events, Interest, Poll, Token};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Config, Instant, now};
 
 const LISTENER: Token = Token(0);
 /// The driver's own tokens: one for each node, and one more.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use redbolt::embedded::Flavor;
 use redbolt::embedded::model::{Life, Server, ServerOptions, Session};
 use redbolt::engine::{Connection, Engine, Event, LeaseId};
-use redbolt::quorum::NodeId;
+use redbolt::inspect::NodeId;
 use redbolt::{Cause, Config, Instant, LockError, Unlocked};
 
 type Anything = Result<(), Box<dyn std::error::Error>>;

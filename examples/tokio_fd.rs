@@ -15,8 +15,8 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{Config, Driver, Lease, LockError, LockOptions, Retry};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Config, Lease, LockError, LockOptions, Retry};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 

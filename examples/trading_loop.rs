@@ -15,8 +15,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{Client, Config, Driver, Lease, LockError, now};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, Config, Lease, LockError, now};
 
 const TTL: Duration = Duration::from_secs(20);
 const SIGNALS: usize = 500;

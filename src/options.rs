@@ -180,7 +180,7 @@ impl LockOptions {
     /// It costs two small commands a node behind each acquisition and extension, in the same write,
     /// and takes RESP3 and the right to CLIENT TRACKING: a node without them tells nothing, and
     /// its part of the loss is known at the next extension or the deadline, as without this
-    /// ([`Driver::watched`](crate::Driver::watched) says which nodes do tell). Whatever
+    /// ([`Driver::watched_by`](crate::driver::Driver::watched_by) says which nodes do tell). Whatever
     /// changes the key counts: an extension by another process with the same token, FLUSHDB of
     /// another database, the same key in another database. The next extension by this client sets
     /// it right, if a quorum was left; an attempt that is still under way counts such a node's vote no

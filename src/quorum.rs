@@ -7,7 +7,7 @@ use std::fmt;
 use crate::error::ConfigError;
 
 /// The most nodes one client may have: a set of nodes is a mask of 32 bits.
-pub const NODES_MAX: usize = 32;
+pub(crate) const NODES_MAX: usize = 32;
 
 /// One configured node, by its place in the list of the [`Config`](crate::Config).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -215,14 +215,14 @@ impl Quorum {
 /// What a client allows for the difference of clock rates between itself and the nodes:
 /// `ceil(ttl * factor) + 2` milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drift {
+pub(crate) struct Drift {
     parts_per_million: u64,
 }
 
 impl Drift {
     /// The drift of `factor` (0.01 is one per cent); `None` unless it is from 0.0001 to 0.5.
     #[must_use]
-    pub fn new(factor: f64) -> Option<Self> {
+    pub(crate) fn new(factor: f64) -> Option<Self> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -235,7 +235,7 @@ impl Drift {
 
     /// Milliseconds to take off a TTL of `ttl_ms` milliseconds.
     #[must_use]
-    pub const fn of_ms(self, ttl_ms: u64) -> u64 {
+    pub(crate) const fn of_ms(self, ttl_ms: u64) -> u64 {
         ttl_ms.saturating_mul(self.parts_per_million).div_ceil(1_000_000).saturating_add(2)
     }
 }

@@ -11,8 +11,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use redbolt::mio::net::{TcpStream, UnixStream};
-use redbolt::mio::{Events, Interest, Poll, Token};
+use redbolt::driver::mio::net::{TcpStream, UnixStream};
+use redbolt::driver::mio::{Events, Interest, Poll, Token};
 use redbolt::{IdleStrategy, now};
 
 pub(crate) use commands::Commands;

@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use redbolt::IdleStrategy;
-use redbolt::mio::{Events, Poll, Token};
+use redbolt::driver::mio::{Events, Poll, Token};
 
 use crate::Anything;
 use crate::handover::Contender;

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::mio::{Events, Poll};
-use redbolt::time::Instant;
-use redbolt::{Config, Driver, IdleStrategy, Lease, LockOptions, Retry, now};
+use redbolt::Instant;
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Config, IdleStrategy, Lease, LockOptions, Retry, now};
 
 use crate::nodes::{Setup, config};
 use crate::slices::percentile;

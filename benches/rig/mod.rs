@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use redbolt::engine::{Engine, Event};
-use redbolt::quorum::NodeId;
+use redbolt::inspect::NodeId;
 use redbolt::{Config, Instant, LockOptions, RestartGuard, Unlocked};
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);

@@ -18,8 +18,7 @@ impl Client {
     ///
     /// What the operating system's poll fails with.
     pub fn drive(&mut self) -> io::Result<()> {
-        self.poll_for(Some(Duration::ZERO))?;
-        self.driver.drive();
+        self.read()?;
         self.discard();
         Ok(())
     }
@@ -43,8 +42,7 @@ impl Client {
     /// Extends a lease that is kept alive, if that is due, and waits for the result.
     pub(super) fn keep_lease(&mut self, lease: &Lease) -> Result<(), ExtendError> {
         let id = lease.id();
-        self.poll_for(Some(Duration::ZERO))?;
-        self.driver.drive();
+        self.read()?;
         self.discard();
         while self.driver.engine().is_extending(id) && lease.is_valid() {
             self.pass(None)?;

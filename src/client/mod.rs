@@ -17,16 +17,14 @@ mod permissions;
 use std::io;
 use std::time::Duration;
 
-use mio::{Events, Poll};
-
 pub use batch::Batch;
 pub use held::Held;
-pub use inspect::{KeyState, NodeKey, NodeReport};
-pub use permissions::NodePermissions;
+pub use inspect::{NodeReport, examine};
+pub use permissions::{NodePermissions, permissions};
 
-use crate::config::{Config, IdleStrategy};
+use crate::config::Config;
 use crate::driver::clock::now;
-use crate::driver::{Driver, Lease, Outcome};
+use crate::driver::{Connecting, Driver, Lease, Outcome, Poller};
 use crate::engine::{NodeHealth, Notice, OpId};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
@@ -38,22 +36,14 @@ use crate::time::Instant;
 /// `Send`, so it may move between threads, and each call needs it alone. It must not be used on
 /// both sides of a fork.
 pub struct Client {
-    pub(crate) driver: Driver,
-    pub(crate) poll: Poll,
-    events: Events,
-    idle: IdleStrategy,
-    pub(crate) node_timeout: Duration,
+    driver: Driver,
+    poller: Poller,
+    node_timeout: Duration,
     /// The last operation of a batch in each place: nobody takes the results of another's.
     submitted: Vec<OpId>,
     /// A lease was lost since somebody asked.
     has_lost: bool,
 }
-
-/// Readiness taken in at once; more comes with the next poll.
-const EVENTS_MAX: usize = 64;
-
-/// Polls without sleeping between two looks at the clock: about a microsecond.
-const SPINS: u32 = 6;
 
 impl Client {
     /// Connects, and returns when every node is admitted or known not to be, or when a quorum is
@@ -65,26 +55,12 @@ impl Client {
     /// each why, and how long a quarantine still lasts. [`ConnectError::Config`] and
     /// [`ConnectError::System`] as they say.
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
-        let connect_timeout = config.connect_timeout;
+        let mut connecting = Connecting::new(&config, now());
         let mut client = Self::open(config)?;
-        // Not before the nodes have had that time: it says why each of them did not connect.
-        let deadline = now() + connect_timeout;
-        let mut quorum_since = None;
-        loop {
-            let time = now();
-            let engine = client.driver.engine();
-            let error = engine.connect_error(time);
-            if error.is_none() {
-                let since = *quorum_since.get_or_insert(time);
-                if engine.is_settled() || since + client.node_timeout <= time {
-                    return Ok(client);
-                }
-            } else if engine.is_settled() || deadline <= time {
-                return error.map_or(Ok(client), Err);
-            }
-            let until = quorum_since.map_or(deadline, |since| since + client.node_timeout);
-            client.pass(Some(until.min(deadline)))?;
+        while let Some(until) = connecting.goes_on_until(&client.driver, now())? {
+            client.pass(Some(until))?;
         }
+        Ok(client)
     }
 
     /// A client that begins to connect and does not wait. Its first call does, as far as it needs
@@ -94,21 +70,9 @@ impl Client {
     ///
     /// [`ConnectError::Config`] and [`ConnectError::System`].
     pub fn open(config: Config) -> Result<Self, ConnectError> {
-        let poll = Poll::new()?;
-        let tokens = 0..config.nodes.len() + 1;
-        let (idle, node_timeout) = (config.idle_strategy, config.node_timeout);
-        let mut driver = Driver::new(config, poll.registry(), tokens)?;
-        driver.drive();
-        let events = Events::with_capacity(EVENTS_MAX);
-        Ok(Self {
-            driver,
-            poll,
-            events,
-            idle,
-            node_timeout,
-            submitted: Vec::new(),
-            has_lost: false,
-        })
+        let node_timeout = config.node_timeout;
+        let (driver, poller) = Poller::open(config)?;
+        Ok(Self { driver, poller, node_timeout, submitted: Vec::new(), has_lost: false })
     }
 
     // ---- locks ----
@@ -265,8 +229,7 @@ impl Client {
     /// [`ConnectError::NoQuorum`] if too few nodes may vote then; [`ConnectError::System`].
     pub fn wait_settled(&mut self, limit: Duration) -> Result<(), ConnectError> {
         let deadline = now() + limit;
-        self.poll_for(Some(Duration::ZERO))?;
-        self.driver.drive();
+        self.read()?;
         while !self.driver.is_settled() && now() < deadline {
             self.discard();
             self.pass(Some(deadline))?;
@@ -326,8 +289,7 @@ impl Client {
 
     /// Reads what the sockets hold.
     fn read_up(&mut self) -> Result<Instant, io::ErrorKind> {
-        self.poll_for(Some(Duration::ZERO))?;
-        self.driver.drive();
+        self.read()?;
         Ok(now())
     }
 
@@ -362,62 +324,13 @@ impl Client {
     }
 
     /// One pass of the loop: waits for readiness or a deadline, at most until `until`, and acts.
-    pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), io::ErrorKind> {
-        let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
-        match self.idle {
-            IdleStrategy::Park => self.poll_until(deadline)?,
-            IdleStrategy::Spin => {
-                self.spin_until(deadline.unwrap_or(Instant::MAX), false)?;
-            }
-            IdleStrategy::SpinThenPark(spin) => {
-                let end = now() + spin;
-                let end = deadline.map_or(end, |deadline| deadline.min(end));
-                let is_ready = self.spin_until(end, true)?;
-                if !is_ready && deadline.is_none_or(|deadline| deadline > end) {
-                    self.poll_until(deadline)?;
-                }
-            }
-        }
-        self.driver.drive();
-        Ok(())
+    fn pass(&mut self, until: Option<Instant>) -> Result<(), io::ErrorKind> {
+        self.poller.pass(&mut self.driver, until)
     }
 
-    /// Polls without sleeping until something is ready or `end` has come: true for the first.
-    /// `is_polite` lets others have the core in between, who may keep it for some time: on a machine of
-    /// the nodes' own they are what is waited for.
-    fn spin_until(&mut self, end: Instant, is_polite: bool) -> Result<bool, io::ErrorKind> {
-        let polls = if is_polite { 1 } else { SPINS };
-        loop {
-            for _ in 0..polls {
-                self.poll_for(Some(Duration::ZERO))?;
-                if !self.events.is_empty() {
-                    return Ok(true);
-                }
-            }
-            if is_polite {
-                std::thread::yield_now();
-            }
-            if end <= now() {
-                return Ok(false);
-            }
-        }
-    }
-
-    fn poll_until(&mut self, deadline: Option<Instant>) -> Result<(), io::ErrorKind> {
-        self.poll_for(deadline.map(|deadline| now().until(deadline)))
-    }
-
-    fn poll_for(&mut self, timeout: Option<Duration>) -> Result<(), io::ErrorKind> {
-        match self.poll.poll(&mut self.events, timeout) {
-            Ok(()) => {}
-            // A signal: whoever waits goes on waiting.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
-            Err(error) => return Err(error.kind()),
-        }
-        for event in &self.events {
-            self.driver.ready(event);
-        }
-        Ok(())
+    /// One pass that waits for nothing.
+    fn read(&mut self) -> Result<(), io::ErrorKind> {
+        self.poller.read(&mut self.driver)
     }
 
     /// Sends the releases of leases that were dropped, and waits at most `limit` until the nodes have

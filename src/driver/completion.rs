@@ -8,7 +8,7 @@ use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Completion {
-    /// What [`Driver::acquire`] or its like returned. Of a loss: what the acquisition or adoption
+    /// What [`Driver::try_lock`] or its like returned. Of a loss: what the acquisition or adoption
     /// of the lease returned.
     pub id: OpId,
     /// How it ended.
@@ -19,7 +19,7 @@ pub struct Completion {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Of [`Driver::acquire`].
+    /// Of [`Driver::try_lock`] and [`Driver::lock`].
     Lock(Result<Lease, LockError>),
     /// Of [`Driver::extend`]; the lease itself knows its new deadline.
     Extend(Result<(), ExtendError>),

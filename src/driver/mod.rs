@@ -13,14 +13,17 @@
 //! - In each pass everything that the sockets hold is read before anything is judged by time.
 //! - One write per node and pass, however many requests it carries.
 
-pub mod clock;
+pub(crate) mod clock;
 mod completion;
+mod connecting;
 #[cfg(feature = "metrics")]
 mod export;
 mod key;
-mod lease;
+pub(crate) mod lease;
 mod link;
 mod notice;
+mod poller;
+mod query;
 mod resolve;
 mod shutdown;
 mod socket;
@@ -42,8 +45,11 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 
 pub use completion::{Completion, Outcome};
-pub use lease::Lease;
+pub(crate) use connecting::Connecting;
+pub(crate) use lease::Lease;
 pub(crate) use lease::LeasePool;
+pub use mio;
+pub(crate) use poller::Poller;
 
 use crate::address::Endpoint;
 use crate::config::Config;
@@ -67,8 +73,9 @@ const READ_LEN: usize = 16 << 10;
 /// the key.
 ///
 /// ```no_run
-/// use redbolt::{Config, Driver, driver::Outcome};
-/// use redbolt::mio::{Events, Poll};
+/// use redbolt::Config;
+/// use redbolt::driver::mio::{Events, Poll};
+/// use redbolt::driver::{Driver, Outcome};
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -283,11 +290,6 @@ impl Driver {
         options: impl Into<LockOptions>,
     ) -> Result<OpId, ExtendError> {
         self.engine.adopt(key.as_ref(), token.as_ref(), &options.into(), clock::now())
-    }
-
-    /// Puts commands that only read to every connected node.
-    pub(crate) fn query(&mut self, commands: &[&[&[u8]]]) -> Result<OpId, LockError> {
-        self.engine.query(commands, clock::now())
     }
 
     /// Gives an operation up. An acquisition ends as [`LockError::Cancelled`], and what it may have

@@ -8,7 +8,7 @@
 //! 1. Say what happened: [`Engine::handle_connected`], [`Engine::handle_lost`],
 //!    [`Engine::handle_bytes`] for everything the sockets hold, and only then
 //!    [`Engine::handle_timeout`]: what has come in is read before anybody is judged.
-//! 2. Submit: [`Engine::acquire`], [`Engine::extend`], [`Engine::release`], with a clock that was
+//! 2. Submit: [`Engine::try_lock`], [`Engine::extend`], [`Engine::release`], with a clock that was
 //!    read just before.
 //! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and
 //!    [`Engine::drain_output`], or [`Engine::output`], for the nodes of [`Engine::poll_writes`]. What
@@ -40,7 +40,7 @@ mod gate;
 mod inbound;
 mod keep;
 mod keeping;
-mod notice;
+pub(crate) mod notice;
 mod op;
 mod prefix;
 mod query;
@@ -51,7 +51,7 @@ mod slot;
 mod tests;
 mod timers;
 mod trace;
-mod view;
+pub(crate) mod view;
 mod votes;
 mod wait;
 mod watching;
@@ -70,10 +70,10 @@ pub(crate) use crate::node::Room;
 #[cfg(feature = "metrics")]
 pub use counts::Series;
 pub use event::{Connection, Event, LostCause};
-pub use notice::Notice;
+pub(crate) use notice::Notice;
 pub use op::{NodeReplies, OpId};
 pub use slot::LeaseId;
-pub use view::{NodeHealth, NodeState};
+pub(crate) use view::{NodeHealth, NodeState};
 
 use crate::command::{ReleaseStep, SetOptions};
 use crate::config::KEY_LEN_MAX;

@@ -1,6 +1,7 @@
 //! How calls begin and what their results become: the parts that the blocking calls and the futures
 //! have in common.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use super::pending::{Pending, Taken};
 use super::rules::Patience;
 use super::table::{Refused, Table, Task};
 use super::{Shared, SharedGuard};
-use crate::client::NodeKey;
+use crate::config::Config;
+use crate::driver::Connecting;
 use crate::driver::clock::now;
 use crate::engine::NodeHealth;
-use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
+use crate::status::NodeKey;
 
 /// What an acquisition asked for, as its end needs it.
 #[derive(Clone, Copy)]
@@ -24,6 +27,13 @@ pub(super) struct Asked {
 }
 
 impl Shared {
+    pub(super) fn begin_connect(config: Config) -> Result<(Self, Pending), ConnectError> {
+        let task = Task::Connect(Connecting::new(&config, now()));
+        let shared = Self::open(config)?;
+        let pending = shared.begin(Kind::Connect, task).map_err(|_| ended())?;
+        Ok((shared, pending))
+    }
+
     pub(super) fn patient(&self, options: LockOptions) -> LockOptions {
         if options.retry.is_some() {
             return options;
@@ -169,6 +179,15 @@ pub(super) fn extended(guard: &mut SharedGuard, (reply, _): Taken) -> Result<(),
 
 pub(super) fn unlocked((reply, _): Taken) -> Result<Unlocked, UnlockError> {
     if let Reply::Unlock(result) = reply { result } else { Err(UnlockError::Closed) }
+}
+
+pub(super) fn connected((reply, _): Taken) -> Result<(), ConnectError> {
+    if let Reply::Connect(result) = reply { result } else { Err(ended()) }
+}
+
+/// The I/O thread is no more.
+pub(super) fn ended() -> ConnectError {
+    io::Error::other("the I/O thread has ended").into()
 }
 
 pub(super) fn status((reply, _): Taken) -> Result<Vec<NodeKey>, LockError> {

@@ -2,16 +2,27 @@
 
 use std::time::Duration;
 
-use super::begin::{extended, nodes, owed, status, unlocked};
+use super::begin::{connected, extended, nodes, owed, status, unlocked};
 use super::calls::Kind;
 use super::table::Task;
 use super::{Shared, SharedGuard};
-use crate::client::NodeKey;
+use crate::config::Config;
 use crate::engine::NodeHealth;
-use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
+use crate::status::NodeKey;
 
 impl Shared {
+    /// As [`connect`](Self::connect), without blocking. Dropped before its end, nothing is left of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn connect_async(config: Config) -> Result<Self, ConnectError> {
+        let (shared, pending) = Self::begin_connect(config)?;
+        connected(pending.await).map(|()| shared)
+    }
+
     /// As [`try_lock`](Self::try_lock), without blocking.
     ///
     /// # Errors

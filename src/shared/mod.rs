@@ -1,6 +1,6 @@
-//! [`Shared`]: one handle for many threads and tasks, over one I/O thread that owns the client.
+//! [`Shared`]: one handle for many threads and tasks, over one I/O thread that owns the driver.
 //!
-//! Layer: above [`crate::client`]. Holds no protocol: it queues, hands over and wakes.
+//! Layer: above [`crate::driver`]. Holds no protocol: it queues, hands over and wakes.
 //!
 //! # Contract
 //!
@@ -36,13 +36,14 @@ use mio::{Token, Waker};
 
 pub use guard::SharedGuard;
 
-use crate::client::{Client, NodeKey};
 use crate::config::{Config, IdleStrategy};
+use crate::driver::Poller;
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
-use begin::{extended, nodes, owed, status, unlocked};
+use crate::status::NodeKey;
+use begin::{connected, extended, nodes, owed, status, unlocked};
 use calls::Kind;
 use inner::{Inner, Owner};
 use rules::Rules;
@@ -107,7 +108,7 @@ const NONE: u32 = u32::MAX;
 ///
 /// # Costs
 ///
-/// An uncontended call is that of [`Client`] and two hand-overs between threads: one to the I/O
+/// An uncontended call is that of [`Client`](crate::Client) and two hand-overs between threads: one to the I/O
 /// thread (a write to an eventfd, unless it is at work), one back. Calls that come at once go out together,
 /// one write a node. With [`IdleStrategy::Spin`] the I/O thread never sleeps, for as long as any handle
 /// lives, and a blocking call spins for up to `node_timeout` before it sleeps;
@@ -127,13 +128,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Connects as [`Client::connect`] does, and starts the I/O thread.
+    /// Starts the I/O thread and connects, as [`Client::connect`](crate::Client::connect) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`], and [`ConnectError::System`] if no thread can be started.
+    /// As [`Client::connect`](crate::Client::connect), and [`ConnectError::System`] if no thread can be
+    /// started.
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
-        Self::start(config, Client::connect)
+        let (shared, pending) = Self::begin_connect(config)?;
+        connected(pending.wait()).map(|()| shared)
     }
 
     /// As [`connect`](Self::connect), without waiting for any node. The first calls do, as far as
@@ -143,13 +146,6 @@ impl Shared {
     ///
     /// [`ConnectError::Config`] and [`ConnectError::System`].
     pub fn open(config: Config) -> Result<Self, ConnectError> {
-        Self::start(config, Client::open)
-    }
-
-    fn start(
-        config: Config,
-        connect: impl FnOnce(Config) -> Result<Client, ConnectError>,
-    ) -> Result<Self, ConnectError> {
         let rules = Rules::new(&config)?;
         let calls_max = config.in_flight_max;
         let spin = match config.idle_strategy {
@@ -157,16 +153,14 @@ impl Shared {
             IdleStrategy::Spin => config.node_timeout,
             IdleStrategy::SpinThenPark(spin) => spin,
         };
-        // The nodes have the first tokens, name resolution the next.
+        // Behind those of the driver.
         let token = Token(config.nodes.len() + 1);
-        let client = connect(config)?;
-        let voters = client.driver.voters();
-        let waker = Waker::new(client.poll.registry(), token)?;
-        let mut table = Table::new(rules, calls_max);
-        table.voters = voters;
+        let (driver, poller) = Poller::open(config)?;
+        let waker = Waker::new(poller.registry(), token)?;
         // An eventfd that is full has woken it already.
-        let inner = Arc::new(Inner::new(table, move || drop(waker.wake()), spin));
-        let worker = Worker::new(client, Arc::clone(&inner));
+        let wake = move || drop(waker.wake());
+        let inner = Arc::new(Inner::new(Table::new(rules, calls_max), wake, spin));
+        let worker = Worker::new(driver, poller, Arc::clone(&inner));
         thread::Builder::new().name("redbolt".to_owned()).spawn(move || worker.run())?;
         Ok(Self { owner: Arc::new(Owner { inner }) })
     }
@@ -234,7 +228,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// As [`Client::extend`], [`ExtendError::Full`] and [`ExtendError::Closed`].
+    /// As [`Client::extend`](crate::Client::extend), [`ExtendError::Full`] and [`ExtendError::Closed`].
     pub fn extend(&self, guard: &mut SharedGuard, ttl: Duration) -> Result<(), ExtendError> {
         let pending = self.begin_extend(guard, ttl)?;
         extended(guard, pending.wait())
@@ -252,11 +246,11 @@ impl Shared {
         self.begin_unlock(guard)?.map_or(Ok(Unlocked::Released), |pending| unlocked(pending.wait()))
     }
 
-    /// As [`Client::unlock_token`].
+    /// As [`Client::unlock_token`](crate::Client::unlock_token).
     ///
     /// # Errors
     ///
-    /// As [`Client::unlock_token`], [`UnlockError::Full`] and [`UnlockError::Closed`].
+    /// As [`Client::unlock_token`](crate::Client::unlock_token), [`UnlockError::Full`] and [`UnlockError::Closed`].
     pub fn unlock_token(
         &self,
         key: impl AsRef<[u8]>,
@@ -265,12 +259,12 @@ impl Shared {
         unlocked(self.begin_unlock_token(key.as_ref(), token.as_ref())?.wait())
     }
 
-    /// As [`Client::adopt`]. The guard's lease is never handed on to another waiter: its token is
+    /// As [`Client::adopt`](crate::Client::adopt). The guard's lease is never handed on to another waiter: its token is
     /// known elsewhere.
     ///
     /// # Errors
     ///
-    /// As [`Client::adopt`], [`ExtendError::Full`] and [`ExtendError::Closed`].
+    /// As [`Client::adopt`](crate::Client::adopt), [`ExtendError::Full`] and [`ExtendError::Closed`].
     pub fn adopt(
         &self,
         key: impl AsRef<[u8]>,
@@ -285,7 +279,7 @@ impl Shared {
 
     // ---- state ----
 
-    /// As [`Client::status`]: what each node holds for `key`.
+    /// As [`Client::status`](crate::Client::status): what each node holds for `key`.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ use super::calls::{Calls, Kind, Listener, Reply, Stage};
 use super::loss::Losses;
 use super::queues::Queues;
 use super::rules::{Patience, Rules};
-use crate::driver::Lease;
+use crate::driver::{Connecting, Lease};
 use crate::engine::{Engine, LeaseId};
 use crate::error::{Ballot, Cause, ConnectError, ExtendError, LockError, UnlockError};
 use crate::key::Key;
@@ -67,6 +67,8 @@ pub(super) enum Task {
     Status {
         key: Vec<u8>,
     },
+    /// Waits for nodes to connect.
+    Connect(Connecting),
     Nodes,
     /// The caller has given the call up.
     Cancel,
@@ -166,6 +168,7 @@ impl Table {
             | Task::Unlock { .. }
             | Task::UnlockToken { .. }
             | Task::Status { .. }
+            | Task::Connect(_)
             | Task::Nodes
             | Task::Cancel => {}
         }
@@ -350,6 +353,7 @@ impl Table {
             | Reply::Extend(_)
             | Reply::Unlock(_)
             | Reply::Status(_)
+            | Reply::Connect(_)
             | Reply::Nodes(_)
             | Reply::Shutdown(_) => Listener::None,
         }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-use redbolt::driver::{Completion, Outcome};
+use redbolt::driver::{Completion, Driver, Outcome};
 use redbolt::engine::OpId;
-use redbolt::{Driver, Instant, Lease, LockToken, now};
+use redbolt::{Instant, Lease, LockToken, now};
 
 use crate::mutant::Kind;
 use crate::random::Random;

@@ -7,10 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::Cause;
-use redbolt::client::{KeyState, NodeKey};
 use redbolt::embedded::{Memory, Nodes};
-use redbolt::engine::{NodeHealth, NodeState};
-use redbolt::{Client, Config, KeepAlive, LockOptions, LockToken, Retry, now};
+use redbolt::inspect::{KeyState, NodeHealth, NodeKey, NodeState};
+use redbolt::{Client, Config, KeepAlive, LockOptions, LockToken, Retry, UnlockError, now};
 
 use crate::mutant::Kind;
 use crate::oracle::Oracle;
@@ -311,7 +310,8 @@ impl Round {
         let config = self.config(&mut Random::new(0)).connect_timeout(PATIENCE);
         let mut client = Client::open(config.node_timeout(SLACK)).expect("a poll");
         for (key, token) in self.given.lock().expect("no panic").drain(..) {
-            client.unlock_token(key, token).expect("a good name");
+            let unlocked = client.unlock_token(key, token);
+            assert!(matches!(unlocked, Ok(_) | Err(UnlockError::NotHeld)), "{unlocked:?}");
         }
         let told: u64 = self
             .nodes

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redbolt::client::NodePermissions;
-use redbolt::engine::NodeState;
+use redbolt::inspect::{NodePermissions, NodeState, examine, permissions};
 use redbolt::{Cause, Client, Config, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
@@ -105,10 +104,10 @@ fn does_all(cluster: &Cluster) {
         client.wait_released(ms(10));
         client.try_lock("lock:again", TTL).is_ok() && client.driver().voters().count() == 5
     }));
-    for node in client.examine().expect("answers") {
+    for node in examine(&mut client).expect("answers") {
         assert!(node.health.direct_wake, "{node:?}");
     }
-    for node in client.permissions("lock:k").expect("answers") {
+    for node in permissions(&mut client, "lock:k").expect("answers") {
         assert_eq!(denied(&node), "", "{node:?}");
     }
 }
@@ -169,9 +168,9 @@ fn see(cluster: &Cluster) -> Seen {
         }
     }
     client.wait_released(ms(100));
-    let report = client.examine().expect("answers").remove(0);
+    let report = examine(&mut client).expect("answers").remove(0);
     say("dialect", report.health.dialect.clone().unwrap_or_default());
-    say("denied", denied(&client.permissions("lock:k").expect("answers").remove(0)));
+    say("denied", denied(&permissions(&mut client, "lock:k").expect("answers").remove(0)));
     say("woken", report.health.direct_wake.to_string());
     say("admitted", (report.health.state == NodeState::Admitted).to_string());
     let notices: Vec<Cause> =

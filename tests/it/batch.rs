@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use redbolt::driver::Outcome;
-use redbolt::{Config, KeepAlive, Lease, LockError, LockOptions, Retry, Unlocked, embedded::Nodes};
+use redbolt::{
+    Config, KeepAlive, Lease, LockError, LockOptions, Retry, UnlockError, Unlocked, embedded::Nodes,
+};
 
 use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken};
 
@@ -97,7 +99,7 @@ fn a_batch_that_is_forgotten_holds_nothing_up() {
     assert_eq!(mine.key(), b"mine");
     assert!(batch.wait_completion().unwrap().is_none());
     drop((batch, mine));
-    assert!(client.unlock_token("x", [0; 20]).is_ok());
+    assert_eq!(client.unlock_token("x", [0; 20]), Err(UnlockError::NotHeld));
     client.wait_released(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }

@@ -194,7 +194,7 @@ fn flush_fully_held(cluster: &Cluster, node: usize, workers: &Workers, random: &
             let own = turns_file(&workers.dir, WORKERS);
             write_counter(&own, read_counter(&own) + 1);
         }
-        client.unlock(lease).expect("a lease of this client");
+        let _ = client.unlock(lease);
     }
 }
 
@@ -340,7 +340,7 @@ fn one_of_the_processes_that_count() {
         if random.random_ratio(1, 4) {
             drop(lease);
         } else {
-            client.unlock(lease).unwrap();
+            let _ = client.unlock(lease);
         }
     }
     // All servers are there now, so all that is owed can be paid, once each is connected again.

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::NodeState;
-use redbolt::time::Instant;
-use redbolt::{Client, Config, Driver, LockError, RestartGuard, Retry};
+use redbolt::Instant;
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::NodeState;
+use redbolt::{Client, Config, LockError, RestartGuard, Retry};
 
 use super::common::{Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms};
 

@@ -4,9 +4,10 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use redbolt::engine::NodeState;
-use redbolt::mio::{Events, Poll};
-use redbolt::{Cause, Client, Driver, Lease, LockOptions, Unlocked, driver::Outcome};
+use redbolt::driver::Driver;
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::inspect::NodeState;
+use redbolt::{Cause, Client, Lease, LockOptions, Unlocked, driver::Outcome};
 
 use super::common::{
     Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within, eventually,

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::{NodeHealth, NodeState};
-use redbolt::mio::{Events, Poll};
-use redbolt::{Driver, Lease, Unlocked};
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::{Lease, Unlocked};
 
 use super::common::{Cluster, FOREIGN, Kind, PATIENCE, RealServer, eventually, fresh_config, ms};
 

@@ -1,7 +1,7 @@
 //! Dialects: each server version is spoken to in its own commands, falls back where one is denied,
 //! and may stand beside any other version.
 
-use redbolt::engine::NodeState;
+use redbolt::inspect::NodeState;
 use redbolt::{Cause, Client, Unlocked};
 
 use super::common::{

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::mio::{Events, Poll};
-use redbolt::{Client, Driver, Lease, LockOptions, Retry, Unlocked};
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, Lease, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, no_quorum, taken,

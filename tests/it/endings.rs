@@ -7,11 +7,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
+use redbolt::driver::{Driver, Outcome};
 use redbolt::embedded::Nodes;
-use redbolt::{
-    Client, Config, Driver, Lease, LockError, LockOptions, Retry, Shared, SharedGuard, now,
-};
+use redbolt::{Client, Config, Lease, LockError, LockOptions, Retry, Shared, SharedGuard, now};
 
 use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
 

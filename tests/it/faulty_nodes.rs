@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::NodeState;
-use redbolt::{Cause, Client, Driver, Lease, LockError, LockOptions, Retry, Unlocked};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::NodeState;
+use redbolt::{Cause, Client, Lease, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Cluster, Kind, PATIENCE, RealServer, SLACK, TTL, causes, cycle, ends_within, eventually,

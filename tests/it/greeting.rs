@@ -6,11 +6,10 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
-    Admission, Ballot, Cause, Client, Config, ConnectError, Driver, LockOptions, RestartGuard,
-    Unlocked,
+    Admission, Ballot, Cause, Client, Config, ConnectError, LockOptions, RestartGuard, Unlocked,
 };
 
 use super::common::{

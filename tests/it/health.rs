@@ -1,7 +1,8 @@
 //! How the nodes are, as a readiness endpoint wants to know it.
 
-use redbolt::engine::{NodeHealth, NodeState};
-use redbolt::{Cause, Client, Driver, RestartGuard};
+use redbolt::driver::Driver;
+use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::{Cause, Client, RestartGuard};
 
 use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms};
 

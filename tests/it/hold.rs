@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{
-    Client, Driver, ExtendError, KeepAlive, Lease, LockError, LockOptions, LostCause, Unlocked, now,
-};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::engine::LostCause;
+use redbolt::{Client, ExtendError, KeepAlive, Lease, LockError, LockOptions, Unlocked, now};
 
 use super::common::{Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, ms, taken};
 

@@ -192,7 +192,7 @@ fn a_client_that_is_driven_exports_by_itself() {
 fn an_idle_driver_comes_to_rest_behind_its_last_export() {
     let nodes = redbolt::embedded::Nodes::start(3).unwrap();
     let config = redbolt::Config::new(nodes.urls()).unwrap();
-    let mut driver = redbolt::Driver::standalone(config).unwrap();
+    let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
     let rests = eventually(PATIENCE, || {
         driver.drive();
         driver.is_settled()
@@ -219,7 +219,7 @@ fn what_a_dropped_driver_leaves_unanswered_is_counted() {
         let mut seen = Seen::default();
         metrics::with_local_recorder(&recorder, || {
             let config = redbolt::Config::new(nodes.urls()).unwrap();
-            let mut driver = redbolt::Driver::standalone(config).unwrap();
+            let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
             assert!(eventually(PATIENCE, || {
                 driver.drive();
                 driver.voters().count() == 3

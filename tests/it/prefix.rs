@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use redbolt::client::KeyState;
+use redbolt::inspect::KeyState;
 use redbolt::{
     Client, Config, ConnectError, ExtendError, LockError, LockOptions, UnlockError, Unlocked,
 };

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Driver, Outcome};
 use redbolt::embedded::Nodes;
-use redbolt::mio::{Events, Poll};
 use redbolt::{
-    Admission, Batch, Client, Config, ConnectError, Driver, Held, IdleStrategy, Lease, LockError,
+    Admission, Batch, Client, Config, ConnectError, Held, IdleStrategy, Lease, LockError,
     LockOptions, LockToken, Quorum, RestartGuard, Retry, UnlockError, Unlocked,
 };
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redbolt::time::Instant;
+use redbolt::Instant;
 use redbolt::{Client, Config, Lease, LockError, RestartGuard, now};
 use serde_json::json;
 

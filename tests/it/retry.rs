@@ -5,8 +5,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{Client, Driver, LockError, LockOptions, Retry, Unlocked};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Cluster, Kind, PATIENCE, RealServer, TTL, Wire, ends_within, eventually, ms, taken, timed,

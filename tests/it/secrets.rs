@@ -5,8 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread;
 
-use redbolt::driver::Outcome;
-use redbolt::{Address, Client, Config, Driver, Lease, LockError, LockOptions};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::{Address, examine};
+use redbolt::{Client, Config, Lease, LockError, LockOptions};
 
 use super::common::{Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
 
@@ -107,7 +108,7 @@ fn clients_leases_and_reports_print_no_secret() {
         says_nothing(&format!("{error} {error:?} {error:#?}"));
         no_token_of(&drawn, &error);
     }
-    keeps_quiet(&client.examine().unwrap());
+    keeps_quiet(&examine(&mut client).unwrap());
     keeps_quiet(&client.nodes());
     client
         .with_lock("held", TTL, |held| {

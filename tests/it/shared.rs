@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::client::KeyState;
 use redbolt::embedded::Nodes;
+use redbolt::inspect::KeyState;
 use redbolt::{
     Client, Config, ExtendError, KeepAlive, LockError, LockOptions, Retry, Shared, SharedGuard,
     UnlockError, Unlocked,

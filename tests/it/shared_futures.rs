@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use redbolt::{LockError, Shared, SharedGuard, UnlockError, Unlocked};
+use redbolt::embedded::Nodes;
+use redbolt::{Config, ConnectError, LockError, Shared, SharedGuard, UnlockError, Unlocked};
 
 use super::common::{Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
 use super::shared::{embedded, in_use, is_clean, patient};
@@ -198,7 +199,7 @@ fn a_waiter_that_gives_up_with_the_lock_in_hand_wakes_the_next() {
         // The first is told, and gone before it can take what it won.
         assert!(eventually(PATIENCE, || {
             let keys = shared.status("k").expect("nodes answer");
-            keys.iter().any(|node| node.state != redbolt::client::KeyState::Free)
+            keys.iter().any(|node| node.state != redbolt::inspect::KeyState::Free)
         }));
         thread::sleep(ms(20));
         drop(waiters.remove(0));
@@ -303,4 +304,24 @@ fn a_thread_that_dies_ends_every_call_with_an_error() {
     });
     assert!(matches!(shared.lock("k", TTL), Err(LockError::Closed)));
     drop(held);
+}
+
+/// What connects without blocking says as much as what blocks, and may be given up.
+#[test]
+fn a_handle_connects_without_blocking() {
+    let nodes = Nodes::start(3).unwrap();
+    let config = || Config::new(nodes.urls()).unwrap().node_timeout(ms(2_000));
+    let shared = block_on(Shared::connect_async(config())).unwrap();
+    assert!(shared.is_ready());
+    drop(shared.try_lock("k", TTL).unwrap());
+    shared.shutdown(PATIENCE);
+
+    let mut given_up = Box::pin(Shared::connect_async(config()));
+    let poll = given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll.is_pending(), "the nodes have not been asked yet");
+    drop(given_up);
+
+    (0..2).for_each(|node| nodes.kill(node).unwrap());
+    let error = block_on(Shared::connect_async(config())).unwrap_err();
+    assert!(matches!(error, ConnectError::NoQuorum(_)), "{error}");
 }

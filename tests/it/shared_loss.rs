@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
+use redbolt::Instant;
 use redbolt::embedded::Nodes;
-use redbolt::time::Instant;
 use redbolt::{Client, ExtendError, KeepAlive, LockOptions, Shared, SharedGuard, Unlocked, now};
 
 use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms};

@@ -49,11 +49,13 @@ fn imports_point_only_downward() {
         "time",
         "witness",
     ];
-    let allowed: [(&str, &[&str]); 15] = [
-        ("shared", &["client", "driver", "engine"]),
+    let allowed: [(&str, &[&str]); 17] = [
+        ("shared", &["driver", "engine", "status"]),
         ("sim", &["engine", "embedded"]),
-        ("client", &["driver", "engine", "command", "resp"]),
-        ("driver", &["engine"]),
+        ("inspect", &["client", "engine", "status"]),
+        ("client", &["driver", "engine", "status", "command", "resp"]),
+        ("driver", &["engine", "status"]),
+        ("status", &["engine", "command", "resp"]),
         ("engine", &["node", "round", "command", "resp"]),
         ("node", &["command", "resp"]),
         ("round", &[]),

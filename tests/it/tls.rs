@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use redbolt::driver::Driver;
 use redbolt::{
-    Cause, Client, Config, ConfigError, ConnectError, Driver, KeepAlive, LockOptions, Tls, Unlocked,
+    Cause, Client, Config, ConfigError, ConnectError, KeepAlive, LockOptions, Tls, Unlocked,
 };
 
 use super::common::{

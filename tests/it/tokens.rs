@@ -1,6 +1,6 @@
 //! Tokens of the caller's own: every operation takes them, and none shares one between attempts.
 
-use redbolt::client::KeyState;
+use redbolt::inspect::KeyState;
 use redbolt::{ExtendError, KeepAlive, LockError, LockOptions, Retry, UnlockError, Unlocked};
 
 use super::common::{Cluster, PATIENCE, TTL, cycle, eventually, ms, taken};

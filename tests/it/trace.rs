@@ -280,7 +280,7 @@ fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
     let log = Recording::default();
     tracing::subscriber::with_default(log.clone(), || {
         let config = redbolt::Config::new(nodes.urls()).unwrap();
-        let mut driver = redbolt::Driver::standalone(config).unwrap();
+        let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
         assert!(eventually(PATIENCE, || {
             driver.drive();
             driver.voters().count() == 3

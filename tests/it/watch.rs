@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::embedded::Nodes;
-use redbolt::{Client, KeepAlive, Lease, LockError, LockOptions, Unlocked, now};
+use redbolt::{Client, KeepAlive, Lease, LockError, LockOptions, UnlockError, Unlocked, now};
 
 use super::common::{
     Cluster, FOREIGN, Kind, PATIENCE, RealServer, TTL, Wire, eventually, fresh_config, ms,
@@ -58,7 +58,7 @@ fn a_lock_that_is_taken_away_is_lost_at_once() {
         take(&cluster, 2);
         lost_at_once(&mut client, &lease, what);
         // What is left of it is released; what others put there is not.
-        client.unlock(lease).unwrap();
+        assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
         client.wait_released(PATIENCE);
         let values = cluster.values("k");
         assert!(values.iter().flatten().all(|value| value == FOREIGN.as_bytes()), "{what}");
@@ -123,7 +123,7 @@ fn embedded_nodes_tell_of_a_lock_that_is_taken_away() {
             Wire::connect_url(url).unwrap().ask(request).unwrap();
         }
         lost_at_once(&mut client, &lease, request[0]);
-        client.unlock(lease).unwrap();
+        assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
         client.wait_released(PATIENCE);
     }
 }

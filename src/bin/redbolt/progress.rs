@@ -6,8 +6,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use redbolt::Instant;
 use redbolt::now;
-use redbolt::time::Instant;
 
 use crate::terminal::is_live;
 

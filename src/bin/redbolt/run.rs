@@ -15,9 +15,9 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use redbolt::Instant;
 use redbolt::driver::Outcome;
 use redbolt::engine::OpId;
-use redbolt::time::Instant;
 use redbolt::{KeepAlive, Lease, LockOptions, UnlockError, Unlocked, now};
 
 use crate::args::{Global, RunArgs};

@@ -10,11 +10,12 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::{NodeHealth, NodeState, OpId};
-use redbolt::mio::{Events, Poll, Token, Waker};
-use redbolt::time::Instant;
-use redbolt::{Cause, Driver, Lease, LockError, LockOptions, Retry, now};
+use redbolt::Instant;
+use redbolt::driver::mio::{Events, Poll, Token, Waker};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::engine::OpId;
+use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::{Cause, Lease, LockError, LockOptions, Retry, now};
 
 use crate::alarm::Alarm;
 use crate::args::Global;

@@ -6,7 +6,7 @@
 //! ```
 //! use redbolt::embedded::Flavor;
 //! use redbolt::embedded::model::{Life, Server, ServerOptions};
-//! use redbolt::time::Instant;
+//! use redbolt::Instant;
 //!
 //! let life = Life::new([7; 20], [8; 20], Instant::from_nanos(0), 1_700_000_000_000);
 //! let mut server = Server::new(&ServerOptions::new(Flavor::Valkey91), life);

@@ -44,9 +44,9 @@ impl Drop for StopAtEnd<'_> {
 }
 
 /// A point on the clock that the nodes' deadlines are counted on.
-pub(crate) fn now() -> redbolt::time::Instant {
+pub(crate) fn now() -> redbolt::Instant {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).expect("the clock began at boot");
     let nanos = u64::try_from(time.tv_nsec).expect("nanoseconds are positive");
-    redbolt::time::Instant::from_nanos(seconds * 1_000_000_000 + nanos)
+    redbolt::Instant::from_nanos(seconds * 1_000_000_000 + nanos)
 }

@@ -8,9 +8,7 @@ use peer_protocol::{
     Cycles, Peer, Result, Span, TTL, arguments, locked, now, serve, threads, timed,
 };
 use redbolt::driver::Outcome;
-use redbolt::{
-    LockOptions, Client, Config, Lease, LockError, RestartGuard, Retry, Shared, Unlocked, IdleStrategy,
-};
+use redbolt::{LockOptions, Client, Config, Lease, LockError, RestartGuard, Retry, Shared, Unlocked, IdleStrategy};
 
 struct Redbolt {
     client: Client,

@@ -9,8 +9,8 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use redbolt::Instant;
 use redbolt::embedded::Nodes;
-use redbolt::time::Instant;
 use redbolt::{Client, Config, IdleStrategy, LockError, now};
 
 use crate::args::{BenchArgs, Global, Mode, Polling};

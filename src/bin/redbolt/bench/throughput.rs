@@ -1,7 +1,7 @@
 //! The throughput half of `redbolt bench`: one batch, always so many locks under way.
 
+use redbolt::Instant;
 use redbolt::driver::{Completion, Outcome};
-use redbolt::time::Instant;
 use redbolt::{Batch, Client, Config, now};
 
 use super::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};

@@ -6,7 +6,7 @@
 //!   the one before is mended as far as that needs.
 
 use redbolt::embedded::{Memory, Nodes};
-use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::inspect::{NodeHealth, NodeState};
 
 use crate::exit::Failure;
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use redbolt::Instant;
 use redbolt::embedded::Nodes;
-use redbolt::engine::{NodeHealth, NodeState};
-use redbolt::time::Instant;
+use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{Client, Config, ConnectError, Retry, now};
 use serde_json::json;
 

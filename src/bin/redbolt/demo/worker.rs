@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redbolt::time::Instant;
+use redbolt::Instant;
 use redbolt::{Client, Config, now};
 
 use super::shop::Shop;
