@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// Gives every operation up, each as [`cancel`](Self::cancel) does.
-    pub fn cancel_all(&mut self, now: Instant) {
+    pub(crate) fn cancel_all(&mut self, now: Instant) {
         for op in self.ops.ids() {
             self.cancel(op, now);
         }

@@ -13,14 +13,14 @@ use crate::time::Instant;
 impl Engine {
     /// Whether the engine waits for a connection to the node.
     #[must_use]
-    pub fn wants_connection(&self, id: NodeId) -> bool {
+    pub(crate) fn wants_connection(&self, id: NodeId) -> bool {
         let state = self.nodes.get(id.index()).map(crate::node::Node::state);
         matches!(state, Some(crate::node::State::Connecting { .. }))
     }
 
     /// Whether the engine reads what the node sends: false once it has given the connection up.
     #[must_use]
-    pub fn is_connected(&self, id: NodeId) -> bool {
+    pub(crate) fn is_connected(&self, id: NodeId) -> bool {
         self.nodes.get(id.index()).is_some_and(crate::node::Node::is_connected)
     }
 

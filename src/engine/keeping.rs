@@ -292,13 +292,13 @@ impl Engine {
 
     /// Whether an extension of the lease is under way.
     #[must_use]
-    pub fn is_extending(&self, lease: LeaseId) -> bool {
+    pub(crate) fn is_extending(&self, lease: LeaseId) -> bool {
         self.slots.held(lease).is_some_and(|slot| slot.op != NO_OP)
     }
 
     /// Why a lease is not kept: it is over, or a limit is reached. `None` while it is.
     #[must_use]
-    pub fn keep_error(&self, lease: LeaseId, now: Instant) -> Option<ExtendError> {
+    pub(crate) fn keep_error(&self, lease: LeaseId, now: Instant) -> Option<ExtendError> {
         let Some(slot) = self.slots.held(lease) else { return Some(ExtendError::NotOurs) };
         let holders = self.holders(lease.slot);
         if !holders.has_at_least(self.settings.quorum) {

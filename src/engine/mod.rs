@@ -184,7 +184,7 @@ impl Engine {
 
     /// Whether [`poll_event`](Self::poll_event) has something to report.
     #[must_use]
-    pub fn has_event(&self) -> bool {
+    pub(crate) fn has_event(&self) -> bool {
         !self.done.is_empty()
     }
 
@@ -275,7 +275,7 @@ impl Engine {
     /// pass that servers may have closed connections and stragglers answered, or there is no quorum,
     /// and what comes in may make one.
     #[must_use]
-    pub fn needs_pass(&self, now: Instant) -> bool {
+    pub(crate) fn needs_pass(&self, now: Instant) -> bool {
         now.saturating_since(self.last_pass) > self.settings.node_timeout
             || self.voters.count() < self.settings.quorum
     }
@@ -283,7 +283,7 @@ impl Engine {
     /// Whether the sockets should be read before a lease is released: those who wait for it may have
     /// said so since the last pass, which is one round trip ago at least.
     #[must_use]
-    pub fn may_have_word(&self, now: Instant) -> bool {
+    pub(crate) fn may_have_word(&self, now: Instant) -> bool {
         now.nanos_since(self.last_pass) > EARSHOT_NANOS && self.nodes.iter().any(Node::has_channel)
     }
 
@@ -516,7 +516,7 @@ impl Engine {
     }
 
     /// Draws tokens from fresh randomness from now on; the client's id stays.
-    pub fn reseed(&mut self, seed: [u8; 32]) {
+    pub(crate) fn reseed(&mut self, seed: [u8; 32]) {
         self.rng = StdRng::from_seed(seed);
     }
 

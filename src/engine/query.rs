@@ -15,7 +15,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`LockError::Full`] if too many operations are under way.
-    pub fn query(&mut self, commands: &[&[&[u8]]], now: Instant) -> Result<OpId, LockError> {
+    pub(crate) fn query(&mut self, commands: &[&[&[u8]]], now: Instant) -> Result<OpId, LockError> {
         let index = self.ops.open(OpKind::Query).ok_or(LockError::Full)?;
         let now = self.now(now);
         let phase = self.query_phase(index);

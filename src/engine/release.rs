@@ -515,7 +515,7 @@ impl Engine {
 
     /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
     #[must_use]
-    pub fn releases_open(&self, until: Instant) -> usize {
+    pub(crate) fn releases_open(&self, until: Instant) -> usize {
         self.nodes
             .iter()
             .filter(|node| node.is_greeted() || node.is_on_the_way())

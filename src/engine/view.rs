@@ -2,7 +2,6 @@
 
 use super::Engine;
 use super::slot::LeaseId;
-use crate::config::Admission;
 use crate::error::{Ballot, Cause, ConnectError};
 use crate::node::Shown;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
@@ -178,7 +177,7 @@ impl Engine {
 
     /// Why too few nodes may vote; `None` if a quorum may.
     #[must_use]
-    pub fn connect_error(&self, now: Instant) -> Option<ConnectError> {
+    pub(crate) fn connect_error(&self, now: Instant) -> Option<ConnectError> {
         if self.voters.count() >= self.settings.quorum {
             return None;
         }
@@ -253,7 +252,7 @@ impl Engine {
     }
 
     /// Keeps a word of the caller's with a lease.
-    pub fn set_word(&mut self, lease: LeaseId, word: u32) {
+    pub(crate) fn set_word(&mut self, lease: LeaseId, word: u32) {
         if self.slots.held(lease).is_some() {
             self.slots.at_mut(lease.slot).word = word;
         }
@@ -261,7 +260,7 @@ impl Engine {
 
     /// The word kept with a lease.
     #[must_use]
-    pub fn word(&self, lease: LeaseId) -> Option<u32> {
+    pub(crate) fn word(&self, lease: LeaseId) -> Option<u32> {
         self.slots.held(lease).map(|slot| slot.word)
     }
 
@@ -272,14 +271,8 @@ impl Engine {
     }
 
     /// How many attempts are remembered: leases, and what late answers and debts may still name.
-    #[must_use]
-    pub fn slots_in_use(&self) -> usize {
+    #[cfg(any(test, feature = "sim", feature = "fuzzing"))]
+    pub(crate) fn slots_in_use(&self) -> usize {
         self.slots.in_use()
-    }
-
-    /// Whether a node that denies INFO is admitted.
-    #[must_use]
-    pub fn is_lenient(&self) -> bool {
-        self.settings.admission.admission == Admission::Lenient
     }
 }
