@@ -116,7 +116,7 @@ fn extension(rig: &mut Rig) -> bool {
     rig.send();
     rig.answer(b"+OK\r\n");
     let event = rig.engine.poll_event(rig.now);
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.send();
     rig.answer(b":1\r\n");
     begun.is_ok() && extended.is_ok() && matches!(event, Some(Event::Extend { result: Ok(()), .. }))

@@ -80,7 +80,7 @@ fn main() -> Anything {
     world.client(1)?.lock(b"sku:42", &TTL.into(), now)?;
     world.wait(Duration::from_secs(1))?;
     let (now, released_at) = (world.now, world.now);
-    world.client(0)?.release(lease, now)?;
+    world.client(0)?.unlock(lease, now)?;
     let mut second = None;
     for _ in 0..2 {
         match world.event()? {
@@ -195,7 +195,7 @@ impl World {
     fn step(&mut self, latest: Instant) {
         self.settle(); // sends what was submitted since
         let arrives = self.mail.first_key_value().map(|((at, _), _)| *at);
-        let due = self.clients.iter().filter_map(Engine::poll_timeout).min();
+        let due = self.clients.iter().filter_map(Engine::next_deadline).min();
         let next = [arrives, due].into_iter().flatten().min().unwrap_or(latest);
         self.now = self.now.max(next.min(latest));
         while let Some(first) = self.mail.first_entry().filter(|first| first.key().0 <= self.now) {

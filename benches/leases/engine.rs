@@ -100,7 +100,7 @@ pub(crate) fn debts() -> Anything {
         let begin = now();
         for batch in part.chunks(BATCH) {
             for &lease in batch {
-                rig.engine.release_quietly(lease, rig.now);
+                rig.engine.release(lease, rig.now);
             }
             rig.send();
             rig.answer(&b":1\r\n".repeat(batch.len()));

@@ -76,7 +76,7 @@ impl Rig {
             return Err("not locked".into());
         };
         while self.engine.poll_late_vote().is_some() {}
-        self.engine.release(lease, self.now)?;
+        self.engine.unlock(lease, self.now)?;
         self.send();
         self.answer(b":1\r\n");
         match self.engine.poll_event(self.now) {

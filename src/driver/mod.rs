@@ -256,7 +256,7 @@ impl Driver {
     /// As [`unlock`](Self::unlock), for a lease of this driver, with the clock read by a caller who
     /// begins it right now.
     pub(crate) fn unlock_at(&mut self, lease: Lease, now: Instant) -> Result<OpId, UnlockError> {
-        let result = self.engine.release(lease.id(), now);
+        let result = self.engine.unlock(lease.id(), now);
         self.pool.reclaim(lease);
         // Those that were dropped go out with it.
         self.collect_dropped(now);
@@ -273,7 +273,7 @@ impl Driver {
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
     ) -> Result<OpId, UnlockError> {
-        self.engine.release_token(key.as_ref(), token.as_ref(), clock::now())
+        self.engine.unlock_token(key.as_ref(), token.as_ref(), clock::now())
     }
 
     /// Begins to make a lease of a key and token from elsewhere, by extending it to the TTL of
@@ -315,7 +315,7 @@ impl Driver {
     /// that is [watched](LockOptions::watch).
     #[must_use]
     pub fn watched_by(&self, lease: &Lease) -> NodeMask {
-        if lease.is_of(&self.pool) { self.engine.watched(lease.id()) } else { NodeMask::EMPTY }
+        if lease.is_of(&self.pool) { self.engine.watched_by(lease.id()) } else { NodeMask::EMPTY }
     }
 
     // ---- the loop ----
@@ -387,7 +387,7 @@ impl Driver {
         {
             return Some(Instant::default());
         }
-        let due = self.engine.poll_timeout();
+        let due = self.engine.next_deadline();
         #[cfg(feature = "metrics")]
         let due =
             due.into_iter().chain(Some(self.exporter.due()).filter(|at| *at < Instant::MAX)).min();
@@ -550,7 +550,7 @@ impl Driver {
             if dropped.is_detached {
                 engine.detach(dropped.id);
             } else {
-                engine.release_quietly(dropped.id, now);
+                engine.release(dropped.id, now);
             }
         });
     }

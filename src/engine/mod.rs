@@ -8,13 +8,13 @@
 //! 1. Say what happened: [`Engine::handle_connected`], [`Engine::handle_lost`],
 //!    [`Engine::handle_bytes`] for everything the sockets hold, and only then
 //!    [`Engine::handle_timeout`]: what has come in is read before anybody is judged.
-//! 2. Submit: [`Engine::try_lock`], [`Engine::extend`], [`Engine::release`], with a clock that was
+//! 2. Submit: [`Engine::try_lock`], [`Engine::extend`], [`Engine::unlock`], with a clock that was
 //!    read just before.
 //! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and
 //!    [`Engine::drain_output`], or [`Engine::output`], for the nodes of [`Engine::poll_writes`]. What
 //!    [`Engine::poll_change`] and [`Engine::poll_late_vote`] tell of leases is there for who shows
 //!    deadlines and votes to others.
-//! 4. Come back at [`Engine::poll_timeout`], or when a socket is ready.
+//! 4. Come back at [`Engine::next_deadline`], or when a socket is ready.
 //!
 //! # Contract
 //!
@@ -256,11 +256,11 @@ impl Engine {
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called at the latest.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         if self.has_event() { Some(self.last_pass) } else { self.next_due() }
     }
 
-    /// As [`poll_timeout`](Self::poll_timeout), whatever waits to be taken.
+    /// As [`next_deadline`](Self::next_deadline), whatever waits to be taken.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let absent = Duration::from_nanos(self.absent);
         let rounds = self.ops.first_judged().map(|(_, at)| at + absent);

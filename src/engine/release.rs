@@ -28,7 +28,7 @@ impl Engine {
     ///
     /// [`UnlockError::NotOurs`] if the lease is not held any more; [`UnlockError::Full`] if the
     /// result cannot be reported: it is released all the same.
-    pub fn release(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
+    pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
         if self.slots.held(lease).is_none() {
             return Err(UnlockError::NotOurs);
         }
@@ -37,7 +37,7 @@ impl Engine {
 
     /// Releases a lease without a report: nothing waits for the answers. Harmless when the lease is
     /// not held any more.
-    pub fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
+    pub fn release(&mut self, lease: LeaseId, now: Instant) {
         if self.slots.held(lease).is_some() {
             let now = self.now(now);
             self.cancel_extension(lease.slot);
@@ -60,7 +60,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`UnlockError::InvalidName`] for a key or token of impossible length, [`UnlockError::Full`].
-    pub fn release_token(
+    pub fn unlock_token(
         &mut self,
         key: &[u8],
         token: &[u8],

@@ -205,7 +205,7 @@ impl Engine {
     /// The nodes that will tell at once when somebody else changes the key of `lease`, which is one
     /// to be watched.
     #[must_use]
-    pub fn watched(&self, lease: LeaseId) -> NodeMask {
+    pub fn watched_by(&self, lease: LeaseId) -> NodeMask {
         let keep = self.slots.held(lease).map_or(NO_KEEP, |_| self.keep_of(lease.slot));
         if keep == NO_KEEP { NodeMask::EMPTY } else { self.keeps.at(keep).tracked }
     }

@@ -279,7 +279,7 @@ impl World {
                 this.lease = result.ok();
                 this.has_won = this.lease.is_some();
                 if let Some(lease) = this.lease.filter(|_| self.limits.releases) {
-                    this.engine.release_quietly(lease, this.now);
+                    this.engine.release(lease, this.now);
                     this.lease = None;
                 }
             }

@@ -334,7 +334,7 @@ impl World {
         self.lets_go(client, task);
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease.take() else { return };
-        let result = this.engine.release(lease, now);
+        let result = this.engine.unlock(lease, now);
         self.log(|_| format!("client {client} releases at {now:?}: {result:?}"));
         match result {
             Ok(op) => {
@@ -352,7 +352,7 @@ impl World {
         self.lets_go(client, task);
         let this = &mut self.clients[client];
         if let Some(lease) = this.tasks[task].lease.take() {
-            this.engine.release_quietly(lease, now);
+            this.engine.release(lease, now);
         }
         self.counts.path(Path::Dropped);
         self.idle(client, task);
@@ -400,7 +400,7 @@ impl World {
         let (state, op) = if is_adopted {
             (State::Adopting, engine.adopt(&key, &offer.token, &acquire, now).ok())
         } else {
-            (State::Unlocking, engine.release_token(&key, &offer.token, now).ok())
+            (State::Unlocking, engine.unlock_token(&key, &offer.token, now).ok())
         };
         self.log(|_| format!("client {client} takes {} over: {state:?} {op:?}", offer.key));
         let Some(op) = op else {

@@ -240,7 +240,7 @@ fn what_nobody_takes_out_does_not_grow_with_the_locks() {
         let lease = rig.locked();
         rig.advance(TTL / 3 + MS);
         rig.answer_all(0..5, "+OK\r\n");
-        rig.engine.release_quietly(lease, rig.now);
+        rig.engine.release(lease, rig.now);
         rig.answer_all(0..5, ":1\r\n");
     }
     let late = std::iter::from_fn(|| rig.engine.poll_late_vote()).count();

@@ -57,7 +57,7 @@ fn every_attempt_is_counted_once_by_how_it_ended() {
     rig.refused();
     let all = ["won 1", "taken 1", "no_quorum 1", "expired 1", "cancelled 2"];
     assert_eq!(count(&rig), all);
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     assert_eq!(count(&rig), all, "a release is no attempt");
 }
 
@@ -152,16 +152,16 @@ fn releases_extensions_losses_and_debts_are_counted() {
     rig.engine.extend(lease, TTL, rig.now).unwrap();
     rig.answer_all(0..3, "+OK\r\n");
     rig.engine.poll_event(rig.now).unwrap();
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer_all(0..3, ":1\r\n");
     rig.engine.poll_event(rig.now).unwrap();
     assert_eq!(rig.counted("redbolt_extensions_total"), ["won caller 1"]);
 
     let lease = rig.lease("b");
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.answer_all(0..3, ":1\r\n");
     let lease = rig.lease("c");
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer_all(0..3, ":0\r\n");
     rig.engine.poll_event(rig.now).unwrap();
     let releases = ["released 1", "not_held 1", "unreported 1"];
@@ -181,7 +181,7 @@ fn releases_extensions_losses_and_debts_are_counted() {
 
     let lease = rig.lease("e");
     rig.lose(2);
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     assert_eq!(rig.counted("redbolt_debts_total"), ["2  1"]);
 }
 

@@ -151,7 +151,7 @@ impl Rig {
     fn advance(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {
-            let next = self.engine.poll_timeout().unwrap_or(end).max(self.now + MS / 10);
+            let next = self.engine.next_deadline().unwrap_or(end).max(self.now + MS / 10);
             self.now = next.min(end).min(self.now + 10 * MS);
             self.pass();
         }

@@ -24,7 +24,7 @@ fn a_lease_is_over_and_can_only_be_released() {
     let extension = rig.engine.extend(lease, TTL, rig.now);
     assert!(matches!(extension, Err(ExtendError::Expired)), "{extension:?}");
     rig.pass();
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer_all(0..3, GONE);
     let event = rig.engine.poll_event(rig.now);
     assert!(
@@ -148,8 +148,8 @@ fn a_debt_whose_key_has_ended_is_not_paid_and_one_whose_set_may_still_run_is() {
     rig.answer_all(1..3, "+OK\r\n");
     let unanswered = rig.locked();
     rig.lose(0);
-    rig.engine.release_quietly(answered, rig.now);
-    rig.engine.release_quietly(unanswered, rig.now);
+    rig.engine.release(answered, rig.now);
+    rig.engine.release(unanswered, rig.now);
     for index in 1..3 {
         rig.answer(index, ":1\r\n");
         rig.answer(index, ":1\r\n");

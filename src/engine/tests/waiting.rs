@@ -158,7 +158,7 @@ fn nothing_is_written_for_a_lease_that_was_released() {
     rig.answer_all(0..2, "+OK\r\n");
     let lease = rig.locked();
     // The release has the place of the acquisition, which had waited for node 2.
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.connect(2);
     assert_eq!(rig.waiting(2), Vec::<String>::new());
 }
@@ -187,8 +187,8 @@ fn a_stalled_node_gets_no_new_sets_until_it_has_answered_what_it_owes() {
     assert_eq!(rig.waiting(2), ["SET"], "only the first");
     rig.answer_all(0..2, "+OK\r\n");
     let second = rig.locked();
-    rig.engine.release_quietly(second, rig.now);
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(second, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(2), ["SET", "DELIFEQ"]);
     rig.answer(2, "+OK\r\n");
     assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Admitted);
@@ -203,7 +203,7 @@ fn a_silent_node_costs_bounded_memory() {
         rig.acquire(&format!("k{index}"));
         rig.answer_all(0..2, "+OK\r\n");
         let lease = rig.locked();
-        rig.engine.release_quietly(lease, rig.now);
+        rig.engine.release(lease, rig.now);
         rig.answer_all(0..2, ":1\r\n");
         rig.now = rig.now + MS;
         rig.pass();
@@ -232,7 +232,7 @@ fn a_loop_that_sleeps_as_long_as_it_was_told_is_not_absent() {
     let begin = rig.now;
     // Nothing answers, and the loop comes back only when it is asked to.
     while rig.engine.nodes(rig.now)[0].state == NodeState::Connecting {
-        rig.now = rig.engine.poll_timeout().unwrap();
+        rig.now = rig.engine.next_deadline().unwrap();
         rig.pass();
     }
     assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::ConnectTimeout);
@@ -248,7 +248,7 @@ fn a_call_after_a_long_sleep_is_judged_in_time() {
     rig.pass();
     let asked = rig.now;
     while rig.lock_result().is_none() {
-        rig.now = rig.engine.poll_timeout().unwrap().max(rig.now);
+        rig.now = rig.engine.next_deadline().unwrap().max(rig.now);
         rig.pass();
     }
     assert!(rig.now.saturating_since(asked) <= 51 * MS, "{:?}", rig.now);
@@ -262,7 +262,7 @@ fn a_debt_that_cannot_be_paid_wakes_nobody() {
     let lease = rig.locked();
     // Node 2 ends with the SET unanswered: its release is paid twice.
     rig.lose(2);
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.answer_all(0..2, ":1\r\n");
     rig.pass();
     rig.connect(2);
@@ -274,7 +274,7 @@ fn a_debt_that_cannot_be_paid_wakes_nobody() {
     // It stalls over the SET before the second payment is due.
     rig.advance(100 * MS);
     assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Stalled);
-    assert!(rig.engine.poll_timeout().is_none_or(|at| at > rig.now));
+    assert!(rig.engine.next_deadline().is_none_or(|at| at > rig.now));
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
     for index in 0..3 {
         rig.lose(index);
     }
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     assert!(rig.engine.poll_event(rig.now).is_none());
     rig.advance(10 * MS);
     for index in 0..2 {

@@ -328,7 +328,7 @@ fn the_list_of_a_wake_goes_before_those_who_came_while_it_was_awaited() {
     rig.receive(0, &wake);
     rig.answer(0, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(published(&mut rig, 0), ("redbolt:3132333435363738".to_owned(), WAKE));
     let text = rig.inbox[0].last().expect("the wake")[2].clone();
     assert!(text.contains(THIRD), "it carries the rest");
@@ -361,7 +361,7 @@ fn who_comes_while_an_announcement_is_under_way_is_not_taken_to_be_in_it() {
     rig.receive(0, &wake);
     rig.answer(0, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(published(&mut rig, 0), (THIRDS_CHANNEL.to_owned(), WAKE));
 }
 
@@ -383,7 +383,7 @@ fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon
     rig.receive(node, &wake);
     rig.answer_all(0..3, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.acquire_with("a", waiting());
     assert_eq!(rig.waiting(node), ["DELIFEQ", "PUBLISH", "PUBLISH"]);
     assert_eq!(rig.inbox[node][2][1], THIRDS_CHANNEL);
@@ -405,7 +405,7 @@ fn woke(rig: &mut Rig) -> usize {
     rig.answer_all(0..rig.inbox.len(), "+OK\r\n");
     rig.collect();
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     node
 }
 
@@ -455,7 +455,7 @@ fn the_first_look_is_later_for_each_that_has_its_turn_before() {
     rig.receive(node, &wake);
     rig.answer_all(0..3, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.acquire_with("a", waiting());
     answer_each(&mut rig, node, &[":1\r\n", ":1\r\n", ":1\r\n"]);
     rig.answer_all((0..3).filter(|&other| other != node), ":1\r\n");

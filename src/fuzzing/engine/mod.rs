@@ -231,18 +231,18 @@ impl World {
     fn release(&mut self, source: &mut Source<'_>) {
         let Some(index) = self.lease(source) else { return };
         let held = self.ledger.take(index);
-        if let Ok(op) = self.engine.release(held.id, self.now) {
+        if let Ok(op) = self.engine.unlock(held.id, self.now) {
             self.ledger.open(op, Purpose::Unlock { name: held.name.clone() }, false);
         }
-        assert!(self.engine.release(held.id, self.now).is_err(), "released twice");
+        assert!(self.engine.unlock(held.id, self.now).is_err(), "released twice");
         self.ledger.spent.push(held.name);
     }
 
     fn release_quietly(&mut self, source: &mut Source<'_>) {
         let Some(index) = self.lease(source) else { return };
         let held = self.ledger.take(index);
-        self.engine.release_quietly(held.id, self.now);
-        self.engine.release_quietly(held.id, self.now);
+        self.engine.release(held.id, self.now);
+        self.engine.release(held.id, self.now);
         self.ledger.spent.push(held.name);
     }
 
@@ -291,7 +291,7 @@ impl World {
         let name = self.name(source);
         self.ledger.share(&name);
         self.ledger.spent.push(name.clone());
-        if let Ok(op) = self.engine.release_token(&name.key, &name.token, self.now) {
+        if let Ok(op) = self.engine.unlock_token(&name.key, &name.token, self.now) {
             self.ledger.open(op, Purpose::Unlock { name }, false);
         }
     }
@@ -349,7 +349,7 @@ impl World {
             2 => self.attend(ms.min(Duration::from_secs(2))),
             _ => {
                 // Until the next deadline, as an event loop does.
-                if let Some(at) = self.engine.poll_timeout() {
+                if let Some(at) = self.engine.next_deadline() {
                     self.now = self.now.max(at);
                     self.pass();
                 }
