@@ -258,6 +258,26 @@ pub enum ConnectError {
     NoQuorum(Ballot),
 }
 
+impl LockError {
+    /// Whether others hold the lock: all is well, and somebody else does the work. Leave it to them,
+    /// or wait with `lock`.
+    #[must_use]
+    pub const fn is_taken(&self) -> bool {
+        matches!(self, Self::Taken(_))
+    }
+
+    /// Whether the same call may win later, with nothing changed by anybody here: try again after some
+    /// time. Of the others, what is invalid must be mended by the caller; what was cancelled or
+    /// closed was ended on purpose; and what was [`Lost`](Self::Lost) may have been done in part.
+    ///
+    /// A missing quorum counts in: nodes come back. Where somebody must mend one, the ballot names
+    /// it, and so does a [notice](crate::Client::notice).
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Taken(_) | Self::NoQuorum(_) | Self::Expired(_) | Self::Full)
+    }
+}
+
 impl From<io::ErrorKind> for LockError {
     fn from(kind: io::ErrorKind) -> Self {
         Self::System(kind)
