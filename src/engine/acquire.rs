@@ -41,7 +41,7 @@ impl Engine {
         if options.retry.is_none() {
             return self.acquire(key, options, now);
         }
-        self.acquire(key, &options.clone().once(), now)
+        self.acquire_retried(key, options, None, now)
     }
 
     /// Begins to try for the lock `key` until it is won, as the options' `retry` says or, where they
@@ -56,7 +56,22 @@ impl Engine {
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        self.acquire(key, &options.clone().patient(self.settings.retry), now)
+        if options.retry.is_some() {
+            return self.acquire(key, options, now);
+        }
+        self.acquire_retried(key, options, Some(self.settings.retry), now)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn acquire_retried(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        retry: Option<Retry>,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.acquire(key, &LockOptions { retry, ..options.clone() }, now)
     }
 
     /// How the configuration tries again.
