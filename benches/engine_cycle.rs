@@ -1,15 +1,13 @@
 //! One cycle of the engine without sockets: acquire and release of a fresh 22-byte key on N nodes.
 //!
-//! `cargo bench --bench engine_cycle -- NODES CYCLES` runs that many; the difference of two lengths
-//! under `valgrind --tool=callgrind`, divided by the difference of cycles, is exact on any machine.
-//! Without arguments it prints a time a cycle.
-
-mod rig;
+//! `cargo bench -p redbolt-benches --bench engine_cycle -- NODES CYCLES` runs that many; the
+//! difference of two lengths under `valgrind --tool=callgrind`, divided by the difference of cycles,
+//! is exact on any machine. Without arguments it prints a time per cycle.
 
 use std::error::Error;
 
 use redbolt::now;
-use rig::Rig;
+use redbolt_benches::rig::Rig;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<usize>().ok());

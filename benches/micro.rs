@@ -1,9 +1,7 @@
 //! Codec and engine without sockets, one operation at a time, by criterion.
 //!
-//! `cargo bench --bench micro` takes about a minute; `-- --measurement-time 5` looks longer, and a
-//! word picks the benchmarks whose names hold it.
-
-mod rig;
+//! `cargo bench -p redbolt-benches --bench micro` takes about a minute; `-- --measurement-time 5`
+//! looks longer, and a word picks the benchmarks whose names hold it.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -13,7 +11,7 @@ use redbolt::LockOptions;
 use redbolt::engine::Event;
 use redbolt::resp::encode::append_command;
 use redbolt::resp::{Decoder, Limits, quick};
-use rig::Rig;
+use redbolt_benches::rig::Rig;
 
 const TTL: Duration = Duration::from_secs(10);
 

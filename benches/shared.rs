@@ -1,8 +1,8 @@
 //! The shared handle against the blocking client: what a call costs on top, and how fast one key
 //! goes round among eight threads of a process and among eight processes.
 //!
-//! Run it with `cargo bench --bench shared --features embedded,shared`, or with `REDBOLT_NODES`
-//! set; else it starts five nodes in a process of their own. `-- calls N` makes N uncontended calls
+//! Run it with `cargo bench -p redbolt-benches --bench shared`, or with `REDBOLT_NODES` set; else
+//! it starts five nodes in a process of their own. `-- calls N` makes N uncontended calls
 //! and nothing else, to count system calls and allocations with.
 
 use std::io::{BufRead, BufReader};
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
 use redbolt::{Client, Config, IdleStrategy, Retry, Shared, now};
+use redbolt_embedded::Nodes;
 
 type Anything = Result<(), Box<dyn std::error::Error>>;
 

@@ -4,7 +4,7 @@
 //! one piece while it holds it, and answers. Many orders are under way at once, one thread serves
 //! them all, and nothing but `epoll_wait` ever blocks.
 //!
-//! Run it with `cargo run --example epoll_loop --features embedded`, or with `REDBOLT_NODES` set.
+//! Run it with `cargo run --example epoll_loop`, or with `REDBOLT_NODES` set.
 
 mod common;
 

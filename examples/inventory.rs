@@ -5,7 +5,7 @@
 //! database may last as long as a payment does, so between reading and writing other sellers are at
 //! work; the lock on the article keeps them out, whatever process or machine they run in.
 //!
-//! Run it with `cargo run --example inventory --features embedded`, or with `REDBOLT_NODES` set.
+//! Run it with `cargo run --example inventory`, or with `REDBOLT_NODES` set.
 
 mod common;
 

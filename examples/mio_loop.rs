@@ -3,7 +3,7 @@
 //! The loop serves `GET` on a port of its own: each connection gets a line that says how many locks
 //! were taken so far. A lock is taken at every tick of the timer. Nothing here blocks.
 //!
-//! Run it with `cargo run --example mio_loop --features embedded`, or with `REDBOLT_NODES` set.
+//! Run it with `cargo run --example mio_loop`, or with `REDBOLT_NODES` set.
 
 mod common;
 

@@ -4,16 +4,16 @@
 //! Whoever has a transport of their own (a kernel-bypass stack, a simulator, a replay of recorded
 //! bytes) drives the engine as `World::settle` does. An hour passes here in some milliseconds.
 //!
-//! Run it with `cargo run --example sans_io --features embedded`.
+//! Run it with `cargo run --example sans_io`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redbolt::embedded::Flavor;
-use redbolt::embedded::model::{Life, Server, ServerOptions, Session};
 use redbolt::engine::{Connection, Engine, Event, LeaseId};
 use redbolt::inspect::NodeId;
 use redbolt::{Cause, Config, Instant, LockError, Unlocked};
+use redbolt_embedded::Flavor;
+use redbolt_embedded::model::{Life, Server, ServerOptions, Session};
 
 type Anything = Result<(), Box<dyn std::error::Error>>;
 
@@ -120,7 +120,8 @@ impl World {
         let clients = [[1; 32], [2; 32]].map(|seed| Engine::new(&config, seed, now));
         let servers = (1..=NODES).map(|node| {
             let hour = Duration::from_secs(3600); // old enough to be believed at once
-            let life = Life::new([node; 20], [node; 20], now, 1_800_000_000_000).age(hour);
+            let life =
+                Life::new([node; 20], [node; 20], on_server(now), 1_800_000_000_000).age(hour);
             Some(Server::new(&ServerOptions::new(Flavor::Valkey91), life))
         });
         let mut world = Self {
@@ -222,7 +223,7 @@ impl World {
         let Some(Some(server)) = self.servers.get_mut(node) else { return };
         let Some(session) = self.sessions.get_mut(&(client, node)) else { return };
         let mut answer = Vec::new();
-        let _ = server.execute(session, bytes, self.now, &mut answer);
+        let _ = server.execute(session, bytes, on_server(self.now), &mut answer);
         let messages: Vec<_> = server.deliveries().collect();
         self.send(client, node, Mail::ToClient(answer));
         for message in messages {
@@ -298,4 +299,9 @@ impl World {
     fn since(&self, begin: Instant) -> Duration {
         begin.until(self.now)
     }
+}
+
+/// The time as the nodes count it: on the same clock, here.
+fn on_server(now: Instant) -> redbolt_embedded::Instant {
+    redbolt_embedded::Instant::from_nanos(now.as_nanos())
 }

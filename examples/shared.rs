@@ -3,7 +3,7 @@
 //! Nothing here needs a runtime: the futures run on a loop of a few lines. They run as well on
 //! tokio, smol or any other.
 //!
-//! Run it with `cargo run --example shared --features embedded,shared`, or with `REDBOLT_NODES` set.
+//! Run it with `cargo run --example shared --features shared`, or with `REDBOLT_NODES` set.
 
 mod common;
 

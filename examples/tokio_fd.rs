@@ -5,7 +5,7 @@
 //! Sixty tasks count in this way. (Where a thread of Redbolt's own does no harm, `Shared` has all of
 //! this built in: `examples/shared.rs`.)
 //!
-//! Run it with `cargo run --example tokio_fd --features embedded`, or with `REDBOLT_NODES` set.
+//! Run it with `cargo run --example tokio_fd`, or with `REDBOLT_NODES` set.
 
 mod common;
 

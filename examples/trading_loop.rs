@@ -5,7 +5,7 @@
 //! to its end. This one spins, its rival is an ordinary blocking client. At the end the loop says
 //! how long its passes took, and how often the operating system put its thread to sleep.
 //!
-//! Run it with `cargo run --release --example trading_loop --features embedded`, or with
+//! Run it with `cargo run --release --example trading_loop`, or with
 //! `REDBOLT_NODES` set.
 
 mod common;

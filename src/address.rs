@@ -10,7 +10,8 @@ use crate::error::ConfigError;
 /// The port a Redis or Valkey server listens on unless told otherwise.
 const PORT_DEFAULT: u16 = 6379;
 
-const WITHOUT_TLS: &str = "this build has no TLS: build redbolt with the feature tls (--features cli,tls for the command)";
+const WITHOUT_TLS: &str =
+    "this build has no TLS: build redbolt with the feature tls (--features tls)";
 
 /// A node's place on the network.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 pub use crate::address::{Address, Endpoint};
 pub use crate::client::{NodePermissions, NodeReport, examine, permissions};
+pub use crate::engine::locks::view::{NodeHealth, NodeState};
 pub use crate::engine::notice::Notice;
-pub use crate::engine::view::{NodeHealth, NodeState};
 pub use crate::quorum::{NodeId, NodeMask, NodeMaskIter};
 pub use crate::status::{KeyState, NodeKey};

@@ -33,7 +33,7 @@
 //! | an event loop on mio | [`Driver`](driver::Driver): give it your registry and its events | [`guide::mio_loop`] |
 //! | another event loop, or one that never sleeps | [`Driver::standalone`](driver::Driver::standalone): watch one file descriptor | [`guide::other_loops`] |
 //! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out | [`guide::engine`] |
-//! | tests | `embedded::Nodes` (feature `embedded`): real TCP nodes in the process | [`guide::testing`] |
+//! | tests | `Nodes` of the crate `redbolt-embedded`: real TCP nodes in the process | [`guide::testing`] |
 //!
 //! Every setting, its range and when to change it: [`guide::settings`]. What a lease is worth, and on
 //! which preconditions: [`safety`].
@@ -73,13 +73,10 @@
 //! |---|---|
 //! | (none) | client, driver, engine |
 //! | `shared` | `Shared`: one handle for many threads and tasks, with a queue for each key |
-//! | `embedded` | nodes in the process, for demos and your own tests |
 //! | `sim` | the simulation that the library is tested with |
 //! | `tls` | connections through TLS: `rediss://`, `Config::tls` |
 //! | `tracing` | spans and events of locks and nodes |
 //! | `metrics` | counts, times and node states, for the `metrics` facade |
-//! | `cli` | the `redbolt` command |
-//! | `assets` | its man pages and completions: `cargo run --features assets --example assets -- DIR` |
 //! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
 //!
 //! # Versions
@@ -111,6 +108,7 @@ mod node;
 mod options;
 mod quorum;
 mod round;
+mod slab;
 mod status;
 mod time;
 #[cfg(feature = "tls")]
@@ -118,12 +116,10 @@ mod tls;
 mod token;
 mod witness;
 
-#[cfg(feature = "embedded")]
-pub mod embedded;
 #[cfg(feature = "sim")]
 pub mod sim;
 
-#[cfg(any(all(doc, not(doctest)), all(doctest, feature = "embedded", feature = "shared")))]
+#[cfg(any(all(doc, not(doctest)), all(doctest, feature = "shared")))]
 pub mod guide;
 #[cfg(feature = "shared")]
 mod shared;
@@ -148,17 +144,11 @@ pub use tls::Tls;
 pub use token::LockToken;
 
 /// The README's examples compile.
-#[cfg(all(doctest, feature = "embedded"))]
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
 /// The examples of what can be seen compile and run.
-#[cfg(all(
-    doctest,
-    feature = "embedded",
-    feature = "metrics",
-    feature = "shared",
-    feature = "tracing"
-))]
+#[cfg(all(doctest, feature = "metrics", feature = "shared", feature = "tracing"))]
 #[doc = include_str!("../docs/observing.md")]
 struct Observing;

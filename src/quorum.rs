@@ -87,6 +87,15 @@ impl NodeMask {
         self.0 &= !(1 << node.0);
     }
 
+    /// Adds `node` or takes it out.
+    pub(crate) const fn set(&mut self, node: NodeId, is_in: bool) {
+        if is_in {
+            self.insert(node);
+        } else {
+            self.remove(node);
+        }
+    }
+
     /// How many nodes are in the set.
     #[must_use]
     pub const fn count(self) -> u32 {

@@ -1,12 +1,10 @@
 //! Once warm, a lock costs no heap allocation. A binary of its own, for its allocator counts.
 
-#![cfg(feature = "embedded")]
-
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
-use redbolt::embedded::Nodes;
 use redbolt::{Client, Config, LockError, Retry};
+use redbolt_embedded::Nodes;
 
 const TTL: Duration = Duration::from_secs(10);
 /// Of a lock that thousands of cycles run into.

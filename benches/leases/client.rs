@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
-use redbolt::embedded::Nodes;
 use redbolt::{Client, Config, Lease, RestartGuard, now};
+use redbolt_embedded::Nodes;
 
 use crate::Anything;
 

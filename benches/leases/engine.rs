@@ -5,8 +5,8 @@ use std::time::Duration;
 use redbolt::engine::{Event, LeaseId};
 use redbolt::{Cause, LockOptions, Retry, now};
 
-use crate::rig::{Rig, TTL};
 use crate::{Anything, Point};
+use redbolt_benches::rig::{Rig, TTL};
 
 /// Operations answered together.
 const BATCH: usize = 1_000;

@@ -1,22 +1,18 @@
 //! What a million leases cost: memory, and the operations beside them; a million timers coming
 //! due; a lost node with as many debts as it may have.
 //!
-//! `cargo bench --features embedded --bench leases -- [--leases N] [--plots DIR]`
+//! `cargo bench -p redbolt-benches --bench leases -- [--leases N] [--plots DIR]`
 //!
 //! The engine's figures are without sockets, on five nodes. Memory and the client's latency are
 //! measured on three nodes in this process, counted on the client's thread alone.
 
 mod client;
 mod engine;
-#[path = "../../src/bin/redbolt/plot.rs"]
-mod plot;
-#[path = "../rig/mod.rs"]
-mod rig;
 
 use std::error::Error;
 use std::path::PathBuf;
 
-use plot::{Line, Plot, Scale, save};
+use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
 

@@ -12,7 +12,7 @@ use redbolt::driver::mio::{Events, Poll, Token};
 
 use crate::Anything;
 use crate::handover::Contender;
-use crate::probe::{Link, wait_for};
+use redbolt_benches::probe::{Link, wait_for};
 
 /// Nobody waits longer than this for a turn.
 const PATIENCE: Duration = Duration::from_secs(2);

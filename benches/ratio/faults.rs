@@ -5,9 +5,9 @@ use std::time::Duration;
 use redbolt::Client;
 
 use crate::nodes::{Setup, WAITS, config, probe};
-use crate::proxy::{Mode, Proxy};
 use crate::slices::{Bench, CYCLES, medians, percentile};
 use crate::{Anything, Options};
+use redbolt_benches::proxy::{Mode, Proxy};
 
 /// What the fifth node does, and whether the probe asks it too: only one that answers can be asked
 /// without a list of what is pending, and what its proxy takes of the processors is then on both

@@ -15,9 +15,9 @@ use redbolt::{Client, IdleStrategy, Lease, Retry, now};
 
 use crate::bare::Bare;
 use crate::nodes::{Setup, config};
-use crate::proxy::{Mode, Proxy};
 use crate::slices::percentile;
 use crate::{Anything, Options, TTL};
+use redbolt_benches::proxy::{Mode, Proxy};
 
 /// How long each row is measured; bare sockets for half as long.
 const TIME: Duration = Duration::from_secs(4);

@@ -1,9 +1,9 @@
 //! Lock and release, one at a time, by number of nodes and way of waiting.
 
 use crate::nodes::{ALL_WAITS, Setup, both};
-use crate::plot::{Line, Plot, Scale, save};
 use crate::slices::{Bench, CYCLES, Pair, Times, medians, percentile};
 use crate::{Anything, Options};
+use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 pub(crate) fn run(options: &Options) -> Anything {
     println!(

@@ -1,6 +1,6 @@
 //! Redbolt against the raw-socket probe, interleaved in one process, as ratios.
 //!
-//! `cargo bench --features embedded --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
+//! `cargo bench -p redbolt-benches --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
 //! Suites: latency, throughput, locks, faults, handover, siblings, network; without one, all of them.
 //! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
@@ -14,12 +14,6 @@ mod latency;
 mod locks;
 mod network;
 mod nodes;
-#[path = "../../src/bin/redbolt/plot.rs"]
-mod plot;
-#[path = "../probe/mod.rs"]
-mod probe;
-#[path = "../proxy/mod.rs"]
-mod proxy;
 mod siblings;
 mod slices;
 mod throughput;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
 use redbolt::{Client, Config, IdleStrategy, RestartGuard};
+use redbolt_embedded::Nodes;
 
 use crate::Anything;
-use crate::probe::Probe;
+use redbolt_benches::probe::Probe;
 
 pub(crate) struct Setup {
     /// `host:port`, or `unix://` and a path.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use redbolt::{Client, Lease};
 
 use crate::nodes::Keys;
-use crate::probe::{Commands, Probe};
 use crate::{Anything, TTL};
 use redbolt::now;
+use redbolt_benches::probe::{Commands, Probe};
 
 /// Cycles of one slice.
 pub(crate) const CYCLES: usize = 300;

@@ -5,10 +5,10 @@ use redbolt::{Batch, Client, now};
 
 use crate::latency::add;
 use crate::nodes::{Keys, Setup, WAITS, both};
-use crate::plot::{Line, Plot, Scale, save};
-use crate::probe::{Commands, Probe};
 use crate::slices::{CYCLES, alternate, medians};
 use crate::{Anything, Options, TTL};
+use redbolt_benches::probe::{Commands, Probe};
+use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 struct Windows {
     client: Client,

@@ -1,6 +1,6 @@
 //! The nodes that the examples run on.
 
-use redbolt::embedded::Nodes;
+use redbolt_embedded::Nodes;
 
 /// Addresses of nodes, and the nodes themselves where they live in this process.
 pub(crate) struct Found {

@@ -5,11 +5,9 @@
 //! - Nothing here is read by the engine itself: with and without it the same bytes go out.
 //! - No series names a key, a token or a text that a server sent.
 
-use super::op::Outcome;
+use super::locks::op::Outcome;
 use crate::count::{Count, Times};
 use crate::error::{ExtendError, UnlockError, Unlocked};
-#[cfg(feature = "metrics")]
-pub use reading::Series;
 
 /// The counts of an engine; those of a node stand with the node.
 #[derive(Debug, Default)]
@@ -75,124 +73,6 @@ impl Counts {
             Ok(Unlocked::Unknown) => self.unknown.up(),
             // There is no other error of a release that was begun.
             Err(_) => self.not_held.up(),
-        }
-    }
-}
-
-#[cfg(feature = "metrics")]
-mod reading {
-    //! The counts as series, for whatever exports them.
-
-    use super::Ends;
-    use crate::engine::Engine;
-    use crate::histogram::Histogram;
-    use crate::quorum::NodeId;
-
-    /// What one number is about: a name, and what tells it from the others of that name.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[non_exhaustive]
-    pub struct Series {
-        /// The name, as `docs/observing.md` lists it.
-        pub name: &'static str,
-        /// The node, where it is one's.
-        pub node: Option<NodeId>,
-        labels: [(&'static str, &'static str); 2],
-    }
-
-    impl Series {
-        const fn new(name: &'static str, label: (&'static str, &'static str)) -> Self {
-            Self { name, node: None, labels: [label, NO_LABEL] }
-        }
-
-        const fn of_node(
-            name: &'static str,
-            node: NodeId,
-            labels: [(&'static str, &'static str); 2],
-        ) -> Self {
-            Self { name, node: Some(node), labels }
-        }
-
-        /// Its labels beside the node.
-        pub fn labels(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
-            self.labels.into_iter().filter(|label| *label != NO_LABEL)
-        }
-    }
-
-    const NO_LABEL: (&str, &str) = ("", "");
-
-    impl Ends {
-        fn each(&self, lost: &'static str, mut tell: impl FnMut(&'static str, u64)) {
-            tell("won", self.won.value());
-            tell(lost, self.taken.value());
-            tell("no_quorum", self.no_quorum.value());
-            tell("expired", self.expired.value());
-            tell("cancelled", self.cancelled.value());
-        }
-    }
-
-    impl Engine {
-        /// What was counted since the engine began, one number a series; it never decreases.
-        #[must_use]
-        pub fn counts(&self) -> Vec<(Series, u64)> {
-            let mut all = Vec::new();
-            let counts = &self.counts;
-            counts.attempts.each("taken", |outcome, count| {
-                all.push((Series::new("redbolt_attempts_total", ("outcome", outcome)), count));
-            });
-            for (by, ends) in [("caller", &counts.extensions), ("keep_alive", &counts.keeps)] {
-                ends.each("lost", |outcome, count| {
-                    let labels = [("outcome", outcome), ("by", by)];
-                    let name = "redbolt_extensions_total";
-                    all.push((Series { name, node: None, labels }, count));
-                });
-            }
-            let table = [
-                ("redbolt_releases_total", ("outcome", "released"), counts.released),
-                ("redbolt_releases_total", ("outcome", "not_held"), counts.not_held),
-                ("redbolt_releases_total", ("outcome", "unknown"), counts.unknown),
-                ("redbolt_releases_total", ("outcome", "unreported"), counts.unreported),
-                ("redbolt_leases_lost_total", ("cause", "expired"), counts.lost_expired),
-                ("redbolt_leases_lost_total", ("cause", "gone"), counts.lost_gone),
-                ("redbolt_wakes_total", ("direction", "sent"), counts.wakes_sent),
-                ("redbolt_wakes_total", ("direction", "received"), counts.wakes_received),
-            ];
-            all.extend(table.map(|(name, label, count)| (Series::new(name, label), count.value())));
-            for (node, id) in self.nodes.iter().zip((0..).map_while(NodeId::new)) {
-                let votes = "redbolt_votes_total";
-                let mut tell = |name, labels, count| {
-                    all.push((Series::of_node(name, id, labels), count));
-                };
-                let counts = &node.counts;
-                tell(votes, [("vote", "granted"), ("cause", "none")], node.granted.value());
-                tell(votes, [("vote", "denied"), ("cause", "held")], counts.denied.value());
-                for (cause, count) in counts.failed.iter() {
-                    tell(votes, [("vote", "failed"), ("cause", cause.name())], count);
-                }
-                for (cause, count) in counts.unknown.iter() {
-                    tell(votes, [("vote", "unknown"), ("cause", cause.name())], count);
-                }
-                for (cause, count) in counts.lost.iter() {
-                    let name = "redbolt_connections_lost_total";
-                    tell(name, [("cause", cause.name()), NO_LABEL], count);
-                }
-                let none = [NO_LABEL; 2];
-                tell("redbolt_debts_total", none, counts.debts.value());
-                tell("redbolt_debts_dropped_total", none, node.debts.dropped());
-                tell("redbolt_debts_left_total", none, counts.left.value());
-            }
-            all
-        }
-
-        /// How long attempts that won took, from before their first byte to the hand-over.
-        #[must_use]
-        pub const fn attempt_times(&self) -> &Histogram {
-            self.counts.attempt_times.histogram()
-        }
-
-        /// How long calls took that won at a later attempt than their first, from the begin of that.
-        #[must_use]
-        pub const fn wait_times(&self) -> &Histogram {
-            self.counts.wait_times.histogram()
         }
     }
 }

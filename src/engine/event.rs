@@ -1,7 +1,7 @@
 //! What the engine tells: results, the loss of a lease, and what is to be done with a connection.
 
-use super::op::{NodeReplies, OpId};
-use super::slot::LeaseId;
+use super::locks::op::{NodeReplies, OpId};
+use super::locks::slot::LeaseId;
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 
 /// The result of an operation.

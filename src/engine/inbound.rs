@@ -1,118 +1,36 @@
-//! What comes in from the nodes: connections, bytes, losses. What is said of a node that the engine
-//! does not have is passed over.
+//! What comes in from the nodes: connections, bytes, losses.
 
-use super::Engine;
+use super::door::Engine;
+use super::nodes::Everyday;
+use super::spans::traced;
 use crate::command::Answer;
 use crate::error::Cause;
-use crate::mutant::{self, Mutant};
-use crate::node::{Answered, Now, Pending, Request, Step};
+use crate::node::{Answered, Now, Request, Step, changed_keys};
 use crate::quorum::NodeId;
-use crate::resp::{Quick, quick};
+use crate::resp::{Decoder, Limits, Reply};
+use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 impl Engine {
-    /// Whether the engine waits for a connection to the node.
-    #[must_use]
-    pub(crate) fn wants_connection(&self, id: NodeId) -> bool {
-        let state = self.nodes.get(id.index()).map(crate::node::Node::state);
-        matches!(state, Some(crate::node::State::Connecting { .. }))
-    }
-
-    /// Whether the engine reads what the node sends: false once it has given the connection up.
-    #[must_use]
-    pub(crate) fn is_connected(&self, id: NodeId) -> bool {
-        self.nodes.get(id.index()).is_some_and(crate::node::Node::is_connected)
-    }
-
-    /// The connection that was asked for stands, and is being encrypted: what it waits for now says
-    /// another thing of the node.
-    #[cfg(feature = "tls")]
-    pub(crate) fn handle_securing(&mut self, id: NodeId) {
-        if self.wants_connection(id) {
-            self.node_mut(id).handle_securing();
-        }
-    }
-
-    /// Whether the node is connected and has not sent a byte yet.
-    pub(crate) fn is_mute(&self, id: NodeId) -> bool {
-        self.nodes.get(id.index()).is_some_and(crate::node::Node::is_mute)
-    }
-
-    /// Whether the node was greeted on its connection and taken for one to lock on.
-    pub(crate) fn serves(&self, id: NodeId) -> bool {
-        self.nodes.get(id.index()).is_some_and(crate::node::Node::serves)
-    }
-
-    /// The connection that was asked for is open.
-    pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
-        if !self.wants_connection(id) {
-            return;
-        }
-        let now = self.now(now);
-        self.node_mut(id).handle_connected(now);
-        self.refresh(id, now);
-    }
-
-    /// The connection is lost, or the attempt at it failed. Votes on it are unknown from now on,
-    /// releases on it are owed.
-    pub fn handle_lost(&mut self, id: NodeId, cause: Cause, now: Instant) {
-        if !self.is_connected(id) && !self.wants_connection(id) {
-            return;
-        }
-        let now = self.now(now);
-        self.lose(id, cause, now);
-        self.refresh(id, now);
-    }
-
-    /// The node sent these bytes. Any split of its stream gives the same result. `now` was read after
-    /// the bytes were: an age or a time left that they tell counts from it, and counted from an earlier
-    /// one a restarted node would vote too soon.
-    pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
+    /// A node sent these bytes.
+    pub(super) fn read(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
         // Nearly every read is this: one whole answer that agrees, from a node in good standing.
-        if (!self.restless.contains(id) || mutant::is(Mutant::TroubleUnseen))
-            && let Some(node) = self.nodes.get_mut(id.index())
-            && let Some(&Pending { request, slot, .. }) = node.awaited()
-        {
-            if request == Request::Set && bytes == b"+OK\r\n" {
-                node.answer_read(now);
-                node.granted.up();
-                return self.set_granted(id, slot, now);
-            }
-            if matches!(request, Request::Release(_)) && bytes == b":1\r\n" {
-                node.answer_read(now);
-                return self.key_deleted(id, slot, now);
-            }
+        match self.locks.nodes.read_agreement(id, bytes, now) {
+            Some(Everyday::Granted(slot)) => self.set_granted(id, slot, now),
+            Some(Everyday::Deleted(slot)) => self.locks.key_deleted(id, slot, now),
+            _ => self.handle_many(id, bytes, now),
         }
-        self.handle_many(id, bytes, now);
     }
 
     /// Several answers, or others than those two.
     #[inline(never)]
     fn handle_many(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
-        while !self.restless.contains(id)
-            && let Some(node) = self.nodes.get_mut(id.index())
-            && let Some(&Pending { request, slot, .. }) = node.awaited()
-            && let Some((word, len)) = quick(input)
-        {
-            match (request, word) {
-                (Request::Set, Quick::Ok) => {
-                    node.answer_read(now);
-                    node.granted.up();
-                    self.set_granted(id, slot, now);
-                }
-                (Request::Set, Quick::Null) => {
-                    node.answer_read(now);
-                    self.set_read(id, slot, Answer::Null, now);
-                }
-                (Request::Release(_), Quick::One) => {
-                    node.answer_read(now);
-                    self.key_deleted(id, slot, now);
-                }
-                (Request::Release(_), Quick::Zero) => {
-                    node.answer_read(now);
-                    self.release_read(id, slot, false, now);
-                }
-                _ => break,
+        while let Some((answer, len)) = self.locks.nodes.read_everyday(id, input, now) {
+            match answer {
+                Everyday::Granted(slot) => self.set_granted(id, slot, now),
+                Everyday::Denied(slot) => self.set_read(id, slot, Answer::Null, now),
+                Everyday::Deleted(slot) => self.locks.key_deleted(id, slot, now),
+                Everyday::NotThere(slot) => self.locks.release_read(id, slot, false, now),
             }
             input = input.get(len..).unwrap_or_default();
             if input.is_empty() {
@@ -122,10 +40,27 @@ impl Engine {
         self.handle_rest(id, input, now);
     }
 
+    /// A node in good standing granted.
+    #[inline(always)]
+    fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex, now: Instant) {
+        if !self.locks.set_granted(id, slot_index, now) {
+            self.set_read(id, slot_index, Answer::Ok, now);
+        }
+    }
+
+    /// The answer to a SET was read; it names its slot no more.
+    #[inline(never)]
+    fn set_read(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Instant) {
+        let now = self.locks.both_clocks(now);
+        self.locks.set_answered(id, slot_index, answer, now);
+        self.follow(now);
+        self.locks.answer_taken(slot_index);
+    }
+
     /// What is not an everyday answer: other frames, frames in pieces, whatever changes the node.
     #[cold]
     fn handle_rest(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
-        let now = self.now(now);
+        let now = self.locks.now(now);
         // A connection that was given up has nothing more to say.
         if !self.is_connected(id) {
             return;
@@ -135,18 +70,17 @@ impl Engine {
             self.drop_connection(id, Cause::TlsWanted, now);
             return self.refresh(id, now);
         }
-        self.node_mut(id).speaks();
-        self.node_mut(id).heard(now.real);
-        while !input.is_empty() || self.node(id).has_unread() {
-            let step = self.node_mut(id).next_step(&mut input, now);
+        self.locks.nodes.heard(id, now);
+        while !input.is_empty() || self.locks.nodes.at(id).has_unread() {
+            let (step, no_master) = self.locks.nodes.read(id, &mut input, now);
             // Whatever was asked: it may have lost its keys.
-            if let Some(cause) = self.node_mut(id).take_no_master() {
-                self.note_refusal(id, cause, now);
+            if let Some(cause) = no_master {
+                self.locks.nodes.note_refusal(id, cause, now.real);
             }
             match step {
                 Ok(Step::Idle) => break,
                 Ok(Step::Answered(answered)) => self.answered(id, answered, now),
-                Ok(Step::Query(pending)) => self.query_answered(id, pending, now),
+                Ok(Step::Query(pending)) => self.locks.query_answered(id, pending, now),
                 Ok(Step::Greeted) => self.greeted(id, now),
                 Ok(Step::Waited(pending)) => self.waited(id, pending, now),
                 Ok(Step::Message) => self.message(id, now),
@@ -162,27 +96,32 @@ impl Engine {
 
     fn answered(&mut self, id: NodeId, answered: Answered, now: Now) {
         let Answered { pending, answer } = answered;
-        let slot = pending.slot;
         match pending.request {
-            Request::Set => {
-                self.set_answered(id, slot, answer, now);
+            Request::Set(slot) => {
+                self.locks.set_answered(id, slot, answer, now);
+                self.follow(now);
                 if let Answer::Refused(cause) = answer {
-                    self.note_refusal(id, cause, now);
+                    self.locks.nodes.note_refusal(id, cause, now.real);
                 }
-                if answer == Answer::Ok && self.node(id).is_admitted() {
-                    self.node_mut(id).granted.up();
+                if answer == Answer::Ok && self.locks.nodes.at(id).is_admitted() {
+                    self.locks.nodes.granted(id);
                 }
             }
-            Request::Release(step) => self.release_answered(id, slot, step, answer, now),
-            Request::Debt { step, again } => {
-                self.debt_answered(id, slot, step, again, answer, now);
+            Request::Release { slot, step } => {
+                self.locks.release_answered(id, slot, step, answer, now)
             }
-            Request::Extend { step, phase } => {
-                self.extension_answered(id, slot, step, phase, answer, now);
+            Request::Debt { slot, step, again } => {
+                self.locks.debt_answered(id, slot, step, again, answer, now);
             }
-            Request::Wake => return self.wake_answered(id, slot, answer, now),
-            Request::Tracking => return self.node_mut(id).tracking_answered(answer),
-            Request::Tracked => self.tracked(id, slot, answer, now),
+            Request::Extend { slot, step, phase } => {
+                self.locks.extension_answered(id, slot, step, phase, answer, now);
+            }
+            Request::Wake(wake) => return self.wake_answered(id, wake, answer, now),
+            Request::Tracking => return self.locks.nodes.tracking_answered(id, answer),
+            Request::Tracked(slot) => {
+                self.locks.tracked(id, slot, answer, now);
+                self.follow(now);
+            }
             Request::ScriptLoad
             | Request::Subscribe
             | Request::Wait { .. }
@@ -190,79 +129,108 @@ impl Engine {
             | Request::Greeting(_)
             | Request::Query { .. } => return,
         }
-        self.answer_taken(slot);
+        if let Some(slot) = pending.request.slot() {
+            self.locks.answer_taken(slot);
+        }
     }
 
     fn greeted(&mut self, id: NodeId, now: Now) {
-        let rules = self.settings.admission;
-        let (before, rest) = self.nodes.split_at_mut(id.index());
-        let Some((node, after)) = rest.split_first_mut() else { return };
-        let is_duplicate = |identity: &str| {
-            before.iter().chain(&*after).any(|other| {
-                other.identity() == Some(identity) && (other.serves() || !other.is_settled)
-            })
-        };
-        let is_ready = node.conclude_greeting(&rules, is_duplicate, now);
-        node.heard(now.real);
-        if is_ready {
-            self.track_all(id, now);
-        }
-    }
-
-    /// An error says something of the node itself.
-    pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Now) {
-        if !matches!(cause, Cause::WrongType | Cause::Unsupported) {
-            self.node_mut(id).note_trouble(cause, now.real);
-        }
-        if mutant::is(Mutant::ReadOnlyIgnored) {
-            return;
-        }
-        let rules = self.settings.admission;
-        let is_loading = cause == Cause::Loading && !mutant::is(Mutant::LoadingBelieved);
-        if is_loading || matches!(cause, Cause::Replica | Cause::MasterDown) {
-            self.node_mut(id).distrust(&rules, now.real);
-        } else if matches!(cause, Cause::Credentials | Cause::Cluster | Cause::Protected) {
-            self.node_mut(id).refuse(cause, now.real);
+        if self.locks.nodes.conclude_greeting(id, now) {
+            self.locks.track_all(id, now);
+            self.wait_untracked(id, now);
         }
     }
 
     /// Deals with everything that was pending on a connection that is no more, in the order it was
     /// written: a SET before the release behind it.
     pub(super) fn lose(&mut self, id: NodeId, cause: Cause, now: Now) {
-        let random = rand::Rng::next_u32(&mut self.rng);
-        let pending = self.node_mut(id).handle_lost(cause, random, now.real);
-        self.node_mut(id).counts.lost.up(cause);
-        self.voters.remove(id);
-        if !mutant::is(Mutant::LostNodeWritten) {
-            self.cohort.nodes.remove(id);
-        }
-        self.with_output.remove(id);
-        for entry in pending.iter() {
+        let random = rand::Rng::next_u32(&mut self.locks.rng);
+        for entry in self.locks.nodes.handle_lost(id, cause, random, now) {
             match entry.request {
-                Request::Set => self.set_lost(id, entry.slot, now),
-                Request::Release(_) => self.release_lost(id, entry.slot, now),
-                Request::Debt { again, .. } => self.debt_lost(id, entry.slot, again),
-                Request::Extend { phase, .. } => self.extension_lost(id, entry.slot, phase, now),
+                Request::Set(slot) => {
+                    self.locks.set_lost(id, slot, now);
+                    self.follow(now);
+                }
+                Request::Release { slot, .. } => self.locks.release_lost(id, slot, now),
+                Request::Debt { slot, again, .. } => self.locks.debt_lost(id, slot, again),
+                Request::Extend { slot, phase, .. } => {
+                    self.locks.extension_lost(id, slot, phase, now)
+                }
                 Request::Query { .. } => {
-                    self.query_lost(id, *entry);
+                    self.locks.query_lost(id, entry);
                     continue;
                 }
                 Request::Wait { .. } => {
-                    self.wait_lost(id, *entry, now);
+                    self.wait_lost(id, entry, now);
                     continue;
                 }
-                Request::Wake => {
-                    self.wake_lost(id, entry.slot, now);
+                Request::Wake(wake) => {
+                    self.wake_lost(id, wake, now);
                     continue;
                 }
-                Request::Tracked => self.untracked(id, entry.slot),
+                Request::Tracked(slot) => self.locks.untracked(id, slot),
                 Request::ScriptLoad
                 | Request::Tracking
                 | Request::Subscribe
                 | Request::Tell
                 | Request::Greeting(_) => continue,
             }
-            self.slots.unref(entry.slot);
+            if let Some(slot) = entry.request.slot() {
+                self.locks.slots.unref(slot);
+            }
         }
+    }
+
+    /// A node tells that keys were changed.
+    pub(super) fn keys_changed(&mut self, id: NodeId, now: Now) {
+        let push = self.take_frame(id);
+        let frame = Decoder::new(Limits::default()).frame(&push);
+        if let Some(Reply::Push(items)) = frame.ok().flatten().map(|frame| frame.reply()) {
+            match changed_keys(&items) {
+                Some(keys) => {
+                    for key in keys.filter_map(|key| key.text()) {
+                        for keep in self.locks.keeps.watchers(key) {
+                            self.locks.doubt(id, keep, now);
+                            self.follow(now);
+                        }
+                        self.waited_key_changed(id, Some(key), now);
+                    }
+                }
+                None => {
+                    for keep in self.locks.keeps.all_watchers() {
+                        self.locks.doubt(id, keep, now);
+                        self.follow(now);
+                    }
+                    self.waited_key_changed(id, None, now);
+                }
+            }
+        }
+        self.frame = push;
+    }
+
+    /// After anything happened to a node: pays what it is owed, and notes what it can do now.
+    #[cold]
+    pub(super) fn refresh(&mut self, id: NodeId, now: Now) {
+        if self.locks.nodes.note_shown(id, now.real) {
+            traced!(DEBUG: self.locks.trace_node(id, now));
+        }
+        self.locks.pay_debts(id, now);
+        if self.locks.nodes.refresh(id) && !self.locks.awaiting.is_empty() {
+            self.settle_awaiting(id, now);
+        }
+    }
+
+    /// Ends a node's connection from this side.
+    pub(super) fn drop_connection(&mut self, id: NodeId, cause: Cause, now: Now) {
+        self.lose(id, cause, now);
+        self.locks.nodes.close(id);
+    }
+
+    /// What a node sent last, out of its memory; `frame` takes it back.
+    pub(super) fn take_frame(&mut self, id: NodeId) -> Vec<u8> {
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        frame.extend_from_slice(self.locks.nodes.at(id).frame());
+        frame
     }
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Engine;
 use crate::error::Cause;
 use crate::quorum::NodeId;
 
@@ -12,7 +11,7 @@ use crate::quorum::NodeId;
 /// A reason is told once, until the node was well again: admitted by a greeting, or, where only
 /// writes show the fault (memory, saving, permissions), granting again after ten seconds in which
 /// it refused nothing. Nodes that are merely away, or too young to be believed, are no notice: see
-/// [`Engine::nodes`].
+/// [`Engine::nodes`](super::Engine::nodes).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Notice {
@@ -24,6 +23,10 @@ pub struct Notice {
 }
 
 impl Notice {
+    pub(super) fn new(node: NodeId, cause: Cause, names: &Arc<[Box<str>]>) -> Self {
+        Self { node, cause, names: Arc::clone(names) }
+    }
+
     /// The node's `host:port` or path.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -56,26 +59,5 @@ impl fmt::Display for Notice {
 impl fmt::Debug for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Notice").field(&self.name()).field(&self.cause).finish()
-    }
-}
-
-impl Engine {
-    /// The next thing that people should hear of a node. What nobody takes is kept: the last of
-    /// each node.
-    pub fn poll_notice(&mut self) -> Option<Notice> {
-        while let Some(node) = self.with_news.into_iter().next() {
-            self.with_news.remove(node);
-            if let Some(cause) = self.node_mut(node).take_news() {
-                return Some(Notice { node, cause, names: Arc::clone(&self.names) });
-            }
-        }
-        None
-    }
-
-    /// What was last told of a node.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn last_notice(&self, node: NodeId) -> Option<Notice> {
-        let cause = self.nodes.get(node.index())?.last_news();
-        Some(Notice { node, cause, names: Arc::clone(&self.names) })
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::source::Source;
-use crate::embedded::Flavor;
-use crate::embedded::model::{Condition, Life, Memory, Progress, Server, ServerOptions, Session};
 use crate::resp::{Decoder, Limits};
-use crate::time::Instant;
+use redbolt_embedded::Flavor;
+use redbolt_embedded::Instant;
+use redbolt_embedded::model::{Condition, Life, Memory, Progress, Server, ServerOptions, Session};
 
 /// Far more than the model writes in one go; an aggregate of its may be nested three deep.
 const LIMITS: Limits = Limits { frame_len_max: 64 << 20, depth_max: 8 };
@@ -155,17 +155,15 @@ fn run(server: &mut Server, session: &mut Session, mut bytes: &[u8], now: Instan
     loop {
         let progress = server.execute(session, bytes, now, &mut out);
         frames(&out);
-        match progress {
-            Progress::Idle => return,
-            Progress::Close => {
-                let closed = std::mem::replace(session, server.connect());
-                return server.disconnect(closed);
-            }
-            Progress::More => {
-                assert!(!out.is_empty(), "more to write, and nothing written");
-                (bytes, out) = (b"", Vec::new());
-            }
+        if progress == Progress::Close {
+            let closed = std::mem::replace(session, server.connect());
+            return server.disconnect(closed);
         }
+        if progress != Progress::More {
+            return;
+        }
+        assert!(!out.is_empty(), "more to write, and nothing written");
+        (bytes, out) = (b"", Vec::new());
     }
 }
 

@@ -11,7 +11,6 @@
 //! | [`resp_roundtrip`] | what is encoded is decoded as it was |
 //! | [`engine_ops`] | the engine's invariants, under any operations, bytes, times and losses |
 //! | [`address_parse`] | any text is an address or an error, and no login is printed |
-//! | [`duration_parse`] | any text is a duration or an error, and durations are read as written |
 //! | [`embedded_input`] | whatever a client sends, an embedded node answers in RESP |
 
 #![expect(
@@ -29,18 +28,17 @@ mod values;
 pub use embedded::embedded_input;
 pub use engine::engine_ops;
 pub use replies::{resp_chunked, resp_decode, resp_roundtrip};
-pub use values::{address_parse, duration_parse};
+pub use values::address_parse;
 
 /// A target: its name and its body.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target by its name.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 6] = [
     ("resp_decode", resp_decode),
     ("resp_chunked", resp_chunked),
     ("resp_roundtrip", resp_roundtrip),
     ("engine_ops", engine_ops),
     ("address_parse", address_parse),
-    ("duration_parse", duration_parse),
     ("embedded_input", embedded_input),
 ];

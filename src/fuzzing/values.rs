@@ -1,13 +1,8 @@
-//! Texts that people write: node addresses and durations.
-
-use std::time::Duration;
+//! Texts that people write: node addresses.
 
 use super::source::Source;
 use crate::address::{Address, Endpoint};
 use crate::config::Config;
-
-#[path = "../bin/redbolt/duration.rs"]
-mod duration;
 
 /// Stands for a password in the texts below; no part of it is a word of any message.
 const SECRET: &str = "Zq7Xw9";
@@ -66,24 +61,5 @@ fn check_address(text: &str) {
             assert!(!shown.contains(SECRET) || place_has_secret, "{text:?}: {shown}");
             assert!(shown.len() < 4096, "{shown}");
         }
-    }
-}
-
-/// Any text: a duration or an error; a TTL is one of whole milliseconds; a duration that is written
-/// out is read as the same.
-pub fn duration_parse(input: &[u8]) {
-    let text = String::from_utf8_lossy(input);
-    let read = duration::duration(&text);
-    let ttl = duration::ttl(&text);
-    match (&read, &ttl) {
-        (Ok(read), Ok(ttl)) => assert_eq!(read, ttl),
-        (Ok(read), Err(_)) => assert_ne!(read.subsec_nanos() % 1_000_000, 0),
-        (Err(_), result) => assert!(result.is_err()),
-    }
-    let mut source = Source::new(input);
-    let written = Duration::new(source.u64() >> source.below(64), source.u16().into());
-    for duration in read.into_iter().chain([written]) {
-        let text = humantime::format_duration(duration).to_string();
-        assert_eq!(duration::duration(&text), Ok(duration), "{text}");
     }
 }

@@ -10,7 +10,7 @@
 //!   other push ever fills a place.
 
 use super::Node;
-use super::pending::{NO_SLOT, Pending, PendingQueue, Request};
+use super::pending::{Pending, PendingQueue, Request};
 use super::state::Now;
 use crate::error::Cause;
 use crate::resp::encode::append_command;
@@ -110,7 +110,7 @@ impl Node {
         if self.channel.subscription == Subscription::None {
             append_command(&mut self.output, &[b"SUBSCRIBE", name.as_bytes()]);
             let written_at = now.attended;
-            let pending = Pending { request: Request::Subscribe, slot: NO_SLOT, written_at };
+            let pending = Pending { request: Request::Subscribe, written_at };
             self.pending.push_back(pending);
             self.channel.subscription = Subscription::Asked;
         }

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 /// How long a node that answered a release with an error is left alone with it.
@@ -20,7 +21,7 @@ pub(crate) const REFUSED_DELAY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Debt {
     /// The slot that knows key and token.
-    pub(crate) slot: u32,
+    pub(crate) slot: SlotIndex,
     /// Not to be sent before this, where it waits to be sent once more.
     pub(crate) due: Instant,
     /// The key is surely gone by then; [`Instant::MAX`] where its SET was not answered.
@@ -56,27 +57,27 @@ impl Debts {
 
     /// Takes a debt on that is due as soon as the node can be reached. Returns the slot of one
     /// that had to be dropped for it.
-    pub(crate) fn push(&mut self, debt: Debt) -> Option<u32> {
+    pub(crate) fn push(&mut self, debt: Debt) -> Option<SlotIndex> {
         let oldest = self.make_room();
         self.ready.push_back(debt);
         oldest
     }
 
     /// Takes a debt on that is to be paid once more, `node_timeout` from now.
-    pub(crate) fn push_again(&mut self, debt: Debt) -> Option<u32> {
+    pub(crate) fn push_again(&mut self, debt: Debt) -> Option<SlotIndex> {
         let oldest = self.make_room();
         self.again.push_back(debt);
         oldest
     }
 
     /// Takes a debt on that the node would not be paid: it is due [`REFUSED_DELAY`] from now.
-    pub(crate) fn push_refused(&mut self, debt: Debt) -> Option<u32> {
+    pub(crate) fn push_refused(&mut self, debt: Debt) -> Option<SlotIndex> {
         let oldest = self.make_room();
         self.refused.push_back(debt);
         oldest
     }
 
-    fn make_room(&mut self) -> Option<u32> {
+    fn make_room(&mut self) -> Option<SlotIndex> {
         if self.len() < self.most {
             return None;
         }

@@ -38,7 +38,7 @@ pub(crate) use channel::ChannelName;
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
 pub(crate) use outbound::Room;
-pub(crate) use pending::{NO_SLOT, Pending, Phase, Request, WaitPart};
+pub(crate) use pending::{Pending, Phase, Request, WaitPart};
 pub(crate) use state::{Answered, Now, Patience, Shown, State, Step, Wish};
 pub(crate) use tracking::changed_keys;
 
@@ -370,11 +370,8 @@ impl Node {
         if self.dialect.uses_scripts() {
             append_script_loads(&mut self.output);
             for _ in 0..2 {
-                self.pending.push_back(Pending {
-                    request: Request::ScriptLoad,
-                    slot: NO_SLOT,
-                    written_at: now.attended,
-                });
+                self.pending
+                    .push_back(Pending { request: Request::ScriptLoad, written_at: now.attended });
             }
         }
         // By two addresses of one server each message would come twice, and be passed on twice.
@@ -428,11 +425,8 @@ impl Node {
     /// Notes that these parts of the greeting will be answered.
     fn await_parts(&mut self, parts: &[GreetingPart], now: Now) {
         for &part in parts {
-            self.pending.push_back(Pending {
-                request: Request::Greeting(part),
-                slot: NO_SLOT,
-                written_at: now.attended,
-            });
+            self.pending
+                .push_back(Pending { request: Request::Greeting(part), written_at: now.attended });
         }
         self.reading.greeting_open = u32::try_from(parts.len()).unwrap_or(u32::MAX);
     }

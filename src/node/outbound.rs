@@ -2,6 +2,7 @@
 
 use super::{Debt, Node, Pending, Request};
 use crate::resp::encode::append_block;
+use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 /// How much may wait for one node.
@@ -37,19 +38,13 @@ impl Node {
 
     /// Writes a request, unless the node has too much before it. `attended` is the time on the
     /// attended clock.
-    pub(crate) fn request(
-        &mut self,
-        request: Request,
-        slot: u32,
-        bytes: &[u8],
-        attended: Instant,
-    ) -> bool {
+    pub(crate) fn request(&mut self, request: Request, bytes: &[u8], attended: Instant) -> bool {
         let limit = self.room.output_len;
         let limit = if self.is_stalled() { limit / STALLED_PART } else { limit };
         if !self.has_room(bytes.len(), limit) {
             return false;
         }
-        self.append(request, slot, bytes, attended);
+        self.append(request, bytes, attended);
         true
     }
 
@@ -60,9 +55,9 @@ impl Node {
     }
 
     /// Writes a request whatever waits: for what is bounded by other means.
-    pub(crate) fn append(&mut self, request: Request, slot: u32, bytes: &[u8], attended: Instant) {
+    pub(crate) fn append(&mut self, request: Request, bytes: &[u8], attended: Instant) {
         self.append_bytes(bytes);
-        self.expect_answer(Pending { request, slot, written_at: attended });
+        self.expect_answer(Pending { request, written_at: attended });
     }
 
     /// Whether a request of `len` bytes may be written to a node that is not stalled.
@@ -90,8 +85,8 @@ impl Node {
 
     /// Takes what waits for the answer to a slot's SET out of the list, as nothing but a mutant
     /// does; how many there were.
-    pub(crate) fn forget(&mut self, slot: u32) -> u16 {
-        let is_wanted = |pending: &Pending| pending.request == Request::Set && pending.slot == slot;
+    pub(crate) fn forget(&mut self, slot: SlotIndex) -> u16 {
+        let is_wanted = |pending: &Pending| pending.request == Request::Set(slot);
         let place = self.pending.iter().position(is_wanted);
         place.map_or(0, |place| {
             self.pending.remove(place);

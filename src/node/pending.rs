@@ -6,9 +6,10 @@
 //!   end of the connection. It is never taken out because its caller has gone.
 
 use crate::command::{ExtendStep, ReleaseStep};
+use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
 
-/// What kind of request an answer is awaited for.
+/// What an answer is awaited for, and for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Part of the greeting; the node reads the answer itself.
@@ -16,31 +17,52 @@ pub(crate) enum Request {
     /// `SCRIPT LOAD`; the answer changes nothing, EVALSHA will tell.
     ScriptLoad,
     /// The SET of an attempt.
-    Set,
+    Set(SlotIndex),
     /// The compare-and-delete of a slot.
-    Release(ReleaseStep),
+    Release { slot: SlotIndex, step: ReleaseStep },
     /// A compare-and-delete that had been owed; `again`: it will be sent once more.
-    Debt { step: ReleaseStep, again: bool },
+    Debt { slot: SlotIndex, step: ReleaseStep, again: bool },
     /// The compare-and-extend of a slot, its `phase`-th.
-    Extend { step: ExtendStep, phase: Phase },
+    Extend { slot: SlotIndex, step: ExtendStep, phase: Phase },
     /// The subscription to this client's own channel.
     Subscribe,
-    /// A question of an acquisition that waits; `slot` is the operation's index.
-    Wait { part: WaitPart, phase: Phase },
-    /// A message that wakes a waiter; `slot` is the wake's index.
-    Wake,
+    /// A question of an acquisition that waits; it may have ended since, which the phase shows.
+    Wait { op: OpIndex, part: WaitPart, phase: Phase },
+    /// A message that wakes a waiter.
+    Wake(WakeIndex),
     /// Another message; its answer changes nothing.
     Tell,
     /// What makes the server track keys; the node itself reads the answer.
     Tracking,
     /// `PTTL`, from which on the key of a slot is tracked.
-    Tracked,
-    /// Part `part` of a query; `slot` is the operation's index, `phase` the low bits of its
-    /// generation.
-    Query { part: u8, phase: Phase },
+    Tracked(SlotIndex),
+    /// Part `part` of a query; `phase` is the low bits of the operation's generation.
+    Query { op: OpIndex, part: u8, phase: Phase },
 }
 
-/// A count that tells a late answer from a current one. In bytes, so that a request takes four.
+impl Request {
+    /// The slot that is named until the answer has come.
+    #[inline]
+    pub(crate) const fn slot(self) -> Option<SlotIndex> {
+        match self {
+            Self::Set(slot)
+            | Self::Release { slot, .. }
+            | Self::Debt { slot, .. }
+            | Self::Extend { slot, .. }
+            | Self::Tracked(slot) => Some(slot),
+            Self::Greeting(_)
+            | Self::ScriptLoad
+            | Self::Subscribe
+            | Self::Wait { .. }
+            | Self::Wake(_)
+            | Self::Tell
+            | Self::Tracking
+            | Self::Query { .. } => None,
+        }
+    }
+}
+
+/// A count that tells a late answer from a current one. In bytes, so that a request takes eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Phase([u8; 2]);
 
@@ -93,13 +115,9 @@ pub(crate) enum GreetingPart {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) request: Request,
-    /// The slot or operation it is for; [`NO_SLOT`] for the node's own requests.
-    pub(crate) slot: u32,
     /// When it was written, on the attended clock.
     pub(crate) written_at: Instant,
 }
-
-pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 const _: () = assert!(size_of::<Pending>() == 16, "four awaited answers fill a cache line");
 
@@ -141,7 +159,7 @@ impl PendingQueue {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        let vacant = Pending { request: Request::Tell, slot: NO_SLOT, written_at: Instant::MAX };
+        let vacant = Pending { request: Request::Tell, written_at: Instant::MAX };
         let mut ring = vec![vacant; (self.ring.len() * 2).max(RING_LEN_MIN)].into_boxed_slice();
         for (free, pending) in ring.iter_mut().zip(self.iter()) {
             *free = *pending;
@@ -194,9 +212,15 @@ impl PendingQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slab::Index;
 
-    fn pending(slot: u32) -> Pending {
-        Pending { request: Request::Set, slot, written_at: Instant::default() }
+    fn pending(place: u32) -> Pending {
+        let slot = SlotIndex::at(place as usize).unwrap();
+        Pending { request: Request::Set(slot), written_at: Instant::default() }
+    }
+
+    fn place(pending: &Pending) -> u32 {
+        u32::try_from(pending.request.slot().unwrap().place()).unwrap()
     }
 
     #[test]
@@ -210,16 +234,16 @@ mod tests {
             }
             for _ in 0..step % 5 {
                 if let Some(front) = queue.pop_front() {
-                    assert_eq!(front.slot, popped);
+                    assert_eq!(place(&front), popped);
                     popped += 1;
                 }
             }
             assert_eq!(queue.len(), (pushed - popped) as usize);
-            assert_eq!(queue.front().map(|front| front.slot), (popped < pushed).then_some(popped));
+            assert_eq!(queue.front().map(place), (popped < pushed).then_some(popped));
         }
         assert!(queue.len() > RING_LEN_MIN, "it grew");
-        assert!(queue.iter().map(|pending| pending.slot).eq(popped..pushed));
+        assert!(queue.iter().map(place).eq(popped..pushed));
         queue.remove(3);
-        assert!(queue.iter().map(|pending| pending.slot).nth(3) == Some(popped + 4));
+        assert!(queue.iter().map(place).nth(3) == Some(popped + 4));
     }
 }

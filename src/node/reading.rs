@@ -38,7 +38,7 @@ impl Reading {
                 return Step::Waited(pending);
             }
             Request::Subscribe => return Step::Idle,
-            Request::Tracked => {
+            Request::Tracked(_) => {
                 if let Reply::Integer(ms) = frame.reply() {
                     // Gone, or without an end: not one of ours.
                     if ms < 0 { Answer::Null } else { Answer::Ok }
@@ -52,10 +52,10 @@ impl Reading {
                 return if self.greeting_open == 0 { Step::Greeted } else { Step::Idle };
             }
             Request::ScriptLoad
-            | Request::Set
-            | Request::Release(_)
+            | Request::Set(_)
+            | Request::Release { .. }
             | Request::Debt { .. }
-            | Request::Wake
+            | Request::Wake(_)
             | Request::Tell
             | Request::Tracking
             | Request::Extend { .. } => classify(&frame.reply()),

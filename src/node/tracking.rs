@@ -9,7 +9,7 @@
 //!   of the key, without a push.
 
 use super::Node;
-use super::pending::{NO_SLOT, Request};
+use super::pending::Request;
 use crate::command::{Answer, append_pttl};
 use crate::key::Key;
 use crate::resp::encode::append_command;
@@ -30,12 +30,7 @@ pub(super) enum Tracking {
 impl Node {
     /// Asks to be told of the next change of `key`, behind what was written last, and with it for
     /// how long the key is there: that answer is awaited as said. False where that cannot be.
-    pub(crate) fn track(
-        &mut self,
-        key: &Key,
-        (request, slot): (Request, u32),
-        attended: Instant,
-    ) -> bool {
+    pub(crate) fn track(&mut self, key: &Key, request: Request, attended: Instant) -> bool {
         let is_able = self.reading.facts.resp3
             && self.is_greeted()
             && !self.is_stalled()
@@ -47,13 +42,13 @@ impl Node {
         if self.tracking == Tracking::None {
             self.tracking = Tracking::Asked;
             append_command(&mut bytes, &[b"CLIENT", b"TRACKING", b"ON", b"OPTIN", b"NOLOOP"]);
-            self.append(Request::Tracking, NO_SLOT, &bytes, attended);
+            self.append(Request::Tracking, &bytes, attended);
             bytes.clear();
         }
         append_command(&mut bytes, &[b"CLIENT", b"CACHING", b"YES"]);
         append_pttl(&mut bytes, key);
-        self.append(Request::Tracking, NO_SLOT, &bytes, attended);
-        self.append(request, slot, &[], attended);
+        self.append(Request::Tracking, &bytes, attended);
+        self.append(request, &[], attended);
         true
     }
 

@@ -1,7 +1,7 @@
 //! [`Decoder`]: finds and validates the frame at the head of a buffer, resumable at any byte.
 //!
 //! Layer: bottom, inside `resp`. Called by `node` with what a read left, once [`quick`] has
-//! declined; by `embedded` for requests.
+//! declined.
 //!
 //! # Contract
 //!

@@ -1,7 +1,6 @@
 //! Commands to bytes, appended to a buffer of the caller.
 //!
-//! Layer: bottom, inside `resp`. Called by `command` for what has no fixed template, and by
-//! `embedded` for what is the same in replies.
+//! Layer: bottom, inside `resp`. Called by `command` for what has no fixed template.
 //!
 //! # Contract
 //!

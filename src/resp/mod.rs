@@ -1,7 +1,7 @@
 //! RESP2 and RESP3, client side: bytes to replies and commands to bytes.
 //!
 //! Layer: bottom. No I/O, no clock, no crate module above it. Called by `node` for each read and
-//! each write, by `embedded` for requests.
+//! each write.
 //!
 //! Three doors. [`quick()`] compares the five replies that a lock cycle is made of as words.
 //! [`Decoder`] finds the end of any other frame and validates it, whatever the chunking; the

@@ -48,7 +48,7 @@ impl Network {
             return Err(LockError::Cancelled);
         }
         self.leases += 1;
-        let id = LeaseId::nth(self.leases);
+        let id = LeaseId::nth(self.leases as usize);
         self.held.insert(key.to_vec(), id);
         let token = TokenBytes::Drawn([0; 20]);
         Ok(self.pool.make(id, key, &token, now() + LONG, NodeMask::first(1)).0)

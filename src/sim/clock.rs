@@ -22,6 +22,11 @@ impl Clock {
         Instant::from_nanos(self.origin + self.scaled(at))
     }
 
+    /// What the clock shows at `at`, for the server that runs by it.
+    pub(super) fn on_server(self, at: Global) -> redbolt_embedded::Instant {
+        redbolt_embedded::Instant::from_nanos(self.local(at).as_nanos())
+    }
+
     /// The first moment at which the clock shows `local` or more.
     pub(super) fn global(self, local: Instant) -> Global {
         let passed = local.as_nanos().saturating_sub(self.origin);

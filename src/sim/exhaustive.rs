@@ -12,13 +12,13 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::config::{Config, RestartGuard};
-use crate::embedded::Flavor;
-use crate::embedded::model::{Life, Progress, Server, ServerOptions, Session};
 use crate::engine::{Connection, Engine, Event, LeaseId};
 use crate::error::Cause;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::time::Instant;
+use redbolt_embedded::Flavor;
+use redbolt_embedded::model::{Life, Progress, Server, ServerOptions, Session};
 
 const CLIENTS: usize = 2;
 const NODES_MAX: usize = 3;
@@ -216,7 +216,7 @@ impl World {
         let config = Config::new(names).expect("the names differ").direct_wake(false);
         let config = config.restart_guard(RestartGuard::Off);
         let servers = (0..limits.nodes).map(|node| {
-            let life = Life::new([node as u8; 20], [9; 20], start, 1_700_000_000_000);
+            let life = Life::new([node as u8; 20], [9; 20], on_server(start), 1_700_000_000_000);
             Server::new(&ServerOptions::new(Flavor::Valkey91), life)
         });
         let clients = (0..CLIENTS).map(|client| Client {
@@ -425,7 +425,7 @@ impl World {
         }
         let now = self.clients[0].now.max(self.clients[1].now);
         for (node, server) in self.servers.iter_mut().enumerate() {
-            let Some(value) = server.value(KEY, now) else { continue };
+            let Some(value) = server.value(KEY, on_server(now)) else { continue };
             let is_held = self.clients.iter().any(|client| {
                 let name = client.lease.and_then(|lease| client.engine.lease_name(lease));
                 name.is_some_and(|(_, token)| token.as_bytes() == value)
@@ -441,9 +441,14 @@ impl World {
     }
 }
 
+/// The time as a server counts it.
+const fn on_server(now: Instant) -> redbolt_embedded::Instant {
+    redbolt_embedded::Instant::from_nanos(now.as_nanos())
+}
+
 fn run(server: &mut Server, session: &mut Session, bytes: &[u8], now: Instant) -> Vec<u8> {
     let mut out = Vec::new();
-    let progress = server.execute(session, bytes, now, &mut out);
+    let progress = server.execute(session, bytes, on_server(now), &mut out);
     debug_assert_eq!(progress, Progress::Idle, "a lock's commands are few and well formed");
     out
 }

@@ -14,7 +14,7 @@ use super::clock::{Global, MS};
 use super::counts::Fault;
 use super::node::SimNode;
 use super::world::{Event, Mend, Phase, World};
-use crate::embedded::model::Condition;
+use redbolt_embedded::model::Condition;
 
 /// Faults go on until so many attempts were made.
 const ATTEMPTS_LEAST: u64 = 60;
@@ -224,7 +224,7 @@ impl World {
                 self.carry(index);
                 self.look_for_gone();
             }
-            Fault::ScriptFlush => node.server.scripts = [false; 2],
+            Fault::ScriptFlush => node.server.flush_scripts(),
             _ => return false,
         }
         self.scheduled(fault, index);

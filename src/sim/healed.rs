@@ -97,7 +97,7 @@ impl World {
             let name = self.plan.on_nodes(key);
             for (index, node) in self.nodes.iter_mut().enumerate() {
                 let least_ms = i64::try_from(drift_ms).unwrap_or(0) + node.back_ms + 2;
-                let local = node.clock.local(self.now);
+                let local = node.clock.on_server(self.now);
                 if node.server.ttl_ms(&name, local).is_none_or(|ttl_ms| ttl_ms < least_ms) {
                     continue;
                 }
@@ -146,7 +146,7 @@ impl World {
     pub(super) fn finally(&mut self) {
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
-            let local = node.clock.local(self.now);
+            let local = node.clock.on_server(self.now);
             let is_lock = |name: &&[u8]| !name.starts_with(b"redbolt:since:");
             let keys = node.server.key_names(local).filter(is_lock).count();
             self.oracle.check(Kind::Orphan, keys == 0, || {

@@ -3,13 +3,13 @@
 
 use super::counts::Fault;
 use super::world::{Event, Phase, World};
-use crate::embedded::model::Delivery;
+use redbolt_embedded::model::Delivery;
 
 impl World {
     /// Takes what was published on a node, and what it tells of tracked keys, to whom it is for.
     pub(super) fn carry(&mut self, node: usize) {
         let deliveries: Vec<Delivery> = self.nodes[node].server.deliveries().collect();
-        for Delivery { session, bytes } in deliveries {
+        for Delivery { session, bytes, .. } in deliveries {
             let is_its = |id: &&usize| {
                 self.conns[**id].session.as_ref().is_some_and(|other| other.id() == session)
             };
@@ -59,7 +59,7 @@ impl World {
             bytes.extend_from_slice(word);
             bytes.extend_from_slice(b"\r\n");
         }
-        let local = self.nodes[node].clock.local(self.now);
+        let local = self.nodes[node].clock.on_server(self.now);
         let server = &mut self.nodes[node].server;
         let mut session = server.connect();
         // Its own answer is nobody's concern.

@@ -1,8 +1,8 @@
 //! Deterministic simulation: production engines against models of masters, on one virtual clock,
 //! with faults by seed and a judge who knows the true time.
 //!
-//! Layer: sans-IO, above `engine` and `embedded`. Run by `tests/simulation.rs` and
-//! `tests/mutants.rs`.
+//! Layer: sans-IO, above `engine`; its servers are the model of `redbolt-embedded`.
+//! Run by `tests/simulation.rs` and `tests/mutants.rs`.
 //!
 //! # How a seed runs
 //!
@@ -48,6 +48,8 @@ mod world;
 
 pub use crate::mutant::{Kind, Mutant};
 pub use counts::{Counts, Fault, Path, Setting};
+pub use oracle::Oracle;
+pub use random::Random;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

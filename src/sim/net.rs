@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::clock::Global;
-use crate::embedded::model::Session;
 use crate::error::Cause;
+use redbolt_embedded::model::Session;
 
 /// One direction of a connection: pieces on their way.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use super::clock::{Clock, Global, US};
 use super::counts::{Fault, Path};
 use super::random::Random;
 use super::world::{Event, World};
-use crate::embedded::model::{Life, Memory, Progress, Server, ServerOptions};
+use redbolt_embedded::model::{Life, Memory, Progress, Server, ServerOptions};
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl SimNode {
         random: &mut Random,
     ) -> Self {
         let wall_ms = 1_700_000_000_000 + random.below(1000) as i64;
-        let life = Life::new(random.bytes(), random.bytes(), clock.local(now), wall_ms);
+        let life = Life::new(random.bytes(), random.bytes(), clock.on_server(now), wall_ms);
         // It has been there for long before anybody asked.
         let life = life.age(Duration::from_secs(3600));
         Self {
@@ -73,7 +73,7 @@ impl SimNode {
 
     /// Begins another process life.
     pub(super) fn start(&mut self, kept: bool, now: Global, random: &mut Random) {
-        let local = self.clock.local(now);
+        let local = self.clock.on_server(now);
         let wall_ms = self.server.wall_ms(local);
         let life = Life::new(random.bytes(), random.bytes(), local, wall_ms);
         if !kept {
@@ -111,7 +111,7 @@ impl World {
         }
         let Some(mut session) = conn.session.take() else { return };
         let len = conn.backlog.len().min(limit);
-        let local = node.clock.local(self.now);
+        let local = node.clock.on_server(self.now);
         let mut out = Vec::new();
         let mut progress = node.server.execute(&mut session, &conn.backlog[..len], local, &mut out);
         while progress == Progress::More {
@@ -120,7 +120,7 @@ impl World {
         log_exchange(self.trace, self.now, id, &conn.backlog[..len], &out);
         conn.backlog.drain(..len);
         let is_over = conn.is_left && conn.up.len() == 0 && conn.backlog.is_empty();
-        let (resp3, client, node) = (session.resp3, conn.client, conn.node);
+        let (resp3, client, node) = (session.is_resp3(), conn.client, conn.node);
         if conn.is_left && len > 0 {
             self.counts.path(Path::GhostRan);
         }
@@ -169,7 +169,7 @@ impl World {
                 }
                 let told: [&[u8]; 3] = [b"-READONLY", b"-MASTERDOWN", b"-LOADING"];
                 conn.is_told |= told.iter().any(|start| line.starts_with(start));
-            } else if line.starts_with(b"master_replid:") && !node.server.state.loading {
+            } else if line.starts_with(b"master_replid:") && !node.server.is_loading() {
                 conn.is_told |= node.is_replica;
             }
         }

@@ -17,32 +17,36 @@ struct Window {
 
 /// All windows so far, and the first thing that should not have been.
 #[derive(Debug)]
-pub(super) struct Oracle {
+#[non_exhaustive]
+pub struct Oracle {
     keys: Vec<Vec<Window>>,
-    pub(super) violation: Option<Violation>,
+    /// The first violation.
+    pub violation: Option<Violation>,
 }
 
 impl Oracle {
-    pub(super) fn new(keys: usize) -> Self {
+    /// Nobody holds any of so many keys.
+    #[must_use]
+    pub fn new(keys: usize) -> Self {
         Self { keys: vec![Vec::new(); keys], violation: None }
     }
 
     /// Something is not as it must be. The first one counts.
-    pub(super) fn fail(&mut self, kind: Kind, what: impl FnOnce() -> String) {
+    pub fn fail(&mut self, kind: Kind, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
             self.violation = Some(Violation { kind, text: what() });
         }
     }
 
     /// Fails unless `holds`.
-    pub(super) fn check(&mut self, kind: Kind, holds: bool, what: impl FnOnce() -> String) {
+    pub fn check(&mut self, kind: Kind, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.fail(kind, what);
         }
     }
 
     /// From `now` on `holder` believes that it has `key` until `end`.
-    pub(super) fn hold(&mut self, holder: u64, key: usize, now: Global, end: Global) {
+    pub fn hold(&mut self, holder: u64, key: usize, now: Global, end: Global) {
         if end <= now {
             // A deadline that has passed: nobody acts on it. An open window ends as well.
             return self.stop(holder, key, end);
@@ -62,7 +66,7 @@ impl Oracle {
     }
 
     /// `holder` stops believing at `at`.
-    pub(super) fn stop(&mut self, holder: u64, key: usize, at: Global) {
+    pub fn stop(&mut self, holder: u64, key: usize, at: Global) {
         for window in self.keys[key].iter_mut().rev().filter(|window| window.holder == holder) {
             window.end = window.end.min(at.max(window.start));
         }

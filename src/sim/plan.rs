@@ -10,8 +10,8 @@ use super::random::Random;
 use super::rare::{RARE, Rare};
 use super::task::key_name;
 use crate::config::{Admission, Config, RestartGuard, Retry};
-use crate::embedded::Flavor;
 use crate::quorum::Quorum;
+use redbolt_embedded::Flavor;
 
 /// The settings of one run.
 #[derive(Debug)]

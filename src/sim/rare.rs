@@ -7,9 +7,9 @@ use super::clock::{MS, US};
 use super::counts::{Fault, Setting};
 use super::plan::{Plan, SCHEDULED};
 use super::random::Random;
-use crate::embedded::Flavor;
-use crate::embedded::model::ServerOptions;
 use crate::engine::Room;
+use redbolt_embedded::Flavor;
+use redbolt_embedded::model::ServerOptions;
 
 /// Drawn alike.
 pub(super) const RARE: [Setting; 16] = [

@@ -14,11 +14,11 @@ impl World {
         let key = self.plan.on_nodes(this.tasks[task].key);
         let (_, token) = this.engine.lease_name(this.tasks[task].lease?)?;
         let node = &mut self.nodes[node];
-        let local = node.clock.local(self.now);
-        if node.server.value(&key, local) != Some(token.as_bytes()) {
+        let (local, on_server) = (node.clock.local(self.now), node.clock.on_server(self.now));
+        if node.server.value(&key, on_server) != Some(token.as_bytes()) {
             return None;
         }
-        let ttl_ms = node.server.ttl_ms(&key, local)?.unsigned_abs();
+        let ttl_ms = node.server.ttl_ms(&key, on_server)?.unsigned_abs();
         Some(node.clock.global(local + Duration::from_millis(ttl_ms)))
     }
 

@@ -35,7 +35,7 @@ impl World {
         let (_, token) = this.engine.lease_name(lease)?;
         let now = self.now;
         let holds = |node: &mut super::node::SimNode| {
-            let local = node.clock.local(now);
+            let local = node.clock.on_server(now);
             node.server.value(&key, local) == Some(token.as_bytes())
         };
         Some(self.nodes.iter_mut().map(holds).filter(|holds| *holds).count())

@@ -14,8 +14,8 @@ use super::oracle::Oracle;
 use super::plan::Plan;
 use super::random::Random;
 use crate::config::Config;
-use crate::embedded::model::Condition;
 use crate::mutant::Kind;
+use redbolt_embedded::model::Condition;
 
 /// What happens at a point in time. Names that have become stale find nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

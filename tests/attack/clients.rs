@@ -6,8 +6,8 @@ use std::thread;
 use redbolt::driver::Outcome;
 use redbolt::{Client, Lease, LockError};
 
-use crate::random::Random;
 use crate::round::{KEYS, NODE_TIMEOUT, Round, ms};
+use redbolt::sim::Random;
 
 struct Held {
     lease: Lease,

@@ -8,9 +8,8 @@ use redbolt::driver::{Completion, Driver, Outcome};
 use redbolt::engine::OpId;
 use redbolt::{Instant, Lease, LockToken, now};
 
-use crate::mutant::Kind;
-use crate::random::Random;
 use crate::round::{KEYS, NODE_TIMEOUT, Round, ms};
+use redbolt::sim::{Kind, Random};
 use std::time::Duration;
 
 /// Operations that one driver has under way at most.
@@ -151,7 +150,7 @@ impl Life<'_> {
             return;
         }
         let Some(asked) = self.asked.remove(&done.id) else {
-            return self.round.fail(Kind::Odd, || format!("a result of nothing: {done:?}"));
+            return self.round.fail(Kind::Unasked, || format!("a result of nothing: {done:?}"));
         };
         let lease = match done.result {
             Outcome::Lock(result) => result.ok(),

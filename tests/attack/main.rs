@@ -10,46 +10,13 @@
 
 mod clients;
 mod drivers;
-#[path = "../../src/sim/oracle.rs"]
-mod oracle;
-#[expect(dead_code, clippy::cast_possible_truncation, reason = "not all of it is wanted here")]
-#[path = "../../src/sim/random.rs"]
-mod random;
 mod reports;
 mod round;
 mod shares;
 
-mod clock {
-    //! The one clock of all: that of this machine.
-
-    /// Nanoseconds since it began.
-    pub(super) type Global = u64;
-}
-
-mod mutant {
-    //! What the judge says.
-
-    /// What must never happen.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum Kind {
-        TwoHolders,
-        Orphan,
-        Overdue,
-        /// A result of nothing, a call of nobody's, a panic of a player's.
-        Odd,
-    }
-}
-
-/// The first thing that should not have been.
-#[derive(Debug, PartialEq, Eq)]
-struct Violation {
-    kind: mutant::Kind,
-    text: String,
-}
-
 use std::time::Duration;
 
-use random::Random;
+use redbolt::sim::Random;
 use round::{Player, Round};
 
 /// How long each goes on by itself.

@@ -7,13 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::Cause;
-use redbolt::embedded::{Memory, Nodes};
 use redbolt::inspect::{KeyState, NodeHealth, NodeKey, NodeState};
+use redbolt::sim::{Kind, Oracle, Random};
 use redbolt::{Client, Config, KeepAlive, LockOptions, LockToken, Retry, UnlockError, now};
+use redbolt_embedded::{Memory, Nodes};
 
-use crate::mutant::Kind;
-use crate::oracle::Oracle;
-use crate::random::Random;
 use crate::reports;
 
 pub(crate) const fn ms(ms: u64) -> Duration {
@@ -126,7 +124,7 @@ impl Round {
             round.is_over.store(true, Ordering::SeqCst);
             for player in players {
                 if player.join().is_err() {
-                    round.fail(Kind::Odd, || "a player panicked".to_owned());
+                    round.fail(Kind::Panic, || "a player panicked".to_owned());
                 }
             }
         });

@@ -8,9 +8,8 @@ use std::thread;
 
 use redbolt::{LockError, LockOptions, Shared, SharedGuard};
 
-use crate::mutant::Kind;
-use crate::random::Random;
 use crate::round::{KEYS, NODE_TIMEOUT, Round, ms};
+use redbolt::sim::{Kind, Random};
 
 const THREADS: usize = 3;
 
@@ -55,7 +54,7 @@ pub(crate) fn play(round: &Round, mut random: Random) {
             is_over.store(true, Ordering::SeqCst);
         });
         if let Some(never) = unserved(&life.shared) {
-            round.fail(Kind::Odd, || never);
+            round.fail(Kind::Unasked, || never);
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use redbolt::driver::Outcome;
-use redbolt::{
-    Config, KeepAlive, Lease, LockError, LockOptions, Retry, UnlockError, Unlocked, embedded::Nodes,
-};
+use redbolt::{Config, KeepAlive, Lease, LockError, LockOptions, Retry, UnlockError, Unlocked};
+use redbolt_embedded::Nodes;
 
-use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken};
+use super::common::{
+    Clients as _, Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken,
+};
 
 /// Every lock of a batch is won, on every node, and each result belongs to what was submitted.
 #[test]

@@ -11,7 +11,7 @@ use redbolt::driver::{Driver, Outcome};
 use redbolt::inspect::NodeState;
 use redbolt::{Client, Config, LockError, RestartGuard, Retry};
 
-use super::common::{Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms};
+use super::common::{Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms};
 
 /// The proof by arithmetic: read, wait a little, write. Any overlap loses an increment.
 fn increments(cluster: &Cluster, threads: u64, each: u64) {

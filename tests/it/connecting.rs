@@ -10,8 +10,8 @@ use redbolt::inspect::NodeState;
 use redbolt::{Cause, Client, Lease, LockOptions, Unlocked, driver::Outcome};
 
 use super::common::{
-    Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within, eventually,
-    fresh_config, ms, no_quorum, timed,
+    Clients as _, Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within,
+    eventually, fresh_config, ms, no_quorum, timed,
 };
 
 #[test]

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::process::Command;
 
-use redbolt::embedded::{Memory, Nodes};
 use redbolt::{Cause, Client};
+use redbolt_embedded::{Memory, Nodes};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::common::{PATIENCE, TTL, eventually, fresh_config, ms};

@@ -5,8 +5,8 @@ use redbolt::inspect::NodeState;
 use redbolt::{Cause, Client, Unlocked};
 
 use super::common::{
-    Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config,
-    ms, no_quorum, taken,
+    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually,
+    fresh_config, ms, no_quorum, taken,
 };
 
 /// One life of a lock on all nodes: nobody else gets it, and nothing stays behind.

@@ -8,7 +8,8 @@ use redbolt::driver::{Driver, Outcome};
 use redbolt::{Client, Lease, LockOptions, Retry, Unlocked};
 
 use super::common::{
-    Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, no_quorum, taken,
+    Clients as _, Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, no_quorum,
+    taken,
 };
 
 #[test]

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
-use redbolt::embedded::Nodes;
 use redbolt::{Client, Config, Lease, LockError, LockOptions, Retry, Shared, SharedGuard, now};
+use redbolt_embedded::Nodes;
 
 use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked};
 
 use super::common::{
-    Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, taken,
+    Clients as _, Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
+    taken,
 };
 
 fn millis(ttl: Duration) -> i64 {

@@ -8,8 +8,8 @@ use redbolt::inspect::NodeState;
 use redbolt::{Cause, Client, Lease, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
-    Cluster, Kind, PATIENCE, RealServer, SLACK, TTL, causes, cycle, ends_within, eventually,
-    fresh_config, ms, no_quorum, taken, timed,
+    Clients as _, Cluster, Kind, PATIENCE, RealServer, SLACK, TTL, causes, cycle, ends_within,
+    eventually, fresh_config, ms, no_quorum, taken, timed,
 };
 
 /// Longer than any call with a quorum of healthy nodes may take.

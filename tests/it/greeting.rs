@@ -13,8 +13,8 @@ use redbolt::{
 };
 
 use super::common::{
-    Cluster, Kind, PATIENCE, SLACK, TTL, Wire, causes, cycle, ends_within, eventually,
-    fresh_config, ms, no_quorum,
+    Clients as _, Cluster, Kind, PATIENCE, SLACK, TTL, Wire, causes, cycle, ends_within,
+    eventually, fresh_config, ms, no_quorum,
 };
 
 /// The newest and the oldest, which greet differently enough.

@@ -4,7 +4,7 @@ use redbolt::driver::Driver;
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{Cause, Client, RestartGuard};
 
-use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms};
 
 fn drive(client: &mut Client, until: impl Fn(&Client) -> bool) {
     assert!(

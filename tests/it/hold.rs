@@ -8,7 +8,9 @@ use redbolt::driver::{Driver, Outcome};
 use redbolt::engine::LostCause;
 use redbolt::{Client, ExtendError, KeepAlive, Lease, LockError, LockOptions, Unlocked, now};
 
-use super::common::{Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, ms, taken};
+use super::common::{
+    Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, ms, taken,
+};
 
 fn kept(ttl: Duration) -> LockOptions {
     LockOptions::new(ttl).keep_alive(KeepAlive::new())

@@ -4,48 +4,16 @@
 //! directory that the environment variable `REDBOLT_SERVERS` names. A test whose server is not
 //! there prints `SKIPPED <test>: <why>`; with `CI=true` it fails.
 
-#![cfg(feature = "embedded")]
-
 mod acl;
 mod acquire;
 mod batch;
-mod chaos;
-#[cfg(feature = "cli")]
-mod cli;
-#[cfg(feature = "cli")]
-mod cli_bench;
-#[cfg(feature = "cli")]
-mod cli_doctor;
-#[cfg(feature = "cli")]
-mod cli_lock;
-#[cfg(feature = "cli")]
-mod cli_look;
-#[cfg(feature = "cli")]
-mod cli_run;
-#[cfg(feature = "cli")]
-mod cli_servers;
-#[cfg(feature = "cli")]
-mod cli_several;
-#[cfg(all(feature = "cli", feature = "tls"))]
-mod cli_tls;
-#[cfg(feature = "cli")]
-mod cli_usage;
-#[cfg(feature = "cli")]
-mod cli_watch;
 mod common;
 mod concurrency;
 mod connecting;
 mod debts;
-#[cfg(feature = "cli")]
-mod deployed;
-#[cfg(feature = "cli")]
 mod descriptors;
 mod dialects;
 mod drops;
-mod embedded_conditions;
-mod embedded_differential;
-mod embedded_info;
-mod embedded_nodes;
 #[cfg(feature = "shared")]
 mod endings;
 mod extend;
@@ -53,7 +21,6 @@ mod faulty_nodes;
 #[cfg(feature = "fuzzing")]
 mod fuzz_corpus;
 mod greeting;
-mod harness;
 mod health;
 mod hold;
 #[cfg(feature = "tracing")]
@@ -61,13 +28,10 @@ mod log;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod overrides;
-mod peers;
 mod peers_replayed;
 mod prefix;
 mod promoted;
 mod public_names;
-#[cfg(feature = "cli")]
-mod replacing;
 mod retry;
 mod secrets;
 #[cfg(feature = "shared")]

@@ -7,7 +7,9 @@ use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use redbolt::Client;
 
-use super::common::{Cluster, PATIENCE, RealServer, TTL, eventually, ms, no_quorum, taken};
+use super::common::{
+    Clients as _, Cluster, PATIENCE, RealServer, TTL, eventually, ms, no_quorum, taken,
+};
 
 /// What a recorder has got so far: sums of counters, last values of gauges, numbers of samples.
 #[derive(Default)]
@@ -190,7 +192,7 @@ fn a_client_that_is_driven_exports_by_itself() {
 /// The driver asks for a pass while there is something to hand out, and then for none.
 #[test]
 fn an_idle_driver_comes_to_rest_behind_its_last_export() {
-    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let config = redbolt::Config::new(nodes.urls()).unwrap();
     let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
     let rests = eventually(PATIENCE, || {
@@ -212,7 +214,7 @@ fn an_idle_driver_comes_to_rest_behind_its_last_export() {
 /// Nobody is told otherwise: there is no driver any more.
 #[test]
 fn what_a_dropped_driver_leaves_unanswered_is_counted() {
-    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let left = |is_shut_down: bool| {
         let recorder = DebuggingRecorder::new();
         let snapshotter = recorder.snapshotter();

@@ -3,7 +3,7 @@
 use redbolt::{Cause, Client, LockOptions, Retry, Unlocked};
 
 use super::common::{
-    Cluster, PATIENCE, SLACK, TTL, causes, ends_within, eventually, ms, no_quorum,
+    Clients as _, Cluster, PATIENCE, SLACK, TTL, causes, ends_within, eventually, ms, no_quorum,
 };
 
 /// Two nodes of three are silent: what ends the call is its own patience, not the configuration's.

@@ -5,7 +5,7 @@
 
 use redbolt::{ExtendError, UnlockError, Unlocked};
 
-use super::common::{Cluster, TTL, eventually, taken};
+use super::common::{Clients as _, Cluster, TTL, eventually, taken};
 use super::common::{PATIENCE, RealServer};
 
 const THEIRS: &str = "6f1d0f2c-theirs";

@@ -7,7 +7,7 @@ use redbolt::{
     Client, Config, ConnectError, ExtendError, LockError, LockOptions, UnlockError, Unlocked,
 };
 
-use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
 
 fn client_of(cluster: &Cluster, prefix: &str) -> Client {
     Client::connect(cluster.config().key_prefix(prefix)).expect("fresh servers are admitted")
@@ -178,22 +178,4 @@ fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_shared_handle() {
         assert!(has_won, "forgotten");
         assert!(waits.join().unwrap().unwrap());
     });
-}
-
-#[cfg(feature = "cli")]
-#[test]
-fn the_command_line_takes_a_prefix() {
-    use super::cli::on;
-    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
-    let lock = on(&nodes, &["lock", "k", "--ttl", "10s", "--prefix", "cli:", "--json"]).expect(0);
-    assert_eq!(lock.json()["key"], "k");
-    let status = |args: &[&str]| on(&nodes, args).expect(0).json()["verdict"].clone();
-    assert_eq!(status(&["status", "k", "--prefix", "cli:", "--json"]), "held");
-    assert_eq!(status(&["status", "cli:k", "--json"]), "held");
-    assert_eq!(status(&["status", "k", "--json"]), "free");
-    on(&nodes, &["unlock", "k", &lock.text("token"), "--prefix", "cli:"]).expect(0);
-    assert_eq!(status(&["status", "cli:k", "--json"]), "free");
-    let long = "p".repeat(4_096);
-    let refused = on(&nodes, &["status", "k", "--prefix", &long]).expect(64);
-    assert!(refused.err.contains("key_prefix"), "{refused:?}");
 }

@@ -52,15 +52,6 @@ fn is_met_again(server: &RealServer, lost_at: redbolt::Instant) {
     assert!(waited > 0, "{name}");
 }
 
-fn replica_of(server: &RealServer, master: &RealServer) {
-    server.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
-    let has_synced = || {
-        let info = server.command(&["INFO", "replication"]);
-        String::from_utf8_lossy(&info).contains("master_link_status:up")
-    };
-    assert!(eventually(PATIENCE, has_synced), "{} does not follow", server.kind().name());
-}
-
 /// Until the server's own age is no reason to wait.
 fn grows_old(server: &RealServer) {
     assert!(eventually(PATIENCE, || newcomer(server).is_ok()), "{}", server.kind().name());
@@ -72,7 +63,7 @@ fn a_promoted_replica_is_not_believed_before_what_it_lost_is_over_and_then_by_al
         let (master, server) = (RealServer::start(kind, &[]), RealServer::start(kind, &[]));
         grows_old(&server);
         for _ in 0..2 {
-            replica_of(&server, &master);
+            server.replicate(&master);
             // Not even by its own word in the greeting.
             assert_eq!(refused(newcomer(&server)), [Cause::Replica]);
             let promoted_at = now();
@@ -105,7 +96,7 @@ fn a_master_with_replicas_is_believed_again_after_its_restart() {
         for kind in available_kinds() {
             let mut server = RealServer::start(kind, args);
             let replica = RealServer::start(kind, &[]);
-            replica_of(&replica, &server);
+            replica.replicate(&server);
             server.command(&["SET", "other", "x"]);
             server.command(save);
             let is_written = || {
@@ -129,7 +120,7 @@ fn a_master_with_replicas_is_believed_again_after_its_restart() {
 fn who_may_not_write_the_marker_waits_each_time() {
     let Some(kind) = available_kinds().into_iter().next() else { return };
     let (master, server) = (RealServer::start(kind, &[]), RealServer::start(kind, &[]));
-    replica_of(&server, &master);
+    server.replicate(&master);
     server.command(&["REPLICAOF", "NO", "ONE"]);
     let line = ["ACL", "SETUSER", "some", "on", ">pw", "~k", "+@all"];
     assert_eq!(server.command(&line), b"+OK\r\n");
@@ -141,20 +132,4 @@ fn who_may_not_write_the_marker_waits_each_time() {
     let mut client = Client::open(denied()).expect("a client");
     let is_let_in = || client.try_lock("k", MAX_TTL / 2).is_ok();
     assert!(eventually(PATIENCE, is_let_in), "not even where it stays");
-}
-
-/// The command is a newcomer each time that it is run.
-#[test]
-fn the_command_locks_each_second_through_a_promotion() {
-    let Some(server) = available_kinds().into_iter().next() else { return };
-    let (master, server) = (RealServer::start(server, &[]), RealServer::start(server, &[]));
-    let lock = || {
-        let args = ["lock", "k", "--ttl", "1s", "--max-ttl", "2s"];
-        super::cli::on_urls(&[server.url()], &args).code
-    };
-    grows_old(&server);
-    replica_of(&server, &master);
-    server.command(&["REPLICAOF", "NO", "ONE"]);
-    assert_eq!(lock(), Some(69));
-    assert!(eventually(PATIENCE, || lock() == Some(0)));
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::driver::{Driver, Outcome};
-use redbolt::embedded::Nodes;
 use redbolt::{
     Admission, Batch, Client, Config, ConnectError, Held, IdleStrategy, Lease, LockError,
     LockOptions, LockToken, Quorum, RestartGuard, Retry, UnlockError, Unlocked,
 };
+use redbolt_embedded::Nodes;
 
 const TTL: Duration = Duration::from_secs(10);
 

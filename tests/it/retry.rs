@@ -9,7 +9,8 @@ use redbolt::driver::{Driver, Outcome};
 use redbolt::{Client, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
-    Cluster, Kind, PATIENCE, RealServer, TTL, Wire, ends_within, eventually, ms, taken, timed,
+    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, Wire, ends_within, eventually, ms,
+    taken, timed,
 };
 
 /// A client that tries again and again.

@@ -9,7 +9,9 @@ use redbolt::driver::{Driver, Outcome};
 use redbolt::inspect::{Address, examine};
 use redbolt::{Client, Config, Lease, LockError, LockOptions};
 
-use super::common::{Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
+use super::common::{
+    Clients as _, Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
+};
 
 const PASSWORD: &str = "pass-s3cr3t";
 /// A token of the caller's own.

@@ -4,15 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
 use redbolt::inspect::KeyState;
 use redbolt::{
     Client, Config, ExtendError, KeepAlive, LockError, LockOptions, Retry, Shared, SharedGuard,
     UnlockError, Unlocked,
 };
+use redbolt_embedded::Nodes;
 
 use super::common::{
-    Cluster, FOREIGN, PATIENCE, SLACK, TTL, ends_within, eventually, fresh_config, ms, timed,
+    Clients as _, Cluster, FOREIGN, PATIENCE, SLACK, TTL, ends_within, eventually, fresh_config,
+    ms, timed,
 };
 
 /// Nodes in the process, and a handle to them.

@@ -14,8 +14,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-use redbolt::embedded::Nodes;
 use redbolt::{IdleStrategy, LockError, Shared, SharedGuard};
+use redbolt_embedded::Nodes;
 
 use super::common::{PATIENCE, TTL, ends_within, eventually, fresh_config, ms, skip};
 use super::shared::{embedded, in_use, is_clean, patient};

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use redbolt::embedded::Nodes;
 use redbolt::{Config, ConnectError, LockError, Shared, SharedGuard, UnlockError, Unlocked};
+use redbolt_embedded::Nodes;
 
-use super::common::{Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
+use super::common::{Clients as _, Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
 use super::shared::{embedded, in_use, is_clean, patient};
 
 struct Unpark(Thread);

@@ -7,10 +7,10 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use redbolt::Instant;
-use redbolt::embedded::Nodes;
 use redbolt::{Client, ExtendError, KeepAlive, LockOptions, Shared, SharedGuard, Unlocked, now};
+use redbolt_embedded::Nodes;
 
-use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms};
+use super::common::{Clients as _, Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms};
 use super::shared::{embedded, in_use, is_clean, patient};
 
 /// The TTL of locks whose end is waited for.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use redbolt::{Client, KeepAlive, LockError, LockOptions, Shared, SharedGuard};
 
-use super::common::{Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed};
+use super::common::{
+    Clients as _, Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed,
+};
 use super::shared::{embedded, in_use, is_clean, patient};
 
 /// Less than it takes for anything else to come up in an idle I/O thread.

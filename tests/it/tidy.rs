@@ -1,10 +1,15 @@
-//! The shape of the sources: who may import whom, what every file begins with, how long it is.
+//! The shape of the sources of all crates: who may import whom, what every file begins with, how
+//! long it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Lines a file may have.
 const LINES_MAX: usize = 600;
+
+/// All folders with sources.
+const DIRS: [&str; 7] =
+    ["src", "tests", "examples", "benches", "cli", "embedded", "fuzz/fuzz_targets"];
 
 fn sources(dir: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -49,28 +54,25 @@ fn imports_point_only_downward() {
         "time",
         "witness",
     ];
-    let allowed: [(&str, &[&str]); 17] = [
-        ("shared", &["driver", "engine", "status"]),
-        ("sim", &["engine", "embedded"]),
-        ("inspect", &["client", "engine", "status"]),
-        ("client", &["driver", "engine", "status", "command", "resp"]),
-        ("driver", &["engine", "status"]),
-        ("status", &["engine", "command", "resp"]),
+    let allowed: [(&str, &[&str]); 14] = [
+        ("shared", &["client", "driver", "engine"]),
+        ("sim", &["engine"]),
+        ("client", &["driver", "engine", "command", "resp"]),
+        ("driver", &["engine"]),
         ("engine", &["node", "round", "command", "resp"]),
         ("node", &["command", "resp"]),
         ("round", &[]),
         ("command", &["resp"]),
         ("resp", &[]),
-        ("embedded", &[]),
         ("config", &[]),
         ("mutant", &[]),
         ("address", &[]),
-        ("options", &[]),
-        ("fuzzing", &["resp", "engine", "embedded"]),
+        ("acquire", &[]),
+        ("fuzzing", &["resp", "engine"]),
     ];
     for (path, text) in sources("src") {
         let layer = layer(&path);
-        if layer == "lib" || layer == "bin" {
+        if layer == "lib" {
             continue;
         }
         let below: &[&str] =
@@ -91,10 +93,11 @@ fn imports_point_only_downward() {
 #[test]
 fn only_the_driver_and_the_embedded_server_touch_sockets_and_clocks() {
     let words = ["mio::", "socket2::", "rustix::", "std::net::", "std::thread", "std::env"];
-    for (path, text) in sources("src") {
+    let embedded = sources("embedded/src").into_iter();
+    let embedded = embedded.filter(|(path, _)| !path.starts_with("embedded/src/server"));
+    for (path, text) in sources("src").into_iter().chain(embedded) {
         let layer = layer(&path);
-        let is_server = path.starts_with("src/embedded/server");
-        if is_server || ["driver", "client", "shared", "bin", "lib"].contains(&layer.as_str()) {
+        if ["driver", "client", "shared", "lib"].contains(&layer.as_str()) {
             continue;
         }
         let is_test = path.components().any(|part| part.as_os_str() == "tests");
@@ -112,12 +115,45 @@ fn only_the_driver_and_the_embedded_server_touch_sockets_and_clocks() {
 
 #[test]
 fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
-    for dir in ["src", "tests", "examples", "benches", "fuzz/fuzz_targets"] {
+    for dir in DIRS {
         for (path, text) in sources(dir) {
             assert!(text.starts_with("//!"), "{}: begins without its purpose", path.display());
             let lines = text.lines().count();
             assert!(lines <= LINES_MAX, "{}: {lines} lines", path.display());
         }
+    }
+}
+
+/// Else a file would be in two crates, and its imports in neither's order.
+#[test]
+fn no_file_is_taken_by_its_path() {
+    let attribute = concat!("#[", "path");
+    for (path, text) in DIRS.into_iter().flat_map(sources) {
+        assert!(!text.contains(attribute), "{}: takes a file by its path", path.display());
+    }
+}
+
+/// What the model and the harness share with the client they could get wrong together.
+#[test]
+fn crates_depend_only_on_those_below() {
+    let allowed: [(&str, &[&str]); 4] = [
+        (".", &["redbolt-embedded"]),
+        ("embedded", &[]),
+        ("tests/rig", &[]),
+        ("cli", &["redbolt", "redbolt-embedded"]),
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (dir, below) in allowed {
+        let file = root.join(dir).join("Cargo.toml");
+        let text = fs::read_to_string(file).expect("a manifest");
+        let named = text
+            .split("\n[")
+            .filter(|section| section.starts_with("dependencies]"))
+            .flat_map(str::lines)
+            .filter_map(|line| line.split_once(" = "))
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with("redbolt"));
+        assert_eq!(named.collect::<Vec<_>>(), below, "{dir}");
     }
 }
 

@@ -8,8 +8,9 @@ use redbolt::{
 };
 
 use super::common::{
-    Authority, Cluster, FOREIGN, Kind, LOCAL, PATIENCE, RealServer, Relay, Signed, TLS_KINDS, TTL,
-    TlsServer, Trick, causes, cycle, ends_within, eventually, fresh_config, kind_or_skip, ms,
+    Authority, Clients as _, Cluster, FOREIGN, Kind, LOCAL, PATIENCE, RealServer, Relay, Signed,
+    TLS_KINDS, TTL, TlsServer, Trick, causes, cycle, ends_within, eventually, fresh_config,
+    kind_or_skip, ms,
 };
 
 /// Servers with TLS, one of each kind, that show certificates for this machine.

@@ -1,9 +1,9 @@
 //! Tokens of the caller's own: every operation takes them, and none shares one between attempts.
 
 use redbolt::inspect::KeyState;
-use redbolt::{ExtendError, KeepAlive, LockError, LockOptions, Retry, UnlockError, Unlocked};
+use redbolt::{ExtendError, KeepAlive, LockOptions, Retry, UnlockError, Unlocked};
 
-use super::common::{Cluster, PATIENCE, TTL, cycle, eventually, ms, taken};
+use super::common::{Clients as _, Cluster, PATIENCE, TTL, cycle, eventually, ms, taken};
 
 const MINE: &[u8] = b"worker-7 \0\r\n";
 
@@ -95,7 +95,10 @@ fn a_shared_handle_takes_given_tokens_and_never_hands_them_on() {
     let mut guard = shared.lock("k", mine()).unwrap();
     shared.extend(&mut guard, TTL).unwrap();
     assert_eq!(guard.token().unwrap().as_bytes(), MINE);
-    assert!(matches!(shared.lock("k", mine()), Err(LockError::Taken(_))), "it does not queue");
+    assert!(
+        matches!(shared.lock("k", mine()), Err(redbolt::LockError::Taken(_))),
+        "it does not queue"
+    );
     let (key, token) = guard.detach().unwrap();
     let adopted = shared.adopt(&key, &token, TTL).unwrap();
     drop(adopted);

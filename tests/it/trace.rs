@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::common::{Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
 
 /// One event: the spans around it, outermost first, its name and its fields.
 #[derive(Clone, Debug)]
@@ -276,7 +276,7 @@ fn a_lost_lease_and_a_wake_are_told() {
 
 #[test]
 fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
-    let nodes = redbolt::embedded::Nodes::start(3).unwrap();
+    let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let log = Recording::default();
     tracing::subscriber::with_default(log.clone(), || {
         let config = redbolt::Config::new(nodes.urls()).unwrap();

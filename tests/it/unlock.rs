@@ -6,8 +6,8 @@ use std::time::Duration;
 use redbolt::{Cause, Client, ExtendError, LockError, Retry, UnlockError, Unlocked};
 
 use super::common::{
-    Cluster, FOREIGN, Kind, PATIENCE, TTL, causes, ends_within, eventually, fresh_config, ms,
-    no_quorum, taken, timed,
+    Clients as _, Cluster, FOREIGN, Kind, PATIENCE, TTL, causes, ends_within, eventually,
+    fresh_config, ms, no_quorum, taken, timed,
 };
 
 #[test]

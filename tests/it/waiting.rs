@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redbolt::{Client, LockError, LockOptions, Retry};
 
-use super::common::{Cluster, Kind, PATIENCE, RealServer, TTL, eventually, ms};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, eventually, ms};
 
 /// So rarely that a test which needs it fails.
 pub(crate) const SELDOM: Retry = Retry::every(Duration::from_secs(60), Duration::ZERO);
@@ -18,31 +18,18 @@ fn waiting_client(cluster: &Cluster) -> Client {
     Client::connect(config).expect("the nodes are there")
 }
 
-/// How often a server ran a command.
-pub(crate) fn calls(server: &RealServer, command: &str) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let stats = String::from_utf8_lossy(&stats).into_owned();
-    let line =
-        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().expect("a number"))
-}
-
-pub(crate) fn all_calls(cluster: &Cluster, command: &str) -> u64 {
-    cluster.nodes().map(|server| calls(server, command)).sum()
-}
-
 /// How many words and looks the turns of a holder and a waiter take in all.
 fn words_and_looks(cluster: &Cluster, turns: u64) -> (u64, u64) {
     let mut holder = cluster.client();
     let (mut words, mut looks) = (0, 0);
     for turn in 0..turns {
         let lease = holder.try_lock("k", TTL).expect("nobody has it");
-        let before = all_calls(cluster, "publish");
+        let before = cluster.calls("publish");
         let mut waiter = waiting_client(cluster);
         let (polls, publishes) = thread::scope(|scope| {
             let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
-            assert!(eventually(PATIENCE, || all_calls(cluster, "publish") > before), "{turn}");
-            let polls = all_calls(cluster, "get");
+            assert!(eventually(PATIENCE, || cluster.calls("publish") > before), "{turn}");
+            let polls = cluster.calls("get");
             holder.unlock(lease).expect("it is held");
             // A blocking holder reads on with its next call.
             assert!(eventually(PATIENCE, || {
@@ -50,7 +37,7 @@ fn words_and_looks(cluster: &Cluster, turns: u64) -> (u64, u64) {
                 waits.is_finished()
             }));
             let (mut waiter, lease) = waits.join().expect("no panic").expect("its turn comes");
-            let counts = (all_calls(cluster, "get") - polls, all_calls(cluster, "publish"));
+            let counts = (cluster.calls("get") - polls, cluster.calls("publish"));
             waiter.unlock(lease).expect("it is held");
             counts
         });
@@ -94,7 +81,7 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
     let order = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for nth in 0..4 {
-            let before = all_calls(cluster, "publish");
+            let before = cluster.calls("publish");
             let (mut waiter, order) = (waiting_client(cluster), &order);
             scope.spawn(move || {
                 let lease = waiter.lock("k", TTL).expect("its turn comes");
@@ -102,7 +89,7 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
                 waiter.unlock(lease).expect("it is held");
                 waiter.wait_released(ms(50));
             });
-            assert!(eventually(PATIENCE, || all_calls(cluster, "publish") > before));
+            assert!(eventually(PATIENCE, || cluster.calls("publish") > before));
         }
         holder.unlock(lease).expect("it is held");
         holder.wait_released(ms(50));
@@ -195,7 +182,7 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
     let waiting = |_| Client::connect(config.clone()).unwrap();
     let waiters: Vec<_> = (0..WAITERS).map(waiting).collect();
     thread::scope(|scope| {
-        let before = all_calls(&cluster, "publish");
+        let before = cluster.calls("publish");
         for mut waiter in waiters {
             scope.spawn(move || {
                 let lease = waiter.lock("k", ttl).unwrap();
@@ -204,7 +191,7 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
             });
         }
         let wanted = before + WAITERS as u64;
-        assert!(eventually(PATIENCE, || all_calls(&cluster, "publish") >= wanted));
+        assert!(eventually(PATIENCE, || cluster.calls("publish") >= wanted));
         let count = || cluster.nodes().map(commands).sum::<u64>();
         let begin = (count(), redbolt::now());
         thread::sleep(Duration::from_secs(SECONDS));
@@ -279,9 +266,9 @@ fn a_key_that_was_left_behind_at_one_node_keeps_nobody_from_a_free_lock() {
         (0..5).for_each(|index| cluster.occupy(index, &key));
         let mut waiter = Client::connect(cluster.config().retry(retry)).unwrap();
         thread::scope(|scope| {
-            let before = all_calls(&cluster, "pttl");
+            let before = cluster.calls("pttl");
             let waits = scope.spawn(|| waiter.lock(&key, TTL).map(|lease| waiter.unlock(lease)));
-            assert!(eventually(PATIENCE, || all_calls(&cluster, "pttl") > before), "{key}");
+            assert!(eventually(PATIENCE, || cluster.calls("pttl") > before), "{key}");
             (0..5).filter(|&index| index != left).for_each(|index| {
                 cluster.node(index).command(&["DEL", &key]);
             });
@@ -309,7 +296,7 @@ fn clients_that_are_told_of_a_key_by_its_nodes_cost_these_next_to_nothing() {
         let connect = |_| Client::connect(config.clone()).unwrap();
         let waiters: Vec<_> = (0..WAITERS).map(connect).collect();
         thread::scope(|scope| {
-            let before = all_calls(&cluster, "client|caching");
+            let before = cluster.calls("client|caching");
             for mut waiter in waiters {
                 scope.spawn(move || {
                     let lease = waiter.lock(key, TTL).unwrap();
@@ -318,7 +305,7 @@ fn clients_that_are_told_of_a_key_by_its_nodes_cost_these_next_to_nothing() {
                 });
             }
             let looked = before + 3 * WAITERS;
-            let is_told = || all_calls(&cluster, "client|caching") >= looked;
+            let is_told = || cluster.calls("client|caching") >= looked;
             assert!(eventually(PATIENCE, is_told), "{key}: each looks at each node");
             let count = || cluster.nodes().map(commands).sum::<u64>();
             let begin = (count(), redbolt::now());

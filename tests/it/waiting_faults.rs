@@ -4,14 +4,8 @@ use std::thread;
 
 use redbolt::Client;
 
-#[cfg(feature = "cli")]
-use super::cli::Running;
-#[cfg(feature = "cli")]
-use super::common::eventually;
-use super::common::{Cluster, Kind, PATIENCE, RealServer, TTL, ms};
-#[cfg(feature = "cli")]
-use super::waiting::all_calls;
-use super::waiting::{SELDOM, calls};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, ms};
+use super::waiting::SELDOM;
 
 /// Turns of each of two clients.
 const TURNS: u32 = 25;
@@ -23,7 +17,7 @@ fn two_clients(cluster: &Cluster) -> [Client; 2] {
 
 /// How often the nodes that answer were asked who holds a key.
 fn looks(servers: &[&RealServer]) -> u64 {
-    servers.iter().map(|server| calls(server, "get")).sum()
+    servers.iter().map(|server| server.calls("get")).sum()
 }
 
 /// Both take their turns, one after the other; how often they looked who holds the lock.
@@ -78,35 +72,5 @@ fn waiters_are_woken_again_after_two_of_five_nodes_restarted() {
         }
         let up: Vec<_> = cluster.nodes().collect();
         assert_woken(&mut clients, &up, &format!("node {first} and the next have restarted"));
-    }
-}
-
-/// Nobody hears the wake of one that was killed, and the next is woken at once; one that stands still
-/// keeps it, and the safety poll of the next finds the lock free, long before any key ends.
-#[cfg(feature = "cli")]
-#[test]
-fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
-    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
-    for signal in ["KILL", "STOP"] {
-        let [mut holder, mut waiter] = two_clients(&cluster);
-        let ttl = PATIENCE * 2;
-        let lease = holder.try_lock("k", ttl).expect("nobody has it");
-        let words = all_calls(&cluster, "publish");
-        let args = ["--restart-guard", "off", "lock", "k", "--ttl", "30s", "--wait", "60s"];
-        let first = Running::start(&cluster.urls(), &args);
-        assert!(eventually(PATIENCE, || all_calls(&cluster, "publish") > words), "it waits");
-        thread::scope(|scope| {
-            let words = all_calls(&cluster, "publish");
-            let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
-            assert!(eventually(PATIENCE, || all_calls(&cluster, "publish") > words), "it waits");
-            first.signal(signal);
-            holder.unlock(lease).expect("it is held");
-            assert!(eventually(PATIENCE, || {
-                holder.wait_released(ms(1));
-                waits.is_finished()
-            }));
-            let (mut waiter, lease) = waits.join().expect("no panic").expect(signal);
-            waiter.unlock(lease).expect("it is held");
-        });
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use redbolt::embedded::Nodes;
 use redbolt::{Client, KeepAlive, Lease, LockError, LockOptions, UnlockError, Unlocked, now};
+use redbolt_embedded::Nodes;
 
 use super::common::{
-    Cluster, FOREIGN, Kind, PATIENCE, RealServer, TTL, Wire, eventually, fresh_config, ms,
+    Clients as _, Cluster, FOREIGN, Kind, PATIENCE, RealServer, TTL, Wire, eventually,
+    fresh_config, ms,
 };
 
 fn watched(ttl: Duration) -> LockOptions {

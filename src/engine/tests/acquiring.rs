@@ -246,5 +246,8 @@ fn what_nobody_takes_out_does_not_grow_with_the_locks() {
     let late = std::iter::from_fn(|| rig.engine.poll_late_vote()).count();
     let changed = std::iter::from_fn(|| rig.engine.poll_change()).count();
     assert!(late <= 2 && changed <= 2, "{late} late votes, {changed} changes");
-    assert!(rig.engine.late_votes.capacity() < 100 && rig.engine.keeps.changed.capacity() < 100);
+    assert!(
+        rig.engine.locks.late_votes.capacity() < 100
+            && rig.engine.locks.keeps.changed.capacity() < 100
+    );
 }

@@ -132,5 +132,6 @@ fn an_extension_has_no_node_timeout_of_the_call_that_had_its_place_before() {
     rig.locked();
     let op = rig.engine.extend(lease, TTL, rig.now).unwrap();
     assert_eq!(op.index(), before.index());
-    assert_eq!(rig.engine.ops.at(0).plan.own_timeout(), None);
+    let op = rig.engine.locks.ops.find(op).unwrap();
+    assert_eq!(rig.engine.locks.ops.at(op).plan.own_timeout(), None);
 }

@@ -28,8 +28,10 @@ use std::time::Duration;
 use super::*;
 use crate::config::Config;
 use crate::config::RestartGuard;
-use crate::error::{ExtendError, LockError, Vote};
+use crate::error::{Cause, ExtendError, LockError, Unlocked, Vote};
 use crate::options::LockOptions;
+use crate::quorum::NodeId;
+use crate::time::Instant;
 
 /// An engine and the bytes that each of its nodes has not answered yet.
 struct Rig {

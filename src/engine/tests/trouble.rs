@@ -1,6 +1,7 @@
 //! Nodes that are not to be believed, or not to be written to, for the moment.
 
 use super::*;
+use crate::mutant::{self, Mutant};
 
 const LOADING: &str = "-LOADING Valkey is loading the dataset in memory\r\n";
 const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";

@@ -27,7 +27,7 @@ pub(super) fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> Vec
 /// The id of this client's call of that number.
 pub(super) fn own_waiter(rig: &Rig, call: u32) -> [u8; 12] {
     let mut id = [0; 12];
-    id[..8].copy_from_slice(&rig.engine.client_id);
+    id[..8].copy_from_slice(&rig.engine.locks.client_id);
     id[8..].copy_from_slice(&call.to_le_bytes());
     id
 }
@@ -53,7 +53,8 @@ pub(super) fn message_for(
 }
 
 pub(super) fn push(rig: &Rig, what: &str, last: &str) -> String {
-    let channel: String = rig.engine.client_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let channel: String =
+        rig.engine.locks.client_id.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(">3\r\n${}\r\n{what}\r\n$24\r\nredbolt:{channel}\r\n{last}", what.len())
 }
 

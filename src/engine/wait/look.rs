@@ -6,16 +6,17 @@ use super::message::client_of;
 use super::state::Step;
 use super::{POLL_MIN, TRACKED_POLL};
 use crate::command::append_get;
-use crate::engine::{Engine, acquire::RETRY_WAIT_MIN};
+use crate::engine::door::{Engine, RETRY_WAIT_MIN};
 use crate::node::{Now, Request, WaitPart};
 use crate::quorum::{NodeId, NodeMask};
+use crate::slab::OpIndex;
 
 use std::time::Duration;
 
 impl Engine {
     /// Nobody can be told. The key is looked at once, so that its node tells of changes from there
     /// on; then when it ends, and after a while.
-    pub(super) fn wait_without_word(&mut self, index: u32, now: Now) {
+    pub(super) fn wait_without_word(&mut self, index: OpIndex, now: Now) {
         let delay = self.look_delay(index);
         let Some(wait) = self.wait_of(index) else { return };
         (wait.step, wait.is_heard) = (Step::Listening, false);
@@ -29,17 +30,17 @@ impl Engine {
 
     /// When the next look comes: after the plan's delay, until each denier is to tell of the next
     /// change. From then on a look is for what was not told. No node tells a client of its own changes.
-    fn look_delay(&mut self, index: u32) -> Duration {
-        let share = self.random_share();
-        let op = self.ops.at(index);
+    fn look_delay(&mut self, index: OpIndex) -> Duration {
+        let share = self.locks.random_share();
+        let op = self.locks.ops.at(index);
         let delay = op.plan.delay.saturating_add(op.plan.jitter.mul_f64(share)).max(POLL_MIN);
-        let Some(wait) = self.waits.at(op.wait) else { return delay };
+        let Some(wait) = op.wait.map(|wait| self.waits.at(wait)) else { return delay };
         let (tracked, holder) = (wait.tracked, wait.holder.map(|token| client_of(&token)));
         let is_silent = |id: NodeId| {
-            let node = self.node(id);
+            let node = self.locks.nodes.at(id);
             node.can_be_asked() && !(tracked.contains(id) && node.can_track())
         };
-        let is_own = holder == Some(self.client_id);
+        let is_own = holder == Some(self.locks.client_id);
         if is_own || tracked.is_empty() || self.deniers(index).into_iter().any(is_silent) {
             return delay;
         }
@@ -48,13 +49,13 @@ impl Engine {
 
     /// Asks the next of the deniers, each in its turn: the key that one of them has may be nobody's,
     /// and end much later than the lock.
-    pub(super) fn look(&mut self, index: u32, now: Now) {
-        let op = self.ops.at(index);
-        let (denied, slot_index) = (self.deniers(index), op.slot);
-        let Some(wait) = self.waits.at(op.wait) else { return };
+    pub(super) fn look(&mut self, index: OpIndex, now: Now) {
+        let op = self.locks.ops.at(index);
+        let (denied, slot_index) = (self.deniers(index), op.slot());
+        let Some(wait) = op.wait.map(|wait| self.waits.at(wait)) else { return };
         let (has_looked, last) = (wait.has_looked, wait.node.filter(|_| wait.has_looked));
-        let key = self.slots.at(slot_index).key.as_bytes();
-        let able = |id: &NodeId| denied.contains(*id) && self.node(*id).can_be_asked();
+        let key = self.locks.slots.at(slot_index).key.as_bytes();
+        let able = |id: &NodeId| denied.contains(*id) && self.locks.nodes.at(*id).can_be_asked();
         let in_order = || self.in_key_order(key);
         let passed = last.map_or(0, |last| in_order().take_while(|&id| id != last).count() + 1);
         let next = in_order().skip(passed).chain(in_order()).find(able);
@@ -78,22 +79,21 @@ impl Engine {
     /// there was room for it.
     pub(super) fn ask_holder(
         &mut self,
-        index: u32,
+        index: OpIndex,
         id: NodeId,
         is_tracked: bool,
         now: Now,
     ) -> bool {
-        let slot_index = self.ops.at(index).slot;
+        let slot_index = self.locks.ops.at(index).slot();
         let phase = self.next_question(index, id, Step::Asking, now);
-        self.scratch.clear();
-        append_get(&mut self.scratch, &self.slots.at(slot_index).key);
+        self.locks.scratch.clear();
+        append_get(&mut self.locks.scratch, &self.locks.slots.at(slot_index).key);
         if !self.ask(id, index, WaitPart::Holder, phase, now) {
             return false;
         }
-        let request = Request::Wait { part: WaitPart::Remaining, phase };
-        let key = &self.slots.at(slot_index).key;
-        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
-        if is_tracked && node.track(key, (request, index), now.attended) {
+        let request = Request::Wait { op: index, part: WaitPart::Remaining, phase };
+        let key = &self.locks.slots.at(slot_index).key;
+        if is_tracked && self.locks.nodes.track(id, key, request, now.attended) {
             if let Some(wait) = self.wait_of(index) {
                 wait.tracked.insert(id);
             }
@@ -104,7 +104,7 @@ impl Engine {
 
     /// The node was greeted anew: those who counted on being told by it look again as their plans say.
     pub(in crate::engine) fn wait_untracked(&mut self, id: NodeId, now: Now) {
-        let indices: Vec<u32> = self.waits.ops().collect();
+        let indices: Vec<OpIndex> = self.waits.ops().collect();
         for index in indices {
             let Some(wait) = self.wait_of(index).filter(|wait| wait.tracked.contains(id)) else {
                 continue;
@@ -125,11 +125,11 @@ impl Engine {
         key: Option<&[u8]>,
         now: Now,
     ) {
-        let is_about = |index: &u32| {
-            let slot = self.slots.at(self.ops.at(*index).slot);
+        let is_about = |index: &OpIndex| {
+            let slot = self.locks.slots.at(self.locks.ops.at(*index).slot());
             key.is_none_or(|key| slot.key.as_bytes() == key)
         };
-        let indices: Vec<u32> = self.waits.ops().filter(is_about).collect();
+        let indices: Vec<OpIndex> = self.waits.ops().filter(is_about).collect();
         for index in indices {
             let Some(wait) = self.wait_of(index) else { continue };
             // It tells once.
@@ -147,6 +147,6 @@ impl Engine {
 
     /// Whether any of `nodes` can be asked for a key.
     pub(super) fn can_any_be_asked(&self, nodes: NodeMask) -> bool {
-        nodes.into_iter().any(|id| self.node(id).can_be_asked())
+        nodes.into_iter().any(|id| self.locks.nodes.at(id).can_be_asked())
     }
 }

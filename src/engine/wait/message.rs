@@ -77,7 +77,7 @@ impl<'a> Message<'a> {
             return None;
         }
         let (list, key) = rest.split_at_checked(count * LISTED_LEN)?;
-        let is_key = (1..=crate::engine::KEY_LEN_MAX).contains(&key.len());
+        let is_key = (1..=crate::config::KEY_LEN_MAX).contains(&key.len());
         is_key.then_some(Self { kind, hops, sender: Listed::parse(sender), token, list, key })
     }
 

@@ -18,11 +18,11 @@ mod queue;
 mod state;
 mod wake;
 
-use super::Engine;
-use super::op::Outcome;
-use super::slot::SlotState;
-use super::timers::Timer;
-use super::trace::traced;
+use super::door::Engine;
+use super::locks::op::Outcome;
+use super::locks::slot::SlotState;
+use super::locks::timers::Timer;
+use super::spans::traced;
 use crate::command::{append_get, append_pttl, append_publish};
 use crate::error::Cause;
 use crate::mutant::{self, Mutant};
@@ -30,6 +30,7 @@ use crate::node::{ChannelName, Now, Pending, Phase, Request, WaitPart};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
 use crate::round::Round;
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::unhex;
 use crate::witness::{Sight, saw};
@@ -37,8 +38,8 @@ use crate::witness::{Sight, saw};
 use std::time::Duration;
 
 pub(super) use message::{ClientId, RawToken};
-pub(super) use queue::{NO_LIST, Queues};
-pub(super) use state::Waits;
+pub(super) use queue::{ListIndex, Queues};
+pub(super) use state::{WaitIndex, Waits};
 pub(super) use wake::Wakes;
 
 use message::{Kind, Listed, client_of, token_of, wait_ms, waiter_id};
@@ -68,39 +69,37 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// So many changes of hands are told to all nodes anew, before a waiter is still or tries again.
 const CHANGES_MAX: u8 = 4;
 
-/// The operation does not wait.
-pub(super) const NO_WAIT: u32 = u32::MAX;
-
 impl Engine {
     /// The nodes in the order in which all clients ask them about `key`: so that messages for one
     /// lock mostly go one way, and those for different locks do not all go over one node.
     fn in_key_order(&self, key: &[u8]) -> impl Iterator<Item = NodeId> + use<> {
-        let count = self.nodes.len();
+        let count = self.locks.nodes.len();
         let start = usize::try_from(hash(key) % count.max(1) as u64).unwrap_or(0);
         (0..count).filter_map(move |nth| NodeId::new((start + nth) % count))
     }
 
     /// The first node of `nodes`, in the key's order, that messages go over.
     fn first_with_channel(&self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
-        self.in_key_order(key).find(|&id| nodes.contains(id) && self.node(id).has_channel())
+        self.in_key_order(key)
+            .find(|&id| nodes.contains(id) && self.locks.nodes.at(id).has_channel())
     }
 
-    fn wait_of(&mut self, index: u32) -> Option<&mut Wait> {
-        let wait = self.ops.at(index).wait;
-        self.waits.at_mut(wait)
+    fn wait_of(&mut self, index: OpIndex) -> Option<&mut Wait> {
+        let wait = self.locks.ops.at(index).wait?;
+        Some(self.waits.at_mut(wait))
     }
 
     /// An attempt was denied and is released: the operation waits, if it may, and whether it does.
-    pub(super) fn begin_wait(&mut self, index: u32, now: Now) -> bool {
-        let op = self.ops.at(index);
+    pub(super) fn begin_wait(&mut self, index: OpIndex, now: Now) -> bool {
+        let op = self.locks.ops.at(index);
         let (wait, ends) = (op.wait, op.plan.deadline);
         if !op.plan.wakes || ends <= now.real {
             return false;
         }
-        if !self.settings.direct_wake || !self.can_any_be_asked(op.round.denied) {
+        if !self.locks.settings.direct_wake || !self.can_any_be_asked(op.round.denied) {
             return false;
         }
-        if wait == NO_WAIT {
+        if wait.is_none() {
             self.open_wait(index);
         }
         if let Some(wait) = self.wait_of(index) {
@@ -115,33 +114,33 @@ impl Engine {
     }
 
     /// A place among those that wait, until the end of the call at the latest.
-    fn open_wait(&mut self, index: u32) {
+    fn open_wait(&mut self, index: OpIndex) {
         let wait = self.waits.open(index);
-        let op = self.ops.at_mut(index);
+        let op = self.locks.ops.at_mut(index);
         op.wait = wait;
         if op.plan.deadline < Instant::MAX && !mutant::is(Mutant::WaitWithoutEnd) {
-            self.timers.set(op.plan.deadline, Timer::Judge, self.ops.id(index));
+            self.locks.timers.set(op.plan.deadline, Timer::Judge, self.locks.ops.id(index));
         }
     }
 
     /// The first node, in the key's order, that has denied the attempt by now and was not asked in
     /// vain.
-    fn first_denier(&self, index: u32) -> Option<NodeId> {
-        let op = self.ops.at(index);
-        let asked = self.waits.at(op.wait)?.asked;
-        let key = self.slots.at(op.slot).key.as_bytes();
+    fn first_denier(&self, index: OpIndex) -> Option<NodeId> {
+        let op = self.locks.ops.at(index);
+        let asked = self.waits.at(op.wait?).asked;
+        let key = self.locks.slots.at(op.slot()).key.as_bytes();
         self.first_with_channel(self.deniers(index).without(asked), key)
     }
 
     /// The nodes that have denied the attempt by now. Who queued behind another has made none: for
     /// it any node may have the key.
-    fn deniers(&self, index: u32) -> NodeMask {
-        let round = &self.ops.at(index).round;
-        if round.written.is_empty() { NodeMask::first(self.nodes.len()) } else { round.denied }
+    fn deniers(&self, index: OpIndex) -> NodeMask {
+        let round = &self.locks.ops.at(index).round;
+        if round.written.is_empty() { self.locks.nodes.all() } else { round.denied }
     }
 
     /// Asks the next of the deniers who holds the key. Without one, nobody can be told.
-    fn ask_next(&mut self, index: u32, now: Now) {
+    fn ask_next(&mut self, index: OpIndex, now: Now) {
         let Some(node) = self.first_denier(index) else {
             if let Some(wait) = self.wait_of(index) {
                 wait.unheard = wait.holder;
@@ -153,15 +152,18 @@ impl Engine {
         }
     }
 
-    fn ask_remaining(&mut self, index: u32, id: NodeId, phase: Phase, now: Now) -> bool {
-        self.scratch.clear();
-        append_pttl(&mut self.scratch, &self.slots.at(self.ops.at(index).slot).key);
+    fn ask_remaining(&mut self, index: OpIndex, id: NodeId, phase: Phase, now: Now) -> bool {
+        self.locks.scratch.clear();
+        append_pttl(
+            &mut self.locks.scratch,
+            &self.locks.slots.at(self.locks.ops.at(index).slot()).key,
+        );
         self.ask(id, index, WaitPart::Remaining, phase, now)
     }
 
     /// A new question begins; answers to older ones mean nothing from now on.
-    fn next_question(&mut self, index: u32, node: NodeId, step: Step, now: Now) -> Phase {
-        let due = now.real + self.settings.node_timeout;
+    fn next_question(&mut self, index: OpIndex, node: NodeId, step: Step, now: Now) -> Phase {
+        let due = now.real + self.locks.settings.node_timeout;
         self.waits.questions = self.waits.questions.wrapping_add(1);
         let questions = self.waits.questions;
         let Some(wait) = self.wait_of(index) else { return Phase::default() };
@@ -174,25 +176,20 @@ impl Engine {
     }
 
     /// Sets the one timer of a wait.
-    fn wait_until(&mut self, index: u32, due: Instant) {
+    fn wait_until(&mut self, index: OpIndex, due: Instant) {
         if let Some(wait) = self.wait_of(index) {
             wait.due = due;
-            self.timers.set(due, Timer::Wait, self.ops.id(index));
+            self.locks.timers.set(due, Timer::Wait, self.locks.ops.id(index));
         }
     }
 
     /// Writes the scratch buffer as a question of an operation.
-    fn ask(&mut self, id: NodeId, index: u32, part: WaitPart, phase: Phase, now: Now) -> bool {
-        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
-        let request = Request::Wait { part, phase };
-        let is_asked = node.request(request, index, &self.scratch, now.attended);
-        if is_asked {
-            self.with_output.insert(id);
-        }
-        is_asked
+    fn ask(&mut self, id: NodeId, index: OpIndex, part: WaitPart, phase: Phase, now: Now) -> bool {
+        let request = Request::Wait { op: index, part, phase };
+        self.locks.nodes.request(id, request, &self.locks.scratch, now.attended)
     }
 
-    fn asked_in_vain(&mut self, index: u32, node: NodeId, now: Now) {
+    fn asked_in_vain(&mut self, index: OpIndex, node: NodeId, now: Now) {
         if let Some(wait) = self.wait_of(index) {
             wait.asked.insert(node);
         }
@@ -200,17 +197,19 @@ impl Engine {
     }
 
     /// Whether the operation still waits for the node's answer to the question of that phase.
-    fn is_awaited(&self, index: u32, id: NodeId, phase: Phase) -> bool {
-        let op = self.ops.at(index);
+    fn is_awaited(&self, index: OpIndex, id: NodeId, phase: Phase) -> bool {
+        let op = self.locks.ops.at(index);
         let is_current = |wait: &Wait| wait.phase == phase && wait.node == Some(id);
         op.outcome == Outcome::Open
-            && self.waits.at(op.wait).is_some_and(|wait| is_current(wait) && wait.step.is_asking())
+            && op
+                .wait
+                .map(|wait| self.waits.at(wait))
+                .is_some_and(|wait| is_current(wait) && wait.step.is_asking())
     }
 
     /// A node answered a question of an operation that waits.
     pub(super) fn waited(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let Request::Wait { part, phase } = pending.request else { return };
-        let index = pending.slot;
+        let Request::Wait { op: index, part, phase } = pending.request else { return };
         if !self.is_awaited(index, id, phase) {
             return;
         }
@@ -230,15 +229,14 @@ impl Engine {
 
     /// The connection ended with a question unanswered.
     pub(super) fn wait_lost(&mut self, id: NodeId, pending: Pending, now: Now) {
-        let Request::Wait { phase, .. } = pending.request else { return };
-        let index = pending.slot;
+        let Request::Wait { op: index, phase, .. } = pending.request else { return };
         if self.is_awaited(index, id, phase) {
             self.asked_in_vain(index, id, now);
         }
     }
 
     /// The node said who holds the key.
-    fn holder_told(&mut self, index: u32, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
+    fn holder_told(&mut self, index: OpIndex, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
         let Some(wait) = self.wait_of(index) else { return };
         let (step, before) = (wait.step, wait.holder);
         let holder = match reply {
@@ -276,7 +274,7 @@ impl Engine {
     }
 
     /// The node said how long the key is still there.
-    fn remaining_told(&mut self, index: u32, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
+    fn remaining_told(&mut self, index: OpIndex, id: NodeId, reply: Option<&Reply<'_>>, now: Now) {
         let ends = match reply {
             Some(Reply::Integer(-2)) => return self.key_gone(index, id, now),
             Some(&Reply::Integer(left @ 0..)) => {
@@ -297,7 +295,7 @@ impl Engine {
     /// Tells the holder of `token` that this client waits, and looks at the key again. By the first
     /// of the deniers, also where it denied too late to be asked: a holder that hears all by one
     /// node hears them in the order in which they came.
-    fn announce(&mut self, index: u32, id: NodeId, token: RawToken, now: Now) {
+    fn announce(&mut self, index: OpIndex, id: NodeId, token: RawToken, now: Now) {
         let Some(id) = self.first_denier(index) else {
             return self.asked_in_vain(index, id, now);
         };
@@ -305,9 +303,9 @@ impl Engine {
         let Some(wait) = self.wait_of(index) else { return };
         wait.is_heard = false;
         let is_told = self.tell_wait(index, id, &token, phase, now);
-        self.scratch.clear();
-        let slot_index = self.ops.at(index).slot;
-        append_get(&mut self.scratch, &self.slots.at(slot_index).key);
+        self.locks.scratch.clear();
+        let slot_index = self.locks.ops.at(index).slot();
+        append_get(&mut self.locks.scratch, &self.locks.slots.at(slot_index).key);
         if !is_told || !self.ask(id, index, WaitPart::Holder, phase, now) {
             self.asked_in_vain(index, id, now);
         }
@@ -316,30 +314,30 @@ impl Engine {
     /// Publishes that the operation waits, and who waits behind it.
     fn tell_wait(
         &mut self,
-        index: u32,
+        index: OpIndex,
         id: NodeId,
         token: &RawToken,
         phase: Phase,
         now: Now,
     ) -> bool {
-        let op = self.ops.at(index);
-        let (deadline, slot_index, wait) = (op.plan.deadline, op.slot, op.wait);
-        let Some(wait) = self.waits.at_mut(wait) else { return false };
-        let own = waiter_id(self.client_id, wait.call);
+        let op = self.locks.ops.at(index);
+        let (deadline, slot_index) = (op.plan.deadline, op.slot());
+        let Some(wait) = op.wait.map(|wait| self.waits.at_mut(wait)) else { return false };
+        let own = waiter_id(self.locks.client_id, wait.call);
         let sender = Listed { id: own, wait_ms: wait_ms(now.real, deadline) };
         wait.named = wait.carried.len();
         let list = wait.carried.iter().map(|waiter| waiter.listed(now.real));
-        let key = self.slots.at(slot_index).key.as_bytes();
+        let key = self.locks.slots.at(slot_index).key.as_bytes();
         self.text.clear();
         message::append(&mut self.text, (Kind::Announce, 0), sender, token, list, key);
-        self.scratch.clear();
+        self.locks.scratch.clear();
         let channel = ChannelName::of(client_of(token));
-        append_publish(&mut self.scratch, channel.as_bytes(), &self.text);
+        append_publish(&mut self.locks.scratch, channel.as_bytes(), &self.text);
         self.ask(id, index, WaitPart::Announced, phase, now)
     }
 
     /// The node said whether anybody heard the announcement.
-    fn announcement_told(&mut self, index: u32, is_heard: bool, now: Now) {
+    fn announcement_told(&mut self, index: OpIndex, is_heard: bool, now: Now) {
         if !is_heard {
             saw(Sight::Unheard);
         }
@@ -361,15 +359,15 @@ impl Engine {
     }
 
     /// Is still until it is woken, the key's time is over or the safety poll is due.
-    fn listen(&mut self, index: u32, poll: Duration, now: Now) {
-        let mut poll = now.real + poll.mul_f64(1.0 + self.random_share());
+    fn listen(&mut self, index: OpIndex, poll: Duration, now: Now) {
+        let mut poll = now.real + poll.mul_f64(1.0 + self.locks.random_share());
         if mutant::is(Mutant::PollLate) {
             poll = poll + Duration::from_secs(2);
         }
         let Some(wait) = self.wait_of(index) else { return };
         wait.step = Step::Listening;
         (wait.tries, wait.changes) = (0, 0);
-        traced!(DEBUG: self.trace_wait(index));
+        traced!(DEBUG: self.locks.trace_wait(index));
         let Some(wait) = self.wait_of(index) else { return };
         let due = poll.min(wait.ends.max(now.real));
         self.wait_until(index, due);
@@ -377,7 +375,7 @@ impl Engine {
 
     /// The node asked does not have the key. Where one polls who is listed with a holder, the lock may
     /// just be on its way from one to the next: only if it still is at a second look was nobody woken.
-    fn found_gone(&mut self, index: u32, id: NodeId, now: Now) {
+    fn found_gone(&mut self, index: OpIndex, id: NodeId, now: Now) {
         let Some(wait) = self.wait_of(index) else { return };
         let is_poll = match wait.step {
             Step::Polling => wait.is_listed,
@@ -396,13 +394,13 @@ impl Engine {
 
     /// The node does not have the key: it is tried there first, and with the others only when it
     /// grants, for many may have seen the same.
-    fn key_gone(&mut self, index: u32, id: NodeId, now: Now) {
+    fn key_gone(&mut self, index: OpIndex, id: NodeId, now: Now) {
         self.try_again(index, Some(id), now);
     }
 
     /// The timer of a wait.
-    pub(super) fn wait_due(&mut self, index: u32, now: Now) {
-        let slot_index = self.ops.at(index).slot;
+    pub(super) fn wait_due(&mut self, index: OpIndex, now: Now) {
+        let slot_index = self.locks.ops.at(index).slot();
         let Some(wait) = self.wait_of(index) else { return };
         if wait.due > now.real {
             return;
@@ -424,14 +422,14 @@ impl Engine {
             Step::Listening if ends <= now.real => self.try_again(index, node, now),
             Step::Listening if !is_heard => self.look(index, now),
             Step::Listening => {
-                let key = self.slots.at(slot_index).key.as_bytes();
-                let all = NodeMask::first(self.nodes.len());
-                let node = node.filter(|&node| self.node(node).has_channel());
+                let key = self.locks.slots.at(slot_index).key.as_bytes();
+                let all = self.locks.nodes.all();
+                let node = node.filter(|&node| self.locks.nodes.at(node).has_channel());
                 let node = node.or_else(|| self.first_with_channel(all, key));
                 let Some(node) = node else { return self.try_again(index, None, now) };
                 let phase = self.next_question(index, node, Step::Polling, now);
-                self.scratch.clear();
-                append_get(&mut self.scratch, &self.slots.at(slot_index).key);
+                self.locks.scratch.clear();
+                append_get(&mut self.locks.scratch, &self.locks.slots.at(slot_index).key);
                 if !self.ask(node, index, WaitPart::Holder, phase, now) {
                     self.try_again(index, None, now);
                 }
@@ -440,8 +438,8 @@ impl Engine {
     }
 
     /// The next attempt, at once or, where several failed in a row, after a short pause.
-    fn try_again(&mut self, index: u32, gate: Option<NodeId>, now: Now) {
-        let pause = PAUSE.mul_f64(1.0 + 4.0 * self.random_share());
+    fn try_again(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
+        let pause = PAUSE.mul_f64(1.0 + 4.0 * self.locks.random_share());
         let Some(wait) = self.wait_of(index) else { return };
         wait.step = Step::Trying;
         wait.node = gate;
@@ -453,35 +451,35 @@ impl Engine {
         }
     }
 
-    fn attempt_again(&mut self, index: u32, gate: Option<NodeId>, now: Now) {
-        self.ops.at_mut(index).gate = gate;
+    fn attempt_again(&mut self, index: OpIndex, gate: Option<NodeId>, now: Now) {
+        self.locks.ops.at_mut(index).gate = gate;
         self.retry(index, now);
         // Not left for whoever has the place next, where no attempt was made.
-        self.ops.at_mut(index).gate = None;
+        self.locks.ops.at_mut(index).gate = None;
     }
 
     /// This client woke somebody for `key` a moment ago: it goes to the end of that queue instead
     /// of racing. Whether it did.
-    pub(super) fn queue_behind(&mut self, index: u32, now: Now) -> bool {
-        let op = self.ops.at(index);
-        let slot_index = op.slot;
+    pub(super) fn queue_behind(&mut self, index: OpIndex, now: Now) -> bool {
+        let op = self.locks.ops.at(index);
+        let slot_index = op.slot();
         if !op.plan.wakes || mutant::is(Mutant::ReleaserBarges) {
             return false;
         }
         self.wakes.forget_past(now.real);
-        let key = self.slots.at(slot_index).key.as_bytes();
+        let key = self.locks.slots.at(slot_index).key.as_bytes();
         let successor = self.wakes.successor(hash(key), now.real);
         let Some(successor) = successor.filter(|last| last.is_turn) else { return false };
         let (ahead, node, token) = (successor.behind, successor.node, token_of(successor.id));
-        if !self.node(node).has_channel() {
+        if !self.locks.nodes.at(node).has_channel() {
             return false;
         }
         saw(Sight::QueuedBehind);
         self.open_wait(index);
-        let slot = self.slots.at_mut(slot_index);
+        let slot = self.locks.slots.at_mut(slot_index);
         slot.state = SlotState::Released;
-        slot.op = index;
-        let op = self.ops.at_mut(index);
+        slot.op = Some(index);
+        let op = self.locks.ops.at_mut(index);
         (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
         op.causes = [Cause::Queued; NODES_MAX];
         op.began.note(now.real);
@@ -499,9 +497,9 @@ impl Engine {
 
     /// An attempt failed that others have heard of as a lock: they wait behind its operation now.
     #[cold]
-    pub(super) fn carry_list(&mut self, index: u32, slot_index: u32) {
-        let list = self.queues.take(&mut self.slots, slot_index);
-        if self.ops.at(index).wait == NO_WAIT {
+    pub(super) fn carry_list(&mut self, index: OpIndex, slot_index: SlotIndex) {
+        let list = self.queues.take(&mut self.locks.slots, slot_index);
+        if self.locks.ops.at(index).wait.is_none() {
             self.open_wait(index);
         }
         if let Some(wait) = self.wait_of(index) {
@@ -513,20 +511,21 @@ impl Engine {
 
     /// The operation has ended: whoever waits behind it is not forgotten, and a holder that was
     /// told hears that it waits no more.
-    pub(super) fn end_wait(&mut self, index: u32, now: Now) {
-        let op = self.ops.at_mut(index);
-        let wait = std::mem::replace(&mut op.wait, NO_WAIT);
-        let (slot_index, outcome) = (op.slot, op.outcome);
-        let Some(place) = self.waits.at(wait) else { return };
+    pub(super) fn end_wait(&mut self, index: OpIndex, now: Now) {
+        let op = self.locks.ops.at_mut(index);
+        let wait = op.wait.take();
+        let (slot_index, outcome) = (op.slot(), op.outcome);
+        let Some(wait) = wait else { return };
+        let place = self.waits.at(wait);
         let (is_told, holder, node) = (place.is_heard, place.holder, place.node);
-        let id = waiter_id(self.client_id, place.call);
+        let id = waiter_id(self.locks.client_id, place.call);
         let list = self.waits.close(wait);
         if matches!(outcome, Outcome::Taken | Outcome::NoQuorum) {
             saw(Sight::WaitEnded);
         }
         if outcome == Outcome::Won {
-            self.wakes.forget(hash(self.slots.at(slot_index).key.as_bytes()));
-            self.queues.begin(&mut self.slots, slot_index, list);
+            self.wakes.forget(hash(self.locks.slots.at(slot_index).key.as_bytes()));
+            self.queues.begin(&mut self.locks.slots, slot_index, list);
             return;
         }
         let is_told = is_told && !mutant::is(Mutant::GiveUpNotTold);
@@ -535,7 +534,7 @@ impl Engine {
             self.give_up(id, slot_index, node, &token, now);
         }
         if !list.is_empty() {
-            let key = self.slots.at(slot_index).key.clone();
+            let key = self.locks.slots.at(slot_index).key.clone();
             self.wake_first(key, list, now);
         }
     }

@@ -1,25 +1,28 @@
 //! Those who wait for a lock that this client holds, and the messages they send.
 
+use super::hash;
 use super::message::{self, Kind, Listed, Message, RawToken, WAITERS_MAX, WaiterId, wait_ms};
 use super::message::{client_of, token_of, waiter_id, waiter_of};
-use super::{NO_WAIT, hash};
 use crate::command::append_publish;
-use crate::engine::Engine;
 #[cfg(feature = "shared")]
 use crate::engine::LeaseId;
-use crate::engine::op::{OpKind, Outcome};
-use crate::engine::slot::{SlotState, Slots};
-use crate::engine::trace::traced;
+use crate::engine::door::Engine;
+use crate::engine::locks::op::{OpKind, Outcome};
+use crate::engine::locks::slot::{SlotState, Slots};
+use crate::engine::spans::traced;
 use crate::key::Key;
 use crate::mutant::{self, Mutant};
-use crate::node::{ChannelName, NO_SLOT, Now, Request};
-use crate::quorum::{NodeId, NodeMask};
+use crate::node::{ChannelName, Node, Now, Request};
+use crate::quorum::NodeId;
+use crate::slab::{Index, OpIndex, Slab, SlotIndex, index_type};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 use crate::witness::{Sight, saw};
 
-/// The slot has no list.
-pub(in crate::engine) const NO_LIST: u32 = u32::MAX;
+index_type! {
+    /// The list of those who wait for a slot's lock.
+    pub(in crate::engine) ListIndex
+}
 
 /// How often a message is passed on: who was not scheduled for some turns finds the holder by it. A
 /// hop is one command, an attempt in vain is more than 2N.
@@ -61,44 +64,37 @@ pub(super) fn append(list: &mut Vec<Waiter>, waiter: Waiter) {
 /// The lists of the slots that have one.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Queues {
-    lists: Vec<Vec<Waiter>>,
-    free: Vec<u32>,
+    lists: Slab<ListIndex, Vec<Waiter>>,
     /// The slots with lists, by the hash of their key.
-    slots: Vec<(u64, u32)>,
+    slots: Vec<(u64, SlotIndex)>,
 }
 
 impl Queues {
     /// Gives a slot a list, or adds to the one that it has.
-    pub(super) fn begin(&mut self, slots: &mut Slots, slot_index: u32, waiters: Vec<Waiter>) {
+    pub(super) fn begin(&mut self, slots: &mut Slots, slot_index: SlotIndex, waiters: Vec<Waiter>) {
         let slot = slots.at_mut(slot_index);
-        if slot.list == NO_LIST {
-            slot.list = self.free.pop().unwrap_or_else(|| {
-                self.lists.push(Vec::new());
-                u32::try_from(self.lists.len() - 1).unwrap_or(NO_LIST)
-            });
+        if slot.list.is_none() {
+            slot.list = self.lists.take(Vec::new);
             self.slots.push((hash(slot.key.as_bytes()), slot_index));
         }
-        if let Some(list) = self.lists.get_mut(slot.list as usize) {
+        if let Some(list) = slot.list {
             for waiter in waiters {
-                append(list, waiter);
+                append(self.lists.at_mut(list), waiter);
             }
         }
     }
 
     /// Takes a slot's list away.
-    pub(in crate::engine) fn take(&mut self, slots: &mut Slots, slot_index: u32) -> Vec<Waiter> {
+    pub(in crate::engine) fn take(
+        &mut self,
+        slots: &mut Slots,
+        slot_index: SlotIndex,
+    ) -> Vec<Waiter> {
         let slot = slots.at_mut(slot_index);
-        let list = std::mem::replace(&mut slot.list, NO_LIST);
-        if list == NO_LIST {
-            return Vec::new();
-        }
+        let Some(list) = slot.list.take() else { return Vec::new() };
         self.slots.retain(|&(_, other)| other != slot_index);
-        self.free.push(list);
-        self.lists.get_mut(list as usize).map(std::mem::take).unwrap_or_default()
-    }
-
-    fn list_mut(&mut self, list: u32) -> Option<&mut Vec<Waiter>> {
-        self.lists.get_mut(list as usize)
+        self.lists.give_back(list);
+        std::mem::take(self.lists.at_mut(list))
     }
 }
 
@@ -122,7 +118,7 @@ impl Engine {
         let others = message.list().map(|listed| Waiter::of(listed, id, now.real));
         let all = std::iter::once(sender).chain(others);
         if let Some(slot_index) = self.slot_meant(message) {
-            return self.queues.begin(&mut self.slots, slot_index, all.collect());
+            return self.queues.begin(&mut self.locks.slots, slot_index, all.collect());
         }
         // It was released, and for whom: the sender, who has tried before the release was everywhere,
         // or somebody else, who has the lock now or will.
@@ -134,9 +130,9 @@ impl Engine {
             }
             Some(_) => {}
             None => {
-                let index = self.carrier(message);
-                let wait = index.map_or(NO_WAIT, |index| self.ops.at(index).wait);
-                if let (Some(index), Some(wait)) = (index, self.waits.at_mut(wait)) {
+                if let Some(index) = self.carrier(message)
+                    && let Some(wait) = self.wait_of(index)
+                {
                     for waiter in all {
                         append(&mut wait.carried, waiter);
                     }
@@ -152,30 +148,30 @@ impl Engine {
     }
 
     /// The operations that wait for `key`, or have just won it, and the ids of their waits.
-    pub(super) fn waiting_for(&self, key: &[u8]) -> impl Iterator<Item = (u32, WaiterId)> {
+    pub(super) fn waiting_for(&self, key: &[u8]) -> impl Iterator<Item = (OpIndex, WaiterId)> {
         self.waits.live.iter().filter_map(move |&wait| {
-            let place = self.waits.at(wait)?;
+            let place = self.waits.at(wait);
             let index = place.op;
-            let op = self.ops.at(index);
+            let op = self.locks.ops.at(index);
             let is_ours = op.kind == OpKind::Acquire
-                && op.wait == wait
+                && op.wait == Some(wait)
                 && matches!(op.outcome, Outcome::Open | Outcome::Won);
-            let slot = self.slots.at(op.slot);
+            let slot = self.locks.slots.at(op.slot());
             let is_key = slot.key.as_bytes() == key || mutant::is(Mutant::MessageForAnyKey);
-            (is_ours && is_key).then(|| (index, waiter_id(self.client_id, place.call)))
+            (is_ours && is_key).then(|| (index, waiter_id(self.locks.client_id, place.call)))
         })
     }
 
     /// The operation that waits for `key` by that id.
-    pub(super) fn call_of(&self, id: WaiterId, key: &[u8]) -> Option<u32> {
+    pub(super) fn call_of(&self, id: WaiterId, key: &[u8]) -> Option<OpIndex> {
         self.waiting_for(key).find_map(|(index, other)| (other == id).then_some(index))
     }
 
     /// The call behind which the sender of a message waits: the one it is meant for, or any other
     /// for the key, but not itself.
-    fn carrier(&self, message: &Message<'_>) -> Option<u32> {
+    fn carrier(&self, message: &Message<'_>) -> Option<OpIndex> {
         let others = || {
-            let is_other = |&(_, id): &(u32, WaiterId)| id != message.sender.id;
+            let is_other = |&(_, id): &(OpIndex, WaiterId)| id != message.sender.id;
             self.waiting_for(message.key).filter(is_other)
         };
         let meant = others().find(|&(_, id)| id == waiter_of(&message.token));
@@ -184,13 +180,13 @@ impl Engine {
 
     /// Whether the waiter is a call of this client.
     pub(super) fn is_own(&self, id: &WaiterId) -> bool {
-        client_of(id) == self.client_id
+        client_of(id) == self.locks.client_id
     }
 
     /// Two that wait for each other: neither holds the key, for both have lost their attempts.
-    fn break_ring(&mut self, index: u32, now: Now) {
-        let key = self.slots.at(self.ops.at(index).slot).key.as_bytes();
-        let all = NodeMask::first(self.nodes.len());
+    fn break_ring(&mut self, index: OpIndex, now: Now) {
+        let key = self.locks.slots.at(self.locks.ops.at(index).slot()).key.as_bytes();
+        let all = self.locks.nodes.all();
         let gate = self.first_with_channel(all, key);
         self.try_again(index, gate, now);
     }
@@ -208,12 +204,11 @@ impl Engine {
 
     /// Sends the message that was encoded; its way is not watched.
     fn tell(&mut self, id: NodeId, to: &RawToken, now: Now) {
-        self.scratch.clear();
+        self.locks.scratch.clear();
         let channel = ChannelName::of(client_of(to));
-        append_publish(&mut self.scratch, channel.as_bytes(), &self.text);
-        let Some(node) = self.nodes.get_mut(id.index()) else { return };
-        if node.has_channel() && node.request(Request::Tell, NO_SLOT, &self.scratch, now.attended) {
-            self.with_output.insert(id);
+        append_publish(&mut self.locks.scratch, channel.as_bytes(), &self.text);
+        if self.locks.nodes.get(id).is_some_and(Node::has_channel) {
+            self.locks.nodes.request(id, Request::Tell, &self.locks.scratch, now.attended);
         }
     }
 
@@ -227,19 +222,18 @@ impl Engine {
             return;
         }
         saw(Sight::Woken);
-        self.counts.wakes_received.up();
-        traced!(DEBUG: self.trace_woken(index, id));
+        self.locks.counts.wakes_received.up();
+        traced!(DEBUG: self.locks.trace_woken(index, id));
         // Its own turn comes: whom it woke before has had theirs.
         self.wakes.forget(hash(message.key));
         self.take_turn(index, list, now);
     }
 
     /// A call of this client has its turn, and those listed wait behind it.
-    pub(super) fn take_turn(&mut self, index: u32, list: Vec<Waiter>, now: Now) {
-        let wait = self.ops.at(index).wait;
-        let state = self.slots.at(self.ops.at(index).slot).state;
+    pub(super) fn take_turn(&mut self, index: OpIndex, list: Vec<Waiter>, now: Now) {
+        let state = self.locks.slots.at(self.locks.ops.at(index).slot()).state;
         let is_trying = matches!(state, SlotState::Acquiring | SlotState::Gated);
-        let Some(wait) = self.waits.at_mut(wait) else { return };
+        let Some(wait) = self.wait_of(index) else { return };
         // Those in the list stood behind it; whoever told it so itself came later.
         let later = std::mem::take(&mut wait.carried);
         wait.named = 0;
@@ -247,8 +241,10 @@ impl Engine {
             append(&mut wait.carried, waiter);
         }
         wait.is_heard = false;
-        if !is_trying && self.ops.at(index).outcome == Outcome::Open {
-            wait.tries = 0;
+        if !is_trying && self.locks.ops.at(index).outcome == Outcome::Open {
+            if let Some(wait) = self.wait_of(index) {
+                wait.tries = 0;
+            }
             self.try_again(index, None, now);
         }
     }
@@ -256,8 +252,8 @@ impl Engine {
     fn given_up(&mut self, message: &Message<'_>) {
         let id = message.sender.id;
         if let Some(slot_index) = self.slot_meant(message) {
-            let list = self.slots.at(slot_index).list;
-            if let Some(list) = self.queues.list_mut(list) {
+            if let Some(list) = self.locks.slots.at(slot_index).list {
+                let list = self.queues.lists.at_mut(list);
                 list.retain(|waiter| !waiter.is_struck_by(id));
             }
             return;
@@ -274,16 +270,17 @@ impl Engine {
     #[cfg(feature = "shared")]
     pub(crate) fn waited_for(&self) -> impl Iterator<Item = (LeaseId, &[u8])> {
         self.queues.slots.iter().filter_map(|&(_, slot_index)| {
-            let slot = self.slots.get(slot_index)?;
-            let lease = self.slots.lease_id(slot_index);
-            (slot.state == SlotState::Held).then(|| (lease, self.plain_key(slot.key.as_bytes())))
+            let slot = self.locks.slots.get(slot_index)?;
+            let lease = self.locks.slots.lease_id(slot_index);
+            (slot.state == SlotState::Held)
+                .then(|| (lease, self.locks.plain_key(slot.key.as_bytes())))
         })
     }
 
     /// The slot whose lock a message is about: by the token that it names, or by its key.
-    fn slot_meant(&self, message: &Message<'_>) -> Option<u32> {
-        let is_meant = |slot_index: u32, by_key: bool| {
-            let slot = self.slots.get(slot_index)?;
+    fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
+        let is_meant = |slot_index: SlotIndex, by_key: bool| {
+            let slot = self.locks.slots.get(slot_index)?;
             let is_alive = match slot.state {
                 SlotState::Held | SlotState::Acquiring | SlotState::Gated => true,
                 SlotState::Free | SlotState::Released => false,
@@ -293,7 +290,7 @@ impl Engine {
             (is_alive && is_key && (is_token || by_key && slot.state == SlotState::Held))
                 .then_some(slot_index)
         };
-        let named = is_meant(self.slot_of_token(&message.token), false);
+        let named = self.slot_of_token(&message.token).and_then(|slot| is_meant(slot, false));
         let wanted = hash(message.key);
         named.or_else(|| {
             let mut slots = self.queues.slots.iter().filter(|&&(hash, _)| hash == wanted);
@@ -302,22 +299,22 @@ impl Engine {
     }
 
     /// The slot that a drawn token names.
-    fn slot_of_token(&self, token: &RawToken) -> u32 {
-        let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>());
-        named.map_or(u32::MAX, |&named| u32::from_le_bytes(named) ^ self.slot_mask)
+    fn slot_of_token(&self, token: &RawToken) -> Option<SlotIndex> {
+        let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>())?;
+        SlotIndex::at((u32::from_le_bytes(*named) ^ self.locks.slot_mask) as usize)
     }
 
     /// Tells the holder that a call waits no more.
     pub(super) fn give_up(
         &mut self,
         waiter: WaiterId,
-        slot_index: u32,
+        slot_index: SlotIndex,
         id: NodeId,
         token: &RawToken,
         now: Now,
     ) {
         let sender = Listed { id: waiter, wait_ms: 0 };
-        let key = self.slots.at(slot_index).key.as_bytes();
+        let key = self.locks.slots.at(slot_index).key.as_bytes();
         let nobody = std::iter::empty::<Listed>();
         self.text.clear();
         message::append(&mut self.text, (Kind::GiveUp, 0), sender, token, nobody, key);

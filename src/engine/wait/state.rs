@@ -2,10 +2,16 @@
 
 use super::message::WaiterId;
 use super::queue::Waiter;
-use super::{ClientId, NO_WAIT, RawToken, client_of};
+use super::{ClientId, RawToken, client_of};
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{OpIndex, Slab, index_type};
 use crate::time::Instant;
+
+index_type! {
+    /// An operation that waits.
+    pub(in crate::engine) WaitIndex
+}
 
 /// What a waiter is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +43,7 @@ impl Step {
 /// One operation that waits.
 #[derive(Debug)]
 pub(super) struct Wait {
-    pub(super) op: u32,
+    pub(super) op: OpIndex,
     /// The number of the call among all of this client that have waited.
     pub(super) call: u32,
     pub(super) step: Step,
@@ -103,10 +109,9 @@ impl Wait {
 /// The operations that wait.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Waits {
-    waits: Vec<Wait>,
-    free: Vec<u32>,
+    waits: Slab<WaitIndex, Wait>,
     /// Those in use.
-    pub(super) live: Vec<u32>,
+    pub(super) live: Vec<WaitIndex>,
     /// Questions so far.
     pub(super) questions: u32,
     /// Calls so far.
@@ -114,26 +119,26 @@ pub(in crate::engine) struct Waits {
 }
 
 impl Waits {
-    pub(super) fn at(&self, wait: u32) -> Option<&Wait> {
-        self.waits.get(wait as usize)
+    pub(super) fn at(&self, wait: WaitIndex) -> &Wait {
+        self.waits.at(wait)
     }
 
-    /// When the timer of a wait comes, if it is one.
-    pub(in crate::engine) fn due(&self, wait: u32) -> Option<Instant> {
-        self.at(wait).map(|wait| wait.due)
+    /// When the timer of a wait comes.
+    pub(in crate::engine) fn due(&self, wait: WaitIndex) -> Instant {
+        self.at(wait).due
     }
 
     /// The operations that wait.
-    pub(super) fn ops(&self) -> impl Iterator<Item = u32> {
-        self.live.iter().filter_map(|&wait| Some(self.at(wait)?.op))
+    pub(super) fn ops(&self) -> impl Iterator<Item = OpIndex> {
+        self.live.iter().map(|&wait| self.at(wait).op)
     }
 
-    pub(super) fn at_mut(&mut self, wait: u32) -> Option<&mut Wait> {
-        self.waits.get_mut(wait as usize)
+    pub(super) fn at_mut(&mut self, wait: WaitIndex) -> &mut Wait {
+        self.waits.at_mut(wait)
     }
 
     /// A place for an operation.
-    pub(super) fn open(&mut self, op: u32) -> u32 {
+    pub(super) fn open(&mut self, op: OpIndex) -> Option<WaitIndex> {
         self.calls = self.calls.wrapping_add(1);
         let new = Wait {
             op,
@@ -158,21 +163,15 @@ impl Waits {
             carried: Vec::new(),
             named: 0,
         };
-        let next = u32::try_from(self.waits.len()).unwrap_or(NO_WAIT);
-        let wait = self.free.pop().unwrap_or(next);
-        match self.at_mut(wait) {
-            Some(place) => *place = new,
-            None => self.waits.push(new),
-        }
+        let wait = self.waits.insert(new)?;
         self.live.push(wait);
-        wait
+        Some(wait)
     }
 
     /// Gives a place back, and the list that was carried.
-    pub(super) fn close(&mut self, wait: u32) -> Vec<Waiter> {
+    pub(super) fn close(&mut self, wait: WaitIndex) -> Vec<Waiter> {
         self.live.retain(|&other| other != wait);
-        self.free.push(wait);
-        let place = self.at_mut(wait);
-        place.map(|place| std::mem::take(&mut place.carried)).unwrap_or_default()
+        self.waits.give_back(wait);
+        std::mem::take(&mut self.at_mut(wait).carried)
     }
 }

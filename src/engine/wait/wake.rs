@@ -7,12 +7,13 @@ use super::hash;
 use super::message::{self, Kind, Listed, WaiterId, client_of, token_of, waiter_id};
 use super::queue::Waiter;
 use crate::command::{Answer, append_publish};
-use crate::engine::Engine;
-use crate::engine::trace::traced;
+use crate::engine::door::Engine;
+use crate::engine::spans::traced;
 use crate::key::Key;
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Request};
 use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{OpIndex, Slab, WakeIndex};
 use crate::time::Instant;
 use crate::witness::{Sight, saw};
 
@@ -57,8 +58,7 @@ pub(super) struct Successor {
 /// The wakes under way, and the last ones.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Wakes {
-    wakes: Vec<Option<Wake>>,
-    free: Vec<u32>,
+    wakes: Slab<WakeIndex, Option<Wake>>,
     recent: VecDeque<(u64, Successor)>,
 }
 
@@ -75,20 +75,13 @@ impl Wakes {
         !self.recent.is_empty()
     }
 
-    fn keep(&mut self, wake: Wake) -> u32 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.wakes.push(None);
-            u32::try_from(self.wakes.len() - 1).unwrap_or(u32::MAX)
-        });
-        if let Some(free) = self.wakes.get_mut(place as usize) {
-            *free = Some(wake);
-        }
-        place
+    fn keep(&mut self, wake: Wake) -> Option<WakeIndex> {
+        self.wakes.insert(Some(wake))
     }
 
-    fn take(&mut self, place: u32) -> Option<Wake> {
-        let wake = self.wakes.get_mut(place as usize)?.take()?;
-        self.free.push(place);
+    fn take(&mut self, index: WakeIndex) -> Option<Wake> {
+        let wake = self.wakes.at_mut(index).take()?;
+        self.wakes.give_back(index);
         Some(wake)
     }
 
@@ -155,9 +148,9 @@ impl Engine {
                 }
                 return;
             }
-            let left = NodeMask::first(self.nodes.len()).without(wake.tried);
+            let left = self.locks.nodes.all().without(wake.tried);
             let near = Some(wake.to.node)
-                .filter(|&node| left.contains(node) && self.node(node).has_channel());
+                .filter(|&node| left.contains(node) && self.locks.nodes.at(node).has_channel());
             let node = near.or_else(|| self.first_with_channel(left, wake.key.as_bytes()));
             let Some(node) = node else {
                 // No node reaches this one.
@@ -168,21 +161,18 @@ impl Engine {
             };
             if self.write_wake(node, &wake) {
                 self.note_successor(node, &wake, now);
-                self.counts.wakes_sent.up();
-                traced!(DEBUG: self.trace_wake(node, &wake.key));
-                let place = self.wakes.keep(wake);
-                let Some(to) = self.nodes.get_mut(node.index()) else { return };
-                to.append(Request::Wake, place, &self.scratch, now.attended);
-                self.with_output.insert(node);
-                self.waking.insert(node);
-                return;
+                self.locks.counts.wakes_sent.up();
+                traced!(DEBUG: self.locks.trace_wake(node, &wake.key));
+                let Some(index) = self.wakes.keep(wake) else { return };
+                let request = Request::Wake(index);
+                return self.locks.nodes.wake(node, request, &self.locks.scratch, now.attended);
             }
             wake.tried.insert(node);
         }
     }
 
     /// The call of this client that is the first of a wake has its turn.
-    fn pass_within(&mut self, index: u32, wake: Wake, now: Now) {
+    fn pass_within(&mut self, index: OpIndex, wake: Wake, now: Now) {
         if mutant::is(Mutant::SiblingNotWoken) {
             return;
         }
@@ -193,7 +183,7 @@ impl Engine {
 
     /// Who comes late for the one that is woken is sent on to it, or queues behind it.
     fn note_successor(&mut self, node: NodeId, wake: &Wake, now: Now) {
-        let until = now.real + self.settings.node_timeout * 2;
+        let until = now.real + self.locks.settings.node_timeout * 2;
         let (id, is_turn) = (wake.to.id, wake.is_turn);
         let behind = u32::try_from(wake.rest.len()).unwrap_or(u32::MAX);
         let successor = Successor { id, node, is_turn, behind, until };
@@ -202,40 +192,40 @@ impl Engine {
 
     /// Encodes a wake; whether the node has room for it.
     fn write_wake(&mut self, node: NodeId, wake: &Wake) -> bool {
-        let now = self.last_call;
+        let now = self.locks.last_call;
         // What matters is who is woken, not by which call.
-        let sender = Listed { id: waiter_id(self.client_id, 0), wait_ms: 0 };
+        let sender = Listed { id: waiter_id(self.locks.client_id, 0), wait_ms: 0 };
         let token = token_of(wake.to.id);
         let rest = wake.rest.iter().map(|waiter| waiter.listed(now));
         let key = wake.key.as_bytes();
         self.text.clear();
         message::append(&mut self.text, (Kind::Wake, 0), sender, &token, rest, key);
-        self.scratch.clear();
+        self.locks.scratch.clear();
         append_publish(
-            &mut self.scratch,
+            &mut self.locks.scratch,
             ChannelName::of(client_of(&token)).as_bytes(),
             &self.text,
         );
-        self.node(node).has_room_in_step(self.scratch.len())
+        self.locks.nodes.at(node).has_room_in_step(self.locks.scratch.len())
     }
 
     /// A node said how many heard a wake.
     pub(in crate::engine) fn wake_answered(
         &mut self,
         id: NodeId,
-        place: u32,
+        index: WakeIndex,
         answer: Answer,
         now: Now,
     ) {
-        let Some(wake) = self.wakes.take(place) else { return };
+        let Some(wake) = self.wakes.take(index) else { return };
         if matches!(answer, Answer::Zero | Answer::Refused(_)) {
             self.wake_unheard(id, wake, now);
         }
     }
 
     /// The connection ended before the wake was answered.
-    pub(in crate::engine) fn wake_lost(&mut self, id: NodeId, place: u32, now: Now) {
-        if let Some(wake) = self.wakes.take(place) {
+    pub(in crate::engine) fn wake_lost(&mut self, id: NodeId, index: WakeIndex, now: Now) {
+        if let Some(wake) = self.wakes.take(index) {
             self.wake_unheard(id, wake, now);
         }
     }

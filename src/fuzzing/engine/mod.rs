@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use super::source::Source;
 use crate::config::Retry;
-use crate::embedded::model::Memory;
 use crate::error::Cause;
 use crate::options::LockOptions;
 use ledger::{Name, Purpose};
 use peer::AFFLICTIONS;
+use redbolt_embedded::model::Memory;
 use world::World;
 
 use crate::quorum::NodeId;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::embedded::Flavor;
-use crate::embedded::model::{Condition, Life, Memory, Progress, Server, ServerOptions, Session};
 use crate::time::Instant;
+use redbolt_embedded::Flavor;
+use redbolt_embedded::model::{Condition, Life, Memory, Progress, Server, ServerOptions, Session};
 
 /// Where the connection is, seen from the owner of the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,9 @@ impl Peer {
         self.has_run |= len > 0;
         let bytes: Vec<u8> = self.up.drain(..len).collect();
         let mut bytes = &bytes[..];
-        while let Progress::More = self.server.execute(session, bytes, now, &mut self.down) {
+        while let Progress::More =
+            self.server.execute(session, bytes, on_server(now), &mut self.down)
+        {
             bytes = b"";
         }
     }
@@ -108,7 +110,9 @@ impl Peer {
         for (mut session, bytes) in std::mem::take(&mut self.dead) {
             let mut bytes = &bytes[..];
             let mut unread = Vec::new();
-            while let Progress::More = self.server.execute(&mut session, bytes, now, &mut unread) {
+            while let Progress::More =
+                self.server.execute(&mut session, bytes, on_server(now), &mut unread)
+            {
                 bytes = b"";
             }
             self.server.disconnect(session);
@@ -165,17 +169,22 @@ impl Peer {
 
     /// What the server holds under `key`.
     pub(super) fn value(&mut self, key: &[u8], now: Instant) -> Option<&[u8]> {
-        self.server.value(key, now)
+        self.server.value(key, on_server(now))
     }
 }
 
 /// Afflictions that [`Peer::afflict`] knows.
 pub(super) const AFFLICTIONS: usize = 8 + DENIALS.len();
 
+/// The time as the server counts it.
+const fn on_server(now: Instant) -> redbolt_embedded::Instant {
+    redbolt_embedded::Instant::from_nanos(now.as_nanos())
+}
+
 /// A process with an identity of its own that starts now. All clocks go at one rate.
 fn life(index: u8, number: u8, now: Instant) -> Life {
     let mut id = [index; 20];
     id[0] = number;
     let now_ms = i64::try_from(now.as_nanos() / 1_000_000).unwrap_or(i64::MAX);
-    Life::new(id, id, now, 1_700_000_000_000 + now_ms)
+    Life::new(id, id, on_server(now), 1_700_000_000_000 + now_ms)
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::ledger::{Held, Ledger, Name, Purpose};
 use super::peer::{Link, Peer};
 use crate::config::{Admission, Config, RestartGuard};
-use crate::embedded::Flavor;
-use crate::embedded::model::Memory;
 use crate::engine::{Connection, Engine, Event, OpId};
 use crate::error::{Cause, ExtendError, LockError, Unlocked};
 use crate::fuzzing::source::Source;
 use crate::quorum::{NodeId, Quorum};
 use crate::time::Instant;
+use redbolt_embedded::Flavor;
+use redbolt_embedded::model::Memory;
 
 /// What the engine promises to keep for a node's socket, and a greeting or two.
 const OUTPUT_LEN_MAX: usize = (1 << 20) + (16 << 10);

@@ -6,8 +6,6 @@
 mod bars;
 mod measure;
 mod program;
-#[path = "../../../proxy/mod.rs"]
-mod proxy;
 mod table;
 
 use std::error::Error;
@@ -18,7 +16,7 @@ use rustix::process::Pid;
 
 use crate::measure::{FAULTY, Row};
 use crate::program::Program;
-use crate::proxy::Proxy;
+use redbolt_benches::proxy::Proxy;
 
 pub(crate) type Anything<T = ()> = Result<T, Box<dyn Error>>;
 

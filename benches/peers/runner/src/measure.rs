@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Anything;
 use crate::program::Program;
-use crate::proxy::{Mode, Proxy};
+use redbolt_benches::proxy::{Mode, Proxy};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

@@ -1,0 +1,14 @@
+//! What the benches share: [`probe`] is the floor they measure against, [`proxy`] makes nodes slow
+//! and faulty, [`rig`] drives an engine without sockets.
+
+#![expect(
+    missing_docs,
+    clippy::missing_errors_doc,
+    clippy::exhaustive_enums,
+    clippy::new_without_default,
+    reason = "for these benches alone: what goes wrong here ends them"
+)]
+
+pub mod probe;
+pub mod proxy;
+pub mod rig;

@@ -1,0 +1,120 @@
+//! The probe's bytes: templates into which only the key's digits are written.
+
+use std::collections::VecDeque;
+
+/// Commands of fresh 22-byte keys, one after the other.
+pub struct Commands {
+    bytes: Vec<u8>,
+    /// The number of the next key, as its digits.
+    digits: [u8; DIGITS],
+    /// The window's commands without an answer: the digits of a SET, none for a release.
+    open: VecDeque<Option<[u8; DIGITS]>>,
+    /// The key of the SET that [`was_set`](Self::was_set) told of.
+    last: [u8; DIGITS],
+}
+
+const DIGITS: usize = 16;
+
+const SET: &[u8] = b"*6\r\n$3\r\nSET\r\n$22\r\nprobe:0000000000000000\r\n$40\r\n\
+    00112233445566778899aabbccddeeff00112233\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n";
+const RELEASE: &[u8] = b"*3\r\n$7\r\nDELIFEQ\r\n$22\r\nprobe:0000000000000000\r\n$40\r\n\
+    00112233445566778899aabbccddeeff00112233\r\n";
+const EXTEND: &[u8] = b"*7\r\n$3\r\nSET\r\n$22\r\nprobe:0000000000000000\r\n$40\r\n\
+    00112233445566778899aabbccddeeff00112233\r\n$4\r\nIFEQ\r\n$40\r\n\
+    00112233445566778899aabbccddeeff00112233\r\n$2\r\nPX\r\n$5\r\n10000\r\n";
+
+/// Where the digits begin in each template.
+const SET_AT: usize = 4 + 9 + 5 + 6;
+const RELEASE_AT: usize = 4 + 13 + 5 + 6;
+
+impl Commands {
+    pub const fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            digits: [b'0'; DIGITS],
+            open: VecDeque::new(),
+            last: [b'0'; DIGITS],
+        }
+    }
+
+    /// One SET of a fresh key alone.
+    pub fn only_set(&mut self) -> &[u8] {
+        self.clear();
+        self.next();
+        self.append(SET, SET_AT, self.digits);
+        self.written()
+    }
+
+    /// The release of the last key alone.
+    pub fn only_release(&mut self) -> &[u8] {
+        self.clear();
+        self.append(RELEASE, RELEASE_AT, self.digits);
+        self.written()
+    }
+
+    /// The SET of the last key alone, once more: it is denied while that is held.
+    pub fn only_conflict(&mut self) -> &[u8] {
+        self.clear();
+        self.append(SET, SET_AT, self.digits);
+        self.written()
+    }
+
+    /// The extension of the last key alone.
+    pub fn only_extend(&mut self) -> &[u8] {
+        self.clear();
+        self.append(EXTEND, SET_AT, self.digits);
+        self.written()
+    }
+
+    /// Appends the SET of a fresh key.
+    #[inline]
+    pub fn set(&mut self) {
+        self.next();
+        self.append(SET, SET_AT, self.digits);
+        self.open.push_back(Some(self.digits));
+    }
+
+    /// Appends the release of the key of which [`was_set`](Self::was_set) told last.
+    #[inline]
+    pub fn release(&mut self) {
+        self.append(RELEASE, RELEASE_AT, self.last);
+        self.open.push_back(None);
+    }
+
+    /// Takes the window's oldest command without an answer out: whether it was a SET.
+    #[inline]
+    pub fn was_set(&mut self) -> bool {
+        let Some(Some(digits)) = self.open.pop_front() else { return false };
+        self.last = digits;
+        true
+    }
+
+    pub fn written(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    #[inline]
+    fn append(&mut self, template: &[u8], at: usize, digits: [u8; DIGITS]) {
+        let begin = self.bytes.len() + at;
+        self.bytes.extend_from_slice(template);
+        if let Some(place) = self.bytes.get_mut(begin..begin + DIGITS) {
+            place.copy_from_slice(&digits);
+        }
+    }
+
+    /// Counts the digits up.
+    #[inline]
+    fn next(&mut self) {
+        for digit in self.digits.iter_mut().rev() {
+            if *digit < b'9' {
+                *digit += 1;
+                return;
+            }
+            *digit = b'0';
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! How a command ends when it could not do its work: an exit code, a kind, and one line for people.
+
+use std::io;
+use std::process::ExitCode;
+
+use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::{
+    Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Vote,
+};
+
+use crate::output::shown;
+
+pub(crate) const OVERSOLD: u8 = 1;
+pub(crate) const USAGE: u8 = 64;
+pub(crate) const NO_QUORUM: u8 = 69;
+pub(crate) const LOST: u8 = 70;
+pub(crate) const SYSTEM: u8 = 71;
+pub(crate) const TAKEN: u8 = 75;
+pub(crate) const UNSAFE: u8 = 78;
+/// As if ended by SIGPIPE: whoever read the output has gone.
+const PIPE: u8 = 128 + 13;
+
+/// Why a command ends without having done its work.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    /// What the `error` field of the JSON says.
+    pub(crate) kind: &'static str,
+    /// One line; empty for an end that has nothing to say.
+    pub(crate) message: String,
+    /// Each node's part in it, in the order of the list; empty where none was asked.
+    pub(crate) nodes: Vec<NodeVote>,
+}
+
+/// What one node had to do with a failure.
+#[derive(Debug)]
+pub(crate) struct NodeVote {
+    pub(crate) node: String,
+    /// `granted`, `denied`, `failed` or `unknown`.
+    pub(crate) vote: &'static str,
+    pub(crate) cause: &'static str,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, kind: &'static str, message: impl Into<String>) -> Self {
+        Self { code, kind, message: message.into(), nodes: Vec::new() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(USAGE, "usage", message)
+    }
+
+    /// Ends as a signal would have ended it.
+    pub(crate) fn signal(number: u8) -> Self {
+        Self::new(128 + number, "interrupted", "")
+    }
+
+    /// Ends with this code and says no more: all has been said.
+    pub(crate) fn code(code: u8) -> Self {
+        Self::new(code, "", "")
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn hint(mut self, hint: &str) -> Self {
+        self.message.push_str("; ");
+        self.message.push_str(hint);
+        self
+    }
+
+    /// Says which of several locks it is about.
+    pub(crate) fn of(mut self, key: &[u8]) -> Self {
+        self.message.insert_str(0, &format!("{}: ", shown(key)));
+        self
+    }
+
+    /// Adds why nodes did not take part, those of one cause together.
+    pub(crate) fn away(mut self, nodes: &[NodeHealth]) -> Self {
+        let vote = |node: &NodeHealth| match (node.state, node.cause) {
+            (NodeState::Admitted, _) => Vote::Granted,
+            (_, Cause::None) => Vote::Unknown(Cause::Timeout),
+            (_, cause) => Vote::Unknown(cause),
+        };
+        let votes: Vec<_> =
+            nodes.iter().map(|node| NodeVote::new(&node.name, vote(node), "")).collect();
+        self.add_causes(&votes);
+        self
+    }
+
+    fn add_causes(&mut self, votes: &[NodeVote]) {
+        if let Some(causes) = grouped(votes) {
+            self.message.push_str(&format!(" ({causes})"));
+        }
+    }
+
+    fn ballot(code: u8, kind: &'static str, what: &str, ballot: &Ballot) -> Self {
+        Self::counted(code, kind, what, "granted", Cause::Held.text(), ballot)
+    }
+
+    /// As `ballot`; `did` is what nodes that voted yes did, `denied` why others did not.
+    fn counted(
+        code: u8,
+        kind: &'static str,
+        what: &str,
+        did: &str,
+        denied: &'static str,
+        ballot: &Ballot,
+    ) -> Self {
+        let votes = ballot.votes();
+        let nodes: Vec<_> = votes.map(|(name, vote)| NodeVote::new(name, vote, denied)).collect();
+        let message = format!(
+            "{what}: {} of {} nodes {did}, {} needed",
+            ballot.granted(),
+            nodes.len(),
+            ballot.quorum()
+        );
+        let mut failure = Self::new(code, kind, message);
+        failure.add_causes(&nodes);
+        if let Some(wait) = ballot.quarantine() {
+            failure =
+                failure.hint(&format!("enough nodes may vote in {:.1} s", wait.as_secs_f64()));
+        }
+        Self { nodes, ..failure }
+    }
+}
+
+impl NodeVote {
+    fn new(name: &str, vote: Vote, denied: &'static str) -> Self {
+        let (vote, cause) = match vote {
+            Vote::Granted => ("granted", Cause::None.text()),
+            Vote::Denied => ("denied", denied),
+            Vote::Failed(cause) => ("failed", cause.text()),
+            Vote::Unknown(cause) => ("unknown", cause.text()),
+            _ => ("unknown", ""),
+        };
+        Self { node: name.to_owned(), vote, cause }
+    }
+}
+
+/// Where to look when nodes are away.
+const DOCTOR: &str = "redbolt doctor says what to do";
+
+/// Why a node does not extend a lock.
+const NOT_THERE: &str = "not there with this token";
+
+/// `a, b: connection refused; c: no answer in time`: nodes of one cause together.
+fn grouped(nodes: &[NodeVote]) -> Option<String> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for vote in nodes.iter().filter(|vote| vote.vote != "granted") {
+        match groups.iter_mut().find(|(cause, _)| *cause == vote.cause) {
+            Some((_, names)) => names.push(&vote.node),
+            None => groups.push((vote.cause, vec![&vote.node])),
+        }
+    }
+    let text = |(cause, names): &(&str, Vec<&str>)| {
+        if names.len() == nodes.len() && nodes.len() > 1 {
+            format!("all: {cause}")
+        } else {
+            format!("{}: {cause}", names.join(", "))
+        }
+    };
+    let groups: Vec<String> = groups.iter().map(text).collect();
+    (!groups.is_empty()).then(|| groups.join("; "))
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(USAGE, "config", error.to_string())
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Config(error) => error.into(),
+            ConnectError::System(error) => error.into(),
+            ConnectError::NoQuorum(ballot) => {
+                Self::ballot(NO_QUORUM, "no_quorum", "too few nodes can vote", &ballot).hint(DOCTOR)
+            }
+            error => Self::new(SYSTEM, "system", error.to_string()),
+        }
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        match &error {
+            LockError::Taken(ballot) => {
+                let failure = Self::ballot(TAKEN, "taken", "", ballot);
+                let (held, nodes) = (ballot.denied(), failure.nodes.len());
+                let message =
+                    format!("the lock is taken: another holds it on {held} of {nodes} nodes");
+                Self { message, ..failure }
+            }
+            LockError::NoQuorum(ballot) => {
+                Self::ballot(NO_QUORUM, "no_quorum", "no quorum", ballot).hint(DOCTOR)
+            }
+            LockError::Expired(ballot) => {
+                let what = "a quorum granted too late for the TTL, take a longer one";
+                Self::ballot(NO_QUORUM, "expired", what, ballot)
+            }
+            LockError::Lost => Self::new(LOST, "lost", error.to_string()),
+            LockError::InvalidTtl { .. } => Self::usage(error.to_string())
+                .hint("--max-ttl raises the limit, and must be the same for all clients"),
+            LockError::InvalidKey { .. } | LockError::InvalidToken { .. } => {
+                Self::usage(error.to_string())
+            }
+            LockError::Cancelled | LockError::Full | LockError::System(_) => {
+                Self::new(SYSTEM, "system", error.to_string())
+            }
+            LockError::Closed | _ => Self::new(SYSTEM, "system", error.to_string()),
+        }
+    }
+}
+
+impl From<ExtendError> for Failure {
+    fn from(error: ExtendError) -> Self {
+        match &error {
+            ExtendError::Lost(ballot) => {
+                let what = "the lock is no longer held";
+                Self::counted(LOST, "lost", what, "hold it", NOT_THERE, ballot)
+            }
+            ExtendError::NoQuorum(ballot) => {
+                let what = "no quorum for the extension";
+                Self::counted(NO_QUORUM, "no_quorum", what, "extended it", NOT_THERE, ballot)
+                    .hint(DOCTOR)
+            }
+            ExtendError::Expired | ExtendError::NotOurs => {
+                Self::new(LOST, "lost", "the lock is no longer held: its time is over")
+            }
+            ExtendError::InvalidTtl { .. } => Self::usage(error.to_string())
+                .hint("--max-ttl raises the limit, and must be the same for all clients"),
+            ExtendError::InvalidName => Self::usage(error.to_string()),
+            ExtendError::Busy
+            | ExtendError::Cancelled
+            | ExtendError::Full
+            | ExtendError::System(_) => Self::new(SYSTEM, "system", error.to_string()),
+            ExtendError::LimitReached | ExtendError::Closed | _ => {
+                Self::new(SYSTEM, "system", error.to_string())
+            }
+        }
+    }
+}
+
+impl From<UnlockError> for Failure {
+    fn from(error: UnlockError) -> Self {
+        if matches!(error, UnlockError::InvalidName) {
+            return Self::usage(error.to_string());
+        }
+        Self::new(SYSTEM, "system", error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::code(PIPE);
+        }
+        Self::new(SYSTEM, "system", error.to_string())
+    }
+}
+
+impl From<redbolt_embedded::NodesError> for Failure {
+    fn from(error: redbolt_embedded::NodesError) -> Self {
+        Self::new(SYSTEM, "system", format!("embedded nodes: {error}"))
+    }
+}

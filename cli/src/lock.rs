@@ -1,0 +1,73 @@
+//! `redbolt lock`, and what it shares with `extend`: saying what lock is held.
+
+use std::time::Duration;
+
+use redbolt::{Lease, LockOptions};
+use serde_json::json;
+
+use crate::args::{Global, LockArgs};
+use crate::exit::{Failure, TAKEN};
+use crate::output::{ms, say, short, shown};
+use crate::progress::Progress;
+use crate::session::Session;
+use crate::signals::ENDING;
+
+pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
+    let mut session = Session::open(global, &ENDING)?;
+    let spinner = waiting(&args.key.0, args.wait);
+    let result = session.lock(&args.key.0, LockOptions::new(args.ttl), args.wait);
+    drop(spinner);
+    let result = result.and_then(|lease| {
+        session.gather_votes(&lease)?;
+        // A lock that nobody was told of is released again as the lease is dropped.
+        announce(&session, &lease, global.json)?;
+        let _ = lease.detach();
+        Ok(())
+    });
+    session.close();
+    result.map_err(|failure| hint_taken(failure, &args.key.0, args.wait))
+}
+
+/// Prints key, token, validity and votes.
+pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(), Failure> {
+    let nodes = session.driver.nodes().len();
+    let (key, validity) = (shown(lease.key()), lease.remaining());
+    let (token, votes) = (shown(lease.token().as_bytes()), lease.votes().count());
+    if json {
+        say(json!({
+            "key": key,
+            "token": token,
+            "validity_ms": ms(validity),
+            "votes": votes,
+            "nodes": nodes,
+        }))?;
+    } else {
+        say(format_args!(
+            "key       {key}\ntoken     {token}\nvalidity  {}\nvotes     {votes} of {nodes}",
+            short(validity)
+        ))?;
+    }
+    Ok(())
+}
+
+/// Shows on a terminal that a lock is waited for.
+pub(crate) fn waiting(key: &[u8], wait: Option<Duration>) -> Progress {
+    match wait {
+        Some(wait) => {
+            Progress::spinner(format!("waiting for {}, at most {}", shown(key), short(wait)))
+        }
+        None => Progress::hidden(),
+    }
+}
+
+/// Says what helps when the lock is taken.
+pub(crate) fn hint_taken(failure: Failure, key: &[u8], wait: Option<Duration>) -> Failure {
+    if failure.code != TAKEN {
+        return failure;
+    }
+    if wait.is_some() {
+        failure.hint(&format!("redbolt status {} shows by whom and for how long", shown(key)))
+    } else {
+        failure.hint("--wait 5s waits for it")
+    }
+}

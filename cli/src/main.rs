@@ -1,0 +1,7 @@
+//! `redbolt`: the command line of the Redlock client.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    redbolt_cli::main()
+}

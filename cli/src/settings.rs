@@ -1,0 +1,140 @@
+//! The configuration that the global options describe.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
+
+use redbolt::{Config, Quorum, RestartGuard};
+
+use crate::args::{Global, Switch};
+use crate::exit::Failure;
+
+/// The environment variable that names the nodes where `--nodes` does not.
+const NODES_VARIABLE: &str = "REDBOLT_NODES";
+
+/// The nodes that the user named; `None` if none were.
+pub(crate) fn named_nodes(global: &Global) -> Result<Option<String>, Failure> {
+    if let Some(nodes) = &global.nodes {
+        return Ok(Some(nodes.clone()));
+    }
+    match std::env::var(NODES_VARIABLE) {
+        Ok(nodes) if nodes.is_empty() => Ok(None),
+        Ok(nodes) => Ok(Some(nodes)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::usage(format!("{NODES_VARIABLE} is not UTF-8")))
+        }
+    }
+}
+
+/// The configuration of a command that needs nodes.
+pub(crate) fn config(global: &Global) -> Result<Config, Failure> {
+    let nodes = named_nodes(global)?.ok_or_else(|| {
+        Failure::usage(
+            "no nodes: name them with --nodes redis://HOST:PORT,.. or in REDBOLT_NODES \
+             (redbolt node starts some to play with)",
+        )
+    })?;
+    config_of(global, &nodes)
+}
+
+/// The configuration of a command that knows its nodes, comma-separated.
+pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure> {
+    let nodes = nodes.trim();
+    let list = nodes.split(',').filter(|_| !nodes.is_empty());
+    let mut config = Config::new(list)?.client_name("redbolt-cli");
+    if let Some(votes) = global.quorum {
+        config = config.quorum(Quorum::AtLeast(votes));
+    }
+    // Checked here as well, so that a mistake is known before anything is opened.
+    quorum(global, &config)?;
+    if let Some(ttl) = global.max_ttl {
+        config = config.max_ttl(ttl);
+    }
+    if let Some(timeout) = global.node_timeout {
+        config = config.node_timeout(timeout);
+    }
+    if global.restart_guard == Some(Switch::Off) {
+        config = config.restart_guard(RestartGuard::Off);
+    }
+    if let Some(prefix) = &global.prefix {
+        config = config.key_prefix(prefix.as_bytes());
+    }
+    if let Some(user) = &global.user {
+        config = config.username(user.as_str());
+    }
+    if let Some(file) = &global.password_file {
+        let password = fs::read_to_string(file).map_err(|error| {
+            Failure::usage(format!("--password-file {}: {error}", file.display()))
+        })?;
+        let password = password.lines().next().unwrap_or_default();
+        if password.is_empty() {
+            let message = format!("--password-file {}: its first line is empty", file.display());
+            return Err(Failure::usage(message));
+        }
+        config = config.password(password);
+    } else if global.user.is_some() {
+        return Err(Failure::usage("--user needs --password-file"));
+    }
+    with_tls(global, config)
+}
+
+/// The configuration with the certificates that the options name.
+#[cfg(feature = "tls")]
+fn with_tls(global: &Global, config: Config) -> Result<Config, Failure> {
+    let read = |option: &str, file: &Option<PathBuf>| {
+        let read = |file: &PathBuf| {
+            let failed = |error| Failure::usage(format!("{option} {}: {error}", file.display()));
+            fs::read(file).map_err(failed)
+        };
+        file.as_ref().map(read).transpose()
+    };
+    let ca = read("--tls-ca", &global.tls_ca)?;
+    let cert = read("--tls-cert", &global.tls_cert)?;
+    let key = read("--tls-key", &global.tls_key)?;
+    if ca.is_none() && cert.is_none() && key.is_none() {
+        return Ok(config);
+    }
+    let mut tls = redbolt::Tls::new();
+    if let Some(ca) = ca {
+        tls = tls.ca(ca);
+    }
+    match (cert, key) {
+        (Some(cert), Some(key)) => tls = tls.identity(cert, key),
+        (None, None) => {}
+        (Some(_), None) => return Err(Failure::usage("--tls-cert needs --tls-key")),
+        (None, Some(_)) => return Err(Failure::usage("--tls-key needs --tls-cert")),
+    }
+    Ok(config.tls(tls))
+}
+
+/// Whether each node is reached with a user or a password.
+pub(crate) fn logins(global: &Global) -> Result<Vec<bool>, Failure> {
+    let nodes = named_nodes(global)?.unwrap_or_default();
+    let has_file = global.password_file.is_some();
+    Ok(nodes.split(',').map(|node| has_file || node.contains('@')).collect())
+}
+
+/// How many votes the options ask for.
+pub(crate) fn quorum(global: &Global, config: &Config) -> Result<usize, Failure> {
+    let quorum = global.quorum.map_or(Quorum::Majority, Quorum::AtLeast);
+    let votes = quorum.votes(config.nodes().len())?;
+    Ok(usize::try_from(votes).unwrap_or(usize::MAX))
+}
+
+/// Refuses what needs TLS.
+#[cfg(not(feature = "tls"))]
+fn with_tls(global: &Global, config: Config) -> Result<Config, Failure> {
+    let given = [
+        ("--tls-ca", &global.tls_ca),
+        ("--tls-cert", &global.tls_cert),
+        ("--tls-key", &global.tls_key),
+    ];
+    match given.into_iter().find(|(_, file)| file.is_some()) {
+        Some((option, _)) => Err(Failure::usage(format!(
+            "{option}: this redbolt has no TLS: build it with --features tls"
+        ))),
+        None => Ok(config),
+    }
+}

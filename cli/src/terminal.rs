@@ -1,0 +1,102 @@
+//! The terminal: how wide it is, text that fits into it, and a picture that is drawn over itself.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use console::{Term, measure_text_width, truncate_str};
+
+/// Whether pictures can be drawn over each other on `stream`.
+pub(crate) fn is_live(stream: &impl io::IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Columns of the terminal that stdout is; `None` where it is none: nothing need fit there.
+pub(crate) fn width() -> Option<usize> {
+    io::stdout().is_terminal().then(|| size().0)
+}
+
+/// Columns and rows of the terminal.
+fn size() -> (usize, usize) {
+    let (rows, columns) = Term::stdout().size();
+    (columns.into(), rows.into())
+}
+
+/// Lines on stdout that are drawn again and again in one place.
+#[derive(Debug, Default)]
+pub(crate) struct Picture {
+    /// Lines that the last one took.
+    drawn: usize,
+}
+
+impl Picture {
+    /// Draws `lines` over those before, as far as they fit.
+    pub(crate) fn draw(&mut self, mut lines: Vec<String>) -> io::Result<()> {
+        let (columns, rows) = size();
+        lines.truncate(rows.saturating_sub(1));
+        let mut frame = String::new();
+        if self.drawn > 0 {
+            frame.push_str(&format!("\x1b[{}A\r", self.drawn));
+        } else {
+            frame.push_str("\x1b[?25l");
+        }
+        for line in &lines {
+            frame.push_str(&truncate_str(line, columns, ""));
+            frame.push_str("\x1b[K\n");
+        }
+        frame.push_str("\x1b[J");
+        self.drawn = lines.len();
+        let mut out = io::stdout().lock();
+        out.write_all(frame.as_bytes())?;
+        out.flush()
+    }
+}
+
+impl Drop for Picture {
+    /// Gives the terminal its cursor back.
+    fn drop(&mut self) {
+        if self.drawn > 0 {
+            show_cursor();
+        }
+    }
+}
+
+/// Shows the cursor again, where a picture may have hidden it.
+pub(crate) fn show_cursor() {
+    if is_live(&io::stdout()) {
+        let _ = Term::stdout().show_cursor();
+    }
+}
+
+/// `text` broken between words where a line would be wider than `columns`; lines after the first
+/// begin with `indent` blanks.
+pub(crate) fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return text.to_owned() };
+    let mut shown = String::with_capacity(text.len() + 64);
+    let mut width = 0;
+    // Runs of blanks are kept: they set columns apart.
+    for word in text.split_inclusive(' ') {
+        let (len, bare) = (measure_text_width(word), measure_text_width(word.trim_end()));
+        if width > indent && width + bare > columns {
+            shown.truncate(shown.trim_end().len());
+            shown.push('\n');
+            shown.push_str(&" ".repeat(indent));
+            width = indent;
+        }
+        shown.push_str(word);
+        width += len;
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_broken_between_words() {
+        assert_eq!(wrap("note  one two three", 6, Some(12)), "note  one\n      two\n      three");
+        assert_eq!(wrap("note  one two three", 6, Some(13)), "note  one two\n      three");
+        assert_eq!(wrap("note  one two three", 6, None), "note  one two three");
+        assert_eq!(wrap("\x1b[1mab\x1b[0m cd", 1, Some(5)), "\x1b[1mab\x1b[0m cd");
+        assert_eq!(wrap("longer-than-that ab", 2, Some(8)), "longer-than-that\n  ab");
+    }
+}

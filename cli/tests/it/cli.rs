@@ -1,0 +1,161 @@
+//! The harness of the `cli_*` tests: runs the built `redbolt` and takes its output.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use redbolt_embedded::Nodes;
+use serde_json::Value;
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) took: Duration,
+}
+
+impl Ended {
+    /// The only object on stdout.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Asserts the exit code, and that errors are one line which names the program.
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        if !self.err.is_empty() {
+            assert_eq!(self.err.lines().count(), 1, "{self:?}");
+            assert!(self.err.starts_with("redbolt: "), "{self:?}");
+        }
+        self
+    }
+
+    /// A number of the object on stdout.
+    pub(crate) fn number(&self, field: &str) -> u64 {
+        let value = self.json().get(field).and_then(Value::as_u64);
+        value.unwrap_or_else(|| panic!("{field}: {self:?}"))
+    }
+
+    /// A string of the object on stdout.
+    pub(crate) fn text(&self, field: &str) -> String {
+        self.json()
+            .get(field)
+            .and_then(|value| value.as_str())
+            .unwrap_or_else(|| panic!("{field}: {self:?}"))
+            .to_owned()
+    }
+}
+
+/// A command with nothing of this process's environment that would name nodes.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redbolt"));
+    command.args(args).env_remove("REDBOLT_NODES").stdin(Stdio::null());
+    command
+}
+
+/// Runs a command that needs no nodes, or names them itself.
+pub(crate) fn redbolt(args: &[&str]) -> Ended {
+    end(command(args))
+}
+
+/// Runs a command on these nodes.
+pub(crate) fn on(nodes: &Nodes, args: &[&str]) -> Ended {
+    on_urls(&nodes.urls(), args)
+}
+
+pub(crate) fn on_urls(urls: &[String], args: &[&str]) -> Ended {
+    end(command_on(urls, args))
+}
+
+/// A command on these nodes, which may take long to answer unless `args` say how long: on a loaded
+/// machine one of them may be late.
+pub(crate) fn command_on(urls: &[String], args: &[&str]) -> Command {
+    let patience: &[&str] =
+        if args.contains(&"--node-timeout") { &[] } else { &["--node-timeout", "2s"] };
+    let mut command = command(&[patience, args].concat());
+    command.env("REDBOLT_NODES", urls.join(","));
+    command
+}
+
+pub(crate) fn end(mut command: Command) -> Ended {
+    let started = redbolt::now();
+    let output = command.output().expect("redbolt starts");
+    Ended {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).expect("stdout is text"),
+        err: String::from_utf8(output.stderr).expect("stderr is text"),
+        took: redbolt::now().saturating_since(started),
+    }
+}
+
+/// Takes a lock that lasts, and gives its token.
+pub(crate) fn take(nodes: &Nodes, key: &str) -> String {
+    on(nodes, &["lock", key, "--ttl", "30s", "--json"]).expect(0).text("token")
+}
+
+/// A command that goes on meanwhile; killed if the test ends first.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Running {
+    pub(crate) fn start(urls: &[String], args: &[&str]) -> Self {
+        let mut command = command_on(urls, args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("redbolt starts");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, out }
+    }
+
+    /// The next line of stdout: what the test waits for.
+    pub(crate) fn line(&mut self) -> String {
+        self.try_line().expect("it has ended, and said no more")
+    }
+
+    /// The next line of stdout; none if it has ended without one.
+    pub(crate) fn try_line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let len = self.out.read_line(&mut line).expect("stdout is text");
+        (len > 0).then(|| line.trim_end().to_owned())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal, by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(name, &self.pid().to_string());
+    }
+
+    /// Waits for the end.
+    pub(crate) fn end(mut self) -> Ended {
+        let started = redbolt::now();
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).expect("stdout is text");
+        let stderr = self.child.stderr.as_mut().expect("a pipe");
+        stderr.read_to_string(&mut err).expect("stderr is text");
+        let status = self.child.wait().expect("a child");
+        let took = redbolt::now().saturating_since(started);
+        Ended { code: status.code(), out, err, took }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a process, or with a minus in front to a group. False if there is none.
+pub(crate) fn signal(name: &str, target: &str) -> bool {
+    let mut kill = Command::new("kill");
+    kill.args(["-s", name, "--", target]).stderr(Stdio::null());
+    kill.status().expect("kill starts").success()
+}

@@ -1,0 +1,135 @@
+//! `doctor` on real servers that are each unfit in a way of their own.
+
+use serde_json::Value;
+
+use super::cli::{Ended, on_urls};
+use redbolt_rig::{Kind, RealServer, kind_or_skip};
+
+/// Three servers of different kinds; none if one is not installed.
+fn three() -> Option<Vec<RealServer>> {
+    let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70];
+    let kinds: Option<Vec<Kind>> = kinds.into_iter().map(kind_or_skip).collect();
+    Some(kinds?.into_iter().map(|kind| RealServer::start(kind, &KEPT)).collect())
+}
+
+/// Fit for locks from their first second on: what they keep survives a restart.
+const KEPT: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+fn doctor(urls: &[String], more: &[&str]) -> Ended {
+    let args = ["doctor", "--restart-guard", "off", "--node-timeout", "1s"];
+    on_urls(urls, &[&args[..], more].concat())
+}
+
+fn urls(servers: &[RealServer]) -> Vec<String> {
+    servers.iter().map(RealServer::url).collect()
+}
+
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report.get("checks").and_then(Value::as_array).expect("checks");
+    let is_it = |check: &&Value| check.get("check").is_some_and(|check| check == name);
+    checks.iter().find(is_it).expect("a check of that name")
+}
+
+#[test]
+fn fit_servers_get_six_good_words_and_no_other() {
+    let Some(servers) = three() else { return };
+    let report = doctor(&urls(&servers), &["--json"]).expect(0).json();
+    for name in ["quorum", "persistence", "guard", "clocks", "versions", "access"] {
+        assert_eq!(check(&report, name)["state"], "ok", "{report}");
+    }
+    assert_eq!(
+        (&report["unsafe"], &report["notes"]),
+        (&Value::Array(vec![]), &Value::Array(vec![]))
+    );
+    let versions = check(&report, "versions")["message"].to_string();
+    assert!(
+        versions.contains("1 x Redis 7.0") && versions.contains("1 x Valkey 9.1"),
+        "{versions}"
+    );
+    // Nothing was written, whatever the names of the commands it asked for.
+    assert!(servers.iter().all(|server| server.command(&["DBSIZE"]) == b":0\r\n"));
+}
+
+/// What one node of three is set to, whether locks are unsafe by it, and what the doctor says.
+#[test]
+fn what_is_wrong_with_one_server_is_said_with_its_name_and_its_remedy() {
+    let Some(mut servers) = three() else { return };
+    let _ = servers.pop();
+    let other = servers[0].port().to_string();
+    let table: [(&[&str], bool, &str); 5] = [
+        (&["--appendonly", "no"], true, "keeps no append-only file (appendonly no)"),
+        (&["--appendonly", "yes", "--appendfsync", "everysec"], true, "once a second only"),
+        (&["--no-appendfsync-on-rewrite", "yes"], true, "(no-appendfsync-on-rewrite yes)"),
+        (&["--replicaof", "127.0.0.1", &other], true, "name a master of its own"),
+        (&["--maxmemory", "1mb"], false, "% of its maxmemory"),
+    ];
+    for (args, is_unsafe, words) in table {
+        let odd = RealServer::start(Kind::Redis70, &[&KEPT[..], args].concat());
+        let mut urls = urls(&servers);
+        urls.push(odd.url());
+        let report = doctor(&urls, &["--json"]).expect(if is_unsafe { 78 } else { 0 }).json();
+        let said = if is_unsafe { &report["unsafe"] } else { &report["notes"] };
+        let name = format!("127.0.0.1:{}", odd.port());
+        let is_said = |line: &Value| {
+            let line = line.as_str().unwrap();
+            line.starts_with(&name) && line.contains(words)
+        };
+        assert!(said.as_array().unwrap().iter().any(is_said), "{args:?}: {report}");
+    }
+}
+
+#[test]
+fn what_a_user_may_not_do_is_said_with_what_to_grant() {
+    let Some(servers) = three() else { return };
+    // The names of categories are known to all servers, those of new commands are not.
+    let base = "-@all +@connection +info +time +config|get";
+    let table: [(&str, &[&str], i32, &str); 7] = [
+        ("~* &* +@read +@pubsub", &[], 78, "may not run SET"),
+        ("~* &* +@read +@pubsub +set", &[], 78, "no permitted command can release a lock"),
+        ("~lock:* &* +@all", &["--key", "sku:42"], 78, "the user may not touch this key"),
+        ("~lock:* &* +@all", &["--key", "lock:1"], 0, "grant ~redbolt:since:*"),
+        (
+            "~lock:* ~redbolt:since:* &* +@all",
+            &["--key", "lock:1"],
+            0,
+            "the user may do all that locks need",
+        ),
+        ("~lock:* ~redbolt:since:* &* +@all", &[], 0, "doctor --key NAME"),
+        ("~* resetchannels +@all", &[], 0, "grant &redbolt:*"),
+    ];
+    for (rules, more, code, words) in table {
+        for server in &servers {
+            let all = format!("ACL SETUSER u reset on >s3cret {base} {rules}");
+            let words: Vec<&str> = all.split(' ').collect();
+            assert_eq!(server.command(&words), b"+OK\r\n", "{rules}");
+        }
+        let urls: Vec<String> =
+            urls(&servers).iter().map(|url| url.replace("redis://", "redis://u:s3cret@")).collect();
+        let ended = doctor(&urls, more).expect(code);
+        assert!(ended.out.contains(words), "{rules}: {ended:?}");
+        assert!(!format!("{ended:?}").contains("s3cret"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_frozen_a_killed_and_a_restarted_server_are_told_apart() {
+    let Some(mut servers) = three() else { return };
+    servers.push(RealServer::start(Kind::Valkey91, &KEPT));
+    servers.push(RealServer::start(Kind::Valkey91, &KEPT));
+    servers[0].freeze();
+    servers[1].kill9();
+    let report = doctor(&urls(&servers), &["--json"]).expect(0).json();
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("look whether the server is frozen"), "{report}");
+    assert!(notes.contains("connection refused: start the server"), "{report}");
+    assert!(
+        notes.contains("quorum: 3 of 5 nodes vote, 3 make a lock: one more failure"),
+        "{report}"
+    );
+    servers[2].restart();
+    // With the guard on all of them are as young as that one, and the wait is said.
+    let guarded = on_urls(&urls(&servers), &["doctor"]).expect(78);
+    assert!(guarded.out.contains("may have forgotten locks; it votes again in"), "{guarded:?}");
+    assert!(guarded.out.contains("until enough restarted nodes may vote"), "{guarded:?}");
+    servers[0].thaw();
+}

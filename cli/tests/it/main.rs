@@ -1,0 +1,19 @@
+//! The command as a process: a file for each promise.
+
+mod bench;
+mod cli;
+mod deployed;
+mod doctor;
+mod lock;
+mod look;
+mod prefix;
+mod promoted;
+mod replacing;
+mod run;
+mod servers;
+mod several;
+#[cfg(feature = "tls")]
+mod tls;
+mod usage;
+mod waiting;
+mod watch;

@@ -1,0 +1,166 @@
+//! `run` in the place of `flock`: several locks, no wait, exit codes of one's own, a line for the
+//! shell, and signals that would end or stop it.
+
+use std::time::Duration;
+
+use redbolt_embedded::Nodes;
+
+use super::cli::{Running, command_on, end, on, take};
+use redbolt_rig::{PATIENCE, eventually};
+
+fn three() -> Nodes {
+    Nodes::start(3).expect("nodes start")
+}
+
+fn verdict(nodes: &Nodes, key: &str) -> String {
+    on(nodes, &["status", key, "--json"]).expect(0).text("verdict")
+}
+
+/// A command that says that it is up, and then stays until its stdin ends or it is told to end.
+const STAY: [&str; 4] = ["--", "sh", "-c", "echo up; exec sleep 600"];
+
+#[test]
+fn all_locks_are_held_while_the_command_runs_and_none_after() {
+    let nodes = three();
+    let args = [&["run", "c", "a", "b", "a", "--ttl", "2s"], &STAY[..]].concat();
+    let mut running = Running::start(&nodes.urls(), &args);
+    assert_eq!(running.line(), "up");
+    // Longer than the TTL: each of them is kept alive.
+    let started = redbolt::now();
+    while redbolt::now().saturating_since(started) < Duration::from_secs(3) {
+        for key in ["a", "b", "c"] {
+            assert_eq!(verdict(&nodes, key), "held", "{key}");
+        }
+    }
+    running.signal("TERM");
+    running.end().expect(128 + 15);
+    assert!((0..3).all(|node| nodes.key_count(node).unwrap() == 0));
+}
+
+#[test]
+fn the_loss_of_one_of_several_ends_the_command_and_names_it() {
+    let nodes = three();
+    let args = [&["run", "b", "a", "--ttl", "2s"], &STAY[..]].concat();
+    let mut running = Running::start(&nodes.urls(), &args);
+    assert_eq!(running.line(), "up");
+    let status = on(&nodes, &["status", "b", "--json"]).expect(0).json();
+    on(&nodes, &["unlock", "b", status["nodes"][0]["token"].as_str().unwrap()]).expect(0);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(ended.err.contains("redbolt: b was lost while the command ran"), "{ended:?}");
+    assert_eq!(verdict(&nodes, "a"), "free");
+}
+
+#[test]
+fn one_of_several_that_is_taken_starts_nothing_and_leaves_nothing() {
+    let nodes = three();
+    take(&nodes, "b");
+    let ended = on(&nodes, &["run", "c", "a", "b", "--", "echo", "ran"]).expect(75);
+    assert_eq!(ended.out, "");
+    assert!(ended.err.contains("b: the lock is taken"), "{ended:?}");
+    assert_eq!(verdict(&nodes, "a"), "free");
+    assert_eq!(verdict(&nodes, "c"), "free");
+}
+
+/// Each wants two locks that the other wants, named in the other order, again and again.
+#[test]
+fn commands_that_want_the_same_locks_in_another_order_do_not_block_each_other() {
+    let nodes = three();
+    // What is sent to a holder that ends just then is waited for so long, at each turn.
+    let wait = ["--wait", "60s", "--ttl", "5s", "--node-timeout", "200ms", "--", "true"];
+    std::thread::scope(|scope| {
+        for keys in [["a", "b"], ["b", "a"]] {
+            let nodes = &nodes;
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    let ended = on(nodes, &[&["run"], &keys[..], &wait].concat());
+                    assert_eq!(ended.code, Some(0), "{ended:?}");
+                    // A circle would last for a whole wait.
+                    assert!(ended.took < Duration::from_secs(30), "{ended:?}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_lock_that_is_lost_while_another_is_waited_for_starts_nothing() {
+    let nodes = three();
+    take(&nodes, "b");
+    let args = ["run", "a", "b", "--ttl", "2s", "--wait", "60s", "--", "echo", "ran"];
+    let running = Running::start(&nodes.urls(), &args);
+    assert!(eventually(PATIENCE, || verdict(&nodes, "a") == "held"));
+    let status = on(&nodes, &["status", "a", "--json"]).expect(0).json();
+    let token = status["nodes"][0]["token"].as_str().unwrap().to_owned();
+    on(&nodes, &["unlock", "a", &token]).expect(0);
+    let ended = running.end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(70), ""), "{ended:?}");
+    assert!(ended.err.contains("a was lost while b was waited for"), "{ended:?}");
+    // At once, and not when the wait or the other's lock is over.
+    assert!(ended.took < Duration::from_secs(20), "{ended:?}");
+}
+
+#[test]
+fn a_taken_lock_ends_with_the_code_that_was_asked_for() {
+    let nodes = three();
+    take(&nodes, "k");
+    let ended = on(&nodes, &["run", "-n", "-E", "9", "k", "--", "echo", "ran"]).expect(9);
+    assert!(ended.err.contains("the lock is taken") && !ended.err.contains("--wait"), "{ended:?}");
+    on(&nodes, &["run", "-w", "300ms", "-E", "9", "k", "--", "echo", "ran"]).expect(9);
+    // A crontab mails whatever is printed.
+    let ended = on(&nodes, &["run", "-n", "-E", "0", "k", "--", "echo", "ran"]).expect(0);
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
+    let ended = on(&nodes, &["run", "-E", "0", "--json", "k", "--", "echo", "ran"]).expect(0);
+    assert_eq!(ended.text("error"), "taken");
+    // Only a conflict has that code.
+    nodes.kill(0).and_then(|()| nodes.kill(1)).unwrap();
+    on(&nodes, &["run", "-E", "9", "k", "--", "echo", "ran"]).expect(69);
+}
+
+#[test]
+fn a_line_for_the_shell_runs_in_it() {
+    let nodes = three();
+    let line = "echo one | tr a-z A-Z; exit 4";
+    for shell in ["", "/bin/sh"] {
+        let mut command = command_on(&nodes.urls(), &["run", "k", "-c", line]);
+        command.env("SHELL", shell);
+        let ended = end(command).expect(4);
+        assert_eq!(ended.out, "ONE\n");
+    }
+}
+
+#[test]
+fn user_signals_reach_the_command() {
+    let nodes = three();
+    for name in ["USR1", "USR2"] {
+        // The shell would say that its sleep, which is of the group too, was ended by the signal.
+        let script = format!(
+            "exec 2>/dev/null; trap 'echo got; exit 9' {name}; echo up; \
+             while :; do sleep 0.01; done"
+        );
+        let args = ["run", "k", "--", "sh", "-c", &script];
+        let mut running = Running::start(&nodes.urls(), &args);
+        assert_eq!(running.line(), "up");
+        running.signal(name);
+        assert_eq!(running.line(), "got", "{name}");
+        running.end().expect(9);
+    }
+}
+
+/// Stopped, it could not extend the lock, and the command would go on without one.
+#[cfg(target_os = "linux")]
+#[test]
+fn it_does_not_let_itself_be_suspended() {
+    let nodes = three();
+    let args = [&["run", "k", "--ttl", "2s"], &STAY[..]].concat();
+    let mut running = Running::start(&nodes.urls(), &args);
+    assert_eq!(running.line(), "up");
+    running.signal("TSTP");
+    let started = redbolt::now();
+    while redbolt::now().saturating_since(started) < Duration::from_secs(3) {
+        assert_eq!(verdict(&nodes, "k"), "held");
+    }
+    running.signal("TERM");
+    let ended = running.end().expect(128 + 15);
+    assert!(ended.err.contains("cannot be suspended"), "{ended:?}");
+}

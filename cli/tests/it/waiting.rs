@@ -1,0 +1,46 @@
+//! The command as one of several that wait for a lock.
+
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{Client, Config, RestartGuard, Retry};
+use redbolt_rig::{Cluster, Kind, PATIENCE, TTL, eventually, ms};
+
+use super::cli::Running;
+
+/// A client that polls so seldom that only messages wake it in time.
+fn client(cluster: &Cluster) -> Client {
+    let retry = Retry::every(Duration::from_secs(60), Duration::ZERO).timeout(PATIENCE);
+    let config = Config::new(cluster.urls()).expect("addresses of servers").retry(retry);
+    let config = config.restart_guard(RestartGuard::Off).node_timeout(ms(100));
+    Client::connect(config).expect("the nodes are there")
+}
+
+/// Nobody hears the wake of one that was killed, and the next is woken at once; one that stands still
+/// keeps it, and the safety poll of the next finds the lock free, long before any key ends.
+#[test]
+fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
+    for signal in ["KILL", "STOP"] {
+        let [mut holder, mut waiter] = [(); 2].map(|()| client(&cluster));
+        let ttl = PATIENCE * 2;
+        let lease = holder.try_lock("k", ttl).expect("nobody has it");
+        let words = cluster.calls("publish");
+        let args = ["--restart-guard", "off", "lock", "k", "--ttl", "30s", "--wait", "60s"];
+        let first = Running::start(&cluster.urls(), &args);
+        assert!(eventually(PATIENCE, || cluster.calls("publish") > words), "it waits");
+        thread::scope(|scope| {
+            let words = cluster.calls("publish");
+            let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
+            assert!(eventually(PATIENCE, || cluster.calls("publish") > words), "it waits");
+            first.signal(signal);
+            holder.unlock(lease).expect("it is held");
+            assert!(eventually(PATIENCE, || {
+                holder.wait_released(ms(1));
+                waits.is_finished()
+            }));
+            let (mut waiter, lease) = waits.join().expect("no panic").expect(signal);
+            waiter.unlock(lease).expect("it is held");
+        });
+    }
+}

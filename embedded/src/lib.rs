@@ -1,0 +1,35 @@
+//! In-process nodes for tests of programs that lock with
+//! [Redbolt](https://docs.rs/redbolt): a model of one Redis or Valkey master, and real TCP servers
+//! around it.
+//!
+//! Layer: [`model`] and its request parser are sans-IO (bytes and `now` in, bytes out); the server
+//! stands above the line, with sockets, threads and clocks. Written from what real servers answer
+//! and never from a client's code: this crate depends on no part of Redbolt, so that a mistake
+//! there is not repeated here unseen.
+//!
+//! ```
+//! # fn main() -> Result<(), redbolt_embedded::NodesError> {
+//! use redbolt_embedded::{Memory, Nodes};
+//!
+//! let nodes = Nodes::start(5)?;
+//! let urls = nodes.urls(); // "redis://127.0.0.1:PORT", for any client
+//! nodes.pause(0)?; // hangs, as under SIGSTOP
+//! nodes.kill(1)?; // its port refuses
+//! nodes.resume(0)?; // runs what was sent meanwhile
+//! nodes.restart(1, Memory::Lost)?; // a new process life without its keys
+//! # assert_eq!(urls.len(), 5);
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod model;
+mod request;
+mod server;
+mod time;
+
+pub use model::Flavor;
+pub use server::{Memory, NodeState, Nodes, NodesError, NodesOptions};
+pub use time::Instant;

@@ -1,0 +1,208 @@
+//! [`Keyspace`]: the keys of one server, their values and ends, and who tracks them.
+//!
+//! Layer: sans-IO. Time is the server's wall clock in milliseconds, passed in.
+//!
+//! # Invariants
+//!
+//! - A key is there as long as `now <= ends_at`: it lives strictly longer than its TTL, as on a
+//!   real server.
+//! - Expired keys that nobody touches never outnumber the live ones by more than
+//!   [`SWEEP_LEN_MIN`]: a sweep comes each time the keyspace has doubled.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+use super::readers::Readers;
+
+/// Databases that `SELECT` can choose from.
+pub(crate) const DATABASES: usize = 16;
+
+// Fixed hash keys: two runs of one simulation seed must not differ, not even in iteration order.
+pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+
+/// What a key holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Text(Vec<u8>),
+    List(Vec<Vec<u8>>),
+}
+
+/// One key.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) value: Value,
+    /// Last millisecond of the key's life.
+    pub(crate) ends_at_ms: Option<i64>,
+}
+
+/// All keys of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Keyspace {
+    databases: [Map<Vec<u8>, Entry>; DATABASES],
+    pub(crate) readers: Readers,
+    written_since_sweep: usize,
+    /// Keys whose end has come and that were removed for it.
+    pub(crate) expired: u64,
+}
+
+impl Keyspace {
+    /// The key's entry if it lives at `now_ms`; an expired one is removed first.
+    pub(crate) fn entry(&mut self, db: usize, key: &[u8], now_ms: i64) -> Option<&mut Entry> {
+        if self.database(db).get(key)?.is_expired(now_ms) {
+            self.remove(db, key);
+            self.expired += 1;
+            return None;
+        }
+        self.database(db).get_mut(key)
+    }
+
+    /// Writes a string; `ends_at_ms` replaces the end that the key had.
+    pub(crate) fn set(
+        &mut self,
+        db: usize,
+        key: &[u8],
+        text: &[u8],
+        ends_at_ms: Option<i64>,
+        now_ms: i64,
+    ) {
+        self.readers.note_change(key);
+        if let Some(entry) = self.database(db).get_mut(key) {
+            if let Value::Text(old) = &mut entry.value {
+                old.clear();
+                old.extend_from_slice(text);
+            } else {
+                entry.value = Value::Text(text.to_vec());
+            }
+            entry.ends_at_ms = ends_at_ms;
+            return;
+        }
+        self.insert(db, key, Entry { value: Value::Text(text.to_vec()), ends_at_ms }, now_ms);
+    }
+
+    /// Adds to the end of a list, which is made if need be; its new length, none for a string.
+    pub(crate) fn push<'item>(
+        &mut self,
+        db: usize,
+        key: &[u8],
+        items: impl Iterator<Item = &'item [u8]>,
+        now_ms: i64,
+    ) -> Option<usize> {
+        if self.entry(db, key, now_ms).is_none() {
+            let list = Value::List(Vec::new());
+            self.insert(db, key, Entry { value: list, ends_at_ms: None }, now_ms);
+        }
+        let len = match self.database(db).get_mut(key).map(|entry| &mut entry.value) {
+            Some(Value::List(list)) => {
+                list.extend(items.map(<[u8]>::to_vec));
+                list.len()
+            }
+            Some(Value::Text(_)) | None => return None,
+        };
+        self.readers.note_change(key);
+        Some(len)
+    }
+
+    /// Moves the end of a key that is known to live.
+    pub(crate) fn set_end(&mut self, db: usize, key: &[u8], ends_at_ms: i64) {
+        self.readers.note_change(key);
+        if let Some(entry) = self.database(db).get_mut(key) {
+            entry.ends_at_ms = Some(ends_at_ms);
+        }
+    }
+
+    /// Removes the key, expired or not; whether it was there.
+    pub(crate) fn remove(&mut self, db: usize, key: &[u8]) -> bool {
+        let was_there = self.database(db).remove(key).is_some();
+        if was_there {
+            self.readers.note_change(key);
+        }
+        was_there
+    }
+
+    /// Removes the key if it lives at `now_ms`; whether it did.
+    pub(crate) fn delete(&mut self, db: usize, key: &[u8], now_ms: i64) -> bool {
+        self.entry(db, key, now_ms).is_some() && self.remove(db, key)
+    }
+
+    /// Empties one database, or all of them, as FLUSHDB and FLUSHALL do: whoever tracks keys is told.
+    pub(crate) fn flush(&mut self, only: Option<usize>) {
+        self.readers.note_flush();
+        self.clear(only);
+    }
+
+    /// Empties one database, or all of them.
+    pub(crate) fn clear(&mut self, only: Option<usize>) {
+        for (index, database) in self.databases.iter_mut().enumerate() {
+            if only.is_none_or(|only| only == index) {
+                database.clear();
+            }
+        }
+    }
+
+    /// Keys of one database that live at `now_ms`, and how many of them have an end.
+    pub(crate) fn count(&mut self, db: usize, now_ms: i64) -> (usize, usize) {
+        self.sweep(now_ms);
+        let entries = self.database(db);
+        let volatile = entries.values().filter(|entry| entry.ends_at_ms.is_some()).count();
+        (entries.len(), volatile)
+    }
+
+    /// Removes every key whose end has come.
+    pub(crate) fn sweep(&mut self, now_ms: i64) {
+        self.written_since_sweep = 0;
+        for database in &mut self.databases {
+            let before = database.len();
+            if !self.readers.is_empty() {
+                let over = database.iter().filter(|(_, entry)| entry.is_expired(now_ms));
+                let mut over: Vec<_> = over.map(|(key, _)| key.clone()).collect();
+                over.sort_unstable();
+                over.iter().for_each(|key| self.readers.note_change(key));
+            }
+            database.retain(|_, entry| !entry.is_expired(now_ms));
+            self.expired += u64::try_from(before - database.len()).unwrap_or(0);
+        }
+    }
+
+    /// Forgets who tracks: connections do not outlive the process they were made to.
+    pub(crate) fn forget_sessions(&mut self) {
+        self.readers = Readers::default();
+    }
+
+    /// The names of the keys of a database that live at `now_ms`.
+    pub(crate) fn names(&self, db: usize, now_ms: i64) -> impl Iterator<Item = &[u8]> {
+        let keys = self.databases.get(db).into_iter().flatten();
+        keys.filter(move |(_, entry)| !entry.is_expired(now_ms)).map(|(key, _)| &**key)
+    }
+
+    /// All keys, expired ones that are not removed yet among them.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.databases.iter().map(Map::len).sum()
+    }
+
+    fn insert(&mut self, db: usize, key: &[u8], entry: Entry, now_ms: i64) {
+        self.written_since_sweep += 1;
+        if self.written_since_sweep > SWEEP_LEN_MIN
+            && self.written_since_sweep > self.database(db).len() / 2
+        {
+            self.sweep(now_ms);
+        }
+        self.database(db).insert(key.to_vec(), entry);
+    }
+
+    /// `db` comes from `SELECT`, which checked it; anything else is the first one.
+    fn database(&mut self, db: usize) -> &mut Map<Vec<u8>, Entry> {
+        let index = if db < DATABASES { db } else { 0 };
+        #[expect(clippy::indexing_slicing, reason = "the line above keeps it in range")]
+        &mut self.databases[index]
+    }
+}
+
+impl Entry {
+    fn is_expired(&self, now_ms: i64) -> bool {
+        self.ends_at_ms.is_some_and(|ends_at_ms| now_ms > ends_at_ms)
+    }
+}
+
+/// Below this many new keys a sweep is not worth its pass.
+const SWEEP_LEN_MIN: usize = 1024;

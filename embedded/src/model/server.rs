@@ -1,0 +1,422 @@
+//! [`Server`]: one master, and the conditions that a test can put it in.
+//!
+//! Layer: sans-IO. Called by `server` and by whoever drives a model on a clock of their own.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::flavor::Flavor;
+use super::keyspace::{Keyspace, Value};
+use super::pubsub::Channels;
+use super::session::{Session, User};
+use super::tracking::Trackers;
+use crate::Instant;
+use crate::request::{Broken, Parsed, Rules};
+
+/// One master: a process with its keys.
+pub struct Server {
+    pub(crate) flavor: Flavor,
+    pub(crate) life: Life,
+    pub(crate) password: Option<Vec<u8>>,
+    pub(crate) named: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) keys: Keyspace,
+    /// Which of the known scripts are in the script cache.
+    pub(crate) scripts: [bool; 2],
+    pub(crate) channels: Channels,
+    pub(crate) trackers: Trackers,
+    pub(crate) state: State,
+    pub(crate) stats: Stats,
+    wall_step_ms: i64,
+    next_id: u64,
+}
+
+/// What a server is apart from one process life of it.
+#[derive(Clone, Default)]
+pub struct ServerOptions {
+    flavor: Flavor,
+    password: Option<Vec<u8>>,
+    named: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// One process life: its identity, its start and its clock.
+#[derive(Clone, Debug)]
+pub struct Life {
+    pub(crate) run_id: [u8; 20],
+    pub(crate) replid: [u8; 20],
+    pub(crate) replid2: Option<[u8; 20]>,
+    pub(crate) port: u16,
+    started_at: Instant,
+    wall_ms_at_start: i64,
+    age: Duration,
+}
+
+impl fmt::Debug for Server {
+    /// Without its passwords, and without its keys: their values are tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("flavor", &self.flavor)
+            .field("life", &self.life)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ServerOptions {
+    /// Without passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerOptions").field("flavor", &self.flavor).finish_non_exhaustive()
+    }
+}
+
+/// Whether a restart brings the keys back.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// No persistence: the new process begins empty.
+    Lost,
+    /// As with an append-only file that lost nothing; ends of keys are absolute and still hold.
+    Kept,
+}
+
+/// Something that is wrong with a server, or right again.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It is a replica: writes are answered `-READONLY`.
+    Replica(bool),
+    /// It is a replica that takes writes: `replica-read-only no`.
+    WritableReplica(bool),
+    /// It is a replica without its master that serves no stale data: `-MASTERDOWN`.
+    MasterDown(bool),
+    /// It was a replica of another master and is a master again: new `master_replid`, no keys.
+    Promoted([u8; 20]),
+    /// It is loading its keys: `-LOADING`, but for HELLO, AUTH, INFO and the like.
+    Loading(bool),
+    /// Its memory is full and nothing may be evicted: `-OOM` for what may need memory.
+    OutOfMemory(bool),
+    /// It cannot persist: writes and PING are answered `-MISCONF`.
+    Misconf(bool),
+    /// It is a node of a cluster, as far as INFO and HELLO say.
+    Cluster(bool),
+    /// Its eviction policy, such as `allkeys-lru`.
+    MaxmemoryPolicy(String),
+    /// The number of keys that it says it evicted.
+    EvictedKeys(u64),
+    /// Commands, in lower case (`get`, `client|id`), that no user may run: `-NOPERM`.
+    Denied(Vec<String>),
+    /// Commands, in lower case, that were renamed away: nobody knows them.
+    Renamed(Vec<String>),
+}
+
+/// Whether more is to be done for a session.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    /// Everything that came in was run.
+    Idle,
+    /// The output reached its limit first: write it, then call again without bytes.
+    More,
+    /// Write the output, then close the connection.
+    Close,
+}
+
+/// A message for a session that subscribed to its channel.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// [`Session::id`] of the receiver.
+    pub session: u64,
+    /// What it is sent.
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) replica: bool,
+    pub(crate) writable: bool,
+    pub(crate) master_down: bool,
+    pub(crate) loading: bool,
+    pub(crate) oom: bool,
+    pub(crate) misconf: bool,
+    pub(crate) cluster: bool,
+    pub(crate) denied: Vec<String>,
+    pub(crate) renamed: Vec<String>,
+    pub(crate) policy: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) connections: u64,
+    pub(crate) commands: u64,
+    pub(crate) evicted: u64,
+}
+
+impl ServerOptions {
+    /// A server that passes for `flavor` and asks for no password.
+    #[must_use]
+    pub const fn new(flavor: Flavor) -> Self {
+        Self { flavor, password: None, named: None }
+    }
+
+    /// The password of the default user.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<Vec<u8>>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// One more user, who may run everything.
+    #[must_use]
+    pub fn user(mut self, name: impl Into<Vec<u8>>, password: impl Into<Vec<u8>>) -> Self {
+        self.named = Some((name.into(), password.into()));
+        self
+    }
+}
+
+impl Life {
+    /// A process that starts at `started_at`, when its wall clock shows `wall_ms` milliseconds
+    /// since 1970. `run_id` and `replid` are its random identities.
+    #[must_use]
+    pub const fn new(
+        run_id: [u8; 20],
+        replid: [u8; 20],
+        started_at: Instant,
+        wall_ms: i64,
+    ) -> Self {
+        let age = Duration::ZERO;
+        Self { run_id, replid, replid2: None, port: 0, started_at, wall_ms_at_start: wall_ms, age }
+    }
+
+    /// How old the process says it already is at its start.
+    #[must_use]
+    pub const fn age(mut self, age: Duration) -> Self {
+        self.age = age;
+        self
+    }
+
+    /// The port it says it listens on.
+    #[must_use]
+    pub const fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+}
+
+impl Server {
+    /// A server without keys.
+    #[must_use]
+    pub fn new(options: &ServerOptions, life: Life) -> Self {
+        Self {
+            flavor: options.flavor,
+            life,
+            password: options.password.clone(),
+            named: options.named.clone(),
+            keys: Keyspace::default(),
+            scripts: [false; 2],
+            channels: Channels::default(),
+            trackers: Trackers::default(),
+            state: State::default(),
+            stats: Stats::default(),
+            wall_step_ms: 0,
+            next_id: 1,
+        }
+    }
+
+    /// Begins another process life. All sessions of the one before are void: drop them.
+    ///
+    /// Conditions stay as they are.
+    pub fn restart(&mut self, life: Life, memory: Memory) {
+        match memory {
+            Memory::Lost => self.keys = Keyspace::default(),
+            Memory::Kept => self.keys.forget_sessions(),
+        }
+        self.life = life;
+        self.scripts = [false; 2];
+        self.channels = Channels::default();
+        self.trackers = Trackers::default();
+        self.stats = Stats::default();
+        self.wall_step_ms = 0;
+        self.next_id = 1;
+    }
+
+    /// Accepts a connection.
+    pub fn connect(&mut self) -> Session {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.stats.connections += 1;
+        Session::new(id, self.password.is_none().then_some(User::Default))
+    }
+
+    /// A connection is gone; its subscriptions and tracking end.
+    pub fn disconnect(&mut self, mut session: Session) {
+        self.channels.leave(&mut session);
+        if session.tracking.is_some() {
+            self.keys.readers.leave(session.id);
+        }
+        self.trackers.leave(&mut session);
+    }
+
+    /// Takes in `bytes` of a session and runs each request that is whole, appending the replies to
+    /// `out`, at most about a mebibyte of them in one call.
+    pub fn execute(
+        &mut self,
+        session: &mut Session,
+        bytes: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Progress {
+        let now_ms = self.wall_ms(now);
+        session.parser.feed(bytes);
+        let mut parser = std::mem::take(&mut session.parser);
+        let start_len = out.len();
+        let progress = loop {
+            if session.closing {
+                break Progress::Close;
+            }
+            if out.len() - start_len > OUTPUT_LEN_MAX {
+                break Progress::More;
+            }
+            let rules = Rules {
+                authenticated: session.user.is_some(),
+                strict_crlf: matches!(self.flavor, Flavor::Valkey91),
+            };
+            match parser.next(rules) {
+                Parsed::Request => self.dispatch(session, parser.args(), now_ms, out),
+                Parsed::Partial => break Progress::Idle,
+                Parsed::Broken(broken) => {
+                    say_broken(broken, out);
+                    session.closing = true;
+                }
+            }
+        };
+        session.parser = parser;
+        progress
+    }
+
+    /// What was published, and which tracked keys have changed, since the last call: oldest first.
+    pub fn deliveries(&mut self) -> std::vec::Drain<'_, Delivery> {
+        self.tell_changes(None, None);
+        self.channels.deliveries()
+    }
+
+    /// Tells those who track keys of what has changed: see [`Trackers::tell`].
+    pub(crate) fn tell_changes(&mut self, by: Option<u64>, mut own: Option<(u64, &mut Vec<u8>)>) {
+        for changed in self.keys.readers.changes() {
+            let own = own.as_mut().map(|(id, out)| (*id, &mut **out));
+            self.trackers.tell(&changed, by, own, &mut self.channels);
+        }
+    }
+
+    /// Puts the server into a condition, or out of it.
+    pub fn set_condition(&mut self, condition: Condition) {
+        match condition {
+            Condition::Replica(is) => {
+                self.state.replica = is;
+                self.state.master_down &= is;
+                self.state.writable = false;
+            }
+            Condition::WritableReplica(is) => (self.state.replica, self.state.writable) = (is, is),
+            Condition::MasterDown(is) => (self.state.replica, self.state.master_down) = (is, is),
+            Condition::Promoted(replid) => {
+                self.life.replid2 = Some(std::mem::replace(&mut self.life.replid, replid));
+                (self.state.replica, self.state.master_down) = (false, false);
+                self.keys.clear(None);
+            }
+            Condition::Loading(is) => self.state.loading = is,
+            Condition::OutOfMemory(is) => self.state.oom = is,
+            Condition::Misconf(is) => self.state.misconf = is,
+            Condition::Cluster(is) => self.state.cluster = is,
+            Condition::MaxmemoryPolicy(policy) => self.state.policy = Some(policy),
+            Condition::EvictedKeys(count) => self.stats.evicted = count,
+            Condition::Denied(commands) => self.state.denied = commands,
+            Condition::Renamed(commands) => self.state.renamed = commands,
+        }
+    }
+
+    /// Moves the server's wall clock, and with it every key's end, by `step_ms` milliseconds.
+    pub const fn step_wall_clock(&mut self, step_ms: i64) {
+        self.wall_step_ms = self.wall_step_ms.saturating_add(step_ms);
+    }
+
+    /// The string that `key` of database 0 holds at `now`.
+    pub fn value(&mut self, key: &[u8], now: Instant) -> Option<&[u8]> {
+        let now_ms = self.wall_ms(now);
+        match &self.keys.entry(0, key, now_ms)?.value {
+            Value::Text(text) => Some(text),
+            Value::List(_) => None,
+        }
+    }
+
+    /// How many milliseconds `key` of database 0 has left at `now`; none if it has no end.
+    pub fn ttl_ms(&mut self, key: &[u8], now: Instant) -> Option<i64> {
+        let now_ms = self.wall_ms(now);
+        let ends_at_ms = self.keys.entry(0, key, now_ms)?.ends_at_ms?;
+        Some(ends_at_ms - now_ms)
+    }
+
+    /// Drops `key` of database 0 as eviction would; whether it was there.
+    pub fn evict(&mut self, key: &[u8]) -> bool {
+        let was_there = self.keys.remove(0, key);
+        self.stats.evicted += u64::from(was_there);
+        was_there
+    }
+
+    /// Keys of all databases that live at `now`.
+    pub fn key_count(&mut self, now: Instant) -> usize {
+        let now_ms = self.wall_ms(now);
+        (0..super::keyspace::DATABASES).map(|db| self.keys.count(db, now_ms).0).sum()
+    }
+
+    /// The names of the keys of the first database that live at `now`.
+    pub fn key_names(&self, now: Instant) -> impl Iterator<Item = &[u8]> {
+        self.keys.names(0, self.wall_ms(now))
+    }
+
+    /// Empties the script cache, as `SCRIPT FLUSH` does.
+    pub const fn flush_scripts(&mut self) {
+        self.scripts = [false; 2];
+    }
+
+    /// Whether it is loading its keys: see [`Condition::Loading`].
+    #[must_use]
+    pub const fn is_loading(&self) -> bool {
+        self.state.loading
+    }
+
+    /// How old this process life says it is: `uptime_in_seconds`.
+    #[must_use]
+    pub fn uptime(&self, now: Instant) -> Duration {
+        Duration::from_secs(self.uptime_s(self.wall_ms(now)))
+    }
+
+    /// Its wall clock, in milliseconds since 1970.
+    #[must_use]
+    pub fn wall_ms(&self, now: Instant) -> i64 {
+        let passed_ms = now.saturating_since(self.life.started_at).as_millis();
+        let passed_ms = i64::try_from(passed_ms).unwrap_or(i64::MAX);
+        self.life.wall_ms_at_start.saturating_add(self.wall_step_ms).saturating_add(passed_ms)
+    }
+
+    /// As servers count it: by the wall clock, in whole seconds of it.
+    pub(crate) fn uptime_s(&self, now_ms: i64) -> u64 {
+        let passed_s = now_ms.div_euclid(1000) - self.life.wall_ms_at_start.div_euclid(1000);
+        self.life.age.as_secs().saturating_add_signed(passed_s)
+    }
+}
+
+fn say_broken(broken: Broken, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"-ERR Protocol error: ");
+    match broken {
+        Broken::Text(text) => out.extend_from_slice(text.as_bytes()),
+        Broken::NotBulk(byte) => {
+            out.extend_from_slice(b"expected '$', got '");
+            out.push(if matches!(byte, b'\r' | b'\n') { b' ' } else { byte });
+            out.push(b'\'');
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Replies of one call; what is larger waits until these are written.
+const OUTPUT_LEN_MAX: usize = 1 << 20;

@@ -1,0 +1,65 @@
+//! [`Session`]: what a server knows of one connection.
+//!
+//! Layer: sans-IO. Made by [`super::Server::connect`], handed back to
+//! [`super::Server::disconnect`].
+
+use super::tracking::Tracking;
+use crate::request::Parser;
+
+/// One connection as its server sees it: protocol, user, subscriptions.
+pub struct Session {
+    pub(crate) id: u64,
+    pub(crate) parser: Parser,
+    pub(crate) resp3: bool,
+    /// The user that commands run as; none before authentication.
+    pub(crate) user: Option<User>,
+    pub(crate) db: usize,
+    pub(crate) name: Vec<u8>,
+    pub(crate) channels: Vec<Vec<u8>>,
+    pub(crate) tracking: Option<Tracking>,
+    /// `CLIENT CACHING YES` came last.
+    pub(crate) caching: bool,
+    pub(crate) closing: bool,
+}
+
+/// Who a session is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    Default,
+    Named,
+}
+
+impl Session {
+    pub(crate) fn new(id: u64, user: Option<User>) -> Self {
+        Self {
+            id,
+            parser: Parser::default(),
+            resp3: false,
+            user,
+            db: 0,
+            name: Vec::new(),
+            channels: Vec::new(),
+            tracking: None,
+            caching: false,
+            closing: false,
+        }
+    }
+
+    /// Its number, as `CLIENT ID` says it: unique within one life of the server.
+    #[must_use]
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether it speaks RESP3: its client has said `HELLO 3`.
+    #[must_use]
+    pub const fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,212 @@
+//! The command table: names, arities, flags and flavors.
+//!
+//! Layer: sans-IO, plain values. Arity and flags are the servers' own.
+
+use super::flavor::Flavor;
+use super::gate::Call;
+use super::{connection, info, keys, pubsub, script, strings, tracking};
+use crate::request::Args;
+
+/// One command.
+pub(crate) struct Command {
+    /// In lower case; a subcommand stands behind a bar: `client|id`.
+    pub(crate) name: &'static str,
+    /// Arguments including the name; negative: at least so many.
+    arity: i8,
+    flags: u16,
+    flavors: u8,
+    pub(crate) run: fn(&mut Call<'_>),
+}
+
+/// Outcome of [`find`].
+pub(crate) enum Found {
+    Command(&'static Command),
+    /// The text of the error.
+    Missing(Vec<u8>),
+}
+
+/// It changes keys.
+pub(crate) const WRITE: u16 = 1;
+/// It may need memory.
+pub(crate) const DENY_OOM: u16 = 2;
+/// It runs before authentication.
+pub(crate) const NO_AUTH: u16 = 4;
+/// It runs while the server is loading.
+pub(crate) const LOADING: u16 = 8;
+/// It runs on a replica that has lost its master.
+pub(crate) const STALE: u16 = 16;
+/// It runs on a RESP2 connection that is subscribed.
+pub(crate) const SUBSCRIBED: u16 = 32;
+
+impl Command {
+    pub(crate) const fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) fn takes(&self, len: usize) -> bool {
+        let least = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { len >= least } else { len == least }
+    }
+}
+
+impl Found {
+    pub(crate) const fn has(&self, flag: u16) -> bool {
+        match self {
+            Self::Command(command) => command.has(flag),
+            Self::Missing(_) => false,
+        }
+    }
+}
+
+/// Looks a request's command up, where those `renamed` have another name.
+pub(crate) fn find(args: Args<'_>, flavor: Flavor, renamed: &[String]) -> Found {
+    let mut name = [0; NAME_LEN_MAX];
+    let mut len = lower(args.at(0), &mut name, 0);
+    let is_container = len
+        .and_then(|len| name.get(..len))
+        .is_some_and(|name| CONTAINERS.iter().any(|container| container.as_bytes() == name));
+    if is_container && args.len() > 1 {
+        len = len.and_then(|len| lower(b"|", &mut name, len));
+        len = len.and_then(|len| lower(args.at(1), &mut name, len));
+    }
+    let name = len.and_then(|len| name.get(..len)).unwrap_or(b"");
+    let found = COMMANDS.binary_search_by(|command| command.name.as_bytes().cmp(name));
+    match found.ok().and_then(|index| COMMANDS.get(index)) {
+        Some(command) if renamed.iter().any(|renamed| renamed == command.name) => {
+            Found::Missing(unknown_command(args, flavor))
+        }
+        Some(command) if command.flavors & flavor.bit() != 0 => Found::Command(command),
+        Some(_) | None if is_container => Found::Missing(unknown_subcommand(args)),
+        Some(_) | None => Found::Missing(unknown_command(args, flavor)),
+    }
+}
+
+fn lower(text: &[u8], into: &mut [u8; NAME_LEN_MAX], from: usize) -> Option<usize> {
+    let end = from + text.len();
+    let target = into.get_mut(from..end)?;
+    target.copy_from_slice(text);
+    target.make_ascii_lowercase();
+    Some(end)
+}
+
+fn unknown_command(args: Args<'_>, flavor: Flavor) -> Vec<u8> {
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(printed(args.at(0), ECHO_LEN_MAX));
+    text.push(b'\'');
+    if args.len() == 1 && flavor == Flavor::Redis86 {
+        return text;
+    }
+    text.extend_from_slice(b", with args beginning with: ");
+    let start = text.len();
+    for arg in args.from(1) {
+        let room = ECHO_LEN_MAX.saturating_sub(text.len() - start);
+        if room == 0 {
+            break;
+        }
+        text.push(b'\'');
+        text.extend_from_slice(printed(arg, room));
+        text.extend_from_slice(b"' ");
+    }
+    text
+}
+
+fn unknown_subcommand(args: Args<'_>) -> Vec<u8> {
+    let container = args.at(0).to_ascii_uppercase();
+    let subcommand = printed(args.at(1), ECHO_LEN_MAX);
+    [b"ERR unknown subcommand '", subcommand, b"'. Try ", &container, b" HELP."].concat()
+}
+
+/// An argument as servers print it: up to its first NUL, and not too much of it.
+pub(crate) fn printed(arg: &[u8], len_max: usize) -> &[u8] {
+    let arg = arg.split(|byte| *byte == 0).next().unwrap_or(b"");
+    arg.get(..len_max).unwrap_or(arg)
+}
+
+const NAME_LEN_MAX: usize = 32;
+const ECHO_LEN_MAX: usize = 128;
+const CONTAINERS: [&str; 3] = ["client", "config", "script"];
+
+const ALL: u8 = 31;
+const VALKEY_91: u8 = 16;
+const REDIS_86: u8 = 4;
+/// All but Redis 7.0.
+const SINCE_72: u8 = 30;
+
+/// Answered in whatever state the server is.
+const ALWAYS: u16 = LOADING | STALE;
+
+const fn command(name: &'static str, arity: i8, flags: u16, run: fn(&mut Call<'_>)) -> Command {
+    Command { name, arity, flags, flavors: ALL, run }
+}
+
+const fn only(flavors: u8, mut command: Command) -> Command {
+    command.flavors = flavors;
+    command
+}
+
+/// Runs for a container without a subcommand, which its arity refuses first.
+fn container(call: &mut Call<'_>) {
+    call.reply().error("ERR syntax error");
+}
+
+/// In the order of the names: [`find`] searches by halves.
+#[rustfmt::skip]
+static COMMANDS: [Command; 46] = [
+    command("auth", -2, ALWAYS | NO_AUTH, connection::auth),
+    command("client", -2, ALWAYS, container),
+    command("client|caching", 3, ALWAYS, tracking::client_caching),
+    command("client|getname", 2, ALWAYS, connection::client_getname),
+    command("client|id", 2, ALWAYS, connection::client_id),
+    command("client|no-evict", 3, ALWAYS, connection::client_switch),
+    only(SINCE_72, command("client|no-touch", 3, ALWAYS, connection::client_switch)),
+    only(SINCE_72, command("client|setinfo", 4, ALWAYS, connection::client_setinfo)),
+    command("client|setname", 3, ALWAYS, connection::client_setname),
+    command("client|tracking", -3, ALWAYS, tracking::client_tracking),
+    command("config", -2, ALWAYS, container),
+    command("config|get", -3, ALWAYS, info::config_get),
+    command("config|resetstat", 2, ALWAYS, info::config_resetstat),
+    command("config|set", -4, ALWAYS, info::config_set),
+    command("dbsize", 1, 0, keys::dbsize),
+    command("del", -2, WRITE, keys::del),
+    only(REDIS_86, command("delex", -2, WRITE, strings::delex)),
+    only(VALKEY_91, command("delifeq", 3, WRITE, strings::delifeq)),
+    command("echo", 2, ALWAYS, connection::echo),
+    command("eval", -3, 0, script::eval),
+    command("evalsha", -3, 0, script::evalsha),
+    command("exists", -2, 0, keys::exists),
+    command("flushall", -1, WRITE, keys::flushall),
+    command("flushdb", -1, WRITE, keys::flushdb),
+    command("get", 2, 0, strings::get),
+    command("hello", -1, ALWAYS | NO_AUTH, connection::hello),
+    command("info", -1, ALWAYS, info::info),
+    command("pexpire", -3, WRITE, keys::pexpire),
+    command("ping", -1, SUBSCRIBED, connection::ping),
+    command("pttl", 2, 0, keys::pttl),
+    command("publish", 3, ALWAYS, pubsub::publish),
+    command("quit", -1, ALWAYS | NO_AUTH | SUBSCRIBED, connection::quit),
+    command("reset", 1, ALWAYS | NO_AUTH | SUBSCRIBED, connection::reset),
+    command("rpush", -3, WRITE | DENY_OOM, keys::rpush),
+    command("script", -2, 0, container),
+    command("script|exists", -3, 0, script::exists),
+    command("script|flush", -2, 0, script::flush),
+    command("script|load", 3, STALE, script::load),
+    command("select", 2, ALWAYS, connection::select),
+    command("set", -3, WRITE | DENY_OOM, strings::set),
+    command("subscribe", -2, ALWAYS | SUBSCRIBED, pubsub::subscribe),
+    command("time", 1, ALWAYS, info::time),
+    command("ttl", 2, 0, keys::ttl),
+    command("type", 2, 0, keys::kind),
+    command("unlink", -2, WRITE, keys::del),
+    command("unsubscribe", -1, ALWAYS | SUBSCRIBED, pubsub::unsubscribe),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMANDS, NAME_LEN_MAX};
+
+    #[test]
+    fn the_table_is_in_the_order_of_its_names() {
+        assert!(COMMANDS.is_sorted_by(|one, next| one.name < next.name));
+        assert!(COMMANDS.iter().all(|command| command.name.len() <= NAME_LEN_MAX));
+    }
+}

@@ -1,0 +1,302 @@
+//! [`Node`]: the thread of one embedded node, an event loop around the model.
+//!
+//! Layer: above the sans-IO line. Started by [`super::Nodes`], which sends it [`Order`]s.
+//!
+//! # Contract
+//!
+//! - An order has taken effect when its answer arrives.
+//! - While paused nothing is read, run or written; what arrives stays in the sockets and runs on
+//!   resume, also for clients that have gone since.
+
+use std::io::{self, ErrorKind, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
+
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+
+use super::clock;
+use super::connection::{Connection, Fate};
+use super::{NodeState, Report};
+use crate::model::{Condition, Life, Memory, Server, ServerOptions};
+
+/// What a node's thread is told to do.
+pub(super) enum Order {
+    Pause,
+    Resume,
+    HangUp,
+    Kill,
+    Restart(Memory),
+    Condition(Condition),
+    Look,
+    Stop,
+}
+
+/// An order and where its answer goes.
+pub(super) type Letter = (Order, SyncSender<io::Result<Report>>);
+
+/// One node: sockets, model, state.
+pub(super) struct Node {
+    poll: Poll,
+    listener: Option<TcpListener>,
+    port: u16,
+    clients_max: usize,
+    server: Server,
+    state: NodeState,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    /// Connections that may have something to read or room to write.
+    todo: Vec<usize>,
+    to_accept: bool,
+    scratch: Vec<u8>,
+}
+
+impl Node {
+    /// A node on `listener`; its first start counts as `age` ago.
+    pub(super) fn new(
+        listener: TcpListener,
+        options: &ServerOptions,
+        clients_max: usize,
+        age: Duration,
+    ) -> io::Result<(Self, Arc<Waker>)> {
+        let port = listener.local_addr()?.port();
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let server = Server::new(options, life(port, age)?);
+        let mut node = Self {
+            poll,
+            listener: None,
+            port,
+            clients_max,
+            server,
+            state: NodeState::Running,
+            connections: Vec::new(),
+            free: Vec::new(),
+            todo: Vec::new(),
+            to_accept: false,
+            scratch: vec![0; READ_LEN],
+        };
+        node.listen(listener)?;
+        Ok((node, waker))
+    }
+
+    /// Runs until it is told to stop or nobody is left to tell it anything.
+    pub(super) fn run(mut self, orders: &Receiver<Letter>) {
+        let mut events = Events::with_capacity(256);
+        loop {
+            let busy = self.state == NodeState::Running && !self.todo.is_empty();
+            match self.poll.poll(&mut events, busy.then_some(Duration::ZERO)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return,
+            }
+            for event in &events {
+                self.note(event);
+            }
+            while let Ok((order, answer)) = orders.try_recv() {
+                let stop = matches!(order, Order::Stop);
+                let done = self.obey(order);
+                let report = done.map(|()| self.report());
+                // Whoever looks at the keys may have found some at their end.
+                if self.state == NodeState::Running {
+                    self.deliver();
+                }
+                // Whoever asked may have given up waiting; the order holds all the same.
+                let _ = answer.send(report);
+                if stop {
+                    return;
+                }
+            }
+            if self.state == NodeState::Running {
+                self.pass();
+            }
+        }
+    }
+
+    /// Remembers an event; it is acted upon only while the node runs.
+    fn note(&mut self, event: &Event) {
+        match event.token() {
+            WAKER => {}
+            LISTENER => self.to_accept = true,
+            Token(index) => {
+                if let Some(Some(connection)) = self.connections.get_mut(index) {
+                    connection.readable |= event.is_readable() || event.is_error();
+                    connection.read_closed |= event.is_read_closed() || event.is_error();
+                    if !connection.listed {
+                        connection.listed = true;
+                        self.todo.push(index);
+                    }
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) -> io::Result<()> {
+        match (order, self.state) {
+            (Order::Pause, NodeState::Running) => self.state = NodeState::Paused,
+            (Order::Resume, NodeState::Paused) => self.state = NodeState::Running,
+            (Order::HangUp, _) => self.hang_up(),
+            (Order::Kill | Order::Stop, _) => self.kill(),
+            (Order::Restart(memory), _) => self.restart(memory)?,
+            (Order::Condition(condition), _) => self.server.set_condition(condition),
+            (Order::Look, _)
+            | (Order::Pause, NodeState::Paused | NodeState::Killed)
+            | (Order::Resume, NodeState::Running | NodeState::Killed) => {}
+        }
+        Ok(())
+    }
+
+    fn report(&mut self) -> Report {
+        let now = clock::now();
+        Report {
+            state: self.state,
+            key_count: self.server.key_count(now),
+            uptime: self.server.uptime(now),
+        }
+    }
+
+    fn kill(&mut self) {
+        self.state = NodeState::Killed;
+        self.listener = None;
+        self.hang_up();
+    }
+
+    fn hang_up(&mut self) {
+        self.todo.clear();
+        self.free.clear();
+        for connection in self.connections.drain(..).flatten() {
+            self.server.disconnect(connection.into_session());
+        }
+    }
+
+    fn restart(&mut self, memory: Memory) -> io::Result<()> {
+        self.kill();
+        let listener = bind_again(self.port)?;
+        self.server.restart(life(self.port, Duration::ZERO)?, memory);
+        self.listen(listener)?;
+        self.state = NodeState::Running;
+        Ok(())
+    }
+
+    fn listen(&mut self, mut listener: TcpListener) -> io::Result<()> {
+        self.poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        self.listener = Some(listener);
+        self.to_accept = true;
+        Ok(())
+    }
+
+    /// Accepts and serves whatever there is, once.
+    fn pass(&mut self) {
+        if std::mem::take(&mut self.to_accept) {
+            while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
+                self.admit(stream);
+            }
+        }
+        for index in std::mem::take(&mut self.todo) {
+            let Some(Some(connection)) = self.connections.get_mut(index) else {
+                continue;
+            };
+            connection.listed = false;
+            let fate = connection.serve(&mut self.server, &mut self.scratch);
+            self.settle(index, fate);
+            self.deliver();
+        }
+    }
+
+    fn admit(&mut self, mut stream: TcpStream) {
+        if self.connections.len() - self.free.len() >= self.clients_max {
+            let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        let index = self.free.pop().unwrap_or(self.connections.len());
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut stream, Token(index), interest);
+        if stream.set_nodelay(true).and(registered).is_err() {
+            if index < self.connections.len() {
+                self.free.push(index);
+            }
+            return;
+        }
+        let connection = Connection::new(stream, self.server.connect());
+        match self.connections.get_mut(index) {
+            Some(slot) => *slot = Some(connection),
+            None => self.connections.push(Some(connection)),
+        }
+    }
+
+    fn settle(&mut self, index: usize, fate: Fate) {
+        let Some(slot) = self.connections.get_mut(index) else {
+            return;
+        };
+        match fate {
+            Fate::Waits => {}
+            Fate::Again => {
+                if let Some(connection) = slot {
+                    connection.listed = true;
+                    self.todo.push(index);
+                }
+            }
+            Fate::Over => {
+                if let Some(connection) = slot.take() {
+                    self.server.disconnect(connection.into_session());
+                    self.free.push(index);
+                }
+            }
+        }
+    }
+
+    /// Takes published messages to their subscribers.
+    fn deliver(&mut self) {
+        let deliveries: Vec<_> = self.server.deliveries().collect();
+        for delivery in deliveries {
+            let index = self.connections.iter().position(|slot| {
+                slot.as_ref().is_some_and(|slot| slot.session_id() == delivery.session)
+            });
+            if let Some(index) = index
+                && let Some(Some(connection)) = self.connections.get_mut(index)
+            {
+                let fate = connection.deliver(&delivery.bytes);
+                self.settle(index, fate);
+            }
+        }
+    }
+}
+
+/// Listens where the node listened before. A process that another thread has just forked holds the
+/// old socket until it executes its program.
+fn bind_again(port: u16) -> io::Result<TcpListener> {
+    let end = clock::now() + BIND_TIMEOUT;
+    loop {
+        match TcpListener::bind(address(port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && clock::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// A new process life, with identities of its own.
+fn life(port: u16, age: Duration) -> io::Result<Life> {
+    let mut ids = [[0; 20]; 2];
+    for id in &mut ids {
+        SysRng.try_fill_bytes(id).map_err(io::Error::other)?;
+    }
+    let [run_id, replid] = ids;
+    Ok(Life::new(run_id, replid, clock::now(), clock::wall_ms()).age(age).port(port))
+}
+
+pub(super) fn address(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+const WAKER: Token = Token(usize::MAX);
+const LISTENER: Token = Token(usize::MAX - 1);
+/// What a real server reads at a time.
+const READ_LEN: usize = 16 << 10;
+const BIND_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,0 +1,71 @@
+//! Embedded nodes answer byte for byte as the real servers that they pass for.
+//!
+//! Random command sequences from two connections run on a real server and on the model of the same
+//! flavor. A failure prints its seed; `REDBOLT_SEED` begins with another one. Numbers that depend
+//! on the moment (PTTL) or the connection (ids) are blanked on both sides.
+
+mod requests;
+
+use std::time::Duration;
+
+use redbolt_rig::{Kind, RealServer, kind_or_skip};
+
+use self::requests::Requests;
+use super::pair::{Pair, words};
+
+#[test]
+fn redis_7_0_and_its_model_answer_alike() {
+    compare(Kind::Redis70);
+}
+
+#[test]
+fn redis_8_0_and_its_model_answer_alike() {
+    compare(Kind::Redis80);
+}
+
+#[test]
+fn redis_8_6_and_its_model_answer_alike() {
+    compare(Kind::Redis86);
+}
+
+#[test]
+fn valkey_8_1_and_its_model_answer_alike() {
+    compare(Kind::Valkey81);
+}
+
+#[test]
+fn valkey_9_1_and_its_model_answer_alike() {
+    compare(Kind::Valkey91);
+}
+
+fn compare(kind: Kind) {
+    let Some(kind) = kind_or_skip(kind) else {
+        return;
+    };
+    let server = RealServer::start(kind, &[]);
+    let first = std::env::var("REDBOLT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    for seed in first..first + SEQUENCES {
+        let mut pair = Pair::new(&server);
+        pair.note(&format!("REDBOLT_SEED={seed}"));
+        let mut requests = Requests::new(seed);
+        pair.run(0, &[words(&["FLUSHALL"]), words(&["SCRIPT", "FLUSH"])]);
+        if requests.chance(0.5) {
+            pair.run(0, &[words(&["HELLO", "3"])]);
+            pair.run(1, &[words(&["HELLO", "3"])]);
+        }
+        // When a real server finds out that a key's time is over, and tells of it, is up to its timers.
+        let is_tracking = requests.begin_tracking(0.3);
+        for _ in 0..requests.up_to(30) {
+            let connection = usize::from(requests.chance(0.3));
+            let batch = requests.batch();
+            pair.run(connection, &batch);
+            if !is_tracking && requests.chance(0.02) {
+                pair.run(connection, &[requests.short_lived()]);
+                // Time has to pass on the real server's clock; nothing is waited for.
+                std::thread::sleep(Duration::from_millis(4));
+            }
+        }
+    }
+}
+
+const SEQUENCES: u64 = 400;

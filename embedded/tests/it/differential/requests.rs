@@ -1,0 +1,249 @@
+//! [`Requests`]: random requests of the kinds that a lock client sends, and of kinds it never
+//! should.
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::pair::{EXTEND, RELEASE, Request};
+
+/// A stream of random requests.
+pub(crate) struct Requests {
+    rng: StdRng,
+    amounts: u64,
+    is_tracking: bool,
+}
+
+impl Requests {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { rng: StdRng::seed_from_u64(seed), amounts: 0, is_tracking: false }
+    }
+
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
+        self.rng.random_bool(probability)
+    }
+
+    pub(crate) fn up_to(&mut self, end: usize) -> usize {
+        self.rng.random_range(1..=end)
+    }
+
+    /// Whether keys are tracked among all else.
+    pub(crate) fn begin_tracking(&mut self, probability: f64) -> bool {
+        self.is_tracking = self.chance(probability);
+        self.is_tracking
+    }
+
+    /// What goes out in one write: often one request, sometimes a pipeline.
+    pub(crate) fn batch(&mut self) -> Vec<Request> {
+        let len = if self.chance(0.6) { 1 } else { self.up_to(6) };
+        (0..len).map(|_| self.request()).collect()
+    }
+
+    /// A SET whose key is gone a moment later.
+    pub(crate) fn short_lived(&mut self) -> Request {
+        let mut args = Vec::new();
+        for word in ["SET", "K", "V", "PX", "1"] {
+            self.fill(word, &mut args);
+        }
+        args
+    }
+
+    fn request(&mut self) -> Request {
+        let table = if self.is_tracking && self.chance(0.4) {
+            TRACKING
+        } else if self.chance(0.05) {
+            RARE
+        } else {
+            TEMPLATES
+        };
+        let mut args = Vec::new();
+        for word in self.one(table).split(' ') {
+            self.fill(word, &mut args);
+        }
+        // Now and then with an argument too few or too many, or in another case.
+        match self.rng.random_range(0..60) {
+            0 if args.len() > 1 => drop(args.pop()),
+            1 => self.fill("V", &mut args),
+            2 => args.iter_mut().take(1).for_each(|name| name.make_ascii_lowercase()),
+            _ => {}
+        }
+        args
+    }
+
+    fn fill(&mut self, word: &str, args: &mut Request) {
+        let arg = match word {
+            "K" => self.one(&KEYS).to_vec(),
+            "V" => self.one(&VALUES).to_vec(),
+            "P" => self.amount(),
+            "T" if self.chance(0.3) => self.amount(),
+            "T" => self.one(&AMOUNTS).into(),
+            "E" => self.one(&["NX", "XX", "GT", "LT", "gt", "ON", "ASYNC"]).into(),
+            "SR" => RELEASE.into(),
+            "SE" => EXTEND.into(),
+            "HR" => "ae3671744a5dbb24ea37ef607b8b10ac7856d43e".into(),
+            "HE" => "0BE193F9697B4b30826e1bc553c0064e0e04668c".into(),
+            "O" => {
+                for word in self.one(&SET_OPTIONS).split(' ') {
+                    self.fill(word, args);
+                }
+                return;
+            }
+            literal => literal.into(),
+        };
+        args.push(arg);
+    }
+
+    /// A proper amount of time. No two of a stream are near each other, so that a millisecond of
+    /// difference between two servers decides no GT or LT.
+    fn amount(&mut self) -> Vec<u8> {
+        self.amounts += 1;
+        (60_000 + self.amounts * 37 % 1009 * 1000).to_string().into()
+    }
+
+    fn one<T: Copy>(&mut self, choice: &[T]) -> T {
+        *choice.choose(&mut self.rng).expect("no table is empty")
+    }
+}
+
+const KEYS: [&[u8]; 6] = [b"a", b"b", b"list", b"", b"k\0\r\n*1\r\n", b"\xff'\"\\ key"];
+const VALUES: [&[u8]; 7] = [b"v", b"w", b"", b"10", b"\r\n$-1\r\n", b"\0\x01\xfe", b"a longer one"];
+const AMOUNTS: [&str; 9] = [
+    "0",
+    "-1",
+    "abc",
+    "",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "060000",
+    "1.5",
+];
+const SET_OPTIONS: [&str; 16] = [
+    "NX",
+    "XX",
+    "GET",
+    "KEEPTTL",
+    "PX P",
+    "EX P",
+    "PX T",
+    "EX T",
+    "PXAT T",
+    "EXAT T",
+    "IFEQ V",
+    "IFNE V",
+    "nx",
+    "FOO",
+    "PX",
+    "PXAT 99999999999999",
+];
+/// `K` is a key, `V` a value, `P` a proper amount of time, `T` any, `O` options of SET, `E` of PEXPIRE; `SR` and
+/// `SE` are the scripts, `HR` and `HE` their hashes. Heavy rows stand more than once.
+const TEMPLATES: &[&str] = &[
+    "SET K V",
+    "SET K V NX PX T",
+    "SET K V NX PX P",
+    "SET K V PX P",
+    "SET K V O",
+    "SET K V O",
+    "SET K V O O",
+    "SET K V IFEQ V PX P",
+    "SET K V IFEQ V",
+    "SET K V IFEQ V GET",
+    "SET K V NX GET",
+    "SET K V PXAT 1",
+    "SET K V EXAT T",
+    "GET K",
+    "GET K",
+    "GET K",
+    "DEL K",
+    "DEL K K",
+    "UNLINK K K",
+    "EXISTS K K",
+    "PTTL K",
+    "PTTL K",
+    "TTL K",
+    "PEXPIRE K T",
+    "PEXPIRE K T E",
+    "PEXPIRE K P E E",
+    "TYPE K",
+    "DELIFEQ K V",
+    "DELIFEQ K V",
+    "DELEX K IFEQ V",
+    "DELEX K IFNE V",
+    "DELEX K",
+    "DELEX K E V",
+    "RPUSH list V V",
+    "RPUSH K V",
+    "EVAL SR 1 K V",
+    "EVAL SE 1 K V T",
+    "EVALSHA HR 1 K V",
+    "EVALSHA HE 1 K V P",
+    "EVAL SR T K V",
+    "EVAL SE 1 K",
+    "EVAL SR 0 V",
+    "SCRIPT LOAD SR",
+    "SCRIPT LOAD SE",
+    "SCRIPT EXISTS HR HE V",
+    "SCRIPT FLUSH",
+    "PING",
+    "PING V",
+    "ECHO V",
+    "SELECT 0",
+    "SELECT T",
+    "CLIENT SETNAME V",
+    "CLIENT GETNAME",
+    "CLIENT NO-EVICT E",
+    "CONFIG GET maxmemory-policy",
+    "HELLO",
+    "FOO K V",
+];
+/// Rows of sequences in which keys are tracked.
+const TRACKING: &[&str] = &[
+    "CLIENT TRACKING ON OPTIN NOLOOP",
+    "CLIENT TRACKING ON OPTIN NOLOOP",
+    "CLIENT TRACKING ON OPTIN",
+    "CLIENT TRACKING ON NOLOOP",
+    "CLIENT TRACKING on",
+    "CLIENT TRACKING OFF",
+    "CLIENT TRACKING V",
+    "CLIENT TRACKING ON FOO",
+    "CLIENT CACHING YES",
+    "CLIENT CACHING YES",
+    "CLIENT CACHING YES",
+    "CLIENT CACHING YES",
+    "CLIENT CACHING NO",
+    "CLIENT CACHING V",
+    "GET K",
+    "PTTL K",
+    "PTTL K",
+    "TTL K",
+    "EXISTS K K",
+    "TYPE K",
+    "SET K V",
+    "SET K V NX PX P",
+    "DEL K K",
+    "FLUSHDB",
+];
+/// Rarer rows, drawn one time in twenty. AUTH is not among them: wrong credentials are not always
+/// answered, which `embedded_conditions` shows.
+const RARE: &[&str] = &[
+    "SELECT 1",
+    "FLUSHDB",
+    "FLUSHALL E",
+    "HELLO 3",
+    "HELLO 2",
+    "HELLO T",
+    "HELLO 3 SETNAME V",
+    "HELLO 3 SETNAME ok FOO",
+    "CLIENT SETINFO LIB-NAME V",
+    "CLIENT V",
+    "CLIENT NO-TOUCH on",
+    "SCRIPT V K",
+    "CONFIG SET maxmemory-policy V",
+    "CONFIG SET V V",
+    "CONFIG V",
+    "RESET",
+    "TYPE K K",
+    "K V K V",
+    "PUBLISH K V",
+];

@@ -1,0 +1,316 @@
+//! One attempt at a lock: a round of SETs with a token of its own, from the first byte to the lease.
+
+use rand::Rng;
+
+use super::op::{OpKind, Outcome};
+use super::slot::{LeaseId, SlotState};
+use super::state::Locks;
+use super::timers::Timer;
+use crate::command::Answer;
+use crate::engine::event::Event;
+use crate::engine::spans::traced;
+use crate::error::{Cause, LockError, Vote};
+use crate::mutant::{self, Mutant};
+use crate::node::Now;
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::round::Round;
+use crate::slab::{OpIndex, SlotIndex};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+impl Locks {
+    /// One attempt: the SET goes to every node that may vote, in one encoding.
+    pub(in crate::engine) fn attempt(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
+        let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
+        let op = self.ops.at_mut(index);
+        op.outcome = Outcome::Open;
+        op.retry_at = Instant::MAX;
+        op.round = Round::default();
+        op.set_slot(slot_index);
+        op.causes = [Cause::None; NODES_MAX];
+        op.judge_at = Instant::MAX;
+        let (ttl_ms, call_ends) = (op.plan.ttl_ms, op.plan.deadline);
+        let slot = self.slots.at_mut(slot_index);
+        slot.op = Some(index);
+        slot.ttl_ms = ttl_ms;
+        slot.ttl_longest_ms = ttl_ms;
+        slot.ends = deadline;
+        slot.began = now.real;
+        traced!(DEBUG: self.trace_attempt(index));
+
+        self.encode_set(slot_index);
+        if let Some(gate) = self.ops.at_mut(index).gate.take()
+            && self.try_gate(gate, index, slot_index, now)
+        {
+            return;
+        }
+        let (voters, written) = (self.nodes.voters(), self.write_sets(index, slot_index, now));
+        for node in voters.without(written) {
+            self.send_set(node, slot_index, now);
+        }
+        let absent = self.nodes.all().without(voters);
+        let mut awaited = NodeMask::EMPTY;
+        if !absent.is_empty() {
+            awaited = self.nodes.awaitable(voters, absent, self.settings.quorum);
+            for node in absent.without(awaited) {
+                self.fail_vote(node, slot_index);
+            }
+        }
+        if awaited.is_empty() {
+            self.begin_round(index, now);
+        } else {
+            self.ops.at_mut(index).round.awaited = awaited;
+            self.awaiting.push(index);
+            self.judge_at(index, now.real + self.settings.connect_timeout);
+        }
+        if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos) {
+            self.timers.set(call_ends, Timer::Judge, self.ops.id(index));
+        }
+        if written != self.nodes.all() {
+            self.decide(slot_index, now);
+        }
+    }
+
+    /// The attempt's time is up.
+    pub(in crate::engine) fn judge_acquire(&mut self, index: OpIndex, now: Now) {
+        let slot_index = self.ops.at(index).slot();
+        let slot = self.slots.at_mut(slot_index);
+        let is_gated = slot.state == SlotState::Gated;
+        if slot.state != SlotState::Acquiring && !is_gated {
+            // It waits for its next attempt, and the call is over.
+            if self.ops.at(index).plan.deadline <= now.real {
+                self.finish(index, self.ops.at(index).failed);
+            }
+            return;
+        }
+        let op = self.ops.at_mut(index);
+        let (open, awaited) = (op.round.open(), std::mem::take(&mut op.round.awaited));
+        for node in open {
+            op.round.enter(node, Vote::Unknown(Cause::Timeout));
+        }
+        op.blame_all(open, Cause::Timeout);
+        for node in open {
+            self.nodes.counts(node).unknown.up(Cause::Timeout);
+            traced!(TRACE: self.trace_vote(node, slot_index, Vote::Unknown(Cause::Timeout)));
+        }
+        for node in open.into_iter().filter(|_| mutant::is(Mutant::LateReplyMisattributed)) {
+            let forgotten = self.nodes.forget(node, slot_index);
+            self.slots.at_mut(slot_index).refs -= forgotten;
+        }
+        for node in awaited {
+            self.fail_vote(node, slot_index);
+        }
+        if is_gated {
+            self.gate_answered(slot_index, now);
+        } else {
+            self.decide(slot_index, now);
+        }
+    }
+
+    /// A node in good standing granted: counts it, where that is all there is to do. Whether it was.
+    #[inline(always)]
+    pub(in crate::engine) fn set_granted(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        now: Instant,
+    ) -> bool {
+        let slot = self.slots.at_mut(slot_index);
+        let Some(op) = slot.op.filter(|_| slot.state == SlotState::Acquiring) else { return false };
+        slot.unanswered.remove(id);
+        slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
+        let quorum = self.settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
+        traced!(TRACE: self.trace_vote(id, slot_index, Vote::Granted));
+        let round = &mut self.ops.at_mut(op).round;
+        // Nothing but the end of its connection, or of the round, makes a vote unknown before its answer.
+        round.grant(id);
+        if round.is_quorum_just_met(quorum) {
+            self.decide(slot_index, self.both_clocks(now));
+        }
+        true
+    }
+
+    /// A node answered the SET of an attempt.
+    #[inline]
+    pub(in crate::engine) fn set_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Answer,
+        now: Now,
+    ) {
+        // Who was told meanwhile that the node is no master believes no grant behind that.
+        let is_believed = self.nodes.at(id).is_plain()
+            || self.is_believed_in_trouble(id, answer, now)
+            || mutant::is(Mutant::DistrustedGrantCounts);
+        let vote = match answer {
+            Answer::Ok if !is_believed => Vote::Unknown(Cause::Quarantined),
+            Answer::Ok => Vote::Granted,
+            Answer::Null => Vote::Denied,
+            Answer::Refused(cause) => Vote::Failed(cause),
+            Answer::Zero | Answer::One | Answer::NoScript | Answer::Odd => {
+                Vote::Unknown(Cause::OddReply)
+            }
+        };
+        match vote {
+            // Counted where it was read.
+            Vote::Granted => {}
+            Vote::Denied => self.nodes.counts(id).denied.up(),
+            Vote::Failed(cause) => self.nodes.counts(id).failed.up(cause),
+            Vote::Unknown(cause) => self.nodes.counts(id).unknown.up(cause),
+        }
+        traced!(TRACE: self.trace_vote(id, slot_index, vote));
+        let slot = self.slots.at_mut(slot_index);
+        if vote == Vote::Granted {
+            slot.granted.insert(id);
+        }
+        slot.unanswered.remove(id);
+        if matches!(vote, Vote::Denied | Vote::Failed(_)) {
+            // Nothing was written, unless a release already went to it and will say so itself.
+            slot.holds.remove(id);
+        }
+        if let Some(op) = slot.op {
+            let op = self.ops.at_mut(op);
+            if op.kind == OpKind::Acquire {
+                op.round.enter(id, vote);
+            }
+        }
+        match slot.state {
+            SlotState::Acquiring => {
+                if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
+                    self.ops.at_mut(op).blame(id, cause);
+                }
+                self.decide(slot_index, now);
+            }
+            SlotState::Gated => {
+                if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
+                    self.ops.at_mut(op).blame(id, cause);
+                }
+                self.gate_answered(slot_index, now);
+            }
+            SlotState::Held if vote == Vote::Granted => self.note_late_vote(slot_index),
+            SlotState::Released => {
+                // Its TTL may have begun only now.
+                let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
+                if !mutant::is(Mutant::DebtEndsTooSoon) {
+                    slot.ends = slot.ends.max(gone_at);
+                }
+            }
+            SlotState::Held => self.check_holders(slot_index, now),
+            SlotState::Free => {}
+        }
+    }
+
+    /// Whether the answer of a node counts that is not admitted, or in trouble: and perhaps no more.
+    #[cold]
+    fn is_believed_in_trouble(&mut self, id: NodeId, answer: Answer, now: Now) -> bool {
+        if answer == Answer::Ok {
+            self.nodes.granted_in_trouble(id, now.real);
+        }
+        self.nodes.at(id).is_admitted()
+    }
+
+    /// The connection ended before the SET was answered.
+    pub(in crate::engine) fn set_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        let slot = self.slots.at_mut(slot_index);
+        let vote = Vote::Unknown(Cause::ConnectionLost);
+        if slot.state != SlotState::Released {
+            self.nodes.counts(id).unknown.up(Cause::ConnectionLost);
+            traced!(TRACE: self.trace_vote(id, slot_index, vote));
+        }
+        let slot = self.slots.at_mut(slot_index);
+        if matches!(slot.state, SlotState::Acquiring | SlotState::Gated) {
+            let is_gated = slot.state == SlotState::Gated;
+            if let Some(op) = slot.op {
+                let op = self.ops.at_mut(op);
+                op.round.enter(id, vote);
+                op.blame(id, Cause::ConnectionLost);
+            }
+            if is_gated {
+                self.gate_answered(slot_index, now);
+            } else {
+                self.decide(slot_index, now);
+            }
+        }
+    }
+
+    /// The client's id, the slot that the token is for behind a mask, and 8 random bytes.
+    pub(in crate::engine) fn draw_token(&mut self) -> TokenBytes {
+        let mut raw = [0; 20];
+        let (words, _) = raw.as_chunks_mut::<4>();
+        let (id, _) = self.client_id.as_chunks::<4>();
+        for (word, part) in words.iter_mut().zip(id) {
+            *word = *part;
+        }
+        let slot = self.slots.next() ^ self.slot_mask;
+        for (word, nth) in words.iter_mut().skip(id.len()).zip(0..) {
+            let bits = if nth == 0 { slot } else { self.rng.next_u32() };
+            *word = bits.to_le_bytes();
+        }
+        TokenBytes::Drawn(raw)
+    }
+
+    /// Takes the result out.
+    #[inline(never)]
+    pub(in crate::engine) fn report_acquire(
+        &mut self,
+        index: OpIndex,
+        now: Instant,
+    ) -> Option<Event> {
+        let op = self.ops.at(index);
+        let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
+        let granted = op.round.granted;
+        let op = self.ops.id(index);
+        let began = self.ops.at_mut(index).began.take();
+        if outcome == Outcome::Won {
+            traced!(DEBUG: self.trace_lease(index, now));
+            self.ops.close(index);
+            let slot = self.slots.at_mut(slot_index);
+            slot.op = None;
+            slot.state = SlotState::Held;
+            slot.granted = granted;
+            self.counts.attempts.won.up();
+            self.counts.attempt_times.note(slot.began, now);
+            if let Some(began) = began {
+                self.counts.wait_times.note(began, now);
+            }
+            let lease = LeaseId { slot: slot_index, generation: slot.generation };
+            if let Some(keep) = keep {
+                self.begin_keeping(slot_index, keep, self.both_clocks(now));
+            }
+            return Some(Event::Lock { op, result: Ok(lease) });
+        }
+        let error = self.lock_error(index, now);
+        traced!(DEBUG: self.trace_refused(index, outcome));
+        self.ops.close(index);
+        if let Some(keep) = keep {
+            self.keeps.close(keep);
+        }
+        debug_assert_eq!(
+            self.slots.at(slot_index).op,
+            Some(index),
+            "a call that failed has its slot"
+        );
+        self.slots.at_mut(slot_index).op = None;
+        self.slots.free_if_unnamed(slot_index);
+        Some(Event::Lock { op, result: Err(error) })
+    }
+
+    /// Why there is no lease.
+    fn lock_error(&self, index: OpIndex, now: Instant) -> LockError {
+        let round = self.ops.at(index).round;
+        let unknown = round.unknown.union(round.open());
+        let ballot = self.ballot(index, round.granted, round.denied, unknown, now);
+        match self.ops.at(index).outcome {
+            Outcome::Taken => LockError::Taken(ballot),
+            Outcome::Expired => LockError::Expired(ballot),
+            Outcome::Cancelled => LockError::Cancelled,
+            Outcome::NoQuorum
+            | Outcome::Won
+            | Outcome::Open
+            | Outcome::Lost
+            | Outcome::Unlocked(_)
+            | Outcome::Answered => LockError::NoQuorum(ballot),
+        }
+    }
+}

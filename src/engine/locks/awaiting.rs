@@ -1,0 +1,81 @@
+//! Operations that wait for nodes on their way, where a quorum needs them.
+
+use super::op::{OpKind, Outcome};
+use super::slot::SlotState;
+use super::state::Locks;
+use crate::mutant::{self, Mutant};
+use crate::node::Now;
+use crate::quorum::NodeId;
+use crate::slab::{OpIndex, SlotIndex};
+
+impl Locks {
+    /// A node that the operation waits for, if it does, may vote now, or will not. The slot of one that
+    /// may wait for others still.
+    pub(in crate::engine) fn settle_awaiting(
+        &mut self,
+        id: NodeId,
+        index: OpIndex,
+        now: Now,
+    ) -> Option<SlotIndex> {
+        let can_vote = self.nodes.voters().contains(id);
+        let op = self.ops.at(index);
+        if op.outcome != Outcome::Open || op.kind == OpKind::Query {
+            return None;
+        }
+        let (slot_index, kind) = (op.slot(), op.kind);
+        let slot = self.slots.at_mut(slot_index);
+        // The place of the operation may be another's by now, and the attempt decided.
+        let is_waiting = match kind {
+            OpKind::Acquire => slot.state == SlotState::Acquiring,
+            OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state == SlotState::Held,
+            OpKind::Release | OpKind::Query | OpKind::Free => false,
+        };
+        if !is_waiting && !mutant::is(Mutant::DecidedAttemptStillWaits) {
+            return None;
+        }
+        let round = &mut self.ops.at_mut(index).round;
+        if round.awaited.contains(id) && slot.op == Some(index) {
+            round.awaited.remove(id);
+            if kind != OpKind::Acquire {
+                self.settle_awaited_extension(id, index, slot_index, now);
+            } else {
+                if can_vote {
+                    self.send_awaited_set(id, index, slot_index, now);
+                } else {
+                    self.fail_vote(id, slot_index);
+                }
+                self.decide(slot_index, now);
+            }
+        }
+        Some(slot_index)
+    }
+
+    /// The operation goes on waiting, if it still does, for the sake of that slot.
+    pub(in crate::engine) fn await_on(&mut self, index: OpIndex, slot_index: SlotIndex) {
+        let op = self.ops.at(index);
+        let is_waiting = !op.round.awaited.is_empty() && op.outcome == Outcome::Open;
+        if is_waiting && op.slot() == slot_index {
+            self.awaiting.push(index);
+        }
+    }
+
+    fn send_awaited_set(&mut self, id: NodeId, index: OpIndex, slot_index: SlotIndex, now: Now) {
+        let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
+        let is_first = self.ops.at(index).round.written.is_empty();
+        if is_first || mutant::is(Mutant::AwaitedSetMovesT0) {
+            // `t0` is the time of the first byte.
+            self.slots.at_mut(slot_index).ends = deadline;
+        }
+        self.encode_set(slot_index);
+        self.send_set(id, slot_index, now);
+        self.track_sets(index, slot_index, now);
+        let round = &self.ops.at(index).round;
+        if round.written.count() >= self.settings.quorum {
+            let timeout = self.ops.at(index).plan.own_timeout();
+            if let Some(timeout) = timeout {
+                self.ops.judge_apart(index, now.attended + timeout);
+            }
+            self.judge_at(index, now.real + timeout.unwrap_or(self.settings.node_timeout));
+        }
+    }
+}

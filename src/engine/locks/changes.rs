@@ -1,0 +1,94 @@
+//! What the nodes tell of the keys of leases.
+//!
+//! # Invariants
+//!
+//! - What a node tells makes nothing of a lease, it only takes away: a node that told is no holder
+//!   until a genuine extension shows that it is.
+
+use super::keep::KeepIndex;
+use super::op::Outcome;
+use super::slot::SlotState;
+use super::state::{Done, Locks, Sequel};
+use crate::command::Answer;
+use crate::engine::spans::traced;
+use crate::error::Cause;
+#[cfg(feature = "tracing")]
+use crate::error::Vote;
+use crate::mutant::{self, Mutant};
+use crate::node::Now;
+use crate::quorum::NodeId;
+use crate::slab::SlotIndex;
+
+impl Locks {
+    /// The read behind a SET or an extension was answered: from here on the node tells.
+    pub(in crate::engine) fn tracked(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Answer,
+        now: Now,
+    ) {
+        let Some(keep) = self.keep_of(slot_index) else { return };
+        match answer {
+            Answer::Ok | Answer::Zero | Answer::One if self.nodes.at(id).is_tracking() => {
+                self.keeps.at_mut(keep).tracked.insert(id);
+            }
+            Answer::Null => self.doubt(id, keep, now),
+            Answer::Ok
+            | Answer::Zero
+            | Answer::One
+            | Answer::NoScript
+            | Answer::Refused(_)
+            | Answer::Odd => {}
+        }
+    }
+
+    /// The node may not hold the key any more.
+    pub(in crate::engine) fn doubt(&mut self, id: NodeId, index: KeepIndex, now: Now) {
+        let Some(slot_index) = self.keeps.at(index).slot else { return };
+        let slot = self.slots.at(slot_index);
+        // Between two attempts the slot of the one before may be another's already.
+        if self.keep_of(slot_index) != Some(index) {
+            return;
+        }
+        // What was there before its SET, or without it, is none of the lease's.
+        let is_early = slot.unanswered.contains(id) && !mutant::is(Mutant::ChangeBelievedTooSoon);
+        if is_early || !slot.holds.contains(id) || mutant::is(Mutant::ChangeUnheard) {
+            return;
+        }
+        let state = slot.state;
+        let keep = self.keeps.at_mut(index);
+        keep.tracked.remove(id);
+        keep.doubted.insert(id);
+        match state {
+            SlotState::Acquiring => self.withdraw_vote(id, slot_index, now),
+            SlotState::Held => self.check_holders(slot_index, now),
+            SlotState::Gated | SlotState::Released | SlotState::Free => {}
+        }
+    }
+
+    /// The node granted, and told before the lease was handed over that its key is gone. What was won
+    /// with this vote is no lease any more; nobody is told that it was.
+    fn withdraw_vote(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        let Some(index) = self.slots.at(slot_index).op else { return };
+        let quorum = self.settings.quorum;
+        let op = self.ops.at_mut(index);
+        // What was not believed in the first place has its own reason.
+        if !op.round.withdraw(id) {
+            return;
+        }
+        op.blame(id, Cause::Gone);
+        self.nodes.counts(id).unknown.up(Cause::Gone);
+        traced!(TRACE: self.trace_vote(id, slot_index, Vote::Unknown(Cause::Gone)));
+        let op = self.ops.at_mut(index);
+        if op.outcome != Outcome::Won {
+            self.decide(slot_index, now);
+        } else if !op.round.granted.has_at_least(quorum) && !mutant::is(Mutant::GoneBeforeHandOver)
+        {
+            op.outcome = Outcome::Open;
+            self.done.retain(|&done| done != Done::Op(index));
+            let outcome = Outcome::Expired;
+            self.sequels.push_back(Sequel::AttemptFailed { op: index, outcome });
+        }
+    }
+}

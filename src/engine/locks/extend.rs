@@ -1,0 +1,445 @@
+//! Extensions: a compare-and-extend to every node that may hold the key, won by a quorum of genuine
+//! ones.
+//!
+//! # Invariants
+//!
+//! - From the moment an extension is written the deadline is the earlier of the old and the new
+//!   one, for it may shorten the lease; only a quorum moves it on.
+//! - Nothing here can create a key: every form of the command compares first.
+//! - A node that may still run an older extension of the lease is not asked again.
+
+use super::op::{OpId, OpKind, Outcome};
+use super::slot::{LeaseId, SlotState};
+use super::state::Locks;
+use crate::command::{Answer, ExtendStep, append_extend};
+use crate::engine::event::{Event, LostCause};
+use crate::engine::spans::traced;
+use crate::error::{Cause, ExtendError};
+use crate::mutant::{self, Mutant};
+use crate::node::{Now, Phase, Request};
+use crate::options::LockOptions;
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::round::{Decision, Round, Tally};
+use crate::slab::{OpIndex, SlotIndex};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+use std::time::Duration;
+
+impl Locks {
+    /// Begins to move the end of `lease` to `ttl` from `now`, which is the clock read just before
+    /// this call.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
+    pub(in crate::engine) fn extend(
+        &mut self,
+        lease: LeaseId,
+        ttl: Duration,
+        now: Instant,
+    ) -> Result<OpId, ExtendError> {
+        let ttl_ms = self.extension_ttl(ttl)?;
+        self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
+        let slot = self.slots.at(lease.slot);
+        let is_busy = slot.op.is_some_and(|op| self.ops.at(op).kind != OpKind::Keep);
+        if is_busy && !mutant::is(Mutant::ExtensionsOverlap) {
+            return Err(ExtendError::Busy);
+        }
+        if now >= slot.ends && !mutant::is(Mutant::ExtendPastDeadline) {
+            return Err(ExtendError::Expired);
+        }
+        if self.is_at_limit(lease.slot, self.deadline_from(now, ttl_ms)) {
+            return Err(ExtendError::LimitReached);
+        }
+        let index = self.ops.open(OpKind::Extend).ok_or(ExtendError::Full)?;
+        // The caller's goes before the engine's own.
+        self.end_keep_alive(lease.slot);
+        self.begin_extension(index, lease.slot, ttl_ms, now);
+        self.caller_extends(lease.slot, now);
+        Ok(self.ops.id(index))
+    }
+
+    /// Whether an extension to `ends` is more than the configuration allows.
+    pub(in crate::engine) fn is_at_limit(&self, slot_index: SlotIndex, ends: Instant) -> bool {
+        let slot = self.slots.at(slot_index);
+        u32::from(slot.extensions) >= self.settings.max_extensions
+            || ends > slot.began + self.settings.max_hold
+    }
+
+    /// Begins to make a lease of a key and token from elsewhere, by extending it as `acquire` says:
+    /// its TTL, and how the lease is kept. The rest of `acquire` is for acquisitions.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ExtendError`] that concern the call itself; then nothing was begun.
+    pub(in crate::engine) fn adopt(
+        &mut self,
+        key: &[u8],
+        token: &[u8],
+        acquire: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, ExtendError> {
+        let ttl_ms = self.extension_ttl(acquire.ttl)?;
+        let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
+        let wire_key = self.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
+        let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
+        let slot_index = self.open_foreign(&wire_key, token);
+        if acquire.is_looked_after() {
+            self.open_keep(index, key, acquire);
+            self.bind_keep(index, slot_index);
+        }
+        self.slots.at_mut(slot_index).began = now;
+        self.begin_extension(index, slot_index, ttl_ms, now);
+        Ok(self.ops.id(index))
+    }
+
+    fn extension_ttl(&self, ttl: Duration) -> Result<u32, ExtendError> {
+        self.checked_ttl(ttl).ok_or_else(|| {
+            let (least, most) = self.ttl_range();
+            ExtendError::InvalidTtl { least, most }
+        })
+    }
+
+    pub(in crate::engine) fn begin_extension(
+        &mut self,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        ttl_ms: u32,
+        now: Instant,
+    ) {
+        let new_deadline = self.deadline_from(now, ttl_ms);
+        let now = self.now(now);
+        traced!(DEBUG: self.trace_extension(index, slot_index, ttl_ms));
+        let op = self.ops.at_mut(index);
+        op.set_slot(slot_index);
+        op.new_deadline = new_deadline;
+        op.causes = [Cause::None; NODES_MAX];
+        let all = self.nodes.all();
+        let slot = self.slots.at_mut(slot_index);
+        slot.op = Some(index);
+        slot.extensions = slot.extensions.saturating_add(1);
+        slot.phase = slot.phase.next();
+        slot.ttl_ms = ttl_ms;
+        slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
+        if !mutant::is(Mutant::MissedExtensionKeepsDeadline) {
+            slot.ends = slot.ends.min(new_deadline);
+        }
+        let mut candidates = slot.holds.without(slot.tainted);
+        if mutant::is(Mutant::TaintedNodeExtended) {
+            candidates = slot.holds;
+        }
+        let absent = all.without(slot.holds);
+        let op = self.ops.at_mut(index);
+        op.round = Round::default();
+        op.tally = Tally::begin(NodeMask::EMPTY, absent);
+        op.blame_all(absent, Cause::Held);
+        let mut encoded = None;
+        let (mut sent, mut away) = (NodeMask::EMPTY, all.without(absent));
+        for id in candidates {
+            if self.send_extension(id, slot_index, &mut encoded, now) {
+                sent.insert(id);
+                away.remove(id);
+            }
+        }
+        let coming = away.intersection(candidates);
+        let awaited = self.nodes.awaitable(sent, coming, self.settings.quorum);
+        for id in away.without(awaited) {
+            self.extension_not_sent(id, index, slot_index);
+        }
+        if awaited.is_empty() {
+            self.begin_round(index, now);
+        } else {
+            let op = self.ops.at_mut(index);
+            op.round.awaited = awaited;
+            op.tally.open = op.tally.open.union(awaited);
+            self.awaiting.push(index);
+            // Beyond its deadline the lease cannot be extended by anybody.
+            let ends = self.slots.at(slot_index).ends;
+            self.judge_at(index, ends.min(now.real + self.settings.connect_timeout));
+        }
+        self.decide_extension(slot_index, now);
+    }
+
+    fn extension_not_sent(&mut self, id: NodeId, index: OpIndex, slot_index: SlotIndex) {
+        let slot = self.slots.at(slot_index);
+        let is_tainted = slot.tainted.contains(id);
+        let node = self.nodes.at(id);
+        let cause = match node.dialect.extend {
+            _ if is_tainted => Cause::ConnectionLost,
+            None if node.is_greeted() => Cause::NoDialect,
+            _ => node.cause(),
+        };
+        self.ops.at_mut(index).blame(id, cause);
+        self.ops.at_mut(index).tally.no(id);
+    }
+
+    /// A node that an extension waits for can be reached now, or will not be.
+    pub(in crate::engine) fn settle_awaited_extension(
+        &mut self,
+        id: NodeId,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) {
+        if !self.send_extension(id, slot_index, &mut None, now) {
+            self.extension_not_sent(id, index, slot_index);
+        }
+        self.decide_extension(slot_index, now);
+    }
+
+    fn send_extension(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        encoded: &mut Option<ExtendStep>,
+        now: Now,
+    ) -> bool {
+        let node = self.nodes.at(id);
+        let Some(step) = node.dialect.extend.filter(|_| node.is_greeted() && !node.is_stalled())
+        else {
+            return false;
+        };
+        // What is counted in 16 bits must not wrap around; half of it is left for the release.
+        if self.slots.at(slot_index).refs > u16::MAX / 2 {
+            return false;
+        }
+        if *encoded != Some(step) {
+            self.encode_extension(slot_index, step);
+            *encoded = Some(step);
+        }
+        let slot = self.slots.at_mut(slot_index);
+        let phase = slot.phase;
+        let is_sent = self.write(id, Request::Extend { slot: slot_index, step, phase }, now);
+        if is_sent {
+            if let Some(op) = self.slots.at(slot_index).op {
+                self.ops.at_mut(op).tally.open.insert(id);
+            }
+            self.track_extension(id, slot_index, now);
+        }
+        is_sent
+    }
+
+    fn encode_extension(&mut self, slot_index: SlotIndex, step: ExtendStep) {
+        let slot = self.slots.at(slot_index);
+        let ttl_ms = slot.ttl_ms.into();
+        self.scratch.clear();
+        append_extend(&mut self.scratch, step, &slot.key, &slot.token, ttl_ms);
+    }
+
+    /// A node answered an extension.
+    pub(in crate::engine) fn extension_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        step: ExtendStep,
+        phase: Phase,
+        answer: Answer,
+        now: Now,
+    ) {
+        let slot = self.slots.at_mut(slot_index);
+        // Nothing was begun since: decided or not, the node is still to be extended.
+        let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
+        let current = slot.op.filter(|_| is_wanted);
+        let is_missing = matches!(answer, Answer::Null | Answer::Zero);
+        let is_recreated = is_missing && mutant::is(Mutant::RecreatedKeyCountsAsExtended);
+        let answer = if is_recreated { Answer::Ok } else { answer };
+        match answer {
+            Answer::Ok | Answer::One => {
+                self.key_confirmed(id, slot_index);
+                let has_granted = self.slots.at(slot_index).granted.contains(id);
+                // As with a SET: one that is not admitted may have forgotten another's lock.
+                let is_believed = has_granted || self.nodes.at(id).is_admitted();
+                // A node that extends it holds it: a vote, also where its SET was never answered.
+                if is_wanted && is_believed && !has_granted {
+                    self.slots.at_mut(slot_index).granted.insert(id);
+                    self.note_late_vote(slot_index);
+                }
+                if let Some(index) = current {
+                    let cause = self.nodes.at(id).cause();
+                    let op = self.ops.at_mut(index);
+                    if is_believed {
+                        op.tally.yes(id);
+                    } else {
+                        op.tally.no(id);
+                        op.blame(id, cause);
+                    }
+                    self.decide_extension(slot_index, now);
+                }
+            }
+            Answer::Null | Answer::Zero | Answer::Refused(Cause::WrongType) => {
+                // A SET of a dead connection may still bring the key; only then it may be there.
+                if !slot.unanswered.contains(id) {
+                    slot.holds.remove(id);
+                }
+                if let Some(index) = current {
+                    self.ops.at_mut(index).tally.no(id);
+                    self.ops.at_mut(index).blame(id, Cause::Held);
+                    self.decide_extension(slot_index, now);
+                }
+                self.check_holders(slot_index, now);
+            }
+            Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
+                if let Some(step) = self.next_extend_step(id, step, answer, now)
+                    && (is_wanted || mutant::is(Mutant::StaleExtensionResent))
+                {
+                    self.encode_extension(slot_index, step);
+                    if self.write(id, Request::Extend { slot: slot_index, step, phase }, now) {
+                        self.track_extension(id, slot_index, now);
+                        return;
+                    }
+                }
+                if let Some(index) = current {
+                    self.ops.at_mut(index).tally.no(id);
+                    self.ops.at_mut(index).blame_answer(id, answer);
+                    self.decide_extension(slot_index, now);
+                }
+            }
+        }
+    }
+
+    fn next_extend_step(
+        &mut self,
+        id: NodeId,
+        step: ExtendStep,
+        answer: Answer,
+        now: Now,
+    ) -> Option<ExtendStep> {
+        match answer {
+            Answer::NoScript => Some(ExtendStep::Eval),
+            // SET is refused where memory is short; PEXPIRE in a script is not.
+            Answer::Refused(Cause::OutOfMemory) if step == ExtendStep::SetIfEq => {
+                Some(ExtendStep::EvalSha)
+            }
+            Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
+                // A script instead of the SET that a full memory refused: without it the SET still
+                // is what there is to try next time.
+                let usual = self.nodes.at(id).dialect.extend;
+                if step > ExtendStep::SetIfEq && usual == Some(ExtendStep::SetIfEq) {
+                    return None;
+                }
+                self.nodes.leave_extend(id, step);
+                self.nodes.at(id).dialect.extend
+            }
+            Answer::Refused(cause) => {
+                self.nodes.note_refusal(id, cause, now.real);
+                None
+            }
+            Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => None,
+        }
+    }
+
+    /// The connection ended before the extension was answered.
+    pub(in crate::engine) fn extension_lost(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        phase: Phase,
+        now: Now,
+    ) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.tainted.insert(id);
+        let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
+        if let Some(index) = slot.op.filter(|_| is_wanted) {
+            self.ops.at_mut(index).tally.no(id);
+            self.ops.at_mut(index).blame(id, Cause::ConnectionLost);
+            self.decide_extension(slot_index, now);
+        }
+    }
+
+    /// An extension is decided; the engine's own are not reported.
+    pub(in crate::engine) fn end_extension(&mut self, index: OpIndex, outcome: Outcome) {
+        if self.ops.at(index).kind == OpKind::Keep {
+            self.ops.unlist(index);
+            self.ops.at_mut(index).outcome = outcome;
+            self.keeps.note_ended(self.ops.id(index));
+        } else {
+            self.finish(index, outcome);
+        }
+    }
+
+    fn decide_extension(&mut self, slot_index: SlotIndex, now: Now) {
+        let slot = self.slots.at(slot_index);
+        let Some(index) = slot.op else { return };
+        if self.ops.at(index).outcome != Outcome::Open {
+            return;
+        }
+        let quorum = self.settings.quorum;
+        match self.ops.at(index).tally.decide(self.settings.node_count, quorum) {
+            Decision::Open => {}
+            Decision::Won => {
+                let (new_deadline, kind) =
+                    (self.ops.at(index).new_deadline, self.ops.at(index).kind);
+                let is_late = slot.ends <= now.real && kind != OpKind::Adopt;
+                if is_late && slot.is_kept() && !mutant::is(Mutant::LateExtensionTaken) {
+                    // Its holder may have seen that it was over; it stays so.
+                    return self.lose_lease(slot_index, LostCause::Expired, now);
+                }
+                self.slots.at_mut(slot_index).ends = new_deadline;
+                self.end_extension(index, Outcome::Won);
+            }
+            Decision::Lost => {
+                let lost = slot.holds.count() < quorum;
+                let is_adoption = self.ops.at(index).kind == OpKind::Adopt;
+                if mutant::is(Mutant::DeadlineMovedByMissedQuorum) && !is_adoption {
+                    let new_deadline = self.ops.at(index).new_deadline;
+                    self.slots.at_mut(slot_index).ends = new_deadline;
+                }
+                self.end_extension(index, if lost { Outcome::Lost } else { Outcome::NoQuorum });
+                if lost && !is_adoption {
+                    self.lose_lease(slot_index, LostCause::Gone, now);
+                }
+            }
+        }
+    }
+
+    /// Takes the result out, judged at `now`.
+    pub(in crate::engine) fn report_extend(&mut self, index: OpIndex, now: Instant) -> Event {
+        let op = self.ops.at(index);
+        let (slot_index, kind, outcome, keep) = (op.slot(), op.kind, op.outcome, op.keep);
+        let lease = self.slots.lease_id(slot_index);
+        let slot = self.slots.at(slot_index);
+        let all = self.nodes.all();
+        let (yes, gone) = (op.tally.yes, all.without(slot.holds));
+        // Where the connection died the extension may still run.
+        let open = op.tally.open.union(slot.tainted).without(yes);
+        let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
+        let result = match outcome {
+            Outcome::Won if now < slot.ends || mutant::is(Mutant::ExtensionNotChecked) => Ok(()),
+            Outcome::Won | Outcome::Expired => Err(ExtendError::Expired),
+            Outcome::Lost => Err(ExtendError::Lost(ballot())),
+            Outcome::Cancelled => Err(ExtendError::Cancelled),
+            Outcome::NoQuorum
+            | Outcome::Open
+            | Outcome::Taken
+            | Outcome::Unlocked(_)
+            | Outcome::Answered => Err(ExtendError::NoQuorum(ballot())),
+        };
+        let op = self.ops.id(index);
+        self.counts.extensions.note_extension(&result);
+        traced!(DEBUG: self.trace_extended(index, result.is_ok()));
+        self.ops.close(index);
+        // A release may have taken the slot over meanwhile.
+        if self.slots.at(slot_index).op == Some(index) {
+            self.slots.at_mut(slot_index).op = None;
+        }
+        if kind == OpKind::Adopt {
+            if result.is_ok() {
+                // It was won elsewhere; what this client knows of votes is who extended it.
+                self.slots.at_mut(slot_index).granted = yes;
+                if let Some(keep) = keep {
+                    self.begin_keeping(slot_index, keep, self.both_clocks(now));
+                }
+            } else {
+                if let Some(keep) = keep {
+                    self.keeps.close(keep);
+                }
+                self.forget_slot(slot_index);
+            }
+            return Event::Adopt { op, result: result.map(|()| lease) };
+        }
+        self.slots.free_if_unnamed(slot_index);
+        self.plan_extension(slot_index, outcome, self.both_clocks(now));
+        Event::Extend { op, lease, result }
+    }
+}

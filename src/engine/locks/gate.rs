@@ -1,0 +1,85 @@
+//! Attempts that ask one node before the others: where many clients may try for a key that they saw
+//! end, so that they do not split the votes.
+
+use super::op::Outcome;
+use super::slot::SlotState;
+use super::state::{Locks, Sequel};
+use crate::error::{Cause, Vote};
+use crate::node::Now;
+use crate::quorum::NodeId;
+use crate::slab::{OpIndex, SlotIndex};
+use crate::witness::{Sight, saw};
+
+impl Locks {
+    /// Writes the encoded SET to one node first, the others being asked once it has granted. Whether
+    /// there are enough of them.
+    #[cold]
+    pub(in crate::engine) fn try_gate(
+        &mut self,
+        gate: NodeId,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) -> bool {
+        let mut gated = self.nodes.voters();
+        gated.remove(gate);
+        let is_use = self.nodes.voters().contains(gate) && !gated.is_empty();
+        if !is_use || gated.count() + 1 < self.settings.quorum {
+            return false;
+        }
+        saw(Sight::Gated);
+        self.slots.at_mut(slot_index).state = SlotState::Gated;
+        self.send_set(gate, slot_index, now);
+        self.track_sets(index, slot_index, now);
+        self.ops.at_mut(index).gated = gated;
+        let absent = self.nodes.all().without(self.nodes.voters());
+        for node in absent {
+            self.fail_vote(node, slot_index);
+        }
+        self.begin_gated_round(index, now);
+        // The gate may have had no room for it.
+        self.gate_answered(slot_index, now);
+        true
+    }
+
+    fn begin_gated_round(&mut self, index: OpIndex, now: Now) {
+        self.begin_round(index, now);
+        self.limit_attempt(index, now);
+    }
+
+    /// What follows from the votes of an attempt that has asked one node only.
+    pub(in crate::engine) fn gate_answered(&mut self, slot_index: SlotIndex, now: Now) {
+        let slot = self.slots.at_mut(slot_index);
+        let Some(index) = slot.op else { return };
+        let round = self.ops.at(index).round;
+        if !round.granted.is_empty() {
+            slot.state = SlotState::Acquiring;
+            // The answer may be the first thing that was read for a while.
+            let now = self.now(now.real);
+            let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
+            self.encode_set(slot_index);
+            for node in gated {
+                // It may have left since.
+                if self.nodes.voters().contains(node) {
+                    self.send_set(node, slot_index, now);
+                } else {
+                    self.fail_vote(node, slot_index);
+                }
+            }
+            self.track_sets(index, slot_index, now);
+            self.begin_gated_round(index, now);
+            self.decide(slot_index, now);
+        } else if round.open().is_empty() {
+            let is_taken = !round.denied.is_empty();
+            let outcome = if is_taken { Outcome::Taken } else { Outcome::NoQuorum };
+            let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
+            for node in gated {
+                let round = &mut self.ops.at_mut(index).round;
+                round.enter(node, Vote::Failed(Cause::Gated));
+                self.ops.at_mut(index).blame(node, Cause::Gated);
+                self.nodes.counts(node).failed.up(Cause::Gated);
+            }
+            self.sequels.push_back(Sequel::AttemptFailed { op: index, outcome });
+        }
+    }
+}

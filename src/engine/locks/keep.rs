@@ -1,0 +1,214 @@
+//! What the engine itself looks after of a lease: its next extension, its end.
+//!
+//! # Invariants
+//!
+//! - A lease that nobody wants kept has no entry here, and no timer.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::op::OpId;
+use super::schedule::Schedule;
+use super::slot::LeaseId;
+use crate::engine::event::LostCause;
+use crate::options::KeepAlive;
+use crate::quorum::NodeMask;
+use crate::slab::{Index, Slab, SlotIndex, index_type};
+use crate::time::Instant;
+
+index_type! {
+    /// What is looked after of a lease.
+    pub(in crate::engine) KeepIndex
+}
+
+/// What is looked after of one lease, from its acquisition on.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Keep {
+    /// The slot of the attempt, or of the lease.
+    pub(in crate::engine) slot: Option<SlotIndex>,
+    /// The acquisition or adoption that the lease came from.
+    pub(in crate::engine) op: OpId,
+    pub(in crate::engine) options: Option<KeepAlive>,
+    /// The key, if the nodes are to tell when it is changed.
+    pub(in crate::engine) watched: Option<Box<[u8]>>,
+    /// The nodes that will tell.
+    pub(in crate::engine) tracked: NodeMask,
+    /// The nodes that told, or turned out to be without the key. An extension may show otherwise.
+    pub(in crate::engine) doubted: NodeMask,
+    /// The lease was handed over; until then the entry is the acquisition's.
+    pub(in crate::engine) is_held: bool,
+    pub(in crate::engine) is_lost: bool,
+    /// A limit ended the extensions.
+    pub(in crate::engine) is_at_limit: bool,
+    /// Extensions by the engine that won.
+    pub(in crate::engine) extensions: u32,
+    /// When the last of them was begun.
+    pub(in crate::engine) began: Instant,
+    /// When the next one begins; [`Instant::MAX`] while one is under way, or none is to come.
+    pub(in crate::engine) extend_at: Instant,
+}
+
+/// The loss of a lease that nobody was told of.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Loss {
+    pub(in crate::engine) lease: LeaseId,
+    pub(in crate::engine) op: OpId,
+    pub(in crate::engine) cause: LostCause,
+}
+
+/// All entries of an engine.
+#[derive(Debug)]
+pub(in crate::engine) struct Keeps {
+    keeps: Slab<KeepIndex, Keep>,
+    /// The entry of each slot that has one.
+    by_slot: Vec<Option<KeepIndex>>,
+    /// The entries of each key that is watched.
+    by_key: BTreeMap<Box<[u8]>, Vec<KeepIndex>>,
+    schedule: Schedule<KeepIndex>,
+    /// The engine's own extensions that are decided.
+    ended: Vec<OpId>,
+    /// Slots of leases whose deadline the engine has moved.
+    pub(in crate::engine) changed: VecDeque<SlotIndex>,
+    pub(in crate::engine) losses: VecDeque<Loss>,
+    /// When something is to be done; kept in step with the rest.
+    next: Instant,
+}
+
+impl Default for Keeps {
+    fn default() -> Self {
+        Self {
+            keeps: Slab::default(),
+            by_slot: Vec::new(),
+            by_key: BTreeMap::new(),
+            schedule: Schedule::default(),
+            ended: Vec::new(),
+            changed: VecDeque::new(),
+            losses: VecDeque::new(),
+            next: Instant::MAX,
+        }
+    }
+}
+
+impl Keeps {
+    /// An entry for an acquisition that is about to begin.
+    pub(in crate::engine) fn open(
+        &mut self,
+        op: OpId,
+        options: Option<KeepAlive>,
+    ) -> Option<KeepIndex> {
+        let keep = Keep {
+            slot: None,
+            op,
+            options,
+            watched: None,
+            tracked: NodeMask::EMPTY,
+            doubted: NodeMask::EMPTY,
+            is_held: false,
+            is_lost: false,
+            is_at_limit: false,
+            extensions: 0,
+            began: Instant::default(),
+            extend_at: Instant::MAX,
+        };
+        self.keeps.insert(keep)
+    }
+
+    /// The lease is over, or there was none.
+    pub(in crate::engine) fn close(&mut self, index: KeepIndex) {
+        self.unschedule(index);
+        self.keeps.give_back(index);
+        if let Some(key) = self.at_mut(index).watched.take()
+            && let Some(entries) = self.by_key.get_mut(&key)
+        {
+            entries.retain(|&entry| entry != index);
+            if entries.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+    }
+
+    /// The key of the entry is watched.
+    pub(in crate::engine) fn watch(&mut self, index: KeepIndex, key: &[u8]) {
+        self.at_mut(index).watched = Some(key.into());
+        self.by_key.entry(key.into()).or_default().push(index);
+    }
+
+    /// The entries that watch `key`.
+    pub(in crate::engine) fn watchers(&self, key: &[u8]) -> Vec<KeepIndex> {
+        self.by_key.get(key).cloned().unwrap_or_default()
+    }
+
+    /// All entries that watch.
+    pub(in crate::engine) fn all_watchers(&self) -> Vec<KeepIndex> {
+        self.by_key.values().flatten().copied().collect()
+    }
+
+    pub(in crate::engine) fn at(&self, index: KeepIndex) -> &Keep {
+        self.keeps.at(index)
+    }
+
+    pub(in crate::engine) fn at_mut(&mut self, index: KeepIndex) -> &mut Keep {
+        self.keeps.at_mut(index)
+    }
+
+    /// The entry is that of the lease in this slot from now on.
+    pub(in crate::engine) fn bind(&mut self, index: KeepIndex, slot: SlotIndex) {
+        let place = slot.place();
+        if place >= self.by_slot.len() {
+            self.by_slot.resize(place + 1, None);
+        }
+        if let Some(entry) = self.by_slot.get_mut(place) {
+            *entry = Some(index);
+        }
+        self.at_mut(index).slot = Some(slot);
+    }
+
+    /// The entry of the slot, which must be one that is kept.
+    pub(in crate::engine) fn of_slot(&self, slot: SlotIndex) -> Option<KeepIndex> {
+        self.by_slot.get(slot.place()).copied().flatten()
+    }
+
+    /// When something is to be done; [`Instant::MAX`] for never.
+    #[inline]
+    pub(in crate::engine) const fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// An extension by the engine is decided.
+    pub(in crate::engine) fn note_ended(&mut self, op: OpId) {
+        self.ended.push(op);
+        self.refresh();
+    }
+
+    pub(in crate::engine) fn pop_ended(&mut self) -> Option<OpId> {
+        let op = self.ended.pop();
+        self.refresh();
+        op
+    }
+
+    /// The entry that is due by `now`.
+    pub(in crate::engine) fn due(&self, now: Instant) -> Option<KeepIndex> {
+        self.schedule.due(now)
+    }
+
+    /// The entry is due at `at`.
+    pub(in crate::engine) fn schedule(&mut self, index: KeepIndex, at: Instant) {
+        self.schedule.set(index, at);
+        self.refresh();
+    }
+
+    /// Nothing of the entry is due any more.
+    pub(in crate::engine) fn unschedule(&mut self, index: KeepIndex) {
+        self.schedule.remove(index);
+        self.refresh();
+    }
+
+    fn refresh(&mut self) {
+        self.next = if self.ended.is_empty() { self.schedule.next() } else { Instant::default() };
+    }
+}
+
+/// A third of a TTL.
+pub(in crate::engine) fn third(ttl_ms: u32) -> Duration {
+    Duration::from_millis(ttl_ms.into()) / 3
+}

@@ -1,0 +1,97 @@
+//! Leases that are kept alive: the engine extends each in time, by itself.
+//!
+//! # Invariants
+//!
+//! - The engine's own extensions keep all rules of a caller's: one at a time, never past the
+//!   deadline, never behind a release, and nothing but a quorum moves the deadline on.
+
+use super::keep::KeepIndex;
+use super::op::{OpKind, Outcome};
+use super::state::Locks;
+use crate::engine::event::LostCause;
+use crate::engine::spans::traced;
+use crate::mutant::{self, Mutant};
+use crate::node::Now;
+use crate::slab::OpIndex;
+use crate::time::Instant;
+
+impl Locks {
+    /// Does what is due of the leases that are looked after.
+    #[cold]
+    pub(in crate::engine) fn handle_keeps(&mut self, now: Now) {
+        loop {
+            while let Some(id) = self.keeps.pop_ended() {
+                if let Some(index) = self.ops.find(id) {
+                    self.keep_alive_ended(index, now);
+                }
+            }
+            let Some(index) = self.keeps.due(now.real) else { return };
+            let keep = self.keeps.at(index);
+            let (Some(slot_index), extend_at) = (keep.slot, keep.extend_at) else {
+                self.keeps.unschedule(index);
+                continue;
+            };
+            let is_over = self.slots.at(slot_index).ends <= now.real;
+            if is_over && !mutant::is(Mutant::LossNotTold) {
+                self.keeps.unschedule(index);
+                self.lose_lease(slot_index, LostCause::Expired, now);
+            } else if extend_at <= now.real {
+                self.begin_keep_alive(index, now);
+            } else if is_over {
+                self.keeps.unschedule(index);
+            } else {
+                self.schedule_keep(index);
+            }
+        }
+    }
+
+    /// Extends a lease that is due, as far as its limits allow.
+    fn begin_keep_alive(&mut self, index: KeepIndex, now: Now) {
+        let keep = self.keeps.at_mut(index);
+        keep.extend_at = Instant::MAX;
+        let (Some(slot_index), extensions) = (keep.slot, keep.extensions) else { return };
+        let options = keep.options.unwrap_or_default();
+        let slot = self.slots.at(slot_index);
+        let ttl_ms = slot.ttl_ms;
+        if slot.op.is_some() {
+            // The caller extends it; the end of that says when to go on.
+            return self.schedule_keep(index);
+        }
+        let ends = self.deadline_from(now.real, ttl_ms);
+        let is_at_limit = self.is_at_limit(slot_index, ends)
+            || options.extensions.is_some_and(|most| extensions >= most)
+            || options.hold.is_some_and(|hold| ends > slot.began + hold);
+        if is_at_limit {
+            self.keeps.at_mut(index).is_at_limit = true;
+            return self.schedule_keep(index);
+        }
+        let Some(op) = self.ops.open(OpKind::Keep) else {
+            self.extend_again(index, now.real, now);
+            return self.schedule_keep(index);
+        };
+        self.keeps.at_mut(index).began = now.real;
+        self.begin_extension(op, slot_index, ttl_ms, now.real);
+        // It may be decided already, but nothing concludes it before `handle_keeps` goes on.
+        self.note_change(slot_index);
+        self.schedule_keep(index);
+    }
+
+    /// An extension by the engine itself is decided.
+    fn keep_alive_ended(&mut self, op_index: OpIndex, now: Now) {
+        let op = self.ops.at(op_index);
+        let (slot_index, outcome) = (op.slot(), op.outcome);
+        self.counts.keeps.note(outcome);
+        traced!(DEBUG: self.trace_extended(op_index, outcome == Outcome::Won));
+        self.ops.close(op_index);
+        let slot = self.slots.at_mut(slot_index);
+        if slot.op == Some(op_index) {
+            slot.op = None;
+        }
+        if let Some(keep_index) = self.keep_of(slot_index).filter(|_| outcome == Outcome::Won) {
+            let keep = self.keeps.at_mut(keep_index);
+            keep.extensions = keep.extensions.saturating_add(1);
+        }
+        self.slots.free_if_unnamed(slot_index);
+        self.plan_extension(slot_index, outcome, now);
+    }
+}

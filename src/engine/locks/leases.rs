@@ -1,0 +1,329 @@
+//! Leases: what is looked after of one, how its deadline moves, and how it is lost.
+//!
+//! # Invariants
+//!
+//! - A lease that is lost stays lost: its deadline is not later than its loss, and no extension
+//!   moves it any more.
+//! - The loss is told by the deadline, whatever the nodes do, and at once when fewer than a quorum
+//!   can hold the key.
+
+use super::keep::{KeepIndex, Loss, third};
+use super::op::{OpKind, Outcome};
+use super::slot::{CHANGED, LATE_VOTE, LeaseId, SlotState};
+use super::state::{Done, Locks};
+use crate::engine::event::{Event, LostCause};
+use crate::engine::spans::traced;
+use crate::error::{Cause, ExtendError};
+use crate::mutant::{self, Mutant};
+use crate::node::Now;
+use crate::options::LockOptions;
+use crate::quorum::NodeMask;
+use crate::slab::{OpIndex, SlotIndex};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+/// Between two extensions that missed their quorum: a `node_timeout` and up to this part of it.
+const JITTER_PARTS: u32 = 4;
+
+impl Locks {
+    /// An entry for an acquisition or adoption that wants its lease kept.
+    #[cold]
+    pub(in crate::engine) fn open_keep(
+        &mut self,
+        index: OpIndex,
+        key: &[u8],
+        acquire: &LockOptions,
+    ) {
+        let Some(keep) = self.keeps.open(self.ops.id(index), acquire.keep_alive) else { return };
+        self.ops.at_mut(index).keep = Some(keep);
+        if acquire.is_watched
+            && let Ok(key) = self.wire_key(key)
+        {
+            self.keeps.watch(keep, &key);
+        }
+    }
+
+    /// A lease was handed over whose acquisition wanted it kept.
+    #[cold]
+    pub(in crate::engine) fn begin_keeping(
+        &mut self,
+        slot_index: SlotIndex,
+        keep_index: KeepIndex,
+        now: Now,
+    ) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.set_kept(true);
+        let (began, ttl_ms) = (slot.began, slot.ttl_ms);
+        self.keeps.bind(keep_index, slot_index);
+        let keep = self.keeps.at_mut(keep_index);
+        keep.is_held = true;
+        keep.began = began;
+        if keep.options.is_some() {
+            keep.extend_at = began + third(ttl_ms);
+        }
+        self.schedule_keep(keep_index);
+        self.check_holders(slot_index, now);
+    }
+
+    /// The lease is released or given away: nothing of it is looked after any more.
+    #[cold]
+    pub(in crate::engine) fn end_keeping(&mut self, slot_index: SlotIndex) {
+        if mutant::is(Mutant::KeepAliveAfterRelease) {
+            return;
+        }
+        self.slots.at_mut(slot_index).set_kept(false);
+        // An attempt that failed leaves it to the next one.
+        let keep = self.keeps.of_slot(slot_index);
+        if let Some(index) = keep.filter(|&index| self.keeps.at(index).is_held) {
+            self.keeps.close(index);
+        }
+    }
+
+    /// The entry of what is looked after of a slot's lease.
+    pub(in crate::engine) fn keep_of(&self, slot_index: SlotIndex) -> Option<KeepIndex> {
+        let is_kept = self.slots.at(slot_index).is_kept();
+        if is_kept { self.keeps.of_slot(slot_index) } else { None }
+    }
+
+    pub(super) fn schedule_keep(&mut self, index: KeepIndex) {
+        let keep = self.keeps.at(index);
+        let deadline = keep.slot.map_or(Instant::MAX, |slot| self.slots.at(slot).ends);
+        let at = keep.extend_at.min(deadline);
+        self.keeps.schedule(index, at);
+    }
+
+    /// An extension of a lease ended, whoever began it: when does the next one begin?
+    pub(in crate::engine) fn plan_extension(
+        &mut self,
+        slot_index: SlotIndex,
+        outcome: Outcome,
+        now: Now,
+    ) {
+        let slot = self.slots.at(slot_index);
+        let (keep, ttl_ms) = (self.keep_of(slot_index), slot.ttl_ms);
+        let Some(index) = keep.filter(|_| slot.state == SlotState::Held) else { return };
+        let keep = self.keeps.at_mut(index);
+        if !keep.is_held || keep.is_lost {
+            return;
+        }
+        if keep.options.is_some() {
+            let began = keep.began;
+            if outcome == Outcome::Won {
+                keep.extend_at = began + third(ttl_ms);
+            } else {
+                self.extend_again(index, began, now);
+            }
+        }
+        self.note_change(slot_index);
+        self.schedule_keep(index);
+    }
+
+    /// The next try at an extension that `began` then and missed its quorum.
+    pub(super) fn extend_again(&mut self, index: KeepIndex, began: Instant, now: Now) {
+        let timeout = self.settings.node_timeout;
+        let random = self.random_share();
+        let earliest = (began + timeout).max(now.real);
+        self.keeps.at_mut(index).extend_at = earliest + (timeout / JITTER_PARTS).mul_f64(random);
+    }
+
+    /// A caller extends the lease from `now` on: its own TTL counts from then on.
+    pub(in crate::engine) fn caller_extends(&mut self, slot_index: SlotIndex, now: Instant) {
+        if let Some(index) = self.keep_of(slot_index) {
+            let keep = self.keeps.at_mut(index);
+            keep.began = now;
+            keep.extend_at = Instant::MAX;
+            self.schedule_keep(index);
+        }
+    }
+
+    /// Ends an extension of the engine's own that is under way, for something that the caller wants.
+    pub(in crate::engine) fn end_keep_alive(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at_mut(slot_index);
+        if let Some(op) = slot.op.filter(|&op| self.ops.at(op).kind == OpKind::Keep) {
+            slot.op = None;
+            self.ops.close(op);
+        }
+    }
+
+    /// Fewer than a quorum can hold the key, or its time is over: the lease is lost for good.
+    #[cold]
+    pub(in crate::engine) fn lose_lease(
+        &mut self,
+        slot_index: SlotIndex,
+        cause: LostCause,
+        now: Now,
+    ) {
+        let lease = self.slots.lease_id(slot_index);
+        let slot = self.slots.at_mut(slot_index);
+        if slot.state != SlotState::Held {
+            return;
+        }
+        if slot.ends > now.real {
+            slot.ends = now.real;
+            self.note_change(slot_index);
+        }
+        let op = self.slots.at(slot_index).op;
+        let keep_index = self.keep_of(slot_index);
+        if let Some(op) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
+            match self.ops.at(op).kind {
+                OpKind::Keep => self.end_keep_alive(slot_index),
+                OpKind::Extend => {
+                    let is_gone = cause == LostCause::Gone;
+                    self.finish(op, if is_gone { Outcome::Lost } else { Outcome::Expired });
+                }
+                OpKind::Free
+                | OpKind::Acquire
+                | OpKind::Adopt
+                | OpKind::Release
+                | OpKind::Query => {}
+            }
+        }
+        let Some(keep_index) = keep_index else { return };
+        self.keeps.unschedule(keep_index);
+        let keep = self.keeps.at_mut(keep_index);
+        if !std::mem::replace(&mut keep.is_lost, true) {
+            let op = keep.op;
+            match cause {
+                LostCause::Expired => self.counts.lost_expired.up(),
+                LostCause::Gone => self.counts.lost_gone.up(),
+            }
+            traced!(WARN: self.trace_lost(slot_index, cause));
+            self.keeps.losses.push_back(Loss { lease, op, cause });
+            self.done.push_back(Done::Loss);
+            self.note_change(slot_index);
+        }
+    }
+
+    /// The nodes that may hold a slot's key, as far as they have told.
+    pub(in crate::engine) fn holders(&self, slot_index: SlotIndex) -> NodeMask {
+        let (holds, keep) = (self.slots.at(slot_index).holds, self.keep_of(slot_index));
+        keep.map_or(holds, |keep| holds.without(self.keeps.at(keep).doubted))
+    }
+
+    /// A node turned out to be without the key.
+    pub(in crate::engine) fn check_holders(&mut self, slot_index: SlotIndex, now: Now) {
+        let slot = self.slots.at(slot_index);
+        if slot.state == SlotState::Held
+            && slot.op.is_none_or(|op| self.ops.at(op).kind != OpKind::Adopt)
+            && !self.holders(slot_index).has_at_least(self.settings.quorum)
+        {
+            self.lose_lease(slot_index, LostCause::Gone, now);
+        }
+    }
+
+    /// Whoever shows the lease's deadline is to look at it again.
+    pub(super) fn note_change(&mut self, slot_index: SlotIndex) {
+        if self.slots.at_mut(slot_index).enter(CHANGED) {
+            self.keeps.changed.push_back(slot_index);
+        }
+    }
+
+    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to, or
+    /// lost it. Each is there once, so a list that nobody reads does not grow beyond the leases.
+    pub(in crate::engine) fn poll_change(&mut self) -> Option<LeaseId> {
+        while let Some(slot_index) = self.keeps.changed.pop_front() {
+            let slot = self.slots.at_mut(slot_index);
+            slot.leave(CHANGED);
+            if slot.state == SlotState::Held {
+                return Some(self.slots.lease_id(slot_index));
+            }
+        }
+        None
+    }
+
+    /// Whoever shows the lease's votes is to look at them again.
+    pub(in crate::engine) fn note_late_vote(&mut self, slot_index: SlotIndex) {
+        if self.slots.at_mut(slot_index).enter(LATE_VOTE) {
+            self.late_votes.push_back(slot_index);
+        }
+    }
+
+    /// The next lease that a late answer gave another vote. Each is there once, so a list that
+    /// nobody reads does not grow beyond the leases.
+    pub(in crate::engine) fn poll_late_vote(&mut self) -> Option<LeaseId> {
+        let slot = self.late_votes.pop_front()?;
+        self.slots.at_mut(slot).leave(LATE_VOTE);
+        Some(self.slots.lease_id(slot))
+    }
+
+    /// The next loss in the list of results; none if its lease was released meanwhile.
+    #[cold]
+    pub(in crate::engine) fn next_loss(&mut self) -> Option<Event> {
+        let Loss { lease, op, cause } = self.keeps.losses.pop_front()?;
+        self.slots.held(lease)?;
+        Some(Event::Lost { op, lease, cause })
+    }
+
+    /// Whether a lease was lost: known to be over, by its deadline or because no quorum can hold
+    /// its key. True for one that is not held any more.
+    #[must_use]
+    pub(in crate::engine) fn is_lost(&self, lease: LeaseId) -> bool {
+        self.slots.held(lease).is_none_or(|slot| {
+            self.keep_of(lease.slot).is_some_and(|keep| self.keeps.at(keep).is_lost)
+                || !slot.holds.has_at_least(self.settings.quorum)
+        })
+    }
+
+    /// Whether an extension of the lease is under way.
+    #[must_use]
+    pub(in crate::engine) fn is_extending(&self, lease: LeaseId) -> bool {
+        self.slots.held(lease).is_some_and(|slot| slot.op.is_some())
+    }
+
+    /// Why a lease is not kept: it is over, or a limit is reached. `None` while it is.
+    #[must_use]
+    pub(in crate::engine) fn keep_error(
+        &self,
+        lease: LeaseId,
+        now: Instant,
+    ) -> Option<ExtendError> {
+        let Some(slot) = self.slots.held(lease) else { return Some(ExtendError::NotOurs) };
+        let holders = self.holders(lease.slot);
+        if !holders.has_at_least(self.settings.quorum) {
+            let all = self.nodes.all();
+            let gone = all.without(holders);
+            let causes = [Cause::None; crate::quorum::NODES_MAX];
+            return Some(ExtendError::Lost(self.ballot_of(
+                (NodeMask::EMPTY, gone, holders),
+                causes,
+                now,
+            )));
+        }
+        if slot.ends <= now || self.is_lost(lease) {
+            return Some(ExtendError::Expired);
+        }
+        let keep = self.keep_of(lease.slot);
+        let is_at_limit = keep.is_some_and(|keep| self.keeps.at(keep).is_at_limit);
+        is_at_limit.then_some(ExtendError::LimitReached)
+    }
+
+    /// The end of a lease; `None` if it is not held.
+    #[must_use]
+    pub(in crate::engine) fn deadline(&self, lease: LeaseId) -> Option<Instant> {
+        self.slots.held(lease).map(|slot| slot.ends)
+    }
+
+    /// The nodes that granted a lease, late ones included.
+    #[must_use]
+    pub(in crate::engine) fn votes(&self, lease: LeaseId) -> NodeMask {
+        self.slots.held(lease).map_or(NodeMask::EMPTY, |slot| slot.granted)
+    }
+
+    pub(in crate::engine) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {
+        let slot = self.slots.held(lease)?;
+        Some((self.plain_key(slot.key.as_bytes()), &slot.token))
+    }
+
+    /// Keeps a word of the caller's with a lease.
+    pub(in crate::engine) fn set_word(&mut self, lease: LeaseId, word: u32) {
+        if self.slots.held(lease).is_some() {
+            self.slots.at_mut(lease.slot).word = word;
+        }
+    }
+
+    /// The word kept with a lease.
+    #[must_use]
+    pub(in crate::engine) fn word(&self, lease: LeaseId) -> Option<u32> {
+        self.slots.held(lease).map(|slot| slot.word)
+    }
+}

@@ -1,0 +1,46 @@
+//! How long an attempt may take where that is not the configured `node_timeout`: a timeout of the
+//! call's own, and the end of the call.
+
+use super::op::Outcome;
+use super::state::Locks;
+use crate::node::Now;
+use crate::slab::OpIndex;
+use crate::time::Instant;
+
+impl Locks {
+    /// An attempt that has just begun ends by the call's own `node_timeout`, if it has one.
+    #[cold]
+    pub(in crate::engine) fn limit_attempt(&mut self, index: OpIndex, now: Now) {
+        let op = self.ops.at(index);
+        let is_open = op.outcome == Outcome::Open && op.round.awaited.is_empty();
+        if let Some(timeout) = op.plan.own_timeout().filter(|_| is_open) {
+            self.ops.judge_apart(index, now.attended + timeout);
+            self.judge_within_call(index, now.real + timeout);
+        }
+    }
+
+    /// Whether an attempt with a timeout of its own still has time: that in which nobody read is no
+    /// node's, so it is given back.
+    #[cold]
+    pub(in crate::engine) fn has_time_left(&mut self, index: OpIndex, now: Now) -> bool {
+        let op = self.ops.at(index);
+        let is_own = op.plan.own_timeout().is_some() && op.round.awaited.is_empty();
+        let left = now.attended.until(self.ops.judged_at(index));
+        if !is_own || left.is_zero() || op.judge_at == Instant::MAX || op.plan.deadline <= now.real
+        {
+            return false;
+        }
+        self.judge_within_call(index, now.real + left);
+        true
+    }
+
+    /// The attempt is judged at `at` and no other time, but not after the end of its call: that has
+    /// a timer of its own only where it may come before every configured time.
+    #[cold]
+    fn judge_within_call(&mut self, index: OpIndex, at: Instant) {
+        let op = self.ops.at_mut(index);
+        op.judge_at = Instant::MAX;
+        let at = at.min(op.plan.deadline);
+        self.judge_at(index, at);
+    }
+}

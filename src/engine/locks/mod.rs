@@ -1,0 +1,29 @@
+//! Locks over the nodes: attempts, their votes, leases, extensions and releases.
+//!
+//! Layer: above the nodes and the rounds, below waiting.
+
+pub(super) mod attempt;
+mod awaiting;
+mod changes;
+mod extend;
+mod gate;
+pub(super) mod keep;
+mod keep_alive;
+mod leases;
+mod limits;
+#[cfg(feature = "tracing")]
+mod log;
+pub(super) mod op;
+pub(super) mod prefix;
+mod query;
+mod release;
+mod schedule;
+#[cfg(feature = "metrics")]
+pub(super) mod series;
+pub(super) mod settings;
+pub(super) mod slot;
+pub(super) mod state;
+pub(super) mod timers;
+mod tracking;
+pub(crate) mod view;
+mod votes;

@@ -1,0 +1,393 @@
+//! The operations under way: what a caller asked for, until its result is taken.
+//!
+//! # Invariants
+//!
+//! - Each operation yields exactly one event, and keeps its place until that is taken: with a bound
+//!   on operations the queue of events is bounded too, and none is ever dropped.
+//! - Rounds end in the order they began, so their timer is a list, not a heap.
+
+use super::keep::KeepIndex;
+use crate::command::Answer;
+use crate::config::Retry;
+use crate::count::Began;
+use crate::engine::wait::WaitIndex;
+use crate::error::{Cause, UnlockError, Unlocked};
+use crate::options::LockOptions;
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::round::{Round, Tally};
+use crate::slab::{Index, OpIndex, Slab, SlotIndex};
+use crate::time::Instant;
+
+use std::fmt;
+use std::time::Duration;
+
+/// An operation of an [`Engine`](crate::engine::Engine) that has not been reported yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpId {
+    pub(in crate::engine) op: OpIndex,
+    pub(in crate::engine) generation: u32,
+}
+
+impl OpId {
+    /// A small number that no other operation under way has, below `in_flight_max`: the place of
+    /// what the caller keeps beside it. It is used again once the result was taken.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.op.place()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum OpKind {
+    Free,
+    Acquire,
+    Extend,
+    /// An extension that makes a lease of a key and token from elsewhere.
+    Adopt,
+    /// An extension that the engine began by itself: it is not reported.
+    Keep,
+    Release,
+    Query,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Outcome {
+    Open,
+    /// The round was won; judged once more when it is handed over.
+    Won,
+    Taken,
+    NoQuorum,
+    Expired,
+    Cancelled,
+    /// No quorum holds the lease any more.
+    Lost,
+    Unlocked(Result<Unlocked, UnlockError>),
+    Answered,
+}
+
+/// How an acquisition goes on after a failed attempt.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct Plan {
+    pub(in crate::engine) ttl_ms: u32,
+    pub(in crate::engine) min_validity: Duration,
+    pub(in crate::engine) attempts_left: u32,
+    pub(in crate::engine) delay: Duration,
+    pub(in crate::engine) jitter: Duration,
+    pub(in crate::engine) wait_after: Option<fn(u32) -> Duration>,
+    /// Attempts that have failed.
+    pub(in crate::engine) attempts_failed: u32,
+    /// The end of the call, [`Instant::MAX`] for none.
+    pub(in crate::engine) deadline: Instant,
+    /// Between attempts it waits to be woken, instead of trying again and again.
+    pub(in crate::engine) wakes: bool,
+    /// When a node without an answer is counted out, in milliseconds; 0 for what the configuration
+    /// says.
+    pub(in crate::engine) node_timeout_ms: u16,
+}
+
+impl Plan {
+    /// The `node_timeout` of the call's own, if it has one.
+    pub(in crate::engine) fn own_timeout(&self) -> Option<Duration> {
+        let timeout = Duration::from_millis(self.node_timeout_ms.into());
+        (self.node_timeout_ms > 0).then_some(timeout)
+    }
+
+    /// How the call goes on after a failed attempt, and when it ends.
+    pub(in crate::engine) fn retry_as(
+        &mut self,
+        acquire: &LockOptions,
+        has_token: bool,
+        now: Instant,
+    ) {
+        let retry = acquire.retry.unwrap_or(Retry::ONCE);
+        let deadline = [acquire.timeout, retry.timeout].into_iter().flatten().min();
+        // Two attempts with one token could delete each other's keys.
+        let is_once = has_token || deadline == Some(Duration::ZERO);
+        self.attempts_left = if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) };
+        self.delay = retry.delay;
+        self.jitter = retry.jitter;
+        self.wait_after = retry.wait_after;
+        self.attempts_failed = 0;
+        self.deadline = deadline
+            .filter(|deadline| !deadline.is_zero())
+            .map_or(Instant::MAX, |deadline| now + deadline);
+        self.wakes =
+            !is_once && acquire.is_woken && retry.attempts.is_none() && retry.wait_after.is_none();
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::engine) struct Op {
+    pub(in crate::engine) generation: u32,
+    pub(in crate::engine) kind: OpKind,
+    pub(in crate::engine) outcome: Outcome,
+    /// The slot of the current attempt, of the lease, or of the release.
+    /// None for a query.
+    slot: Option<SlotIndex>,
+    /// What is to be looked after of an acquisition's lease.
+    pub(in crate::engine) keep: Option<KeepIndex>,
+    /// Neighbours in the list of rounds, and when this one ends, on the attended clock.
+    prev: Option<OpIndex>,
+    next: Option<OpIndex>,
+    judged_at: Instant,
+    is_listed: bool,
+    /// When an acquisition that waits for nodes is judged; a timer set for an earlier attempt
+    /// comes due before it and means nothing.
+    pub(in crate::engine) judge_at: Instant,
+    pub(in crate::engine) plan: Plan,
+    /// How the last attempt of an acquisition failed; before the first, that others are before it.
+    pub(in crate::engine) failed: Outcome,
+    /// When the next attempt is due; a timer set for an earlier one means nothing.
+    pub(in crate::engine) retry_at: Instant,
+    /// Its place among those that wait.
+    pub(in crate::engine) wait: Option<WaitIndex>,
+    /// The node that the next attempt asks before the others.
+    pub(in crate::engine) gate: Option<NodeId>,
+    /// The nodes that the attempt under way asks once the gate has granted.
+    pub(in crate::engine) gated: NodeMask,
+    /// The votes of the attempt; also the nodes that an extension waits for.
+    pub(in crate::engine) round: Round,
+    /// The answers to an extension or a release.
+    pub(in crate::engine) tally: Tally,
+    /// For an extension: the deadline it gives if it wins.
+    pub(in crate::engine) new_deadline: Instant,
+    pub(in crate::engine) causes: [Cause; NODES_MAX],
+    pub(in crate::engine) query: Option<Box<Query>>,
+    /// When the first attempt of a call that needs more than one began.
+    pub(in crate::engine) began: Began,
+}
+
+/// The answers to a question that was put to every node.
+#[derive(Debug)]
+pub(in crate::engine) struct Query {
+    pub(in crate::engine) asked_at: Instant,
+    pub(in crate::engine) parts: usize,
+    pub(in crate::engine) replies: Vec<NodeReplies>,
+    /// Answers still awaited.
+    pub(in crate::engine) open: usize,
+}
+
+/// One node's answers to a query.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct NodeReplies {
+    /// The node.
+    pub node: NodeId,
+    /// Its answers so far, as bytes of RESP, in the order asked.
+    pub replies: Vec<Vec<u8>>,
+    /// Why answers are missing.
+    pub cause: Cause,
+    /// Why what it answers proves nothing: it may have forgotten locks, or is not fit to hold any.
+    /// [`Cause::None`] if it was admitted as its answers were read.
+    pub doubt: Cause,
+    /// From the question to the first answer.
+    pub round_trip: Duration,
+}
+
+impl fmt::Debug for NodeReplies {
+    /// Without what was answered: a key's value is somebody's token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeReplies")
+            .field("node", &self.node)
+            .field("replies", &self.replies.len())
+            .field("cause", &self.cause)
+            .field("round_trip", &self.round_trip)
+            .finish()
+    }
+}
+
+/// All operations of an engine.
+#[derive(Debug)]
+pub(in crate::engine) struct Ops {
+    ops: Slab<OpIndex, Op>,
+    limit: usize,
+    first: Option<OpIndex>,
+    last: Option<OpIndex>,
+}
+
+impl Ops {
+    pub(in crate::engine) fn new(limit: usize) -> Self {
+        Self { ops: Slab::default(), limit, first: None, last: None }
+    }
+
+    /// Takes a place for an operation; `None` if the limit is reached.
+    pub(in crate::engine) fn open(&mut self, kind: OpKind) -> Option<OpIndex> {
+        if self.in_flight() >= self.limit {
+            return None;
+        }
+        let index = self.ops.take(Op::empty)?;
+        let op = self.at_mut(index);
+        op.kind = kind;
+        op.outcome = Outcome::Open;
+        op.plan.deadline = Instant::MAX;
+        op.plan.node_timeout_ms = 0;
+        op.wait = None;
+        op.judge_at = Instant::MAX;
+        op.keep = None;
+        Some(index)
+    }
+
+    /// Gives the place back; handles to it find nothing from now on.
+    pub(in crate::engine) fn close(&mut self, index: OpIndex) {
+        self.unlist(index);
+        let op = self.at_mut(index);
+        op.kind = OpKind::Free;
+        op.generation = op.generation.wrapping_add(1);
+        if op.query.is_some() {
+            op.forget_query();
+        }
+        self.ops.give_back(index);
+    }
+
+    #[inline]
+    pub(in crate::engine) fn at(&self, index: OpIndex) -> &Op {
+        self.ops.at(index)
+    }
+
+    #[inline]
+    pub(in crate::engine) fn at_mut(&mut self, index: OpIndex) -> &mut Op {
+        self.ops.at_mut(index)
+    }
+
+    pub(in crate::engine) fn id(&self, index: OpIndex) -> OpId {
+        OpId { op: index, generation: self.at(index).generation }
+    }
+
+    /// Every place, in use or free: handles to the latter find nothing.
+    pub(in crate::engine) fn ids(&self) -> Vec<OpId> {
+        let ids = self.ops.iter();
+        ids.map(|(index, op)| OpId { op: index, generation: op.generation }).collect()
+    }
+
+    /// The place of an operation that is still under way.
+    pub(in crate::engine) fn find(&self, id: OpId) -> Option<OpIndex> {
+        let op = self.ops.get(id.op)?;
+        (op.generation == id.generation && op.kind != OpKind::Free).then_some(id.op)
+    }
+
+    /// Puts the operation at the end of the rounds; `judged_at` never decreases from one call to
+    /// the next.
+    #[inline]
+    pub(in crate::engine) fn list(&mut self, index: OpIndex, judged_at: Instant) {
+        self.unlist(index);
+        let last = self.last;
+        let op = self.at_mut(index);
+        op.judged_at = judged_at;
+        op.is_listed = true;
+        op.prev = last;
+        op.next = None;
+        match last {
+            None => self.first = Some(index),
+            Some(last) => self.at_mut(last).next = Some(index),
+        }
+        self.last = Some(index);
+    }
+
+    /// Takes the operation out of the rounds; when its own is to be judged, on the attended clock.
+    #[cold]
+    pub(in crate::engine) fn judge_apart(&mut self, index: OpIndex, judged_at: Instant) {
+        self.unlist(index);
+        self.at_mut(index).judged_at = judged_at;
+    }
+
+    /// When a round that is judged apart is to be.
+    pub(in crate::engine) fn judged_at(&self, index: OpIndex) -> Instant {
+        self.at(index).judged_at
+    }
+
+    /// Takes the operation out of the rounds.
+    #[inline]
+    pub(in crate::engine) fn unlist(&mut self, index: OpIndex) {
+        let op = self.at_mut(index);
+        if !std::mem::take(&mut op.is_listed) {
+            return;
+        }
+        let (prev, next) = (op.prev, op.next);
+        match prev {
+            None => self.first = next,
+            Some(prev) => self.at_mut(prev).next = next,
+        }
+        match next {
+            None => self.last = prev,
+            Some(next) => self.at_mut(next).prev = prev,
+        }
+    }
+
+    /// The first round and when it is judged.
+    pub(in crate::engine) fn first_judged(&self) -> Option<(OpIndex, Instant)> {
+        self.first.map(|first| (first, self.at(first).judged_at))
+    }
+
+    /// How many operations are under way or not reported.
+    pub(in crate::engine) const fn in_flight(&self) -> usize {
+        self.ops.in_use()
+    }
+}
+
+impl Op {
+    fn empty() -> Self {
+        Self {
+            generation: 0,
+            kind: OpKind::Free,
+            outcome: Outcome::Open,
+            slot: None,
+            keep: None,
+            prev: None,
+            next: None,
+            judged_at: Instant::default(),
+            is_listed: false,
+            judge_at: Instant::MAX,
+            plan: Plan::default(),
+            failed: Outcome::Taken,
+            retry_at: Instant::MAX,
+            wait: None,
+            gate: None,
+            gated: NodeMask::EMPTY,
+            round: Round::default(),
+            tally: Tally::default(),
+            new_deadline: Instant::default(),
+            causes: [Cause::None; NODES_MAX],
+            query: None,
+            began: Began::default(),
+        }
+    }
+
+    /// The slot of an operation on a lock.
+    #[inline]
+    pub(in crate::engine) fn slot(&self) -> SlotIndex {
+        self.slot.expect("only a query has no slot")
+    }
+
+    pub(in crate::engine) const fn set_slot(&mut self, slot: SlotIndex) {
+        self.slot = Some(slot);
+    }
+
+    #[cold]
+    fn forget_query(&mut self) {
+        self.query = None;
+    }
+
+    /// Notes why `node` did not grant.
+    pub(in crate::engine) fn blame(&mut self, node: NodeId, cause: Cause) {
+        if let Some(place) = self.causes.get_mut(node.index()) {
+            *place = cause;
+        }
+    }
+
+    /// Notes one cause for several nodes.
+    pub(in crate::engine) fn blame_all(&mut self, nodes: NodeMask, cause: Cause) {
+        for node in nodes {
+            self.blame(node, cause);
+        }
+    }
+
+    /// Notes why an answer did not grant.
+    pub(in crate::engine) fn blame_answer(&mut self, node: NodeId, answer: Answer) {
+        let cause = match answer {
+            Answer::Refused(cause) => cause,
+            Answer::NoScript => Cause::Unsupported,
+            Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => Cause::OddReply,
+        };
+        self.blame(node, cause);
+    }
+}

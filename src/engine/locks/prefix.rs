@@ -1,0 +1,76 @@
+//! The prefix of the keys on the nodes: put in front where a key comes in, taken off where one goes
+//! out to the caller. Everything between has the key as the nodes know it: slots, messages, pushes.
+
+use std::borrow::Cow;
+
+use super::state::Locks;
+use crate::config::KEY_LEN_MAX;
+use crate::error::LockError;
+use crate::slab::SlotIndex;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(in crate::engine) struct Prefix {
+    bytes: Box<[u8]>,
+    /// A key with the prefix in front, kept for its memory.
+    joined: Vec<u8>,
+    /// The longest key that goes to the nodes as it is; zero where there is a prefix.
+    plain_len_max: usize,
+}
+
+impl Prefix {
+    pub(in crate::engine) fn new(bytes: &[u8]) -> Self {
+        let plain_len_max = if bytes.is_empty() { KEY_LEN_MAX } else { 0 };
+        Self { bytes: bytes.into(), joined: Vec::new(), plain_len_max }
+    }
+
+    /// Whether the key goes to the nodes as it is: without a prefix, every key that may.
+    #[inline]
+    pub(in crate::engine) const fn is_plain(&self, key: &[u8]) -> bool {
+        // An empty key wraps around to the longest there is.
+        key.len().wrapping_sub(1) < self.plain_len_max
+    }
+
+    /// Whether keys go to the nodes as they are.
+    #[inline]
+    pub(in crate::engine) const fn is_none(&self) -> bool {
+        self.plain_len_max > 0
+    }
+}
+
+impl Locks {
+    /// Whether a key that does not go to the nodes as it is may go there behind the prefix.
+    #[cold]
+    pub(in crate::engine) fn check_prefixed(&self, key: &[u8]) -> Result<(), LockError> {
+        let len = if key.is_empty() { 0 } else { key.len() + self.prefix.bytes.len() };
+        if (1..=KEY_LEN_MAX).contains(&len) { Ok(()) } else { Err(LockError::InvalidKey { len }) }
+    }
+
+    /// Puts the prefix in front of the key of a slot that was just opened.
+    #[cold]
+    pub(in crate::engine) fn put_prefix(&mut self, slot_index: SlotIndex) {
+        let Prefix { bytes, joined, .. } = &mut self.prefix;
+        let slot = self.slots.at_mut(slot_index);
+        joined.clear();
+        joined.extend_from_slice(bytes);
+        joined.extend_from_slice(slot.key.as_bytes());
+        slot.key.set(joined);
+    }
+
+    /// The key as the nodes know it.
+    pub(in crate::engine) fn wire_key<'key>(
+        &self,
+        key: &'key [u8],
+    ) -> Result<Cow<'key, [u8]>, LockError> {
+        if self.prefix.is_plain(key) {
+            return Ok(Cow::Borrowed(key));
+        }
+        self.check_prefixed(key)?;
+        Ok(Cow::Owned([&self.prefix.bytes, key].concat()))
+    }
+
+    /// A key of the nodes as callers know it.
+    pub(in crate::engine) fn plain_key<'key>(&self, wire: &'key [u8]) -> &'key [u8] {
+        wire.get(self.prefix.bytes.len()..).unwrap_or_default()
+    }
+}

@@ -1,0 +1,122 @@
+//! Questions put to every node for people to read: what a key holds, how a node is set up.
+
+use super::op::{NodeReplies, OpId, OpKind, Outcome, Query};
+use super::state::Locks;
+use crate::engine::event::Event;
+use crate::error::{Cause, LockError};
+use crate::node::{Now, Pending, Phase, Request};
+use crate::quorum::NodeId;
+use crate::resp::encode::append_command;
+use crate::slab::OpIndex;
+use crate::time::Instant;
+
+impl Locks {
+    /// Puts `commands`, at most 255 of them, to every connected node. They must not write, and
+    /// answer with one reply each.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Full`] if too many operations are under way.
+    pub(in crate::engine) fn query(
+        &mut self,
+        commands: &[&[&[u8]]],
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        let index = self.ops.open(OpKind::Query).ok_or(LockError::Full)?;
+        let now = self.now(now);
+        let phase = self.query_phase(index);
+        let mut replies = Vec::with_capacity(self.nodes.len());
+        let mut open = 0;
+        for id in self.nodes.all() {
+            let mut answers = NodeReplies {
+                node: id,
+                replies: Vec::new(),
+                cause: Cause::None,
+                doubt: Cause::None,
+                round_trip: now.real.until(now.real),
+            };
+            if self.nodes.at(id).is_greeted() {
+                answers.cause = Cause::Timeout;
+                for (part, command) in (0..u8::MAX).zip(commands) {
+                    self.scratch.clear();
+                    append_command(&mut self.scratch, command);
+                    let request = Request::Query { op: index, part, phase };
+                    if !self.nodes.request(id, request, &self.scratch, now.attended) {
+                        answers.cause = Cause::Backlog;
+                        break;
+                    }
+                    open += 1;
+                }
+            } else {
+                answers.cause = self.nodes.at(id).cause();
+            }
+            replies.push(answers);
+        }
+        let parts = commands.len();
+        self.ops.at_mut(index).query =
+            Some(Box::new(Query { asked_at: now.real, parts, replies, open }));
+        if open == 0 {
+            self.finish(index, Outcome::Answered);
+        } else {
+            self.begin_round(index, now);
+        }
+        Ok(self.ops.id(index))
+    }
+
+    /// Tells a query from one that had its place before.
+    fn query_phase(&self, index: OpIndex) -> Phase {
+        Phase::of(self.ops.at(index).generation)
+    }
+
+    pub(in crate::engine) fn query_answered(&mut self, id: NodeId, pending: Pending, now: Now) {
+        let node = self.nodes.at(id);
+        let reply = node.frame().to_vec();
+        let doubt = (!node.is_admitted()).then(|| node.cause());
+        self.query_step(id, pending, |answers, parts, asked_at| {
+            answers.doubt = doubt.unwrap_or(answers.doubt);
+            if answers.replies.is_empty() {
+                answers.round_trip = now.real.saturating_since(asked_at);
+            }
+            answers.replies.push(reply);
+            if answers.replies.len() >= parts {
+                answers.cause = Cause::None;
+            }
+        });
+    }
+
+    pub(in crate::engine) fn query_lost(&mut self, id: NodeId, pending: Pending) {
+        self.query_step(id, pending, |answers, _, _| answers.cause = Cause::ConnectionLost);
+    }
+
+    fn query_step(
+        &mut self,
+        id: NodeId,
+        pending: Pending,
+        step: impl FnOnce(&mut NodeReplies, usize, Instant),
+    ) {
+        let Request::Query { op: index, phase, .. } = pending.request else { return };
+        let op = self.ops.at(index);
+        if op.kind != OpKind::Query
+            || op.outcome != Outcome::Open
+            || self.query_phase(index) != phase
+        {
+            return;
+        }
+        let Some(query) = &mut self.ops.at_mut(index).query else { return };
+        let (parts, asked_at) = (query.parts, query.asked_at);
+        if let Some(answers) = query.replies.get_mut(id.index()) {
+            step(answers, parts, asked_at);
+        }
+        query.open = query.open.saturating_sub(1);
+        if query.open == 0 {
+            self.finish(index, Outcome::Answered);
+        }
+    }
+
+    pub(in crate::engine) fn report_query(&mut self, index: OpIndex) -> Event {
+        let replies = self.ops.at_mut(index).query.take().map(|query| query.replies);
+        let op = self.ops.id(index);
+        self.ops.close(index);
+        Event::Query { op, replies: replies.unwrap_or_default() }
+    }
+}

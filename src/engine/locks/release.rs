@@ -1,0 +1,527 @@
+//! Releases and debts: every key that this client may have written and does not hold is deleted,
+//! behind its SET, by compare-and-delete.
+//!
+//! # Invariants
+//!
+//! - A release goes behind the SET on the same connection, or over a later connection to a node
+//!   that lost the one before (then twice, see [`crate::node::Debt`]).
+//! - A key is given up only when its node answered, or when time has surely ended it.
+
+use super::op::{OpId, OpKind, Outcome};
+use super::slot::{LeaseId, SlotState};
+use super::state::{Locks, Sequel};
+use crate::command::{Answer, ReleaseStep, append_release};
+use crate::engine::event::Event;
+use crate::engine::spans::traced;
+use crate::error::{Cause, UnlockError, Unlocked};
+use crate::mutant::{self, Mutant};
+use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
+use crate::quorum::{NodeId, NodeMask};
+use crate::round::{Decision, Tally};
+use crate::slab::{OpIndex, SlotIndex};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+impl Locks {
+    /// Releases a lease and reports how that went.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::NotOurs`] if the lease is not held any more; [`UnlockError::Full`] if the
+    /// result cannot be reported: it is released all the same.
+    pub(in crate::engine) fn release(
+        &mut self,
+        lease: LeaseId,
+        now: Instant,
+    ) -> Result<OpId, UnlockError> {
+        if self.slots.held(lease).is_none() {
+            return Err(UnlockError::NotOurs);
+        }
+        self.release_reported(lease.slot, now)
+    }
+
+    /// Releases a lease without a report: nothing waits for the answers. Harmless when the lease is
+    /// not held any more.
+    pub(in crate::engine) fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
+        if self.slots.held(lease).is_some() {
+            let now = self.now(now);
+            self.cancel_extension(lease.slot);
+            self.counts.unreported.up();
+            self.release_slot(lease.slot, now);
+        }
+    }
+
+    /// Deletes `key` on every node where it holds `token`, whoever made it.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::InvalidName`] for a key or token of impossible length, [`UnlockError::Full`].
+    pub(in crate::engine) fn release_token(
+        &mut self,
+        key: &[u8],
+        token: &[u8],
+        now: Instant,
+    ) -> Result<OpId, UnlockError> {
+        let token = TokenBytes::from_wire(token).ok_or(UnlockError::InvalidName)?;
+        let key = self.wire_key(key).map_err(|_| UnlockError::InvalidName)?;
+        let slot_index = self.open_foreign(&key, token);
+        let result = self.release_reported(slot_index, now);
+        self.slots.free_if_unnamed(slot_index);
+        result
+    }
+
+    /// An extension under way ends with the release: the two never race.
+    fn cancel_extension(&mut self, slot_index: SlotIndex) {
+        self.end_keep_alive(slot_index);
+        let op = self.slots.at(slot_index).op;
+        if let Some(extension) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
+            self.finish(extension, Outcome::Cancelled);
+        }
+    }
+
+    /// Gives a lease away: its keys stay, and whoever has key and token may end or extend it.
+    pub(in crate::engine) fn detach(&mut self, lease: LeaseId) {
+        if self.slots.held(lease).is_some() {
+            self.end_keep_alive(lease.slot);
+            self.forget_slot(lease.slot);
+        }
+    }
+
+    /// Ends a slot without deleting its keys.
+    pub(in crate::engine) fn forget_slot(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.state = SlotState::Released;
+        slot.holds = NodeMask::EMPTY;
+        if slot.is_kept() {
+            self.end_keeping(slot_index);
+        }
+        if self.slots.at(slot_index).list.is_some() {
+            return self.sequels.push_back(Sequel::GivenAway(slot_index));
+        }
+        self.slots.free_if_unnamed(slot_index);
+    }
+
+    fn release_reported(
+        &mut self,
+        slot_index: SlotIndex,
+        now: Instant,
+    ) -> Result<OpId, UnlockError> {
+        let now = self.now(now);
+        // First of all: an extension of the engine's own gives its place back.
+        self.cancel_extension(slot_index);
+        let Some(index) = self.ops.open(OpKind::Release) else {
+            self.counts.unreported.up();
+            self.release_slot(slot_index, now);
+            return Err(UnlockError::Full);
+        };
+        self.slots.at_mut(slot_index).op = Some(index);
+        self.ops.at_mut(index).set_slot(slot_index);
+        self.begin_round(index, now);
+        self.release_slot(slot_index, now);
+        Ok(self.ops.id(index))
+    }
+
+    /// A release that has begun may be decided already.
+    pub(in crate::engine) fn conclude_release(&mut self, op: OpId) {
+        let op = self.ops.at(op.op);
+        if !op.tally.open.has_at_least(self.settings.quorum) {
+            self.decide_release(op.slot());
+        }
+    }
+
+    /// Sends a compare-and-delete to every node that may hold the slot's key, or owes it.
+    pub(in crate::engine) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
+        let all = self.nodes.all();
+        let slot = self.slots.at_mut(slot_index);
+        if matches!(slot.state, SlotState::Released | SlotState::Free) {
+            return;
+        }
+        slot.state = SlotState::Released;
+        slot.phase = slot.phase.next();
+        slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
+        let (mut holds, op, is_kept) = (slot.holds, slot.op, slot.is_kept());
+        traced!(DEBUG: self.trace_release(slot_index));
+        if let Some(op) = op.filter(|_| mutant::is(Mutant::ReleaseNotBehindSet)) {
+            let unknown = self.ops.at(op).round.unknown;
+            let unanswered = self.slots.at(slot_index).unanswered;
+            holds = holds.without(unanswered.without(unknown));
+        }
+        if let Some(op) = op.filter(|_| mutant::is(Mutant::UnknownNotReleased)) {
+            holds = holds.without(self.ops.at(op).round.unknown);
+        }
+        if let Some(op) = op {
+            self.ops.at_mut(op).tally = Tally::begin(holds, all.without(holds));
+        }
+        if is_kept {
+            self.end_keeping(slot_index);
+        }
+        let mut others = holds;
+        if let Some(step) = self.nodes.common_release(holds) {
+            self.encode_release(slot_index, step);
+            let request = Request::Release { slot: slot_index, step };
+            others = holds.without(self.write_cohort(holds, request, now));
+        }
+        let mut encoded = None;
+        for id in others {
+            self.send_release(id, slot_index, &mut encoded, now);
+        }
+        if self.slots.at(slot_index).list.is_some() {
+            return self.sequels.push_back(Sequel::Released(slot_index));
+        }
+        self.slots.free_if_unnamed(slot_index);
+    }
+
+    /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch
+    /// buffer holds.
+    fn send_release(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        encoded: &mut Option<ReleaseStep>,
+        now: Now,
+    ) {
+        let Some(step) = self.nodes.release_step(id) else {
+            return self.owe(id, slot_index, now);
+        };
+        if *encoded != Some(step) {
+            self.encode_release(slot_index, step);
+            *encoded = Some(step);
+        }
+        if !self.write(id, Request::Release { slot: slot_index, step }, now) {
+            self.owe(id, slot_index, now);
+        }
+    }
+
+    fn encode_release(&mut self, slot_index: SlotIndex, step: ReleaseStep) {
+        let slot = self.slots.at(slot_index);
+        self.scratch.clear();
+        append_release(&mut self.scratch, step, &slot.key, &slot.token);
+    }
+
+    /// The debt that the slot's key is to a node.
+    fn debt(&self, id: NodeId, slot_index: SlotIndex) -> Debt {
+        let slot = self.slots.at(slot_index);
+        let may_still_run = slot.unanswered.union(slot.tainted).contains(id)
+            && !mutant::is(Mutant::DebtEndsBeforeSet);
+        Debt {
+            slot: slot_index,
+            due: Instant::default(),
+            expires: if may_still_run { Instant::MAX } else { slot.ends },
+            again: slot.unanswered.contains(id) && !mutant::is(Mutant::DebtPaidOnce),
+        }
+    }
+
+    /// Owes a node the release: it cannot be reached now.
+    fn owe(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        let debt = self.debt(id, slot_index);
+        if debt.expires <= now.real || mutant::is(Mutant::DebtDropped) {
+            return self.release_unpaid(id, slot_index);
+        }
+        self.note_debt(id, debt, Debts::push);
+        self.release_unpaid(id, slot_index);
+    }
+
+    /// A node answered a release with an error: it is asked again later.
+    fn owe_refused(&mut self, id: NodeId, slot_index: SlotIndex, again: bool, now: Now) {
+        let debt = Debt { due: now.real + REFUSED_DELAY, again, ..self.debt(id, slot_index) };
+        if debt.expires > now.real {
+            self.note_debt(id, debt, Debts::push_refused);
+        }
+        self.release_unpaid(id, slot_index);
+    }
+
+    /// Puts a debt into one of the node's lists; the oldest may have to go.
+    fn note_debt(
+        &mut self,
+        id: NodeId,
+        debt: Debt,
+        push: fn(&mut Debts, Debt) -> Option<SlotIndex>,
+    ) {
+        self.slots.at_mut(debt.slot).refs += 1;
+        traced!(DEBUG: self.trace_debt(id, debt.slot));
+        if let Some(dropped) = self.nodes.owe(id, debt, push) {
+            traced!(WARN: self.trace_debt_dropped(id));
+            self.slots.unref(dropped);
+        }
+    }
+
+    /// A release that waits for its result will not get this node's answer in time, unless the
+    /// node is just coming back.
+    fn release_unpaid(&mut self, id: NodeId, slot_index: SlotIndex) {
+        if !self.nodes.at(id).is_on_the_way()
+            && let Some(op) = self.slots.at(slot_index).op
+        {
+            self.ops.at_mut(op).tally.open.remove(id);
+        }
+        self.decide_release(slot_index);
+    }
+
+    /// Writes as many debts as the node takes now, before anything else.
+    pub(in crate::engine) fn pay_debts(&mut self, id: NodeId, now: Now) {
+        while let Some(debt) = self.nodes.next_debt(id, now.real) {
+            let Some(step) = self.nodes.release_step(id) else { return };
+            if debt.expires > now.real {
+                self.encode_release(debt.slot, step);
+                let request = Request::Debt { slot: debt.slot, step, again: debt.again };
+                if !self.write(id, request, now) {
+                    self.note_debt(id, debt, Debts::push);
+                    return self.slots.unref(debt.slot);
+                }
+                traced!(DEBUG: self.trace_debt_paid(id, debt.slot));
+            }
+            self.slots.unref(debt.slot);
+        }
+    }
+
+    /// A node answered a release.
+    pub(in crate::engine) fn release_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        step: ReleaseStep,
+        answer: Answer,
+        now: Now,
+    ) {
+        match answer {
+            Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
+                self.release_done(id, slot_index, answer == Answer::One, now);
+            }
+            Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
+                if let Some(step) = self.next_release_step(id, step, answer, now) {
+                    self.encode_release(slot_index, step);
+                    if !self.write(id, Request::Release { slot: slot_index, step }, now) {
+                        self.owe(id, slot_index, now);
+                    }
+                } else {
+                    let again = self.slots.at(slot_index).unanswered.contains(id);
+                    self.owe_refused(id, slot_index, again, now);
+                }
+            }
+        }
+    }
+
+    /// A node in good standing deleted the key.
+    #[inline(always)]
+    pub(in crate::engine) fn key_deleted(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        now: Instant,
+    ) {
+        let slot = self.slots.at_mut(slot_index);
+        if slot.unanswered.contains(id) {
+            return self.release_read(id, slot_index, true, now);
+        }
+        slot.holds.remove(id);
+        slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
+        let (index, refs) = (slot.op, slot.refs);
+        if let Some(index) = index {
+            let tally = &mut self.ops.at_mut(index).tally;
+            tally.yes(id);
+            if tally.may_just_be_decided(self.settings.quorum) {
+                self.decide_release(slot_index);
+            }
+        } else if refs == 0 {
+            self.slots.free_if_unnamed(slot_index);
+        }
+    }
+
+    /// The answer to a release was read; it names its slot no more.
+    #[inline(never)]
+    pub(in crate::engine) fn release_read(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        deleted: bool,
+        now: Instant,
+    ) {
+        self.release_done(id, slot_index, deleted, self.both_clocks(now));
+        self.answer_taken(slot_index);
+    }
+
+    /// A node has deleted the key, or does not have it.
+    pub(in crate::engine) fn release_done(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        deleted: bool,
+        now: Now,
+    ) {
+        let slot = self.slots.at_mut(slot_index);
+        if let Some(op) = slot.op {
+            let tally = &mut self.ops.at_mut(op).tally;
+            if deleted {
+                tally.yes(id);
+            } else {
+                tally.no(id);
+            }
+        }
+        if slot.unanswered.contains(id) {
+            // The SET went over a connection that died: it may run behind this release.
+            self.owe_again(id, slot_index, now);
+        } else {
+            slot.holds.remove(id);
+        }
+        self.decide_release(slot_index);
+    }
+
+    /// A node answered a debt.
+    pub(in crate::engine) fn debt_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        step: ReleaseStep,
+        again: bool,
+        answer: Answer,
+        now: Now,
+    ) {
+        match answer {
+            Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
+                let slot = self.slots.at_mut(slot_index);
+                // The first answer is the release's result; it may still be waited for.
+                if let Some(op) = slot.op {
+                    let tally = &mut self.ops.at_mut(op).tally;
+                    if tally.open.contains(id) {
+                        if answer == Answer::One {
+                            tally.yes(id);
+                        } else {
+                            tally.no(id);
+                        }
+                    }
+                }
+                if again {
+                    self.owe_again(id, slot_index, now);
+                } else {
+                    slot.unanswered.remove(id);
+                    slot.holds.remove(id);
+                }
+                self.decide_release(slot_index);
+            }
+            Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
+                if let Some(step) = self.next_release_step(id, step, answer, now) {
+                    self.encode_release(slot_index, step);
+                    if self.write(id, Request::Debt { slot: slot_index, step, again }, now) {
+                        return;
+                    }
+                }
+                self.owe_refused(id, slot_index, again, now);
+            }
+        }
+    }
+
+    /// The connection ended before the release was answered.
+    pub(in crate::engine) fn release_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        self.owe(id, slot_index, now);
+    }
+
+    /// The connection ended before the debt was answered.
+    pub(in crate::engine) fn debt_lost(&mut self, id: NodeId, slot_index: SlotIndex, again: bool) {
+        let debt = Debt { again, ..self.debt(id, slot_index) };
+        self.note_debt(id, debt, Debts::push);
+    }
+
+    fn owe_again(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        let due = now.real + self.settings.node_timeout;
+        let debt = Debt { due, again: false, ..self.debt(id, slot_index) };
+        self.note_debt(id, debt, Debts::push_again);
+    }
+
+    /// What to send instead of a release that was answered with an error; `None` to try the same
+    /// later.
+    fn next_release_step(
+        &mut self,
+        id: NodeId,
+        step: ReleaseStep,
+        answer: Answer,
+        now: Now,
+    ) -> Option<ReleaseStep> {
+        match answer {
+            Answer::NoScript if mutant::is(Mutant::NoScriptNotFollowed) => None,
+            Answer::NoScript => Some(ReleaseStep::Eval),
+            Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
+                self.nodes.leave_release(id, step, now.real);
+                self.nodes.release_step(id)
+            }
+            Answer::Refused(cause) => {
+                self.nodes.note_refusal(id, cause, now.real);
+                None
+            }
+            Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => None,
+        }
+    }
+
+    /// Decides a release whose result is awaited, if the answers suffice.
+    pub(in crate::engine) fn decide_release(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at(slot_index);
+        let Some(index) = slot.op.filter(|_| slot.state == SlotState::Released) else { return };
+        let op = self.ops.at(index);
+        let tally = op.tally;
+        if op.kind != OpKind::Release || op.outcome != Outcome::Open {
+            return;
+        }
+        let unlocked = match tally.decide(self.settings.node_count, self.settings.quorum) {
+            Decision::Won => Ok(Unlocked::Released),
+            Decision::Lost => Err(UnlockError::NotHeld),
+            Decision::Open if tally.open.is_empty() => Ok(Unlocked::Unknown),
+            Decision::Open => return,
+        };
+        self.finish(index, Outcome::Unlocked(unlocked));
+    }
+
+    #[inline(never)]
+    pub(in crate::engine) fn report_release(&mut self, index: OpIndex) -> Option<Event> {
+        let op = self.ops.at(index);
+        let (slot_index, outcome) = (op.slot(), op.outcome);
+        let op = self.ops.id(index);
+        self.ops.close(index);
+        debug_assert_eq!(self.slots.at(slot_index).op, Some(index), "a release has its slot");
+        self.slots.at_mut(slot_index).op = None;
+        self.slots.free_if_unnamed(slot_index);
+        let result =
+            if let Outcome::Unlocked(result) = outcome { result } else { Ok(Unlocked::Unknown) };
+        self.counts.note_release(result);
+        traced!(DEBUG: self.trace_released(index, result));
+        Some(Event::Unlock { op, result })
+    }
+
+    /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
+    #[must_use]
+    pub(in crate::engine) fn releases_open(&self, until: Instant) -> usize {
+        self.nodes
+            .iter()
+            .filter(|node| node.is_greeted() || node.is_on_the_way())
+            .map(|node| {
+                let is_mute = node.is_stalled();
+                unanswered(node) + if is_mute { 0 } else { node.debts.due_by(until) }
+            })
+            .sum()
+    }
+
+    /// How many releases are owed or unanswered at `now`, over all nodes, those that are away too. Each
+    /// is one key at one node, which lives until the release is done or its TTL ends.
+    #[must_use]
+    pub(in crate::engine) fn releases_owed(&self, now: Instant) -> usize {
+        self.nodes.iter().map(|node| owed(node, now)).sum()
+    }
+
+    /// The client is gone: says which nodes are owed releases whose answer nobody reads.
+    pub(in crate::engine) fn note_left(&mut self, now: Instant) {
+        for id in self.nodes.all() {
+            let owed = owed(self.nodes.at(id), now);
+            self.nodes.counts(id).left.add(owed);
+            if owed > 0 {
+                traced!(WARN: self.trace_left(id, owed));
+            }
+        }
+    }
+}
+
+fn owed(node: &Node, now: Instant) -> usize {
+    unanswered(node) + node.debts.living(now)
+}
+
+/// The releases that were written to a node and are not answered.
+fn unanswered(node: &Node) -> usize {
+    let is_release = |request| matches!(request, Request::Release { .. } | Request::Debt { .. });
+    node.pending().filter(|pending| is_release(pending.request)).count()
+}

@@ -1,0 +1,86 @@
+//! The configuration, checked, and in the units that it is used in.
+
+use std::time::Duration;
+
+use crate::config::{Checked, Config, Retry};
+use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience};
+use crate::quorum::Drift;
+use crate::time::{Instant, nanos};
+
+/// A node counts as stalled when it has owed an answer for this many `node_timeout`.
+const STALLED_TIMEOUTS: u32 = 3;
+
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Settings {
+    pub(in crate::engine) node_count: u32,
+    pub(in crate::engine) quorum: u32,
+    pub(in crate::engine) drift: Drift,
+    pub(in crate::engine) node_timeout: Duration,
+    pub(in crate::engine) node_timeout_nanos: u64,
+    /// The longer of `node_timeout` and `connect_timeout`.
+    pub(in crate::engine) longest_wait_nanos: u64,
+    pub(in crate::engine) connect_timeout: Duration,
+    pub(in crate::engine) max_ttl_ms: u32,
+    pub(in crate::engine) least_ttl_ms: u32,
+    pub(in crate::engine) max_extensions: u32,
+    pub(in crate::engine) max_hold: Duration,
+    pub(in crate::engine) admission: AdmissionRules,
+    pub(in crate::engine) direct_wake: bool,
+    pub(in crate::engine) retry: Retry,
+}
+
+impl Settings {
+    pub(in crate::engine) fn of(config: &Config, checked: &Checked) -> Self {
+        let max_ttl_ms = u32::try_from(config.max_ttl.as_millis()).unwrap_or(u32::MAX);
+        let guard_ms = u64::from(max_ttl_ms) + checked.drift.of_ms(max_ttl_ms.into());
+        let least_ttl_ms = (1..=max_ttl_ms)
+            .find(|&ttl| u64::from(ttl) > checked.drift.of_ms(ttl.into()))
+            .unwrap_or(max_ttl_ms);
+        Self {
+            node_count: u32::try_from(config.nodes.len()).unwrap_or(0),
+            quorum: checked.quorum,
+            drift: checked.drift,
+            node_timeout: config.node_timeout,
+            node_timeout_nanos: nanos(config.node_timeout),
+            longest_wait_nanos: nanos(config.node_timeout.max(config.connect_timeout)),
+            connect_timeout: config.connect_timeout,
+            max_ttl_ms,
+            least_ttl_ms,
+            max_extensions: config.max_extensions.unwrap_or(u32::MAX),
+            max_hold: config.max_hold.unwrap_or(Duration::MAX),
+            direct_wake: config.direct_wake,
+            retry: config.retry,
+            admission: AdmissionRules {
+                guard: config.restart_guard,
+                guard_time: Duration::from_millis(guard_ms),
+                admission: config.admission,
+            },
+        }
+    }
+}
+
+/// The nodes of a configuration, none of them connected.
+pub(in crate::engine) fn nodes_of(
+    config: &Config,
+    channel: Option<ChannelName>,
+    now: Instant,
+) -> Vec<Node> {
+    let patience = Patience {
+        connect_timeout: config.connect_timeout,
+        stalled_after: config.node_timeout * STALLED_TIMEOUTS,
+    };
+    config
+        .nodes
+        .iter()
+        .map(|address| {
+            let login = Login {
+                username: address.username.clone().or_else(|| config.username.clone()),
+                password: address.password.clone().or_else(|| config.password.clone()),
+                client_name: config.client_name.clone(),
+                database: address.database(),
+                channel,
+            };
+            Node::new(login, patience, now)
+        })
+        .collect()
+}

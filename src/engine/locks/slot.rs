@@ -1,0 +1,224 @@
+//! The slots: one lock attempt each, from its SET to its last answer.
+//!
+//! # Invariants
+//!
+//! - A slot is freed only when no pending answer, no debt, no operation and no lease names it, so a
+//!   late answer always finds the attempt it belongs to.
+//! - Handles carry a generation, so one to a freed slot finds nothing.
+
+use crate::engine::wait::ListIndex;
+use crate::key::Key;
+use crate::node::Phase;
+use crate::quorum::NodeMask;
+#[cfg(all(test, feature = "shared"))]
+use crate::slab::Index;
+use crate::slab::{OpIndex, Slab, SlotIndex};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+/// A lease of an [`Engine`](crate::engine::Engine): its slot and the slot's generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseId {
+    pub(in crate::engine) slot: SlotIndex,
+    pub(in crate::engine) generation: u32,
+}
+
+#[cfg(all(test, feature = "shared"))]
+impl LeaseId {
+    /// A lease of no engine.
+    pub(crate) fn nth(place: usize) -> Self {
+        let slot = SlotIndex::at(place).expect("a small number");
+        Self { slot, generation: 0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum SlotState {
+    Free,
+    /// The attempt is undecided, or decided and not yet handed over.
+    Acquiring,
+    /// As that, but only one node is asked until it grants.
+    Gated,
+    /// A lease.
+    Held,
+    /// Nobody's: its keys are deleted or being deleted.
+    Released,
+}
+
+#[derive(Debug)]
+pub(in crate::engine) struct Slot {
+    pub(in crate::engine) generation: u32,
+    /// The operation under way, or not yet reported.
+    pub(in crate::engine) op: Option<OpIndex>,
+    /// The caller's.
+    pub(in crate::engine) word: u32,
+    /// Its list of waiters.
+    pub(in crate::engine) list: Option<ListIndex>,
+    pub(in crate::engine) ttl_ms: u32,
+    /// The longest TTL that any command for this slot carried.
+    pub(in crate::engine) ttl_longest_ms: u32,
+    /// The nodes that granted.
+    pub(in crate::engine) granted: NodeMask,
+    /// The nodes that may hold the key.
+    pub(in crate::engine) holds: NodeMask,
+    /// The nodes whose SET has no answer. A lost connection leaves its node in: the SET may still
+    /// run.
+    pub(in crate::engine) unanswered: NodeMask,
+    /// The nodes that lost the connection with an extension unanswered: it may still run.
+    pub(in crate::engine) tainted: NodeMask,
+    /// When the lease began, to bound how long it is held in all.
+    pub(in crate::engine) began: Instant,
+    /// The deadline; once released: when a key whose SET was answered is surely gone.
+    pub(in crate::engine) ends: Instant,
+    pub(in crate::engine) key: Key,
+    pub(in crate::engine) token: TokenBytes,
+    /// Pending answers and debts that name this slot.
+    pub(in crate::engine) refs: u16,
+    pub(in crate::engine) extensions: u16,
+    /// Counts extensions and the release, to tell a late answer from a current one.
+    pub(in crate::engine) phase: Phase,
+    pub(in crate::engine) state: SlotState,
+    marks: u8,
+}
+
+/// The engine looks after the lease: see [`super::keep`].
+const KEPT: u8 = 1;
+/// In the list of late votes, for whatever lease the slot has by the time that is read: so each slot
+/// is there once, and a list that nobody reads stays short.
+pub(in crate::engine) const LATE_VOTE: u8 = 2;
+/// As that, in the list of leases whose deadline the engine moved.
+pub(in crate::engine) const CHANGED: u8 = 4;
+
+const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
+
+/// All slots of an engine.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Slots {
+    slots: Slab<SlotIndex, Slot>,
+}
+
+impl Slots {
+    /// Takes a slot for a new attempt.
+    pub(in crate::engine) fn open(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
+        let index = self.slots.take(Slot::empty).expect("memory ends before indices do");
+        let slot = self.at_mut(index);
+        slot.state = SlotState::Acquiring;
+        slot.op = None;
+        slot.set_kept(false);
+        slot.refs = 0;
+        slot.phase = Phase::default();
+        slot.extensions = 0;
+        debug_assert_eq!(slot.list, None, "a list ends with its slot");
+        slot.key.set(key);
+        slot.token = token;
+        slot.granted = NodeMask::EMPTY;
+        slot.holds = NodeMask::EMPTY;
+        slot.unanswered = NodeMask::EMPTY;
+        slot.tainted = NodeMask::EMPTY;
+        index
+    }
+
+    #[inline]
+    pub(in crate::engine) fn at(&self, index: SlotIndex) -> &Slot {
+        self.slots.at(index)
+    }
+
+    #[inline]
+    pub(in crate::engine) fn at_mut(&mut self, index: SlotIndex) -> &mut Slot {
+        self.slots.at_mut(index)
+    }
+
+    pub(in crate::engine) fn get(&self, index: SlotIndex) -> Option<&Slot> {
+        self.slots.get(index)
+    }
+
+    /// The place that the next attempt's slot will have.
+    pub(in crate::engine) fn next(&self) -> u32 {
+        u32::try_from(self.slots.next()).unwrap_or(u32::MAX)
+    }
+
+    /// The slot of a lease that is still held.
+    pub(in crate::engine) fn held(&self, lease: LeaseId) -> Option<&Slot> {
+        self.slots
+            .get(lease.slot)
+            .filter(|slot| slot.generation == lease.generation && slot.state == SlotState::Held)
+    }
+
+    pub(in crate::engine) fn lease_id(&self, index: SlotIndex) -> LeaseId {
+        LeaseId { slot: index, generation: self.at(index).generation }
+    }
+
+    /// One answer or debt fewer names the slot.
+    #[inline]
+    pub(in crate::engine) fn unref(&mut self, index: SlotIndex) {
+        let slot = self.at_mut(index);
+        debug_assert!(slot.refs > 0, "{index:?} was named more often than counted");
+        slot.refs = slot.refs.saturating_sub(1);
+        self.free_if_unnamed(index);
+    }
+
+    /// Frees the slot if nobody names it any more.
+    #[inline]
+    pub(in crate::engine) fn free_if_unnamed(&mut self, index: SlotIndex) {
+        let slot = self.at_mut(index);
+        if slot.state == SlotState::Released && slot.refs == 0 && slot.op.is_none() {
+            slot.state = SlotState::Free;
+            slot.generation = slot.generation.wrapping_add(1);
+            self.slots.give_back(index);
+        }
+    }
+
+    /// How many slots are in use.
+    pub(in crate::engine) fn in_use(&self) -> usize {
+        self.slots.in_use()
+    }
+}
+
+impl Slot {
+    #[inline]
+    pub(in crate::engine) const fn is_kept(&self) -> bool {
+        self.marks & KEPT != 0
+    }
+
+    #[inline]
+    pub(in crate::engine) const fn set_kept(&mut self, is_kept: bool) {
+        self.marks = if is_kept { self.marks | KEPT } else { self.marks & !KEPT };
+    }
+
+    /// Marks the slot as being in a list; whether it was not there before.
+    #[inline]
+    pub(in crate::engine) const fn enter(&mut self, list: u8) -> bool {
+        let is_new = self.marks & list == 0;
+        self.marks |= list;
+        is_new
+    }
+
+    /// Takes the mark of a list away.
+    pub(in crate::engine) const fn leave(&mut self, list: u8) {
+        self.marks &= !list;
+    }
+
+    fn empty() -> Self {
+        Self {
+            generation: 0,
+            refs: 0,
+            op: None,
+            word: 0,
+            list: None,
+            state: SlotState::Free,
+            marks: 0,
+            phase: Phase::default(),
+            key: Key::EMPTY,
+            token: TokenBytes::Drawn([0; 20]),
+            ttl_ms: 0,
+            ttl_longest_ms: 0,
+            began: Instant::default(),
+            extensions: 0,
+            ends: Instant::default(),
+            granted: NodeMask::EMPTY,
+            holds: NodeMask::EMPTY,
+            unanswered: NodeMask::EMPTY,
+            tainted: NodeMask::EMPTY,
+        }
+    }
+}

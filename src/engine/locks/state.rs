@@ -1,0 +1,311 @@
+//! What all operations on locks share: the nodes, the attempts and leases, the clocks, what is due.
+//!
+//! # Invariants
+//!
+//! - Nothing here knows of waiting. What follows from a result beyond the locks themselves is left as a
+//!   [`Sequel`], and whoever drives the locks takes it before anything else happens to them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::keep::Keeps;
+use super::op::{Ops, Outcome};
+use super::prefix::Prefix;
+use super::settings::Settings;
+use super::slot::{SlotState, Slots};
+use super::timers::{Timer, Timers};
+use crate::command::SetOptions;
+use crate::engine::counts::Counts;
+use crate::engine::nodes::Nodes;
+#[cfg(feature = "tracing")]
+use crate::engine::spans::Traces;
+use crate::error::{Ballot, Cause};
+use crate::mutant::{self, Mutant};
+use crate::node::{Now, Request};
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::slab::{OpIndex, SlotIndex};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+/// Something that waits to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Done {
+    /// The result of an operation.
+    Op(OpIndex),
+    /// The loss of a lease.
+    Loss,
+}
+
+/// What follows from something that was done, and is not for the locks to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Sequel {
+    /// An attempt has failed: what becomes of its call?
+    AttemptFailed { op: OpIndex, outcome: Outcome },
+    /// A slot was released that others wait for: the first of them has its turn.
+    Released(SlotIndex),
+    /// A slot was given away that others wait for.
+    GivenAway(SlotIndex),
+}
+
+/// See the [module](self).
+pub(in crate::engine) struct Locks {
+    pub(in crate::engine) settings: Settings,
+    pub(in crate::engine) nodes: Nodes,
+    pub(in crate::engine) slots: Slots,
+    pub(in crate::engine) ops: Ops,
+    pub(in crate::engine) done: VecDeque<Done>,
+    pub(in crate::engine) sequels: VecDeque<Sequel>,
+    pub(in crate::engine) timers: Timers,
+    /// What is looked after of leases.
+    pub(in crate::engine) keeps: Keeps,
+    /// Operations that wait for nodes on their way.
+    pub(in crate::engine) awaiting: Vec<OpIndex>,
+    pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
+    /// Nanoseconds in which nobody read the sockets, in all.
+    absent: u64,
+    pub(in crate::engine) last_pass: Instant,
+    /// When anything was last called: whoever calls is there.
+    pub(in crate::engine) last_call: Instant,
+    pub(in crate::engine) client_id: [u8; 8],
+    /// Hides the slots that tokens name.
+    pub(in crate::engine) slot_mask: u32,
+    pub(in crate::engine) rng: StdRng,
+    pub(in crate::engine) scratch: Vec<u8>,
+    pub(super) set_options: SetOptions,
+    pub(in crate::engine) prefix: Prefix,
+    pub(in crate::engine) counts: Counts,
+    #[cfg(feature = "tracing")]
+    pub(in crate::engine) traces: Traces,
+}
+
+impl Locks {
+    /// The locks of a client over `nodes`; `rng` has just drawn the client's id.
+    pub(in crate::engine) fn new(
+        settings: Settings,
+        nodes: Nodes,
+        prefix: Prefix,
+        (in_flight_max, client_id, mut rng): (usize, [u8; 8], StdRng),
+        now: Instant,
+    ) -> Self {
+        Self {
+            settings,
+            nodes,
+            slots: Slots::default(),
+            ops: Ops::new(in_flight_max),
+            done: VecDeque::new(),
+            sequels: VecDeque::new(),
+            timers: Timers::default(),
+            keeps: Keeps::default(),
+            awaiting: Vec::new(),
+            late_votes: VecDeque::new(),
+            absent: 0,
+            last_pass: now,
+            last_call: now,
+            client_id,
+            slot_mask: rng.next_u32(),
+            rng,
+            scratch: Vec::new(),
+            set_options: SetOptions::new(),
+            prefix,
+            counts: Counts::default(),
+            #[cfg(feature = "tracing")]
+            traces: Traces::default(),
+        }
+    }
+
+    /// As [`poll_timeout`](Self::poll_timeout), whatever waits to be taken.
+    pub(in crate::engine) fn next_due(&self) -> Option<Instant> {
+        let absent = Duration::from_nanos(self.absent);
+        let rounds = self.ops.first_judged().map(|(_, at)| at + absent);
+        let keeps = Some(self.keeps.next()).filter(|at| *at < Instant::MAX);
+        [rounds, self.timers.next(), keeps, self.nodes.next_timeout(absent)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// `real` on both clocks.
+    #[inline]
+    pub(in crate::engine) fn now(&mut self, real: Instant) -> Now {
+        let gap = real.nanos_since(self.last_call);
+        self.last_call = self.last_call.max(real);
+        if gap > self.settings.node_timeout_nanos {
+            self.note_absence(gap, real);
+        }
+        self.both_clocks(real)
+    }
+
+    /// `real` on both clocks, where somebody has just called.
+    pub(in crate::engine) const fn both_clocks(&self, real: Instant) -> Now {
+        Now { real, attended: real.minus_nanos(self.absent) }
+    }
+
+    /// Nobody called for `gap`. Whoever comes by the time that was asked for was there; else what
+    /// is beyond a `node_timeout` was the caller's own time, and is held against no node.
+    #[cold]
+    fn note_absence(&mut self, gap: u64, now: Instant) {
+        let timeout = self.settings.node_timeout_nanos;
+        if self.next_due().is_none_or(|due| now.nanos_since(due) > timeout) {
+            self.absent = self.absent.saturating_add(gap.saturating_sub(timeout));
+        }
+    }
+
+    /// From 0 to just below 1.
+    pub(in crate::engine) fn random_share(&mut self) -> f64 {
+        f64::from(self.rng.next_u32()) / 2_f64.powi(32)
+    }
+
+    pub(in crate::engine) fn checked_ttl(&self, ttl: Duration) -> Option<u32> {
+        let settings = &self.settings;
+        u32::try_from(ttl.as_millis())
+            .ok()
+            .filter(|ttl_ms| (settings.least_ttl_ms..=settings.max_ttl_ms).contains(ttl_ms))
+            .or_else(|| mutant::is(Mutant::TtlNotBounded).then_some(settings.max_ttl_ms + 1))
+    }
+
+    pub(in crate::engine) fn ttl_range(&self) -> (Duration, Duration) {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        (ms(self.settings.least_ttl_ms), ms(self.settings.max_ttl_ms))
+    }
+
+    /// The deadline of a lease of `ttl_ms` that counts from `t0`.
+    #[inline]
+    pub(in crate::engine) fn deadline_from(&self, t0: Instant, ttl_ms: u32) -> Instant {
+        let drift = if mutant::is(Mutant::ValidityWithoutDrift) {
+            0
+        } else {
+            u32::try_from(self.settings.drift.of_ms(ttl_ms.into())).unwrap_or(u32::MAX)
+        };
+        t0.plus_millis(ttl_ms.saturating_sub(drift))
+    }
+
+    /// The operation is decided; its result waits to be taken.
+    pub(in crate::engine) fn finish(&mut self, index: OpIndex, outcome: Outcome) {
+        self.ops.unlist(index);
+        let op = self.ops.at_mut(index);
+        debug_assert_eq!(op.outcome, Outcome::Open, "an operation ends once");
+        op.outcome = outcome;
+        self.done.push_back(Done::Op(index));
+    }
+
+    /// Begins the round of an operation at `now`.
+    pub(super) fn begin_round(&mut self, index: OpIndex, now: Now) {
+        self.ops.list(index, now.attended.plus_nanos(self.settings.node_timeout_nanos));
+    }
+
+    /// The operation waits for nodes on their way until `at`; its round is no ordinary one.
+    pub(in crate::engine) fn judge_at(&mut self, index: OpIndex, at: Instant) {
+        let op = self.ops.at_mut(index);
+        op.judge_at = op.judge_at.min(at);
+        self.timers.set(at, Timer::Judge, self.ops.id(index));
+    }
+
+    /// Writes the scratch buffer to one node.
+    #[inline]
+    pub(in crate::engine) fn write(&mut self, id: NodeId, request: Request, now: Now) -> bool {
+        let is_written = self.nodes.request(id, request, &self.scratch, now.attended);
+        if let Some(slot) = request.slot().filter(|_| is_written) {
+            self.slots.at_mut(slot).refs += 1;
+        }
+        is_written
+    }
+
+    /// Writes the scratch buffer to those of `nodes` that are in the cohort and have room; to which.
+    #[inline]
+    pub(in crate::engine) fn write_cohort(
+        &mut self,
+        nodes: NodeMask,
+        request: Request,
+        now: Now,
+    ) -> NodeMask {
+        let bytes = &mut self.scratch;
+        let (written, count) = self.nodes.write_cohort(nodes, request, bytes, now.attended);
+        if let Some(slot) = request.slot() {
+            self.slots.at_mut(slot).refs += count;
+        }
+        written
+    }
+
+    /// An awaited answer has come, and names its slot no more.
+    #[inline]
+    pub(in crate::engine) fn answer_taken(&mut self, slot_index: SlotIndex) {
+        if !mutant::is(Mutant::SlotLeaked) {
+            self.slots.unref(slot_index);
+        }
+    }
+
+    /// What the nodes said to the operation's round.
+    pub(super) fn ballot(
+        &self,
+        index: OpIndex,
+        granted: NodeMask,
+        denied: NodeMask,
+        unknown: NodeMask,
+        now: Instant,
+    ) -> Ballot {
+        let op = self.ops.at(index);
+        let mut causes = op.causes;
+        for node in op.round.awaited {
+            if let Some(cause @ Cause::None) = causes.get_mut(node.index()) {
+                *cause = Cause::NotAsked;
+            }
+        }
+        self.ballot_of((granted, denied, unknown), causes, now)
+    }
+
+    /// A ballot of the nodes that granted, denied, and are not known about.
+    pub(in crate::engine) fn ballot_of(
+        &self,
+        (granted, denied, unknown): (NodeMask, NodeMask, NodeMask),
+        causes: [Cause; NODES_MAX],
+        now: Instant,
+    ) -> Ballot {
+        Ballot {
+            granted,
+            denied,
+            unknown,
+            causes,
+            names: Arc::clone(self.nodes.names()),
+            quorum: self.settings.quorum,
+            quarantine_ms: self.quarantine_ms(now),
+        }
+    }
+
+    /// How long until quarantines no longer keep a quorum from voting; 0 if they do not.
+    fn quarantine_ms(&self, now: Instant) -> u32 {
+        let quorum = self.settings.quorum as usize;
+        let admitted = self.nodes.iter().filter(|node| node.can_vote()).count();
+        let mut waits = [Duration::MAX; NODES_MAX];
+        for (wait, node) in waits.iter_mut().zip(self.nodes.iter()) {
+            *wait = node.quarantine(now).unwrap_or(Duration::MAX);
+        }
+        waits.sort_unstable();
+        let missing = quorum.saturating_sub(admitted);
+        let wait = missing.checked_sub(1).and_then(|last| waits.get(last));
+        wait.filter(|&&wait| wait < Duration::MAX)
+            .map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// A slot for a key and token from elsewhere: any node may hold it.
+    pub(in crate::engine) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
+        let ttl_ms = self.settings.max_ttl_ms;
+        let all = self.nodes.all();
+        let slot_index = self.slots.open(key, token);
+        let slot = self.slots.at_mut(slot_index);
+        slot.state = SlotState::Held;
+        slot.holds = all;
+        slot.ttl_ms = ttl_ms;
+        slot.ttl_longest_ms = ttl_ms;
+        slot.ends = Instant::MAX;
+        slot_index
+    }
+
+    /// Draws tokens from fresh randomness from now on; the client's id stays.
+    pub(in crate::engine) fn reseed(&mut self, seed: [u8; 32]) {
+        self.rng = StdRng::from_seed(seed);
+    }
+}

@@ -1,0 +1,116 @@
+//! The votes of one attempt: which nodes are asked, and what their votes amount to.
+//!
+//! # Invariants
+//!
+//! - A node that may not vote is not written to: its vote has failed at once.
+
+use super::op::Outcome;
+use super::slot::SlotState;
+use super::state::{Locks, Sequel};
+use crate::command::append_set;
+use crate::engine::spans::traced;
+use crate::error::Vote;
+use crate::mutant::{self, Mutant};
+use crate::node::{Now, Request};
+use crate::quorum::{NodeId, NodeMask};
+use crate::round::Decision;
+use crate::slab::{OpIndex, SlotIndex};
+
+impl Locks {
+    pub(in crate::engine) fn encode_set(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at(slot_index);
+        self.scratch.clear();
+        let (key, options) = (&slot.key, &mut self.set_options);
+        append_set(&mut self.scratch, key, &slot.token, slot.ttl_ms, options);
+    }
+
+    /// Writes the encoded SET to the voters of the cohort; to which.
+    #[inline]
+    pub(super) fn write_sets(
+        &mut self,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        now: Now,
+    ) -> NodeMask {
+        let written = self.write_cohort(self.nodes.voters(), Request::Set(slot_index), now);
+        self.ops.at_mut(index).round.written = written;
+        let slot = self.slots.at_mut(slot_index);
+        slot.holds = written;
+        slot.unanswered = written;
+        written
+    }
+
+    /// Writes the encoded SET to one node.
+    #[inline]
+    pub(in crate::engine) fn send_set(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        if self.write(id, Request::Set(slot_index), now) {
+            let slot = self.slots.at_mut(slot_index);
+            slot.holds.insert(id);
+            slot.unanswered.insert(id);
+            if let Some(op) = slot.op {
+                self.ops.at_mut(op).round.written.insert(id);
+            }
+        } else {
+            self.fail_vote(id, slot_index);
+        }
+    }
+
+    /// The node is not asked: nothing was written there.
+    pub(in crate::engine) fn fail_vote(&mut self, id: NodeId, slot_index: SlotIndex) {
+        let cause = self.nodes.at(id).cause();
+        let vote = Vote::Failed(cause);
+        if let Some(op) = self.slots.at(slot_index).op {
+            let op = self.ops.at_mut(op);
+            op.round.enter(id, vote);
+            op.blame(id, cause);
+        }
+        self.nodes.counts(id).failed.up(cause);
+        traced!(TRACE: self.trace_vote(id, slot_index, vote));
+    }
+
+    /// Decides the attempt if its votes suffice.
+    #[inline]
+    pub(in crate::engine) fn decide(&mut self, slot_index: SlotIndex, now: Now) {
+        let slot = self.slots.at(slot_index);
+        if slot.state != SlotState::Acquiring {
+            return;
+        }
+        let Some(index) = slot.op else { return };
+        let op = self.ops.at(index);
+        if op.outcome != Outcome::Open {
+            return;
+        }
+        let (settings, mut round) = (&self.settings, op.round);
+        if mutant::is(Mutant::UnknownCountsAsGranted) {
+            round.granted = round.granted.union(round.unknown);
+        }
+        let quorum = settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
+        match round.decide(settings.node_count, quorum) {
+            Decision::Open => {}
+            Decision::Won => {
+                if mutant::is(Mutant::ClockReadAfterWrite) {
+                    let deadline = self.deadline_from(now.real, slot.ttl_ms);
+                    self.slots.at_mut(slot_index).ends = deadline;
+                }
+                traced!(DEBUG: self.trace_decision(index, Outcome::Won));
+                self.finish(index, Outcome::Won);
+            }
+            Decision::Lost => {
+                let outcome = self.loss(index);
+                self.sequels.push_back(Sequel::AttemptFailed { op: index, outcome });
+            }
+        }
+    }
+
+    /// What kept an attempt from its lease, by its votes.
+    fn loss(&self, index: OpIndex) -> Outcome {
+        let (round, quorum) = (&self.ops.at(index).round, self.settings.quorum);
+        if round.granted.count() >= quorum {
+            Outcome::Expired
+        } else if round.is_taken(self.settings.node_count, quorum) {
+            Outcome::Taken
+        } else {
+            Outcome::NoQuorum
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! All nodes, and at a glance what each can do and wants done.
+//!
+//! # Invariants
+//!
+//! - A mask is written here alone: where a node is asked, where it is looked after, and where it is
+//!   [refreshed](Nodes::refresh) after anything else happened to it.
+//! - Between two calls of the engine each mask says what the nodes themselves would.
+
+mod writing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::command::ReleaseStep;
+use crate::count::NodeCounts;
+use crate::error::Cause;
+use crate::mutant::{self, Mutant};
+use crate::node::{
+    AdmissionRules, Debt, Debts, Node, Now, Pending, Request, Shown, State, Step, Wish,
+};
+use crate::quorum::{NodeId, NodeMask};
+use crate::resp::{Quick, quick};
+use crate::slab::SlotIndex;
+use crate::time::Instant;
+use writing::Cohort;
+
+/// An answer that nearly every read holds, from a node in good standing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Everyday {
+    /// The SET was done.
+    Granted(SlotIndex),
+    /// The key is another's.
+    Denied(SlotIndex),
+    /// The key is deleted.
+    Deleted(SlotIndex),
+    /// There was no key to delete.
+    NotThere(SlotIndex),
+}
+
+/// See the [module](self).
+pub(super) struct Nodes {
+    nodes: Vec<Node>,
+    names: Arc<[Box<str>]>,
+    rules: AdmissionRules,
+    /// What people last saw of each node, and since when it is that.
+    shown: Vec<(Shown, Instant)>,
+    /// The nodes that a SET may go to.
+    voters: NodeMask,
+    cohort: Cohort,
+    with_output: NodeMask,
+    /// Nodes by which a waiter is woken.
+    waking: NodeMask,
+    with_wish: NodeMask,
+    /// The nodes that each pass looks after; the others have nothing due before `stalls_at`, on the
+    /// attended clock.
+    restless: NodeMask,
+    stalls_at: Instant,
+    with_news: NodeMask,
+    /// The client is about to end: nobody will be there to read a NOSCRIPT.
+    is_closing: bool,
+}
+
+impl Nodes {
+    /// None of the nodes is connected.
+    pub(super) fn new(
+        nodes: Vec<Node>,
+        names: Arc<[Box<str>]>,
+        rules: AdmissionRules,
+        now: Instant,
+    ) -> Self {
+        Self {
+            names,
+            rules,
+            shown: vec![(Shown::Disconnected, now); nodes.len()],
+            voters: NodeMask::EMPTY,
+            cohort: Cohort::EMPTY,
+            with_output: NodeMask::EMPTY,
+            waking: NodeMask::EMPTY,
+            with_wish: NodeMask::EMPTY,
+            restless: NodeMask::first(nodes.len()),
+            stalls_at: now,
+            with_news: NodeMask::EMPTY,
+            is_closing: false,
+            nodes,
+        }
+    }
+
+    /// Lets so much wait for each node, before it is used.
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) fn limit(&mut self, room: crate::node::Room) {
+        for node in &mut self.nodes {
+            node.limit(room);
+        }
+    }
+
+    // ---- looking ----
+
+    pub(super) const fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) const fn all(&self) -> NodeMask {
+        NodeMask::first(self.nodes.len())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "ids come from the masks of these nodes")]
+    pub(super) fn at(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "ids come from the masks of these nodes")]
+    fn at_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.index()]
+    }
+
+    /// The node, where a caller's id names one.
+    pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.index())
+    }
+
+    pub(super) const fn names(&self) -> &Arc<[Box<str>]> {
+        &self.names
+    }
+
+    pub(super) fn name(&self, id: NodeId) -> &str {
+        self.names.get(id.index()).map_or("", |name| name)
+    }
+
+    /// The nodes that a SET may go to.
+    #[inline]
+    pub(super) const fn voters(&self) -> NodeMask {
+        self.voters
+    }
+
+    /// Since when people see the node as they do.
+    pub(super) fn shown_since(&self, id: NodeId) -> Option<Instant> {
+        self.shown.get(id.index()).map(|(_, since)| *since)
+    }
+
+    /// The compare-and-delete that reaches the node.
+    pub(super) fn release_step(&self, id: NodeId) -> Option<ReleaseStep> {
+        let node = self.at(id);
+        let step = node.dialect.release.filter(|_| node.is_greeted())?;
+        Some(if self.is_closing && step == ReleaseStep::EvalSha { ReleaseStep::Eval } else { step })
+    }
+
+    /// The nodes of `absent` that are on their way, where `quorum` needs them beside `present`.
+    pub(super) fn awaitable(&self, present: NodeMask, absent: NodeMask, quorum: u32) -> NodeMask {
+        if present.count() >= quorum {
+            return NodeMask::EMPTY;
+        }
+        let mut coming = NodeMask::EMPTY;
+        for node in absent {
+            if self.at(node).is_on_the_way() {
+                coming.insert(node);
+            }
+        }
+        if present.union(coming).count() >= quorum { coming } else { NodeMask::EMPTY }
+    }
+
+    // ---- what happens to one ----
+
+    /// The counts of the node.
+    pub(super) fn counts(&mut self, id: NodeId) -> &mut NodeCounts {
+        &mut self.at_mut(id).counts
+    }
+
+    /// A grant of the node was counted as a vote.
+    pub(super) fn granted(&mut self, id: NodeId) {
+        self.at_mut(id).granted.up();
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn handle_securing(&mut self, id: NodeId) {
+        self.at_mut(id).handle_securing();
+    }
+
+    pub(super) fn handle_connected(&mut self, id: NodeId, now: Now) {
+        self.at_mut(id).handle_connected(now);
+    }
+
+    /// The connection is no more: what was pending on it, in the order it was written.
+    pub(super) fn handle_lost(
+        &mut self,
+        id: NodeId,
+        cause: Cause,
+        random: u32,
+        now: Now,
+    ) -> Vec<Pending> {
+        let node = self.at_mut(id);
+        let pending = node.handle_lost(cause, random, now.real);
+        node.counts.lost.up(cause);
+        self.voters.remove(id);
+        if !mutant::is(Mutant::LostNodeWritten) {
+            self.cohort.nodes.remove(id);
+        }
+        self.with_output.remove(id);
+        pending.iter().copied().collect()
+    }
+
+    /// Asks for the socket to be closed.
+    pub(super) fn close(&mut self, id: NodeId) {
+        self.at_mut(id).close();
+    }
+
+    /// The one whole answer that agrees, which nearly every read is.
+    #[inline]
+    pub(super) fn read_agreement(
+        &mut self,
+        id: NodeId,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Option<Everyday> {
+        if self.restless.contains(id) && !mutant::is(Mutant::TroubleUnseen) {
+            return None;
+        }
+        let node = self.nodes.get_mut(id.index())?;
+        let request = node.awaited()?.request;
+        if let Request::Set(slot) = request
+            && bytes == b"+OK\r\n"
+        {
+            node.answer_read(now);
+            node.granted.up();
+            return Some(Everyday::Granted(slot));
+        }
+        if let Request::Release { slot, .. } = request
+            && bytes == b":1\r\n"
+        {
+            node.answer_read(now);
+            return Some(Everyday::Deleted(slot));
+        }
+        None
+    }
+
+    /// The next of the everyday answers that `input` begins with, and where the rest begins.
+    pub(super) fn read_everyday(
+        &mut self,
+        id: NodeId,
+        input: &[u8],
+        now: Instant,
+    ) -> Option<(Everyday, usize)> {
+        if self.restless.contains(id) {
+            return None;
+        }
+        let node = self.nodes.get_mut(id.index())?;
+        let request = node.awaited()?.request;
+        let (word, len) = quick(input)?;
+        let answer = match (request, word) {
+            (Request::Set(slot), Quick::Ok) => {
+                node.granted.up();
+                Everyday::Granted(slot)
+            }
+            (Request::Set(slot), Quick::Null) => Everyday::Denied(slot),
+            (Request::Release { slot, .. }, Quick::One) => Everyday::Deleted(slot),
+            (Request::Release { slot, .. }, Quick::Zero) => Everyday::NotThere(slot),
+            _ => return None,
+        };
+        node.answer_read(now);
+        Some((answer, len))
+    }
+
+    /// Something came from the node.
+    pub(super) fn heard(&mut self, id: NodeId, now: Now) {
+        let node = self.at_mut(id);
+        node.speaks();
+        node.heard(now.real);
+    }
+
+    /// Reads on, up to the next thing worth telling; with it, why the node is no master in service if
+    /// its answer said so.
+    pub(super) fn read(
+        &mut self,
+        id: NodeId,
+        input: &mut &[u8],
+        now: Now,
+    ) -> (Result<Step, Cause>, Option<Cause>) {
+        let node = self.at_mut(id);
+        let step = node.next_step(input, now);
+        (step, node.take_no_master())
+    }
+
+    /// All answers of a greeting are in; whether that ends it.
+    pub(super) fn conclude_greeting(&mut self, id: NodeId, now: Now) -> bool {
+        let (before, rest) = self.nodes.split_at_mut(id.index());
+        let Some((node, after)) = rest.split_first_mut() else { return false };
+        let is_duplicate = |identity: &str| {
+            before.iter().chain(&*after).any(|other| {
+                other.identity() == Some(identity) && (other.serves() || !other.is_settled)
+            })
+        };
+        let is_over = node.conclude_greeting(&self.rules, is_duplicate, now);
+        node.heard(now.real);
+        is_over
+    }
+
+    pub(super) fn tracking_answered(&mut self, id: NodeId, answer: crate::command::Answer) {
+        self.at_mut(id).tracking_answered(answer);
+    }
+
+    /// An error says something of the node itself.
+    pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Instant) {
+        let rules = self.rules;
+        let node = self.at_mut(id);
+        if !matches!(cause, Cause::WrongType | Cause::Unsupported) {
+            node.note_trouble(cause, now);
+        }
+        if mutant::is(Mutant::ReadOnlyIgnored) {
+            return;
+        }
+        let is_loading = cause == Cause::Loading && !mutant::is(Mutant::LoadingBelieved);
+        if is_loading || matches!(cause, Cause::Replica | Cause::MasterDown) {
+            node.distrust(&rules, now);
+        } else if matches!(cause, Cause::Credentials | Cause::Cluster | Cause::Protected) {
+            node.refuse(cause, now);
+        }
+    }
+
+    /// A node that is not admitted, or in trouble, granted.
+    pub(super) fn granted_in_trouble(&mut self, id: NodeId, now: Instant) {
+        self.at_mut(id).granted_in_trouble(now);
+    }
+
+    /// The node does not take this form of the release: it is not sent again. Without another one it
+    /// is not fit for locks.
+    pub(super) fn leave_release(&mut self, id: NodeId, step: ReleaseStep, now: Instant) {
+        let node = self.at_mut(id);
+        node.dialect.leave_release(step);
+        if node.dialect.release.is_none() {
+            node.refuse(Cause::NoDialect, now);
+        }
+        self.gather_cohort();
+    }
+
+    /// The node does not take this form of the extension: it is not sent again.
+    pub(super) fn leave_extend(&mut self, id: NodeId, step: crate::command::ExtendStep) {
+        self.at_mut(id).dialect.leave_extend(step);
+        self.gather_cohort();
+    }
+
+    /// The client owes the node a release; the slot of one that had to be dropped for it.
+    pub(super) fn owe(
+        &mut self,
+        id: NodeId,
+        debt: Debt,
+        push: fn(&mut Debts, Debt) -> Option<SlotIndex>,
+    ) -> Option<SlotIndex> {
+        self.restless.insert(id);
+        let node = self.at_mut(id);
+        node.counts.debts.up();
+        push(&mut node.debts, debt)
+    }
+
+    /// The next debt that can be written now. It is out of the list: the caller writes it, or owes it
+    /// again.
+    pub(super) fn next_debt(&mut self, id: NodeId, now: Instant) -> Option<Debt> {
+        self.at_mut(id).next_debt(now)
+    }
+
+    /// Takes what waits for the answer to a slot's SET out of the list, as nothing but a mutant
+    /// does; how many there were.
+    pub(super) fn forget(&mut self, id: NodeId, slot: SlotIndex) -> u16 {
+        self.at_mut(id).forget(slot)
+    }
+
+    // ---- looking after them ----
+
+    /// Notes how people see a node now; whether that has changed.
+    pub(super) fn note_shown(&mut self, id: NodeId, now: Instant) -> bool {
+        self.at_mut(id).changes_noted();
+        let shown = self.at(id).shown();
+        let Some(place) = self.shown.get_mut(id.index()).filter(|place| place.0 != shown) else {
+            return false;
+        };
+        *place = (shown, now);
+        true
+    }
+
+    /// After anything happened to a node: notes what it can do and wants now. Whether nobody need wait
+    /// for its vote any more: it may vote since now, or is not on its way.
+    pub(super) fn refresh(&mut self, id: NodeId) -> bool {
+        let node = self.at(id);
+        let (can_vote, has_output) = (node.can_vote(), node.has_output());
+        let (is_on_the_way, is_restless) = (node.is_on_the_way(), node.is_restless());
+        if node.has_wish() {
+            self.with_wish.insert(id);
+        }
+        if self.at(id).has_news() {
+            self.with_news.insert(id);
+        }
+        if has_output {
+            self.with_output.insert(id);
+        }
+        self.restless.set(id, is_restless);
+        self.gather_cohort();
+        let could_vote = self.voters.contains(id);
+        self.voters.set(id, can_vote);
+        // A voter that could vote before is awaited by nobody.
+        !(is_on_the_way || can_vote && could_vote)
+    }
+
+    /// Whether anything may be due at the nodes themselves.
+    #[inline]
+    pub(super) fn needs_care(&self, now: Now) -> bool {
+        !self.restless.is_empty() || self.stalls_at <= now.attended
+    }
+
+    /// Does what is due at one node; why its connection is to be ended, if it is.
+    pub(super) fn handle_timeout(&mut self, id: NodeId, now: Now) -> Option<Cause> {
+        self.at_mut(id).handle_timeout(now)
+    }
+
+    /// Every node was looked after.
+    pub(super) fn cared_for(&mut self, now: Now) {
+        // What is written from now on is answered too late no sooner than that.
+        let stalls = self.nodes.iter().map(|node| node.stalls_at(now)).min();
+        self.stalls_at = stalls.unwrap_or(Instant::MAX);
+    }
+
+    /// When something is due at a node, by the real clock.
+    pub(super) fn next_timeout(&self, absent: Duration) -> Option<Instant> {
+        self.nodes.iter().filter_map(|node| node.next_timeout(absent)).min()
+    }
+
+    // ---- what they want ----
+
+    /// The next node whose socket something is to be done with.
+    pub(super) fn poll_wish(&mut self) -> Option<(NodeId, Wish)> {
+        let id = self.with_wish.into_iter().next()?;
+        self.with_wish.remove(id);
+        Some((id, self.at_mut(id).take_wish()))
+    }
+
+    /// The next node of which people should hear something.
+    pub(super) fn poll_news(&mut self) -> Option<(NodeId, Cause)> {
+        while let Some(id) = self.with_news.into_iter().next() {
+            self.with_news.remove(id);
+            if let Some(cause) = self.at_mut(id).take_news() {
+                return Some((id, cause));
+            }
+        }
+        None
+    }
+
+    /// Whether the engine waits for a connection to the node.
+    pub(super) fn wants_connection(&self, id: NodeId) -> bool {
+        matches!(self.get(id).map(Node::state), Some(State::Connecting { .. }))
+    }
+}

@@ -1,0 +1,223 @@
+//! What is written to the nodes, and taken by their sockets.
+//!
+//! The cohort is the nodes that all take a request at once and in the same words, so that one encoding
+//! is copied to each without a question.
+//!
+//! # Invariants
+//!
+//! - A node of the cohort is greeted, answers in time, and releases by [`Cohort::step`].
+
+use super::Nodes;
+use crate::command::ReleaseStep;
+use crate::key::Key;
+use crate::node::{Node, Pending, Request};
+use crate::quorum::{NodeId, NodeMask};
+use crate::time::Instant;
+
+/// Requests up to this long are copied as one block of constant size.
+const BLOCK_LEN: usize = 128;
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cohort {
+    pub(super) nodes: NodeMask,
+    step: ReleaseStep,
+}
+
+impl Cohort {
+    pub(super) const EMPTY: Self = Self { nodes: NodeMask::EMPTY, step: ReleaseStep::Eval };
+}
+
+impl Nodes {
+    /// After a change of what a node can do: who is in the cohort now.
+    pub(super) fn gather_cohort(&mut self) {
+        let mut cohort = Cohort::EMPTY;
+        for id in self.all() {
+            let Some(step) = self.release_step(id) else { continue };
+            if self.at(id).can_be_asked() && (cohort.nodes.is_empty() || cohort.step == step) {
+                cohort.step = step;
+                cohort.nodes.insert(id);
+            }
+        }
+        self.cohort = cohort;
+    }
+
+    /// From now on releases are sent in a form that needs no second step.
+    pub(in crate::engine) fn begin_close(&mut self) {
+        self.is_closing = true;
+        self.gather_cohort();
+    }
+
+    /// Writes a request to one node, unless too much waits for it. `attended` is the time on the
+    /// attended clock.
+    #[inline]
+    pub(in crate::engine) fn request(
+        &mut self,
+        id: NodeId,
+        request: Request,
+        bytes: &[u8],
+        attended: Instant,
+    ) -> bool {
+        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
+        let is_written = node.request(request, bytes, attended);
+        if is_written {
+            self.with_output.insert(id);
+        }
+        is_written
+    }
+
+    /// Writes a message that wakes a waiter, for which the node has room.
+    pub(in crate::engine) fn wake(
+        &mut self,
+        id: NodeId,
+        request: Request,
+        bytes: &[u8],
+        attended: Instant,
+    ) {
+        let Some(node) = self.nodes.get_mut(id.index()) else { return };
+        node.append(request, bytes, attended);
+        self.with_output.insert(id);
+        self.waking.insert(id);
+    }
+
+    /// Asks the node to tell of the next change of `key`, and with `request` for how long the key is
+    /// there. False where that cannot be.
+    pub(in crate::engine) fn track(
+        &mut self,
+        id: NodeId,
+        key: &Key,
+        request: Request,
+        attended: Instant,
+    ) -> bool {
+        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
+        let is_asked = node.track(key, request, attended);
+        if is_asked {
+            self.with_output.insert(id);
+        }
+        is_asked
+    }
+
+    /// The release that the cohort takes, if one of `nodes` is in it.
+    #[inline]
+    pub(in crate::engine) const fn common_release(&self, nodes: NodeMask) -> Option<ReleaseStep> {
+        let is_any = !nodes.intersection(self.cohort.nodes).is_empty();
+        if is_any { Some(self.cohort.step) } else { None }
+    }
+
+    /// Writes `bytes` to those of `nodes` that are in the cohort and have room: to which, and how many.
+    /// The buffer is as it was.
+    pub(in crate::engine) fn write_cohort(
+        &mut self,
+        nodes: NodeMask,
+        request: Request,
+        bytes: &mut Vec<u8>,
+        attended: Instant,
+    ) -> (NodeMask, u16) {
+        let to = nodes.intersection(self.cohort.nodes);
+        let len = bytes.len();
+        bytes.extend_from_slice(&[0; BLOCK_LEN]);
+        let pending = Pending { request, written_at: attended };
+        let (written, count) = match bytes.first_chunk() {
+            Some(block) if len <= BLOCK_LEN => copy_block(&mut self.nodes, to, block, len, pending),
+            _ => {
+                let bytes = bytes.get(..len).unwrap_or_default();
+                copy_bytes(&mut self.nodes, to, bytes, pending)
+            }
+        };
+        bytes.truncate(len);
+        self.with_output = self.with_output.union(written);
+        (written, count)
+    }
+
+    /// The nodes that have bytes to send.
+    #[inline]
+    pub(in crate::engine) const fn with_output(&self) -> NodeMask {
+        self.with_output
+    }
+
+    /// As [`with_output`](Self::with_output), those that wake a waiter by themselves, to be written to
+    /// last.
+    #[inline]
+    pub(in crate::engine) const fn poll_writes(&mut self) -> [NodeMask; 2] {
+        let waking = std::mem::replace(&mut self.waking, NodeMask::EMPTY);
+        let waking = waking.intersection(self.with_output);
+        [self.with_output.without(waking), waking]
+    }
+
+    /// The bytes that wait for the node's socket.
+    pub(in crate::engine) fn output(&self, id: NodeId) -> &[u8] {
+        self.get(id).map_or(&[], Node::output)
+    }
+
+    /// The node's socket took the first `len` bytes of its output.
+    pub(in crate::engine) fn output_taken(&mut self, id: NodeId, len: usize) {
+        let Some(node) = self.nodes.get_mut(id.index()) else { return };
+        if node.output_taken(len) {
+            self.with_output.remove(id);
+        }
+    }
+
+    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which says how many the socket
+    /// took.
+    #[inline]
+    pub(in crate::engine) fn drain_output(
+        &mut self,
+        nodes: NodeMask,
+        mut write: impl FnMut(NodeId, &[u8]) -> usize,
+    ) {
+        let (mut left, wanted) = (self.with_output, self.with_output.intersection(nodes));
+        let mut next = NodeMask::first(1);
+        for node in &mut self.nodes {
+            let one = next;
+            next = next.shifted();
+            let Some(id) = wanted.intersection(one).first_node() else { continue };
+            let output = node.output();
+            let (all, len) = (output.len(), write(id, output));
+            if len >= all {
+                node.output_all_taken();
+                left = left.without(one);
+            } else {
+                node.output_taken(len);
+            }
+        }
+        self.with_output = left;
+    }
+}
+
+/// Writes the first `len` bytes of `block` to those of `to` that have room: which, and how many.
+fn copy_block(
+    nodes: &mut [Node],
+    to: NodeMask,
+    block: &[u8; BLOCK_LEN],
+    len: usize,
+    pending: Pending,
+) -> (NodeMask, u16) {
+    let (mut written, mut count) = (NodeMask::EMPTY, 0);
+    let mut one = NodeMask::first(1);
+    for node in nodes {
+        if !to.intersection(one).is_empty() && node.has_room_in_step(len) {
+            node.append_block(block, len);
+            node.expect_answer(pending);
+            written = written.union(one);
+            count += 1;
+        }
+        one = one.shifted();
+    }
+    (written, count)
+}
+
+/// Writes `bytes` to those of `to` that have room: which, and how many.
+fn copy_bytes(nodes: &mut [Node], to: NodeMask, bytes: &[u8], pending: Pending) -> (NodeMask, u16) {
+    let (mut written, mut count) = (NodeMask::EMPTY, 0);
+    let mut one = NodeMask::first(1);
+    for node in nodes {
+        if !to.intersection(one).is_empty() && node.has_room_in_step(bytes.len()) {
+            node.append_bytes(bytes);
+            node.expect_answer(pending);
+            written = written.union(one);
+            count += 1;
+        }
+        one = one.shifted();
+    }
+    (written, count)
+}

@@ -1,0 +1,355 @@
+//! Eight processes count under locks on five real servers of mixed versions, while servers are
+//! killed, frozen, emptied, filled and demoted, and the processes themselves are stopped.
+//!
+//! Each turn reads a counter from a plain file, waits, and writes it back one higher, under the lock
+//! and only with a second of validity left. A process is stopped for less than that, so every
+//! write takes effect while its lock is held: two holders at once would lose a count.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use redbolt::{Client, Config, Quorum, Retry, now};
+
+use redbolt_rig::{Cluster, Kind, eventually, ms};
+
+const WORKERS: usize = 8;
+const KEYS: usize = 3;
+const TTL: Duration = ms(1_500);
+const MAX_TTL: Duration = ms(1_500);
+/// Validity that must be left for a write; longer than any stop of a process.
+const RESERVE: Duration = ms(1_000);
+const STOP: Duration = ms(150);
+/// For releases that are still owed at the end.
+const SETTLED: Duration = Duration::from_secs(20);
+/// Turns that a run must make to have shown anything.
+const TURNS_MIN: u64 = 300;
+
+#[test]
+fn no_count_is_lost_while_servers_die_freeze_and_forget() {
+    let faults = [
+        Fault::KillAndRestartEmpty,
+        Fault::Freeze,
+        Fault::StopWorkers,
+        Fault::FillMemory,
+        Fault::Demote,
+        Fault::DropConnections,
+        Fault::FlushScripts,
+    ];
+    run(Quorum::Majority, &faults, 18);
+}
+
+#[test]
+fn no_count_is_lost_when_a_server_forgets_under_a_larger_quorum() {
+    run(Quorum::AtLeast(4), &[Fault::FlushAll, Fault::StopWorkers, Fault::DropConnections], 12);
+}
+
+#[test]
+fn no_count_is_lost_when_a_server_forgets_locks_that_all_have_granted() {
+    let faults = [Fault::FlushFullyHeld, Fault::Freeze, Fault::StopWorkers, Fault::DropConnections];
+    run(Quorum::Majority, &faults, 16);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    KillAndRestartEmpty,
+    Freeze,
+    StopWorkers,
+    FillMemory,
+    Demote,
+    FlushAll,
+    /// At a bare quorum a server may forget only locks that another vote stands for.
+    FlushFullyHeld,
+    DropConnections,
+    FlushScripts,
+}
+
+fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
+    let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70, Kind::Valkey81, Kind::Redis80];
+    let Some(mut cluster) = Cluster::start(&kinds, &[]) else { return };
+    // In memory where there is such a place: a disk that stands still is no part of the test.
+    let memory = Path::new("/dev/shm");
+    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let dir = dir.expect("a directory");
+    let mut workers = Workers::start(&cluster, quorum, dir.path());
+    // The servers are too young to vote at first.
+    assert!(eventually(Duration::from_secs(20), || workers.turns() > 50), "no turns are made");
+
+    let seed = std::env::var("REDBOLT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| now().as_nanos());
+    println!("REDBOLT_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    for &fault in faults.iter().cycle().take(rounds) {
+        let node = random.random_range(0..cluster.len());
+        inflict(fault, &mut cluster, node, &workers, &mut random);
+        // Each fault is over, and the guard with it, before the next: the quorum is never lost for
+        // good, and never more than one server has forgotten what it promised.
+        let turns = workers.turns();
+        let go_on = eventually(Duration::from_secs(20), || workers.turns() > turns + 20);
+        assert!(go_on, "no turns after {fault:?} on node {node}");
+        assert!(workers.all_alive(), "a worker ended");
+        if fault == Fault::KillAndRestartEmpty || fault == Fault::Demote {
+            thread::sleep(MAX_TTL + ms(200));
+        }
+    }
+    let turns = workers.finish();
+    let counted: u64 = (0..KEYS).map(|key| read_counter(&counter(dir.path(), key))).sum();
+    println!("{turns} turns, {counted} counted");
+    assert_eq!(counted, turns, "counts were lost");
+    assert!(turns >= TURNS_MIN, "only {turns} turns: nothing is shown");
+    // Nobody holds a lock, and nobody owes a release: no key is there, long before its TTL is over.
+    let left: usize = (0..KEYS).map(|key| cluster.holders(&lock_key(key))).sum();
+    assert_eq!((workers.owed(), left), (0, 0), "keys are left behind");
+}
+
+fn inflict(
+    fault: Fault,
+    cluster: &mut Cluster,
+    node: usize,
+    workers: &Workers,
+    random: &mut StdRng,
+) {
+    let pause = ms(random.random_range(50..600));
+    match fault {
+        Fault::KillAndRestartEmpty => {
+            cluster.node_mut(node).kill9();
+            thread::sleep(pause);
+            cluster.node_mut(node).restart();
+        }
+        Fault::Freeze => {
+            cluster.node(node).freeze();
+            thread::sleep(pause);
+            cluster.node(node).thaw();
+        }
+        Fault::StopWorkers => {
+            for worker in &workers.children {
+                signal("-STOP", worker.id());
+                thread::sleep(STOP);
+                signal("-CONT", worker.id());
+            }
+        }
+        Fault::FillMemory => {
+            let set = |limit| cluster.node(node).command(&["CONFIG", "SET", "maxmemory", limit]);
+            assert_eq!(set("1"), b"+OK\r\n");
+            thread::sleep(pause);
+            assert_eq!(set("0"), b"+OK\r\n");
+        }
+        Fault::Demote => {
+            // Nothing listens there: the keys stay, and every client that asks is told READONLY.
+            let server = cluster.node(node);
+            assert!(server.command(&["REPLICAOF", "127.0.0.1", "1"]).starts_with(b"+OK"));
+            thread::sleep(ms(1_000) + pause);
+            assert!(server.command(&["FLUSHALL"]).starts_with(b"-READONLY"));
+            assert!(server.command(&["REPLICAOF", "NO", "ONE"]).starts_with(b"+OK"));
+            // As if the master that it had followed had been empty.
+            assert_eq!(server.command(&["FLUSHALL"]), b"+OK\r\n");
+        }
+        Fault::FlushFullyHeld => flush_fully_held(cluster, node, workers, random),
+        Fault::FlushAll => {
+            assert_eq!(cluster.node(node).command(&["FLUSHALL"]), b"+OK\r\n");
+            // The next may only forget when no lock rests on this one having forgotten.
+            thread::sleep(MAX_TTL + ms(200));
+        }
+        Fault::DropConnections => {
+            cluster.node(node).hang_up();
+        }
+        Fault::FlushScripts => {
+            assert_eq!(cluster.node(node).command(&["SCRIPT", "FLUSH"]), b"+OK\r\n");
+        }
+    }
+}
+
+/// Empties a server while every lock that anybody holds was granted by all five: this process holds
+/// them, and takes its turn under them while the others try.
+fn flush_fully_held(cluster: &Cluster, node: usize, workers: &Workers, random: &mut StdRng) {
+    let mut client = Client::open(config(&cluster.urls(), 3)).expect("a client");
+    workers.pause();
+    let mut leases = Vec::new();
+    let are_held = eventually(Duration::from_secs(20), || {
+        leases.clear();
+        for key in 0..KEYS {
+            let Ok(lease) = client.lock(lock_key(key), TTL) else { return false };
+            // Whoever has answered this has answered the SET before it.
+            let is_asked = client.status(lock_key(key)).is_ok();
+            if !is_asked || usize::try_from(lease.votes().count()) != Ok(cluster.len()) {
+                return false;
+            }
+            leases.push(lease);
+        }
+        leases.iter().all(|lease| lease.remaining() > RESERVE + ms(200))
+    });
+    assert!(are_held, "five healthy servers do not grant");
+    assert_eq!(cluster.node(node).command(&["FLUSHALL"]), b"+OK\r\n");
+    workers.resume();
+    for (key, lease) in leases.into_iter().enumerate() {
+        thread::sleep(ms(random.random_range(50..150)));
+        let path = counter(&workers.dir, key);
+        let count = read_counter(&path);
+        if lease.remaining() > RESERVE {
+            write_counter(&path, count + 1);
+            let own = turns_file(&workers.dir, WORKERS);
+            write_counter(&own, read_counter(&own) + 1);
+        }
+        let _ = client.unlock(lease);
+    }
+}
+
+fn config(urls: &[String], votes: usize) -> Config {
+    Config::new(urls)
+        .expect("addresses")
+        .quorum(Quorum::AtLeast(votes))
+        .max_ttl(MAX_TTL)
+        .retry(Retry::every(ms(2), ms(8)).timeout(Duration::from_secs(2)))
+}
+
+fn signal(signal: &str, pid: u32) {
+    let status = Command::new("kill").args([signal, &pid.to_string()]).status();
+    assert!(status.is_ok_and(|status| status.success()), "kill {signal} {pid}");
+}
+
+// ---- the processes ----
+
+struct Workers {
+    children: Vec<Child>,
+    dir: PathBuf,
+}
+
+impl Workers {
+    fn start(cluster: &Cluster, quorum: Quorum, dir: &Path) -> Self {
+        let votes = if quorum == Quorum::Majority { 3 } else { 4 };
+        let start = |index: usize| {
+            Command::new(std::env::current_exe().expect("this test's own binary"))
+                .args(["chaos::one_of_the_processes_that_count", "--exact", "--nocapture"])
+                .env("REDBOLT_CHAOS_DIR", dir)
+                .env("REDBOLT_CHAOS_NODES", cluster.urls().join(","))
+                .env("REDBOLT_CHAOS_QUORUM", votes.to_string())
+                .env("REDBOLT_CHAOS_INDEX", index.to_string())
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("a worker starts")
+        };
+        Self { children: (0..WORKERS).map(start).collect(), dir: dir.to_owned() }
+    }
+
+    /// Returns when no worker holds a lock or will take one.
+    fn pause(&self) {
+        let wanted = now().as_nanos();
+        write_counter(&self.dir.join("pause"), wanted);
+        let is_paused =
+            |index: usize| read_counter(&self.dir.join(format!("paused-{index}"))) == wanted;
+        let all = || (0..WORKERS).all(is_paused);
+        assert!(eventually(Duration::from_secs(20), all), "a worker does not pause");
+    }
+
+    fn resume(&self) {
+        fs::remove_file(self.dir.join("pause")).expect("it was paused");
+    }
+
+    /// How many turns were made, the script's own among them.
+    fn turns(&self) -> u64 {
+        (0..=WORKERS).map(|index| read_counter(&turns_file(&self.dir, index))).sum()
+    }
+
+    /// How many releases the workers owed when they ended, or whether they still waited.
+    fn owed(&self) -> u64 {
+        let owed = |index: usize| read_counter(&self.dir.join(format!("owed-{index}")));
+        (0..WORKERS).map(owed).sum()
+    }
+
+    fn all_alive(&mut self) -> bool {
+        self.children.iter_mut().all(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Lets every worker end its turn, and says how many turns all have made.
+    fn finish(&mut self) -> u64 {
+        fs::write(self.dir.join("stop"), "").expect("a writable directory");
+        for child in &mut self.children {
+            let status = child.wait().expect("a worker ends");
+            assert!(status.success(), "a worker failed: {status}");
+        }
+        self.turns()
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // An error means that it has ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn lock_key(key: usize) -> String {
+    format!("chaos:{key}")
+}
+
+fn counter(dir: &Path, key: usize) -> PathBuf {
+    dir.join(format!("counter-{key}"))
+}
+
+fn turns_file(dir: &Path, index: usize) -> PathBuf {
+    dir.join(format!("turns-{index}"))
+}
+
+fn read_counter(path: &Path) -> u64 {
+    // A file that is just being written reads as empty; only `turns`, which waits, sees that.
+    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+fn write_counter(path: &Path, count: u64) {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    fs::write(&new, count.to_string()).expect("a writable directory");
+    fs::rename(&new, path).expect("a writable directory");
+}
+
+/// Does nothing by itself: the tests above start it as their processes.
+#[test]
+fn one_of_the_processes_that_count() {
+    let Some(dir) = std::env::var_os("REDBOLT_CHAOS_DIR").map(PathBuf::from) else { return };
+    let variable = |name: &str| std::env::var(format!("REDBOLT_CHAOS_{name}")).unwrap();
+    let index: usize = variable("INDEX").parse().unwrap();
+    let urls: Vec<String> = variable("NODES").split(',').map(str::to_owned).collect();
+    let config = config(&urls, variable("QUORUM").parse().unwrap());
+    let mut client = Client::open(config).unwrap();
+    let mut random = StdRng::seed_from_u64(index as u64);
+    let mut turns = 0;
+    while !dir.join("stop").exists() {
+        let pause = read_counter(&dir.join("pause"));
+        if pause > 0 {
+            client.wait_released(ms(20));
+            write_counter(&dir.join(format!("paused-{index}")), pause);
+            thread::sleep(ms(2));
+            continue;
+        }
+        let key = random.random_range(0..KEYS);
+        let Ok(lease) = client.lock(lock_key(key), TTL) else { continue };
+        let path = counter(&dir, key);
+        let count = read_counter(&path);
+        thread::sleep(ms(random.random_range(0..3)));
+        if lease.remaining() > RESERVE {
+            write_counter(&path, count + 1);
+            turns += 1;
+            write_counter(&turns_file(&dir, index), turns);
+        }
+        if random.random_ratio(1, 4) {
+            drop(lease);
+        } else {
+            let _ = client.unlock(lease);
+        }
+    }
+    // All servers are there now, so all that is owed can be paid, once each is connected again.
+    let owed = |client: &Client| client.nodes().iter().map(|node| node.debts as u64).sum::<u64>();
+    let end = now() + SETTLED;
+    client.wait_released(SETTLED);
+    while owed(&client) > 0 && now() < end {
+        client.drive_for(ms(5)).unwrap();
+        client.wait_released(SETTLED);
+    }
+    write_counter(&dir.join(format!("owed-{index}")), owed(&client) + u64::from(now() >= end));
+}

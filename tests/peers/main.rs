@@ -1,0 +1,243 @@
+//! Redbolt and other Redlock clients on the same keys of the same nodes: each keeps the other out.
+//!
+//! The clients themselves run, each behind the program that the benches use too. `tests/run peers`
+//! builds them; one that was not built skips its tests by name.
+
+mod program;
+
+use std::thread;
+
+use redbolt::{Client, Config, Lease, LockError, RestartGuard, UnlockError, Unlocked};
+use redbolt_rig::{Cluster, PATIENCE, TTL, eventually, ms};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+
+use self::program::{Program, is_built};
+
+/// For locks that must not end during a test, in milliseconds.
+const LONG: u32 = 20_000;
+/// For locks that are left to end.
+const SHORT: u32 = 1_000;
+
+const KEY: &str = "shared-key";
+
+/// Three nodes of different kinds, another client of them, and Redbolt.
+struct Beside {
+    cluster: Cluster,
+    other: Program,
+    redbolt: Client,
+    /// The key as it is called on the nodes.
+    key: String,
+}
+
+impl Beside {
+    fn start(name: &'static str) -> Option<Self> {
+        if !is_built(name) {
+            return None;
+        }
+        let cluster = Cluster::mixed(3)?;
+        let other = Program::start(name, &cluster);
+        let config = Config::new(cluster.urls()).expect("addresses of servers");
+        let config = config.restart_guard(RestartGuard::Off).node_timeout(ms(2_000));
+        let redbolt = Client::connect(config).expect("fresh servers are admitted");
+        let key = other.on_nodes(KEY);
+        Some(Self { cluster, other, redbolt, key })
+    }
+
+    /// Some clients return before the last node has answered their release.
+    fn wins_soon(&mut self) -> Lease {
+        self.redbolt.lock(&self.key, TTL).expect("the lock is released, or ends")
+    }
+
+    /// The time that the key has left, node by node.
+    fn left(&self) -> Vec<i64> {
+        self.cluster.nodes().map(|node| node.pttl(&self.key)).collect()
+    }
+}
+
+#[track_caller]
+fn taken(result: Result<Lease, LockError>) {
+    assert!(matches!(result, Err(LockError::Taken(_))), "not taken: {result:?}");
+}
+
+fn locks_exclude_each_other(name: &'static str) {
+    let Some(mut both) = Beside::start(name) else { return };
+
+    assert!(both.other.try_lock(KEY, LONG), "a free lock");
+    taken(both.redbolt.try_lock(&both.key, TTL));
+    both.other.unlock(KEY);
+
+    let lease = both.wins_soon();
+    assert!(!both.other.try_lock(KEY, LONG), "{name} won what Redbolt holds");
+    assert!(lease.is_valid());
+    unlock(&mut both.redbolt, lease);
+
+    both.other.lock(KEY, LONG);
+    taken(both.redbolt.try_lock(&both.key, TTL));
+    // It waits now, and finds the lock free as the other lets go of it.
+    thread::scope(|scope| {
+        let (redbolt, key) = (&mut both.redbolt, &both.key);
+        let waiting = scope.spawn(move || redbolt.lock(key, TTL));
+        both.other.unlock(KEY);
+        let lease = waiting.join().expect("a call that ends").expect("the lock is free again");
+        assert!(lease.is_valid());
+    });
+}
+
+fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
+    let Some(mut both) = Beside::start(name) else { return };
+
+    // Extended by the other: Redbolt is kept out for longer.
+    assert!(both.other.try_lock(KEY, LONG));
+    let is_older = |left: &i64| *left < i64::from(LONG) - 2_000;
+    assert!(eventually(PATIENCE, || both.left().iter().all(is_older)));
+    let before = both.left();
+    if let Some(is_extended) = both.other.extend(KEY, LONG) {
+        assert!(is_extended, "{name} extends its own lock");
+        let grown =
+            both.left().iter().zip(&before).filter(|(after, before)| after > before).count();
+        assert!(grown >= 2, "{before:?}");
+    }
+    taken(both.redbolt.try_lock(&both.key, TTL));
+    both.other.unlock(KEY);
+
+    // Extended by Redbolt: the other is kept out.
+    let mut lease = both.redbolt.lock(&both.key, ms(u64::from(SHORT))).expect("a free lock");
+    both.redbolt.extend(&mut lease, TTL).expect("the lease is alive");
+    assert!(eventually(PATIENCE, || lease.remaining() < TTL - ms(u64::from(SHORT))));
+    assert!(!both.other.try_lock(KEY, LONG), "{name} won what Redbolt has extended");
+    unlock(&mut both.redbolt, lease);
+
+    // The other's lock ends by itself, and what it still does to it leaves Redbolt's alone.
+    assert!(both.other.try_lock(KEY, SHORT));
+    let mut lease = both.wins_soon();
+    assert_ne!(both.other.extend(KEY, SHORT), Some(true), "{name} extended what had ended");
+    both.other.unlock(KEY);
+    both.redbolt.extend(&mut lease, TTL).expect("nobody touched it");
+    assert!(both.cluster.holders(&both.key) >= 2);
+
+    // The other way round.
+    unlock(&mut both.redbolt, lease);
+    let lease = both.redbolt.try_lock(&both.key, ms(u64::from(SHORT))).expect("a free lock");
+    let (key, token) = lease.detach();
+    both.other.lock(KEY, LONG);
+    assert_eq!(both.redbolt.unlock_token(&key, token), Err(UnlockError::NotHeld));
+    taken(both.redbolt.try_lock(&key, TTL));
+    both.other.unlock(KEY);
+}
+
+/// Releases what Redbolt holds.
+#[track_caller]
+fn unlock(redbolt: &mut Client, lease: Lease) {
+    assert_eq!(redbolt.unlock(lease).expect("a lease of its own"), Unlocked::Released);
+}
+
+/// Nanoseconds of the clock that all programs share.
+fn monotonic() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let part = |part: i64| u64::try_from(part).expect("a clock that counts up from zero");
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
+}
+
+/// A time in which somebody held the lock.
+type Held = (u64, u64, &'static str);
+
+/// Redbolt's turns: it pauses between them, for the others look only now and then.
+fn turns(mut client: Client, key: &str, until: u64) -> Vec<Held> {
+    let mut held = Vec::new();
+    while monotonic() < until {
+        match client.lock(key, TTL) {
+            Ok(lease) => {
+                let from = monotonic();
+                thread::sleep(ms(3));
+                held.push((from, monotonic(), "redbolt"));
+                unlock(&mut client, lease);
+                thread::sleep(ms(20));
+            }
+            Err(LockError::Taken(_) | LockError::NoQuorum(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    held
+}
+
+fn contenders_never_hold_it_together(name: &'static str) {
+    const TIME: u64 = 3_000;
+    let Some(Beside { cluster, mut other, redbolt, key }) = Beside::start(name) else { return };
+    let mut second = Program::start(name, &cluster);
+    for program in [&mut other, &mut second] {
+        program.say(&format!("hold {KEY} {LONG} 3 {TIME}"));
+    }
+    let mut held = turns(redbolt, &key, monotonic() + TIME * 1_000_000);
+    assert!(!held.is_empty(), "Redbolt had no turn");
+    let ours = held.len();
+    for program in [&mut other, &mut second] {
+        let answer = program.answer();
+        let spans = answer.get("held").and_then(Value::as_array).expect("a list");
+        let time = |time: &Value| time.as_u64().expect("a time");
+        held.extend(
+            spans
+                .iter()
+                .filter_map(|span| Some((span.get(0).map(time)?, span.get(1).map(time)?, name))),
+        );
+    }
+    assert!(held.len() > ours, "{name} had no turn beside {ours} of Redbolt's");
+    held.sort_unstable();
+    for (before, after) in held.iter().zip(held.iter().skip(1)) {
+        assert!(before.1 <= after.0, "two held the lock: {before:?}, {after:?}");
+    }
+}
+
+macro_rules! clients {
+    ($($module:ident $name:literal)*) => {$(
+        mod $module {
+            #[test]
+            fn locks_exclude_each_other() {
+                super::locks_exclude_each_other($name);
+            }
+
+            #[test]
+            fn extensions_and_ends_are_seen_by_the_other() {
+                super::extensions_and_ends_are_seen_by_the_other($name);
+            }
+
+            #[test]
+            fn contenders_never_hold_it_together() {
+                super::contenders_never_hold_it_together($name);
+            }
+        }
+    )*};
+}
+
+clients! {
+    redsync_redigo "redsync-redigo"
+    redsync_goredis "redsync-goredis"
+    redisson "redisson"
+    node_redlock "node-redlock"
+    pottery "pottery"
+    redlock_py "redlock-py"
+    rslock "rslock"
+    redlock_rs "redlock-rs"
+}
+
+#[test]
+fn redisson_keeps_a_hash_where_redbolt_keeps_a_string_and_neither_wins_the_others() {
+    let Some(mut both) = Beside::start("redisson") else { return };
+    assert!(both.other.try_lock(KEY, LONG));
+    for node in both.cluster.nodes() {
+        assert_eq!(node.command(&["TYPE", KEY]), b"+hash\r\n");
+        // What Redbolt's own SET is answered there.
+        let set = node.command(&["SET", KEY, "token", "NX", "PX", "1000"]);
+        assert_eq!(set, b"$-1\r\n");
+    }
+    // A compare-and-delete of ours leaves it alone.
+    assert_ne!(both.redbolt.unlock_token(KEY, "token"), Ok(Unlocked::Released));
+    taken(both.redbolt.try_lock(KEY, TTL));
+    both.other.unlock(KEY);
+
+    let lease = both.wins_soon();
+    let before = both.cluster.values(KEY);
+    assert!(!both.other.try_lock(KEY, LONG));
+    assert_eq!(both.cluster.values(KEY), before, "it changed what is ours");
+    unlock(&mut both.redbolt, lease);
+}

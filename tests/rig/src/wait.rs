@@ -1,0 +1,64 @@
+//! How tests wait for things that take a while, and what they call too long.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How long a test waits for what must come; reaching it is a failure.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a loaded machine may add to the end of a call.
+pub const SLACK: Duration = Duration::from_secs(2);
+
+/// The TTL of locks that must not end during a test.
+pub const TTL: Duration = Duration::from_secs(20);
+
+pub const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Time since the machine booted, suspended or not: the clock that deadlines are counted on.
+pub fn now() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).expect("the clock began at boot");
+    let nanos = u32::try_from(time.tv_nsec).expect("nanoseconds of a second");
+    Duration::new(seconds, nanos)
+}
+
+/// Whether `condition` comes true within `limit`.
+pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = now() + limit;
+    loop {
+        if condition() {
+            return true;
+        }
+        if now() >= end {
+            return false;
+        }
+        thread::sleep(ms(5));
+    }
+}
+
+/// The result of `call` and how long it took.
+pub fn timed<T>(call: impl FnOnce() -> T) -> (T, Duration) {
+    let begin = now();
+    let value = call();
+    (value, now() - begin)
+}
+
+/// Runs `call`, which must end by `deadline`, give or take what a loaded machine adds.
+#[track_caller]
+pub fn ends_within<T>(deadline: Duration, call: impl FnOnce() -> T) -> T {
+    let (value, elapsed) = timed(call);
+    assert!(elapsed <= deadline + SLACK, "a call of {deadline:?} took {elapsed:?}");
+    value
+}
+
+/// Sets a flag at its end: threads that go on until then end also where an assertion fails.
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}

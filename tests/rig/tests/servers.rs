@@ -1,0 +1,36 @@
+//! The harness itself: a real server can be frozen, thawed, killed and brought back.
+
+use std::os::unix::net::UnixStream;
+
+use redbolt_rig::{RealServer, Wire, available_kinds, request};
+
+/// Every other test with real servers rests on this one.
+#[test]
+fn a_real_server_answers_freezes_thaws_dies_and_comes_back() {
+    for kind in available_kinds() {
+        let mut server = RealServer::start(kind, &["--appendonly", "yes"]);
+        assert_eq!(server.kind(), kind);
+        assert_eq!(server.command(&["SET", "k", "v\r\n", "PX", "60000"]), b"+OK\r\n");
+        assert_eq!(server.get("k").as_deref(), Some(&b"v\r\n"[..]));
+        assert!(server.exists("k") && !server.exists("none"));
+        assert!((50_000..=60_000).contains(&server.pttl("k")));
+        assert!(server.url().ends_with(&server.port().to_string()));
+        assert!(server.unix_url().starts_with("unix:///"));
+        UnixStream::connect(server.socket()).expect("the socket file accepts");
+
+        server.freeze();
+        let mut gone = server.connect();
+        gone.send(&request(&["SET", "queued", "v"])).expect("the system takes it");
+        drop(gone);
+        server.thaw();
+        assert_eq!(server.command(&["PING"]), b"+PONG\r\n");
+        assert!(server.exists("queued"), "{}: a queued SET survives its client", kind.name());
+
+        let pid = server.pid();
+        server.kill9();
+        assert!(Wire::connect(server.port()).is_err());
+        server.restart();
+        assert_ne!(server.pid(), pid);
+        assert!(server.exists("k"), "{}: its directory was kept", kind.name());
+    }
+}
