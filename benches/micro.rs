@@ -7,10 +7,10 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use redbolt::LockOptions;
 use redbolt::engine::Event;
 use redbolt::resp::encode::append_command;
 use redbolt::resp::{Decoder, Limits, quick};
-use redbolt::{Acquire, Retry};
 use redbolt_benches::rig::Rig;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ fn engine(criterion: &mut Criterion) {
 /// An attempt that every node denies.
 fn conflict(rig: &mut Rig) -> bool {
     let key = rig.next_key();
-    if rig.engine.acquire(&key, &Acquire::new(TTL).retry(Retry::ONCE), rig.now).is_err() {
+    if rig.engine.try_lock(&key, &LockOptions::new(TTL), rig.now).is_err() {
         return false;
     }
     rig.send();
@@ -103,7 +103,7 @@ fn conflict(rig: &mut Rig) -> bool {
 /// A lock that is extended once.
 fn extension(rig: &mut Rig) -> bool {
     let key = rig.next_key();
-    let begun = rig.engine.acquire(&key, &Acquire::new(TTL), rig.now);
+    let begun = rig.engine.try_lock(&key, &LockOptions::new(TTL), rig.now);
     rig.send();
     rig.answer(b"+OK\r\n");
     let Some(Event::Lock { result: Ok(lease), .. }) = rig.engine.poll_event(rig.now) else {
@@ -114,7 +114,7 @@ fn extension(rig: &mut Rig) -> bool {
     rig.send();
     rig.answer(b"+OK\r\n");
     let event = rig.engine.poll_event(rig.now);
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.send();
     rig.answer(b":1\r\n");
     begun.is_ok() && extended.is_ok() && matches!(event, Some(Event::Extend { result: Ok(()), .. }))

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Config, Retry, Shared, Wait, now};
+use redbolt::{Client, Config, IdleStrategy, Retry, Shared, now};
 use redbolt_embedded::Nodes;
 
 type Anything = Result<(), Box<dyn std::error::Error>>;
@@ -94,8 +94,8 @@ fn slice(times: &mut Vec<u64>, mut acquire: impl FnMut(&str) -> Anything) -> Any
 
 /// One life of a lock, from the call to the answer of its release.
 fn latency(urls: &str) -> Anything {
-    for wait in [Wait::Park, Wait::Spin] {
-        let mut client = Client::connect(config(urls)?.wait(wait))?;
+    for wait in [IdleStrategy::Park, IdleStrategy::Spin] {
+        let mut client = Client::connect(config(urls)?.idle_strategy(wait))?;
         let (mut alone, mut shared_times) = (Vec::new(), Vec::new());
         for _ in 0..SLICES {
             slice(&mut alone, |key| {
@@ -104,7 +104,7 @@ fn latency(urls: &str) -> Anything {
                 Ok(())
             })?;
             // A handle of its own for each slice: one that spins takes a processor while it lives.
-            let shared = Shared::connect(config(urls)?.wait(wait))?;
+            let shared = Shared::connect(config(urls)?.idle_strategy(wait))?;
             slice(&mut shared_times, |key| {
                 shared.unlock(shared.try_lock(key, TTL)?)?;
                 Ok(())

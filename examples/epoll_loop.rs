@@ -24,9 +24,9 @@ mod linux {
     use std::net::{SocketAddr, UdpSocket};
     use std::time::Duration;
 
-    use redbolt::driver::Outcome;
+    use redbolt::driver::{Driver, Outcome};
     use redbolt::engine::OpId;
-    use redbolt::{Acquire, Config, Driver, LockError, Retry};
+    use redbolt::{Config, LockError};
     use rustix::buffer::spare_capacity;
     use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create, wait};
     use rustix::io::retry_on_intr;
@@ -61,7 +61,7 @@ mod linux {
         let mut events = Vec::with_capacity(16);
         let (mut is_open, mut wake_ups) = (true, 0_u32);
 
-        driver.turn(); // begins to connect
+        driver.drive(); // begins to connect
         while is_open || driver.in_flight() > 0 {
             // The driver says how long it can do without us; `None` is for ever.
             let timeout = driver.timeout().map(Timespec::try_from).transpose()?;
@@ -73,7 +73,7 @@ mod linux {
                 }
             }
             // Cheap enough for every wake-up, and due after a timeout as well.
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 let Outcome::Lock(result) = done.result else { continue };
                 let Some((customer, article)) = open.remove(&done.id) else { continue };
@@ -111,8 +111,7 @@ mod linux {
             let text = buffer.get(..len).and_then(|text| std::str::from_utf8(text).ok());
             let Some(article) = text.and_then(|text| text.parse().ok()) else { continue };
             // An article that is just being sold is waited for, in the order of the orders.
-            let acquire = Acquire::new(TTL).retry(Retry::default());
-            let id = driver.acquire(format!("article:{article}"), acquire)?;
+            let id = driver.lock(format!("article:{article}"), TTL)?;
             open.insert(id, (customer, article));
         }
         Ok(true)

@@ -79,7 +79,7 @@ fn open(database: &Path) -> rusqlite::Result<Connection> {
 fn sell_with_lock(database: &Path, nodes: &str) -> Anything {
     let connection = open(database)?;
     // Sellers that wait are woken by whoever has sold; they give up after a minute.
-    let patient = Retry::default().within(Duration::from_secs(60));
+    let patient = Retry::default().timeout(Duration::from_secs(60));
     let mut client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
     loop {
         let is_left = client.with_lock("stock:sku:42", TTL, |held| {

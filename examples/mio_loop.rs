@@ -10,10 +10,10 @@ mod common;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::mio::net::TcpListener;
-use redbolt::mio::{Events, Interest, Poll, Token};
-use redbolt::{Acquire, Config, Driver, Instant, Retry, now};
+use redbolt::driver::mio::net::TcpListener;
+use redbolt::driver::mio::{Events, Interest, Poll, Token};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Config, Instant, now};
 
 const LISTENER: Token = Token(0);
 /// The driver's own tokens: one for each node, and one more.
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let visitor = std::thread::spawn(move || visit(address));
 
     let mut driver = Driver::new(Config::new(&found.urls)?, poll.registry(), DRIVER)?;
-    driver.turn();
+    driver.drive();
     let (mut ticks, mut locks, mut served) = (0, 0, 0);
     let mut next_tick = now() + TICK;
     while ticks < TICKS || driver.in_flight() > 0 || served == 0 {
@@ -52,16 +52,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if next_tick <= now() && ticks < TICKS {
             ticks += 1;
             next_tick = next_tick + TICK;
-            let acquire = Acquire::new(Duration::from_secs(5)).retry(Retry::default());
-            driver.acquire(format!("tick:{ticks}"), acquire)?;
+            driver.lock(format!("tick:{ticks}"), Duration::from_secs(5))?;
         }
-        driver.turn();
+        driver.drive();
         while let Some(done) = driver.completion() {
             if let Outcome::Lock(result) = done.result {
                 let lease = result?;
                 locks += 1;
                 println!("{} held for {:?}", lease.key().escape_ascii(), lease.remaining());
-                // Dropping the lease releases it with the next turn.
+                // Dropping the lease releases it with the next pass.
             }
         }
     }

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redbolt::engine::{Connection, Engine, Event, LeaseId};
-use redbolt::quorum::NodeId;
-use redbolt::{Acquire, Cause, Config, Instant, LockError, Retry, Unlocked};
+use redbolt::inspect::NodeId;
+use redbolt::{Cause, Config, Instant, LockError, Unlocked};
 use redbolt_embedded::Flavor;
 use redbolt_embedded::model::{Life, Server, ServerOptions, Session};
 
@@ -52,13 +52,13 @@ fn main() -> Anything {
     world.run_until(|world| world.clients.iter().all(Engine::is_settled))?;
     println!("{:?}: {CLIENTS} clients and {NODES} nodes know each other", world.since(begin));
 
-    let lease = world.lock(0, Acquire::new(TTL))?.map_err(|why| why.to_string())?;
+    let lease = world.lock(0, TTL)?.map_err(|why| why.to_string())?;
     println!(
         "{:?}: the first client has the lock, on {} nodes",
         world.since(begin),
         world.votes(0, lease)
     );
-    match world.lock(1, Acquire::new(TTL))? {
+    match world.lock(1, TTL)? {
         Err(LockError::Taken(ballot)) => {
             println!("{:?}: the second is told: {ballot}", world.since(begin))
         }
@@ -77,14 +77,14 @@ fn main() -> Anything {
 
     // The second waits; the first one's release wakes it.
     let now = world.now;
-    world.client(1)?.acquire(b"sku:42", &Acquire::new(TTL).retry(Retry::default()), now)?;
+    world.client(1)?.lock(b"sku:42", &TTL.into(), now)?;
     world.wait(Duration::from_secs(1))?;
     let (now, released_at) = (world.now, world.now);
-    world.client(0)?.release(lease, now)?;
+    world.client(0)?.unlock(lease, now)?;
     let mut second = None;
     for _ in 0..2 {
         match world.event()? {
-            (0, Event::Unlock { result: Unlocked::Released, .. }) => {}
+            (0, Event::Unlock { result: Ok(Unlocked::Released), .. }) => {}
             (1, Event::Lock { result: Ok(lease), .. }) => second = Some(lease),
             other => return Err(format!("not handed over: {other:?}").into()),
         }
@@ -196,7 +196,7 @@ impl World {
     fn step(&mut self, latest: Instant) {
         self.settle(); // sends what was submitted since
         let arrives = self.mail.first_key_value().map(|((at, _), _)| *at);
-        let due = self.clients.iter().filter_map(Engine::poll_timeout).min();
+        let due = self.clients.iter().filter_map(Engine::next_deadline).min();
         let next = [arrives, due].into_iter().flatten().min().unwrap_or(latest);
         self.now = self.now.max(next.min(latest));
         while let Some(first) = self.mail.first_entry().filter(|first| first.key().0 <= self.now) {
@@ -278,10 +278,10 @@ impl World {
     fn lock(
         &mut self,
         client: usize,
-        acquire: Acquire,
+        ttl: Duration,
     ) -> Result<Result<LeaseId, LockError>, Box<dyn std::error::Error>> {
         let now = self.now; // `t0`: read right before
-        self.client(client)?.acquire(b"sku:42", &acquire, now)?;
+        self.client(client)?.try_lock(b"sku:42", &ttl.into(), now)?;
         match self.event()? {
             (_, Event::Lock { result, .. }) => Ok(result),
             other => Err(format!("no result of a lock: {other:?}").into()),

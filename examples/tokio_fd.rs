@@ -15,8 +15,8 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{Acquire, Config, Driver, Lease, LockError, Retry};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Config, Lease, LockError, LockOptions, Retry};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
@@ -96,7 +96,7 @@ async fn serve(
     // A descriptor of the same poll: it stays open for as long as the loop watches it.
     #[expect(deprecated, reason = "what replaces it takes unsafe code, to promise just that")]
     let readiness = AsyncFd::new(driver.as_fd().try_clone_to_owned()?)?;
-    driver.turn(); // begins to connect
+    driver.drive(); // begins to connect
     let mut waiting = HashMap::new();
     loop {
         let timeout = driver.timeout();
@@ -110,7 +110,7 @@ async fn serve(
         };
         tokio::select! {
             guard = readiness.readable() => {
-                // Before the turn: what becomes ready while it lasts wakes this task again.
+                // Before the call: what becomes ready while it lasts wakes this task again.
                 guard?.clear_ready();
             }
             message = messages.recv() => match message {
@@ -123,7 +123,7 @@ async fn serve(
         while let Ok(message) = messages.try_recv() {
             begin(&mut driver, message, &mut waiting);
         }
-        driver.turn();
+        driver.drive();
         while let Some(done) = driver.completion() {
             let Outcome::Lock(result) = done.result else { continue };
             if let Some(reply) = waiting.remove(&done.id) {
@@ -143,8 +143,9 @@ fn begin(
 ) {
     match message {
         Message::Lock { key, reply } => {
-            let patient = Acquire::new(TTL).retry(Retry::default().within(Duration::from_secs(60)));
-            match driver.acquire(key, patient) {
+            let patient =
+                LockOptions::new(TTL).retry(Retry::default().timeout(Duration::from_secs(60)));
+            match driver.lock(key, patient) {
                 Ok(id) => drop(waiting.insert(id, reply)),
                 Err(why) => drop(reply.send(Err(why))),
             }

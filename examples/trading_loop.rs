@@ -15,8 +15,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{Acquire, Client, Config, Driver, Lease, LockError, now};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, Config, Lease, LockError, now};
 
 const TTL: Duration = Duration::from_secs(20);
 const SIGNALS: usize = 500;
@@ -53,7 +53,7 @@ fn main() -> Anything {
     desk.tell();
     let slept = desk.slept;
     drop((desk, theirs));
-    rival.settle(Duration::from_secs(1));
+    rival.shutdown(Duration::from_secs(1));
     driver.shutdown(Duration::from_secs(1));
 
     let twice = trades.iter().filter(|count| count.load(Ordering::Relaxed) > 1).count();
@@ -98,14 +98,14 @@ fn trade_spinning(
     while is_open || driver.in_flight() > 0 {
         match signals.try_recv() {
             Ok(signal) => {
-                let id = driver.acquire(format!("signal:{run}:{signal}"), Acquire::new(TTL))?;
+                let id = driver.try_lock(format!("signal:{run}:{signal}"), TTL)?;
                 wanted.push((id, signal));
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => is_open = false,
         }
         // Reads what the sockets hold, and writes what is owed. It never blocks.
-        driver.turn();
+        driver.drive();
         while let Some(done) = driver.completion() {
             let Some(place) = wanted.iter().position(|(id, _)| *id == done.id) else { continue };
             let (_, signal) = wanted.swap_remove(place);

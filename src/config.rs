@@ -39,10 +39,10 @@ pub enum Admission {
     Lenient,
 }
 
-/// How a blocking call waits for replies.
+/// How a blocking call, and the I/O thread of a `Shared`, polls its sockets while nothing is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Wait {
+pub enum IdleStrategy {
     /// Sleep in the operating system's poll: no CPU, a wake-up of some microseconds.
     #[default]
     Park,
@@ -60,7 +60,7 @@ pub enum Wait {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Attempts at most, the first one included; `None` for as many as the deadline allows.
+    /// Attempts at most, the first one included; `None` for as many as the timeout allows.
     pub attempts: Option<u32>,
     /// The shortest wait between two attempts.
     pub delay: Duration,
@@ -69,26 +69,26 @@ pub struct Retry {
     /// The wait after the attempt of that number, the first one being 1; instead of `delay` and
     /// `jitter`.
     pub wait_after: Option<fn(u32) -> Duration>,
-    /// The end of the whole call, counted from its begin; `None` for no end.
-    pub deadline: Option<Duration>,
+    /// How long the whole call may take; `None` for as long as it takes.
+    pub timeout: Option<Duration>,
 }
 
 impl Retry {
     /// One attempt.
     pub const ONCE: Self = Self::every(Duration::ZERO, Duration::ZERO).attempts(1);
 
-    /// Attempts every `delay` and up to `jitter` more, for as long as the call's deadline allows.
-    /// There is none unless [`within`](Self::within) or
-    /// [`Acquire::deadline`](crate::Acquire::deadline) sets it: the call then waits for ever, or
+    /// Attempts every `delay` and up to `jitter` more, for as long as the call's timeout allows.
+    /// There is none unless [`timeout`](Self::timeout) or
+    /// [`LockOptions::timeout`](crate::LockOptions::timeout) sets it: the call then waits for ever, or
     /// until its [`attempts`](Self::attempts) are made.
     #[must_use]
     pub const fn every(delay: Duration, jitter: Duration) -> Self {
-        Self { attempts: None, delay, jitter, wait_after: None, deadline: None }
+        Self { attempts: None, delay, jitter, wait_after: None, timeout: None }
     }
 
     /// Attempts with a wait of one's own: `wait_after` is given the number of the attempt that
     /// failed, the first one being 1. Attempts are then made as asked, and the call is not woken by
-    /// a release ([`Config::direct_wake`]). Its deadline is that of [`every`](Self::every): none,
+    /// a release ([`Config::direct_wake`]). Its timeout is that of [`every`](Self::every): none,
     /// unless one is set, and the call then waits for ever.
     ///
     /// ```
@@ -111,10 +111,10 @@ impl Retry {
         self
     }
 
-    /// The call ends `deadline` after its begin. 10 s in [`Retry::default`], else none.
+    /// The call ends at the latest `timeout` after its begin. 10 s in [`Retry::default`], else none.
     #[must_use]
-    pub const fn within(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 }
@@ -127,7 +127,7 @@ impl Default for Retry {
             delay: Duration::from_millis(200),
             jitter: Duration::from_millis(200),
             wait_after: None,
-            deadline: Some(Duration::from_secs(10)),
+            timeout: Some(Duration::from_secs(10)),
         }
     }
 }
@@ -147,7 +147,7 @@ impl Default for Retry {
 /// | `restart_guard` | on | |
 /// | `admission` | strict | |
 /// | `retry` | 200 to 400 ms apart, 10 s in all | |
-/// | `wait` | park | |
+/// | `idle_strategy` | park | |
 /// | `max_extensions` | no limit | 0 to 65,535: how often a lease may be extended |
 /// | `max_hold` | no limit | how long a lease may be held in all |
 /// | `local_turns` | 64 | 0 for none: how often a shared handle hands a lease on |
@@ -169,7 +169,7 @@ pub struct Config {
     pub(crate) restart_guard: RestartGuard,
     pub(crate) admission: Admission,
     pub(crate) retry: Retry,
-    pub(crate) wait: Wait,
+    pub(crate) idle_strategy: IdleStrategy,
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) client_name: Option<String>,
@@ -222,7 +222,7 @@ impl Config {
             restart_guard: RestartGuard::On,
             admission: Admission::Strict,
             retry: Retry::default(),
-            wait: Wait::Park,
+            idle_strategy: IdleStrategy::Park,
             username: None,
             password: None,
             client_name: None,
@@ -304,11 +304,11 @@ impl Config {
         self
     }
 
-    /// How blocking calls wait for replies.
-    /// By default they sleep: [`Wait::Park`].
+    /// How blocking calls poll their sockets.
+    /// By default they sleep: [`IdleStrategy::Park`].
     #[must_use]
-    pub const fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
+    pub const fn idle_strategy(mut self, strategy: IdleStrategy) -> Self {
+        self.idle_strategy = strategy;
         self
     }
 
@@ -472,7 +472,7 @@ impl fmt::Debug for Config {
             .field("restart_guard", &self.restart_guard)
             .field("admission", &self.admission)
             .field("retry", &self.retry)
-            .field("wait", &self.wait)
+            .field("idle_strategy", &self.idle_strategy)
             .finish_non_exhaustive()
     }
 }

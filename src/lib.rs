@@ -30,8 +30,8 @@
 //! |---|---|---|
 //! | a thread that may wait | [`Client`]: blocking calls, or many at once in a [`Batch`] | [`guide::client`] |
 //! | many threads, or tasks of any runtime | `Shared` (feature `shared`): blocking calls and futures | [`guide::shared`] |
-//! | an event loop on mio | [`Driver`]: give it your registry and its events | [`guide::mio_loop`] |
-//! | another event loop, or one that never sleeps | [`Driver::standalone`]: watch one file descriptor | [`guide::other_loops`] |
+//! | an event loop on mio | [`Driver`](driver::Driver): give it your registry and its events | [`guide::mio_loop`] |
+//! | another event loop, or one that never sleeps | [`Driver::standalone`](driver::Driver::standalone): watch one file descriptor | [`guide::other_loops`] |
 //! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out | [`guide::engine`] |
 //! | tests | `Nodes` of the crate `redbolt-embedded`: real TCP nodes in the process | [`guide::testing`] |
 //!
@@ -88,17 +88,14 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-pub mod client;
 pub mod driver;
 pub mod engine;
-pub mod quorum;
+pub mod inspect;
 pub mod resp;
 pub mod safety;
-mod slab;
-pub mod time;
 
-mod acquire;
 mod address;
+mod client;
 mod command;
 mod config;
 mod count;
@@ -108,7 +105,12 @@ mod histogram;
 mod key;
 mod mutant;
 mod node;
+mod options;
+mod quorum;
 mod round;
+mod slab;
+mod status;
+mod time;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;
@@ -125,17 +127,14 @@ mod shared;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
-pub use acquire::{Acquire, KeepAlive};
-pub use address::{Address, Endpoint};
 pub use client::{Batch, Client, Held};
-pub use config::{Admission, Config, RestartGuard, Retry, Wait};
+pub use config::{Admission, Config, IdleStrategy, RestartGuard, Retry};
 pub use driver::clock::now;
-pub use driver::{Completion, Driver, Lease};
-pub use engine::{LostCause, Notice};
+pub use driver::lease::Lease;
 pub use error::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,
 };
-pub use mio;
+pub use options::{KeepAlive, LockOptions};
 pub use quorum::Quorum;
 #[cfg(feature = "shared")]
 pub use shared::{Shared, SharedGuard};

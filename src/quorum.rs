@@ -7,7 +7,7 @@ use std::fmt;
 use crate::error::ConfigError;
 
 /// The most nodes one client may have: a set of nodes is a mask of 32 bits.
-pub const NODES_MAX: usize = 32;
+pub(crate) const NODES_MAX: usize = 32;
 
 /// One configured node, by its place in the list of the [`Config`](crate::Config).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,17 +33,23 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// A set of nodes: one bit each.
+/// A set of nodes, in the order of the [`Config`](crate::Config).
+///
+/// ```
+/// # fn names(lease: &redbolt::Lease, nodes: &[String]) -> Vec<String> {
+/// lease.votes().iter().filter_map(|node| nodes.get(node.index()).cloned()).collect()
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NodeMask(u32);
 
 impl NodeMask {
     /// No node.
-    pub const EMPTY: Self = Self(0);
+    pub(crate) const EMPTY: Self = Self(0);
 
     /// The first `count` nodes of the list.
     #[must_use]
-    pub const fn first(count: usize) -> Self {
+    pub(crate) const fn first(count: usize) -> Self {
         if count >= NODES_MAX { Self(u32::MAX) } else { Self((1 << count) - 1) }
     }
 
@@ -59,6 +65,12 @@ impl NodeMask {
         self.into_iter().next()
     }
 
+    /// The nodes of the set, in order.
+    #[must_use]
+    pub const fn iter(self) -> NodeMaskIter {
+        NodeMaskIter(self.0)
+    }
+
     /// Whether `node` is in the set.
     #[must_use]
     pub const fn contains(self, node: NodeId) -> bool {
@@ -66,12 +78,12 @@ impl NodeMask {
     }
 
     /// Adds `node`.
-    pub const fn insert(&mut self, node: NodeId) {
+    pub(crate) const fn insert(&mut self, node: NodeId) {
         self.0 |= 1 << node.0;
     }
 
     /// Takes `node` out.
-    pub const fn remove(&mut self, node: NodeId) {
+    pub(crate) const fn remove(&mut self, node: NodeId) {
         self.0 &= !(1 << node.0);
     }
 
@@ -111,19 +123,19 @@ impl NodeMask {
 
     /// The nodes that are in either set.
     #[must_use]
-    pub const fn union(self, other: Self) -> Self {
+    pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// The nodes that are in both sets.
     #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
+    pub(crate) const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
     /// The nodes of this set that are not in `other`.
     #[must_use]
-    pub const fn without(self, other: Self) -> Self {
+    pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
@@ -135,7 +147,7 @@ impl NodeMask {
 
     /// The set whose bits these are.
     #[must_use]
-    pub const fn from_bits(bits: u32) -> Self {
+    pub(crate) const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 }
@@ -212,14 +224,14 @@ impl Quorum {
 /// What a client allows for the difference of clock rates between itself and the nodes:
 /// `ceil(ttl * factor) + 2` milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drift {
+pub(crate) struct Drift {
     parts_per_million: u64,
 }
 
 impl Drift {
     /// The drift of `factor` (0.01 is one per cent); `None` unless it is from 0.0001 to 0.5.
     #[must_use]
-    pub fn new(factor: f64) -> Option<Self> {
+    pub(crate) fn new(factor: f64) -> Option<Self> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -232,7 +244,7 @@ impl Drift {
 
     /// Milliseconds to take off a TTL of `ttl_ms` milliseconds.
     #[must_use]
-    pub const fn of_ms(self, ttl_ms: u64) -> u64 {
+    pub(crate) const fn of_ms(self, ttl_ms: u64) -> u64 {
         ttl_ms.saturating_mul(self.parts_per_million).div_ceil(1_000_000).saturating_add(2)
     }
 }

@@ -92,7 +92,6 @@ impl fmt::Debug for Instant {
 }
 
 /// Nanoseconds of `duration`; more than 584 years saturate.
-/// `duration` in nanoseconds, at most `u64::MAX`.
 #[inline]
 pub(crate) const fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Client, Config, LockError, Retry};
+use redbolt::{Client, Config, LockError, Retry};
 use redbolt_embedded::Nodes;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -107,9 +107,9 @@ fn a_warm_batch_allocates_nothing() {
     let batched = allocations(|round| {
         let mut batch = client.batch();
         for index in 0..8 {
-            batch.acquire(key(round * 8 + index), Acquire::new(TTL)).unwrap();
+            batch.try_lock(key(round * 8 + index), TTL).unwrap();
         }
-        while let Some(done) = batch.wait().unwrap() {
+        while let Some(done) = batch.wait_completion().unwrap() {
             if let Outcome::Lock(lease) = done.result {
                 batch.unlock(lease.unwrap()).unwrap();
             }

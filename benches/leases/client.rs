@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Client, Config, Lease, RestartGuard, now};
+use redbolt::{Client, Config, Lease, RestartGuard, now};
 use redbolt_embedded::Nodes;
 
 use crate::Anything;
@@ -72,9 +72,9 @@ fn hold(client: &mut Client, leases: &mut Vec<Lease>, count: usize) -> Anything 
         while begun < count && batch.in_flight() < IN_FLIGHT {
             begun += 1;
             digits(&mut key, begun);
-            batch.acquire(key, Acquire::new(TTL))?;
+            batch.try_lock(key, TTL)?;
         }
-        let mut done = batch.wait()?;
+        let mut done = batch.wait_completion()?;
         while let Some(completion) = done {
             if let Outcome::Lock(lease) = completion.result {
                 leases.push(lease?);

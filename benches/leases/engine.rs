@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::engine::{Event, LeaseId};
-use redbolt::{Acquire, Cause, Retry, now};
+use redbolt::{Cause, LockOptions, Retry, now};
 
 use crate::{Anything, Point};
 use redbolt_benches::rig::{Rig, TTL};
@@ -48,7 +48,7 @@ pub(crate) fn timers(counts: &[usize]) -> Anything<Vec<Point>> {
 fn retries(count: usize) -> Anything<f64> {
     let mut rig = Rig::new(NODES, count.max(BATCH))?;
     let second = Duration::from_secs(1);
-    let acquire = Acquire::new(TTL).retry(Retry::every(second, second).attempts(2));
+    let acquire = LockOptions::new(TTL).retry(Retry::every(second, second).attempts(2));
     let denied = b"_\r\n".repeat(BATCH);
     let begin = now();
     let mut waiting = 0;
@@ -56,7 +56,7 @@ fn retries(count: usize) -> Anything<f64> {
         let batch = BATCH.min(count - waiting);
         for _ in 0..batch {
             let key = rig.next_key();
-            rig.engine.acquire(&key, &acquire, rig.now)?;
+            rig.engine.try_lock(&key, &acquire, rig.now)?;
         }
         rig.send();
         rig.answer(denied.get(..3 * batch).unwrap_or_default());
@@ -100,7 +100,7 @@ pub(crate) fn debts() -> Anything {
         let begin = now();
         for batch in part.chunks(BATCH) {
             for &lease in batch {
-                rig.engine.release_quietly(lease, rig.now);
+                rig.engine.release(lease, rig.now);
             }
             rig.send();
             rig.answer(&b":1\r\n".repeat(batch.len()));
@@ -144,7 +144,7 @@ fn commands(bytes: &[u8]) -> usize {
 fn hold(rig: &mut Rig, count: usize) -> Anything<Vec<LeaseId>> {
     for _ in 0..count {
         let key = rig.next_key();
-        rig.engine.acquire(&key, &Acquire::new(TTL), rig.now)?;
+        rig.engine.try_lock(&key, &LockOptions::new(TTL), rig.now)?;
     }
     rig.send();
     rig.answer(&b"+OK\r\n".repeat(count));

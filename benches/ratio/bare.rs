@@ -7,8 +7,8 @@
 use std::io;
 use std::time::Duration;
 
-use redbolt::Wait;
-use redbolt::mio::{Events, Poll, Token};
+use redbolt::IdleStrategy;
+use redbolt::driver::mio::{Events, Poll, Token};
 
 use crate::Anything;
 use crate::handover::Contender;
@@ -27,7 +27,7 @@ pub(crate) struct Bare {
     /// Hears the wakes, by the first node.
     ear: Link,
     wakes: usize,
-    wait: Wait,
+    wait: IdleStrategy,
     set: Vec<u8>,
     release: Vec<u8>,
     /// The release and the wake behind it.
@@ -48,7 +48,7 @@ impl Bare {
     /// The `me`-th of `count`; the first begins.
     pub(crate) fn connect(
         addresses: &[String],
-        wait: Wait,
+        wait: IdleStrategy,
         me: usize,
         count: usize,
     ) -> Anything<Self> {

@@ -1,4 +1,4 @@
-//! Acquire while one of five nodes misbehaves, against the probe on the four that answer.
+//! Locks while one of five nodes misbehaves, against the probe on the four that answer.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Lease, Retry, Wait, now};
+use redbolt::{Client, IdleStrategy, Lease, Retry, now};
 
 use crate::bare::Bare;
 use crate::nodes::{Setup, config};
@@ -27,9 +27,9 @@ const NODES: usize = 5;
 /// Acquisitions of a lone client, before and after each row.
 const ALONE: usize = 3_000;
 
-const WAITS: [(&str, Wait); 2] = [
-    ("park", Wait::Park),
-    ("spin 50 us, then park", Wait::SpinThenPark(Duration::from_micros(50))),
+const WAITS: [(&str, IdleStrategy); 2] = [
+    ("park", IdleStrategy::Park),
+    ("spin 50 us, then park", IdleStrategy::SpinThenPark(Duration::from_micros(50))),
 ];
 
 /// Who takes turns with the lock.
@@ -91,7 +91,13 @@ pub(crate) fn run(_: &Options) -> Anything {
     Ok(())
 }
 
-fn row(setup: &Setup, wait: Wait, is_hung: bool, clients: usize, hold: Duration) -> Anything {
+fn row(
+    setup: &Setup,
+    wait: IdleStrategy,
+    is_hung: bool,
+    clients: usize,
+    hold: Duration,
+) -> Anything {
     let mut addresses = setup.addresses.clone();
     let last = addresses.pop().ok_or("no node")?;
     let proxy = is_hung.then(|| Proxy::start(&last)).transpose()?;
@@ -146,7 +152,7 @@ fn commands(setup: &Setup) -> Anything<u64> {
 }
 
 impl Redbolt {
-    fn connect(addresses: &[String], wait: Wait) -> Anything<Self> {
+    fn connect(addresses: &[String], wait: IdleStrategy) -> Anything<Self> {
         let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
         let client = Client::connect(config(addresses, wait)?.retry(retry))?;
         Ok(Self { client, lease: None })

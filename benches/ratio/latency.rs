@@ -1,4 +1,4 @@
-//! Acquire and release one at a time, by number of nodes and way of waiting.
+//! Lock and release, one at a time, by number of nodes and way of waiting.
 
 use crate::nodes::{ALL_WAITS, Setup, both};
 use crate::slices::{Bench, CYCLES, Pair, Times, medians, percentile};

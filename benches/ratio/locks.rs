@@ -1,6 +1,6 @@
 //! Attempts at a lock that is taken, and extensions, one at a time.
 
-use redbolt::{LockError, Wait, now};
+use redbolt::{IdleStrategy, LockError, now};
 
 use crate::nodes::{Setup, WAITS, both};
 use crate::slices::{Bench, CYCLES, alternate, medians, nanos, percentile};
@@ -24,7 +24,12 @@ pub(crate) fn run(options: &Options) -> Anything {
     Ok(())
 }
 
-fn compare(setup: &Setup, wait: Wait, what: &str, slices: usize) -> Anything<[[f64; 3]; 2]> {
+fn compare(
+    setup: &Setup,
+    wait: IdleStrategy,
+    what: &str,
+    slices: usize,
+) -> Anything<[[f64; 3]; 2]> {
     let mut bench = Bench::new(both(&setup.addresses, wait)?, CYCLES);
     let key = bench.keys.next();
     // Both hold a key while they measure, each its own.

@@ -1,8 +1,8 @@
-//! Acquire over slower networks: one round trip to the q-th fastest node, and nothing more.
+//! Locks over slower networks: one round trip to the q-th fastest node, and nothing more.
 
 use std::time::Duration;
 
-use redbolt::{Client, Wait};
+use redbolt::{Client, IdleStrategy};
 
 use crate::latency::add;
 use crate::nodes::{Setup, config, probe};
@@ -36,13 +36,13 @@ pub(crate) fn run(options: &Options) -> Anything {
             proxy.set(Mode::Delay(Duration::from_micros(micros)));
         }
         let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
-        let config = config(&addresses, Wait::Park)?;
+        let config = config(&addresses, IdleStrategy::Park)?;
         let third = network[2];
         // A second or so for each client.
         let cycles = usize::try_from(20_000 / (third + 500)).unwrap_or(1).clamp(1, 20);
         let slices = if third > 10_000 { options.slices / 4 } else { options.slices };
         let mut bench =
-            Bench::new((Client::connect(config)?, probe(&addresses, Wait::Park)?), cycles);
+            Bench::new((Client::connect(config)?, probe(&addresses, IdleStrategy::Park)?), cycles);
         let pairs = bench.compare(slices.max(3))?;
         let [probe, ours, ratio] = medians(&pairs, |times| percentile(&times.acquire, 0.5));
         let names = network.map(|micros| format!("{}", micros as f64 / 1e3)).join(", ");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Client, Config, RestartGuard, Wait};
+use redbolt::{Client, Config, IdleStrategy, RestartGuard};
 use redbolt_embedded::Nodes;
 
 use crate::Anything;
@@ -38,32 +38,33 @@ impl Setup {
 }
 
 /// Redbolt's configuration for `addresses`. The guard is off: what is measured has no lock to lose.
-pub(crate) fn config(addresses: &[String], wait: Wait) -> Anything<Config> {
-    let config = Config::new(addresses)?.restart_guard(RestartGuard::Off).wait(wait);
+pub(crate) fn config(addresses: &[String], wait: IdleStrategy) -> Anything<Config> {
+    let config = Config::new(addresses)?.restart_guard(RestartGuard::Off).idle_strategy(wait);
     // Where servers and clients share processors, a server may wait for its turn for some time.
     Ok(config.node_timeout(Duration::from_millis(500)))
 }
 
 /// A client and a probe of the same nodes.
-pub(crate) fn both(addresses: &[String], wait: Wait) -> Anything<(Client, Probe)> {
+pub(crate) fn both(addresses: &[String], wait: IdleStrategy) -> Anything<(Client, Probe)> {
     let client = Client::connect(config(addresses, wait)?.in_flight_max(1 << 14))?;
     Ok((client, probe(addresses, wait)?))
 }
 
-pub(crate) fn probe(addresses: &[String], wait: Wait) -> Anything<Probe> {
+pub(crate) fn probe(addresses: &[String], wait: IdleStrategy) -> Anything<Probe> {
     let strip = |address: &String| address.trim_start_matches("unix://").to_owned();
     let addresses: Vec<_> = addresses.iter().map(strip).collect();
     Ok(Probe::connect(&addresses, wait)?)
 }
 
 /// The ways to wait that latency is measured with.
-pub(crate) const ALL_WAITS: [(&str, Wait); 3] = [
-    ("park", Wait::Park),
-    ("spin", Wait::Spin),
-    ("spin 50 us, then park", Wait::SpinThenPark(Duration::from_micros(50))),
+pub(crate) const ALL_WAITS: [(&str, IdleStrategy); 3] = [
+    ("park", IdleStrategy::Park),
+    ("spin", IdleStrategy::Spin),
+    ("spin 50 us, then park", IdleStrategy::SpinThenPark(Duration::from_micros(50))),
 ];
 
-pub(crate) const WAITS: [(&str, Wait); 2] = [("park", Wait::Park), ("spin", Wait::Spin)];
+pub(crate) const WAITS: [(&str, IdleStrategy); 2] =
+    [("park", IdleStrategy::Park), ("spin", IdleStrategy::Spin)];
 
 /// Fresh keys of 22 bytes.
 pub(crate) struct Keys(u64);

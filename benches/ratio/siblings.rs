@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::mio::{Events, Poll};
-use redbolt::time::Instant;
-use redbolt::{Acquire, Config, Driver, Lease, Retry, Wait, now};
+use redbolt::Instant;
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Config, IdleStrategy, Lease, LockOptions, Retry, now};
 
 use crate::nodes::{Setup, config};
 use crate::slices::percentile;
@@ -31,7 +31,7 @@ pub(crate) fn run(_: &Options) -> Anything {
     println!("| calls | gap p50 | p99 | longest | turns a second |");
     println!("|---|---|---|---|---|");
     for calls in [2, 8, 64] {
-        let gaps = gaps(config(&setup.addresses, Wait::Park)?, calls)?;
+        let gaps = gaps(config(&setup.addresses, IdleStrategy::Park)?, calls)?;
         let micros = |share| percentile(&gaps, share);
         let longest = gaps.iter().max().copied().unwrap_or(0) as f64 / 1e3;
         let turns = gaps.len() as f64 / TIME.as_secs_f64();
@@ -54,21 +54,21 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
         for event in &events {
             driver.ready(event);
         }
-        driver.turn();
+        driver.drive();
         Ok(())
     };
-    driver.turn();
-    while driver.voters() < 5 {
+    driver.drive();
+    while driver.voters().count() < 5 {
         pass(&mut driver)?;
     }
     let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
-    let acquire = || Acquire::new(TTL).retry(retry);
+    let acquire = || LockOptions::new(TTL).retry(retry);
     // The calls that go on at the end may leave a key behind.
     let key = format!("siblings:{calls}");
     for _ in 0..calls {
-        driver.acquire(&key, acquire())?;
+        driver.lock(&key, acquire())?;
     }
-    driver.turn();
+    driver.drive();
     let (mut gaps, begin) = (Vec::new(), now());
     let (mut held, mut free_since): (Option<(Lease, Instant)>, _) = (None, now());
     while begin.until(now()) < TIME {
@@ -77,10 +77,10 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
         {
             free_since = now();
             held = None;
-            driver.turn();
+            driver.drive();
             // Queues behind the others.
-            driver.acquire(&key, acquire())?;
-            driver.turn();
+            driver.lock(&key, acquire())?;
+            driver.drive();
         }
         if held.is_none() {
             pass(&mut driver)?;

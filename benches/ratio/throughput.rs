@@ -1,7 +1,7 @@
 //! Cycles a second with many locks under way at once.
 
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Batch, Client, now};
+use redbolt::{Batch, Client, now};
 
 use crate::latency::add;
 use crate::nodes::{Keys, Setup, WAITS, both};
@@ -78,7 +78,7 @@ impl Windows {
             acquire(&mut batch, &mut self.keys, &mut to_begin)?;
         }
         while to_end > 0 {
-            let Some(done) = batch.wait()? else { break };
+            let Some(done) = batch.wait_completion()? else { break };
             match done.result {
                 Outcome::Lock(lease) => {
                     batch.unlock(lease?)?;
@@ -97,7 +97,7 @@ impl Windows {
 fn acquire(batch: &mut Batch<'_>, keys: &mut Keys, to_begin: &mut usize) -> Anything {
     if *to_begin > 0 {
         *to_begin -= 1;
-        batch.acquire(keys.next(), Acquire::new(TTL))?;
+        batch.try_lock(keys.next(), TTL)?;
     }
     Ok(())
 }

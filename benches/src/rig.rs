@@ -4,8 +4,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use redbolt::engine::{Engine, Event};
-use redbolt::quorum::NodeId;
-use redbolt::{Acquire, Config, Instant, RestartGuard, Unlocked};
+use redbolt::inspect::NodeId;
+use redbolt::{Config, Instant, LockOptions, RestartGuard, Unlocked};
 
 pub const TTL: Duration = Duration::from_secs(10);
 
@@ -69,18 +69,18 @@ impl Rig {
     pub fn cycle(&mut self) -> Result<(), Box<dyn Error>> {
         self.now = self.now + Duration::from_micros(50);
         let key = self.next_key();
-        self.engine.acquire(&key, &Acquire::new(TTL), self.now)?;
+        self.engine.try_lock(&key, &LockOptions::new(TTL), self.now)?;
         self.send();
         self.answer(b"+OK\r\n");
         let Some(Event::Lock { result: Ok(lease), .. }) = self.engine.poll_event(self.now) else {
             return Err("not locked".into());
         };
         while self.engine.poll_late_vote().is_some() {}
-        self.engine.release(lease, self.now)?;
+        self.engine.unlock(lease, self.now)?;
         self.send();
         self.answer(b":1\r\n");
         match self.engine.poll_event(self.now) {
-            Some(Event::Unlock { result: Unlocked::Released, .. }) => Ok(()),
+            Some(Event::Unlock { result: Ok(Unlocked::Released), .. }) => Ok(()),
             _ => Err("not released".into()),
         }
     }

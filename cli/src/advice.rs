@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redbolt::engine::NodeState;
-use redbolt::{Cause, Notice};
+use redbolt::Cause;
+use redbolt::inspect::{NodeState, Notice};
 
 use crate::fitness::{Check, Level, judge_set};
 use crate::output::short;

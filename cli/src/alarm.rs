@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use redbolt::time::Instant;
+use redbolt::Instant;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 

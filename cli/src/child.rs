@@ -16,7 +16,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 
-use redbolt::time::Instant;
+use redbolt::Instant;
 use rustix::io::retry_on_intr;
 use rustix::process::{
     Pid, Signal as KernelSignal, WaitId, WaitIdOptions, getpgrp, getpid, getppid, kill_process,

@@ -4,9 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use redbolt::Endpoint;
-use redbolt::client::NodeReport;
-use redbolt::engine::NodeState;
+use redbolt::inspect::{Endpoint, NodeReport, NodeState, examine, permissions};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
@@ -34,9 +32,9 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
         has_key: args.key.is_some(),
     };
     let asked_us = wall_us();
-    let reports = client.examine()?;
+    let reports = examine(&mut client)?;
     let key = args.key.as_ref().map_or(KEY, |key| &key.0);
-    let permissions = client.permissions(key)?;
+    let permissions = permissions(&mut client, key)?;
     let logins = settings::logins(global)?;
     let nodes: Vec<Examined> = reports
         .iter()

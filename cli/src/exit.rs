@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Vote,
 };

@@ -9,7 +9,7 @@ use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
 
 pub(crate) fn run(global: &Global, args: &ExtendArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &[])?;
-    session.settle(CONNECT_LIMIT)?;
+    session.wait_settled(CONNECT_LIMIT)?;
     let op = session.driver.adopt(&args.key.0, &args.token.0, args.ttl)?;
     let Outcome::Adopt(result) = session.finish(op)? else { return Err(odd_outcome()) };
     let result = result.map_err(Failure::from).and_then(|lease| {

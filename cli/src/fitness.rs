@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redbolt::Cause;
-use redbolt::engine::NodeState;
+use redbolt::inspect::NodeState;
 
 use crate::advice::{Clients, Examined};
 use crate::output::short;

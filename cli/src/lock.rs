@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Acquire, Lease};
+use redbolt::{Lease, LockOptions};
 use serde_json::json;
 
 use crate::args::{Global, LockArgs};
@@ -15,7 +15,7 @@ use crate::signals::ENDING;
 pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &ENDING)?;
     let spinner = waiting(&args.key.0, args.wait);
-    let result = session.lock(&args.key.0, Acquire::new(args.ttl), args.wait);
+    let result = session.lock(&args.key.0, LockOptions::new(args.ttl), args.wait);
     drop(spinner);
     let result = result.and_then(|lease| {
         session.gather_votes(&lease)?;
@@ -32,7 +32,7 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
 pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(), Failure> {
     let nodes = session.driver.nodes().len();
     let (key, validity) = (shown(lease.key()), lease.remaining());
-    let (token, votes) = (shown(lease.token().as_bytes()), lease.votes());
+    let (token, votes) = (shown(lease.token().as_bytes()), lease.votes().count());
     if json {
         say(json!({
             "key": key,

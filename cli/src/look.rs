@@ -15,7 +15,7 @@ const STEP: Duration = Duration::from_millis(1);
 /// A client for `status`: a quorum can vote, and the others have had their `node_timeout`; or as
 /// for `doctor`.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
-    connected(global, |client| client.voters() >= client.quorum())
+    connected(global, |client| client.driver().voters().count() >= client.driver().quorum())
 }
 
 /// A client for `doctor`: each node is connected, or known not to be, or has had its time.
@@ -33,7 +33,7 @@ fn connected(
     let mut enough_since = None;
     let mut known = vec![false; config.nodes().len()];
     loop {
-        client.keep()?;
+        client.drive()?;
         for (known, node) in known.iter_mut().zip(client.nodes()) {
             *known |= is_known(&node);
         }
@@ -45,6 +45,6 @@ fn connected(
         if is_over || known.iter().all(|&known| known) {
             return Ok((client, config));
         }
-        client.keep_for(STEP)?;
+        client.drive_for(STEP)?;
     }
 }

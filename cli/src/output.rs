@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use redbolt::Notice;
+use redbolt::inspect::Notice;
 use serde_json::{Value, json};
 
 use crate::advice::told;

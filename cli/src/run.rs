@@ -15,10 +15,10 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use redbolt::Instant;
 use redbolt::driver::Outcome;
 use redbolt::engine::OpId;
-use redbolt::time::Instant;
-use redbolt::{Acquire, KeepAlive, Lease, Unlocked, now};
+use redbolt::{KeepAlive, Lease, LockOptions, UnlockError, Unlocked, now};
 
 use crate::args::{Global, RunArgs};
 use crate::child::{Fate, Group, exit_code};
@@ -100,13 +100,13 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
     let mut keys: Vec<&[u8]> = args.keys.iter().map(|key| &*key.0).collect();
     keys.sort_unstable();
     keys.dedup();
-    session.settle(CONNECT_LIMIT)?;
+    session.wait_settled(CONNECT_LIMIT)?;
     let end = args.wait.map(|wait| now() + wait);
     let mut leases: Vec<Lease> = Vec::with_capacity(keys.len());
     for key in keys {
         let left = end.map(|end| now().until(end));
         let spinner = waiting(key, left);
-        let acquire = Acquire::new(args.ttl).keep_alive(KeepAlive::new());
+        let acquire = LockOptions::new(args.ttl).keep_alive(KeepAlive::new());
         let taken = session.lock(key, acquire, left);
         drop(spinner);
         if let Some(lost) = leases.iter().find(|lease| !lease.is_valid()) {
@@ -205,7 +205,7 @@ impl Limit {
 struct Released {
     key: String,
     is_in_time: bool,
-    unlocked: Unlocked,
+    unlocked: Result<Unlocked, UnlockError>,
 }
 
 impl Watch {
@@ -217,7 +217,7 @@ impl Watch {
                 self.group.send(Signal::SIGKILL);
                 return Ok(End::Killed);
             }
-            self.session.turn()?;
+            self.session.drive()?;
             while let Some(signal) = self.session.signals.next() {
                 self.take_signal(signal);
             }
@@ -274,7 +274,7 @@ impl Watch {
             let key = shown(lease.key());
             let is_in_time = lease.is_valid();
             let op = self.session.driver.unlock(lease)?;
-            open.push((op, Released { key, is_in_time, unlocked: Unlocked::Unknown }));
+            open.push((op, Released { key, is_in_time, unlocked: Ok(Unlocked::Unknown) }));
         }
         self.session.driver.flush();
         let mut left = open.len();
@@ -295,7 +295,7 @@ impl Watch {
 }
 
 fn judge(code: u8, was_ended: bool, released: &[Released]) -> Result<(), Failure> {
-    let is_lost = |lock: &&Released| !lock.is_in_time || lock.unlocked == Unlocked::NotHeld;
+    let is_lost = |lock: &&Released| !lock.is_in_time || lock.unlocked == Err(UnlockError::NotHeld);
     let were = |locks: &[&str]| {
         let verb = if locks.len() == 1 { "was" } else { "were" };
         format!("{} {verb} lost", locks.join(", "))
@@ -320,7 +320,7 @@ fn judge(code: u8, was_ended: bool, released: &[Released]) -> Result<(), Failure
             format!("{what} before the command ended (with exit code {code}): check its work"),
         ));
     }
-    for lock in released.iter().filter(|lock| lock.unlocked == Unlocked::Unknown) {
+    for lock in released.iter().filter(|lock| lock.unlocked == Ok(Unlocked::Unknown)) {
         let key = &lock.key;
         note(format_args!("too few nodes confirmed the release of {key}: it may last for its TTL"));
     }

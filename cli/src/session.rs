@@ -10,11 +10,12 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::{NodeHealth, NodeState, OpId};
-use redbolt::mio::{Events, Poll, Token, Waker};
-use redbolt::time::Instant;
-use redbolt::{Acquire, Cause, Driver, Lease, LockError, Retry, now};
+use redbolt::Instant;
+use redbolt::driver::mio::{Events, Poll, Token, Waker};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::engine::OpId;
+use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::{Cause, Lease, LockError, LockOptions, Retry, now};
 
 use crate::alarm::Alarm;
 use crate::args::Global;
@@ -63,7 +64,7 @@ impl Session {
             let _ = waker.wake();
         })?;
         let mut driver = Driver::new(config, poll.registry(), 0..node_count + 1)?;
-        driver.turn();
+        driver.drive();
         Ok(Self {
             driver,
             quorum,
@@ -80,7 +81,7 @@ impl Session {
     /// One pass of the loop: waits for the nodes, a signal, or `until`, and takes it in.
     pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), Failure> {
         self.wait(until)?;
-        self.turn()
+        self.drive()
     }
 
     /// Waits for the nodes, a signal, or `until`, and does nothing about it.
@@ -90,7 +91,7 @@ impl Session {
     }
 
     /// Reads what there is, and does what is due.
-    pub(crate) fn turn(&mut self) -> Result<(), Failure> {
+    pub(crate) fn drive(&mut self) -> Result<(), Failure> {
         match self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
@@ -99,7 +100,7 @@ impl Session {
         for event in &self.events {
             self.driver.ready(event);
         }
-        self.driver.turn();
+        self.driver.drive();
         if self.is_telling {
             tell(|| self.driver.notice());
         }
@@ -108,7 +109,7 @@ impl Session {
 
     /// Waits until each node may vote or is known not to, or a quorum may and `node_timeout` has
     /// passed since; at most `limit`.
-    pub(crate) fn settle(&mut self, limit: Duration) -> Result<(), Failure> {
+    pub(crate) fn wait_settled(&mut self, limit: Duration) -> Result<(), Failure> {
         let end = now() + limit;
         let mut known = vec![false; self.driver.nodes().len()];
         let mut quorum_since = None;
@@ -158,22 +159,22 @@ impl Session {
     pub(crate) fn lock(
         &mut self,
         key: &[u8],
-        acquire: Acquire,
+        acquire: LockOptions,
         wait: Option<Duration>,
     ) -> Result<Lease, Failure> {
         // Refuses a wrong TTL before anything is waited for.
-        let probe = self.driver.acquire(key, acquire.clone().deadline(Duration::ZERO));
+        let probe = self.driver.lock(key, acquire.clone().timeout(Duration::ZERO));
         self.driver.cancel(probe?);
         // A result that nobody takes would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
-        self.settle(CONNECT_LIMIT)?;
+        self.wait_settled(CONNECT_LIMIT)?;
         let acquire = match wait.filter(|wait| !wait.is_zero()) {
-            Some(wait) => acquire.retry(Retry::every(RETRY_DELAY, RETRY_DELAY)).deadline(wait),
+            Some(wait) => acquire.retry(Retry::every(RETRY_DELAY, RETRY_DELAY)).timeout(wait),
             // Connecting has been waited for: the attempt need not wait for it once more.
-            None if self.voters() < self.quorum => acquire.retry(Retry::ONCE).deadline(MOMENT),
+            None if self.voters() < self.quorum => acquire.retry(Retry::ONCE).timeout(MOMENT),
             None => acquire.retry(Retry::ONCE),
         };
-        let op = self.driver.acquire(key, acquire)?;
+        let op = self.driver.lock(key, acquire)?;
         let Outcome::Lock(result) = self.finish(op)? else {
             return Err(LockError::Cancelled.into());
         };
@@ -183,7 +184,8 @@ impl Session {
     /// Waits until every node that votes has granted `lease` or `node_timeout` has passed.
     pub(crate) fn gather_votes(&mut self, lease: &Lease) -> Result<(), Failure> {
         let end = now() + self.node_timeout;
-        while usize::try_from(lease.votes()).is_ok_and(|votes| votes < self.voters()) && now() < end
+        while usize::try_from(lease.votes().count()).is_ok_and(|votes| votes < self.voters())
+            && now() < end
         {
             self.pass(Some(end))?;
         }

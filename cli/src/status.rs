@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::client::{KeyState, NodeKey};
+use redbolt::inspect::{KeyState, NodeKey};
 use redbolt::{Cause, Client};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! `redbolt unlock`: releases a lock by its key and token.
 
-use redbolt::Unlocked;
 use redbolt::driver::Outcome;
+use redbolt::{UnlockError, Unlocked};
 use serde_json::json;
 
 use crate::args::{Global, UnlockArgs};
@@ -11,21 +11,22 @@ use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &[])?;
-    session.settle(CONNECT_LIMIT)?;
+    session.wait_settled(CONNECT_LIMIT)?;
     let op = session.driver.unlock_token(&args.key.0, &args.token.0)?;
     let outcome = session.finish(op)?;
     session.close();
-    let Outcome::Unlock(unlocked) = outcome else { return Err(odd_outcome()) };
+    let Outcome::Unlock(result) = outcome else { return Err(odd_outcome()) };
     let key = shown(&args.key.0);
-    match unlocked {
-        Unlocked::Released if global.json => Ok(say(json!({"key": key, "released": true}))?),
-        Unlocked::Released => Ok(say(format_args!("{key} is released"))?),
-        Unlocked::NotHeld => Err(Failure::new(
+    match result {
+        Ok(Unlocked::Released) if global.json => Ok(say(json!({"key": key, "released": true}))?),
+        Ok(Unlocked::Released) => Ok(say(format_args!("{key} is released"))?),
+        Err(UnlockError::NotHeld) => Err(Failure::new(
             LOST,
             "not_held",
             format!("{key} is not held with this token: it is over, or was released before"),
         )),
-        Unlocked::Unknown | _ => Err(too_few(&session, &key)),
+        Ok(_) => Err(too_few(&session, &key)),
+        Err(error) => Err(error.into()),
     }
 }
 

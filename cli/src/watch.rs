@@ -60,7 +60,7 @@ fn has_ended(signals: &Signals, client: &mut Client, interval: Duration) -> io::
         if signals.wait(left.min(STEP)).is_some() {
             return Ok(true);
         }
-        client.keep()?;
+        client.drive()?;
     }
 }
 

@@ -13,8 +13,8 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use redbolt::Instant;
 use redbolt::now;
-use redbolt::time::Instant;
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::process::{Pid, Signal, kill_process_group};
 

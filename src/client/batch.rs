@@ -5,15 +5,15 @@ use std::io;
 use std::time::Duration;
 
 use super::Client;
-use crate::acquire::Acquire;
 use crate::driver::{Completion, Lease, Outcome};
 use crate::engine::{Notice, OpId};
 use crate::error::{ExtendError, LockError, UnlockError};
+use crate::options::LockOptions;
 
 /// Many operations at once; made by [`Client::batch`].
 ///
 /// Submitting writes nothing. What was submitted goes out together, one write a node, with
-/// [`flush`](Self::flush) or as soon as [`wait`](Self::wait) has no result left to give. A lock and
+/// [`flush`](Self::flush) or as soon as [`wait_completion`](Self::wait_completion) has no result left to give. A lock and
 /// its release may follow one another in the same batch, and a batch may go on for ever: submit
 /// more as results come, and always so many are under way.
 ///
@@ -23,16 +23,16 @@ use crate::error::{ExtendError, LockError, UnlockError};
 ///
 /// ```no_run
 /// use redbolt::driver::Outcome;
-/// use redbolt::{Acquire, Client};
+/// use redbolt::Client;
 /// use std::time::Duration;
 ///
 /// # fn take(client: &mut Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut batch = client.batch();
 /// for sku in ["sku:1", "sku:2", "sku:3"] {
-///     batch.acquire(sku, Acquire::new(Duration::from_secs(10)))?;
+///     batch.try_lock(sku, Duration::from_secs(10))?;
 /// }
 /// let mut leases = Vec::new();
-/// while let Some(done) = batch.wait()? {
+/// while let Some(done) = batch.wait_completion()? {
 ///     if let Outcome::Lock(Ok(lease)) = done.result {
 ///         leases.push(lease);
 ///     }
@@ -59,16 +59,37 @@ impl<'client> Batch<'client> {
         self.client.notice()
     }
 
-    /// Submits an acquisition: one attempt, unless `acquire` says otherwise. Its result is an
+    /// Submits one attempt at the lock `key`. Its result is an
     /// [`Outcome::Lock`](crate::driver::Outcome::Lock).
     ///
     /// # Errors
     ///
     /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token; then
     /// nothing was begun.
-    pub fn acquire(&mut self, key: impl AsRef<[u8]>, acquire: Acquire) -> Result<OpId, LockError> {
+    pub fn try_lock(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        options: impl Into<LockOptions>,
+    ) -> Result<OpId, LockError> {
         let now = self.client.catch_up()?;
-        let op = self.client.driver.acquire_at(key.as_ref(), &acquire, now)?;
+        let op = self.client.driver.begin_lock(key.as_ref(), &options.into().once(), now)?;
+        Ok(self.note(op))
+    }
+
+    /// Submits a lock that is tried for until it is won, as the `retry` of the options or of the
+    /// configuration says. Else as [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn lock(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        options: impl Into<LockOptions>,
+    ) -> Result<OpId, LockError> {
+        let now = self.client.catch_up()?;
+        let options = options.into().patient(self.client.driver.engine().default_retry());
+        let op = self.client.driver.begin_lock(key.as_ref(), &options, now)?;
         Ok(self.note(op))
     }
 
@@ -136,7 +157,7 @@ impl<'client> Batch<'client> {
     /// # Errors
     ///
     /// What the operating system's poll fails with; nothing is lost by it.
-    pub fn wait(&mut self) -> io::Result<Option<Completion>> {
+    pub fn wait_completion(&mut self) -> io::Result<Option<Completion>> {
         loop {
             if let Some(done) = self.completion() {
                 return Ok(Some(done));
@@ -175,6 +196,6 @@ impl Drop for Batch<'_> {
         }
         self.client.driver.cancel_all();
         self.client.discard();
-        self.client.driver.turn();
+        self.client.driver.drive();
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Client;
 use crate::driver::Lease;
 use crate::driver::clock::now;
-use crate::error::{ExtendError, Unlocked};
+use crate::error::{ExtendError, UnlockError};
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -54,7 +54,7 @@ impl<'client> Held<'client> {
     /// [`ExtendError::Lost`] and [`ExtendError::Expired`]: the lock is over, stop the work.
     /// [`ExtendError::LimitReached`]: it is held until [`deadline`](Self::deadline) and no longer. A
     /// missed quorum is no error while the lock is still held: the next call tries again.
-    pub fn keep(&mut self) -> Result<(), ExtendError> {
+    pub fn extend_if_due(&mut self) -> Result<(), ExtendError> {
         let Some(lease) = &self.lease else { return Err(ExtendError::NotOurs) };
         if lease.remaining() > self.ttl / 3 * 2 {
             return Ok(());
@@ -63,14 +63,14 @@ impl<'client> Held<'client> {
     }
 
     /// Reads what the nodes sent, extends the lock if that is due, and waits for nothing. Of use
-    /// under a lock that is [watched](crate::Acquire::watch): it asks the operating system once.
+    /// under a lock that is [watched](crate::LockOptions::watch): it asks the operating system once.
     ///
     /// # Errors
     ///
-    /// As [`keep`](Self::keep).
-    pub fn look(&mut self) -> Result<(), ExtendError> {
+    /// As [`extend_if_due`](Self::extend_if_due).
+    pub fn check(&mut self) -> Result<(), ExtendError> {
         let Some(lease) = &self.lease else { return Err(ExtendError::NotOurs) };
-        self.client.keep().map_err(|error| ExtendError::System(error.kind()))?;
+        self.client.drive().map_err(|error| ExtendError::System(error.kind()))?;
         self.client.driver.engine().keep_error(lease.id(), now()).map_or(Ok(()), Err)
     }
 
@@ -79,8 +79,8 @@ impl<'client> Held<'client> {
         let Some(lease) = self.lease.take() else { return false };
         let was_valid = lease.is_valid();
         match self.client.unlock(lease) {
-            Ok(Unlocked::NotHeld) => false,
-            Ok(Unlocked::Released | Unlocked::Unknown) | Err(_) => was_valid,
+            Err(UnlockError::NotHeld) => false,
+            Ok(_) | Err(_) => was_valid,
         }
     }
 }
@@ -89,7 +89,7 @@ impl Drop for Held<'_> {
     /// The work ended early or panicked: sends the release, and waits for nothing.
     fn drop(&mut self) {
         if self.lease.take().is_some() {
-            self.client.driver.turn();
+            self.client.driver.drive();
         }
     }
 }

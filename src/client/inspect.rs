@@ -1,60 +1,14 @@
 //! Questions for people: what a key holds on each node, how each node is set up. No part of
 //! locking.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::Client;
 use crate::driver::Outcome;
-use crate::engine::{NodeHealth, NodeReplies, NodeState, OpId};
+use crate::engine::{NodeHealth, NodeReplies, OpId};
 use crate::error::{Cause, LockError};
-use crate::resp::{Decoder, Limits, Reply};
-
-/// What one node holds for a key.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct NodeKey {
-    /// `host:port` or the socket's path.
-    pub node: String,
-    /// What it holds.
-    pub state: KeyState,
-    /// Why what it holds counts neither for a lock nor against one: the node has no vote. It may
-    /// have forgotten locks since it restarted, or is not fit to hold any. [`Cause::None`] if it
-    /// has one, or did not answer.
-    pub doubt: Cause,
-    /// How long the node has no vote yet, where time alone gives it one.
-    pub waits: Option<Duration>,
-}
-
-/// What a key holds.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum KeyState {
-    /// No such key, on a node that would know. Others that do not have it are an error.
-    Free,
-    /// A string, for so long.
-    Held {
-        /// Its value: the holder's token.
-        token: Vec<u8>,
-        /// How long it lives; `None` for ever.
-        ttl: Option<Duration>,
-    },
-    /// The node did not say, is without the key and without a vote, or the key holds other data.
-    Error(Cause),
-}
-
-impl fmt::Debug for KeyState {
-    /// Without the token: whoever knows it can unlock.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Free => f.write_str("Free"),
-            Self::Held { ttl, .. } => {
-                f.debug_struct("Held").field("ttl", ttl).finish_non_exhaustive()
-            }
-            Self::Error(cause) => f.debug_tuple("Error").field(cause).finish(),
-        }
-    }
-}
+use crate::resp::Reply;
+use crate::status::{NodeKey, answer};
 
 /// How one node is set up, asked just now.
 #[derive(Clone, Debug)]
@@ -98,49 +52,9 @@ impl Client {
     /// [`LockError::InvalidKey`], [`LockError::Full`] and [`LockError::System`].
     pub fn status(&mut self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
         self.catch_up()?;
-        let op = self.ask_key(key.as_ref())?;
+        let op = self.driver.ask_key(key.as_ref())?;
         let answers = self.answers(op)?;
-        Ok(self.node_keys(&answers))
-    }
-
-    /// Begins to ask what `key` holds.
-    pub(crate) fn ask_key(&mut self, key: &[u8]) -> Result<OpId, LockError> {
-        let engine = self.driver.engine();
-        let key = engine.wire_key(key)?;
-        self.driver.query(&[&[b"GET", &key], &[b"PTTL", &key]])
-    }
-
-    /// What the answers to [`ask_key`](Self::ask_key) say.
-    pub(crate) fn node_keys(&self, answers: &[NodeReplies]) -> Vec<NodeKey> {
-        let nodes = self.nodes().into_iter().zip(answers);
-        nodes
-            .map(|(node, answers)| {
-                let waits =
-                    if let NodeState::Quarantined(left) = node.state { Some(left) } else { None };
-                let state = key_state(answers);
-                NodeKey { node: node.name, state, doubt: answers.doubt, waits }
-            })
-            .collect()
-    }
-
-    /// Asks every connected node how it is set up.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Full`] and [`LockError::System`].
-    pub fn examine(&mut self) -> Result<Vec<NodeReport>, LockError> {
-        let answers = self.ask(&[
-            &[b"TIME"],
-            &[b"INFO"],
-            &[b"CONFIG", b"GET", b"appendfsync"],
-            &[b"CONFIG", b"GET", b"no-appendfsync-on-rewrite"],
-        ])?;
-        Ok(self
-            .nodes()
-            .into_iter()
-            .zip(answers)
-            .map(|(health, answers)| report(health, &answers))
-            .collect())
+        Ok(self.driver.node_keys(&answers))
     }
 
     pub(super) fn ask(&mut self, commands: &[&[&[u8]]]) -> Result<Vec<NodeReplies>, LockError> {
@@ -155,15 +69,25 @@ impl Client {
     }
 }
 
-/// The `index`-th answer, as `read` understands it.
-pub(super) fn answer<T>(
-    answers: &NodeReplies,
-    index: usize,
-    read: impl FnOnce(Reply<'_>) -> Option<T>,
-) -> Option<T> {
-    let bytes = answers.replies.get(index)?;
-    let frame = Decoder::new(Limits::default()).frame(bytes).ok()??;
-    read(frame.reply())
+/// Asks every connected node how it is set up. Costs one round trip to the slowest, at most
+/// `node_timeout`.
+///
+/// # Errors
+///
+/// [`LockError::Full`] and [`LockError::System`].
+pub fn examine(client: &mut Client) -> Result<Vec<NodeReport>, LockError> {
+    let answers = client.ask(&[
+        &[b"TIME"],
+        &[b"INFO"],
+        &[b"CONFIG", b"GET", b"appendfsync"],
+        &[b"CONFIG", b"GET", b"no-appendfsync-on-rewrite"],
+    ])?;
+    Ok(client
+        .nodes()
+        .into_iter()
+        .zip(answers)
+        .map(|(health, answers)| report(health, &answers))
+        .collect())
 }
 
 /// Without what a terminal would act on.
@@ -173,34 +97,6 @@ fn shown(text: &str) -> String {
 
 fn text(reply: &Reply<'_>) -> Option<String> {
     reply.text().map(|text| String::from_utf8_lossy(text).into_owned())
-}
-
-fn key_state(answers: &NodeReplies) -> KeyState {
-    if answers.cause != Cause::None {
-        return KeyState::Error(answers.cause);
-    }
-    if answer(answers, 0, |reply| (reply == Reply::Null).then_some(())).is_some() {
-        let doubt = answers.doubt;
-        return if doubt == Cause::None { KeyState::Free } else { KeyState::Error(doubt) };
-    }
-    let token = answer(answers, 0, |reply| {
-        if let Reply::Bulk(token) = reply { Some(token.to_vec()) } else { None }
-    });
-    let ttl = answer(answers, 1, |reply| {
-        let Reply::Integer(ms) = reply else { return None };
-        Some(u64::try_from(ms).ok().map(Duration::from_millis))
-    });
-    match (token, ttl) {
-        (Some(token), Some(ttl)) => KeyState::Held { token, ttl },
-        (Some(_) | None, _) => KeyState::Error(refusal(answers)),
-    }
-}
-
-/// Why the first answer is an error.
-fn refusal(answers: &NodeReplies) -> Cause {
-    use crate::command::{Answer, classify};
-    let answer = answer(answers, 0, |reply| Some(classify(&reply)));
-    if let Some(Answer::Refused(cause)) = answer { cause } else { Cause::OddReply }
 }
 
 fn report(health: NodeHealth, answers: &NodeReplies) -> NodeReport {

@@ -9,27 +9,25 @@
 //!   meanwhile is not held against it.
 
 mod batch;
+mod drive;
 mod held;
-mod hold;
 mod inspect;
 mod permissions;
 
 use std::io;
 use std::time::Duration;
 
-use mio::{Events, Poll};
-
 pub use batch::Batch;
 pub use held::Held;
-pub use inspect::{KeyState, NodeKey, NodeReport};
-pub use permissions::NodePermissions;
+pub use inspect::{NodeReport, examine};
+pub use permissions::{NodePermissions, permissions};
 
-use crate::acquire::{Acquire, KeepAlive};
-use crate::config::{Config, Retry, Wait};
+use crate::config::Config;
 use crate::driver::clock::now;
-use crate::driver::{Driver, Lease, Outcome};
+use crate::driver::{Connecting, Driver, Lease, Outcome, Poller};
 use crate::engine::{NodeHealth, Notice, OpId};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::LockOptions;
 use crate::time::Instant;
 
 /// Blocking Redlock client.
@@ -38,23 +36,14 @@ use crate::time::Instant;
 /// `Send`, so it may move between threads, and each call needs it alone. It must not be used on
 /// both sides of a fork.
 pub struct Client {
-    pub(crate) driver: Driver,
-    pub(crate) poll: Poll,
-    events: Events,
-    wait: Wait,
-    retry: Retry,
-    pub(crate) node_timeout: Duration,
+    driver: Driver,
+    poller: Poller,
+    node_timeout: Duration,
     /// The last operation of a batch in each place: nobody takes the results of another's.
     submitted: Vec<OpId>,
     /// A lease was lost since somebody asked.
     has_lost: bool,
 }
-
-/// Readiness taken in at once; more comes with the next poll.
-const EVENTS_MAX: usize = 64;
-
-/// Polls without sleeping between two looks at the clock: about a microsecond.
-const SPINS: u32 = 6;
 
 impl Client {
     /// Connects, and returns when every node is admitted or known not to be, or when a quorum is
@@ -66,26 +55,12 @@ impl Client {
     /// each why, and how long a quarantine still lasts. [`ConnectError::Config`] and
     /// [`ConnectError::System`] as they say.
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
-        let connect_timeout = config.connect_timeout;
+        let mut connecting = Connecting::new(&config, now());
         let mut client = Self::open(config)?;
-        // Not before the nodes have had that time: it says why each of them did not connect.
-        let deadline = now() + connect_timeout;
-        let mut quorum_since = None;
-        loop {
-            let time = now();
-            let engine = client.driver.engine();
-            let error = engine.connect_error(time);
-            if error.is_none() {
-                let since = *quorum_since.get_or_insert(time);
-                if engine.is_settled() || since + client.node_timeout <= time {
-                    return Ok(client);
-                }
-            } else if engine.is_settled() || deadline <= time {
-                return error.map_or(Ok(client), Err);
-            }
-            let until = quorum_since.map_or(deadline, |since| since + client.node_timeout);
-            client.pass(Some(until.min(deadline)))?;
+        while let Some(until) = connecting.goes_on_until(&client.driver, now())? {
+            client.pass(Some(until))?;
         }
+        Ok(client)
     }
 
     /// A client that begins to connect and does not wait. Its first call does, as far as it needs
@@ -95,22 +70,9 @@ impl Client {
     ///
     /// [`ConnectError::Config`] and [`ConnectError::System`].
     pub fn open(config: Config) -> Result<Self, ConnectError> {
-        let poll = Poll::new()?;
-        let tokens = 0..config.nodes.len() + 1;
-        let (wait, retry, node_timeout) = (config.wait, config.retry, config.node_timeout);
-        let mut driver = Driver::new(config, poll.registry(), tokens)?;
-        driver.turn();
-        let events = Events::with_capacity(EVENTS_MAX);
-        Ok(Self {
-            driver,
-            poll,
-            events,
-            wait,
-            retry,
-            node_timeout,
-            submitted: Vec::new(),
-            has_lost: false,
-        })
+        let node_timeout = config.node_timeout;
+        let (driver, poller) = Poller::open(config)?;
+        Ok(Self { driver, poller, node_timeout, submitted: Vec::new(), has_lost: false })
     }
 
     // ---- locks ----
@@ -124,47 +86,32 @@ impl Client {
     ///
     /// [`LockError::Taken`], [`LockError::NoQuorum`] and [`LockError::Expired`] with each node's
     /// vote; in every case nothing is held.
-    pub fn try_lock(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Lease, LockError> {
-        self.try_lock_with(key, Acquire::new(ttl))
-    }
-
-    /// As [`try_lock`](Self::try_lock), with all that an [`Acquire`] can say.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock).
-    pub fn try_lock_with(
+    pub fn try_lock(
         &mut self,
         key: impl AsRef<[u8]>,
-        acquire: Acquire,
+        options: impl Into<LockOptions>,
     ) -> Result<Lease, LockError> {
         let now = self.catch_up()?;
-        let op = self.driver.acquire_at(key.as_ref(), &acquire, now)?;
-        let Outcome::Lock(result) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
-        result
+        let op = self.driver.begin_lock(key.as_ref(), &options.into().once(), now)?;
+        self.wait_lock(op)
     }
 
-    /// Tries for the lock `key` until it is won, as the configuration's `retry` says.
+    /// Tries for the lock `key` until it is won, as the `retry` of the options or of the
+    /// configuration says: by default for 10 s. Between attempts the call sleeps until the holder's
+    /// release wakes it.
     ///
     /// # Errors
     ///
-    /// Those of the last attempt.
-    pub fn lock(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Lease, LockError> {
-        self.lock_with(key, Acquire::new(ttl))
-    }
-
-    /// As [`lock`](Self::lock), with all that an [`Acquire`] can say.
-    ///
-    /// # Errors
-    ///
-    /// Those of the last attempt.
-    pub fn lock_with(
+    /// As [`try_lock`](Self::try_lock): those of the last attempt.
+    pub fn lock(
         &mut self,
         key: impl AsRef<[u8]>,
-        mut acquire: Acquire,
+        options: impl Into<LockOptions>,
     ) -> Result<Lease, LockError> {
-        acquire.retry.get_or_insert(self.retry);
-        self.try_lock_with(key, acquire)
+        let now = self.catch_up()?;
+        let options = options.into().patient(self.driver.engine().default_retry());
+        let op = self.driver.begin_lock(key.as_ref(), &options, now)?;
+        self.wait_lock(op)
     }
 
     /// Moves the end of `lease` to `ttl` from now, on a quorum of nodes that still hold it.
@@ -183,10 +130,13 @@ impl Client {
         result
     }
 
-    /// Releases `lease` and returns when a quorum has confirmed it, or cannot.
+    /// Releases `lease` and returns when a quorum has confirmed it, or cannot. Costs one round trip to
+    /// the quorum, at most `node_timeout`.
     ///
     /// # Errors
     ///
+    /// [`UnlockError::NotHeld`]: the lock was over before, so what was done under it may not have been
+    /// alone. Where that is known already ([`Lease::is_valid`] is false) drop the lease instead.
     /// [`UnlockError::NotOurs`] for a lease of another client, which is dropped and thereby
     /// released by that one.
     pub fn unlock(&mut self, lease: Lease) -> Result<Unlocked, UnlockError> {
@@ -208,7 +158,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`UnlockError::InvalidName`] for a key or token of impossible length.
+    /// [`UnlockError::NotHeld`] if no quorum holds the token, [`UnlockError::InvalidName`] for a key or
+    /// token of impossible length.
     pub fn unlock_token(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -220,7 +171,8 @@ impl Client {
     }
 
     /// Takes over a lock that another process holds or [detached](Lease::detach), by extending it
-    /// to `ttl` from now.
+    /// to the TTL of `options` from now; the lease is then kept as they say. What they say beyond
+    /// that is for locking.
     ///
     /// # Errors
     ///
@@ -230,35 +182,21 @@ impl Client {
         &mut self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<Lease, ExtendError> {
-        self.adopt_with(key, token, Acquire::new(ttl))
-    }
-
-    /// As [`adopt`](Self::adopt), and the lease is kept as `acquire` says. What it says beyond that
-    /// and the TTL is for acquisitions.
-    ///
-    /// # Errors
-    ///
-    /// As [`adopt`](Self::adopt).
-    pub fn adopt_with(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        token: impl AsRef<[u8]>,
-        acquire: Acquire,
+        options: impl Into<LockOptions>,
     ) -> Result<Lease, ExtendError> {
         self.catch_up()?;
-        let op = self.driver.adopt_with(key, token, acquire)?;
+        let op = self.driver.adopt(key, token, options)?;
         let Outcome::Adopt(result) = self.wait_for(op)? else {
             return Err(ExtendError::Cancelled);
         };
         result
     }
 
-    /// Runs `work` while the lock `key` is held, and releases it on return, early return and panic.
+    /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
+    /// return, early return and panic.
     ///
     /// The lock is kept alive as far as the client is driven: `work` must end, or
-    /// [`keep`](Held::keep) the lock, before [`Held::remaining`] is zero. Its own error or panic
+    /// [extend](Held::extend_if_due) the lock, before [`Held::remaining`] is zero. Its own error or panic
     /// comes before everything else.
     ///
     /// # Errors
@@ -268,32 +206,15 @@ impl Client {
     pub fn with_lock<T, E>(
         &mut self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
         work: impl FnOnce(&mut Held<'_>) -> Result<T, E>,
     ) -> Result<T, E>
     where
         E: From<LockError>,
     {
-        self.with_lock_by(key, Acquire::new(ttl).keep_alive(KeepAlive::new()), work)
-    }
-
-    /// As [`with_lock`](Self::with_lock), with all that an [`Acquire`] can say.
-    ///
-    /// # Errors
-    ///
-    /// As [`with_lock`](Self::with_lock).
-    pub fn with_lock_by<T, E>(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        mut acquire: Acquire,
-        work: impl FnOnce(&mut Held<'_>) -> Result<T, E>,
-    ) -> Result<T, E>
-    where
-        E: From<LockError>,
-    {
-        acquire.keep_alive.get_or_insert(KeepAlive::new());
-        let ttl = acquire.ttl;
-        let lease = self.lock_with(key, acquire)?;
+        let options = options.into().kept_alive();
+        let ttl = options.ttl;
+        let lease = self.lock(key, options)?;
         let mut held = Held::new(self, lease, ttl);
         let value = work(&mut held)?;
         if held.release() { Ok(value) } else { Err(LockError::Lost.into()) }
@@ -308,9 +229,8 @@ impl Client {
     /// [`ConnectError::NoQuorum`] if too few nodes may vote then; [`ConnectError::System`].
     pub fn wait_settled(&mut self, limit: Duration) -> Result<(), ConnectError> {
         let deadline = now() + limit;
-        self.poll_for(Some(Duration::ZERO))?;
-        self.driver.turn();
-        while !self.is_settled() && now() < deadline {
+        self.read()?;
+        while !self.driver.is_settled() && now() < deadline {
             self.discard();
             self.pass(Some(deadline))?;
         }
@@ -335,7 +255,7 @@ impl Client {
         self.driver.notice()
     }
 
-    /// Whether a quorum may vote, as far as the last call saw: call [`keep`](Self::keep) before where
+    /// Whether a quorum may vote, as far as the last call saw: call [`drive`](Self::drive) before where
     /// the client may have been idle.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
@@ -349,22 +269,10 @@ impl Client {
         self.driver.export_metrics();
     }
 
-    /// How many nodes may vote, as far as the last call saw.
+    /// The driver inside, for what else can be seen of it.
     #[must_use]
-    pub const fn voters(&self) -> u32 {
-        self.driver.voters()
-    }
-
-    /// Whether every node is admitted or known not to be, as far as the last call saw.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.driver.is_settled()
-    }
-
-    /// How many votes make a quorum.
-    #[must_use]
-    pub const fn quorum(&self) -> u32 {
-        self.driver.quorum()
+    pub const fn driver(&self) -> &Driver {
+        &self.driver
     }
 
     // ---- the loop ----
@@ -381,8 +289,7 @@ impl Client {
 
     /// Reads what the sockets hold.
     fn read_up(&mut self) -> Result<Instant, io::ErrorKind> {
-        self.poll_for(Some(Duration::ZERO))?;
-        self.driver.turn();
+        self.read()?;
         Ok(now())
     }
 
@@ -406,79 +313,42 @@ impl Client {
         }
     }
 
+    fn wait_lock(&mut self, op: OpId) -> Result<Lease, LockError> {
+        let Outcome::Lock(result) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
+        result
+    }
+
     fn wait_unlock(&mut self, op: OpId) -> Result<Unlocked, UnlockError> {
-        let Outcome::Unlock(unlocked) = self.wait_for(op)? else { return Ok(Unlocked::Unknown) };
-        Ok(unlocked)
+        let Outcome::Unlock(result) = self.wait_for(op)? else { return Ok(Unlocked::Unknown) };
+        result
     }
 
     /// One pass of the loop: waits for readiness or a deadline, at most until `until`, and acts.
-    pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), io::ErrorKind> {
-        let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
-        match self.wait {
-            Wait::Park => self.poll_until(deadline)?,
-            Wait::Spin => {
-                self.spin_until(deadline.unwrap_or(Instant::MAX), false)?;
-            }
-            Wait::SpinThenPark(spin) => {
-                let end = now() + spin;
-                let end = deadline.map_or(end, |deadline| deadline.min(end));
-                let is_ready = self.spin_until(end, true)?;
-                if !is_ready && deadline.is_none_or(|deadline| deadline > end) {
-                    self.poll_until(deadline)?;
-                }
-            }
-        }
-        self.driver.turn();
-        Ok(())
+    fn pass(&mut self, until: Option<Instant>) -> Result<(), io::ErrorKind> {
+        self.poller.pass(&mut self.driver, until)
     }
 
-    /// Polls without sleeping until something is ready or `end` has come: true for the first.
-    /// `is_polite` lets others have the core in between, who may keep it for some time: on a machine of
-    /// the nodes' own they are what is waited for.
-    fn spin_until(&mut self, end: Instant, is_polite: bool) -> Result<bool, io::ErrorKind> {
-        let polls = if is_polite { 1 } else { SPINS };
-        loop {
-            for _ in 0..polls {
-                self.poll_for(Some(Duration::ZERO))?;
-                if !self.events.is_empty() {
-                    return Ok(true);
-                }
-            }
-            if is_polite {
-                std::thread::yield_now();
-            }
-            if end <= now() {
-                return Ok(false);
-            }
-        }
+    /// One pass that waits for nothing.
+    fn read(&mut self) -> Result<(), io::ErrorKind> {
+        self.poller.read(&mut self.driver)
     }
 
-    fn poll_until(&mut self, deadline: Option<Instant>) -> Result<(), io::ErrorKind> {
-        self.poll_for(deadline.map(|deadline| now().until(deadline)))
-    }
-
-    fn poll_for(&mut self, timeout: Option<Duration>) -> Result<(), io::ErrorKind> {
-        match self.poll.poll(&mut self.events, timeout) {
-            Ok(()) => {}
-            // A signal: whoever waits goes on waiting.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
-            Err(error) => return Err(error.kind()),
-        }
-        for event in &self.events {
-            self.driver.ready(event);
-        }
-        Ok(())
-    }
-
-    /// Sends the releases of leases that were dropped, and waits at most `limit` until the nodes
-    /// have answered what is still owed. Returns how many releases are owed then, one a key and node:
-    /// those keys end with their TTL, unless the client goes on and the nodes can be reached before.
-    ///
-    /// Dropping the client does this with `node_timeout`.
-    pub fn settle(&mut self, limit: Duration) -> usize {
-        let owed = self.driver.settle(limit);
+    /// Sends the releases of leases that were dropped, and waits at most `limit` until the nodes have
+    /// answered all that is owed to them. Returns how many releases are owed then, one per key and
+    /// node: they are sent as nodes come back, while the client is driven.
+    pub fn wait_released(&mut self, limit: Duration) -> usize {
+        let owed = self.driver.wait_released(limit);
         self.discard();
         owed
+    }
+
+    /// Ends the client: sends the releases of leases that were dropped, and waits at most `limit` for
+    /// the answers. Returns how many releases are owed then, one per key and node: those keys end
+    /// with their TTL, and so do those of leases that are still held.
+    ///
+    /// Dropping the client does this with `node_timeout`.
+    pub fn shutdown(&mut self, limit: Duration) -> usize {
+        self.driver.shutdown(limit)
     }
 }
 

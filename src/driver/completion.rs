@@ -2,13 +2,13 @@
 
 use super::{Driver, Lease};
 use crate::engine::{Event, LeaseId, LostCause, NodeReplies, OpId};
-use crate::error::{ExtendError, LockError, Unlocked};
+use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 
 /// An operation that has ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Completion {
-    /// What [`Driver::acquire`] or its like returned. Of a loss: what the acquisition or adoption
+    /// What [`Driver::try_lock`] or its like returned. Of a loss: what the acquisition or adoption
     /// of the lease returned.
     pub id: OpId,
     /// How it ended.
@@ -19,14 +19,14 @@ pub struct Completion {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Of [`Driver::acquire`].
+    /// Of [`Driver::try_lock`] and [`Driver::lock`].
     Lock(Result<Lease, LockError>),
     /// Of [`Driver::extend`]; the lease itself knows its new deadline.
     Extend(Result<(), ExtendError>),
     /// Of [`Driver::adopt`].
     Adopt(Result<Lease, ExtendError>),
     /// Of [`Driver::unlock`] and [`Driver::unlock_token`].
-    Unlock(Unlocked),
+    Unlock(Result<Unlocked, UnlockError>),
     /// A lease that is kept alive is over, and was not released: at its deadline at the latest, and
     /// at once when no quorum can hold its key any more. The lease itself knows it already, and
     /// dropping it still releases what may be left of it.

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //!
-//! - Nothing of it is in the way of a lock: a turn looks at one time, and exports when that has come.
+//! - Nothing of it is in the way of a lock: a pass looks at one time, and exports when that has come.
 //! - A driver with nothing to do sleeps: it is woken to export only while there is something new.
 
 use std::collections::BTreeMap;
@@ -54,8 +54,8 @@ impl Exporter {
 
 impl Driver {
     /// Hands what was counted since the last time to the recorder of the `metrics` facade, and how
-    /// the nodes are. A turn does it by itself at most once a second, and so do
-    /// [`shutdown`](Self::shutdown) and the drop of a [`Client`](crate::Client); call it where that
+    /// the nodes are. [`drive`](Self::drive) does it by itself at most once a second, and so do
+    /// [`shutdown`](Self::shutdown) and the drop of a driver; call it where that
     /// is too late. `docs/observing.md` lists what is handed out.
     ///
     /// Some microseconds and allocations. What is handed out before a recorder is installed is lost.
@@ -63,7 +63,7 @@ impl Driver {
         self.export();
     }
 
-    /// At the end of a turn.
+    /// At the end of a pass.
     #[inline]
     pub(super) fn export_if_due(&mut self, now: Instant) {
         if self.exporter.due == Instant::MAX {
@@ -103,7 +103,7 @@ impl Driver {
         let name = "redbolt_wait_seconds";
         is_new |= export_times(name, &labels, waits, &mut exporter.wait_times);
 
-        metrics::gauge!("redbolt_voters", labels.clone()).set(self.engine.voters());
+        metrics::gauge!("redbolt_voters", labels.clone()).set(self.engine.voters().count());
         metrics::gauge!("redbolt_quorum", labels.clone()).set(self.engine.quorum());
         let in_flight = u32::try_from(self.engine.in_flight()).unwrap_or(u32::MAX);
         metrics::gauge!("redbolt_in_flight", labels).set(in_flight);

@@ -3,12 +3,13 @@
 //! # Invariants
 //!
 //! - Dropping a lease allocates nothing and makes no system call, from any thread: it pushes the
-//!   place of its state on a list that the owner of the sockets empties at its next turn.
+//!   place of its state on a list that the owner of the sockets empties when it is next driven.
+//! - A lease that is unlocked goes back to its pool at once, and not by that list.
 //! - A state is used for another lease only once nobody else refers to it.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock;
@@ -42,8 +43,8 @@ pub(crate) struct LeaseState {
     deadline: AtomicU64,
     votes: AtomicU32,
     is_lost: AtomicBool,
-    /// Nothing is left to release: it was unlocked or given away.
-    is_settled: AtomicBool,
+    /// What its drop means: [`HELD`], [`DETACHED`] or [`RECLAIMED`].
+    drop_means: AtomicU8,
     /// The next place in the list of dropped leases.
     next: AtomicU32,
 }
@@ -55,6 +56,13 @@ struct Inbox {
 }
 
 const END: u32 = u32::MAX;
+
+/// Dropping it releases the lock.
+const HELD: u8 = 0;
+/// Dropping it ends what the client does for it: the lock was given away.
+const DETACHED: u8 = 1;
+/// Dropping it means nothing: it is back in its pool.
+const RECLAIMED: u8 = 2;
 
 impl Lease {
     /// How long the lock is still surely held; zero when it is over.
@@ -102,16 +110,10 @@ impl Lease {
         LockToken::new(&self.state.token)
     }
 
-    /// How many nodes granted it. Grows as late answers are read.
+    /// The nodes that granted it. Grows as late answers are read.
     #[must_use]
-    pub fn votes(&self) -> u32 {
-        self.state.votes.load(Ordering::Relaxed).count_ones()
-    }
-
-    /// Which nodes granted it, as bits in the order of the configuration.
-    #[must_use]
-    pub fn voters(&self) -> u32 {
-        self.state.votes.load(Ordering::Relaxed)
+    pub fn votes(&self) -> NodeMask {
+        NodeMask::from_bits(self.state.votes.load(Ordering::Relaxed))
     }
 
     pub(crate) fn id(&self) -> LeaseId {
@@ -122,11 +124,6 @@ impl Lease {
         Arc::ptr_eq(&self.state.inbox, &pool.inbox)
     }
 
-    /// Dropping the lease releases nothing from now on.
-    pub(crate) fn settle(&self) {
-        self.state.is_settled.store(true, Ordering::Release);
-    }
-
     /// Gives the lease away: the lock stays until its TTL ends or whoever has key and token
     /// releases it ([`Client::unlock_token`](crate::Client::unlock_token),
     /// [`Client::adopt`](crate::Client::adopt)). Nothing is released on drop.
@@ -135,7 +132,7 @@ impl Lease {
     /// next owner sends, and then sets its own TTL: let one under way end first.
     #[must_use = "key and token are the only way to the lock now"]
     pub fn detach(self) -> (Vec<u8>, LockToken) {
-        self.settle();
+        self.state.drop_means.store(DETACHED, Ordering::Release);
         (self.key().to_vec(), self.token())
     }
 }
@@ -143,6 +140,9 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let state = &self.state;
+        if state.drop_means.load(Ordering::Relaxed) == RECLAIMED {
+            return;
+        }
         let mut head = state.inbox.head.load(Ordering::Relaxed);
         loop {
             state.next.store(head, Ordering::Relaxed);
@@ -181,8 +181,8 @@ pub(crate) struct LeasePool {
 /// A lease that its holder has dropped.
 pub(crate) struct Dropped {
     pub(crate) id: LeaseId,
-    /// Whether nothing is left to release.
-    pub(crate) is_settled: bool,
+    /// Whether the lock was given away, so that it is not released.
+    pub(crate) is_detached: bool,
 }
 
 impl LeasePool {
@@ -215,7 +215,7 @@ impl LeasePool {
             *state.deadline.get_mut() = deadline.as_nanos();
             *state.votes.get_mut() = votes.bits();
             *state.is_lost.get_mut() = false;
-            *state.is_settled.get_mut() = false;
+            *state.drop_means.get_mut() = HELD;
             return (Lease { state: Arc::clone(arc) }, state_place(place));
         }
         // None free, or its last holder is just letting go of it on another thread.
@@ -229,7 +229,7 @@ impl LeasePool {
             deadline: AtomicU64::new(deadline.as_nanos()),
             votes: AtomicU32::new(votes.bits()),
             is_lost: AtomicBool::new(false),
-            is_settled: AtomicBool::new(false),
+            drop_means: AtomicU8::new(HELD),
             next: AtomicU32::new(END),
         });
         match self.states.get_mut(place as usize) {
@@ -237,6 +237,12 @@ impl LeasePool {
             None => self.states.push(Arc::clone(&state)),
         }
         (Lease { state }, place)
+    }
+
+    /// Takes a lease of this pool back: its state is free from now on.
+    pub(crate) fn reclaim(&mut self, lease: Lease) {
+        lease.state.drop_means.store(RECLAIMED, Ordering::Relaxed);
+        self.free.push(lease.state.place);
     }
 
     /// Whether leases were dropped since the last [`take_dropped`](Self::take_dropped).
@@ -249,7 +255,8 @@ impl LeasePool {
     pub(crate) fn take_dropped(&mut self, mut each: impl FnMut(Dropped)) {
         let mut place = self.inbox.head.swap(END, Ordering::Acquire);
         while let Some(state) = self.states.get(place as usize) {
-            each(Dropped { id: state.id, is_settled: state.is_settled.load(Ordering::Acquire) });
+            let is_detached = state.drop_means.load(Ordering::Acquire) == DETACHED;
+            each(Dropped { id: state.id, is_detached });
             self.free.push(place);
             place = state.next.load(Ordering::Relaxed);
         }

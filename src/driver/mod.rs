@@ -4,23 +4,26 @@
 //!
 //! # Contract
 //!
-//! - [`Driver::turn`] never blocks, and makes no system call when nothing is ready, owed or due.
+//! - [`Driver::drive`] never blocks, and makes no system call when nothing is ready, owed or due.
 //! - Sockets are registered edge-triggered with the registry and the tokens given; every event goes
 //!   to [`Driver::ready`].
 //!
 //! # Invariants
 //!
-//! - In each turn everything that the sockets hold is read before anything is judged by time.
-//! - One write a node and turn, however many requests it carries.
+//! - In each pass everything that the sockets hold is read before anything is judged by time.
+//! - One write per node and pass, however many requests it carries.
 
-pub mod clock;
+pub(crate) mod clock;
 mod completion;
+mod connecting;
 #[cfg(feature = "metrics")]
 mod export;
 mod key;
-mod lease;
+pub(crate) mod lease;
 mod link;
 mod notice;
+mod poller;
+mod query;
 mod resolve;
 mod shutdown;
 mod socket;
@@ -42,14 +45,17 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 
 pub use completion::{Completion, Outcome};
-pub use lease::Lease;
+pub(crate) use connecting::Connecting;
+pub(crate) use lease::Lease;
 pub(crate) use lease::LeasePool;
+pub use mio;
+pub(crate) use poller::Poller;
 
-use crate::acquire::Acquire;
 use crate::address::Endpoint;
 use crate::config::Config;
 use crate::engine::{Connection, Engine, LeaseId, OpId};
 use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError};
+use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use link::{Link, links_of};
@@ -67,8 +73,9 @@ const READ_LEN: usize = 16 << 10;
 /// the key.
 ///
 /// ```no_run
-/// use redbolt::{Acquire, Config, Driver, driver::Outcome};
-/// use redbolt::mio::{Events, Poll};
+/// use redbolt::Config;
+/// use redbolt::driver::mio::{Events, Poll};
+/// use redbolt::driver::{Driver, Outcome};
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -76,9 +83,9 @@ const READ_LEN: usize = 16 << 10;
 /// let mut poll = Poll::new()?;
 /// let mut events = Events::with_capacity(64);
 /// let mut driver = Driver::new(config, poll.registry(), 100..132)?;
-/// driver.acquire(b"sku:42", Acquire::new(Duration::from_secs(10)))?;
+/// driver.try_lock(b"sku:42", Duration::from_secs(10))?;
 /// loop {
-///     driver.turn();
+///     driver.drive();
 ///     while let Some(done) = driver.completion() {
 ///         if let Outcome::Lock(result) = done.result {
 ///             let lease = result?;
@@ -120,7 +127,7 @@ pub struct Driver {
 
 impl Driver {
     /// A driver for the nodes of `config`, in the loop that `registry` belongs to. `tokens` are its
-    /// own: one for each node, and one more. Connecting begins with the first [`turn`](Self::turn).
+    /// own: one for each node, and one more. Connecting begins with the first [`drive`](Self::drive).
     ///
     /// # Errors
     ///
@@ -156,7 +163,7 @@ impl Driver {
     }
 
     /// A driver with a poll of its own, for loops that are not mio's: watch
-    /// [`as_fd`](AsFd::as_fd) for reading, and call [`turn`](Self::turn) when it is readable and at
+    /// [`as_fd`](AsFd::as_fd) for reading, and call [`drive`](Self::drive) when it is readable and at
     /// [`next_deadline`](Self::next_deadline).
     ///
     /// # Errors
@@ -172,25 +179,46 @@ impl Driver {
 
     // ---- operations ----
 
-    /// Begins an acquisition. Nothing is written before the next [`turn`](Self::turn) or
-    /// [`flush`](Self::flush).
+    /// Begins one attempt at the lock `key`; its [`Outcome::Lock`] follows. Nothing is written before
+    /// the next [`drive`](Self::drive) or [`flush`](Self::flush).
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token.
-    pub fn acquire(&mut self, key: impl AsRef<[u8]>, acquire: Acquire) -> Result<OpId, LockError> {
-        self.acquire_at(key.as_ref(), &acquire, clock::now())
+    /// [`LockError::Full`] at `in_flight_max`, and those that concern key, TTL and token; then
+    /// nothing was begun.
+    pub fn try_lock(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        options: impl Into<LockOptions>,
+    ) -> Result<OpId, LockError> {
+        self.begin_lock(key.as_ref(), &options.into().once(), clock::now())
     }
 
-    /// As [`acquire`](Self::acquire), with the clock read by a caller who begins it right now.
-    pub(crate) fn acquire_at(
+    /// Begins to try for the lock `key` until it is won, as the `retry` of the options or of the
+    /// configuration says. Else as [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn lock(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        options: impl Into<LockOptions>,
+    ) -> Result<OpId, LockError> {
+        let options = options.into().patient(self.engine.default_retry());
+        self.begin_lock(key.as_ref(), &options, clock::now())
+    }
+
+    /// As [`try_lock`](Self::try_lock), or [`lock`](Self::lock) where the options have a `retry`, with
+    /// the clock read by a caller who begins it right now.
+    pub(crate) fn begin_lock(
         &mut self,
         key: &[u8],
-        acquire: &Acquire,
+        options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
         self.collect_dropped(now);
-        self.engine.acquire(key, acquire, now)
+        self.engine.acquire(key, options, now)
     }
 
     /// Begins to move the end of `lease` to `ttl` from now.
@@ -228,10 +256,9 @@ impl Driver {
     /// As [`unlock`](Self::unlock), for a lease of this driver, with the clock read by a caller who
     /// begins it right now.
     pub(crate) fn unlock_at(&mut self, lease: Lease, now: Instant) -> Result<OpId, UnlockError> {
-        let result = self.engine.release(lease.id(), now);
-        lease.settle();
-        drop(lease);
-        // At once: a dropped lease would keep the next poll from sleeping.
+        let result = self.engine.unlock(lease.id(), now);
+        self.pool.reclaim(lease);
+        // Those that were dropped go out with it.
         self.collect_dropped(now);
         result
     }
@@ -246,10 +273,12 @@ impl Driver {
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
     ) -> Result<OpId, UnlockError> {
-        self.engine.release_token(key.as_ref(), token.as_ref(), clock::now())
+        self.engine.unlock_token(key.as_ref(), token.as_ref(), clock::now())
     }
 
-    /// Begins to make a lease of a key and token from elsewhere, by extending it to `ttl` from now.
+    /// Begins to make a lease of a key and token from elsewhere, by extending it to the TTL of
+    /// `options` from now; the lease is then kept as they say. What they say beyond that is for
+    /// locking.
     ///
     /// # Errors
     ///
@@ -258,29 +287,9 @@ impl Driver {
         &mut self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<OpId, ExtendError> {
-        self.adopt_with(key, token, Acquire::new(ttl))
-    }
-
-    /// As [`adopt`](Self::adopt), and the lease is kept as `acquire` says. What it says beyond that
-    /// and the TTL is for acquisitions.
-    ///
-    /// # Errors
-    ///
-    /// As [`adopt`](Self::adopt).
-    pub fn adopt_with(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        token: impl AsRef<[u8]>,
-        acquire: Acquire,
-    ) -> Result<OpId, ExtendError> {
-        self.engine.adopt(key.as_ref(), token.as_ref(), &acquire, clock::now())
-    }
-
-    /// Puts commands that only read to every connected node.
-    pub(crate) fn query(&mut self, commands: &[&[&[u8]]]) -> Result<OpId, LockError> {
-        self.engine.query(commands, clock::now())
+        self.engine.adopt(key.as_ref(), token.as_ref(), &options.into(), clock::now())
     }
 
     /// Gives an operation up. An acquisition ends as [`LockError::Cancelled`], and what it may have
@@ -302,11 +311,11 @@ impl Driver {
         Some(self.complete(event))
     }
 
-    /// Which nodes will tell at once when somebody else changes the key of `lease`, as bits in the
-    /// order of the configuration: of use for one that is [watched](Acquire::watch).
+    /// The nodes that will tell at once when somebody else changes the key of `lease`: of use for one
+    /// that is [watched](LockOptions::watch).
     #[must_use]
-    pub fn watched(&self, lease: &Lease) -> u32 {
-        if lease.is_of(&self.pool) { self.engine.watched(lease.id()).bits() } else { 0 }
+    pub fn watched_by(&self, lease: &Lease) -> NodeMask {
+        if lease.is_of(&self.pool) { self.engine.watched_by(lease.id()) } else { NodeMask::EMPTY }
     }
 
     // ---- the loop ----
@@ -339,7 +348,7 @@ impl Driver {
     }
 
     /// One pass: reads what is ready, then judges what is due, then writes what is owed.
-    pub fn turn(&mut self) {
+    pub fn drive(&mut self) {
         self.poll_own();
         // From before the reading: who is judged by it had a little more time, never less.
         let now = clock::now();
@@ -348,7 +357,7 @@ impl Driver {
         self.collect_dropped(now);
         self.engine.handle_timeout(now);
         self.copy_changes();
-        self.settle_connections();
+        self.update_connections();
         self.flush();
         #[cfg(feature = "tracing")]
         self.log_notices();
@@ -356,7 +365,7 @@ impl Driver {
         self.export_if_due(now);
     }
 
-    /// Writes what is owed, one write a node. A turn does it too.
+    /// Writes what is owed, one write per node. [`drive`](Self::drive) does it too.
     pub fn flush(&mut self) {
         for nodes in self.engine.poll_writes() {
             for id in nodes.without(self.blocked) {
@@ -365,7 +374,7 @@ impl Driver {
         }
     }
 
-    /// When [`turn`](Self::turn) is to be called at the latest, on the clock of
+    /// When [`drive`](Self::drive) is to be called at the latest, on the clock of
     /// [`redbolt::now`](crate::now).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -378,7 +387,7 @@ impl Driver {
         {
             return Some(Instant::default());
         }
-        let due = self.engine.poll_timeout();
+        let due = self.engine.next_deadline();
         #[cfg(feature = "metrics")]
         let due =
             due.into_iter().chain(Some(self.exporter.due()).filter(|at| *at < Instant::MAX)).min();
@@ -395,7 +404,7 @@ impl Driver {
 
     fn poll_own(&mut self) {
         let Some((mut poll, mut events)) = self.own_poll.take() else { return };
-        // An interrupted poll has no events; the next turn will see them.
+        // An interrupted poll has no events; the next pass will see them.
         let _ = poll.poll(&mut events, Some(Duration::ZERO));
         for event in &events {
             self.ready(event);
@@ -414,7 +423,7 @@ impl Driver {
     }
 
     /// Does what the engine wants of connections.
-    fn settle_connections(&mut self) {
+    fn update_connections(&mut self) {
         while let Some((id, wish)) = self.engine.poll_connection() {
             match wish {
                 Connection::Open => self.open(id),
@@ -531,18 +540,17 @@ impl Driver {
         self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry, served))
     }
 
-    /// Releases the leases that were dropped.
+    /// Releases the leases that were dropped, and lets go of those that were given away.
     pub(crate) fn collect_dropped(&mut self, now: Instant) {
         if !self.pool.has_dropped() {
             return;
         }
         let engine = &mut self.engine;
         self.pool.take_dropped(|dropped| {
-            if dropped.is_settled {
-                // Given away; a lease that was unlocked is not held any more, and stays so.
+            if dropped.is_detached {
                 engine.detach(dropped.id);
             } else {
-                engine.release_quietly(dropped.id, now);
+                engine.release(dropped.id, now);
             }
         });
     }

@@ -8,7 +8,7 @@ impl Driver {
     /// mend it, and that it votes again. Each is told once, however many locks it fails; what
     /// nobody takes is kept, the last of each node.
     ///
-    /// With the feature `tracing` the same goes to the log by itself, at the end of the turn it
+    /// With the feature `tracing` the same goes to the log by itself, at the end of the pass it
     /// came in: one `error` event a cause (`warn` where it may pass by itself), one `info` once the
     /// node votes again, under the target `redbolt`.
     pub fn notice(&mut self) -> Option<Notice> {

@@ -24,7 +24,7 @@ impl Driver {
     /// TTL, and so do those of leases that are still held.
     pub fn shutdown(&mut self, limit: Duration) -> usize {
         self.end();
-        let owed = self.settle(limit);
+        let owed = self.wait_released(limit);
         #[cfg(feature = "metrics")]
         self.export_metrics();
         owed
@@ -45,12 +45,12 @@ impl Driver {
     }
 
     /// Sends what is owed and waits at most `limit` for the answers: how many releases are still owed.
-    pub(crate) fn settle(&mut self, limit: Duration) -> usize {
+    pub(crate) fn wait_released(&mut self, limit: Duration) -> usize {
         let deadline = clock::now() + limit;
         loop {
             self.read_all();
             self.take_addresses();
-            self.turn();
+            self.drive();
             let now = clock::now();
             if self.engine.releases_open(deadline) == 0 || now >= deadline {
                 return self.engine.releases_owed(now);

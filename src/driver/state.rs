@@ -2,6 +2,7 @@
 
 use super::{Driver, Lease, clock};
 use crate::engine::{Engine, NodeHealth};
+use crate::quorum::NodeMask;
 
 impl Driver {
     /// How each node is.
@@ -17,9 +18,9 @@ impl Driver {
         self.engine.is_ready()
     }
 
-    /// How many nodes may vote now.
+    /// The nodes that may vote now.
     #[must_use]
-    pub const fn voters(&self) -> u32 {
+    pub const fn voters(&self) -> NodeMask {
         self.engine.voters()
     }
 

@@ -23,7 +23,7 @@ fn until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> bool) {
     let end = clock::now() + PATIENCE;
     while !condition(driver) {
         assert!(clock::now() < end, "{:?}", driver.nodes());
-        driver.turn();
+        driver.drive();
         std::thread::sleep(Duration::from_millis(1));
     }
 }

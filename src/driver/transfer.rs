@@ -8,7 +8,7 @@ use super::{Driver, clock};
 use crate::error::Cause;
 use crate::quorum::NodeId;
 
-/// Reads of one socket in one turn; a node that sends without end must not keep the others waiting.
+/// Reads of one socket in one pass; a node that sends without end must not keep the others waiting.
 const READS_MAX: usize = 64;
 
 impl Driver {

@@ -11,10 +11,10 @@ use super::locks::slot::SlotState;
 use super::locks::state::Failed;
 use super::locks::timers::Timer;
 use super::spans::traced;
-use crate::acquire::Acquire;
 use crate::error::{LockError, Unlocked};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
+use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
@@ -24,7 +24,7 @@ impl Engine {
     pub(super) fn begin_acquire(
         &mut self,
         key: &[u8],
-        acquire: &Acquire,
+        acquire: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
         let ttl_ms = self.locks.checked_ttl(acquire.ttl).ok_or_else(|| self.invalid_ttl())?;
@@ -42,7 +42,7 @@ impl Engine {
         plan.min_validity = acquire.min_validity;
         plan.attempts_left = 1;
         plan.wakes = false;
-        if acquire.retry.is_some() || acquire.deadline.is_some() {
+        if acquire.retry.is_some() || acquire.timeout.is_some() {
             plan.retry_as(acquire, token.is_some(), now);
         }
         if acquire.is_looked_after() {
@@ -116,7 +116,7 @@ impl Engine {
 
     /// What hardly any call wants, behind its first attempt.
     #[cold]
-    fn attempt_specially(&mut self, index: OpIndex, acquire: &Acquire, now: Now) {
+    fn attempt_specially(&mut self, index: OpIndex, acquire: &LockOptions, now: Now) {
         self.locks.ops.at_mut(index).plan.node_timeout_ms = acquire.node_timeout_ms;
         self.locks.limit_attempt(index, now);
         if acquire.is_watched {
@@ -248,7 +248,7 @@ impl Engine {
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => {
                 self.locks.end_extension(index, Outcome::NoQuorum);
             }
-            OpKind::Release => self.locks.finish(index, Outcome::Unlocked(Unlocked::Unknown)),
+            OpKind::Release => self.locks.finish(index, Outcome::Unlocked(Ok(Unlocked::Unknown))),
             OpKind::Query => self.locks.finish(index, Outcome::Answered),
             OpKind::Free => {}
         }

@@ -7,7 +7,7 @@
 
 use super::locks::op::Outcome;
 use crate::count::{Count, Times};
-use crate::error::{ExtendError, Unlocked};
+use crate::error::{ExtendError, UnlockError, Unlocked};
 
 /// The counts of an engine; those of a node stand with the node.
 #[derive(Debug, Default)]
@@ -67,11 +67,12 @@ impl Ends {
 
 impl Counts {
     /// A release was reported.
-    pub(super) const fn note_release(&mut self, unlocked: Unlocked) {
-        match unlocked {
-            Unlocked::Released => self.released.up(),
-            Unlocked::NotHeld => self.not_held.up(),
-            Unlocked::Unknown => self.unknown.up(),
+    pub(super) const fn note_release(&mut self, result: Result<Unlocked, UnlockError>) {
+        match result {
+            Ok(Unlocked::Released) => self.released.up(),
+            Ok(Unlocked::Unknown) => self.unknown.up(),
+            // There is no other error of a release that was begun.
+            Err(_) => self.not_held.up(),
         }
     }
 }

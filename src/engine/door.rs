@@ -21,13 +21,13 @@ use super::locks::view::NodeHealth;
 use super::nodes::Nodes;
 use super::notice::Notice;
 use super::wait::Waiting;
-use crate::acquire::Acquire;
-use crate::config::{Admission, Config};
+use crate::config::{Config, Retry};
 use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError};
 #[cfg(feature = "metrics")]
 use crate::histogram::Histogram;
 use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Node, Now, Wish};
+use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
 use crate::slab::OpIndex;
 use crate::time::Instant;
@@ -81,19 +81,67 @@ impl Engine {
 
     // ---- operations ----
 
-    /// Begins an acquisition. `now` is `t0`: the clock, read just before this call. Nothing is sent
-    /// before the node's [`output`](Self::output) is.
+    /// Begins one attempt at the lock `key`. `now` is `t0`: the clock, read just before this call.
+    /// Nothing is sent before the node's [`output`](Self::output) is.
     ///
     /// # Errors
     ///
     /// Those of [`LockError`] that concern the call itself; then nothing was begun.
-    pub fn acquire(
+    pub fn try_lock(
         &mut self,
         key: &[u8],
-        acquire: &Acquire,
+        options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        self.begin_acquire(key, acquire, now)
+        if options.retry.is_none() {
+            return self.begin_acquire(key, options, now);
+        }
+        self.acquire_retried(key, options, None, now)
+    }
+
+    /// Begins to try for the lock `key` until it is won, as the options' `retry` says or, where they
+    /// have none, the configuration's. Else as [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn lock(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        if options.retry.is_some() {
+            return self.begin_acquire(key, options, now);
+        }
+        self.acquire_retried(key, options, Some(self.default_retry()), now)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn acquire_retried(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        retry: Option<Retry>,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.begin_acquire(key, &LockOptions { retry, ..options.clone() }, now)
+    }
+
+    /// How the configuration tries again.
+    pub(crate) const fn default_retry(&self) -> Retry {
+        self.locks.settings.retry
+    }
+
+    /// Begins to take a lock: one attempt, unless the options have a `retry`.
+    pub(crate) fn acquire(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.begin_acquire(key, options, now)
     }
 
     /// Gives an operation up. An acquisition ends as cancelled and its keys are released. So does an
@@ -103,7 +151,7 @@ impl Engine {
     }
 
     /// Gives every operation up, each as [`cancel`](Self::cancel) does.
-    pub fn cancel_all(&mut self, now: Instant) {
+    pub(crate) fn cancel_all(&mut self, now: Instant) {
         for op in self.locks.ops.ids() {
             self.cancel(op, now);
         }
@@ -134,7 +182,7 @@ impl Engine {
         &mut self,
         key: &[u8],
         token: &[u8],
-        acquire: &Acquire,
+        acquire: &LockOptions,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
         self.locks.adopt(key, token, acquire, now)
@@ -146,7 +194,7 @@ impl Engine {
     ///
     /// [`UnlockError::NotOurs`] if the lease is not held any more; [`UnlockError::Full`] if the
     /// result cannot be reported: it is released all the same.
-    pub fn release(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
+    pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
         let op = self.locks.release(lease, now);
         self.pass_on(lease.slot, self.locks.both_clocks(now));
         op.inspect(|&op| self.locks.conclude_release(op))
@@ -157,7 +205,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`UnlockError::InvalidName`] for a key or token of impossible length, [`UnlockError::Full`].
-    pub fn release_token(
+    pub fn unlock_token(
         &mut self,
         key: &[u8],
         token: &[u8],
@@ -169,7 +217,7 @@ impl Engine {
 
     /// Releases a lease without a report: nothing waits for the answers. Harmless when the lease is
     /// not held any more.
-    pub fn release_quietly(&mut self, lease: LeaseId, now: Instant) {
+    pub fn release(&mut self, lease: LeaseId, now: Instant) {
         if self.locks.release_quietly(lease, now) {
             self.pass_on(lease.slot, self.locks.both_clocks(now));
         }
@@ -189,7 +237,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`LockError::Full`] if too many operations are under way.
-    pub fn query(&mut self, commands: &[&[&[u8]]], now: Instant) -> Result<OpId, LockError> {
+    pub(crate) fn query(&mut self, commands: &[&[&[u8]]], now: Instant) -> Result<OpId, LockError> {
         self.locks.query(commands, now)
     }
 
@@ -197,13 +245,13 @@ impl Engine {
 
     /// Whether the engine waits for a connection to the node.
     #[must_use]
-    pub fn wants_connection(&self, id: NodeId) -> bool {
+    pub(crate) fn wants_connection(&self, id: NodeId) -> bool {
         self.locks.nodes.wants_connection(id)
     }
 
     /// Whether the engine reads what the node sends: false once it has given the connection up.
     #[must_use]
-    pub fn is_connected(&self, id: NodeId) -> bool {
+    pub(crate) fn is_connected(&self, id: NodeId) -> bool {
         self.locks.nodes.get(id).is_some_and(Node::is_connected)
     }
 
@@ -355,7 +403,7 @@ impl Engine {
 
     /// Whether [`poll_event`](Self::poll_event) has something to report.
     #[must_use]
-    pub fn has_event(&self) -> bool {
+    pub(crate) fn has_event(&self) -> bool {
         !self.locks.done.is_empty()
     }
 
@@ -406,11 +454,11 @@ impl Engine {
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called at the latest.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         if self.has_event() { Some(self.locks.last_pass) } else { self.next_due() }
     }
 
-    /// As [`poll_timeout`](Self::poll_timeout), whatever waits to be taken.
+    /// As [`next_deadline`](Self::next_deadline), whatever waits to be taken.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.locks.next_due()
     }
@@ -447,7 +495,7 @@ impl Engine {
     /// pass that servers may have closed connections and stragglers answered, or there is no quorum,
     /// and what comes in may make one.
     #[must_use]
-    pub fn needs_pass(&self, now: Instant) -> bool {
+    pub(crate) fn needs_pass(&self, now: Instant) -> bool {
         now.saturating_since(self.locks.last_pass) > self.locks.settings.node_timeout
             || self.locks.nodes.voters().count() < self.locks.settings.quorum
     }
@@ -455,13 +503,13 @@ impl Engine {
     /// Whether the sockets should be read before a lease is released: those who wait for it may have
     /// said so since the last pass, which is one round trip ago at least.
     #[must_use]
-    pub fn may_have_word(&self, now: Instant) -> bool {
+    pub(crate) fn may_have_word(&self, now: Instant) -> bool {
         now.nanos_since(self.locks.last_pass) > ROUND_TRIP_MIN_NANOS
             && self.locks.nodes.iter().any(Node::has_channel)
     }
 
     /// Draws tokens from fresh randomness from now on; the client's id stays.
-    pub fn reseed(&mut self, seed: [u8; 32]) {
+    pub(crate) fn reseed(&mut self, seed: [u8; 32]) {
         self.locks.reseed(seed)
     }
 
@@ -485,10 +533,10 @@ impl Engine {
         self.locks.nodes.voters().count() >= self.locks.settings.quorum
     }
 
-    /// How many nodes may vote now.
+    /// The nodes that may vote now.
     #[must_use]
-    pub const fn voters(&self) -> u32 {
-        self.locks.nodes.voters().count()
+    pub const fn voters(&self) -> NodeMask {
+        self.locks.nodes.voters()
     }
 
     /// How many votes make a quorum.
@@ -505,7 +553,7 @@ impl Engine {
 
     /// Why too few nodes may vote; `None` if a quorum may.
     #[must_use]
-    pub fn connect_error(&self, now: Instant) -> Option<ConnectError> {
+    pub(crate) fn connect_error(&self, now: Instant) -> Option<ConnectError> {
         self.locks.connect_error(now)
     }
 
@@ -530,7 +578,7 @@ impl Engine {
     /// The nodes that will tell at once when somebody else changes the key of `lease`, which is one
     /// to be watched.
     #[must_use]
-    pub fn watched(&self, lease: LeaseId) -> NodeMask {
+    pub fn watched_by(&self, lease: LeaseId) -> NodeMask {
         self.locks.watched(lease)
     }
 
@@ -543,13 +591,13 @@ impl Engine {
 
     /// Whether an extension of the lease is under way.
     #[must_use]
-    pub fn is_extending(&self, lease: LeaseId) -> bool {
+    pub(crate) fn is_extending(&self, lease: LeaseId) -> bool {
         self.locks.is_extending(lease)
     }
 
     /// Why a lease is not kept: it is over, or a limit is reached. `None` while it is.
     #[must_use]
-    pub fn keep_error(&self, lease: LeaseId, now: Instant) -> Option<ExtendError> {
+    pub(crate) fn keep_error(&self, lease: LeaseId, now: Instant) -> Option<ExtendError> {
         self.locks.keep_error(lease, now)
     }
 
@@ -564,13 +612,13 @@ impl Engine {
     }
 
     /// Keeps a word of the caller's with a lease.
-    pub fn set_word(&mut self, lease: LeaseId, word: u32) {
+    pub(crate) fn set_word(&mut self, lease: LeaseId, word: u32) {
         self.locks.set_word(lease, word)
     }
 
     /// The word kept with a lease.
     #[must_use]
-    pub fn word(&self, lease: LeaseId) -> Option<u32> {
+    pub(crate) fn word(&self, lease: LeaseId) -> Option<u32> {
         self.locks.word(lease)
     }
 
@@ -581,20 +629,14 @@ impl Engine {
     }
 
     /// How many attempts are remembered: leases, and what late answers and debts may still name.
-    #[must_use]
-    pub fn slots_in_use(&self) -> usize {
+    #[cfg(any(test, feature = "sim", feature = "fuzzing"))]
+    pub(crate) fn slots_in_use(&self) -> usize {
         self.locks.slots.in_use()
-    }
-
-    /// Whether a node that denies INFO is admitted.
-    #[must_use]
-    pub fn is_lenient(&self) -> bool {
-        self.locks.settings.admission.admission == Admission::Lenient
     }
 
     /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
     #[must_use]
-    pub fn releases_open(&self, until: Instant) -> usize {
+    pub(crate) fn releases_open(&self, until: Instant) -> usize {
         self.locks.releases_open(until)
     }
 

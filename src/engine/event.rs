@@ -2,7 +2,7 @@
 
 use super::locks::op::{NodeReplies, OpId};
 use super::locks::slot::LeaseId;
-use crate::error::{ExtendError, LockError, Unlocked};
+use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 
 /// The result of an operation.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub enum Event {
         /// The operation.
         op: OpId,
         /// How.
-        result: Unlocked,
+        result: Result<Unlocked, UnlockError>,
     },
     /// A lease that is kept alive or watched is over, and was not released. It comes by the lease's
     /// deadline, whatever the nodes do, and at once when no quorum can hold the key any more. The

@@ -8,13 +8,13 @@
 //! 1. Say what happened: [`Engine::handle_connected`], [`Engine::handle_lost`],
 //!    [`Engine::handle_bytes`] for everything the sockets hold, and only then
 //!    [`Engine::handle_timeout`]: what has come in is read before anybody is judged.
-//! 2. Submit: [`Engine::acquire`], [`Engine::extend`], [`Engine::release`], with a clock that was
+//! 2. Submit: [`Engine::try_lock`], [`Engine::extend`], [`Engine::unlock`], with a clock that was
 //!    read just before.
 //! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and
 //!    [`Engine::drain_output`], or [`Engine::output`], for the nodes of [`Engine::poll_writes`]. What
 //!    [`Engine::poll_change`] and [`Engine::poll_late_vote`] tell of leases is there for who shows
 //!    deadlines and votes to others.
-//! 4. Come back at [`Engine::poll_timeout`], or when a socket is ready.
+//! 4. Come back at [`Engine::next_deadline`], or when a socket is ready.
 //!
 //! # Contract
 //!
@@ -36,9 +36,9 @@ mod counts;
 mod door;
 mod event;
 mod inbound;
-mod locks;
+pub(crate) mod locks;
 mod nodes;
-mod notice;
+pub(crate) mod notice;
 mod spans;
 #[cfg(test)]
 mod tests;
@@ -55,5 +55,5 @@ pub use locks::op::{NodeReplies, OpId};
 #[cfg(feature = "metrics")]
 pub use locks::series::Series;
 pub use locks::slot::LeaseId;
-pub use locks::view::{NodeHealth, NodeState};
-pub use notice::Notice;
+pub(crate) use locks::view::{NodeHealth, NodeState};
+pub(crate) use notice::Notice;

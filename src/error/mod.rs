@@ -118,7 +118,7 @@ pub enum LockError {
     NoQuorum(Ballot),
     /// A quorum granted, but the validity was over, or less than was asked for, by the time the
     /// lease could be handed over: take a longer TTL. Or nodes told before that their key is gone
-    /// again ([`Acquire::watch`](crate::Acquire::watch)): try again.
+    /// again ([`LockOptions::watch`](crate::LockOptions::watch)): try again.
     #[error("a quorum granted, but not for long enough: {0}")]
     Expired(Ballot),
     /// The work under the lock ended after the lease had.
@@ -207,11 +207,15 @@ pub enum ExtendError {
     System(io::ErrorKind),
 }
 
-/// Why a release could not even be tried. The keys end with their TTL.
-#[derive(Clone, Debug, Error)]
+/// Why an unlock released nothing, or could not be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnlockError {
-    /// Another client made the lease.
+    /// So many nodes are without the key that the lock was over before the call: it took longer than
+    /// the lease, or somebody deleted the key. What was done under it may not have been alone.
+    #[error("the lock was over before it was unlocked")]
+    NotHeld,
+    /// Another client made the lease, or it was released or given away.
     #[error("not a lease of this client")]
     NotOurs,
     /// Key or token has an impossible length.
@@ -228,14 +232,12 @@ pub enum UnlockError {
     System(io::ErrorKind),
 }
 
-/// How a release ended.
+/// How an unlock ended that found no loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unlocked {
     /// A quorum deleted the key.
     Released,
-    /// So many nodes are without the key that the caller no longer held the lock.
-    NotHeld,
     /// Too few nodes answered to know. What is still owed is sent as they come back; else the keys
     /// end with their TTL.
     Unknown,
@@ -254,6 +256,26 @@ pub enum ConnectError {
     /// Too few nodes may vote, for the reasons given.
     #[error("no quorum of nodes: {0}")]
     NoQuorum(Ballot),
+}
+
+impl LockError {
+    /// Whether others hold the lock: all is well, and somebody else does the work. Leave it to them,
+    /// or wait with `lock`.
+    #[must_use]
+    pub const fn is_taken(&self) -> bool {
+        matches!(self, Self::Taken(_))
+    }
+
+    /// Whether the same call may win later, with nothing changed by anybody here: try again after some
+    /// time. Of the others, what is invalid must be mended by the caller; what was cancelled or
+    /// closed was ended on purpose; and what was [`Lost`](Self::Lost) may have been done in part.
+    ///
+    /// A missing quorum counts in: nodes come back. Where somebody must mend one, the ballot names
+    /// it, and so does a [notice](crate::Client::notice).
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Taken(_) | Self::NoQuorum(_) | Self::Expired(_) | Self::Full)
+    }
 }
 
 impl From<io::ErrorKind> for LockError {

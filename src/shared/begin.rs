@@ -1,6 +1,7 @@
 //! How calls begin and what their results become: the parts that the blocking calls and the futures
 //! have in common.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use super::pending::{Pending, Taken};
 use super::rules::Patience;
 use super::table::{Refused, Table, Task};
 use super::{Shared, SharedGuard};
-use crate::acquire::Acquire;
-use crate::client::NodeKey;
+use crate::config::Config;
+use crate::driver::Connecting;
 use crate::driver::clock::now;
 use crate::engine::NodeHealth;
-use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::LockOptions;
+use crate::status::NodeKey;
 
 /// What an acquisition asked for, as its end needs it.
 #[derive(Clone, Copy)]
@@ -24,11 +27,18 @@ pub(super) struct Asked {
 }
 
 impl Shared {
-    pub(super) fn patient(&self, mut acquire: Acquire) -> Acquire {
-        if acquire.retry.is_none() {
-            acquire.retry = Some(self.owner.inner.with(|table| table.rules.retry));
+    pub(super) fn begin_connect(config: Config) -> Result<(Self, Pending), ConnectError> {
+        let task = Task::Connect(Connecting::new(&config, now()));
+        let shared = Self::open(config)?;
+        let pending = shared.begin(Kind::Connect, task).map_err(|_| ended())?;
+        Ok((shared, pending))
+    }
+
+    pub(super) fn patient(&self, options: LockOptions) -> LockOptions {
+        if options.retry.is_some() {
+            return options;
         }
-        acquire
+        options.patient(self.owner.inner.with(|table| table.rules.retry))
     }
 
     fn pending(&self, call: u32, table: &Table) -> Pending {
@@ -39,17 +49,17 @@ impl Shared {
     pub(super) fn begin_lock(
         &self,
         key: &[u8],
-        acquire: Acquire,
+        options: LockOptions,
     ) -> Result<(Pending, Asked), LockError> {
         let asked = Asked {
-            ttl: acquire.ttl,
-            min_validity: acquire.min_validity,
-            is_exposed: acquire.token.is_some(),
+            ttl: options.ttl,
+            min_validity: options.min_validity,
+            is_exposed: options.token.is_some(),
         };
         let time = now();
-        let patience = Patience::of(&acquire, time);
+        let patience = Patience::of(&options, time);
         self.owner.inner.with(|table| {
-            let call = table.begin_lock(key, acquire, patience, time)?;
+            let call = table.begin_lock(key, options, patience, time)?;
             Ok((self.pending(call, table), asked))
         })
     }
@@ -66,8 +76,8 @@ impl Shared {
         let guard = SharedGuard::new(lease, owner, queue, asked.ttl, asked.is_exposed);
         let remaining = guard.remaining();
         if remaining.is_zero() || remaining < asked.min_validity {
-            let voters = guard.voters();
-            let ballot = self.owner.inner.with(|table| table.rules.late_ballot(voters));
+            let votes = guard.votes();
+            let ballot = self.owner.inner.with(|table| table.rules.late_ballot(votes));
             return Err(LockError::Expired(ballot));
         }
         Ok(guard)
@@ -130,10 +140,10 @@ impl Shared {
         &self,
         key: &[u8],
         token: &[u8],
-        ttl: Duration,
+        options: LockOptions,
     ) -> Result<Pending, ExtendError> {
         let (key, token) = (key.to_vec(), token.to_vec());
-        let task = Task::Adopt { key, token, ttl };
+        let task = Task::Adopt { key, token, options };
         self.begin(Kind::Adopt, task).map_err(ExtendError::from)
     }
 
@@ -169,6 +179,15 @@ pub(super) fn extended(guard: &mut SharedGuard, (reply, _): Taken) -> Result<(),
 
 pub(super) fn unlocked((reply, _): Taken) -> Result<Unlocked, UnlockError> {
     if let Reply::Unlock(result) = reply { result } else { Err(UnlockError::Closed) }
+}
+
+pub(super) fn connected((reply, _): Taken) -> Result<(), ConnectError> {
+    if let Reply::Connect(result) = reply { result } else { Err(ended()) }
+}
+
+/// The I/O thread is no more.
+pub(super) fn ended() -> ConnectError {
+    io::Error::other("the I/O thread has ended").into()
 }
 
 pub(super) fn status((reply, _): Taken) -> Result<Vec<NodeKey>, LockError> {

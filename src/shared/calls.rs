@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use super::NONE;
 use super::sync::{AtomicBool, Thread};
-use crate::acquire::Acquire;
-use crate::client::NodeKey;
 use crate::driver::Lease;
 use crate::engine::{LeaseId, NodeHealth};
-use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::LockOptions;
+use crate::status::NodeKey;
 use crate::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub(super) enum Kind {
     Extend,
     Unlock,
     Status,
+    Connect,
     Nodes,
     Shutdown,
 }
@@ -41,6 +42,7 @@ pub(super) enum Reply {
     Extend(Result<(), ExtendError>),
     Unlock(Result<Unlocked, UnlockError>),
     Status(Result<Vec<NodeKey>, LockError>),
+    Connect(Result<(), ConnectError>),
     Nodes(Vec<NodeHealth>),
     /// Releases still owed.
     Shutdown(usize),
@@ -51,6 +53,7 @@ impl Reply {
     pub(super) fn closed(kind: Kind, owed: usize) -> Self {
         match kind {
             Kind::Lock => Self::Lock(Err(LockError::Closed)),
+            Kind::Connect => Self::Connect(Err(super::begin::ended())),
             Kind::Adopt => Self::Adopt(Err(ExtendError::Closed)),
             Kind::Extend => Self::Extend(Err(ExtendError::Closed)),
             Kind::Unlock => Self::Unlock(Err(UnlockError::Closed)),
@@ -100,7 +103,7 @@ pub(super) struct Call {
     pub(super) queue: u32,
     pub(super) prev: u32,
     pub(super) next: u32,
-    pub(super) acquire: Acquire,
+    pub(super) options: LockOptions,
     /// The end of the call.
     pub(super) ends: Instant,
     /// When it no longer waits behind others.
@@ -116,7 +119,7 @@ pub(super) struct Call {
 impl Call {
     /// Whether the lease that it is given may go to another waiter afterwards.
     pub(super) const fn may_pass(&self) -> bool {
-        matches!(self.kind, Kind::Lock) && self.acquire.token.is_none()
+        matches!(self.kind, Kind::Lock) && self.options.token.is_none()
     }
 }
 
@@ -157,7 +160,7 @@ impl Calls {
             queue: NONE,
             prev: NONE,
             next: NONE,
-            acquire: Acquire::new(Duration::ZERO),
+            options: LockOptions::new(Duration::ZERO),
             ends: Instant::MAX,
             queued_until: Instant::MAX,
             lease: None,

@@ -2,16 +2,27 @@
 
 use std::time::Duration;
 
-use super::begin::{extended, nodes, owed, status, unlocked};
+use super::begin::{connected, extended, nodes, owed, status, unlocked};
 use super::calls::Kind;
 use super::table::Task;
 use super::{Shared, SharedGuard};
-use crate::acquire::{Acquire, KeepAlive};
-use crate::client::NodeKey;
+use crate::config::Config;
 use crate::engine::NodeHealth;
-use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::LockOptions;
+use crate::status::NodeKey;
 
 impl Shared {
+    /// As [`connect`](Self::connect), without blocking. Dropped before its end, nothing is left of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn connect_async(config: Config) -> Result<Self, ConnectError> {
+        let (shared, pending) = Self::begin_connect(config)?;
+        connected(pending.await).map(|()| shared)
+    }
+
     /// As [`try_lock`](Self::try_lock), without blocking.
     ///
     /// # Errors
@@ -20,22 +31,9 @@ impl Shared {
     pub async fn try_lock_async(
         &self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        self.try_lock_with_async(key, Acquire::new(ttl)).await
-    }
-
-    /// As [`try_lock_with`](Self::try_lock_with), without blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock).
-    pub async fn try_lock_with_async(
-        &self,
-        key: impl AsRef<[u8]>,
-        acquire: Acquire,
-    ) -> Result<SharedGuard, LockError> {
-        let (pending, asked) = self.begin_lock(key.as_ref(), acquire)?;
+        let (pending, asked) = self.begin_lock(key.as_ref(), options.into().once())?;
         self.won(pending.await, asked)
     }
 
@@ -47,22 +45,10 @@ impl Shared {
     pub async fn lock_async(
         &self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        self.lock_with_async(key, Acquire::new(ttl)).await
-    }
-
-    /// As [`lock_with`](Self::lock_with), without blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    pub async fn lock_with_async(
-        &self,
-        key: impl AsRef<[u8]>,
-        acquire: Acquire,
-    ) -> Result<SharedGuard, LockError> {
-        self.try_lock_with_async(key, self.patient(acquire)).await
+        let (pending, asked) = self.begin_lock(key.as_ref(), self.patient(options.into()))?;
+        self.won(pending.await, asked)
     }
 
     /// As [`with_lock`](Self::with_lock), without blocking.
@@ -73,17 +59,16 @@ impl Shared {
     pub async fn with_lock_async<T, E>(
         &self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
         work: impl AsyncFnOnce(&mut SharedGuard) -> Result<T, E>,
     ) -> Result<T, E>
     where
         E: From<LockError>,
     {
-        let kept = Acquire::new(ttl).keep_alive(KeepAlive::new());
-        let mut guard = self.lock_with_async(key, kept).await?;
+        let mut guard = self.lock_async(key, options.into().kept_alive()).await?;
         let value = work(&mut guard).await?;
         let was_valid = guard.is_valid();
-        let is_gone = matches!(self.unlock_async(guard).await, Ok(Unlocked::NotHeld));
+        let is_gone = matches!(self.unlock_async(guard).await, Err(UnlockError::NotHeld));
         if was_valid && !is_gone { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
@@ -136,9 +121,11 @@ impl Shared {
         &self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, ExtendError> {
-        let pending = self.begin_adopt(key.as_ref(), token.as_ref(), ttl)?;
+        let options = options.into();
+        let ttl = options.ttl;
+        let pending = self.begin_adopt(key.as_ref(), token.as_ref(), options)?;
         self.adopted(pending.await, ttl)
     }
 

@@ -10,6 +10,7 @@ use super::{Shared, calls};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::error::ExtendError;
+use crate::quorum::NodeMask;
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -58,7 +59,7 @@ impl SharedGuard {
         !self.remaining().is_zero()
     }
 
-    /// Whether the lock is known to be over (see also [`lost`](Self::lost)): no quorum can hold it any more, or it is kept alive
+    /// Whether the lock is known to be over (see also [`wait_lost`](Self::wait_lost)): no quorum can hold it any more, or it is kept alive
     /// and its deadline has come. An atomic load; the I/O thread raises it even when every node is
     /// silent.
     #[must_use]
@@ -86,16 +87,10 @@ impl SharedGuard {
         self.lease.as_ref().map(Lease::token)
     }
 
-    /// How many nodes granted it. Grows as late answers are read.
+    /// The nodes that granted it. Grows as late answers are read.
     #[must_use]
-    pub fn votes(&self) -> u32 {
-        self.lease.as_ref().map_or(0, Lease::votes)
-    }
-
-    /// Which nodes granted it, as bits in the order of the configuration.
-    #[must_use]
-    pub fn voters(&self) -> u32 {
-        self.lease.as_ref().map_or(0, Lease::voters)
+    pub fn votes(&self) -> NodeMask {
+        self.lease.as_ref().map_or(NodeMask::EMPTY, Lease::votes)
     }
 
     /// Extends the lock by the TTL it was asked for with if a third of that has passed; otherwise
@@ -105,7 +100,7 @@ impl SharedGuard {
     ///
     /// As [`Shared::extend`], except that a missed quorum is no error while the lock is still held:
     /// the next call tries again.
-    pub fn keep(&mut self) -> Result<(), ExtendError> {
+    pub fn extend_if_due(&mut self) -> Result<(), ExtendError> {
         if self.is_fresh() {
             return Ok(());
         }
@@ -114,12 +109,12 @@ impl SharedGuard {
         self.unless_still_held(result)
     }
 
-    /// As [`keep`](Self::keep), without blocking.
+    /// As [`extend_if_due`](Self::extend_if_due), without blocking.
     ///
     /// # Errors
     ///
-    /// As [`keep`](Self::keep).
-    pub async fn keep_async(&mut self) -> Result<(), ExtendError> {
+    /// As [`extend_if_due`](Self::extend_if_due).
+    pub async fn extend_if_due_async(&mut self) -> Result<(), ExtendError> {
         if self.is_fresh() {
             return Ok(());
         }

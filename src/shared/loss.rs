@@ -109,17 +109,17 @@ impl Drop for Loss<'_> {
 
 impl SharedGuard {
     /// Ends when the lock is over: as soon as it is known to be lost, where it is
-    /// [kept alive](crate::Acquire::keep_alive) or [watched](crate::Acquire::watch), and by its
+    /// [kept alive](crate::LockOptions::keep_alive) or [watched](crate::LockOptions::watch), and by its
     /// deadline in any case, even when every node is silent. Also when the handle is shut down, for
     /// nobody would tell after that.
     ///
     /// Made for a `select!` of the work and this. To have a function called, await it in a task or
     /// thread of its own. It can be dropped and asked again at any time.
-    pub fn lost(&self) -> impl Future<Output = ()> + Send + '_ {
+    pub fn wait_lost_async(&self) -> impl Future<Output = ()> + Send + '_ {
         Loss { guard: self, number: None }
     }
 
-    /// Blocks until the lock is over, as [`lost`](Self::lost), or `limit` has passed: whether it is
+    /// Blocks until the lock is over, as [`wait_lost_async`](Self::wait_lost_async), or `limit` has passed: whether it is
     /// over.
     #[must_use]
     pub fn wait_lost(&self, limit: Duration) -> bool {

@@ -1,6 +1,6 @@
-//! [`Shared`]: one handle for many threads and tasks, over one I/O thread that owns the client.
+//! [`Shared`]: one handle for many threads and tasks, over one I/O thread that owns the driver.
 //!
-//! Layer: above [`crate::client`]. Holds no protocol: it queues, hands over and wakes.
+//! Layer: above [`crate::driver`]. Holds no protocol: it queues, hands over and wakes.
 //!
 //! # Contract
 //!
@@ -36,12 +36,14 @@ use mio::{Token, Waker};
 
 pub use guard::SharedGuard;
 
-use crate::acquire::{Acquire, KeepAlive};
-use crate::client::{Client, NodeKey};
-use crate::config::{Config, Wait};
+use crate::config::{Config, IdleStrategy};
+use crate::driver::Poller;
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
-use begin::{extended, nodes, owed, status, unlocked};
+use crate::options::LockOptions;
+use crate::quorum::NodeMask;
+use crate::status::NodeKey;
+use begin::{connected, extended, nodes, owed, status, unlocked};
 use calls::Kind;
 use inner::{Inner, Owner};
 use rules::Rules;
@@ -95,8 +97,8 @@ const NONE: u32 = u32::MAX;
 ///
 /// - what is left of it is at least the `min_validity` that the next asked for, and half of what a
 ///   new lease of the next one's TTL would have had. [`SharedGuard::remaining`] says the truth;
-/// - it is [kept alive](Acquire::keep_alive) as the next one wants it: not at all, or without
-///   limits; and [watched](Acquire::watch) if that one wants it so;
+/// - it is [kept alive](LockOptions::keep_alive) as the next one wants it: not at all, or without
+///   limits; and [watched](LockOptions::watch) if that one wants it so;
 /// - its token was neither given, nor read, nor handed on: whoever knows it would be able to
 ///   release the lock under its next holder;
 /// - it was handed on less than [`Config::local_turns`] times in a row, 8 times where somebody
@@ -106,11 +108,11 @@ const NONE: u32 = u32::MAX;
 ///
 /// # Costs
 ///
-/// An uncontended call is that of [`Client`] and two hand-overs between threads: one to the I/O
+/// An uncontended call is that of [`Client`](crate::Client) and two hand-overs between threads: one to the I/O
 /// thread (a write to an eventfd, unless it is at work), one back. Calls that come at once go out together,
-/// one write a node. With [`Wait::Spin`] the I/O thread never sleeps, for as long as any handle
+/// one write a node. With [`IdleStrategy::Spin`] the I/O thread never sleeps, for as long as any handle
 /// lives, and a blocking call spins for up to `node_timeout` before it sleeps;
-/// [`Wait::SpinThenPark`] bounds both. Once warm nothing is allocated for keys up to 40 bytes.
+/// [`IdleStrategy::SpinThenPark`] bounds both. Once warm nothing is allocated for keys up to 38 bytes.
 ///
 /// Up to `in_flight_max` calls, waiting ones included, may be under way; one more ends at once as
 /// [`LockError::Full`].
@@ -126,13 +128,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Connects as [`Client::connect`] does, and starts the I/O thread.
+    /// Starts the I/O thread and connects, as [`Client::connect`](crate::Client::connect) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`], and [`ConnectError::System`] if no thread can be started.
+    /// As [`Client::connect`](crate::Client::connect), and [`ConnectError::System`] if no thread can be
+    /// started.
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
-        Self::start(config, Client::connect)
+        let (shared, pending) = Self::begin_connect(config)?;
+        connected(pending.wait()).map(|()| shared)
     }
 
     /// As [`connect`](Self::connect), without waiting for any node. The first calls do, as far as
@@ -142,30 +146,21 @@ impl Shared {
     ///
     /// [`ConnectError::Config`] and [`ConnectError::System`].
     pub fn open(config: Config) -> Result<Self, ConnectError> {
-        Self::start(config, Client::open)
-    }
-
-    fn start(
-        config: Config,
-        connect: impl FnOnce(Config) -> Result<Client, ConnectError>,
-    ) -> Result<Self, ConnectError> {
         let rules = Rules::new(&config)?;
         let calls_max = config.in_flight_max;
-        let spin = match config.wait {
-            Wait::Park => Duration::ZERO,
-            Wait::Spin => config.node_timeout,
-            Wait::SpinThenPark(spin) => spin,
+        let spin = match config.idle_strategy {
+            IdleStrategy::Park => Duration::ZERO,
+            IdleStrategy::Spin => config.node_timeout,
+            IdleStrategy::SpinThenPark(spin) => spin,
         };
-        // The nodes have the first tokens, name resolution the next.
+        // Behind those of the driver.
         let token = Token(config.nodes.len() + 1);
-        let client = connect(config)?;
-        let voters = client.voters();
-        let waker = Waker::new(client.poll.registry(), token)?;
-        let mut table = Table::new(rules, calls_max);
-        table.voters = voters;
+        let (driver, poller) = Poller::open(config)?;
+        let waker = Waker::new(poller.registry(), token)?;
         // An eventfd that is full has woken it already.
-        let inner = Arc::new(Inner::new(table, move || drop(waker.wake()), spin));
-        let worker = Worker::new(client, Arc::clone(&inner));
+        let wake = move || drop(waker.wake());
+        let inner = Arc::new(Inner::new(Table::new(rules, calls_max), wake, spin));
+        let worker = Worker::new(driver, poller, Arc::clone(&inner));
         thread::Builder::new().name("redbolt".to_owned()).spawn(move || worker.run())?;
         Ok(Self { owner: Arc::new(Owner { inner }) })
     }
@@ -177,49 +172,34 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// As [`Client::try_lock`], [`LockError::Full`] and [`LockError::Closed`].
-    pub fn try_lock(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<SharedGuard, LockError> {
-        self.try_lock_with(key, Acquire::new(ttl))
-    }
-
-    /// As [`try_lock`](Self::try_lock), with all that an [`Acquire`] can say.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock).
-    pub fn try_lock_with(
+    /// As [`Client::try_lock`](crate::Client::try_lock), [`LockError::Full`] and
+    /// [`LockError::Closed`].
+    pub fn try_lock(
         &self,
         key: impl AsRef<[u8]>,
-        acquire: Acquire,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        let (pending, asked) = self.begin_lock(key.as_ref(), acquire)?;
+        let (pending, asked) = self.begin_lock(key.as_ref(), options.into().once())?;
         self.won(pending.wait(), asked)
     }
 
-    /// Waits for the lock `key` as the configuration's `retry` says: behind those of this process
-    /// who came before, then by competing for it.
+    /// Waits for the lock `key` as the `retry` of the options or of the configuration says: behind
+    /// those of this process who came before, then by competing for it.
     ///
     /// # Errors
     ///
     /// As [`try_lock`](Self::try_lock): those of the last attempt.
-    pub fn lock(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<SharedGuard, LockError> {
-        self.lock_with(key, Acquire::new(ttl))
-    }
-
-    /// As [`lock`](Self::lock), with all that an [`Acquire`] can say.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    pub fn lock_with(
+    pub fn lock(
         &self,
         key: impl AsRef<[u8]>,
-        acquire: Acquire,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        self.try_lock_with(key, self.patient(acquire))
+        let (pending, asked) = self.begin_lock(key.as_ref(), self.patient(options.into()))?;
+        self.won(pending.wait(), asked)
     }
 
-    /// Runs `work` while the lock `key` is held, and releases it on return, early return and panic.
+    /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
+    /// return, early return and panic.
     ///
     /// The lock is kept alive by the I/O thread; [`SharedGuard::is_lost`] says if that came to
     /// nothing. The error or panic of `work` comes before everything else.
@@ -231,17 +211,16 @@ impl Shared {
     pub fn with_lock<T, E>(
         &self,
         key: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
         work: impl FnOnce(&mut SharedGuard) -> Result<T, E>,
     ) -> Result<T, E>
     where
         E: From<LockError>,
     {
-        let kept = Acquire::new(ttl).keep_alive(KeepAlive::new());
-        let mut guard = self.lock_with(key, kept)?;
+        let mut guard = self.lock(key, options.into().kept_alive())?;
         let value = work(&mut guard)?;
         let was_valid = guard.is_valid();
-        let is_gone = matches!(self.unlock(guard), Ok(Unlocked::NotHeld));
+        let is_gone = matches!(self.unlock(guard), Err(UnlockError::NotHeld));
         if was_valid && !is_gone { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
@@ -249,7 +228,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// As [`Client::extend`], [`ExtendError::Full`] and [`ExtendError::Closed`].
+    /// As [`Client::extend`](crate::Client::extend), [`ExtendError::Full`] and [`ExtendError::Closed`].
     pub fn extend(&self, guard: &mut SharedGuard, ttl: Duration) -> Result<(), ExtendError> {
         let pending = self.begin_extend(guard, ttl)?;
         extended(guard, pending.wait())
@@ -260,17 +239,18 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// [`UnlockError::NotOurs`] for a guard of another handle, which is dropped and thereby
+    /// [`UnlockError::NotHeld`]: the lock was over before; where that is known already, drop the guard
+    /// instead. [`UnlockError::NotOurs`] for a guard of another handle, which is dropped and thereby
     /// released there. [`UnlockError::Full`]: it is released all the same, without a result.
     pub fn unlock(&self, guard: SharedGuard) -> Result<Unlocked, UnlockError> {
         self.begin_unlock(guard)?.map_or(Ok(Unlocked::Released), |pending| unlocked(pending.wait()))
     }
 
-    /// As [`Client::unlock_token`].
+    /// As [`Client::unlock_token`](crate::Client::unlock_token).
     ///
     /// # Errors
     ///
-    /// As [`Client::unlock_token`], [`UnlockError::Full`] and [`UnlockError::Closed`].
+    /// As [`Client::unlock_token`](crate::Client::unlock_token), [`UnlockError::Full`] and [`UnlockError::Closed`].
     pub fn unlock_token(
         &self,
         key: impl AsRef<[u8]>,
@@ -279,25 +259,27 @@ impl Shared {
         unlocked(self.begin_unlock_token(key.as_ref(), token.as_ref())?.wait())
     }
 
-    /// As [`Client::adopt`]. The guard's lease is never handed on to another waiter: its token is
+    /// As [`Client::adopt`](crate::Client::adopt). The guard's lease is never handed on to another waiter: its token is
     /// known elsewhere.
     ///
     /// # Errors
     ///
-    /// As [`Client::adopt`], [`ExtendError::Full`] and [`ExtendError::Closed`].
+    /// As [`Client::adopt`](crate::Client::adopt), [`ExtendError::Full`] and [`ExtendError::Closed`].
     pub fn adopt(
         &self,
         key: impl AsRef<[u8]>,
         token: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, ExtendError> {
-        let pending = self.begin_adopt(key.as_ref(), token.as_ref(), ttl)?;
+        let options = options.into();
+        let ttl = options.ttl;
+        let pending = self.begin_adopt(key.as_ref(), token.as_ref(), options)?;
         self.adopted(pending.wait(), ttl)
     }
 
     // ---- state ----
 
-    /// As [`Client::status`]: what each node holds for `key`.
+    /// As [`Client::status`](crate::Client::status): what each node holds for `key`.
     ///
     /// # Errors
     ///
@@ -314,10 +296,10 @@ impl Shared {
         begun.map_or_else(|_| Vec::new(), |pending| nodes(pending.wait()))
     }
 
-    /// How many nodes may vote, as the I/O thread last saw; none once the handle is shut down.
+    /// The nodes that may vote, as the I/O thread last saw; none once the handle is shut down.
     #[must_use]
-    pub fn voters(&self) -> u32 {
-        self.owner.inner.with(|table| if table.is_closed { 0 } else { table.voters })
+    pub fn voters(&self) -> NodeMask {
+        self.owner.inner.with(|table| if table.is_closed { NodeMask::EMPTY } else { table.voters })
     }
 
     /// How many votes make a quorum.
@@ -330,7 +312,7 @@ impl Shared {
     /// is answered whatever else is under way. [`nodes`](Self::nodes) says why not.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.voters() >= self.quorum()
+        self.voters().count() >= self.quorum()
     }
 
     // ---- the end ----

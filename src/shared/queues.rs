@@ -7,10 +7,10 @@ use std::hash::{Hash, Hasher};
 
 use super::NONE;
 use super::calls::{Calls, Stage};
-use crate::acquire::{Acquire, KeepAlive};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::key::Key;
+use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 
@@ -128,15 +128,15 @@ impl Queues {
     }
 
     /// A call won the lease of the queue's key.
-    pub(super) fn won(&mut self, index: u32, lease: &Lease, acquire: &Acquire) {
+    pub(super) fn won(&mut self, index: u32, lease: &Lease, options: &LockOptions) {
         self.at_mut(index).holder = Some(Holder {
             id: lease.id(),
             valid_until: lease.deadline(),
-            voters: NodeMask::from_bits(lease.voters()),
+            voters: lease.votes(),
             turns: 0,
             is_wanted_elsewhere: false,
-            keep_alive: acquire.keep_alive,
-            is_watched: acquire.is_watched,
+            keep_alive: options.keep_alive,
+            is_watched: options.is_watched,
         });
     }
 

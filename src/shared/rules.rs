@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{Acquire, KeepAlive};
 use crate::config::{Config, KEY_LEN_MAX, Retry};
 use crate::error::{ConfigError, LockError};
+use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::Drift;
 use crate::time::Instant;
 
@@ -58,8 +58,8 @@ impl Rules {
     }
 
     /// Refuses what every node would have to refuse; a call that waits must not find out late.
-    pub(super) fn check(&self, key: &[u8], acquire: &Acquire) -> Result<(), LockError> {
-        let ttl_ms = u64::try_from(acquire.ttl.as_millis()).unwrap_or(u64::MAX);
+    pub(super) fn check(&self, key: &[u8], options: &LockOptions) -> Result<(), LockError> {
+        let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let (least, most) = (self.least_ttl, self.most_ttl);
         if !(least..=most).contains(&Duration::from_millis(ttl_ms)) {
             return Err(LockError::InvalidTtl { least, most });
@@ -71,7 +71,7 @@ impl Rules {
         if len > KEY_LEN_MAX {
             return Err(LockError::InvalidKey { len });
         }
-        match acquire.token {
+        match options.token {
             Some(Err(len)) => Err(LockError::InvalidToken { len }),
             Some(Ok(_)) | None => Ok(()),
         }
@@ -88,10 +88,10 @@ impl Rules {
 
     /// What must be left of a lease that is handed to a call which asks for `acquire`: its
     /// `min_validity`, and half of what a lease of its own would have had.
-    pub(super) fn validity_wanted(&self, acquire: &Acquire) -> Duration {
-        let ttl_ms = u64::try_from(acquire.ttl.as_millis()).unwrap_or(u64::MAX);
+    pub(super) fn validity_wanted(&self, options: &LockOptions) -> Duration {
+        let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity_ms = ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms));
-        acquire.min_validity.max(Duration::from_millis(validity_ms.div_ceil(2)))
+        options.min_validity.max(Duration::from_millis(validity_ms.div_ceil(2)))
     }
 
     /// Whether a lease that is kept alive like this, or not, serves one who wants that. What is
@@ -104,10 +104,10 @@ impl Rules {
 impl Patience {
     /// That of a call that begins now; it waits behind others no longer than the attempts that it
     /// may make would have taken. Runs the caller's own function of a [`Retry::custom`].
-    pub(super) fn of(acquire: &Acquire, now: Instant) -> Self {
-        let retry = acquire.retry.unwrap_or(Retry::ONCE);
-        let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
-        let is_once = acquire.token.is_some() || deadline == Some(Duration::ZERO);
+    pub(super) fn of(options: &LockOptions, now: Instant) -> Self {
+        let retry = options.retry.unwrap_or(Retry::ONCE);
+        let deadline = [options.timeout, retry.timeout].into_iter().flatten().min();
+        let is_once = options.token.is_some() || deadline == Some(Duration::ZERO);
         let ends = deadline
             .filter(|deadline| !deadline.is_zero())
             .map_or(Instant::MAX, |deadline| now + deadline);
@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn a_lease_with_less_than_half_of_what_a_new_one_would_have_is_not_handed_on() {
         let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-        assert_eq!(rules.validity_wanted(&Acquire::new(ms(10_000))), ms(4_949));
-        assert_eq!(rules.validity_wanted(&Acquire::new(ms(4))), ms(1));
-        let choosy = Acquire::new(ms(10_000)).min_validity(ms(9_000));
+        assert_eq!(rules.validity_wanted(&LockOptions::new(ms(10_000))), ms(4_949));
+        assert_eq!(rules.validity_wanted(&LockOptions::new(ms(4))), ms(1));
+        let choosy = LockOptions::new(ms(10_000)).min_validity(ms(9_000));
         assert_eq!(rules.validity_wanted(&choosy), ms(9_000));
     }
 
@@ -161,39 +161,39 @@ mod tests {
     #[test]
     fn a_call_waits_behind_others_no_longer_than_its_own_attempts_would_take() {
         let now = Instant::from_nanos(7);
-        let ends = |acquire: Acquire| {
-            let Patience { ends, queued_until } = Patience::of(&acquire, now);
+        let ends = |options: LockOptions| {
+            let Patience { ends, queued_until } = Patience::of(&options, now);
             let after = |end: Instant| (end < Instant::MAX).then(|| end.saturating_since(now));
             (after(ends), after(queued_until))
         };
-        let acquire = || Acquire::new(ms(100));
+        let options = || LockOptions::new(ms(100));
         let every = Retry::every(ms(10), ms(5));
-        assert_eq!(ends(acquire()), (None, Some(ms(0))));
-        assert_eq!(ends(acquire().retry(every)), (None, None));
-        assert_eq!(ends(acquire().retry(every).deadline(ms(9))), (Some(ms(9)), Some(ms(9))));
-        assert_eq!(ends(acquire().retry(every).deadline(ms(0))), (None, Some(ms(0))));
-        assert_eq!(ends(acquire().retry(every).token("t")), (None, Some(ms(0))));
-        assert_eq!(ends(acquire().retry(every.attempts(1))), (None, Some(ms(0))));
-        assert_eq!(ends(acquire().retry(every.attempts(4))), (None, Some(ms(45))));
-        assert_eq!(ends(acquire().retry(every.attempts(4).within(ms(20)))).1, Some(ms(20)));
+        assert_eq!(ends(options()), (None, Some(ms(0))));
+        assert_eq!(ends(options().retry(every)), (None, None));
+        assert_eq!(ends(options().retry(every).timeout(ms(9))), (Some(ms(9)), Some(ms(9))));
+        assert_eq!(ends(options().retry(every).timeout(ms(0))), (None, Some(ms(0))));
+        assert_eq!(ends(options().retry(every).token("t")), (None, Some(ms(0))));
+        assert_eq!(ends(options().retry(every.attempts(1))), (None, Some(ms(0))));
+        assert_eq!(ends(options().retry(every.attempts(4))), (None, Some(ms(45))));
+        assert_eq!(ends(options().retry(every.attempts(4).timeout(ms(20)))).1, Some(ms(20)));
         let custom = Retry::custom(|attempt| ms(u64::from(attempt.min(10)))).attempts(101);
-        assert_eq!(ends(acquire().retry(custom)).1, Some(ms(55 + 90 * 10)));
+        assert_eq!(ends(options().retry(custom)).1, Some(ms(55 + 90 * 10)));
     }
 
     #[test]
     fn what_no_node_would_take_is_refused_at_once() {
         let rules = Rules::new(&Config::new(["h:1"]).unwrap()).unwrap();
-        let check = |key: &[u8], acquire: &Acquire| rules.check(key, acquire);
-        assert!(check(b"k", &Acquire::new(ms(4))).is_ok());
-        assert!(check(b"k", &Acquire::new(ms(30_000))).is_ok());
+        let check = |key: &[u8], options: &LockOptions| rules.check(key, options);
+        assert!(check(b"k", &LockOptions::new(ms(4))).is_ok());
+        assert!(check(b"k", &LockOptions::new(ms(30_000))).is_ok());
         for ttl in [ms(0), ms(3), ms(30_001), Duration::MAX] {
-            let error = check(b"k", &Acquire::new(ttl)).unwrap_err();
+            let error = check(b"k", &LockOptions::new(ttl)).unwrap_err();
             assert!(matches!(error, LockError::InvalidTtl { .. }), "{ttl:?}: {error}");
         }
-        let acquire = Acquire::new(ms(10));
-        assert!(matches!(check(b"", &acquire), Err(LockError::InvalidKey { len: 0 })));
-        assert!(matches!(check(&[b'k'; 4097], &acquire), Err(LockError::InvalidKey { len: 4097 })));
-        let token = acquire.token("");
+        let options = LockOptions::new(ms(10));
+        assert!(matches!(check(b"", &options), Err(LockError::InvalidKey { len: 0 })));
+        assert!(matches!(check(&[b'k'; 4097], &options), Err(LockError::InvalidKey { len: 4097 })));
+        let token = options.token("");
         assert!(matches!(check(b"k", &token), Err(LockError::InvalidToken { len: 0 })));
     }
 }

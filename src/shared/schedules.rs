@@ -19,12 +19,12 @@ use super::inner::{Inner, Owner};
 use super::rules::Rules;
 use super::table::{Command, Table, Task};
 use super::{Shared, SharedGuard};
-use crate::acquire::Acquire;
 use crate::config::{Config, Retry};
 use crate::driver::clock::now;
 use crate::driver::{Lease, LeasePool};
 use crate::engine::{Engine, LeaseId};
 use crate::error::{LockError, Unlocked};
+use crate::options::LockOptions;
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 use crate::token::TokenBytes;
@@ -127,8 +127,8 @@ fn ends(shared: Shared, worker: JoinHandle<usize>) {
     assert_eq!(inner.with(|table| table.calls.in_use()), 0, "calls of nobody's");
 }
 
-fn patient() -> Acquire {
-    Acquire::new(LONG).retry(Retry::default()).deadline(LONG)
+fn patient() -> LockOptions {
+    LockOptions::new(LONG).retry(Retry::default()).timeout(LONG)
 }
 
 /// At most one at a time is in here.
@@ -195,7 +195,7 @@ fn threads_that_lock_and_unlock_hold_one_at_a_time_and_all_get_their_turn() {
             .map(|nth| {
                 let (shared, room) = (shared.clone(), Arc::clone(&room));
                 thread::spawn(move || {
-                    let guard = shared.lock_with("k", patient()).expect("its turn comes");
+                    let guard = shared.lock("k", patient()).expect("its turn comes");
                     if nth == 0 {
                         shared.unlock(guard).expect("it is ours");
                     } else {
@@ -213,7 +213,7 @@ fn threads_that_lock_and_unlock_hold_one_at_a_time_and_all_get_their_turn() {
 fn waiters_are_served_in_the_order_they_came() {
     each(|local_turns| {
         let (shared, worker) = start(local_turns);
-        let first = shared.lock_with("k", patient()).expect("it is free");
+        let first = shared.lock("k", patient()).expect("it is free");
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiters: Vec<_> = (0..3)
             .map(|nth| {
@@ -246,7 +246,7 @@ fn a_call_that_is_given_up_at_any_point_holds_nothing_and_loses_nobody_its_wake_
             .map(|nth| {
                 let (shared, room) = (shared.clone(), Arc::clone(&room));
                 thread::spawn(move || {
-                    let mut call = pin!(shared.lock_with_async("k", patient()));
+                    let mut call = pin!(shared.lock_async("k", patient()));
                     if nth < 2 {
                         return room.enter(block_on(&shared, call).expect("its turn comes"));
                     }
@@ -280,7 +280,7 @@ fn every_call_ends_when_the_handle_does() {
                     if nth == 0 {
                         return assert_eq!(shared.shutdown(LONG), 0);
                     }
-                    match shared.lock_with("k", patient()) {
+                    match shared.lock("k", patient()) {
                         Ok(guard) => room.enter(guard),
                         Err(error) => assert!(matches!(error, LockError::Closed), "{error}"),
                     }

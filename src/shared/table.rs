@@ -17,11 +17,11 @@ use super::calls::{Calls, Kind, Listener, Reply, Stage};
 use super::loss::Losses;
 use super::queues::Queues;
 use super::rules::{Patience, Rules};
-use crate::acquire::Acquire;
-use crate::driver::Lease;
+use crate::driver::{Connecting, Lease};
 use crate::engine::{Engine, LeaseId};
 use crate::error::{Ballot, Cause, ConnectError, ExtendError, LockError, UnlockError};
 use crate::key::Key;
+use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeMask};
 use crate::time::Instant;
 
@@ -44,7 +44,7 @@ pub(super) enum Command {
 pub(super) enum Task {
     Acquire {
         key: Key,
-        acquire: Acquire,
+        options: LockOptions,
         ends: Instant,
     },
     Extend {
@@ -62,11 +62,13 @@ pub(super) enum Task {
     Adopt {
         key: Vec<u8>,
         token: Vec<u8>,
-        ttl: Duration,
+        options: LockOptions,
     },
     Status {
         key: Vec<u8>,
     },
+    /// Waits for nodes to connect.
+    Connect(Connecting),
     Nodes,
     /// The caller has given the call up.
     Cancel,
@@ -86,8 +88,8 @@ pub(super) struct Table {
     /// The I/O thread is no more; with how many releases owed.
     pub(super) ended: Option<usize>,
     pub(super) rules: Rules,
-    /// How many nodes may vote, as the I/O thread last saw.
-    pub(super) voters: u32,
+    /// The nodes that may vote, as the I/O thread last saw.
+    pub(super) voters: NodeMask,
 }
 
 impl Table {
@@ -102,7 +104,7 @@ impl Table {
             is_closed: false,
             ended: None,
             rules,
-            voters: 0,
+            voters: NodeMask::EMPTY,
         }
     }
 
@@ -112,19 +114,19 @@ impl Table {
     pub(super) fn begin_lock(
         &mut self,
         key: &[u8],
-        acquire: Acquire,
+        options: LockOptions,
         patience: Patience,
         now: Instant,
     ) -> Result<u32, LockError> {
         if self.is_closed {
             return Err(LockError::Closed);
         }
-        self.rules.check(key, &acquire)?;
+        self.rules.check(key, &options)?;
         let call = self.calls.open(Kind::Lock).ok_or(LockError::Full)?;
         let queue = self.queues.enter(key);
         let queued_until = patience.queued_until;
         let place = self.calls.at_mut(call);
-        (place.queue, place.acquire) = (queue, acquire);
+        (place.queue, place.options) = (queue, options);
         (place.ends, place.queued_until) = (patience.ends, queued_until);
         let here = self.queues.at(queue);
         let holder = here.holder.filter(|holder| holder.valid_until > now);
@@ -156,7 +158,9 @@ impl Table {
         let call = self.calls.open(kind).ok_or(Refused::Full)?;
         let place = self.calls.at_mut(call);
         match &task {
-            Task::Adopt { key, .. } => place.queue = self.queues.enter(key),
+            Task::Adopt { key, options, .. } => {
+                (place.queue, place.options) = (self.queues.enter(key), options.clone());
+            }
             Task::Extend { lease, queue, .. } => {
                 (place.lease, place.queue) = (Some(*lease), *queue);
             }
@@ -164,6 +168,7 @@ impl Table {
             | Task::Unlock { .. }
             | Task::UnlockToken { .. }
             | Task::Status { .. }
+            | Task::Connect(_)
             | Task::Nodes
             | Task::Cancel => {}
         }
@@ -221,7 +226,7 @@ impl Table {
         if holder.turns >= turns_max || next == NONE || here.competitor != NONE {
             return Err(lease);
         }
-        let wanted = &self.calls.at(next).acquire;
+        let wanted = &self.calls.at(next).options;
         if !Rules::is_kept_as_wanted(holder.keep_alive, wanted.keep_alive)
             || (wanted.is_watched && !holder.is_watched)
             || lease.remaining() < self.rules.validity_wanted(wanted)
@@ -322,7 +327,7 @@ impl Table {
             self.queues.at_mut(queue).competitor = NONE;
         }
         if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = &reply {
-            self.queues.won(queue, lease, &self.calls.at(call).acquire);
+            self.queues.won(queue, lease, &self.calls.at(call).options);
             if self.queues.at(queue).first != NONE {
                 // They wait for the end of this one.
                 self.next_due = self.next_due.min(lease.deadline());
@@ -348,6 +353,7 @@ impl Table {
             | Reply::Extend(_)
             | Reply::Unlock(_)
             | Reply::Status(_)
+            | Reply::Connect(_)
             | Reply::Nodes(_)
             | Reply::Shutdown(_) => Listener::None,
         }
@@ -492,9 +498,9 @@ impl Table {
 
     fn compete(&mut self, call: u32) {
         let place = self.calls.at(call);
-        let (acquire, ends) = (place.acquire.clone(), place.ends);
+        let (options, ends) = (place.options.clone(), place.ends);
         let key = self.queues.at(place.queue).key.clone();
-        self.commands.push(Command::Call(call, Task::Acquire { key, acquire, ends }));
+        self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }));
     }
 }
 
@@ -539,8 +545,8 @@ impl Rules {
     }
 
     /// What is said of a lease that was over before its caller came for it.
-    pub(super) fn late_ballot(&self, voters: u32) -> Ballot {
-        self.ballot(NodeMask::from_bits(voters), NodeMask::EMPTY, Cause::None)
+    pub(super) fn late_ballot(&self, votes: NodeMask) -> Ballot {
+        self.ballot(votes, NodeMask::EMPTY, Cause::None)
     }
 
     fn ballot(&self, granted: NodeMask, denied: NodeMask, cause: Cause) -> Ballot {

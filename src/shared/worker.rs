@@ -1,4 +1,4 @@
-//! The I/O thread: it owns the client, carries out what the table says, and hands results back.
+//! The I/O thread: it owns the driver, carries out what the table says, and hands results back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,19 @@ use std::time::Duration;
 use super::calls::{Listener, Reply};
 use super::inner::Inner;
 use super::table::{Command, Task};
-use crate::acquire::Acquire;
-use crate::client::Client;
 use crate::driver::clock::now;
-use crate::driver::{Completion, Outcome};
+use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
 use crate::engine::OpId;
 use crate::error::LockError;
 use crate::key::Key;
+use crate::options::LockOptions;
 use crate::time::Instant;
 
 pub(super) struct Worker {
-    client: Client,
+    driver: Driver,
+    poller: Poller,
+    /// The call that waits for nodes to connect.
+    connecting: Option<(u32, Connecting)>,
     inner: Arc<Inner>,
     /// The operation of each call, and the call of each operation, by their small numbers.
     ops: Vec<Option<OpId>>,
@@ -43,9 +45,11 @@ fn end(inner: &Inner, owed: usize) {
 }
 
 impl Worker {
-    pub(super) const fn new(client: Client, inner: Arc<Inner>) -> Self {
+    pub(super) const fn new(driver: Driver, poller: Poller, inner: Arc<Inner>) -> Self {
         Self {
-            client,
+            driver,
+            poller,
+            connecting: None,
             inner,
             ops: Vec::new(),
             calls: Vec::new(),
@@ -72,7 +76,7 @@ impl Worker {
                     Command::Release(lease) => {
                         drop(lease);
                         // In front of what comes next.
-                        self.client.driver.collect_dropped(now());
+                        self.driver.collect_dropped(now());
                     }
                     Command::Call(call, task) => self.execute(call, task),
                 }
@@ -81,23 +85,36 @@ impl Worker {
             if let Some(ends) = shutdown {
                 return self.shut_down(ends);
             }
-            let driver = &mut self.client.driver;
-            driver.flush();
+            self.driver.flush();
+            let connecting = self.connected_by();
             let due = if self.replies.is_empty() {
-                driver.next_deadline()
+                [connecting, self.driver.next_deadline()].into_iter().flatten().min()
             } else {
                 Some(Instant::default())
             };
             let until = self.inner.with(|table| table.fall_asleep(due));
-            if self.client.pass(until).is_err() {
+            if self.poller.pass(&mut self.driver, until).is_err() {
                 return;
             }
         }
     }
 
+    /// Until when a call waits for nodes to connect; one that is over has its reply.
+    fn connected_by(&mut self) -> Option<Instant> {
+        let (call, connecting) = self.connecting.as_mut()?;
+        let result = match connecting.goes_on_until(&self.driver, now()) {
+            Ok(Some(until)) => return Some(until),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.replies.push((*call, Reply::Connect(result)));
+        self.connecting = None;
+        None
+    }
+
     /// Takes what has ended.
     fn gather(&mut self) {
-        while let Some(done) = self.client.driver.completion() {
+        while let Some(done) = self.driver.completion() {
             let Some(place) = self.calls.get_mut(done.id.index()) else { continue };
             let Some((_, call)) = place.take_if(|(op, _)| *op == done.id) else { continue };
             if let Some(op) = self.ops.get_mut(call as usize) {
@@ -114,8 +131,8 @@ impl Worker {
             Outcome::Lock(result) => Reply::Lock(result),
             Outcome::Extend(result) => Reply::Extend(result),
             Outcome::Adopt(result) => Reply::Adopt(result),
-            Outcome::Unlock(unlocked) => Reply::Unlock(Ok(unlocked)),
-            Outcome::Query(answers) => Reply::Status(Ok(self.client.node_keys(&answers))),
+            Outcome::Unlock(result) => Reply::Unlock(result),
+            Outcome::Query(answers) => Reply::Status(Ok(self.driver.node_keys(&answers))),
             // No call's result: the lease itself shows it.
             Outcome::Lost(_) => return None,
         })
@@ -123,18 +140,18 @@ impl Worker {
 
     /// Hands out results and takes commands in, in one hold of the lock; then tells who waits.
     fn exchange(&mut self) {
-        let Self { client, inner, commands, replies, tell, .. } = self;
-        let has_lost = client.driver.take_loss();
-        let engine = client.driver.engine();
+        let Self { driver, inner, commands, replies, tell, .. } = self;
+        let has_lost = driver.take_loss();
+        let engine = driver.engine();
         let time = now();
         inner.with(|table| table.exchange(engine, has_lost, time, replies, commands, tell));
         tell.drain(..).for_each(Listener::notify);
     }
 
     fn execute(&mut self, call: u32, task: Task) {
-        let driver = &mut self.client.driver;
+        let driver = &mut self.driver;
         match task {
-            Task::Acquire { key, acquire, ends } => self.acquire(call, &key, acquire, ends),
+            Task::Acquire { key, options, ends } => self.acquire(call, &key, options, ends),
             Task::Extend { queue, lease, ttl } => {
                 let result = driver.extend_id(lease, ttl);
                 // It may have a nearer deadline from now on.
@@ -150,15 +167,16 @@ impl Worker {
                 let result = driver.unlock_token(key, token);
                 self.note(call, result, |error| Reply::Unlock(Err(error)));
             }
-            Task::Adopt { key, token, ttl } => {
-                let result = driver.adopt(key, token, ttl);
+            Task::Adopt { key, token, options } => {
+                let result = driver.adopt(key, token, options);
                 self.note(call, result, |error| Reply::Adopt(Err(error)));
             }
             Task::Status { key } => {
-                let result = self.client.ask_key(&key);
+                let result = driver.ask_key(&key);
                 self.note(call, result, |error| Reply::Status(Err(error)));
             }
-            Task::Nodes => self.replies.push((call, Reply::Nodes(self.client.nodes()))),
+            Task::Connect(connecting) => self.connecting = Some((call, connecting)),
+            Task::Nodes => self.replies.push((call, Reply::Nodes(self.driver.nodes()))),
             Task::Cancel => {
                 if let Some(&Some(op)) = self.ops.get(call as usize) {
                     driver.cancel(op);
@@ -167,13 +185,13 @@ impl Worker {
         }
     }
 
-    fn acquire(&mut self, call: u32, key: &Key, mut acquire: Acquire, ends: Instant) {
+    fn acquire(&mut self, call: u32, key: &Key, mut options: LockOptions, ends: Instant) {
         let time = now();
         if ends < Instant::MAX {
             // A deadline of zero would be one attempt without any.
-            acquire.deadline = Some(time.until(ends).max(Duration::from_nanos(1)));
+            options.timeout = Some(time.until(ends).max(Duration::from_nanos(1)));
         }
-        let result = self.client.driver.acquire_at(key.as_bytes(), &acquire, time);
+        let result = self.driver.begin_lock(key.as_bytes(), &options, time);
         self.note(call, result, |error: LockError| Reply::Lock(Err(error)));
     }
 
@@ -191,7 +209,7 @@ impl Worker {
     /// Gives up what is under way, sends what is owed and waits for the answers, until `ends` at
     /// the latest.
     fn shut_down(mut self, mut ends: Instant) {
-        self.client.driver.give_up();
+        self.driver.give_up();
         self.gather();
         self.exchange();
         ends = self.take_last(ends);
@@ -199,21 +217,21 @@ impl Worker {
         let Self { inner, tell, .. } = &mut self;
         inner.with(|table| table.close(tell));
         tell.drain(..).for_each(Listener::notify);
-        self.client.driver.turn();
+        self.driver.drive();
         loop {
             self.gather();
             self.exchange();
             ends = self.take_last(ends);
-            let is_over = self.client.driver.engine().releases_open(ends) == 0 || now() >= ends;
+            let is_over = self.driver.engine().releases_open(ends) == 0 || now() >= ends;
             if is_over {
                 break;
             }
             let until = self.inner.with(|table| table.fall_asleep(Some(ends)));
-            if self.client.pass(until).is_err() {
+            if self.poller.pass(&mut self.driver, until).is_err() {
                 break;
             }
         }
-        end(&self.inner, self.client.driver.engine().releases_owed(now()));
+        end(&self.inner, self.driver.engine().releases_owed(now()));
     }
 
     /// Takes in what came after the handle was closed: leases given back, which are released, and
@@ -226,8 +244,8 @@ impl Worker {
                 Command::Call(..) | Command::Close => {}
             }
         }
-        self.client.driver.collect_dropped(now());
-        self.client.driver.flush();
+        self.driver.collect_dropped(now());
+        self.driver.flush();
         ends
     }
 }

@@ -278,7 +278,7 @@ impl World {
     fn judge(&mut self, client: usize, now: Instant) {
         let this = &mut self.clients[client];
         for lease in this.dropped.drain(..) {
-            this.engine.release_quietly(lease, now);
+            this.engine.release(lease, now);
         }
         this.engine.handle_timeout(now);
         this.read_at = self.now;
@@ -431,7 +431,7 @@ impl World {
         }
         let this = &self.clients[client];
         let (clock, engine) = (this.clock, &this.engine);
-        let due = engine.poll_timeout().map_or(Global::MAX, |at| clock.global(at));
+        let due = engine.next_deadline().map_or(Global::MAX, |at| clock.global(at));
         let task = this.tasks.iter().map(|task| task.next_at).min().unwrap_or(Global::MAX);
         let task = task.min(this.closing.unwrap_or(Global::MAX));
         let mut at = due.min(task);

@@ -202,7 +202,7 @@ counted! {
         LostWatched,
         /// `Unlocked::Released`.
         Released,
-        /// `Unlocked::NotHeld`.
+        /// `UnlockError::NotHeld`.
         NotHeld,
         /// `Unlocked::Unknown`.
         UnlockUnknown,

@@ -4,8 +4,8 @@
 use super::clock::{Global, MS};
 use super::plan::Plan;
 use super::world::World;
-use crate::acquire::Acquire;
 use crate::mutant::Kind;
+use crate::options::LockOptions;
 use crate::quorum::Drift;
 use crate::time::Instant;
 
@@ -25,8 +25,8 @@ impl World {
     }
 
     /// When an acquisition must have ended by itself, on the client's clock.
-    pub(super) fn end_of(&self, acquire: &Acquire, now: Instant) -> Instant {
-        let deadlines = [acquire.deadline, acquire.retry.and_then(|retry| retry.deadline)];
+    pub(super) fn end_of(&self, acquire: &LockOptions, now: Instant) -> Instant {
+        let deadlines = [acquire.timeout, acquire.retry.and_then(|retry| retry.timeout)];
         let nearest = deadlines.into_iter().flatten().min();
         let is_once = acquire.retry.is_none() || acquire.token.is_some();
         // Patience of its own begins when those on their way have come.

@@ -11,10 +11,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::acquire::Acquire;
 use crate::config::{Config, RestartGuard};
 use crate::engine::{Connection, Engine, Event, LeaseId};
 use crate::error::Cause;
+use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::time::Instant;
 use redbolt_embedded::Flavor;
@@ -245,7 +245,7 @@ impl World {
                 world.connect(client, node);
             }
             let this = &mut world.clients[client];
-            let begun = this.engine.acquire(KEY, &Acquire::new(TTL), this.now);
+            let begun = this.engine.acquire(KEY, &LockOptions::new(TTL), this.now);
             begun.expect("nothing speaks against it");
             world.turn(client);
         }
@@ -279,7 +279,7 @@ impl World {
                 this.lease = result.ok();
                 this.has_won = this.lease.is_some();
                 if let Some(lease) = this.lease.filter(|_| self.limits.releases) {
-                    this.engine.release_quietly(lease, this.now);
+                    this.engine.release(lease, this.now);
                     this.lease = None;
                 }
             }

@@ -14,9 +14,9 @@
 
 use super::clock::{Global, MS};
 use super::world::{Phase, World};
-use crate::acquire::Acquire;
 use crate::config::Retry;
 use crate::mutant::Kind;
+use crate::options::LockOptions;
 use crate::time::Instant;
 
 use std::time::Duration;
@@ -75,8 +75,8 @@ impl World {
         let patience =
             if self.random.chance(100) { self.random.between(MS, 8 * hold) } else { 3000 * MS };
         let retry = Retry::every(Duration::from_millis(2), Duration::from_millis(1));
-        let acquire = Acquire::new(Duration::from_millis(self.plan.max_ttl_ms))
-            .retry(retry.within(Duration::from_nanos(patience)));
+        let acquire = LockOptions::new(Duration::from_millis(self.plan.max_ttl_ms))
+            .retry(retry.timeout(Duration::from_nanos(patience)));
         let this = &mut self.clients[client].tasks[task];
         (this.is_retried, this.is_kept, this.is_watched) = (true, false, false);
         self.acquire(client, task, key, &acquire, Duration::ZERO, now);

@@ -156,7 +156,7 @@ impl World {
         for client in 0..self.clients.len() {
             let engine = &self.clients[client].engine;
             let (in_flight, slots) = (engine.in_flight(), engine.slots_in_use());
-            let voters = engine.voters() as usize;
+            let voters = engine.voters().count() as usize;
             self.oracle.check(Kind::SlotLeak, in_flight == 0 && slots == 0, || {
                 format!("client {client}: {in_flight} operations, {slots} slots at the end")
             });

@@ -40,9 +40,9 @@ impl World {
                     self.counts.path(Path::TokenUnlocked);
                 }
                 self.counts.path(match result {
-                    Unlocked::Released => Path::Released,
-                    Unlocked::NotHeld => Path::NotHeld,
-                    Unlocked::Unknown => Path::UnlockUnknown,
+                    Ok(Unlocked::Released) => Path::Released,
+                    Ok(Unlocked::Unknown) => Path::UnlockUnknown,
+                    Err(_) => Path::NotHeld,
                 });
                 self.idle(client, task);
             }

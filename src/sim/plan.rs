@@ -328,7 +328,7 @@ impl Plan {
         if random.chance(500) {
             retry = retry.attempts(random.between(1, 6) as u32);
         }
-        retry.within(Duration::from_nanos(self.gap * random.between(1, 10)))
+        retry.timeout(Duration::from_nanos(self.gap * random.between(1, 10)))
     }
 
     /// A TTL within the bounds; short ones are as common as long ones.

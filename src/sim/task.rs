@@ -4,11 +4,11 @@
 use super::clock::{Global, MS};
 use super::counts::Path;
 use super::world::{Offer, Phase, World};
-use crate::acquire::{Acquire, KeepAlive};
 use crate::config::Retry;
 use crate::engine::{LeaseId, OpId};
 use crate::error::{ExtendError, LockError};
 use crate::mutant::Kind;
+use crate::options::{KeepAlive, LockOptions};
 use crate::time::Instant;
 
 use std::time::Duration;
@@ -144,7 +144,7 @@ impl World {
         if is_invalid {
             ttl_ms = self.plan.max_ttl_ms + 1;
         }
-        let mut acquire = Acquire::new(Duration::from_millis(ttl_ms));
+        let mut acquire = LockOptions::new(Duration::from_millis(ttl_ms));
         let mut min_validity = Duration::ZERO;
         if self.random.chance(200) {
             min_validity = Duration::from_millis(self.random.between(0, ttl_ms));
@@ -160,7 +160,7 @@ impl World {
             acquire = acquire.token(format!("{}-{}", this.token_start, this.tokens_given));
         }
         if self.random.chance(100) {
-            acquire = acquire.deadline(Duration::from_nanos(self.random.below(self.plan.gap)));
+            acquire = acquire.timeout(Duration::from_nanos(self.random.below(self.plan.gap)));
         }
         let is_kept = self.plan.kept > 0 && self.random.chance(self.plan.kept);
         if is_kept {
@@ -206,7 +206,7 @@ impl World {
         client: usize,
         task: usize,
         key: usize,
-        acquire: &Acquire,
+        acquire: &LockOptions,
         min_validity: Duration,
         now: Instant,
     ) {
@@ -242,7 +242,7 @@ impl World {
     fn begin_goal(&mut self, client: usize, task: usize, now: Instant) {
         let Some(&key) = self.clients[client].goals.last().filter(|_| task == 0) else { return };
         let delay = Duration::from_nanos(self.plan.guard() / 150);
-        let acquire = Acquire::new(Duration::from_millis(self.plan.max_ttl_ms));
+        let acquire = LockOptions::new(Duration::from_millis(self.plan.max_ttl_ms));
         let acquire = acquire.retry(Retry::every(delay, delay));
         let this = &mut self.clients[client].tasks[task];
         (this.is_kept, this.is_watched) = (false, false);
@@ -334,7 +334,7 @@ impl World {
         self.lets_go(client, task);
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease.take() else { return };
-        let result = this.engine.release(lease, now);
+        let result = this.engine.unlock(lease, now);
         self.log(|_| format!("client {client} releases at {now:?}: {result:?}"));
         match result {
             Ok(op) => {
@@ -352,7 +352,7 @@ impl World {
         self.lets_go(client, task);
         let this = &mut self.clients[client];
         if let Some(lease) = this.tasks[task].lease.take() {
-            this.engine.release_quietly(lease, now);
+            this.engine.release(lease, now);
         }
         self.counts.path(Path::Dropped);
         self.idle(client, task);
@@ -392,7 +392,7 @@ impl World {
         let ttl = Duration::from_millis(ttl_ms);
         let is_adopted = self.random.chance(800);
         let is_kept = is_adopted && self.random.chance(self.plan.kept);
-        let mut acquire = Acquire::new(ttl);
+        let mut acquire = LockOptions::new(ttl);
         if is_kept {
             acquire = acquire.keep_alive(self.keep_alive());
         }
@@ -400,7 +400,7 @@ impl World {
         let (state, op) = if is_adopted {
             (State::Adopting, engine.adopt(&key, &offer.token, &acquire, now).ok())
         } else {
-            (State::Unlocking, engine.release_token(&key, &offer.token, now).ok())
+            (State::Unlocking, engine.unlock_token(&key, &offer.token, now).ok())
         };
         self.log(|_| format!("client {client} takes {} over: {state:?} {op:?}", offer.key));
         let Some(op) = op else {

@@ -223,7 +223,7 @@ impl World {
     fn busy(&self) -> String {
         let client = |client: &SimClient| {
             let now = client.local(self.now);
-            format!("{:?} at {now:?}, due {:?}; ", client.engine, client.engine.poll_timeout())
+            format!("{:?} at {now:?}, due {:?}; ", client.engine, client.engine.next_deadline())
         };
         self.clients.iter().map(client).collect()
     }

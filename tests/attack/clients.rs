@@ -41,7 +41,7 @@ fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut R
     match random.below(10) {
         0..3 => {
             let (acquire, limit, may_move) = round.acquire(random);
-            let result = round.call("lock", limit, || client.try_lock_with(KEYS[key], acquire));
+            let result = round.call("lock", limit, || client.lock(KEYS[key], acquire));
             if let Ok(lease) = result {
                 hold(round, held, key, lease, may_move);
             }
@@ -75,7 +75,7 @@ fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut R
         8 => with_lock(round, client, key, random),
         _ => {
             let time = ms(random.below(8));
-            drop(round.call("keep", time, || client.keep_for(time)));
+            drop(round.call("keep", time, || client.drive_for(time)));
         }
     }
 }
@@ -94,7 +94,7 @@ fn batch(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut 
         let key = random.index(KEYS.len());
         let (acquire, limit, may_move) = round.acquire(random);
         longest = longest.max(limit);
-        if let Ok(op) = batch.acquire(KEYS[key], acquire) {
+        if let Ok(op) = batch.lock(KEYS[key], acquire) {
             asked.push((op, key, may_move));
         }
     }
@@ -102,7 +102,8 @@ fn batch(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut 
         if random.chance(100) {
             batch.cancel(asked[random.index(asked.len())].0);
         }
-        let done = round.call("batch", longest, || batch.wait()).expect("a healthy poll");
+        let done =
+            round.call("batch", longest, || batch.wait_completion()).expect("a healthy poll");
         let Some(done) = done else { break };
         if let Outcome::Lock(Ok(lease)) = done.result {
             let of = asked.iter().find(|(op, ..)| *op == done.id);
@@ -124,7 +125,7 @@ fn with_lock(round: &Round, client: &mut Client, key: usize, random: &mut Random
         client.with_lock::<_, LockError>(KEYS[key], round.ttl(), |lock| {
             let holder = round.held(key, lock.deadline());
             thread::sleep(time);
-            if lock.keep().is_ok() {
+            if lock.extend_if_due().is_ok() {
                 round.still_held(holder, key, lock.deadline());
             }
             round.stops(holder, key);
@@ -146,7 +147,7 @@ fn end(round: &Round, mut client: Client, held: Vec<Held>, random: &mut Random) 
     match random.below(3) {
         0 => {
             let limit = ms(random.pick(&[0, 50, 1_000]));
-            round.owes(round.call("settle", limit, || client.settle(limit)));
+            round.owes(round.call("shutdown", limit, || client.shutdown(limit)));
         }
         1 => {
             let panics = AssertUnwindSafe(|| {

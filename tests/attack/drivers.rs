@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-use redbolt::driver::{Completion, Outcome};
+use redbolt::driver::{Completion, Driver, Outcome};
 use redbolt::engine::OpId;
-use redbolt::{Driver, Instant, Lease, LockToken, now};
+use redbolt::{Instant, Lease, LockToken, now};
 
 use crate::round::{KEYS, NODE_TIMEOUT, Round, ms};
 use redbolt::sim::{Kind, Random};
@@ -81,7 +81,7 @@ impl Life<'_> {
             0..3 if self.asked.len() < ASKED_MAX => {
                 let key = random.index(KEYS.len());
                 let (acquire, limit, may_move) = round.acquire(random);
-                if let Ok(op) = driver.acquire(KEYS[key], acquire) {
+                if let Ok(op) = driver.lock(KEYS[key], acquire) {
                     self.ask(op, "lock", key, limit, None);
                     self.asked.get_mut(&op).expect("just asked").may_move = may_move;
                 }
@@ -128,7 +128,7 @@ impl Life<'_> {
             _ => thread::sleep(ms(random.below(4))),
         }
         if random.chance(900) {
-            self.driver.turn();
+            self.driver.drive();
         }
         if random.chance(800) {
             while let Some(done) = self.driver.completion() {

@@ -7,10 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::Cause;
-use redbolt::client::{KeyState, NodeKey};
-use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::inspect::{KeyState, NodeHealth, NodeKey, NodeState};
 use redbolt::sim::{Kind, Oracle, Random};
-use redbolt::{Acquire, Client, Config, KeepAlive, LockToken, Retry, now};
+use redbolt::{Client, Config, KeepAlive, LockOptions, LockToken, Retry, UnlockError, now};
 use redbolt_embedded::{Memory, Nodes};
 
 use crate::reports;
@@ -190,15 +189,15 @@ impl Round {
             .node_timeout(NODE_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .max_ttl(self.ttl())
-            .retry(retry.within(ms(random.between(5, 200))))
+            .retry(retry.timeout(ms(random.between(5, 200))))
             .direct_wake(random.chance(700))
             .local_turns(random.pick(&[0, 3, 64]))
     }
 
     /// What is asked for, how long the call may take, and whether the lease may be given away: not where
     /// an extension of it may be under way then, which might run behind that of its next owner.
-    pub(crate) fn acquire(&self, random: &mut Random) -> (Acquire, Duration, bool) {
-        let mut acquire = Acquire::new(self.some_ttl(random));
+    pub(crate) fn acquire(&self, random: &mut Random) -> (LockOptions, Duration, bool) {
+        let mut acquire = LockOptions::new(self.some_ttl(random));
         let is_kept = random.chance(300);
         if is_kept {
             acquire = acquire.keep_alive(KeepAlive::new());
@@ -210,12 +209,12 @@ impl Round {
             acquire = acquire.min_validity(ms(random.below(600)));
         }
         if random.chance(400) {
-            return (acquire, CONNECT_TIMEOUT + NODE_TIMEOUT, !is_kept);
+            return (acquire.retry(Retry::ONCE), CONNECT_TIMEOUT + NODE_TIMEOUT, !is_kept);
         }
         let longest = random.pick(&[20, 50, 50, 50, 50, 50, 600]);
         let limit = ms(random.between(2, longest));
         let retry = Retry::every(ms(random.between(1, 20)), ms(random.below(10)));
-        (acquire.retry(retry).deadline(limit), limit, !is_kept)
+        (acquire.retry(retry).timeout(limit), limit, !is_kept)
     }
 
     pub(crate) fn some_ttl(&self, random: &mut Random) -> Duration {
@@ -309,7 +308,8 @@ impl Round {
         let config = self.config(&mut Random::new(0)).connect_timeout(PATIENCE);
         let mut client = Client::open(config.node_timeout(SLACK)).expect("a poll");
         for (key, token) in self.given.lock().expect("no panic").drain(..) {
-            client.unlock_token(key, token).expect("a good name");
+            let unlocked = client.unlock_token(key, token);
+            assert!(matches!(unlocked, Ok(_) | Err(UnlockError::NotHeld)), "{unlocked:?}");
         }
         let told: u64 = self
             .nodes

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use redbolt::{Acquire, LockError, Shared, SharedGuard};
+use redbolt::{LockError, LockOptions, Shared, SharedGuard};
 
 use crate::round::{KEYS, NODE_TIMEOUT, Round, ms};
 use redbolt::sim::{Kind, Random};
@@ -94,7 +94,7 @@ impl Life<'_> {
         match random.below(10) {
             0..4 => {
                 let (acquire, limit, may_move) = round.acquire(random);
-                let call = || shared.try_lock_with(KEYS[key], acquire);
+                let call = || shared.lock(KEYS[key], acquire);
                 match round.call("lock", limit, call) {
                     Ok(guard) => self.hold(held, key, guard, may_move),
                     Err(LockError::Closed) => return false,
@@ -134,8 +134,8 @@ impl Life<'_> {
     }
 
     /// Polls a call some times, and gives it up if it has not ended by then.
-    fn future(&self, key: usize, acquire: Acquire, random: &mut Random) -> Option<SharedGuard> {
-        let mut future = pin!(self.shared.try_lock_with_async(KEYS[key], acquire));
+    fn future(&self, key: usize, acquire: LockOptions, random: &mut Random) -> Option<SharedGuard> {
+        let mut future = pin!(self.shared.lock_async(KEYS[key], acquire));
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..random.below(5) {
             if let Poll::Ready(result) = future.as_mut().poll(&mut context) {

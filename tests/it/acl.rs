@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redbolt::client::NodePermissions;
-use redbolt::engine::NodeState;
-use redbolt::{Acquire, Cause, Client, Config, LockError, Retry, Unlocked};
+use redbolt::inspect::{NodePermissions, NodeState, examine, permissions};
+use redbolt::{Cause, Client, Config, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config, ms,
@@ -41,7 +40,7 @@ fn config(cluster: &Cluster) -> Config {
     fresh_config(cluster.urls())
         .username("locks")
         .password("secret")
-        .retry(Retry::every(Duration::from_secs(60), Duration::ZERO).within(PATIENCE))
+        .retry(Retry::every(Duration::from_secs(60), Duration::ZERO).timeout(PATIENCE))
 }
 
 fn set_user(server: &RealServer, line: &[&str]) {
@@ -63,8 +62,9 @@ fn denied(node: &NodePermissions) -> String {
 fn does_all(cluster: &Cluster) {
     let connect = || Client::connect(config(cluster)).expect("the rights suffice");
     let mut client = connect();
-    let voters =
-        eventually(PATIENCE, || client.wait_settled(PATIENCE).is_ok() && client.voters() == 5);
+    let voters = eventually(PATIENCE, || {
+        client.wait_settled(PATIENCE).is_ok() && client.driver().voters().count() == 5
+    });
     assert!(voters, "{:?}", client.nodes());
     for index in 0..20 {
         let key = format!("lock:{index}");
@@ -73,10 +73,10 @@ fn does_all(cluster: &Cluster) {
         assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
     }
     let lease =
-        client.try_lock_with("lock:w", Acquire::new(TTL).watch(true)).expect("the lock is free");
+        client.try_lock("lock:w", LockOptions::new(TTL).watch(true)).expect("the lock is free");
     assert!(eventually(PATIENCE, || {
-        client.keep().expect("a healthy loop");
-        client.watched(&lease).count_ones() == 5
+        client.drive().expect("a healthy loop");
+        client.driver().watched_by(&lease).count() == 5
     }));
     let published = |server: &RealServer| {
         let stats = server.command(&["INFO", "commandstats"]);
@@ -87,12 +87,12 @@ fn does_all(cluster: &Cluster) {
     let taken = std::thread::scope(|scope| {
         let waits = scope.spawn(move || waiter.lock("lock:w", TTL).map(|lease| (waiter, lease)));
         assert!(eventually(PATIENCE, || {
-            client.settle(ms(1));
+            client.wait_released(ms(1));
             cluster.nodes().any(published)
         }));
         assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
         assert!(eventually(PATIENCE, || {
-            client.settle(ms(1));
+            client.wait_released(ms(1));
             waits.is_finished()
         }));
         waits.join().expect("no panic")
@@ -101,13 +101,13 @@ fn does_all(cluster: &Cluster) {
     assert_eq!(waiter.unlock(lease).expect("the lease is ours"), Unlocked::Released);
     cluster.nodes().for_each(RealServer::hang_up);
     assert!(eventually(PATIENCE, || {
-        client.settle(ms(10));
-        client.try_lock("lock:again", TTL).is_ok() && client.voters() == 5
+        client.wait_released(ms(10));
+        client.try_lock("lock:again", TTL).is_ok() && client.driver().voters().count() == 5
     }));
-    for node in client.examine().expect("answers") {
+    for node in examine(&mut client).expect("answers") {
         assert!(node.health.direct_wake, "{node:?}");
     }
-    for node in client.permissions("lock:k").expect("answers") {
+    for node in permissions(&mut client, "lock:k").expect("answers") {
         assert_eq!(denied(&node), "", "{node:?}");
     }
 }
@@ -145,17 +145,17 @@ fn see(cluster: &Cluster) -> Seen {
             error.to_string()
         }
     };
-    let watched = Acquire::new(TTL).watch(true);
-    match client.try_lock_with("lock:seen", watched) {
+    let watched = LockOptions::new(TTL).watch(true);
+    match client.try_lock("lock:seen", watched) {
         Err(error) => say("locked", cause(&error)),
         Ok(mut lease) => {
             let is_watched = eventually(ms(300), || {
-                client.keep().expect("a healthy loop");
-                client.watched(&lease) != 0
+                client.drive().expect("a healthy loop");
+                !client.driver().watched_by(&lease).is_empty()
             }) || {
                 // What the node says to this comes behind what it says to the watching.
                 client.status("lock:seen").expect("nodes are asked");
-                client.watched(&lease) != 0
+                !client.driver().watched_by(&lease).is_empty()
             };
             say("watched", is_watched.to_string());
             let extended = client.extend(&mut lease, TTL);
@@ -167,10 +167,10 @@ fn see(cluster: &Cluster) -> Seen {
             cluster.node(0).command(&["DEL", "lock:other"]);
         }
     }
-    client.settle(ms(100));
-    let report = client.examine().expect("answers").remove(0);
+    client.wait_released(ms(100));
+    let report = examine(&mut client).expect("answers").remove(0);
     say("dialect", report.health.dialect.clone().unwrap_or_default());
-    say("denied", denied(&client.permissions("lock:k").expect("answers").remove(0)));
+    say("denied", denied(&permissions(&mut client, "lock:k").expect("answers").remove(0)));
     say("woken", report.health.direct_wake.to_string());
     say("admitted", (report.health.state == NodeState::Admitted).to_string());
     let notices: Vec<Cause> =

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::{
-    Acquire, Cause, Client, Config, ConfigError, LockError, Quorum, Unlocked, Vote, Wait,
+    Cause, Client, Config, ConfigError, IdleStrategy, LockError, LockOptions, Quorum, Unlocked,
+    Vote,
 };
 
 use super::common::{
@@ -150,7 +151,7 @@ fn a_lock_is_won_exactly_where_a_quorum_of_nodes_is_free() {
             match client.try_lock(&key, TTL) {
                 Ok(lease) => {
                     assert!(free > count / 2, "{key}");
-                    assert!(lease.votes() as usize <= free, "{key}");
+                    assert!(lease.votes().count() as usize <= free, "{key}");
                     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released, "{key}");
                 }
                 Err(error) => {
@@ -173,7 +174,7 @@ fn the_quorum_of_one_to_seven_nodes_is_more_than_half() {
     for (count, quorum) in (1..=7).zip([1, 2, 2, 3, 3, 4, 4]) {
         let urls: Vec<_> = cluster.urls().into_iter().take(count).collect();
         let mut client = Client::connect(fresh_config(urls.clone())).unwrap();
-        assert_eq!(client.quorum(), quorum);
+        assert_eq!(client.driver().quorum(), quorum);
         for free in [quorum, quorum - 1] {
             let key = format!("{count}:{free}");
             for index in free as usize..count {
@@ -188,7 +189,7 @@ fn the_quorum_of_one_to_seven_nodes_is_more_than_half() {
         taken(strict.try_lock("all", TTL));
         cluster.node(count - 1).command(&["DEL", "all"]);
         let lease = strict.lock("all", TTL).unwrap();
-        assert_eq!(lease.votes() as usize, count);
+        assert_eq!(lease.votes().count() as usize, count);
         assert_eq!(strict.unlock(lease).unwrap(), Unlocked::Released);
     }
 }
@@ -259,7 +260,7 @@ fn keys_and_ttls_out_of_range_are_refused_and_nothing_is_written() {
         assert_eq!(len, key.len());
     }
     for token in [vec![], vec![b't'; 256]] {
-        let error = client.try_lock_with("k", Acquire::new(ms(100)).token(&token)).unwrap_err();
+        let error = client.try_lock("k", LockOptions::new(ms(100)).token(&token)).unwrap_err();
         let LockError::InvalidToken { len } = error else { panic!("{error}") };
         assert_eq!(len, token.len());
     }
@@ -280,7 +281,7 @@ fn a_ttl_of_four_milliseconds_is_legal() {
         match client.try_lock("k", ms(4)) {
             Ok(lease) => {
                 assert!(lease.remaining() <= ms(1));
-                assert_ne!(client.unlock(lease).unwrap(), Unlocked::Unknown);
+                assert_ne!(client.unlock(lease), Ok(Unlocked::Unknown));
             }
             Err(error) => assert!(matches!(error, LockError::Expired(_)), "{error}"),
         }
@@ -309,11 +310,11 @@ fn the_validity_is_below_the_ttl_less_drift_and_above_zero() {
 fn a_validity_that_cannot_be_met_is_expired_and_leaves_no_key() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let error = client.try_lock_with("k", Acquire::new(TTL).min_validity(TTL)).unwrap_err();
+    let error = client.try_lock("k", LockOptions::new(TTL).min_validity(TTL)).unwrap_err();
     let LockError::Expired(ballot) = error else { panic!("{error}") };
     assert!(ballot.granted() >= 2, "{ballot}");
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
-    let lease = client.try_lock_with("k", Acquire::new(TTL).min_validity(TTL / 2)).unwrap();
+    let lease = client.try_lock("k", LockOptions::new(TTL).min_validity(TTL / 2)).unwrap();
     assert!(lease.remaining() > TTL / 2);
 }
 
@@ -345,7 +346,7 @@ fn keys_and_tokens_may_hold_any_bytes() {
         [b"a b", b"\0", b"\r\n", b"*1\r\n$8\r\nFLUSHALL\r\n", &every_byte[1..], &long];
     for key in strings {
         for token in strings.map(|token| &token[..token.len().min(255)]) {
-            let lease = client.try_lock_with(key, Acquire::new(TTL).token(token)).unwrap();
+            let lease = client.try_lock(key, LockOptions::new(TTL).token(token)).unwrap();
             assert_eq!((lease.key(), lease.token().as_bytes()), (key, token));
             let value = [format!("${}\r\n", token.len()).as_bytes(), token, b"\r\n"].concat();
             for node in cluster.nodes() {
@@ -365,9 +366,9 @@ fn a_token_of_the_callers_is_tried_once() {
     for index in 0..3 {
         cluster.occupy(index, "k");
     }
-    let ballot = taken(client.lock_with("k", Acquire::new(TTL).token("mine")));
+    let ballot = taken(client.lock("k", LockOptions::new(TTL).token("mine")));
     assert!(causes(&ballot).contains(&Cause::Held));
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     for index in 0..3 {
         assert!(eventually(PATIENCE, || cluster.set_count(index) == 2), "one of them is ours");
     }
@@ -376,8 +377,12 @@ fn a_token_of_the_callers_is_tried_once() {
 #[test]
 fn every_way_of_waiting_gives_the_same_results() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    for wait in [Wait::Park, Wait::Spin, Wait::SpinThenPark(Duration::from_micros(20))] {
-        let mut client = Client::connect(cluster.config().wait(wait)).unwrap();
+    for wait in [
+        IdleStrategy::Park,
+        IdleStrategy::Spin,
+        IdleStrategy::SpinThenPark(Duration::from_micros(20)),
+    ] {
+        let mut client = Client::connect(cluster.config().idle_strategy(wait)).unwrap();
         for _ in 0..50 {
             let mut lease = client.try_lock("k", TTL).unwrap();
             taken(client.try_lock("k", TTL));
@@ -386,12 +391,12 @@ fn every_way_of_waiting_gives_the_same_results() {
         }
         cluster.node(0).freeze();
         cluster.node(1).freeze();
-        let brief = Acquire::new(TTL).node_timeout(ms(200));
-        ends_within(ms(200), || no_quorum(client.try_lock_with("k", brief)));
+        let brief = LockOptions::new(TTL).node_timeout(ms(200));
+        ends_within(ms(200), || no_quorum(client.try_lock("k", brief)));
         cluster.node(0).thaw();
         cluster.node(1).thaw();
         assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert_eq!(cluster.holders("k"), 0);
     }
 }

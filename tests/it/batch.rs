@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use redbolt::driver::Outcome;
-use redbolt::{Acquire, Config, KeepAlive, Lease, LockError, Retry, Unlocked};
+use redbolt::{Config, KeepAlive, Lease, LockError, LockOptions, Retry, UnlockError, Unlocked};
 use redbolt_embedded::Nodes;
 
 use super::common::{
@@ -17,12 +17,11 @@ fn a_batch_wins_and_releases_every_lock() {
     let mut client = cluster.client();
     let mut batch = client.batch();
     let keys: Vec<_> = (0..100).map(|index| format!("k{index}")).collect();
-    let ops: Vec<_> =
-        keys.iter().map(|key| batch.acquire(key, Acquire::new(TTL)).unwrap()).collect();
+    let ops: Vec<_> = keys.iter().map(|key| batch.try_lock(key, TTL).unwrap()).collect();
     let places: HashSet<_> = ops.iter().map(|op| op.index()).collect();
     assert_eq!((batch.in_flight(), places.len()), (100, 100));
     let mut leases: Vec<Lease> = Vec::new();
-    while let Some(done) = batch.wait().unwrap() {
+    while let Some(done) = batch.wait_completion().unwrap() {
         let Outcome::Lock(Ok(lease)) = done.result else { panic!("{:?}", done.result) };
         let place = ops.iter().position(|op| *op == done.id).unwrap();
         assert_eq!(lease.key(), keys[place].as_bytes());
@@ -36,10 +35,10 @@ fn a_batch_wins_and_releases_every_lock() {
         batch.unlock(lease).unwrap();
     }
     let mut ended = [0, 0];
-    while let Some(done) = batch.wait().unwrap() {
+    while let Some(done) = batch.wait_completion().unwrap() {
         match done.result {
             Outcome::Extend(result) => ended[0] += i32::from(result.is_ok()),
-            Outcome::Unlock(result) => ended[1] += i32::from(result == Unlocked::Released),
+            Outcome::Unlock(result) => ended[1] += i32::from(result == Ok(Unlocked::Released)),
             other @ (Outcome::Lock(_) | Outcome::Adopt(_) | _) => panic!("{other:?}"),
         }
     }
@@ -49,7 +48,7 @@ fn a_batch_wins_and_releases_every_lock() {
     drop(batch);
     assert!(eventually(PATIENCE, || cluster.holders("k0") == 5));
     drop(leases);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -61,18 +60,18 @@ fn a_batch_that_is_dropped_leaves_no_key_behind() {
     for is_written in [false, true] {
         let mut batch = client.batch();
         for index in 0..20 {
-            batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+            batch.try_lock(format!("k{index}"), TTL).unwrap();
         }
         // One that would go on trying for ten seconds.
-        let patient = Acquire::new(TTL).retry(Retry::default());
-        batch.acquire("held", patient).unwrap();
+        let patient = LockOptions::new(TTL).retry(Retry::default());
+        batch.lock("held", patient).unwrap();
         if is_written {
             batch.flush();
-            let won = batch.wait().unwrap().unwrap();
+            let won = batch.wait_completion().unwrap().unwrap();
             assert!(matches!(won.result, Outcome::Lock(Ok(_))));
         }
         ends_within(ms(0), || drop(batch));
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":1\r\n"));
     }
     other.unlock(held).unwrap();
@@ -90,19 +89,19 @@ fn a_batch_that_is_forgotten_holds_nothing_up() {
     let mut client = cluster.client();
     let mut batch = client.batch();
     for index in 0..20 {
-        batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+        batch.try_lock(format!("k{index}"), TTL).unwrap();
     }
     batch.flush();
     std::mem::forget(batch);
     let mut batch = client.batch();
-    batch.acquire("mine", Acquire::new(TTL)).unwrap();
-    let mine = batch.wait().unwrap().unwrap();
+    batch.try_lock("mine", TTL).unwrap();
+    let mine = batch.wait_completion().unwrap().unwrap();
     let Outcome::Lock(Ok(mine)) = mine.result else { panic!("{:?}", mine.result) };
     assert_eq!(mine.key(), b"mine");
-    assert!(batch.wait().unwrap().is_none());
+    assert!(batch.wait_completion().unwrap().is_none());
     drop((batch, mine));
-    assert!(client.unlock_token("x", [0; 20]).is_ok());
-    client.settle(PATIENCE);
+    assert_eq!(client.unlock_token("x", [0; 20]), Err(UnlockError::NotHeld));
+    client.wait_released(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -115,10 +114,10 @@ fn a_batch_ends_while_a_node_hangs() {
     for _ in 0..3 {
         let mut batch = client.batch();
         for index in 0..64 {
-            batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+            batch.try_lock(format!("k{index}"), TTL).unwrap();
         }
         ends_within(ms(0), || {
-            while let Some(done) = batch.wait().unwrap() {
+            while let Some(done) = batch.wait_completion().unwrap() {
                 if let Outcome::Lock(result) = done.result {
                     batch.unlock(result.unwrap()).unwrap();
                 }
@@ -135,13 +134,13 @@ fn a_batch_is_refused_at_its_bound_and_goes_on_after_it() {
     let mut client = redbolt::Client::connect(config).unwrap();
     let mut batch = client.batch();
     for index in 0..8 {
-        batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+        batch.try_lock(format!("k{index}"), TTL).unwrap();
     }
-    assert!(matches!(batch.acquire("k8", Acquire::new(TTL)), Err(LockError::Full)));
-    while let Some(done) = batch.wait().unwrap() {
+    assert!(matches!(batch.try_lock("k8", TTL), Err(LockError::Full)));
+    while let Some(done) = batch.wait_completion().unwrap() {
         assert!(matches!(done.result, Outcome::Lock(Ok(_))), "{:?}", done.result);
     }
-    assert!(batch.acquire("k8", Acquire::new(TTL)).is_ok());
+    assert!(batch.try_lock("k8", TTL).is_ok());
 }
 
 /// More than the sockets and servers take at once: what waits is written as they take more.
@@ -156,18 +155,18 @@ fn a_batch_larger_than_a_socket_takes_is_written_to_its_end() {
         let mut batch = client.batch();
         cluster.nodes().for_each(|node| node.freeze());
         for index in 0..60 {
-            batch.acquire(format!("{index}{long}"), Acquire::new(TTL)).unwrap();
+            batch.try_lock(format!("{index}{long}"), TTL).unwrap();
         }
         batch.flush();
         cluster.nodes().for_each(|node| node.thaw());
         let mut won = 0;
-        while let Some(done) = batch.wait().unwrap() {
+        while let Some(done) = batch.wait_completion().unwrap() {
             match done.result {
                 Outcome::Lock(Ok(lease)) => {
                     won += 1;
                     batch.unlock(lease).unwrap();
                 }
-                Outcome::Unlock(unlocked) => assert_eq!(unlocked, Unlocked::Released),
+                Outcome::Unlock(unlocked) => assert_eq!(unlocked, Ok(Unlocked::Released)),
                 other @ (Outcome::Lock(_) | Outcome::Extend(_) | Outcome::Adopt(_) | _) => {
                     panic!("round {round}: {other:?}")
                 }
@@ -181,15 +180,15 @@ fn a_batch_larger_than_a_socket_takes_is_written_to_its_end() {
 fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let kept = Acquire::new(TTL).keep_alive(KeepAlive::new()).watch(true);
-    let lease = client.try_lock_with("kept", kept).unwrap();
+    let kept = LockOptions::new(TTL).keep_alive(KeepAlive::new()).watch(true);
+    let lease = client.try_lock("kept", kept).unwrap();
     assert!(eventually(PATIENCE, || {
-        client.keep().unwrap();
-        client.watched(&lease) == 0b111
+        client.drive().unwrap();
+        client.driver().watched_by(&lease).count() == 3
     }));
     let mut batch = client.batch();
     for index in 0..2 {
-        batch.acquire(format!("k{index}"), Acquire::new(TTL)).unwrap();
+        batch.try_lock(format!("k{index}"), TTL).unwrap();
     }
     batch.flush();
     assert!(eventually(PATIENCE, || cluster.holders("k0") + cluster.holders("k1") == 6));
@@ -199,8 +198,8 @@ fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
         node.command(&["PING"]);
     }
     // One pass reads both answers, and of the loss behind them.
-    batch.wait().unwrap().unwrap();
+    batch.wait_completion().unwrap().unwrap();
     drop(batch);
     assert!(lease.is_lost());
-    assert!(!client.keep_for(ms(0)).unwrap(), "nobody told");
+    assert!(!client.drive_for(ms(0)).unwrap(), "nobody told");
 }

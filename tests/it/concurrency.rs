@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::NodeState;
-use redbolt::time::Instant;
-use redbolt::{Acquire, Client, Config, Driver, LockError, RestartGuard, Retry};
+use redbolt::Instant;
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::NodeState;
+use redbolt::{Client, Config, LockError, RestartGuard, Retry};
 
 use super::common::{Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms};
 
@@ -20,7 +20,7 @@ fn increments(cluster: &Cluster, threads: u64, each: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let retry = Retry::every(ms(1), ms(3)).within(Duration::from_secs(60));
+                let retry = Retry::every(ms(1), ms(3)).timeout(Duration::from_secs(60));
                 let config = cluster.config().retry(retry);
                 let mut client = Client::connect(config).expect("fresh servers are admitted");
                 for _ in 0..each {
@@ -156,20 +156,19 @@ fn hundreds_of_operations_in_flight_end_once_each() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut driver = Driver::standalone(cluster.config().in_flight_max(400)).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         driver.nodes().iter().all(|node| node.state == NodeState::Admitted)
     }));
     let mut tokens = HashSet::new();
     for round in 0..10 {
         // Every key twice: one wins, the other is told that it is taken.
-        let mut open: HashSet<_> = (0..400)
-            .map(|index| driver.acquire(format!("{}", index / 2), Acquire::new(TTL)).unwrap())
-            .collect();
+        let mut open: HashSet<_> =
+            (0..400).map(|index| driver.try_lock(format!("{}", index / 2), TTL).unwrap()).collect();
         assert_eq!(open.len(), 400);
-        assert!(matches!(driver.acquire("full", Acquire::new(TTL)), Err(LockError::Full)));
+        assert!(matches!(driver.try_lock("full", TTL), Err(LockError::Full)));
         let (mut leases, mut taken) = (Vec::new(), 0);
         assert!(eventually(PATIENCE, || {
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 assert!(open.remove(&done.id), "ended twice");
                 let Outcome::Lock(result) = done.result else { panic!("{done:?}") };

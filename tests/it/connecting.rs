@@ -4,9 +4,10 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use redbolt::engine::NodeState;
-use redbolt::mio::{Events, Poll};
-use redbolt::{Acquire, Cause, Client, Driver, Lease, Unlocked, driver::Outcome};
+use redbolt::driver::Driver;
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::inspect::NodeState;
+use redbolt::{Cause, Client, Lease, LockOptions, Unlocked, driver::Outcome};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within,
@@ -55,8 +56,8 @@ fn connecting_ends_at_the_connect_timeout_when_a_majority_hangs() {
 fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Client, Lease) {
     let config = cluster.config().connect_timeout(connect_timeout).node_timeout(ms(100));
     let mut client = Client::connect(config).expect("fresh servers are admitted");
-    let patient = Acquire::new(ms(800)).node_timeout(ms(2_000));
-    let lease = client.try_lock_with("held", patient).expect("the lock is free");
+    let patient = LockOptions::new(ms(800)).node_timeout(ms(2_000));
+    let lease = client.try_lock("held", patient).expect("the lock is free");
     for node in cluster.nodes() {
         node.hang_up();
         node.freeze();
@@ -93,7 +94,7 @@ fn an_unlock_on_nodes_that_hang_in_the_greeting_ends_in_its_time_and_is_paid_lat
     let unlocked = ends_within(ms(1_000), || client.unlock_token(&key, &token)).unwrap();
     assert_eq!(unlocked, Unlocked::Unknown);
     cluster.nodes().for_each(|node| node.thaw());
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(eventually(PATIENCE, || cluster.holders("held") == 0));
     assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
 }
@@ -163,7 +164,7 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
     let mut open = Vec::new();
     for (at, driver) in drivers.iter_mut().enumerate() {
         for index in 0..50 {
-            let id = driver.acquire(format!("{at}:{index}"), Acquire::new(TTL)).unwrap();
+            let id = driver.try_lock(format!("{at}:{index}"), TTL).unwrap();
             open.push((at, id));
         }
     }
@@ -173,7 +174,7 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
         assert!(redbolt::now() < end, "{} are open", open.len());
         let mut timeout = PATIENCE;
         for (at, driver) in drivers.iter_mut().enumerate() {
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 let place = open.iter().position(|entry| *entry == (at, done.id)).unwrap();
                 open.swap_remove(place);
@@ -204,13 +205,16 @@ fn a_client_that_was_opened_can_wait_until_every_node_is_known() {
     urls.truncate(2);
     urls.push(nowhere.clone());
     let mut client = Client::open(fresh_config(urls)).unwrap();
-    assert!(!client.is_settled() && client.voters() == 0);
+    assert!(!client.driver().is_settled() && client.driver().voters().count() == 0);
     client.wait_settled(PATIENCE).expect("two of three vote");
-    assert_eq!((client.is_settled(), client.voters(), client.quorum()), (true, 2, 2));
+    assert_eq!(
+        (client.driver().is_settled(), client.driver().voters().count(), client.driver().quorum()),
+        (true, 2, 2)
+    );
 
     cluster.node(4).freeze();
     let urls = vec![cluster.urls()[3].clone(), cluster.urls()[4].clone(), nowhere];
     let mut client = Client::open(fresh_config(urls)).unwrap();
     let error = ends_within(ms(2_000), || client.wait_settled(ms(2_000))).unwrap_err();
-    assert!(error.to_string().contains("1 of 3") && !client.is_settled(), "{error}");
+    assert!(error.to_string().contains("1 of 3") && !client.driver().is_settled(), "{error}");
 }

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::{NodeHealth, NodeState};
-use redbolt::mio::{Events, Poll};
-use redbolt::{Acquire, Driver, Lease, Unlocked};
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::{Lease, Unlocked};
 
 use super::common::{Cluster, FOREIGN, Kind, PATIENCE, RealServer, eventually, fresh_config, ms};
 
@@ -48,7 +48,7 @@ impl Loop {
         for event in &self.events {
             self.driver.ready(event);
         }
-        self.driver.turn();
+        self.driver.drive();
     }
 
     fn lock_all(&mut self, keys: impl Iterator<Item = usize>, ttl: Duration) -> Vec<Lease> {
@@ -56,7 +56,7 @@ impl Loop {
         let mut leases = Vec::with_capacity(keys.len());
         for batch in keys.chunks(BATCH) {
             for &key in batch {
-                self.driver.acquire(name(key), Acquire::new(ttl)).expect("room");
+                self.driver.try_lock(name(key), ttl).expect("room");
             }
             let wanted = leases.len() + batch.len();
             while leases.len() < wanted {
@@ -81,7 +81,10 @@ impl Loop {
             while open > 0 {
                 self.pass();
                 while let Some(done) = self.driver.completion() {
-                    assert!(matches!(done.result, Outcome::Unlock(Unlocked::Released)), "{done:?}");
+                    assert!(
+                        matches!(done.result, Outcome::Unlock(Ok(Unlocked::Released))),
+                        "{done:?}"
+                    );
                     open -= 1;
                 }
             }

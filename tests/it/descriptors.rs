@@ -30,7 +30,7 @@ fn a_name_is_looked_up_again_after_descriptors_had_run_out() {
     let mut client = Client::connect(config).expect("the node is fit");
     let cause_is = |client: &mut Client, cause: Cause| {
         assert!(eventually(PATIENCE, || {
-            client.keep().expect("the poll works");
+            client.drive().expect("the poll works");
             client.nodes()[0].cause == cause
         }));
     };

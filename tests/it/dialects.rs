@@ -1,7 +1,7 @@
 //! Dialects: each server version is spoken to in its own commands, falls back where one is denied,
 //! and may stand beside any other version.
 
-use redbolt::engine::NodeState;
+use redbolt::inspect::NodeState;
 use redbolt::{Cause, Client, Unlocked};
 
 use super::common::{
@@ -22,7 +22,7 @@ fn full_cycle(client: &mut Client, cluster: &Cluster, key: &str) {
     };
     assert!(eventually(PATIENCE, is_extended));
     assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders(key), 0);
 }
 
@@ -184,7 +184,7 @@ fn a_node_without_any_way_to_release_is_refused() {
         for command in ["-delifeq", "-delex"] {
             drop(node.command(&["ACL", "SETUSER", "default", command]));
         }
-        assert_ne!(client.unlock(lease).unwrap(), Unlocked::Released, "{}", node.kind().name());
+        assert_ne!(client.unlock(lease), Ok(Unlocked::Released), "{}", node.kind().name());
         let ballot = no_quorum(client.try_lock("other", TTL));
         assert_eq!(causes(&ballot), [Cause::NoDialect], "{}", node.kind().name());
         assert!(!node.exists("other"));

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::mio::{Events, Poll};
-use redbolt::{Acquire, Client, Driver, Lease, Retry, Unlocked};
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, Lease, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, no_quorum,
@@ -29,7 +29,7 @@ fn a_dropped_lease_is_released_with_the_next_call() {
         drop(client.try_lock(key, TTL).unwrap());
     }
     drop(client.try_lock("last", TTL).unwrap());
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -77,7 +77,7 @@ fn a_lease_can_be_read_and_dropped_on_any_thread() {
             for (lease, key) in leases.into_iter().zip(&keys) {
                 scope.spawn(move || {
                     assert!(lease.is_valid() && lease.key() == key.as_bytes());
-                    assert!(lease.votes() >= 2);
+                    assert!(lease.votes().count() >= 2);
                 });
             }
             // The client goes on meanwhile, and may meet half-dropped leases.
@@ -86,7 +86,7 @@ fn a_lease_can_be_read_and_dropped_on_any_thread() {
             }
         });
     }
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -117,7 +117,7 @@ fn a_detached_lease_is_released_by_nobody() {
     for index in 0..20 {
         drop(client.try_lock(format!("other{index}"), TTL).unwrap());
     }
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     drop(client);
     assert_eq!(cluster.holders("k"), 5);
     assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
@@ -138,7 +138,7 @@ fn a_client_dropped_right_after_a_failed_attempt_leaves_no_key() {
             taken(client.try_lock("k", TTL));
         } else {
             let retry = Retry::every(ms(1), Duration::ZERO).attempts(3);
-            taken(client.lock_with("k", Acquire::new(TTL).retry(retry)));
+            taken(client.lock("k", LockOptions::new(TTL).retry(retry)));
         }
         drop(client);
         assert_eq!(cluster.holders("k"), 3);
@@ -221,7 +221,7 @@ fn leases_come_and_go_in_any_order_without_being_confused() {
         }
         assert!(held.iter().all(|(key, lease)| lease.key() == key.as_bytes()));
     }
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     let count = format!(":{}\r\n", held.len()).into_bytes();
     assert!(eventually(PATIENCE, || {
         cluster.nodes().all(|node| node.command(&["DBSIZE"]) == count)
@@ -241,11 +241,11 @@ fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
         let mut open = 0;
         for index in 0..2_000 {
             let key = format!("a key of some length, so that it adds up: {batch}:{index}");
-            driver.acquire(key, Acquire::new(TTL)).unwrap();
+            driver.try_lock(key, TTL).unwrap();
             open += 1;
         }
         assert!(eventually(PATIENCE, || {
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
                 leases.push(result.unwrap());
@@ -257,10 +257,10 @@ fn tens_of_thousands_of_leases_dropped_at_once_are_all_released() {
     assert_eq!(leases.len(), 30_000);
     drop(leases);
     // A lock asked for meanwhile gets its turn.
-    let retry = Retry::every(ms(5), ms(5)).within(PATIENCE);
-    driver.acquire("meanwhile", Acquire::new(TTL).retry(retry)).unwrap();
+    let retry = Retry::every(ms(5), ms(5)).timeout(PATIENCE);
+    driver.lock("meanwhile", LockOptions::new(TTL).retry(retry)).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         let Some(done) = driver.completion() else { return false };
         let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
         result.unwrap().is_valid()
@@ -282,26 +282,26 @@ fn a_driver_that_ends_in_a_foreign_loop_sleeps_until_its_nodes_have_answered() {
     let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(64));
     let mut driver = Driver::new(cluster.config(), poll.registry(), 0..4).unwrap();
     let mut lock = |driver: &mut Driver, key: &str| {
-        let wait = Retry::every(ms(5), ms(5)).within(PATIENCE);
+        let wait = Retry::every(ms(5), ms(5)).timeout(PATIENCE);
         let (mut lease, mut is_asked) = (None, false);
         assert!(eventually(PATIENCE, || {
             poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
             assert!(events.iter().all(|event| driver.ready(event)));
-            driver.turn();
-            if !is_asked && driver.voters() == 3 {
-                driver.acquire(key, Acquire::new(TTL).retry(wait)).unwrap();
+            driver.drive();
+            if !is_asked && driver.voters().count() == 3 {
+                driver.lock(key, LockOptions::new(TTL).retry(wait)).unwrap();
                 is_asked = true;
             }
             if let Some(done) = driver.completion() {
                 let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
                 lease = result.ok();
             }
-            lease.as_ref().is_some_and(|lease| lease.votes() == 3)
+            lease.as_ref().is_some_and(|lease| lease.votes().count() == 3)
         }));
         lease
     };
     drop(lock(&mut driver, "a"));
-    driver.acquire("never taken", Acquire::new(TTL)).unwrap();
+    driver.try_lock("never taken", TTL).unwrap();
     cluster.node(0).freeze();
     let limit = ms(600);
     let (before, begin) = (busy(), redbolt::now());

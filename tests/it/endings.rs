@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{Acquire, Client, Config, Driver, Lease, LockError, Retry, Shared, SharedGuard, now};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, Config, Lease, LockError, LockOptions, Retry, Shared, SharedGuard, now};
 use redbolt_embedded::Nodes;
 
 use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
@@ -107,14 +107,14 @@ impl Stage {
         matches!(self, Self::BetweenAttempts | Self::Waiting)
     }
 
-    fn acquire(self) -> Acquire {
-        let acquire = Acquire::new(TTL);
+    fn acquire(self) -> LockOptions {
+        let acquire = LockOptions::new(TTL);
         if self == Self::BetweenAttempts {
             acquire.retry(Retry::every(PATIENCE, ms(0)).attempts(9))
         } else if self == Self::Waiting {
-            acquire.retry(Retry::every(ms(50), ms(0)).within(PATIENCE * 2))
+            acquire.retry(Retry::every(ms(50), ms(0)).timeout(PATIENCE * 2))
         } else {
-            acquire
+            acquire.retry(Retry::ONCE)
         }
     }
 }
@@ -138,7 +138,7 @@ fn leaves_nothing<T>(
         if let Some(theirs) = theirs {
             other.unlock(theirs).expect("it is ours");
             // Whoever was woken would take it now.
-            other.settle(PATIENCE);
+            other.wait_released(PATIENCE);
             std::thread::sleep(ms(20));
         }
         assert!(eventually(PATIENCE, || ground.is_empty()), "{stage:?}: a key of nobody's");
@@ -150,9 +150,9 @@ const LIMIT: Duration = ms(300);
 
 // ---- the driver ----
 
-fn turn_until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> bool) {
+fn drive_until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> bool) {
     let met = eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         condition(driver)
     });
     assert!(met, "{driver:?}");
@@ -160,32 +160,32 @@ fn turn_until(driver: &mut Driver, mut condition: impl FnMut(&mut Driver) -> boo
 
 fn driver_at(ground: &dyn Ground, stage: Stage) -> Driver {
     let mut driver = Driver::standalone(ground.config()).expect("a poll");
-    turn_until(&mut driver, |driver| driver.voters() == 3);
+    drive_until(&mut driver, |driver| driver.voters().count() == 3);
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
-    driver.acquire("k", stage.acquire()).expect("room");
+    driver.lock("k", stage.acquire()).expect("room");
     match stage {
         Stage::Unwritten => {}
-        Stage::Unanswered => driver.turn(),
+        Stage::Unanswered => driver.drive(),
         Stage::PartlyAnswered => {
-            turn_until(&mut driver, |_| ground.keys(0) == 1);
-            driver.turn();
+            drive_until(&mut driver, |_| ground.keys(0) == 1);
+            driver.drive();
         }
         Stage::Won => {
-            turn_until(&mut driver, |driver| {
+            drive_until(&mut driver, |driver| {
                 let has_result = driver.next_deadline().is_some_and(|at| at <= now());
                 has_result && (0..3).all(|node| ground.keys(node) == 1)
             });
         }
         Stage::Dropped => {
             let mut lease = None;
-            turn_until(&mut driver, |driver| {
+            drive_until(&mut driver, |driver| {
                 lease = lease.take().or_else(|| won(driver));
-                lease.as_ref().is_some_and(|lease| lease.votes() == 3)
+                lease.as_ref().is_some_and(|lease| lease.votes().count() == 3)
             });
         }
         Stage::BetweenAttempts | Stage::Waiting => {
             for _ in 0..50 {
-                driver.turn();
+                driver.drive();
                 std::thread::sleep(ms(1));
             }
             assert_eq!(driver.in_flight(), 1);
@@ -235,10 +235,10 @@ fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
     let nodes = Nodes::start(3).unwrap();
     for is_shut_down in [false, true] {
         let mut driver = Driver::standalone(nodes.config()).unwrap();
-        turn_until(&mut driver, |driver| driver.voters() == 3);
-        driver.acquire("k", Acquire::new(ms(1_500))).unwrap();
+        drive_until(&mut driver, |driver| driver.voters().count() == 3);
+        driver.try_lock("k", ms(1_500)).unwrap();
         let mut lease = None;
-        turn_until(&mut driver, |driver| {
+        drive_until(&mut driver, |driver| {
             lease = lease.take().or_else(|| won(driver));
             lease.is_some()
         });
@@ -271,7 +271,7 @@ fn client_of(ground: &dyn Ground) -> Client {
     let config = ground.config().node_timeout(LIMIT);
     let mut client = Client::connect(config).expect("nodes are fit");
     client.wait_settled(PATIENCE).expect("a quorum");
-    assert_eq!(client.voters(), 3);
+    assert_eq!(client.driver().voters().count(), 3);
     client
 }
 
@@ -280,8 +280,8 @@ fn batch_at(ground: &dyn Ground, stage: Stage, is_forgotten: bool) -> Client {
     let mut client = client_of(ground);
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
     let mut batch = client.batch();
-    batch.acquire("another", Acquire::new(TTL)).expect("room");
-    batch.acquire("k", stage.acquire()).expect("room");
+    batch.try_lock("another", TTL).expect("room");
+    batch.lock("k", stage.acquire()).expect("room");
     match stage {
         Stage::Unwritten => {}
         Stage::Unanswered => batch.flush(),
@@ -290,10 +290,10 @@ fn batch_at(ground: &dyn Ground, stage: Stage, is_forgotten: bool) -> Client {
             assert!(eventually(PATIENCE, || ground.keys(0) == 2));
         }
         // What is read with the result of the one is the answer to the other.
-        Stage::Won | Stage::BetweenAttempts | Stage::Waiting => drop(batch.wait()),
+        Stage::Won | Stage::BetweenAttempts | Stage::Waiting => drop(batch.wait_completion()),
         Stage::Dropped => {
             while batch.in_flight() > 0 {
-                drop(batch.wait())
+                drop(batch.wait_completion())
             }
         }
     }
@@ -309,7 +309,7 @@ fn batch_at(ground: &dyn Ground, stage: Stage, is_forgotten: bool) -> Client {
 fn a_batch_that_ends_leaves_no_key() {
     let nodes = Nodes::start(3).unwrap();
     let begin = |ground: &dyn Ground, stage| batch_at(ground, stage, false);
-    leaves_nothing(&nodes, begin, |mut client| Some(ends_within(LIMIT, || client.settle(LIMIT))));
+    leaves_nothing(&nodes, begin, |mut client| Some(ends_within(LIMIT, || client.shutdown(LIMIT))));
     leaves_nothing(&nodes, begin, |client| {
         ends_within(LIMIT, || drop(client));
         None
@@ -341,12 +341,11 @@ fn peek(future: &mut Locking) -> Option<Result<SharedGuard, LockError>> {
 
 fn shared_at(ground: &dyn Ground, stage: Stage) -> (Shared, Locking) {
     let shared = Shared::connect(ground.config().node_timeout(LIMIT)).expect("nodes are fit");
-    assert!(eventually(PATIENCE, || shared.voters() == 3));
+    assert!(eventually(PATIENCE, || shared.voters().count() == 3));
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
     let handle = shared.clone();
     let acquire = stage.acquire();
-    let mut future: Locking =
-        Box::pin(async move { handle.try_lock_with_async("k", acquire).await });
+    let mut future: Locking = Box::pin(async move { handle.lock_async("k", acquire).await });
     assert!(peek(&mut future).is_none());
     match stage {
         Stage::Unwritten | Stage::Unanswered => {}

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Acquire, Cause, Client, ExtendError, LockError, Unlocked};
+use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
@@ -33,7 +33,7 @@ fn an_extension_resets_the_ttl_on_every_node_and_keeps_the_token() {
     }
     assert_eq!(lease.token(), token);
     assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
-    assert_eq!(lease.votes(), 5);
+    assert_eq!(lease.votes().count(), 5);
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
 }
 
@@ -61,7 +61,7 @@ fn an_extension_after_expiry_fails_and_creates_nothing() {
     assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Expired)));
     let error = client.adopt("adopted", &token, TTL).unwrap_err();
     assert!(matches!(error, ExtendError::Lost(_)), "{error}");
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert!(eventually(PATIENCE, || cluster.holders("k") + cluster.holders("adopted") == 0));
 }
 
@@ -76,9 +76,9 @@ fn an_extension_of_lost_keys_is_lost_and_creates_nothing() {
     let error = client.extend(&mut lease, TTL).unwrap_err();
     let ExtendError::Lost(ballot) = &error else { panic!("{error}") };
     assert!(ballot.denied() >= 3 && error.to_string().contains("lost"), "{error}");
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
+    assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn an_extension_of_a_key_that_another_holds_fails_and_leaves_it_alone() {
     let error = client.extend(&mut lease, TTL / 2).unwrap_err();
     assert!(matches!(error, ExtendError::Lost(_)), "{error}");
     drop(lease);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.values("k"), vec![Some(FOREIGN.as_bytes().to_vec()); 5]);
     assert!(cluster.nodes().all(|node| node.pttl("k") > millis(TTL)));
 }
@@ -148,7 +148,7 @@ fn a_node_that_restarted_empty_is_not_counted_and_gets_no_key() {
         // What the restarted node holds is not known where an extension of its old life is open.
         assert!(matches!(error, ExtendError::Lost(_) | ExtendError::NoQuorum(_)), "{error}");
         drop(lease);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert_eq!(cluster.holders("k"), 1);
         cluster.node(index).command(&["DEL", "k"]);
     }
@@ -185,11 +185,11 @@ fn another_client_adopts_a_detached_lock_and_extends_and_unlocks_it() {
     let mut second = cluster.client();
     let mut lease = second.adopt(&key, &token, TTL).unwrap();
     assert_eq!((lease.key(), lease.token()), (&b"k"[..], token));
-    assert!(lease.votes() >= 3 && lease.remaining() > TTL / 2);
+    assert!(lease.votes().count() >= 3 && lease.remaining() > TTL / 2);
     second.extend(&mut lease, TTL).unwrap();
     taken(second.try_lock("k", TTL));
     assert_eq!(second.unlock(lease).unwrap(), Unlocked::Released);
-    second.settle(PATIENCE);
+    second.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
     let error = second.adopt(&key, b"never", TTL).unwrap_err();
     assert!(matches!(error, ExtendError::Lost(_)), "{error}");
@@ -213,7 +213,7 @@ fn keeping_a_lock_holds_it_for_longer_than_its_ttl_with_one_token() {
     let result = client.with_lock("k", ttl, |held| {
         let token = held.token().unwrap();
         while begin.until(redbolt::now()) < ttl * 3 {
-            held.keep().expect("a healthy quorum");
+            held.extend_if_due().expect("a healthy quorum");
             assert!(held.is_valid() && held.token().as_ref() == Some(&token));
             taken(other.try_lock("k", ttl));
             std::thread::sleep(ms(20));
@@ -260,9 +260,9 @@ fn a_thousand_extensions_never_bring_a_released_key_back() {
                 assert_eq!(unlock.join().unwrap(), Unlocked::Released);
             });
             assert!(!node.exists("k"));
-            assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
+            assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
         }
-        let lease = client.try_lock_with("k", Acquire::new(TTL)).unwrap();
+        let lease = client.try_lock("k", TTL).unwrap();
         drop(lease);
     }
 }

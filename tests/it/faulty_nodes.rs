@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::NodeState;
-use redbolt::{Acquire, Cause, Client, Driver, Lease, LockError, Retry, Unlocked};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::NodeState;
+use redbolt::{Cause, Client, Lease, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, RealServer, SLACK, TTL, causes, cycle, ends_within,
@@ -72,7 +72,7 @@ fn two_dead_nodes_of_three_are_no_quorum_with_both_causes_and_no_key_left() {
                 );
             }
         }
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert!(!cluster.node(1).exists("k"));
     }
 }
@@ -170,8 +170,8 @@ fn a_node_that_comes_back_is_used_again_by_the_same_client() {
     for index in 0..3 {
         cluster.node_mut(index).restart();
     }
-    let retry = Retry::every(ms(20), ms(20)).within(PATIENCE);
-    let lease = client.lock_with("k", Acquire::new(TTL).retry(retry)).unwrap();
+    let retry = Retry::every(ms(20), ms(20)).timeout(PATIENCE);
+    let lease = client.lock("k", LockOptions::new(TTL).retry(retry)).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
 }
 
@@ -214,7 +214,7 @@ fn a_node_that_answers_with_an_error_is_no_conflict() {
         assert_eq!(causes(&ballot), [Cause::None, cause, cause]);
         say(cluster.node(1), leave);
         say(cluster.node(2), leave);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert_eq!(cluster.holders("k"), 0, "{cause}");
         cycle(&mut client, "k");
     }
@@ -256,7 +256,7 @@ fn a_node_that_cannot_save_or_is_busy_or_holds_other_data_is_no_obstacle() {
     cluster.occupy(0, "k");
     let ballot = taken(client.try_lock("k", TTL));
     assert_eq!(causes(&ballot)[2], Cause::SaveFailed);
-    client.settle(ms(500));
+    client.wait_released(ms(500));
     assert!(!cluster.node(1).exists("k"));
 }
 
@@ -274,13 +274,13 @@ fn a_killed_connection_costs_the_next_call_nothing() {
         kill_connections_of(node, "extend");
         client.extend(&mut lease, TTL).unwrap();
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
 
         let mut client = victim("unlock");
         let lease = client.try_lock("k", TTL).unwrap();
         kill_connections_of(node, "unlock");
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert_eq!(cluster.holders("k"), 0, "{index}: {:?}", client.nodes());
     }
 }
@@ -290,7 +290,7 @@ fn orphan(cluster: &Cluster) -> (Client, Lease) {
     let pause = ms(500);
     let mut client = cluster.whole(cluster.config().client_name("victim").node_timeout(pause));
     let lease = client.try_lock("held", TTL).expect("the lock is free");
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     cluster.nodes().for_each(|node| kill_connections_of(node, "victim"));
     std::thread::sleep(pause * 2);
     (client, lease)
@@ -315,7 +315,7 @@ fn an_unlock_after_a_pause_does_not_mind_that_every_connection_was_killed() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let (mut client, lease) = orphan(&cluster);
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("held"), 0);
 }
 
@@ -360,16 +360,16 @@ fn late_replies_of_a_frozen_node_become_votes_and_their_keys_are_released_too() 
         let mut client = cluster.client();
         cluster.node(index).freeze();
         let lease = client.try_lock("k", TTL).unwrap();
-        assert_eq!(lease.votes(), 2);
+        assert_eq!(lease.votes().count(), 2);
         cluster.node(index).thaw();
         let grew = eventually(PATIENCE, || {
             client.status("k").unwrap();
-            lease.votes() == 3
+            lease.votes().count() == 3
         });
         assert!(grew, "{lease:?}");
-        assert_eq!(lease.voters(), 0b111);
+        assert_eq!(lease.votes().bits(), 0b111);
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert_eq!(cluster.holders("k"), 0);
     }
 }
@@ -406,10 +406,10 @@ fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut driver = Driver::standalone(cluster.config()).unwrap();
     let lock = |driver: &mut Driver, key: &str| -> Option<Lease> {
-        let id = driver.acquire(key, Acquire::new(TTL)).unwrap();
+        let id = driver.try_lock(key, TTL).unwrap();
         let mut lease = None;
         assert!(eventually(PATIENCE, || {
-            driver.turn();
+            driver.drive();
             let Some(done) = driver.completion() else { return false };
             assert_eq!(done.id, id);
             let Outcome::Lock(result) = done.result else { panic!("{done:?}") };
@@ -419,16 +419,16 @@ fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
         lease
     };
     assert!(eventually(PATIENCE, || {
-        driver.turn();
-        driver.voters() == 3
+        driver.drive();
+        driver.voters().count() == 3
     }));
     assert!(eventually(PATIENCE, || lock(&mut driver, "warm").is_some()));
     cluster.node(0).freeze();
     cluster.node(1).freeze();
-    let id = driver.acquire("k", Acquire::new(TTL)).unwrap();
-    driver.turn();
+    let id = driver.try_lock("k", TTL).unwrap();
+    driver.drive();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         cluster.node(2).exists("k")
     }));
     driver.cancel(id);
@@ -438,11 +438,11 @@ fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
     cluster.node(0).thaw();
     cluster.node(1).thaw();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         cluster.holders("k") == 0 && cluster.set_count(0) >= 2
     }));
     driver.cancel(id);
-    driver.turn();
+    driver.drive();
     assert!(driver.completion().is_none(), "an operation ends once");
 }
 
@@ -458,8 +458,8 @@ fn a_call_waits_for_nodes_on_their_way_but_not_beyond_its_deadline() {
         cluster.node(index).freeze();
     }
     let mut client = Client::open(fresh_config(cluster.urls()).connect_timeout(ms(400))).unwrap();
-    let short = Acquire::new(TTL).deadline(ms(100));
-    ends_within(ms(100), || no_quorum(client.try_lock_with("k", short)));
+    let short = LockOptions::new(TTL).timeout(ms(100));
+    ends_within(ms(100), || no_quorum(client.try_lock("k", short)));
     let ballot = ends_within(ms(400), || no_quorum(client.try_lock("k", TTL)));
     let blames = |cause: &&Cause| matches!(cause, Cause::ConnectTimeout | Cause::Connecting);
     assert!(causes(&ballot).iter().filter(blames).count() >= 2, "{ballot}");

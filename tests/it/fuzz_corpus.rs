@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::Path;
 
-use redbolt::Address;
 use redbolt::fuzzing::TARGETS;
+use redbolt::inspect::Address;
 
 /// Goal: what once broke a target, or reaches far into the code, is tried on every test run.
 /// Method: each file of `fuzz/corpus` through its target.

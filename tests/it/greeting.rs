@@ -6,10 +6,10 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
-    Acquire, Admission, Ballot, Cause, Client, Config, ConnectError, Driver, RestartGuard, Unlocked,
+    Admission, Ballot, Cause, Client, Config, ConnectError, LockOptions, RestartGuard, Unlocked,
 };
 
 use super::common::{
@@ -108,7 +108,7 @@ fn an_acl_user_with_little_more_than_its_keys_can_lock() {
         let mut lease = client.try_lock("lock:1", TTL).unwrap();
         client.extend(&mut lease, TTL).unwrap();
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         assert_eq!(cluster.holders("lock:1"), 0);
         let ballot = no_quorum(client.try_lock("other", TTL));
         assert!(causes(&ballot).contains(&Cause::KeyDenied), "{ballot}");
@@ -145,13 +145,13 @@ fn unix_sockets_are_as_good_as_tcp() {
     cluster.node_mut(0).kill9();
     cycle(&mut client, "k");
     cluster.node(1).freeze();
-    no_quorum(client.try_lock_with("k", Acquire::new(TTL).deadline(ms(50))));
+    no_quorum(client.try_lock("k", LockOptions::new(TTL).timeout(ms(50))));
     cluster.node(1).thaw();
     cluster.node_mut(0).restart();
     assert!(eventually(PATIENCE, || {
         client.try_lock("k", TTL).is_ok() && client.nodes()[0].state == NodeState::Admitted
     }));
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     cycle(&mut client, "k");
 }
 
@@ -182,7 +182,7 @@ fn one_server_under_two_names_votes_once() {
     let three = [urls(0), vec![cluster.urls()[1].clone()]].concat();
     let mut client = Client::connect(fresh_config(three)).unwrap();
     let lease = client.try_lock("k", TTL).unwrap();
-    assert_eq!(lease.votes(), 2);
+    assert_eq!(lease.votes().count(), 2);
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
     cluster.occupy(1, "k");
     let error = client.try_lock("k", TTL).unwrap_err();
@@ -375,10 +375,10 @@ fn a_network_blip_puts_nobody_into_quarantine() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut driver = Driver::standalone(guarded(&cluster)).unwrap();
     let lock = |driver: &mut Driver| {
-        let id = driver.acquire("k", Acquire::new(ms(1_000))).unwrap();
+        let id = driver.try_lock("k", ms(1_000)).unwrap();
         let mut outcome = None;
         assert!(eventually(PATIENCE, || {
-            driver.turn();
+            driver.drive();
             outcome = driver.completion();
             outcome.is_some()
         }));
@@ -389,14 +389,14 @@ fn a_network_blip_puts_nobody_into_quarantine() {
     };
     assert!(eventually(PATIENCE, || lock(&mut driver).is_ok()));
     assert!(eventually(PATIENCE, || {
-        driver.turn();
-        driver.voters() == 3
+        driver.drive();
+        driver.voters().count() == 3
     }));
     for node in cluster.nodes() {
         node.hang_up();
     }
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         driver.nodes().iter().any(|node| node.state != NodeState::Admitted)
     }));
     // It may be lost on a connection that was dead already; the next one is not.

@@ -1,14 +1,15 @@
 //! How the nodes are, as a readiness endpoint wants to know it.
 
-use redbolt::engine::{NodeHealth, NodeState};
-use redbolt::{Cause, Client, Driver, RestartGuard};
+use redbolt::driver::Driver;
+use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::{Cause, Client, RestartGuard};
 
 use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms};
 
 fn drive(client: &mut Client, until: impl Fn(&Client) -> bool) {
     assert!(
         eventually(PATIENCE, || {
-            client.keep().expect("a healthy loop");
+            client.drive().expect("a healthy loop");
             until(client)
         }),
         "{:#?}",
@@ -37,7 +38,7 @@ fn a_client_is_ready_while_a_quorum_may_vote() {
     };
     let mut client = Client::open(cluster.config().node_timeout(ms(500))).unwrap();
     assert!(!client.is_ready());
-    drive(&mut client, |client| client.is_ready() && client.is_settled());
+    drive(&mut client, |client| client.is_ready() && client.driver().is_settled());
     drive(&mut client, |client| client.nodes().iter().all(|node| node.direct_wake));
     for node in client.nodes() {
         assert!(node.votes && node.state == NodeState::Admitted, "{node:?}");
@@ -51,7 +52,7 @@ fn a_client_is_ready_while_a_quorum_may_vote() {
 
     cluster.node(0).freeze();
     let lease = client.try_lock("k", TTL).unwrap();
-    drive(&mut client, |client| client.voters() == 2);
+    drive(&mut client, |client| client.driver().voters().count() == 2);
     client.unlock(lease).unwrap();
     let node = client.nodes().remove(0);
     assert!(client.is_ready() && node.state == NodeState::Stalled && !node.votes, "{node:?}");
@@ -64,12 +65,12 @@ fn a_client_is_ready_while_a_quorum_may_vote() {
     let node = client.nodes().remove(1);
     assert!(!node.votes && node.until.is_some(), "{node:?}");
     drop(held);
-    client.keep().unwrap();
+    client.drive().unwrap();
     assert!(client.nodes()[1].debts > 0, "{:?}", client.nodes());
     cluster.node(0).thaw();
     drive(&mut client, Client::is_ready);
     cluster.node_mut(1).restart();
-    drive(&mut client, |client| client.voters() == 3);
+    drive(&mut client, |client| client.driver().voters().count() == 3);
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn a_quarantine_says_how_long_it_still_is() {
     let config = cluster.config().restart_guard(RestartGuard::On);
     let mut driver = Driver::standalone(config).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         driver.is_settled()
     }));
     assert!(!driver.is_ready());
@@ -96,15 +97,15 @@ fn a_shared_handle_knows_by_itself_whether_it_is_ready() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
     let shared = redbolt::Shared::connect(cluster.config().in_flight_max(1)).unwrap();
     assert!(shared.is_ready() && shared.quorum() == 2);
-    assert!(eventually(PATIENCE, || shared.voters() == 3));
+    assert!(eventually(PATIENCE, || shared.voters().count() == 3));
     // With every place in use it still answers.
     let guard = shared.lock("k", TTL).unwrap();
     assert!(shared.is_ready());
     drop(guard);
     (0..2).for_each(|index| cluster.node_mut(index).kill9());
-    assert!(eventually(PATIENCE, || !shared.is_ready()), "{}", shared.voters());
+    assert!(eventually(PATIENCE, || !shared.is_ready()), "{}", shared.voters().count());
     cluster.node_mut(0).restart();
-    assert!(eventually(PATIENCE, || shared.is_ready()), "{}", shared.voters());
+    assert!(eventually(PATIENCE, || shared.is_ready()), "{}", shared.voters().count());
     shared.shutdown(PATIENCE);
     assert!(!shared.is_ready());
 }

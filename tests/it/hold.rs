@@ -4,23 +4,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{
-    Acquire, Client, Driver, ExtendError, KeepAlive, Lease, LockError, LostCause, Unlocked, now,
-};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::engine::LostCause;
+use redbolt::{Client, ExtendError, KeepAlive, Lease, LockError, LockOptions, Unlocked, now};
 
 use super::common::{
     Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, ms, taken,
 };
 
-fn kept(ttl: Duration) -> Acquire {
-    Acquire::new(ttl).keep_alive(KeepAlive::new())
+fn kept(ttl: Duration) -> LockOptions {
+    LockOptions::new(ttl).keep_alive(KeepAlive::new())
 }
 
 /// Drives the client until `lease` is lost: at its deadline, if nothing is known before.
 #[track_caller]
 fn until_lost(client: &mut Client, lease: &Lease) {
-    assert!(!client.keep_for(PATIENCE).expect("a healthy loop"), "still held after {PATIENCE:?}");
+    assert!(!client.drive_for(PATIENCE).expect("a healthy loop"), "still held after {PATIENCE:?}");
     assert!(lease.is_lost() && !lease.is_valid() && lease.remaining().is_zero());
     assert!(lease.deadline() <= now());
 }
@@ -31,23 +30,23 @@ fn auto_extension_keeps_a_lock_for_three_ttls_and_stops_at_unlock() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let (mut client, mut other) = (cluster.client(), cluster.client());
     let ttl = ms(1_300);
-    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let lease = client.try_lock("k", kept(ttl)).unwrap();
     let token = lease.token();
     let end = now() + ttl * 3;
     while now() < end {
-        assert!(client.keep_for(ms(20)).unwrap());
+        assert!(client.drive_for(ms(20)).unwrap());
         assert!(lease.is_valid() && !lease.is_lost() && lease.token() == token);
         taken(other.try_lock("k", ttl));
     }
     assert!(eventually(PATIENCE, || {
-        client.keep().unwrap();
+        client.drive().unwrap();
         cluster.holders("k") == 5
     }));
     assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
-    assert!(client.keep_for(ttl).unwrap());
+    assert!(client.drive_for(ttl).unwrap());
     assert_eq!(cluster.holders("k"), 0, "nothing brings it back");
 }
 
@@ -59,10 +58,10 @@ fn a_kept_lock_outlives_a_restart_and_a_freeze_of_one_node() {
     let mut client = cluster.whole(cluster.config().node_timeout(ms(500)));
     let mut other = cluster.client();
     let ttl = ms(1_000);
-    let mut lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let mut lease = client.try_lock("k", kept(ttl)).unwrap();
     let token = lease.token();
     assert!(eventually(PATIENCE, || {
-        client.keep().unwrap();
+        client.drive().unwrap();
         cluster.holders("k") == 5
     }));
     for turn in 0..50 {
@@ -73,7 +72,7 @@ fn a_kept_lock_outlives_a_restart_and_a_freeze_of_one_node() {
             15 => cluster.node(0).thaw(),
             _ => {}
         }
-        assert!(client.keep_for(ttl).unwrap(), "turn {turn}");
+        assert!(client.drive_for(ttl).unwrap(), "turn {turn}");
         assert!(lease.is_valid() && lease.token() == token);
     }
     // Nobody drives the client while the nodes are looked at.
@@ -84,7 +83,7 @@ fn a_kept_lock_outlives_a_restart_and_a_freeze_of_one_node() {
     // A key that ended, with its server or while that stood still, is not made anew.
     assert_eq!(held, 3, "{values:?}");
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -94,7 +93,7 @@ fn restart_while_kept(cluster: &mut Cluster, client: &mut Client) {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(Ordering::Acquire) {
-                assert!(client.keep_for(ms(10)).expect("a healthy loop"));
+                assert!(client.drive_for(ms(10)).expect("a healthy loop"));
             }
         });
         let _stop = StopAtEnd(&is_done);
@@ -110,7 +109,7 @@ fn a_thousand_releases_of_kept_locks_leave_no_key() {
     let ttl = ms(30);
     for turn in 0..1_000_u64 {
         // On a busy machine a round may take longer than the lease.
-        let mut tries = (0..20).map(|_| client.try_lock_with("k", kept(ttl)));
+        let mut tries = (0..20).map(|_| client.try_lock("k", kept(ttl)));
         let lease = tries.find_map(|result| match result {
             Err(LockError::Expired(_)) => None,
             result => Some(result.unwrap()),
@@ -120,14 +119,14 @@ fn a_thousand_releases_of_kept_locks_leave_no_key() {
         // Some releases go before the extension, some right behind it, some behind its answer.
         let at = third - ms(1) + Duration::from_micros(turn % 20 * 100);
         while now() < at {
-            client.keep().unwrap();
+            client.drive().unwrap();
         }
         if turn % 3 == 0 {
             drop(lease);
-            client.settle(PATIENCE);
+            client.wait_released(PATIENCE);
         } else {
             client.unlock(lease).unwrap();
-            client.settle(PATIENCE);
+            client.wait_released(PATIENCE);
         }
         assert_eq!(cluster.holders("k"), 0, "turn {turn}");
     }
@@ -138,14 +137,14 @@ fn auto_extension_goes_on_after_nodes_were_away_for_a_part_of_the_validity() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.whole(cluster.config().node_timeout(ms(200)));
     let ttl = ms(3_000);
-    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+    let lease = client.try_lock("k", kept(ttl)).unwrap();
     let first = lease.deadline();
     (0..2).for_each(|index| cluster.node(index).freeze());
     // Past the third: extensions miss their quorum.
-    assert!(client.keep_for(ttl * 6 / 10).unwrap());
+    assert!(client.drive_for(ttl * 6 / 10).unwrap());
     assert!(lease.deadline() <= first && lease.is_valid());
     (0..2).for_each(|index| cluster.node(index).thaw());
-    assert!(client.keep_for(ttl).unwrap());
+    assert!(client.drive_for(ttl).unwrap());
     assert!(lease.is_valid() && lease.deadline() > first + ttl / 3);
 }
 
@@ -155,17 +154,17 @@ fn the_loss_is_signalled_by_the_deadline_with_every_node_frozen() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut client = cluster.whole(cluster.config().node_timeout(ms(200)));
     let ttl = ms(1_500);
-    let lease = client.try_lock_with("k", kept(ttl)).unwrap();
-    assert!(client.keep_for(ttl).unwrap());
+    let lease = client.try_lock("k", kept(ttl)).unwrap();
+    assert!(client.drive_for(ttl).unwrap());
     cluster.nodes().for_each(super::common::RealServer::freeze);
     let left = lease.remaining();
     ends_within(left, || until_lost(&mut client, &lease));
     cluster.nodes().for_each(super::common::RealServer::thaw);
     // What the nodes had received runs now, and changes nothing for the holder.
-    assert!(client.keep_for(ms(200)).unwrap());
+    assert!(client.drive_for(ms(200)).unwrap());
     assert!(!lease.is_valid() && lease.is_lost());
     drop(lease);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -176,7 +175,7 @@ fn every_way_of_losing_the_lock_is_signalled_with_the_next_extension() {
         let Some(cluster) = Cluster::mixed(5) else { return };
         let mut client = cluster.client();
         let ttl = ms(3_000);
-        let lease = client.try_lock_with("k", kept(ttl)).unwrap();
+        let lease = client.try_lock("k", kept(ttl)).unwrap();
         assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
         for index in 0..3 {
             let node = cluster.node(index);
@@ -195,7 +194,7 @@ fn every_way_of_losing_the_lock_is_signalled_with_the_next_extension() {
         until_lost(&mut client, &lease);
         assert!(lease.deadline() + ttl / 3 < deadline, "{way}: known at the first extension");
         drop(lease);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         let expected = if way == "takeover" { 3 } else { 0 };
         assert_eq!(cluster.holders("k"), expected, "{way}");
     }
@@ -207,7 +206,7 @@ fn a_lost_lease_is_told_by_the_drivers_loop() {
     let mut driver = Driver::standalone(cluster.config()).unwrap();
     let drive = |driver: &mut Driver| {
         for _ in 0..100_000 {
-            driver.turn();
+            driver.drive();
             if let Some(done) = driver.completion() {
                 return done;
             }
@@ -215,7 +214,7 @@ fn a_lost_lease_is_told_by_the_drivers_loop() {
         }
         panic!("nothing is told")
     };
-    let op = driver.acquire("k", kept(ms(3_000))).unwrap();
+    let op = driver.try_lock("k", kept(ms(3_000))).unwrap();
     let done = drive(&mut driver);
     let Outcome::Lock(Ok(lease)) = done.result else { panic!("{done:?}") };
     cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
@@ -233,23 +232,23 @@ fn a_kept_lock_is_handed_over_and_kept_by_its_new_holder() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let (mut first, mut second) = (cluster.client(), cluster.client());
     let ttl = ms(1_000);
-    let lease = first.try_lock_with("k", kept(ttl)).unwrap();
-    assert!(first.keep_for(ttl).unwrap());
+    let lease = first.try_lock("k", kept(ttl)).unwrap();
+    assert!(first.drive_for(ttl).unwrap());
     let (key, token) = lease.detach();
-    let lease = second.adopt_with(&key, &token, kept(ttl)).unwrap();
+    let lease = second.adopt(&key, &token, kept(ttl)).unwrap();
     let end = now() + ttl * 3;
     while now() < end {
-        assert!(first.keep_for(ms(10)).unwrap() && second.keep_for(ms(10)).unwrap());
+        assert!(first.drive_for(ms(10)).unwrap() && second.drive_for(ms(10)).unwrap());
         assert!(lease.is_valid() && lease.token() == token);
     }
     assert_eq!(second.unlock(lease).unwrap(), Unlocked::Released);
-    assert!(first.keep_for(ttl).unwrap());
+    assert!(first.drive_for(ttl).unwrap());
     assert_eq!(cluster.holders("k"), 0);
 
     // Given away and taken over by nobody, it ends with its TTL.
-    let lease = first.try_lock_with("k", kept(ttl)).unwrap();
+    let lease = first.try_lock("k", kept(ttl)).unwrap();
     drop(lease.detach());
-    assert!(first.keep_for(ttl * 2).unwrap());
+    assert!(first.drive_for(ttl * 2).unwrap());
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
 }
 
@@ -261,13 +260,13 @@ fn with_lock_keeps_its_lock_and_says_when_it_is_lost() {
     let result = client.with_lock("k", ttl, |held| {
         let begin = now();
         while begin.until(now()) < ttl * 2 {
-            held.keep().unwrap();
+            held.extend_if_due().unwrap();
             assert!(held.is_valid());
             thread::sleep(ms(20));
         }
         cluster.nodes().for_each(|node| drop(node.command(&["DEL", "k"])));
         let error = loop {
-            if let Err(error) = held.keep() {
+            if let Err(error) = held.extend_if_due() {
                 break error;
             }
             thread::sleep(ms(5));
@@ -278,10 +277,10 @@ fn with_lock_keeps_its_lock_and_says_when_it_is_lost() {
     });
     assert!(matches!(result, Err(LockError::Lost)), "{result:?}");
 
-    let limited = Acquire::new(ttl).keep_alive(KeepAlive::new().max_extensions(1));
-    let result = client.with_lock_by("k", limited, |held| {
+    let limited = LockOptions::new(ttl).keep_alive(KeepAlive::new().max_extensions(1));
+    let result = client.with_lock("k", limited, |held| {
         loop {
-            match held.keep() {
+            match held.extend_if_due() {
                 Ok(()) => thread::sleep(ms(5)),
                 Err(ExtendError::LimitReached) => break,
                 Err(other) => panic!("{other}"),
@@ -291,7 +290,7 @@ fn with_lock_keeps_its_lock_and_says_when_it_is_lost() {
         Ok::<_, LockError>(())
     });
     result.unwrap();
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -312,6 +311,6 @@ fn the_error_and_the_panic_of_the_work_come_before_a_release_that_fails() {
         })
     }));
     assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"mine"));
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }

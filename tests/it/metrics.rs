@@ -74,8 +74,8 @@ fn counted(cluster: &Cluster, voters: u32) -> Client {
 #[track_caller]
 fn drive(client: &mut Client, voters: u32) {
     let is_so = eventually(PATIENCE, || {
-        client.keep().expect("a healthy loop");
-        client.voters() == voters
+        client.drive().expect("a healthy loop");
+        client.driver().voters().count() == voters
     });
     assert!(is_so, "{:#?}", client.nodes());
 }
@@ -96,7 +96,7 @@ fn a_recorder_gets_locks_and_votes() {
         let held = client.try_lock("secret-key", TTL).unwrap();
         taken(client.try_lock("secret-key", TTL));
         drop(held);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         client.export_metrics();
     });
     seen.add(&snapshotter);
@@ -139,7 +139,7 @@ fn a_recorder_sees_a_node_that_is_frozen_and_one_that_is_restarted() {
         cluster.node_mut(1).kill9();
         drive(&mut client, 3);
         drop(client.try_lock("three", TTL).unwrap());
-        client.keep().unwrap();
+        client.drive().unwrap();
         client.export_metrics();
         seen.add(&snapshotter);
         assert_eq!(seen.get(&format!("redbolt_node_state counted {frozen} stalled")), 1);
@@ -155,7 +155,7 @@ fn a_recorder_sees_a_node_that_is_frozen_and_one_that_is_restarted() {
         no_quorum(client.try_lock("in vain", TTL));
         cluster.nodes().for_each(RealServer::thaw);
         // Its own drop hands out the rest.
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         drop(client);
     });
     seen.add(&snapshotter);
@@ -180,7 +180,7 @@ fn a_client_that_is_driven_exports_by_itself() {
         let lease = client.try_lock("k", TTL).unwrap();
         client.unlock(lease).unwrap();
         let comes = eventually(PATIENCE, || {
-            client.keep_for(ms(100)).unwrap();
+            client.drive_for(ms(100)).unwrap();
             seen.add(&snapshotter);
             seen.values.get("redbolt_releases_total released") == Some(&1.0)
         });
@@ -189,23 +189,23 @@ fn a_client_that_is_driven_exports_by_itself() {
     });
 }
 
-/// The driver asks for a turn while there is something to hand out, and then for none.
+/// The driver asks for a pass while there is something to hand out, and then for none.
 #[test]
 fn an_idle_driver_comes_to_rest_behind_its_last_export() {
     let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let config = redbolt::Config::new(nodes.urls()).unwrap();
-    let mut driver = redbolt::Driver::standalone(config).unwrap();
+    let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
     let rests = eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         driver.is_settled()
             && driver.next_deadline().is_some_and(|at| at > redbolt::now() + ms(100))
     });
-    assert!(rests, "a turn is asked for to export what was counted");
-    // Whoever keeps to the deadlines is asked for a few turns more, and then for none.
+    assert!(rests, "a pass is asked for to export what was counted");
+    // Whoever keeps to the deadlines is asked for a few passes more, and then for none.
     let mut turns = 0;
     while let Some(at) = driver.next_deadline() {
         std::thread::sleep(redbolt::now().until(at));
-        driver.turn();
+        driver.drive();
         turns += 1;
         assert!(turns < 10, "it never comes to rest");
     }
@@ -221,12 +221,12 @@ fn what_a_dropped_driver_leaves_unanswered_is_counted() {
         let mut seen = Seen::default();
         metrics::with_local_recorder(&recorder, || {
             let config = redbolt::Config::new(nodes.urls()).unwrap();
-            let mut driver = redbolt::Driver::standalone(config).unwrap();
+            let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
             assert!(eventually(PATIENCE, || {
-                driver.turn();
-                driver.voters() == 3
+                driver.drive();
+                driver.voters().count() == 3
             }));
-            driver.acquire("k", redbolt::Acquire::new(TTL)).unwrap();
+            driver.try_lock("k", TTL).unwrap();
             nodes.pause(0).unwrap();
             if is_shut_down {
                 nodes.resume(0).unwrap();

@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use redbolt::client::KeyState;
+use redbolt::inspect::KeyState;
 use redbolt::{
-    Acquire, Client, Config, ConnectError, ExtendError, LockError, UnlockError, Unlocked,
+    Client, Config, ConnectError, ExtendError, LockError, LockOptions, UnlockError, Unlocked,
 };
 
 use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
@@ -42,13 +42,13 @@ fn the_nodes_have_the_prefix_and_callers_do_not() {
     assert_eq!(adopted.key(), b"sku:42");
     let (key, token) = adopted.detach();
     assert_eq!(client.unlock_token(&key, &token).unwrap(), Unlocked::Released);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("app1:sku:42"), 0);
 
     let lease = client.try_lock("sku:42", TTL).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
     drop(client.try_lock("dropped", TTL).unwrap());
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("app1:dropped"), 0);
 }
 
@@ -92,16 +92,16 @@ fn key_and_prefix_have_4096_bytes_together() {
 fn a_watched_lock_below_a_prefix_is_lost_at_once() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = client_of(&cluster, "watch:");
-    let lease = client.try_lock_with("k", Acquire::new(TTL).watch(true)).unwrap();
+    let lease = client.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
     assert!(eventually(PATIENCE, || {
-        client.keep().unwrap();
-        client.watched(&lease).count_ones() == 3
+        client.drive().unwrap();
+        client.driver().watched_by(&lease).count() == 3
     }));
     let end = lease.deadline();
     for index in 0..2 {
         cluster.node(index).command(&["DEL", "watch:k"]);
     }
-    assert!(!client.keep_for(PATIENCE).unwrap() && lease.is_lost(), "not told");
+    assert!(!client.drive_for(PATIENCE).unwrap() && lease.is_lost(), "not told");
     assert!(redbolt::now() + TTL / 3 < end, "told at the end");
 }
 
@@ -110,7 +110,7 @@ fn a_watched_lock_below_a_prefix_is_lost_at_once() {
 fn a_waiter_below_a_prefix_is_woken_by_the_release() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let mut holder = client_of(&cluster, "jobs:");
-    let seldom = redbolt::Retry::every(PATIENCE * 6, ms(0)).within(PATIENCE * 3);
+    let seldom = redbolt::Retry::every(PATIENCE * 6, ms(0)).timeout(PATIENCE * 3);
     let config = cluster.config().key_prefix("jobs:night").retry(seldom);
     let mut waiter = Client::connect(config).unwrap();
     let lease = holder.try_lock("nightly", TTL).unwrap();
@@ -121,7 +121,7 @@ fn a_waiter_below_a_prefix_is_woken_by_the_release() {
         holder.unlock(lease).unwrap();
         // A blocking holder reads on with its next call.
         assert!(eventually(PATIENCE, || {
-            holder.settle(ms(1));
+            holder.wait_released(ms(1));
             waits.is_finished()
         }));
         assert_eq!(waits.join().unwrap().unwrap(), b"ly");
@@ -152,7 +152,7 @@ fn a_shared_handle_has_its_prefix_too() {
 #[test]
 fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_shared_handle() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let patient = redbolt::Retry::every(PATIENCE * 6, ms(0)).within(PATIENCE * 3);
+    let patient = redbolt::Retry::every(PATIENCE * 6, ms(0)).timeout(PATIENCE * 3);
     let config = || cluster.config().key_prefix("s:").retry(patient).local_turns(u32::MAX);
     let shared = redbolt::Shared::connect(config()).unwrap();
     let mut waiter = Client::connect(config()).unwrap();

@@ -35,7 +35,7 @@ fn refused(result: Result<(), LockError>) -> Vec<Cause> {
 
 /// Newcomers come again and again, and none is let in before the locks are over that the server
 /// may have lost at `lost_at` on the clock; then one is.
-fn is_met_again(server: &RealServer, lost_at: redbolt::time::Instant) {
+fn is_met_again(server: &RealServer, lost_at: redbolt::Instant) {
     let name = server.kind().name();
     let mut waited = 0;
     let is_let_in = eventually(PATIENCE, || {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::mio::{Events, Poll};
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Driver, Outcome};
 use redbolt::{
-    Acquire, Admission, Batch, Client, Config, ConnectError, Driver, Held, Lease, LockError,
-    LockToken, Quorum, RestartGuard, Retry, Unlocked, Wait,
+    Admission, Batch, Client, Config, ConnectError, Held, IdleStrategy, Lease, LockError,
+    LockOptions, LockToken, Quorum, RestartGuard, Retry, UnlockError, Unlocked,
 };
 use redbolt_embedded::Nodes;
 
@@ -34,35 +34,36 @@ fn the_client_is_used_by_its_names() -> Anything {
         .retry(
             Retry::every(Duration::from_millis(5), Duration::from_millis(5))
                 .attempts(3)
-                .within(TTL),
+                .timeout(TTL),
         )
-        .wait(Wait::Spin)
-        .wait(Wait::SpinThenPark(Duration::from_micros(50)))
-        .wait(Wait::Park)
+        .idle_strategy(IdleStrategy::Spin)
+        .idle_strategy(IdleStrategy::SpinThenPark(Duration::from_micros(50)))
+        .idle_strategy(IdleStrategy::Park)
         .in_flight_max(16)
         .client_name("names");
     let mut client = Client::connect(config)?;
 
     let mut lease = client.try_lock("sku:42", TTL)?;
     assert!(lease.remaining() > Duration::ZERO && lease.deadline() > redbolt::now());
-    assert!(lease.votes() >= 2 && lease.key() == b"sku:42");
+    assert!(lease.votes().count() >= 2 && lease.key() == b"sku:42");
     let token: LockToken = lease.token();
     assert_eq!(token.to_string().len(), 40);
     client.extend(&mut lease, TTL)?;
-    assert!(matches!(client.try_lock("sku:42", TTL), Err(LockError::Taken(_))));
+    let error = client.try_lock("sku:42", TTL).unwrap_err();
+    assert!(error.is_taken() && error.is_transient(), "{error}");
     assert!(matches!(client.lock("sku:42", TTL), Err(LockError::Taken(_))));
     assert_eq!(client.unlock(lease)?, Unlocked::Released);
-    assert_eq!(client.unlock_token("sku:42", &token)?, Unlocked::NotHeld);
+    assert_eq!(client.unlock_token("sku:42", &token), Err(UnlockError::NotHeld));
 
     let sold = client.with_lock("sku:44", TTL, |held: &mut Held<'_>| {
-        held.keep()?;
+        held.extend_if_due()?;
         Ok::<_, Box<dyn std::error::Error>>(held.remaining() > Duration::ZERO)
     })?;
     assert!(sold);
 
     let acquire =
-        Acquire::new(TTL).min_validity(Duration::from_secs(1)).token("mine").deadline(TTL);
-    let lease = client.try_lock_with("sku:45", acquire)?;
+        LockOptions::new(TTL).min_validity(Duration::from_secs(1)).token("mine").timeout(TTL);
+    let lease = client.try_lock("sku:45", acquire)?;
     let (key, token) = lease.detach();
     let adopted = client.adopt(&key, &token, TTL)?;
     drop(adopted);
@@ -70,12 +71,11 @@ fn the_client_is_used_by_its_names() -> Anything {
     assert_eq!(lease.key(), b"sku:45");
 
     let mut batch: Batch<'_> = client.batch();
-    let (one, two) =
-        (batch.acquire("b1", Acquire::new(TTL))?, batch.acquire("b2", Acquire::new(TTL))?);
+    let (one, two) = (batch.try_lock("b1", TTL)?, batch.try_lock("b2", TTL)?);
     assert!(one.index() != two.index() && batch.in_flight() == 2);
     batch.flush();
     batch.cancel(two);
-    while let Some(done) = batch.wait()? {
+    while let Some(done) = batch.wait_completion()? {
         if let Outcome::Lock(Ok(lease)) = done.result {
             batch.extend(&lease, TTL)?;
             batch.unlock(lease)?;
@@ -83,10 +83,8 @@ fn the_client_is_used_by_its_names() -> Anything {
     }
     assert!(batch.completion().is_none());
     drop(batch);
-    assert!(matches!(
-        client.try_lock("k", Duration::from_millis(1)),
-        Err(LockError::InvalidTtl { .. })
-    ));
+    let error = client.try_lock("k", Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error, LockError::InvalidTtl { .. }) && !error.is_transient(), "{error}");
     Ok(())
 }
 
@@ -97,10 +95,10 @@ fn the_driver_is_used_by_its_names() -> Anything {
     let mut events = Events::with_capacity(16);
     let config = Config::new(nodes.urls())?.node_timeout(NODE_TIMEOUT).in_flight_max(1);
     let mut driver = Driver::new(config, poll.registry(), 100..132)?;
-    let id = driver.acquire("a", Acquire::new(TTL))?;
-    assert!(matches!(driver.acquire("b", Acquire::new(TTL)), Err(LockError::Full)));
+    let id = driver.try_lock("a", TTL)?;
+    assert!(matches!(driver.try_lock("b", TTL), Err(LockError::Full)));
     let lease = 'held: loop {
-        driver.turn();
+        driver.drive();
         while let Some(done) = driver.completion() {
             assert_eq!(done.id, id);
             if let Outcome::Lock(result) = done.result {
@@ -113,10 +111,10 @@ fn the_driver_is_used_by_its_names() -> Anything {
             assert!(driver.ready(event), "no other sockets are registered");
         }
     };
-    assert!(lease.votes() >= 2);
+    assert!(lease.votes().count() >= 2);
     assert_eq!(driver.quorum(), 2);
-    assert!((2..=3).contains(&driver.voters()) && driver.voters() <= 3);
-    assert!(driver.is_settled() || driver.voters() < 3);
+    assert!((2..=3).contains(&driver.voters().count()) && driver.voters().count() <= 3);
+    assert!(driver.is_settled() || driver.voters().count() < 3);
     assert!(driver.notice().is_none(), "all nodes are fit");
     let id = driver.unlock(lease)?;
     driver.cancel(id);
@@ -153,7 +151,7 @@ fn a_client_has_from_one_to_thirty_two_nodes() -> Anything {
         let nodes = Nodes::start(count)?;
         let mut client = Client::connect(Config::new(nodes.urls())?.node_timeout(NODE_TIMEOUT))?;
         let lease = client.try_lock("wide", TTL)?;
-        assert!(usize::try_from(lease.votes())? > count / 2, "{count} nodes");
+        assert!(usize::try_from(lease.votes().count())? > count / 2, "{count} nodes");
         assert!(matches!(client.try_lock("wide", TTL), Err(LockError::Taken(_))));
         assert_eq!(client.unlock(lease)?, Unlocked::Released);
     }

@@ -5,8 +5,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{Acquire, Client, Driver, LockError, Retry, Unlocked};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, Wire, ends_within, eventually, ms,
@@ -82,7 +82,7 @@ fn a_failure_after_all_attempts_leaves_no_key_on_the_free_minority() {
     let mut client = cluster.client();
     let mut monitor = Monitor::new(cluster.node(4));
     let retry = Retry::every(ms(5), ms(5)).attempts(4);
-    let ballot = taken(client.lock_with("k", Acquire::new(TTL).retry(retry)));
+    let ballot = taken(client.lock("k", LockOptions::new(TTL).retry(retry)));
     assert_eq!(ballot.denied(), 3);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
     let mut tokens: Vec<_> = (0..4).map(|_| monitor.next_set().1).collect();
@@ -102,7 +102,7 @@ fn the_wait_between_attempts_is_at_least_the_delay_and_the_jitter_varies_it() {
     let mut monitor = Monitor::new(cluster.node(0));
     let (delay, jitter, attempts) = (ms(30), ms(60), 9);
     let retry = Retry::every(delay, jitter).attempts(attempts);
-    taken(client.lock_with("k", Acquire::new(TTL).retry(retry)));
+    taken(client.lock("k", LockOptions::new(TTL).retry(retry)));
     let times: Vec<_> = (0..attempts).map(|_| monitor.next_set().0).collect();
     let waits: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     // The monitor's clock is the wall clock in microseconds; half a millisecond for its rounding.
@@ -119,16 +119,16 @@ fn nothing_is_waited_for_after_the_last_attempt() {
     occupy_all(&cluster, "k");
     let mut client = polling(&cluster);
     let delay = ms(4_000);
-    let once = Acquire::new(TTL).retry(Retry::every(delay, delay).attempts(1));
-    ends_within(Duration::ZERO, || taken(client.lock_with("k", once)));
+    let once = LockOptions::new(TTL).retry(Retry::every(delay, delay).attempts(1));
+    ends_within(Duration::ZERO, || taken(client.lock("k", once)));
     // One wait of 300 ms between two attempts, none behind the second.
-    let twice = Acquire::new(TTL).retry(Retry::every(ms(300), Duration::ZERO).attempts(2));
-    let (result, elapsed) = timed(|| client.lock_with("k", twice));
+    let twice = LockOptions::new(TTL).retry(Retry::every(ms(300), Duration::ZERO).attempts(2));
+    let (result, elapsed) = timed(|| client.lock("k", twice));
     taken(result);
     assert!(elapsed >= ms(300), "{elapsed:?}");
     // A wait that would end beyond the call's own end is not begun.
-    let hopeless = Acquire::new(TTL).retry(Retry::every(delay, delay).within(delay));
-    ends_within(Duration::ZERO, || taken(client.lock_with("k", hopeless)));
+    let hopeless = LockOptions::new(TTL).retry(Retry::every(delay, delay).timeout(delay));
+    ends_within(Duration::ZERO, || taken(client.lock("k", hopeless)));
 }
 
 #[test]
@@ -139,12 +139,12 @@ fn a_blocking_call_ends_by_its_deadline() {
     let busy = Retry::every(ms(10), ms(10));
     for deadline in [ms(1), ms(50), ms(400)] {
         for acquire in [
-            Acquire::new(TTL).retry(busy.within(deadline)),
-            Acquire::new(TTL).retry(busy).deadline(deadline),
-            Acquire::new(TTL).retry(busy.within(deadline * 100)).deadline(deadline),
-            Acquire::new(TTL).retry(busy.within(deadline)).deadline(deadline * 100),
+            LockOptions::new(TTL).retry(busy.timeout(deadline)),
+            LockOptions::new(TTL).retry(busy).timeout(deadline),
+            LockOptions::new(TTL).retry(busy.timeout(deadline * 100)).timeout(deadline),
+            LockOptions::new(TTL).retry(busy.timeout(deadline)).timeout(deadline * 100),
         ] {
-            let (result, elapsed) = timed(|| client.lock_with("k", acquire));
+            let (result, elapsed) = timed(|| client.lock("k", acquire));
             assert!(matches!(result, Err(LockError::Taken(_) | LockError::NoQuorum(_))));
             assert!(elapsed <= deadline + super::common::SLACK, "{deadline:?}: {elapsed:?}");
         }
@@ -153,8 +153,8 @@ fn a_blocking_call_ends_by_its_deadline() {
     let mut patient = Client::connect(cluster.config().node_timeout(ms(4_000))).unwrap();
     (0..3).for_each(|index| cluster.node(index).freeze());
     for deadline in [ms(1), ms(100)] {
-        let acquire = Acquire::new(TTL).retry(busy).deadline(deadline);
-        let error = ends_within(deadline, || patient.lock_with("k", acquire)).unwrap_err();
+        let acquire = LockOptions::new(TTL).retry(busy).timeout(deadline);
+        let error = ends_within(deadline, || patient.lock("k", acquire)).unwrap_err();
         assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
     }
     (0..3).for_each(|index| cluster.node(index).thaw());
@@ -164,13 +164,13 @@ fn a_blocking_call_ends_by_its_deadline() {
 fn a_deadline_of_zero_is_one_attempt() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let zero = || Acquire::new(TTL).retry(Retry::every(ms(1), ms(1))).deadline(Duration::ZERO);
-    let lease = client.lock_with("free", zero()).unwrap();
+    let zero = || LockOptions::new(TTL).retry(Retry::every(ms(1), ms(1))).timeout(Duration::ZERO);
+    let lease = client.lock("free", zero()).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
     occupy_all(&cluster, "k");
     let before = cluster.set_count(0);
-    taken(client.lock_with("k", zero()));
-    client.settle(PATIENCE);
+    taken(client.lock("k", zero()));
+    client.wait_released(PATIENCE);
     let lease = client.try_lock("another", TTL).unwrap();
     drop(lease);
     assert_eq!(cluster.set_count(0) - before, 2, "one for each of the two calls");
@@ -186,7 +186,7 @@ fn a_call_without_end_waits_until_the_lock_is_released() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let forever = Retry::every(ms(5), ms(5));
-            let lease = waiter.lock_with("k", Acquire::new(TTL).retry(forever));
+            let lease = waiter.lock("k", LockOptions::new(TTL).retry(forever));
             sender.send(lease).unwrap();
         });
         assert!(eventually(PATIENCE, || cluster.set_count(0) >= before + 10));
@@ -203,12 +203,12 @@ fn what_a_call_says_of_retries_wins_over_the_configuration() {
     occupy_all(&cluster, "k");
     let endless = Retry::every(ms(1), ms(1));
     let mut client = Client::connect(cluster.config().retry(endless)).unwrap();
-    let acquire = Acquire::new(TTL).retry(Retry::ONCE);
-    ends_within(Duration::ZERO, || taken(client.lock_with("k", acquire)));
+    let acquire = LockOptions::new(TTL).retry(Retry::ONCE);
+    ends_within(Duration::ZERO, || taken(client.lock("k", acquire)));
     let mut client = Client::connect(cluster.config().retry(Retry::ONCE)).unwrap();
     let before = cluster.set_count(0);
-    let acquire = Acquire::new(TTL).retry(endless.attempts(7));
-    taken(client.try_lock_with("k", acquire));
+    let acquire = LockOptions::new(TTL).retry(endless.attempts(7));
+    taken(client.lock("k", acquire));
     assert_eq!(cluster.set_count(0), before + 7);
 }
 
@@ -226,13 +226,13 @@ fn a_partial_lock_is_released_before_the_next_attempt() {
         let lease = thread::scope(|scope| {
             let call = scope.spawn(|| {
                 let retry = Retry::every(ms(30), Duration::ZERO).attempts(200);
-                client.lock_with(&key, Acquire::new(TTL).retry(retry)).unwrap()
+                client.lock(&key, LockOptions::new(TTL).retry(retry)).unwrap()
             });
             monitor.next_set();
             cluster.node(1).command(&["DEL", &key]);
             call.join().unwrap()
         });
-        assert_eq!(lease.voters(), 0b011, "{lease:?}");
+        assert_eq!(lease.votes().bits(), 0b011, "{lease:?}");
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
     }
 }
@@ -249,8 +249,8 @@ fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
         let lease = thread::scope(|scope| {
             let call = scope.spawn(|| {
                 let mut retry = Retry::every(ms(40), ms(10));
-                retry.deadline = deadline;
-                client.lock_with("k", Acquire::new(TTL).retry(retry))
+                retry.timeout = deadline;
+                client.lock("k", LockOptions::new(TTL).retry(retry))
             });
             assert!(eventually(PATIENCE, || cluster.set_count(0) > before));
             for node in cluster.nodes() {
@@ -259,7 +259,7 @@ fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
             call.join().unwrap().unwrap()
         });
         assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
     }
 }
 
@@ -271,9 +271,9 @@ fn a_cancelled_acquisition_says_so_and_leaves_no_key_anywhere() {
     cluster.occupy(0, "k");
     cluster.occupy(1, "k");
     let retry = Retry::every(ms(20), ms(20));
-    let id = driver.acquire("k", Acquire::new(TTL).retry(retry)).unwrap();
+    let id = driver.lock("k", LockOptions::new(TTL).retry(retry)).unwrap();
     let settled = eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         assert!(driver.completion().is_none());
         cluster.set_count(2) >= 3
     });
@@ -284,16 +284,16 @@ fn a_cancelled_acquisition_says_so_and_leaves_no_key_anywhere() {
     assert!(matches!(done.result, Outcome::Lock(Err(LockError::Cancelled))), "{done:?}");
     assert_eq!(LockError::Cancelled.to_string(), "cancelled");
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         cluster.holders("k") == 2
     }));
 
-    let id = driver.acquire("won", Acquire::new(TTL)).unwrap();
+    let id = driver.try_lock("won", TTL).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         cluster.holders("won") == 3
     }));
-    driver.turn();
+    driver.drive();
     driver.cancel(id);
     let done = driver.completion().unwrap();
     assert!(matches!(done.result, Outcome::Lock(Err(LockError::Cancelled))), "{done:?}");

@@ -5,8 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread;
 
-use redbolt::driver::Outcome;
-use redbolt::{Acquire, Address, Client, Config, Driver, Lease, LockError};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::inspect::{Address, examine};
+use redbolt::{Client, Config, Lease, LockError, LockOptions};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
@@ -91,11 +92,11 @@ fn clients_leases_and_reports_print_no_secret() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91, Kind::Redis70], &args) else { return };
     let config = || cluster.config().password(PASSWORD);
     let mut client = Client::connect(config()).unwrap();
-    let acquire = || Acquire::new(TTL).token(TOKEN);
+    let acquire = || LockOptions::new(TTL).token(TOKEN);
     keeps_quiet(&acquire());
     keeps_quiet(&client);
 
-    let given = client.try_lock_with("given", acquire()).unwrap();
+    let given = client.try_lock("given", acquire()).unwrap();
     let drawn = client.try_lock("drawn", TTL).unwrap();
     keeps_quiet(&given);
     keeps_quiet(&given.token());
@@ -109,7 +110,7 @@ fn clients_leases_and_reports_print_no_secret() {
         says_nothing(&format!("{error} {error:?} {error:#?}"));
         no_token_of(&drawn, &error);
     }
-    keeps_quiet(&client.examine().unwrap());
+    keeps_quiet(&examine(&mut client).unwrap());
     keeps_quiet(&client.nodes());
     client
         .with_lock("held", TTL, |held| {
@@ -119,15 +120,15 @@ fn clients_leases_and_reports_print_no_secret() {
         .unwrap();
     {
         let mut batch = client.batch();
-        batch.acquire("batched", acquire()).unwrap();
+        batch.try_lock("batched", acquire()).unwrap();
         keeps_quiet(&batch);
     }
 
     let mut driver = Driver::standalone(config()).unwrap();
     keeps_quiet(&driver);
-    let id = driver.acquire("driven", acquire()).unwrap();
+    let id = driver.try_lock("driven", acquire()).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
+        driver.drive();
         let Some(done) = driver.completion() else { return false };
         assert_eq!(done.id, id);
         keeps_quiet(&done);
@@ -178,8 +179,7 @@ fn echo() -> String {
 fn what_a_server_echoes_is_not_passed_on() {
     let config = fresh_config(vec![echo()]).password(PASSWORD).connect_timeout(ms(1_000));
     let mut client = Client::open(config).unwrap();
-    let error =
-        ends_within(ms(1_000), || client.try_lock_with("k", Acquire::new(TTL).token(TOKEN)));
+    let error = ends_within(ms(1_000), || client.try_lock("k", LockOptions::new(TTL).token(TOKEN)));
     let error = error.unwrap_err();
     says_nothing(&format!("{error} {error:?} {error:#?} {:?}", client.nodes()));
     while let Some(notice) = client.notice() {

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::client::KeyState;
+use redbolt::inspect::KeyState;
 use redbolt::{
-    Acquire, Client, Config, ExtendError, KeepAlive, LockError, Retry, Shared, SharedGuard,
+    Client, Config, ExtendError, KeepAlive, LockError, LockOptions, Retry, Shared, SharedGuard,
     UnlockError, Unlocked,
 };
 use redbolt_embedded::Nodes;
@@ -24,8 +24,8 @@ pub(crate) fn embedded(settings: impl FnOnce(Config) -> Config) -> (Nodes, Share
 }
 
 /// Patience for a lock that is waited for.
-pub(crate) fn patient(ttl: Duration) -> Acquire {
-    Acquire::new(ttl).retry(Retry::every(ms(5), ms(5))).deadline(PATIENCE)
+pub(crate) fn patient(ttl: Duration) -> LockOptions {
+    LockOptions::new(ttl).retry(Retry::every(ms(5), ms(5))).timeout(PATIENCE)
 }
 
 /// How many calls are under way, and how many keys anybody holds or wants.
@@ -51,23 +51,23 @@ fn the_shared_handle_is_used_by_its_names() -> Result<(), Box<dyn std::error::Er
     let (nodes, shared) = embedded(|config| config.local_turns(64));
     let mut guard: SharedGuard = shared.try_lock("sku:42", TTL)?;
     assert!(guard.is_valid() && guard.remaining() > TTL / 2 && guard.deadline() > redbolt::now());
-    assert!(guard.votes() >= 2 && guard.voters() > 0 && guard.key() == b"sku:42");
+    assert!(guard.votes().count() >= 2 && guard.votes().bits() > 0 && guard.key() == b"sku:42");
     shared.extend(&mut guard, TTL)?;
-    guard.keep()?;
+    guard.extend_if_due()?;
     assert!(matches!(shared.try_lock("sku:42", TTL), Err(LockError::Taken(_))));
     let token = guard.token().ok_or("a guard has a token")?;
     let status = shared.status("sku:42")?;
     let is_ours = |state: &KeyState| matches!(state, KeyState::Held { token: held, .. } if held == token.as_bytes());
     assert!(status.iter().filter(|node| is_ours(&node.state)).count() >= 2, "{status:?}");
     assert_eq!(shared.unlock(guard)?, Unlocked::Released);
-    assert_eq!(shared.unlock_token("sku:42", &token)?, Unlocked::NotHeld);
+    assert_eq!(shared.unlock_token("sku:42", &token), Err(UnlockError::NotHeld));
 
-    let acquire = Acquire::new(TTL).token("mine").min_validity(ms(1)).deadline(TTL);
-    let (key, token) = shared.try_lock_with("sku:45", acquire)?.detach().ok_or("a token")?;
+    let acquire = LockOptions::new(TTL).token("mine").min_validity(ms(1)).timeout(TTL);
+    let (key, token) = shared.try_lock("sku:45", acquire)?.detach().ok_or("a token")?;
     drop(shared.adopt(&key, &token, TTL)?);
-    drop(shared.lock_with("sku:45", patient(TTL))?);
+    drop(shared.lock("sku:45", patient(TTL))?);
     let sold = shared.with_lock("sku:44", TTL, |held| {
-        held.keep()?;
+        held.extend_if_due()?;
         Ok::<_, Box<dyn std::error::Error>>(held.remaining() > Duration::ZERO)
     })?;
     assert!(sold);
@@ -89,7 +89,7 @@ fn handles_and_guards_go_where_they_may() {
 #[test]
 fn ten_threads_of_a_hundred_increments_on_one_handle_lose_none() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let retry = Retry::every(ms(1), ms(3)).within(Duration::from_secs(60));
+    let retry = Retry::every(ms(1), ms(3)).timeout(Duration::from_secs(60));
     let shared = Shared::connect(cluster.config().retry(retry)).expect("servers are fit");
     let counter = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -140,8 +140,8 @@ fn a_thousand_waiters_cost_the_servers_what_one_does() {
         for _ in 0..1_000 {
             let (shared, served) = (shared.clone(), &served);
             let wait = move || {
-                let retry = Retry::every(ms(20), ms(0)).within(Duration::from_secs(60));
-                let guard = shared.lock_with("k", Acquire::new(TTL).retry(retry));
+                let retry = Retry::every(ms(20), ms(0)).timeout(Duration::from_secs(60));
+                let guard = shared.lock("k", LockOptions::new(TTL).retry(retry));
                 assert!(guard.expect("its turn comes").is_valid());
                 served.fetch_add(1, Ordering::Relaxed);
             };
@@ -158,7 +158,7 @@ fn a_thousand_waiters_cost_the_servers_what_one_does() {
         assert_eq!(other.unlock(held).expect("ours"), Unlocked::Released);
         assert!(eventually(Duration::from_secs(60), || {
             // A blocking holder reads on with its next call, and wakes whom it finds.
-            other.settle(ms(1));
+            other.wait_released(ms(1));
             served.load(Ordering::Relaxed) == 1_000
         }));
         let asked = cluster.set_count(0) - before;
@@ -178,7 +178,7 @@ fn a_lease_goes_to_the_next_waiter_without_a_word_to_any_node() {
     thread::scope(|scope| {
         let mut guard = Some(guard);
         for turn in 1..=4 {
-            let waiter = scope.spawn(|| shared.lock_with("k", patient(TTL)));
+            let waiter = scope.spawn(|| shared.lock("k", patient(TTL)));
             assert!(eventually(PATIENCE, || in_use(&shared).0 == 1), "it waits");
             if turn % 2 == 0 {
                 drop(guard.take());
@@ -201,7 +201,7 @@ fn a_lease_goes_to_the_next_waiter_without_a_word_to_any_node() {
 fn is_handed_on(
     shared: &Shared,
     guard: SharedGuard,
-    next: Acquire,
+    next: LockOptions,
     give: impl FnOnce(SharedGuard),
 ) -> (bool, Duration) {
     let token = || {
@@ -212,7 +212,7 @@ fn is_handed_on(
     };
     let before = token();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| shared.lock_with("k", next));
+        let waiter = scope.spawn(|| shared.lock("k", next));
         assert!(eventually(PATIENCE, || in_use(shared).0 == 1), "it waits");
         give(guard);
         let next = waiter.join().expect("no panic").expect("its turn comes");
@@ -223,7 +223,7 @@ fn is_handed_on(
 #[test]
 fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left() {
     let (nodes, shared) = embedded(|config| config);
-    let guard = || shared.lock_with("k", patient(TTL)).expect("the lock is free");
+    let guard = || shared.lock("k", patient(TTL)).expect("the lock is free");
     let handed = |guard, next, give: fn(SharedGuard)| {
         let result = is_handed_on(&shared, guard, next, give);
         is_clean(&nodes, &shared);
@@ -232,7 +232,7 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
     assert!(handed(guard(), patient(TTL), drop).0);
 
     assert!(!handed(guard(), patient(TTL), |guard| drop(guard.token())).0, "read");
-    let given = shared.try_lock_with("k", Acquire::new(TTL).token("given")).unwrap();
+    let given = shared.try_lock("k", LockOptions::new(TTL).token("given")).unwrap();
     assert!(!handed(given, patient(TTL), drop).0, "given");
     let (key, token) = guard().detach().unwrap();
     let adopted = shared.adopt(&key, &token, TTL).unwrap();
@@ -240,11 +240,11 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
 
     let kept = || patient(TTL).keep_alive(KeepAlive::new());
     assert!(!handed(guard(), kept(), drop).0, "wanted kept alive");
-    assert!(!handed(shared.lock_with("k", kept()).unwrap(), patient(TTL), drop).0, "kept alive");
-    assert!(handed(shared.lock_with("k", kept()).unwrap(), kept(), drop).0, "kept alive for both");
+    assert!(!handed(shared.lock("k", kept()).unwrap(), patient(TTL), drop).0, "kept alive");
+    assert!(handed(shared.lock("k", kept()).unwrap(), kept(), drop).0, "kept alive for both");
 
     // Less than half of what a lease of its own has, or than was asked for.
-    let short = || shared.lock_with("k", patient(TTL / 4)).expect("the lock is free");
+    let short = || shared.lock("k", patient(TTL / 4)).expect("the lock is free");
     let (is_handed, remaining) = handed(short(), patient(TTL), drop);
     assert!(!is_handed && remaining > TTL / 2, "{remaining:?}");
     assert!(handed(short(), patient(TTL / 4), drop).0);
@@ -265,7 +265,7 @@ fn a_lease_that_is_given_away_leaves_its_waiters_to_the_nodes() {
     let (nodes, shared) = embedded(|config| config);
     let guard = shared.try_lock("k", TTL).unwrap();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| shared.lock_with("k", patient(TTL)));
+        let waiter = scope.spawn(|| shared.lock("k", patient(TTL)));
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 1), "it waits");
         let (key, token) = guard.detach().unwrap();
         assert_eq!(shared.unlock_token(key, token).unwrap(), Unlocked::Released);
@@ -281,7 +281,7 @@ fn a_guard_that_is_never_dropped_keeps_waiters_no_longer_than_its_lease() {
     shared.extend(&mut guard, ms(2_000)).unwrap();
     let deadline = guard.deadline();
     std::mem::forget(guard);
-    let next = shared.lock_with("k", patient(TTL)).expect("the lease ends");
+    let next = shared.lock("k", patient(TTL)).expect("the lease ends");
     assert!(next.is_valid() && redbolt::now() >= deadline, "two at once");
 }
 
@@ -299,8 +299,8 @@ fn a_wait_ends_at_its_own_deadline_wherever_it_stands() {
             let wait = ms(wait);
             let shared = &shared;
             scope.spawn(move || {
-                let acquire = patient(TTL).deadline(wait);
-                let (result, elapsed) = timed(|| shared.lock_with(key, acquire));
+                let acquire = patient(TTL).timeout(wait);
+                let (result, elapsed) = timed(|| shared.lock(key, acquire));
                 let Err(LockError::Taken(ballot)) = result else { panic!("{key}: {result:?}") };
                 assert!(elapsed <= wait + SLACK, "{key} {wait:?}: {elapsed:?}");
                 // The competitor may know before that no further attempt is in time.
@@ -310,8 +310,8 @@ fn a_wait_ends_at_its_own_deadline_wherever_it_stands() {
         }
         let shared = &shared;
         scope.spawn(move || {
-            let attempts = Acquire::new(TTL).retry(Retry::every(ms(40), ms(10)).attempts(4));
-            let (result, elapsed) = timed(|| shared.lock_with("held", attempts));
+            let attempts = LockOptions::new(TTL).retry(Retry::every(ms(40), ms(10)).attempts(4));
+            let (result, elapsed) = timed(|| shared.lock("held", attempts));
             assert!(matches!(result, Err(LockError::Taken(_))), "{result:?}");
             assert!(elapsed <= ms(150) + SLACK, "{elapsed:?}");
         });
@@ -327,7 +327,7 @@ fn a_call_beyond_the_limit_is_refused_and_does_not_block() {
     let guard = shared.try_lock("k", TTL).unwrap();
     thread::scope(|scope| {
         let waiters: Vec<_> =
-            (0..3).map(|_| scope.spawn(|| shared.lock_with("k", patient(TTL)).map(drop))).collect();
+            (0..3).map(|_| scope.spawn(|| shared.lock("k", patient(TTL)).map(drop))).collect();
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 3));
         ends_within(ms(0), || {
             assert!(matches!(shared.lock("other", TTL), Err(LockError::Full)));
@@ -410,7 +410,7 @@ fn without_a_quorum_waiters_are_told_so() {
         let waiters: Vec<_> = [900, 600, 600]
             .map(|wait| {
                 let shared = &shared;
-                scope.spawn(move || shared.lock_with("k", patient(TTL).deadline(ms(wait))))
+                scope.spawn(move || shared.lock("k", patient(TTL).timeout(ms(wait))))
             })
             .into_iter()
             .collect();
@@ -431,8 +431,8 @@ fn shutdown_sends_what_is_owed_and_ends_every_call() {
         (0..20).map(|index| shared.try_lock(format!("k:{index}"), TTL).unwrap()).collect();
     let kept = shared.try_lock("kept", TTL).unwrap();
     thread::scope(|scope| {
-        let queued = scope.spawn(|| shared.lock_with("kept", patient(TTL)));
-        let competing = scope.spawn(|| shared.lock_with("elsewhere", patient(TTL)));
+        let queued = scope.spawn(|| shared.lock("kept", patient(TTL)));
+        let competing = scope.spawn(|| shared.lock("elsewhere", patient(TTL)));
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 2));
         drop(guards);
         assert_eq!(shared.shutdown(PATIENCE), 0);
@@ -475,11 +475,11 @@ fn the_thread_ends_with_the_last_handle_and_guard() {
 fn a_handle_that_is_opened_locks_as_soon_as_its_nodes_are_there() {
     let nodes = Nodes::start(3).unwrap();
     let shared = Shared::open(fresh_config(nodes.urls())).unwrap();
-    drop(shared.lock_with("k", patient(TTL)).expect("nodes are there"));
+    drop(shared.lock("k", patient(TTL)).expect("nodes are there"));
     is_clean(&nodes, &shared);
     let nobody = fresh_config(vec!["127.0.0.1:1".to_owned()]).connect_timeout(ms(100));
     assert!(Shared::connect(nobody.clone()).is_err());
     let shared = Shared::open(nobody).unwrap();
-    let result = ends_within(ms(200), || shared.lock_with("k", patient(TTL).deadline(ms(200))));
+    let result = ends_within(ms(200), || shared.lock("k", patient(TTL).timeout(ms(200))));
     assert!(matches!(result, Err(LockError::NoQuorum(_))), "{result:?}");
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-use redbolt::{LockError, Shared, SharedGuard, Wait};
+use redbolt::{IdleStrategy, LockError, Shared, SharedGuard};
 use redbolt_embedded::Nodes;
 
 use super::common::{PATIENCE, TTL, ends_within, eventually, fresh_config, ms, skip};
@@ -79,9 +79,9 @@ fn counted() {
     let (Ok(mode), Ok(nodes)) = (std::env::var(MODE), std::env::var(NODES)) else { return };
     let (mode, rounds) = mode.split_once(' ').expect("a mode and a number");
     let rounds: usize = rounds.parse().expect("a number");
-    let wait = if mode == "spin" { Wait::Spin } else { Wait::Park };
+    let wait = if mode == "spin" { IdleStrategy::Spin } else { IdleStrategy::Park };
     let config = fresh_config(nodes.split(',').map(str::to_owned).collect());
-    let shared = Shared::connect(config.wait(wait)).expect("nodes are fit");
+    let shared = Shared::connect(config.idle_strategy(wait)).expect("nodes are fit");
     match mode {
         "park" | "spin" => {
             for round in 0..rounds {
@@ -278,8 +278,8 @@ fn wakers_may_use_the_handle_when_they_run_and_when_they_are_dropped() {
     // A thread of its own: a deadlock must end the test.
     thread::spawn(move || {
         for round in 0..200_u32 {
-            let guard = (round % 2 == 0).then(|| handle.lock_with("k", patient(TTL)).unwrap());
-            let mut future: Locking<'_> = Box::pin(handle.lock_with_async("k", patient(TTL)));
+            let guard = (round % 2 == 0).then(|| handle.lock("k", patient(TTL)).unwrap());
+            let mut future: Locking<'_> = Box::pin(handle.lock_async("k", patient(TTL)));
             // Each poll replaces, and so drops, the waker of the one before.
             for _ in 0..round % 5 {
                 let waker = Waker::from(Arc::new(Curious(handle.clone())));

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use redbolt::{LockError, Shared, SharedGuard, Unlocked};
+use redbolt::{Config, ConnectError, LockError, Shared, SharedGuard, UnlockError, Unlocked};
+use redbolt_embedded::Nodes;
 
 use super::common::{Clients as _, Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
 use super::shared::{embedded, in_use, is_clean, patient};
@@ -37,7 +38,7 @@ type Locking<'shared> =
 
 /// A call for the lock that stands where it stands: it was polled once.
 fn begin<'shared>(shared: &'shared Shared, key: &'static str) -> Locking<'shared> {
-    let mut future: Locking<'shared> = Box::pin(shared.lock_with_async(key, patient(TTL)));
+    let mut future: Locking<'shared> = Box::pin(shared.lock_async(key, patient(TTL)));
     assert!(peek(&mut future).is_none(), "nobody waits for it yet");
     future
 }
@@ -63,7 +64,7 @@ fn won(future: &mut Locking<'_>) -> SharedGuard {
 
 async fn increment(shared: Shared, counter: Arc<AtomicU64>, turns: u64) {
     for turn in 0..turns {
-        let mut guard = shared.lock_with_async("counter", patient(TTL)).await.expect("its turn");
+        let mut guard = shared.lock_async("counter", patient(TTL)).await.expect("its turn");
         let value = counter.load(Ordering::Relaxed);
         if turn % 10 == 0 {
             shared.extend_async(&mut guard, TTL).await.expect("a quorum");
@@ -120,13 +121,13 @@ fn futures_run_on_a_loop_of_ten_lines() {
     is_clean(&nodes, &shared);
     let everything = async {
         let mut guard = shared.try_lock_async("k", TTL).await?;
-        guard.keep_async().await.expect("it is fresh");
+        guard.extend_if_due_async().await.expect("it is fresh");
         let (key, token) = guard.detach().expect("a token");
         let adopted = shared.adopt_async(&key, &token, TTL).await.expect("it is there");
         assert_eq!(shared.status_async("k").await?.len(), shared.nodes_async().await.len());
         drop(adopted);
-        let token = shared.unlock_token_async("k", token).await.expect("valid names");
-        assert_eq!(token, Unlocked::NotHeld);
+        let unlocked = shared.unlock_token_async("k", token).await;
+        assert_eq!(unlocked, Err(UnlockError::NotHeld));
         let work = async |held: &mut SharedGuard| Ok::<_, LockError>(held.is_valid());
         assert!(shared.with_lock_async("k", TTL, work).await?);
         drop(shared.lock_async("k", TTL).await?);
@@ -168,7 +169,7 @@ fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
     let other = Shared::connect(fresh_config(nodes.urls())).unwrap();
     for holder in [&shared, &other] {
         for gone in 0..5 {
-            let guard = holder.lock_with("k", patient(TTL)).unwrap();
+            let guard = holder.lock("k", patient(TTL)).unwrap();
             let mut waiters: Vec<_> = (0..5).map(|_| begin(&shared, "k")).collect();
             drop(waiters.remove(gone));
             drop(guard);
@@ -177,7 +178,7 @@ fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
             }
             is_clean(&nodes, &shared);
         }
-        let guard = holder.lock_with("k", patient(TTL)).unwrap();
+        let guard = holder.lock("k", patient(TTL)).unwrap();
         let waiters: Vec<_> = (0..5).map(|_| begin(&shared, "k")).collect();
         drop(waiters);
         drop(guard);
@@ -198,7 +199,7 @@ fn a_waiter_that_gives_up_with_the_lock_in_hand_wakes_the_next() {
         // The first is told, and gone before it can take what it won.
         assert!(eventually(PATIENCE, || {
             let keys = shared.status("k").expect("nodes answer");
-            keys.iter().any(|node| node.state != redbolt::client::KeyState::Free)
+            keys.iter().any(|node| node.state != redbolt::inspect::KeyState::Free)
         }));
         thread::sleep(ms(20));
         drop(waiters.remove(0));
@@ -216,7 +217,7 @@ fn a_call_that_is_given_up_at_any_point_leaves_nothing() {
     let (nodes, shared) = embedded(|config| config);
     for point in 0..300_u32 {
         let mut future = Box::pin(async {
-            let mut guard = shared.lock_with_async("k", patient(TTL)).await?;
+            let mut guard = shared.lock_async("k", patient(TTL)).await?;
             let _ = shared.extend_async(&mut guard, TTL).await;
             let _ = shared.unlock_async(guard).await;
             Ok::<_, LockError>(())
@@ -248,18 +249,18 @@ fn waiters_that_come_and_go_lose_no_wake_up() {
                     chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     if chance >> 30 == 0 {
                         let mut future: Locking<'_> =
-                            Box::pin(shared.lock_with_async("k-other", patient(TTL)));
+                            Box::pin(shared.lock_async("k-other", patient(TTL)));
                         if peek(&mut future).is_none() {
                             thread::yield_now();
                         }
                     }
                     if chance >> 31 == 0 {
                         let mut future: Locking<'_> =
-                            Box::pin(shared.lock_with_async("k", patient(TTL)));
+                            Box::pin(shared.lock_async("k", patient(TTL)));
                         drop(peek(&mut future));
                         continue;
                     }
-                    let guard = shared.lock_with("k", patient(TTL)).expect("its turn comes");
+                    let guard = shared.lock("k", patient(TTL)).expect("its turn comes");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
                     served.fetch_add(1, Ordering::Relaxed);
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -287,7 +288,7 @@ fn a_thread_that_dies_ends_every_call_with_an_error() {
     let held = other.try_lock("k", TTL).unwrap();
     thread::scope(|scope| {
         let waiters: Vec<_> =
-            (0..3).map(|_| scope.spawn(|| shared.lock_with("k", patient(TTL)))).collect();
+            (0..3).map(|_| scope.spawn(|| shared.lock("k", patient(TTL)))).collect();
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 3));
         let waker = Waker::from(Arc::new(Panic));
         assert!(eventually(PATIENCE, || {
@@ -303,4 +304,24 @@ fn a_thread_that_dies_ends_every_call_with_an_error() {
     });
     assert!(matches!(shared.lock("k", TTL), Err(LockError::Closed)));
     drop(held);
+}
+
+/// What connects without blocking says as much as what blocks, and may be given up.
+#[test]
+fn a_handle_connects_without_blocking() {
+    let nodes = Nodes::start(3).unwrap();
+    let config = || Config::new(nodes.urls()).unwrap().node_timeout(ms(2_000));
+    let shared = block_on(Shared::connect_async(config())).unwrap();
+    assert!(shared.is_ready());
+    drop(shared.try_lock("k", TTL).unwrap());
+    shared.shutdown(PATIENCE);
+
+    let mut given_up = Box::pin(Shared::connect_async(config()));
+    let poll = given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll.is_pending(), "the nodes have not been asked yet");
+    drop(given_up);
+
+    (0..2).for_each(|node| nodes.kill(node).unwrap());
+    let error = block_on(Shared::connect_async(config())).unwrap_err();
+    assert!(matches!(error, ConnectError::NoQuorum(_)), "{error}");
 }

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use redbolt::time::Instant;
-use redbolt::{Acquire, Client, ExtendError, KeepAlive, Shared, SharedGuard, Unlocked, now};
+use redbolt::Instant;
+use redbolt::{Client, ExtendError, KeepAlive, LockOptions, Shared, SharedGuard, Unlocked, now};
 use redbolt_embedded::Nodes;
 
 use super::common::{Clients as _, Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms};
@@ -16,28 +16,28 @@ use super::shared::{embedded, in_use, is_clean, patient};
 /// The TTL of locks whose end is waited for.
 const SHORT: Duration = ms(1_200);
 
-fn kept() -> Acquire {
-    Acquire::new(SHORT).keep_alive(KeepAlive::new())
+fn kept() -> LockOptions {
+    LockOptions::new(SHORT).keep_alive(KeepAlive::new())
 }
 
 #[test]
 fn a_lock_is_over_by_its_deadline_though_every_node_is_silent() {
-    for acquire in [kept(), Acquire::new(SHORT)] {
+    for acquire in [kept(), LockOptions::new(SHORT)] {
         let (nodes, shared) = embedded(|config| config);
-        let guard = shared.try_lock_with("k", acquire).unwrap();
+        let guard = shared.try_lock("k", acquire).unwrap();
         (0..3).for_each(|node| nodes.pause(node).unwrap());
         let deadline = guard.deadline();
         assert!(guard.wait_lost(PATIENCE));
         assert!(!guard.is_valid());
         assert!(now() >= deadline && now() <= guard.deadline() + SLACK);
-        smol::block_on(guard.lost());
+        smol::block_on(guard.wait_lost_async());
     }
 }
 
 #[test]
 fn a_lock_that_is_kept_alive_is_not_over_at_the_deadline_it_had() {
     let (nodes, shared) = embedded(|config| config);
-    let guard = shared.try_lock_with("k", kept()).unwrap();
+    let guard = shared.try_lock("k", kept()).unwrap();
     assert!(!guard.wait_lost(SHORT * 3), "three times its TTL");
     assert!(guard.is_valid());
     drop(guard);
@@ -48,12 +48,12 @@ fn a_lock_that_is_kept_alive_is_not_over_at_the_deadline_it_had() {
 fn a_lock_that_is_taken_away_is_over_at_once() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let shared = Shared::connect(cluster.config()).unwrap();
-    let guard = shared.try_lock_with("k", Acquire::new(TTL).watch(true)).unwrap();
+    let guard = shared.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
     let ends = guard.deadline();
     let flush = |index| cluster.node(index).command(&["FLUSHALL"]);
     thread::scope(|scope| {
         let waits = [scope.spawn(|| guard.wait_lost(TTL)), scope.spawn(|| guard.wait_lost(TTL))];
-        let told = scope.spawn(|| smol::block_on(guard.lost()));
+        let told = scope.spawn(|| smol::block_on(guard.wait_lost_async()));
         let tracked = |index: usize| {
             let stats = cluster.node(index).command(&["INFO", "stats"]);
             String::from_utf8_lossy(&stats).contains("tracking_total_keys:1\r\n")
@@ -72,7 +72,7 @@ fn who_no_longer_waits_for_the_end_is_forgotten() {
     let (nodes, shared) = embedded(|config| config);
     let guard = shared.try_lock("k", TTL).unwrap();
     for _ in 0..100 {
-        let mut waits = Box::pin(guard.lost());
+        let mut waits = Box::pin(guard.wait_lost_async());
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending, "polled again");
@@ -115,10 +115,10 @@ fn is_free_at_once(shared: &Shared, ends: Instant, waiter: ScopedJoinHandle<'_, 
 fn a_lost_lock_keeps_nobody_of_its_process_waiting() {
     for waits in [false, true] {
         let (nodes, shared) = embedded(|config| config);
-        let guard = shared.try_lock_with("k", Acquire::new(TTL).watch(true)).unwrap();
+        let guard = shared.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
         let ends = guard.deadline();
         thread::scope(|scope| {
-            let lock = || shared.lock_with("k", patient(TTL)).unwrap();
+            let lock = || shared.lock("k", patient(TTL)).unwrap();
             let waiter = waits.then(|| {
                 let waiter = scope.spawn(lock);
                 assert!(eventually(PATIENCE, || in_use(&shared).0 == 1));
@@ -141,7 +141,7 @@ fn a_plain_lock_that_a_late_answer_shows_to_be_lost_keeps_nobody_waiting() {
     let ends = guard.deadline();
     take_away(&nodes, &guard);
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| shared.lock_with("k", patient(TTL)).unwrap());
+        let waiter = scope.spawn(|| shared.lock("k", patient(TTL)).unwrap());
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 1));
         (1..3).for_each(|node| nodes.pause(node).unwrap());
         assert!(matches!(shared.extend(&mut guard, TTL), Err(ExtendError::NoQuorum(_))));

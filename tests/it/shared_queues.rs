@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Acquire, Client, KeepAlive, LockError, Shared, SharedGuard};
+use redbolt::{Client, KeepAlive, LockError, LockOptions, Shared, SharedGuard};
 
 use super::common::{
     Clients as _, Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed,
@@ -14,18 +14,18 @@ use super::shared::{embedded, in_use, is_clean, patient};
 const SOON: Duration = ms(800);
 
 /// For as long as it takes, without a deadline that could end it.
-fn endless(ttl: Duration) -> Acquire {
-    patient(ttl).deadline(Duration::from_secs(3600))
+fn endless(ttl: Duration) -> LockOptions {
+    patient(ttl).timeout(Duration::from_secs(3600))
 }
 
 /// Begins to wait for `k`, and comes back once `calls` are under way.
 fn begin<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     shared: &'scope Shared,
-    acquire: Acquire,
+    acquire: LockOptions,
     calls: usize,
 ) -> thread::ScopedJoinHandle<'scope, Result<SharedGuard, LockError>> {
-    let call = scope.spawn(|| shared.lock_with("k", acquire));
+    let call = scope.spawn(|| shared.lock("k", acquire));
     assert!(eventually(PATIENCE, || in_use(shared).0 == calls), "{shared:?}");
     call
 }
@@ -56,7 +56,7 @@ fn who_queued_behind_a_call_that_failed_is_next_though_an_old_guard_still_lives(
     assert!(eventually(PATIENCE, || !old.is_valid()));
     let held = other.lock("k", TTL).unwrap();
     thread::scope(|scope| {
-        let first = begin(scope, &shared, patient(TTL).deadline(ms(2_000)), 1);
+        let first = begin(scope, &shared, patient(TTL).timeout(ms(2_000)), 1);
         let second = begin(scope, &shared, endless(TTL), 2);
         assert!(matches!(first.join().unwrap(), Err(LockError::Taken(_))));
         other.unlock(held).unwrap();
@@ -74,8 +74,8 @@ fn who_wants_its_lock_watched_is_not_handed_one_that_is_not() {
     for (first, second, is_handed_on) in
         [(false, true, false), (false, false, true), (true, true, true), (true, false, true)]
     {
-        let acquire = || Acquire::new(TTL).keep_alive(KeepAlive::new());
-        let guard = shared.try_lock_with("k", acquire().watch(first)).unwrap();
+        let acquire = || LockOptions::new(TTL).keep_alive(KeepAlive::new());
+        let guard = shared.try_lock("k", acquire().watch(first)).unwrap();
         let deadline = guard.deadline();
         thread::scope(|scope| {
             let wanted = patient(TTL).keep_alive(KeepAlive::new()).watch(second);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use redbolt::driver::Driver;
 use redbolt::{
-    Acquire, Cause, Client, Config, ConfigError, ConnectError, Driver, KeepAlive, Tls, Unlocked,
+    Cause, Client, Config, ConfigError, ConnectError, KeepAlive, LockOptions, Tls, Unlocked,
 };
 
 use super::common::{
@@ -50,21 +51,21 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
         for _ in 0..50 {
             cycle(&mut client, "k");
         }
-        let watched = Acquire::new(TTL).watch(true).keep_alive(KeepAlive::new());
-        let mut lease = client.try_lock_with("k", watched).unwrap();
+        let watched = LockOptions::new(TTL).watch(true).keep_alive(KeepAlive::new());
+        let mut lease = client.try_lock("k", watched).unwrap();
         assert!(eventually(PATIENCE, || {
-            client.keep().unwrap();
-            client.watched(&lease).count_ones() == 3
+            client.drive().unwrap();
+            client.driver().watched_by(&lease).count() == 3
         }));
         client.extend(&mut lease, TTL).unwrap();
         // Who waits is woken by messages through the same connections.
         let mut waiter = Client::connect(config()).unwrap();
         let taken = std::thread::scope(|scope| {
             let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
-            client.keep_for(ms(200)).unwrap();
+            client.drive_for(ms(200)).unwrap();
             assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
             assert!(eventually(PATIENCE, || {
-                client.settle(ms(1));
+                client.wait_released(ms(1));
                 waits.is_finished()
             }));
             waits.join().unwrap()
@@ -79,8 +80,8 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
             assert_eq!(wire.ask(&kill).unwrap(), b":2\r\n", "two clients, each with its channel");
         }
         assert!(eventually(PATIENCE, || {
-            client.settle(ms(10));
-            client.try_lock("again", TTL).is_ok() && client.voters() == 3
+            client.wait_released(ms(10));
+            client.try_lock("again", TTL).is_ok() && client.driver().voters().count() == 3
         }));
         for _ in 0..20 {
             cycle(&mut client, "k");
@@ -95,19 +96,19 @@ fn much_at_once_goes_through_tls_in_pieces_and_none_is_lost() {
     let Some(servers) = servers(&authority, &[]) else { return };
     let mut driver = Driver::standalone(config(urls(&servers, "127.0.0.1"), &authority)).unwrap();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
-        driver.voters() == 3
+        driver.drive();
+        driver.voters().count() == 3
     }));
     servers[0].server.freeze();
     let long = "x".repeat(4_000);
     let keys: Vec<String> = (0..240).map(|index| format!("{index}:{long}")).collect();
     for key in &keys {
-        driver.acquire(key, Acquire::new(TTL)).unwrap();
+        driver.try_lock(key, TTL).unwrap();
     }
     let mut leases = Vec::new();
     let all_there = |driver: &mut Driver, leases: &mut Vec<_>| {
         eventually(PATIENCE, || {
-            driver.turn();
+            driver.drive();
             while let Some(done) = driver.completion() {
                 let redbolt::driver::Outcome::Lock(result) = done.result else {
                     panic!("{done:?}")
@@ -120,8 +121,8 @@ fn much_at_once_goes_through_tls_in_pieces_and_none_is_lost() {
     assert!(all_there(&mut driver, &mut leases), "{}", leases.len());
     servers[0].server.thaw();
     assert!(eventually(PATIENCE, || {
-        driver.turn();
-        leases.iter().all(|lease: &redbolt::Lease| lease.votes() == 3)
+        driver.drive();
+        leases.iter().all(|lease: &redbolt::Lease| lease.votes().count() == 3)
     }));
     drop(leases);
     driver.shutdown(PATIENCE);
@@ -247,7 +248,7 @@ fn a_node_with_a_bad_certificate_is_an_absent_node_and_told_once() {
     assert_eq!(servers[2].server.command(&set), b"+OK\r\n");
     assert!(eventually(PATIENCE, || {
         cycle(&mut client, "k");
-        client.voters() == 3
+        client.driver().voters().count() == 3
     }));
     assert!(client.notice().is_some_and(|told| told.is_well()));
 }
@@ -300,7 +301,7 @@ fn a_bare_address_goes_through_tls_where_tls_is_configured() {
     mixed[2] = servers[2].server.unix_url();
     let mut client = Client::connect(config(mixed, &authority)).unwrap();
     cycle(&mut client, "k");
-    assert_eq!(client.voters(), 3);
+    assert_eq!(client.driver().voters().count(), 3);
 }
 
 /// Two honest nodes and one with each trick: locks are had at once, and the node is away.
@@ -334,7 +335,7 @@ fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
         // Locks are had while the node is still in its handshake, too.
         let mut client = Client::open(config()).unwrap();
         assert!(eventually(PATIENCE, || {
-            client.keep().unwrap();
+            client.drive().unwrap();
             client.is_ready()
         }));
         let is_known = eventually(PATIENCE, || {
@@ -347,7 +348,7 @@ fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
         relay.play(Trick::Honest);
         let is_back = eventually(PATIENCE, || {
             cycle(&mut client, "k");
-            client.voters() == 3
+            client.driver().voters().count() == 3
         });
         assert!(is_back, "{trick:?}: {:?}", client.nodes()[2]);
     }
@@ -374,9 +375,8 @@ fn a_vote_behind_broken_tls_is_unknown_and_its_key_is_deleted_later() {
     for trick in tricks {
         let config = config(urls(), &authority).node_timeout(ms(300)).connect_timeout(ms(2_000));
         let mut client = Client::connect(config).unwrap();
-        assert!(
-            eventually(PATIENCE, || client.wait_settled(PATIENCE).is_ok() && client.voters() == 3)
-        );
+        assert!(eventually(PATIENCE, || client.wait_settled(PATIENCE).is_ok()
+            && client.driver().voters().count() == 3));
         relays[0].play(trick);
         relays[1].play(trick);
         let error = ends_within(ms(300), || client.try_lock("k", TTL)).unwrap_err();
@@ -386,8 +386,8 @@ fn a_vote_behind_broken_tls_is_unknown_and_its_key_is_deleted_later() {
         }
         relays.iter().for_each(|relay| relay.play(Trick::Honest));
         let is_back = eventually(PATIENCE, || {
-            client.settle(ms(20));
-            client.voters() == 3 && cluster.holders("k") == 0
+            client.wait_released(ms(20));
+            client.driver().voters().count() == 3 && cluster.holders("k") == 0
         });
         assert!(is_back, "{trick:?}: {:?} {:?}", client.nodes(), cluster.values("k"));
         cluster.occupy(0, "k");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 
-use redbolt::{Acquire, Client, KeepAlive, RestartGuard};
+use redbolt::{Client, KeepAlive, LockOptions, RestartGuard};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -121,11 +121,10 @@ fn the_life_of_a_lock_is_told_in_its_spans() {
         taken(client.try_lock("sku:42", TTL));
         client.extend(&mut lease, TTL).unwrap();
         client.unlock(lease).unwrap();
-        client.settle(PATIENCE);
-        let given =
-            client.try_lock_with("given", Acquire::new(TTL).token("a-given-token")).unwrap();
+        client.wait_released(PATIENCE);
+        let given = client.try_lock("given", LockOptions::new(TTL).token("a-given-token")).unwrap();
         drop(given);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
     });
     let events = log.take();
     let votes = named(&events, "vote");
@@ -170,8 +169,8 @@ fn what_happens_to_nodes_is_told_once() {
         let mut client = Client::connect(config).unwrap();
         let voters = |client: &mut Client, wanted: u32| {
             assert!(eventually(PATIENCE, || {
-                client.keep().unwrap();
-                client.voters() == wanted
+                client.drive().unwrap();
+                client.driver().voters().count() == wanted
             }));
         };
         voters(&mut client, 5);
@@ -185,7 +184,7 @@ fn what_happens_to_nodes_is_told_once() {
         for turn in 0..20 {
             drop(client.try_lock(format!("k{turn}"), TTL).unwrap());
         }
-        client.keep().unwrap();
+        client.drive().unwrap();
         let events = log.take();
         let stall = named(&events, "stall");
         assert_eq!(stall.len(), 1, "{events:#?}");
@@ -203,7 +202,7 @@ fn what_happens_to_nodes_is_told_once() {
         client.unlock(held).unwrap();
         cluster.node_mut(1).restart();
         voters(&mut client, 5);
-        client.settle(PATIENCE);
+        client.wait_released(PATIENCE);
         let events = log.take();
         let restarted = format!("127.0.0.1:{}", cluster.node(1).port());
         let of_it: Vec<_> = events.iter().filter(|told| told.fields.contains(&restarted)).collect();
@@ -239,12 +238,12 @@ fn a_lost_lease_and_a_wake_are_told() {
     let mut waiter = Client::connect(config.clone()).unwrap();
     tracing::subscriber::with_default(log.clone(), || {
         let mut client = Client::connect(config).unwrap();
-        let kept = Acquire::new(ms(1_000)).keep_alive(KeepAlive::new());
-        let lease = client.try_lock_with("k", kept).unwrap();
+        let kept = LockOptions::new(ms(1_000)).keep_alive(KeepAlive::new());
+        let lease = client.try_lock("k", kept).unwrap();
         for index in 0..3 {
             cluster.node(index).command(&["DEL", "k"]);
         }
-        assert!(!client.keep_for(PATIENCE).unwrap(), "it is lost");
+        assert!(!client.drive_for(PATIENCE).unwrap(), "it is lost");
         drop(lease);
         let events = log.take();
         let lost = named(&events, "lost");
@@ -255,7 +254,7 @@ fn a_lost_lease_and_a_wake_are_told() {
         std::thread::scope(|scope| {
             let waits = scope.spawn(move || waiter.lock("k", TTL).is_ok());
             let told = || {
-                client.keep().unwrap();
+                client.drive().unwrap();
                 cluster.nodes().any(|server| {
                     let stats = server.command(&["INFO", "commandstats"]);
                     String::from_utf8_lossy(&stats).contains("cmdstat_publish")
@@ -264,7 +263,7 @@ fn a_lost_lease_and_a_wake_are_told() {
             assert!(eventually(PATIENCE, told), "it tells nobody");
             client.unlock(lease).unwrap();
             assert!(eventually(PATIENCE, || {
-                client.settle(ms(1));
+                client.wait_released(ms(1));
                 waits.is_finished()
             }));
             assert!(waits.join().unwrap());
@@ -281,13 +280,13 @@ fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
     let log = Recording::default();
     tracing::subscriber::with_default(log.clone(), || {
         let config = redbolt::Config::new(nodes.urls()).unwrap();
-        let mut driver = redbolt::Driver::standalone(config).unwrap();
+        let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
         assert!(eventually(PATIENCE, || {
-            driver.turn();
-            driver.voters() == 3
+            driver.drive();
+            driver.voters().count() == 3
         }));
         for key in ["a", "b"] {
-            driver.acquire(key, Acquire::new(TTL)).unwrap();
+            driver.try_lock(key, TTL).unwrap();
         }
         (0..3).for_each(|node| nodes.pause(node).unwrap());
         drop(driver);

@@ -23,12 +23,10 @@ fn a_wrong_token_unlocks_nothing() {
         if wrong == token {
             continue;
         }
-        match other.unlock_token("k", wrong) {
-            Ok(unlocked) => assert_eq!(unlocked, Unlocked::NotHeld, "{wrong}"),
-            Err(error) => assert!(wrong.is_empty(), "{error}"),
-        }
+        let error = if wrong.is_empty() { UnlockError::InvalidName } else { UnlockError::NotHeld };
+        assert_eq!(other.unlock_token("k", wrong), Err(error), "{wrong}");
     }
-    assert_eq!(other.unlock_token("other", &token).unwrap(), Unlocked::NotHeld);
+    assert_eq!(other.unlock_token("other", &token), Err(UnlockError::NotHeld));
     assert_eq!(cluster.holders("k"), 5);
     assert!(matches!(other.unlock_token("", "t"), Err(UnlockError::InvalidName)));
     assert!(matches!(other.unlock_token("k", [0; 256]), Err(UnlockError::InvalidName)));
@@ -45,8 +43,8 @@ fn an_unlock_after_expiry_leaves_the_next_holder_alone_and_says_not_held() {
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
     let held = next.try_lock("k", TTL).unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
-    assert_eq!(late.unlock(lease).unwrap(), Unlocked::NotHeld);
-    late.settle(PATIENCE);
+    assert_eq!(late.unlock(lease), Err(UnlockError::NotHeld));
+    late.wait_released(PATIENCE);
     assert_eq!(cluster.values("k"), vec![Some(held.token().as_bytes().to_vec()); 5]);
     assert_eq!(next.unlock(held).unwrap(), Unlocked::Released);
 }
@@ -58,16 +56,16 @@ fn a_second_unlock_is_harmless_and_says_not_held() {
     let lease = client.try_lock("k", TTL).unwrap();
     let token = lease.token();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-    assert_eq!(client.unlock_token("k", &token).unwrap(), Unlocked::NotHeld);
+    assert_eq!(client.unlock_token("k", &token), Err(UnlockError::NotHeld));
     let next = client.try_lock("k", TTL).unwrap();
-    assert_eq!(client.unlock_token("k", &token).unwrap(), Unlocked::NotHeld);
+    assert_eq!(client.unlock_token("k", &token), Err(UnlockError::NotHeld));
     assert_eq!(client.unlock(next).unwrap(), Unlocked::Released);
 
     // Under a lease that is alive: its owner learns of it at the next call.
     let mut lease = client.try_lock("k", TTL).unwrap();
     assert_eq!(client.unlock_token("k", lease.token()).unwrap(), Unlocked::Released);
     assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Lost(_))));
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
+    assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
 }
 
 #[test]
@@ -81,7 +79,7 @@ fn another_client_with_key_and_token_unlocks_a_detached_lock() {
     let mut second = cluster.client();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5), "detached: no drop releases it");
     assert_eq!(second.unlock_token(&key, &token).unwrap(), Unlocked::Released);
-    second.settle(PATIENCE);
+    second.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -92,7 +90,7 @@ fn a_lease_of_another_client_is_refused_and_released_by_its_own() {
     let mut lease = one.try_lock("k", TTL).unwrap();
     assert!(matches!(other.extend(&mut lease, TTL), Err(ExtendError::NotOurs)));
     assert!(matches!(other.unlock(lease), Err(UnlockError::NotOurs)));
-    one.settle(PATIENCE);
+    one.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -125,8 +123,8 @@ fn an_unlock_says_released_not_held_or_unknown_as_a_quorum_answers() {
     for index in [0, 1] {
         assert!(eventually(PATIENCE, || cluster.node(index).command(&["DEL", "k"]) == b":1\r\n"));
     }
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::NotHeld);
-    client.settle(PATIENCE);
+    assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -147,7 +145,7 @@ fn a_release_owed_to_a_dead_node_is_paid_when_it_is_back_with_its_keys() {
         cluster.node_mut(index).restart();
         assert!(cluster.node(index).exists("k"), "its keys were kept");
         assert!(eventually(PATIENCE, || {
-            client.settle(ms(50));
+            client.wait_released(ms(50));
             cluster.holders("k") == 0
         }));
         assert_eq!(client.nodes()[index].debts, 0);

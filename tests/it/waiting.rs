@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Acquire, Client, LockError, Retry};
+use redbolt::{Client, LockError, LockOptions, Retry};
 
 use super::common::{Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, eventually, ms};
 
@@ -14,7 +14,7 @@ pub(crate) const SELDOM: Retry = Retry::every(Duration::from_secs(60), Duration:
 
 fn waiting_client(cluster: &Cluster) -> Client {
     // On a busy machine a node may answer late; the order is not about that.
-    let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.within(PATIENCE));
+    let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.timeout(PATIENCE));
     Client::connect(config).expect("the nodes are there")
 }
 
@@ -33,7 +33,7 @@ fn words_and_looks(cluster: &Cluster, turns: u64) -> (u64, u64) {
             holder.unlock(lease).expect("it is held");
             // A blocking holder reads on with its next call.
             assert!(eventually(PATIENCE, || {
-                holder.settle(ms(1));
+                holder.wait_released(ms(1));
                 waits.is_finished()
             }));
             let (mut waiter, lease) = waits.join().expect("no panic").expect("its turn comes");
@@ -72,7 +72,7 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
     let lease = holder.try_lock("k", TTL).expect("nobody has it");
     // Who is not heard at one node says so again at the next, and comes later.
     assert!(eventually(PATIENCE, || {
-        holder.settle(ms(1));
+        holder.wait_released(ms(1));
         cluster.nodes().all(|server| {
             let channels = server.command(&["PUBSUB", "CHANNELS", "redbolt:*"]);
             channels.windows(8).any(|word| word == b"redbolt:")
@@ -87,12 +87,12 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
                 let lease = waiter.lock("k", TTL).expect("its turn comes");
                 order.lock().expect("nobody panics").push(nth);
                 waiter.unlock(lease).expect("it is held");
-                waiter.settle(ms(50));
+                waiter.wait_released(ms(50));
             });
             assert!(eventually(PATIENCE, || cluster.calls("publish") > before));
         }
         holder.unlock(lease).expect("it is held");
-        holder.settle(ms(50));
+        holder.wait_released(ms(50));
     });
     order.into_inner().expect("nobody panics")
 }
@@ -124,11 +124,11 @@ fn a_waiter_gives_up_at_its_deadline_and_wakes_nobody_later() {
     let mut holder = cluster.client();
     let lease = holder.try_lock("k", TTL).unwrap();
     let mut waiter = waiting_client(&cluster);
-    let wait = Acquire::new(TTL).retry(SELDOM.within(ms(300)));
-    let error = waiter.try_lock_with("k", wait).unwrap_err();
+    let wait = LockOptions::new(TTL).retry(SELDOM.timeout(ms(300)));
+    let error = waiter.lock("k", wait).unwrap_err();
     assert!(matches!(error, LockError::Taken(_)), "{error}");
     holder.unlock(lease).unwrap();
-    holder.settle(ms(50));
+    holder.wait_released(ms(50));
     assert_eq!(cluster.holders("k"), 0);
     drop(holder.try_lock("k", TTL).unwrap());
 }
@@ -153,7 +153,7 @@ fn no_turn_is_lost_where_eight_clients_wait_for_one_key() {
                     assert!(lease.is_valid());
                     client.unlock(lease).unwrap();
                 }
-                client.settle(ms(50));
+                client.wait_released(ms(50));
             });
         }
     });
@@ -175,7 +175,7 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
     // No key ends by itself before its waiters give up: they have to be woken.
     let ttl = PATIENCE * 4;
-    let config = cluster.config().max_ttl(ttl).retry(SELDOM.within(PATIENCE * 3));
+    let config = cluster.config().max_ttl(ttl).retry(SELDOM.timeout(PATIENCE * 3));
     let mut holder = Client::connect(config.clone()).unwrap();
     let lease = holder.try_lock("k", ttl).unwrap();
     let config = config.node_timeout(ms(500));
@@ -187,7 +187,7 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
             scope.spawn(move || {
                 let lease = waiter.lock("k", ttl).unwrap();
                 waiter.unlock(lease).unwrap();
-                waiter.settle(ms(50));
+                waiter.wait_released(ms(50));
             });
         }
         let wanted = before + WAITERS as u64;
@@ -199,7 +199,7 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
         let bound = 1_000.0 * WAITERS as f64 / 64.0 * time.as_secs_f64();
         assert!((ran as f64) < bound, "{ran} commands in {time:?}");
         holder.unlock(lease).unwrap();
-        holder.settle(ms(50));
+        holder.wait_released(ms(50));
     });
 }
 
@@ -217,7 +217,7 @@ fn a_waiter_follows_a_holder_that_died_when_its_key_ends() {
         let lease = waiter.lock("k", TTL).unwrap();
         assert!(begin.until(redbolt::now()) + ms(10) >= ttl, "not before its end");
         waiter.unlock(lease).unwrap();
-        waiter.settle(ms(100));
+        waiter.wait_released(ms(100));
     }
 }
 
@@ -260,7 +260,7 @@ fn the_end_of_a_lock_of_another_kind_is_told_and_not_polled_for() {
 #[test]
 fn a_key_that_was_left_behind_at_one_node_keeps_nobody_from_a_free_lock() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let retry = Retry::every(ms(20), ms(20)).within(PATIENCE);
+    let retry = Retry::every(ms(20), ms(20)).timeout(PATIENCE);
     for left in 0..5 {
         let key = format!("left:{left}");
         (0..5).for_each(|index| cluster.occupy(index, &key));
@@ -283,7 +283,7 @@ fn a_key_that_was_left_behind_at_one_node_keeps_nobody_from_a_free_lock() {
 fn clients_that_are_told_of_a_key_by_its_nodes_cost_these_next_to_nothing() {
     const WAITERS: u64 = 20;
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let retry = Retry::every(ms(50), ms(20)).within(PATIENCE * 3);
+    let retry = Retry::every(ms(50), ms(20)).timeout(PATIENCE * 3);
     let config = cluster.config().max_ttl(PATIENCE * 4).node_timeout(ms(500)).retry(retry);
     for key in ["foreign", "gone"] {
         let mut gone = Client::connect(config.clone()).unwrap();
@@ -301,7 +301,7 @@ fn clients_that_are_told_of_a_key_by_its_nodes_cost_these_next_to_nothing() {
                 scope.spawn(move || {
                     let lease = waiter.lock(key, TTL).unwrap();
                     waiter.unlock(lease).unwrap();
-                    waiter.settle(ms(50));
+                    waiter.wait_released(ms(50));
                 });
             }
             let looked = before + 3 * WAITERS;

@@ -11,7 +11,7 @@ use super::waiting::SELDOM;
 const TURNS: u32 = 25;
 
 fn two_clients(cluster: &Cluster) -> [Client; 2] {
-    let config = cluster.config().node_timeout(ms(100)).retry(SELDOM.within(PATIENCE));
+    let config = cluster.config().node_timeout(ms(100)).retry(SELDOM.timeout(PATIENCE));
     [(); 2].map(|()| Client::connect(config.clone()).expect("the nodes are there"))
 }
 
@@ -32,7 +32,7 @@ fn take_turns(clients: &mut [Client; 2], servers: &[&RealServer]) -> u64 {
                     thread::sleep(ms(1));
                     client.unlock(lease).expect("it is held");
                 }
-                client.settle(ms(50));
+                client.wait_released(ms(50));
             });
         }
     });

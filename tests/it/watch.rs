@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Acquire, Client, KeepAlive, Lease, LockError, Unlocked, now};
+use redbolt::{Client, KeepAlive, Lease, LockError, LockOptions, UnlockError, Unlocked, now};
 use redbolt_embedded::Nodes;
 
 use super::common::{
@@ -10,19 +10,19 @@ use super::common::{
     fresh_config, ms,
 };
 
-fn watched(ttl: Duration) -> Acquire {
-    Acquire::new(ttl).watch(true)
+fn watched(ttl: Duration) -> LockOptions {
+    LockOptions::new(ttl).watch(true)
 }
 
 /// A lease that all nodes tell of.
 #[track_caller]
-fn watched_lease(client: &mut Client, acquire: Acquire, nodes: u32) -> Lease {
-    let lease = client.try_lock_with("k", acquire).expect("the lock is free");
+fn watched_lease(client: &mut Client, acquire: LockOptions, nodes: u32) -> Lease {
+    let lease = client.try_lock("k", acquire).expect("the lock is free");
     let is_watched = eventually(PATIENCE, || {
-        client.keep().expect("a healthy loop");
-        client.watched(&lease).count_ones() == nodes
+        client.drive().expect("a healthy loop");
+        client.driver().watched_by(&lease).count() == nodes
     });
-    assert!(is_watched, "{:b}", client.watched(&lease));
+    assert!(is_watched, "{:?}", client.driver().watched_by(&lease));
     lease
 }
 
@@ -30,7 +30,7 @@ fn watched_lease(client: &mut Client, acquire: Acquire, nodes: u32) -> Lease {
 #[track_caller]
 fn lost_at_once(client: &mut Client, lease: &Lease, what: &str) {
     let end = lease.deadline();
-    assert!(!client.keep_for(PATIENCE).expect("a healthy loop"), "{what}: not told");
+    assert!(!client.drive_for(PATIENCE).expect("a healthy loop"), "{what}: not told");
     assert!(lease.is_lost() && !lease.is_valid(), "{what}");
     assert!(now() + TTL / 3 < end, "{what}: told at the end");
 }
@@ -55,16 +55,16 @@ fn a_lock_that_is_taken_away_is_lost_at_once() {
     for (what, take) in take {
         let lease = watched_lease(&mut client, watched(TTL), 5);
         (0..2).for_each(|index| take(&cluster, index));
-        assert!(client.keep_for(ms(50)).unwrap() && lease.is_valid(), "{what}: three are left");
+        assert!(client.drive_for(ms(50)).unwrap() && lease.is_valid(), "{what}: three are left");
         take(&cluster, 2);
         lost_at_once(&mut client, &lease, what);
         // What is left of it is released; what others put there is not.
-        client.unlock(lease).unwrap();
-        client.settle(PATIENCE);
+        let _ = client.unlock(lease);
+        client.wait_released(PATIENCE);
         let values = cluster.values("k");
         assert!(values.iter().flatten().all(|value| value == FOREIGN.as_bytes()), "{what}");
         cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
-        client.keep().unwrap();
+        client.drive().unwrap();
     }
 }
 
@@ -102,14 +102,14 @@ fn a_watched_lock_outlives_its_own_extensions_and_is_watched_all_the_time() {
     let ttl = ms(1_500);
     let acquire = watched(ttl).keep_alive(KeepAlive::new());
     let mut lease = watched_lease(&mut client, acquire, 5);
-    assert!(client.keep_for(ttl * 2).unwrap());
+    assert!(client.drive_for(ttl * 2).unwrap());
     client.extend(&mut lease, TTL * 5 / 4).unwrap();
-    assert!(client.keep_for(ms(100)).unwrap() && lease.is_valid());
-    assert_eq!(client.watched(&lease), 0b11111);
+    assert!(client.drive_for(ms(100)).unwrap() && lease.is_valid());
+    assert_eq!(client.driver().watched_by(&lease).bits(), 0b11111);
     (1..4).for_each(|index| drop(cluster.node(index).command(&["DEL", "k"])));
     lost_at_once(&mut client, &lease, "after an extension");
     drop(lease);
-    client.settle(PATIENCE);
+    client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
@@ -120,12 +120,12 @@ fn embedded_nodes_tell_of_a_lock_that_is_taken_away() {
     for request in [&["DEL", "k"][..], &["FLUSHALL"]] {
         let lease = watched_lease(&mut client, watched(TTL), 3);
         for url in &nodes.urls()[..2] {
-            assert!(client.keep_for(ms(50)).unwrap() && lease.is_valid(), "{request:?}");
+            assert!(client.drive_for(ms(50)).unwrap() && lease.is_valid(), "{request:?}");
             Wire::connect_url(url).unwrap().ask(request).unwrap();
         }
         lost_at_once(&mut client, &lease, request[0]);
-        client.unlock(lease).unwrap();
-        client.settle(PATIENCE);
+        assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
+        client.wait_released(PATIENCE);
     }
 }
 
@@ -138,17 +138,17 @@ fn an_extension_shows_that_a_node_holds_the_key_after_all() {
     // The nodes' answers and messages come one by one.
     let is_watched = |client: &mut Client, lease: &Lease, nodes: u32| {
         eventually(PATIENCE, || {
-            client.keep().unwrap();
-            client.watched(lease) == nodes
+            client.drive().unwrap();
+            client.driver().watched_by(lease).bits() == nodes
         })
     };
     cluster.node(0).command(&["PEXPIRE", "k", "60000"]);
     assert!(is_watched(&mut client, &lease, 0b110), "it tells once");
     client.extend(&mut lease, TTL).unwrap();
-    assert!(is_watched(&mut client, &lease, 0b111), "{:b}", client.watched(&lease));
+    assert!(is_watched(&mut client, &lease, 0b111), "{:?}", client.driver().watched_by(&lease));
     // The next one is not too many.
     cluster.node(1).command(&["DEL", "k"]);
-    assert!(client.keep_for(ms(50)).unwrap() && lease.is_valid());
+    assert!(client.drive_for(ms(50)).unwrap() && lease.is_valid());
     cluster.node(0).command(&["DEL", "k"]);
     lost_at_once(&mut client, &lease, "two of three");
 }
@@ -173,11 +173,11 @@ fn a_node_that_denies_tracking_is_watched_no_further() {
     }
     let mut client = cluster.client();
     let lease = watched_lease(&mut client, watched(TTL), 2);
-    assert_eq!(client.watched(&lease), 0b110);
+    assert_eq!(client.driver().watched_by(&lease).bits(), 0b110);
     (1..3).for_each(|index| drop(cluster.node(index).command(&["DEL", "k"])));
     lost_at_once(&mut client, &lease, "by the others");
     drop(lease);
-    let lease = client.try_lock_with("k", watched(TTL)).unwrap();
+    let lease = client.try_lock("k", watched(TTL)).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
 }
 
@@ -185,9 +185,9 @@ fn a_node_that_denies_tracking_is_watched_no_further() {
 fn the_work_under_a_watched_lock_learns_at_once_that_it_is_lost() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
-    let result = client.with_lock_by("k", watched(TTL), |held| {
+    let result = client.with_lock("k", watched(TTL), |held| {
         cluster.nodes().for_each(|node: &RealServer| drop(node.command(&["DEL", "k"])));
-        assert!(eventually(PATIENCE, || held.look().is_err()));
+        assert!(eventually(PATIENCE, || held.check().is_err()));
         assert!(!held.is_valid());
         Ok::<_, LockError>(())
     });

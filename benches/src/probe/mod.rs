@@ -11,9 +11,9 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use redbolt::mio::net::{TcpStream, UnixStream};
-use redbolt::mio::{Events, Interest, Poll, Token};
-use redbolt::{Wait, now};
+use redbolt::driver::mio::net::{TcpStream, UnixStream};
+use redbolt::driver::mio::{Events, Interest, Poll, Token};
+use redbolt::{IdleStrategy, now};
 
 pub use commands::Commands;
 
@@ -22,7 +22,7 @@ pub struct Probe {
     events: Events,
     links: Vec<Link>,
     quorum: usize,
-    wait: Wait,
+    wait: IdleStrategy,
     /// Commands written to every node so far.
     sent: u64,
     buffer: Box<[u8]>,
@@ -46,7 +46,7 @@ const BUFFER_LEN: usize = 64 << 10;
 
 impl Probe {
     /// Connects to nodes (`host:port` or a path), which must speak RESP2 and DELIFEQ.
-    pub fn connect(addresses: &[String], wait: Wait) -> io::Result<Self> {
+    pub fn connect(addresses: &[String], wait: IdleStrategy) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut links = Vec::new();
         for (index, address) in addresses.iter().enumerate() {
@@ -161,12 +161,12 @@ impl Probe {
 pub fn wait_for(
     poll: &mut Poll,
     events: &mut Events,
-    wait: Wait,
+    wait: IdleStrategy,
     limit: Option<Duration>,
 ) -> io::Result<()> {
     match wait {
-        Wait::Spin => poll.poll(events, Some(Duration::ZERO)),
-        Wait::SpinThenPark(spin) => {
+        IdleStrategy::Spin => poll.poll(events, Some(Duration::ZERO)),
+        IdleStrategy::SpinThenPark(spin) => {
             let end = now() + spin;
             loop {
                 poll.poll(events, Some(Duration::ZERO))?;
@@ -179,7 +179,7 @@ pub fn wait_for(
                 }
             }
         }
-        Wait::Park | _ => poll.poll(events, limit),
+        IdleStrategy::Park | _ => poll.poll(events, limit),
     }
 }
 

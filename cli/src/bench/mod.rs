@@ -9,8 +9,8 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use redbolt::time::Instant;
-use redbolt::{Client, Config, LockError, Wait, now};
+use redbolt::Instant;
+use redbolt::{Client, Config, IdleStrategy, LockError, now};
 use redbolt_embedded::Nodes;
 
 use crate::args::{BenchArgs, Global, Mode, Polling};
@@ -80,11 +80,11 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         );
     }
     let wait = match args.poll {
-        Polling::Spin => Wait::Spin,
-        Polling::Park => Wait::Park,
+        Polling::Spin => IdleStrategy::Spin,
+        Polling::Park => IdleStrategy::Park,
     };
     let progress = Progress::bar();
-    let config = config.wait(wait);
+    let config = config.idle_strategy(wait);
     let counts = match args.mode {
         Mode::Latency => latency(config.clone(), limit, &progress)?,
         Mode::Throughput => throughput::measure(config.clone(), in_flight, limit, &progress)?,

@@ -1,8 +1,8 @@
 //! The throughput half of `redbolt bench`: one batch, always so many locks under way.
 
+use redbolt::Instant;
 use redbolt::driver::{Completion, Outcome};
-use redbolt::time::Instant;
-use redbolt::{Acquire, Batch, Client, Config, now};
+use redbolt::{Batch, Client, Config, now};
 
 use super::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};
 use crate::exit::Failure;
@@ -39,7 +39,7 @@ pub(crate) fn measure(
         for _ in 0..missing {
             window.acquire()?;
         }
-        let Some(done) = window.batch.wait()? else { break };
+        let Some(done) = window.batch.wait_completion()? else { break };
         missing = window.take(done)?;
         while let Some(done) = window.batch.completion() {
             missing += window.take(done)?;
@@ -61,7 +61,7 @@ pub(crate) fn measure(
 impl Window<'_> {
     fn acquire(&mut self) -> Result<(), Failure> {
         let begun = now();
-        let op = self.batch.acquire(self.keys.next(), Acquire::new(TTL))?;
+        let op = self.batch.try_lock(self.keys.next(), TTL)?;
         self.begin(op.index(), begun);
         Ok(())
     }

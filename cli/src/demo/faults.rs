@@ -5,7 +5,7 @@
 //! - At most two nodes are away at any time, so three of five always vote: each fault waits until
 //!   the one before is mended as far as that needs.
 
-use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt_embedded::{Memory, Nodes};
 
 use crate::exit::Failure;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use redbolt::engine::{NodeHealth, NodeState};
-use redbolt::time::Instant;
+use redbolt::Instant;
+use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{Client, Config, ConnectError, Retry, now};
 use redbolt_embedded::Nodes;
 use serde_json::json;
@@ -108,7 +108,7 @@ impl Demo {
             }
         };
         let retry = Retry::every(Duration::from_millis(1), Duration::from_millis(2));
-        let config = config.map(|config| config.retry(retry.within(Duration::from_secs(3))));
+        let config = config.map(|config| config.retry(retry.timeout(Duration::from_secs(3))));
         let observer = config.clone().map(Client::connect).transpose()?;
         let node_count = config.as_ref().map_or(0, |config| config.nodes().len());
         // Fewer shelves than workers: in each wave some meet at one.

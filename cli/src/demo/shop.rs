@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use redbolt::Notice;
+use redbolt::inspect::Notice;
 
 use crate::exit::{Failure, SYSTEM};
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use redbolt::engine::{NodeHealth, NodeState};
+use redbolt::inspect::{NodeHealth, NodeState};
 
 use crate::output::{Paint, short};
 use crate::terminal::{Picture, is_live};

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redbolt::time::Instant;
+use redbolt::Instant;
 use redbolt::{Client, Config, now};
 
 use super::shop::Shop;
@@ -54,7 +54,7 @@ fn sell_locked(shop: &Shop, client: &mut Client, shelf: usize, ttl: Duration) {
         shop.refused.fetch_add(1, Ordering::Relaxed);
         return;
     };
-    shop.note_lock(now().saturating_since(asked), lease.voters());
+    shop.note_lock(now().saturating_since(asked), lease.votes().bits());
     shop.sell(shelf, || lease.is_valid());
     // Whatever the nodes say to it: the sale is done, and the key ends with its TTL at the latest.
     let _ = client.unlock(lease);

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redbolt::time::Instant;
+use redbolt::Instant;
 use redbolt::{Client, Config, Lease, LockError, RestartGuard, now};
 use serde_json::json;
 
@@ -143,7 +143,7 @@ fn lock_and_replace() -> Option<(Vec<RealServer>, Client, Lease)> {
     // Servers count their age in whole seconds: one that was old enough for the doctor may seem
     // too young for a moment more.
     let lease = client.lock("k", MAX_TTL).expect("three of five grant");
-    assert_eq!(lease.votes(), 3);
+    assert_eq!(lease.votes().count(), 3);
     let old = servers.get_mut(OLD)?;
     old.kill9();
     *old = RealServer::start(Kind::Valkey91, &[]);

@@ -10,7 +10,7 @@ use super::cli::Running;
 
 /// A client that polls so seldom that only messages wake it in time.
 fn client(cluster: &Cluster) -> Client {
-    let retry = Retry::every(Duration::from_secs(60), Duration::ZERO).within(PATIENCE);
+    let retry = Retry::every(Duration::from_secs(60), Duration::ZERO).timeout(PATIENCE);
     let config = Config::new(cluster.urls()).expect("addresses of servers").retry(retry);
     let config = config.restart_guard(RestartGuard::Off).node_timeout(ms(100));
     Client::connect(config).expect("the nodes are there")
@@ -36,7 +36,7 @@ fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
             first.signal(signal);
             holder.unlock(lease).expect("it is held");
             assert!(eventually(PATIENCE, || {
-                holder.settle(ms(1));
+                holder.wait_released(ms(1));
                 waits.is_finished()
             }));
             let (mut waiter, lease) = waits.join().expect("no panic").expect(signal);

@@ -11,13 +11,13 @@
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
-use crate::acquire::Acquire;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::{Event, LostCause};
 use crate::engine::spans::traced;
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
 use crate::node::{Now, Phase, Request};
+use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round, Tally};
 use crate::slab::{OpIndex, SlotIndex};
@@ -77,7 +77,7 @@ impl Locks {
         &mut self,
         key: &[u8],
         token: &[u8],
-        acquire: &Acquire,
+        acquire: &LockOptions,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
         let ttl_ms = self.extension_ttl(acquire.ttl)?;

@@ -11,12 +11,12 @@ use super::keep::{KeepIndex, Loss, third};
 use super::op::{OpKind, Outcome};
 use super::slot::{CHANGED, LATE_VOTE, LeaseId, SlotState};
 use super::state::{Done, Locks};
-use crate::acquire::Acquire;
 use crate::engine::event::{Event, LostCause};
 use crate::engine::spans::traced;
 use crate::error::{Cause, ExtendError};
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
+use crate::options::LockOptions;
 use crate::quorum::NodeMask;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
@@ -28,7 +28,12 @@ const JITTER_PARTS: u32 = 4;
 impl Locks {
     /// An entry for an acquisition or adoption that wants its lease kept.
     #[cold]
-    pub(in crate::engine) fn open_keep(&mut self, index: OpIndex, key: &[u8], acquire: &Acquire) {
+    pub(in crate::engine) fn open_keep(
+        &mut self,
+        index: OpIndex,
+        key: &[u8],
+        acquire: &LockOptions,
+    ) {
         let Some(keep) = self.keeps.open(self.ops.id(index), acquire.keep_alive) else { return };
         self.ops.at_mut(index).keep = Some(keep);
         if acquire.is_watched

@@ -11,7 +11,7 @@ use super::slot::SlotState;
 use super::state::Locks;
 use super::view::NodeState;
 use crate::engine::event::LostCause;
-use crate::error::{Cause, Unlocked, Vote};
+use crate::error::{Cause, UnlockError, Unlocked, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
 use crate::slab::{Index, OpIndex, SlotIndex};
@@ -172,12 +172,16 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_released(&mut self, index: OpIndex, unlocked: Unlocked) {
+    pub(in crate::engine) fn trace_released(
+        &mut self,
+        index: OpIndex,
+        result: Result<Unlocked, UnlockError>,
+    ) {
         let spans = self.traces.end(index);
-        let outcome = match unlocked {
-            Unlocked::Released => "released",
-            Unlocked::NotHeld => "not_held",
-            Unlocked::Unknown => "unknown",
+        let outcome = match result {
+            Ok(Unlocked::Released) => "released",
+            Ok(Unlocked::Unknown) => "unknown",
+            Err(_) => "not_held",
         };
         event!(
             name: "released", target: LOCK, parent: &spans.call, Level::DEBUG,

@@ -25,5 +25,5 @@ pub(super) mod slot;
 pub(super) mod state;
 pub(super) mod timers;
 mod tracking;
-pub(super) mod view;
+pub(crate) mod view;
 mod votes;

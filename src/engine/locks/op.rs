@@ -7,11 +7,11 @@
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
 use super::keep::KeepIndex;
-use crate::acquire::Acquire;
 use crate::command::Answer;
 use crate::config::Retry;
 use crate::count::Began;
-use crate::error::{Cause, Unlocked};
+use crate::error::{Cause, UnlockError, Unlocked};
+use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
 use crate::slab::{Index, OpIndex, Slab, SlotIndex};
@@ -60,7 +60,7 @@ pub(in crate::engine) enum Outcome {
     Cancelled,
     /// No quorum holds the lease any more.
     Lost,
-    Unlocked(Unlocked),
+    Unlocked(Result<Unlocked, UnlockError>),
     Answered,
 }
 
@@ -92,9 +92,14 @@ impl Plan {
     }
 
     /// How the call goes on after a failed attempt, and when it ends.
-    pub(in crate::engine) fn retry_as(&mut self, acquire: &Acquire, has_token: bool, now: Instant) {
+    pub(in crate::engine) fn retry_as(
+        &mut self,
+        acquire: &LockOptions,
+        has_token: bool,
+        now: Instant,
+    ) {
         let retry = acquire.retry.unwrap_or(Retry::ONCE);
-        let deadline = [acquire.deadline, retry.deadline].into_iter().flatten().min();
+        let deadline = [acquire.timeout, retry.timeout].into_iter().flatten().min();
         // Two attempts with one token could delete each other's keys.
         let is_once = has_token || deadline == Some(Duration::ZERO);
         self.attempts_left = if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) };

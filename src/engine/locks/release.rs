@@ -455,9 +455,9 @@ impl Locks {
             return;
         }
         let unlocked = match tally.decide(self.settings.node_count, self.settings.quorum) {
-            Decision::Won => Unlocked::Released,
-            Decision::Lost => Unlocked::NotHeld,
-            Decision::Open if tally.open.is_empty() => Unlocked::Unknown,
+            Decision::Won => Ok(Unlocked::Released),
+            Decision::Lost => Err(UnlockError::NotHeld),
+            Decision::Open if tally.open.is_empty() => Ok(Unlocked::Unknown),
             Decision::Open => return,
         };
         self.finish(index, Outcome::Unlocked(unlocked));
@@ -473,7 +473,7 @@ impl Locks {
         self.slots.at_mut(slot_index).op = None;
         self.slots.free_if_unnamed(slot_index);
         let result =
-            if let Outcome::Unlocked(unlocked) = outcome { unlocked } else { Unlocked::Unknown };
+            if let Outcome::Unlocked(result) = outcome { result } else { Ok(Unlocked::Unknown) };
         self.counts.note_release(result);
         traced!(DEBUG: self.trace_released(index, result));
         Some(Event::Unlock { op, result })

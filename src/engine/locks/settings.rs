@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Checked, Config};
+use crate::config::{Checked, Config, Retry};
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience};
 use crate::quorum::Drift;
 use crate::time::{Instant, nanos};
@@ -26,6 +26,7 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) max_hold: Duration,
     pub(in crate::engine) admission: AdmissionRules,
     pub(in crate::engine) direct_wake: bool,
+    pub(in crate::engine) retry: Retry,
 }
 
 impl Settings {
@@ -48,6 +49,7 @@ impl Settings {
             max_extensions: config.max_extensions.unwrap_or(u32::MAX),
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
+            retry: config.retry,
             admission: AdmissionRules {
                 guard: config.restart_guard,
                 guard_time: Duration::from_millis(guard_ms),

@@ -82,7 +82,7 @@ pub struct NodeHealth {
     /// Whether the waiters of other clients reach this one by it, and the other way round
     /// ([`Config::direct_wake`](crate::Config::direct_wake)).
     pub direct_wake: bool,
-    /// Whether it can tell of keys that change ([`Acquire::watch`](crate::Acquire::watch)), as far
+    /// Whether it can tell of keys that change ([`LockOptions::watch`](crate::LockOptions::watch)), as far
     /// as is known before it is asked to.
     pub watch: bool,
     /// Round trip of the last greeting.

@@ -101,7 +101,7 @@ fn an_unclear_error_counts_as_possibly_written() {
 #[test]
 fn a_lock_whose_deadline_passed_before_hand_over_is_an_expired_failure() {
     let mut rig = Rig::new(3);
-    rig.acquire_with("a", Acquire::new(100 * MS));
+    rig.acquire_with("a", LockOptions::new(100 * MS));
     rig.answer_all(0..3, "+OK\r\n");
     rig.now = rig.now + 97 * MS;
     assert!(matches!(rig.refused(), LockError::Expired(_)));
@@ -113,7 +113,7 @@ fn a_lock_whose_deadline_passed_before_hand_over_is_an_expired_failure() {
 #[test]
 fn less_validity_than_asked_for_is_a_failure() {
     let mut rig = Rig::new(3);
-    rig.acquire_with("a", Acquire::new(100 * MS).min_validity(90 * MS));
+    rig.acquire_with("a", LockOptions::new(100 * MS).min_validity(90 * MS));
     rig.now = rig.now + 8 * MS;
     rig.answer_all(0..3, "+OK\r\n");
     assert!(matches!(rig.refused(), LockError::Expired(_)));
@@ -176,7 +176,7 @@ fn any_number_of_locks_go_on_at_once_up_to_the_bound() {
     for index in 0..100 {
         rig.acquire(&format!("k{index}"));
     }
-    let full = rig.engine.acquire(b"one more", &Acquire::new(TTL), rig.now);
+    let full = rig.engine.acquire(b"one more", &LockOptions::new(TTL), rig.now);
     assert!(matches!(full, Err(LockError::Full)));
     for index in 0..3 {
         rig.answer_all(std::iter::repeat_n(index, 100), "+OK\r\n");
@@ -190,21 +190,23 @@ fn any_number_of_locks_go_on_at_once_up_to_the_bound() {
 #[test]
 fn keys_ttls_and_tokens_that_cannot_be_are_refused() {
     let mut rig = Rig::new(1);
-    let mut refused = |key: &[u8], acquire: Acquire| {
+    let mut refused = |key: &[u8], acquire: LockOptions| {
         rig.engine.acquire(key, &acquire, rig.now).expect_err("refused")
     };
-    let acquire = || Acquire::new(TTL);
+    let acquire = || LockOptions::new(TTL);
     assert!(matches!(refused(b"", acquire()), LockError::InvalidKey { len: 0 }));
     assert!(matches!(refused(&[0; 4097], acquire()), LockError::InvalidKey { len: 4097 }));
     assert!(matches!(refused(b"k", acquire().token("")), LockError::InvalidToken { len: 0 }));
     assert!(matches!(refused(b"k", acquire().token([0; 256])), LockError::InvalidToken { .. }));
     for ttl in [Duration::ZERO, Duration::from_micros(999), 3 * MS, Duration::from_secs(31)] {
         assert!(
-            matches!(refused(b"k", Acquire::new(ttl)), LockError::InvalidTtl { .. }),
+            matches!(refused(b"k", LockOptions::new(ttl)), LockError::InvalidTtl { .. }),
             "{ttl:?}"
         );
     }
-    assert!(rig.engine.acquire(&[0; 4096], &Acquire::new(4 * MS).token([0; 255]), rig.now).is_ok());
+    assert!(
+        rig.engine.acquire(&[0; 4096], &LockOptions::new(4 * MS).token([0; 255]), rig.now).is_ok()
+    );
 }
 
 #[test]
@@ -231,14 +233,14 @@ fn tokens_share_the_clients_id_and_never_repeat() {
 #[test]
 fn what_nobody_takes_out_does_not_grow_with_the_locks() {
     let mut rig = Rig::new(5);
-    let kept = || Acquire::new(TTL).keep_alive(crate::acquire::KeepAlive::new());
+    let kept = || LockOptions::new(TTL).keep_alive(crate::options::KeepAlive::new());
     for _ in 0..100 {
         rig.acquire_with("a", kept());
         rig.answer_all(0..5, "+OK\r\n");
         let lease = rig.locked();
         rig.advance(TTL / 3 + MS);
         rig.answer_all(0..5, "+OK\r\n");
-        rig.engine.release_quietly(lease, rig.now);
+        rig.engine.release(lease, rig.now);
         rig.answer_all(0..5, ":1\r\n");
     }
     let late = std::iter::from_fn(|| rig.engine.poll_late_vote()).count();

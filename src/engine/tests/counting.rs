@@ -34,7 +34,7 @@ fn every_attempt_is_counted_once_by_how_it_ended() {
     assert_eq!(count(&rig), ["won 1", "taken 1"]);
     rig.answer(2, "_\r\n");
 
-    let late = rig.acquire_with("late", Acquire::new(100 * MS));
+    let late = rig.acquire_with("late", LockOptions::new(100 * MS));
     rig.answer_all(0..3, "+OK\r\n");
     rig.now = rig.now + 99 * MS;
     assert!(matches!(rig.refused(), LockError::Expired(_)));
@@ -57,7 +57,7 @@ fn every_attempt_is_counted_once_by_how_it_ended() {
     rig.refused();
     let all = ["won 1", "taken 1", "no_quorum 1", "expired 1", "cancelled 2"];
     assert_eq!(count(&rig), all);
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     assert_eq!(count(&rig), all, "a release is no attempt");
 }
 
@@ -132,7 +132,7 @@ fn the_time_of_an_attempt_is_from_its_first_byte_to_its_hand_over() {
 
     // A second attempt, 200 ms after the first.
     let retry = crate::config::Retry::every(200 * MS, Duration::ZERO).attempts(2);
-    rig.acquire_with("b", Acquire::new(TTL).retry(retry));
+    rig.acquire_with("b", LockOptions::new(TTL).retry(retry));
     rig.answer_all(0..3, "_\r\n");
     rig.advance(201 * MS);
     rig.answer_all(0..3, "+OK\r\n");
@@ -152,22 +152,22 @@ fn releases_extensions_losses_and_debts_are_counted() {
     rig.engine.extend(lease, TTL, rig.now).unwrap();
     rig.answer_all(0..3, "+OK\r\n");
     rig.engine.poll_event(rig.now).unwrap();
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer_all(0..3, ":1\r\n");
     rig.engine.poll_event(rig.now).unwrap();
     assert_eq!(rig.counted("redbolt_extensions_total"), ["won caller 1"]);
 
     let lease = rig.lease("b");
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.answer_all(0..3, ":1\r\n");
     let lease = rig.lease("c");
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer_all(0..3, ":0\r\n");
     rig.engine.poll_event(rig.now).unwrap();
     let releases = ["released 1", "not_held 1", "unreported 1"];
     assert_eq!(rig.counted("redbolt_releases_total"), releases);
 
-    let keep = Acquire::new(TTL).keep_alive(crate::acquire::KeepAlive::new());
+    let keep = LockOptions::new(TTL).keep_alive(crate::options::KeepAlive::new());
     rig.acquire_with("d", keep);
     rig.answer_all(0..3, "+OK\r\n");
     rig.locked();
@@ -181,7 +181,7 @@ fn releases_extensions_losses_and_debts_are_counted() {
 
     let lease = rig.lease("e");
     rig.lose(2);
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     assert_eq!(rig.counted("redbolt_debts_total"), ["2  1"]);
 }
 
@@ -189,7 +189,7 @@ fn releases_extensions_losses_and_debts_are_counted() {
 #[test]
 fn no_series_names_a_key_or_a_token() {
     let mut rig = Rig::new(3);
-    rig.acquire_with("a-secret-key", Acquire::new(TTL).token("a-secret-token"));
+    rig.acquire_with("a-secret-key", LockOptions::new(TTL).token("a-secret-token"));
     rig.answer(0, "-OOM a-secret-text\r\n");
     rig.answer(1, "-WEIRD a-secret-text\r\n");
     rig.refused();

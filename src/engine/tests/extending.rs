@@ -93,7 +93,7 @@ fn a_node_that_lost_an_unanswered_extension_counts_in_no_later_one() {
     rig.engine.extend(lease, TTL, rig.now).unwrap();
     assert_eq!(rig.waiting(2), Vec::<String>::new());
     // Its key is deleted with the others all the same.
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);
 }
 
@@ -124,7 +124,7 @@ fn a_release_ends_an_extension_under_way_and_goes_behind_it() {
     let mut rig = Rig::new(1);
     let lease = rig.lease("a");
     rig.engine.extend(lease, TTL, rig.now).unwrap();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert!(matches!(extended(&mut rig), Some(Err(ExtendError::Cancelled))));
     assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
     rig.answer(0, "+OK\r\n");
@@ -148,20 +148,20 @@ fn memory_pressure_does_not_stop_an_extension() {
 #[test]
 fn a_lock_from_elsewhere_is_adopted_by_a_quorum_of_extensions() {
     let mut rig = Rig::new(3);
-    rig.engine.adopt(b"a", b"tok", &Acquire::new(TTL), rig.now).unwrap();
+    rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL), rig.now).unwrap();
     rig.answer_all(0..2, "+OK\r\n");
     let Some(Event::Adopt { result: Ok(lease), .. }) = rig.engine.poll_event(rig.now) else {
         panic!("not adopted")
     };
     assert_eq!(rig.engine.deadline(lease), Some(rig.now + TTL - 102 * MS));
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(0), ["DELIFEQ"]);
 }
 
 #[test]
 fn a_failed_adoption_leaves_the_lock_as_it_is() {
     let mut rig = Rig::new(3);
-    rig.engine.adopt(b"a", b"tok", &Acquire::new(TTL), rig.now).unwrap();
+    rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL), rig.now).unwrap();
     rig.answer_all(0..2, "_\r\n");
     let Some(Event::Adopt { result: Err(ExtendError::Lost(_)), .. }) =
         rig.engine.poll_event(rig.now)
@@ -186,7 +186,7 @@ pub(super) fn a_node_that_lacks_the_script_is_extended_though_the_others_have_de
     assert_eq!(rig.waiting(2), ["EVAL"]);
     // But not once the lease is released.
     rig.engine.extend(lease, TTL, rig.now).unwrap();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.answer(2, ":1\r\n");
     rig.answer(2, "-OOM command not allowed\r\n");
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);

@@ -24,8 +24,8 @@ fn retries_without_a_delay_end() {
     rig.lose(0);
     rig.pass();
     rig.lose(0);
-    let retry = Retry::every(Duration::ZERO, Duration::ZERO).within(20 * MS);
-    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    let retry = Retry::every(Duration::ZERO, Duration::ZERO).timeout(20 * MS);
+    rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
     rig.advance(21 * MS);
     assert!(matches!(rig.refused(), LockError::NoQuorum(_)));
 }
@@ -36,7 +36,7 @@ fn a_retry_after_for_ever_is_no_overflow() {
     let mut rig = Rig::unconnected(1, |config| config);
     rig.lose(0);
     let retry = Retry::every(Duration::MAX, Duration::MAX);
-    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
     rig.advance(MS);
     assert!(rig.lock_result().is_none_or(|result| result.is_err()));
 }

@@ -2,14 +2,14 @@
 //! told when they are lost.
 
 use super::*;
-use crate::acquire::KeepAlive;
+use crate::options::KeepAlive;
 
-fn kept() -> Acquire {
-    Acquire::new(TTL).keep_alive(KeepAlive::new())
+fn kept() -> LockOptions {
+    LockOptions::new(TTL).keep_alive(KeepAlive::new())
 }
 
 /// A lease that every node granted and the engine keeps.
-fn kept_lease(rig: &mut Rig, acquire: Acquire) -> LeaseId {
+fn kept_lease(rig: &mut Rig, acquire: LockOptions) -> LeaseId {
     rig.acquire_with("a", acquire);
     rig.answer_all(0..rig.inbox.len(), "+OK\r\n");
     rig.locked()
@@ -54,8 +54,8 @@ fn a_keep_alive_ends_with_the_release_the_gift_and_the_loss_of_its_lease() {
         let mut rig = Rig::new(3);
         let lease = kept_lease(&mut rig, kept());
         match way {
-            0 => drop(rig.engine.release(lease, rig.now)),
-            1 => rig.engine.release_quietly(lease, rig.now),
+            0 => drop(rig.engine.unlock(lease, rig.now)),
+            1 => rig.engine.release(lease, rig.now),
             2 => rig.engine.detach(lease),
             _ => {
                 rig.engine.extend(lease, TTL, rig.now).unwrap();
@@ -75,7 +75,7 @@ fn a_keep_alive_ends_with_the_release_the_gift_and_the_loss_of_its_lease() {
         rig.advance(TTL * 2);
         assert_eq!(rig.waiting(0), Vec::<String>::new(), "{way}");
         assert!(rig.engine.poll_event(rig.now).is_none(), "{way}");
-        rig.engine.release_quietly(lease, rig.now);
+        rig.engine.release(lease, rig.now);
         assert_eq!(rig.engine.slots_in_use(), 0);
     }
 }
@@ -86,7 +86,7 @@ fn a_release_ends_a_keep_alive_under_way_and_goes_behind_it() {
     let lease = kept_lease(&mut rig, kept());
     rig.advance(third());
     assert!(rig.engine.is_extending(lease));
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
     rig.answer(0, "+OK\r\n");
     rig.answer(0, ":1\r\n");
@@ -138,7 +138,7 @@ fn the_loss_is_told_at_the_deadline_though_every_node_is_silent() {
     let deadline = rig.engine.deadline(lease).unwrap();
     while rig.now < deadline {
         assert!(!rig.engine.is_lost(lease) && loss(&mut rig).is_none());
-        let next = rig.engine.poll_timeout().unwrap();
+        let next = rig.engine.next_deadline().unwrap();
         assert!(next <= deadline, "nobody would be there to tell it");
         rig.now = rig.now.max(next);
         rig.pass();
@@ -155,7 +155,7 @@ fn the_loss_is_told_at_the_deadline_though_every_node_is_silent() {
     rig.pass();
     assert!(rig.engine.remaining_at(lease, rig.now).is_zero() && rig.engine.is_lost(lease));
     assert!(matches!(rig.engine.extend(lease, TTL, rig.now), Err(ExtendError::Expired)));
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(0), ["DELIFEQ"]);
 }
 
@@ -172,7 +172,7 @@ fn the_loss_is_told_at_once_when_no_quorum_can_hold_the_key() {
     assert_eq!(loss(&mut rig), Some(LostCause::Gone));
     assert!(rig.engine.is_lost(lease) && rig.engine.remaining_at(lease, rig.now).is_zero());
     // The rest is released with the lease.
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(3), ["SET", "DELIFEQ"]);
     assert_eq!(rig.waiting(0), Vec::<String>::new());
 }
@@ -181,7 +181,7 @@ fn the_loss_is_told_at_once_when_no_quorum_can_hold_the_key() {
 #[test]
 fn late_answers_tell_the_loss_as_well() {
     let mut rig = Rig::new(3);
-    let lease = kept_lease(&mut rig, Acquire::new(TTL).keep_alive(KeepAlive::new()));
+    let lease = kept_lease(&mut rig, LockOptions::new(TTL).keep_alive(KeepAlive::new()));
     rig.advance(third());
     rig.answer(0, "_\r\n");
     rig.advance(49 * MS);
@@ -222,7 +222,7 @@ fn a_kept_lease_is_extended_no_more_often_and_held_no_longer_than_allowed() {
         };
         let t0 = rig.now;
         let keep_alive = limits.get(way).copied().unwrap_or_default();
-        let lease = kept_lease(&mut rig, Acquire::new(TTL).keep_alive(keep_alive));
+        let lease = kept_lease(&mut rig, LockOptions::new(TTL).keep_alive(keep_alive));
         for _ in 0..2 {
             rig.advance(third());
             rig.answer(0, "+OK\r\n");
@@ -322,7 +322,7 @@ fn a_hundred_thousand_kept_leases_are_each_extended_in_time() {
     }
     let mut extended = 0;
     while extended < 3 * LEASES {
-        rig.now = rig.engine.poll_timeout().unwrap().max(rig.now);
+        rig.now = rig.engine.next_deadline().unwrap().max(rig.now);
         rig.engine.handle_timeout(rig.now);
         let output = rig.engine.output(node(0));
         let len = output.len();
@@ -340,6 +340,6 @@ fn a_release_takes_the_place_of_the_extension_under_way() {
     let lease = kept_lease(&mut rig, kept());
     rig.advance(third());
     assert_eq!(rig.engine.in_flight(), 1);
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
 }

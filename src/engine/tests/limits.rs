@@ -3,12 +3,12 @@
 use super::*;
 use crate::config::Retry;
 
-fn patient(timeout: Duration) -> Acquire {
-    Acquire::new(TTL).node_timeout(timeout)
+fn patient(timeout: Duration) -> LockOptions {
+    LockOptions::new(TTL).node_timeout(timeout)
 }
 
 /// How long after its begin an attempt that two nodes of three do not answer is over.
-fn ends_after(rig: &mut Rig, acquire: Acquire) -> Duration {
+fn ends_after(rig: &mut Rig, acquire: LockOptions) -> Duration {
     let begun = rig.now;
     rig.acquire_with("a", acquire);
     rig.answer(0, "+OK\r\n");
@@ -32,7 +32,7 @@ fn a_call_waits_for_silent_nodes_as_long_as_it_says_itself() {
         assert!(near(took, wanted), "{wanted:?}: {took:?}");
     }
     let mut rig = Rig::new(3);
-    let took = ends_after(&mut rig, patient(140 * MS).deadline(70 * MS));
+    let took = ends_after(&mut rig, patient(140 * MS).timeout(70 * MS));
     assert!(near(took, 70 * MS), "the call's own end comes first: {took:?}");
 }
 
@@ -44,7 +44,7 @@ fn what_one_call_says_is_not_the_next_ones() {
         rig.lose(index);
         rig.connect(index);
     }
-    let took = ends_after(&mut rig, Acquire::new(TTL));
+    let took = ends_after(&mut rig, LockOptions::new(TTL));
     assert!(took >= 50 * MS && took <= 52 * MS, "{took:?}");
 }
 
@@ -94,8 +94,8 @@ fn a_timeout_out_of_range_counts_as_the_nearest() {
 fn a_call_may_do_without_being_woken() {
     for is_woken in [true, false] {
         let mut rig = waking::rig(3);
-        let retry = Retry::every(10 * MS, Duration::ZERO).within(TTL);
-        rig.acquire_with("a", Acquire::new(TTL).retry(retry).direct_wake(is_woken));
+        let retry = Retry::every(10 * MS, Duration::ZERO).timeout(TTL);
+        rig.acquire_with("a", LockOptions::new(TTL).retry(retry).direct_wake(is_woken));
         rig.answer_all(0..3, "_\r\n");
         let asks = (0..3).any(|index| rig.waiting(index).contains(&"PTTL".to_owned()));
         assert_eq!(asks, is_woken);
@@ -112,7 +112,7 @@ fn a_call_may_do_without_being_woken() {
 fn the_calls_own_deadline_ends_a_round_with_a_longer_timeout_of_its_own() {
     let mut rig = Rig::new(3);
     let begun = rig.now;
-    let patient = Acquire::new(TTL).node_timeout(5000 * MS).deadline(3000 * MS);
+    let patient = LockOptions::new(TTL).node_timeout(5000 * MS).timeout(3000 * MS);
     rig.acquire_with("a", patient);
     while rig.engine.in_flight() > 0 && begun.until(rig.now) < 6000 * MS {
         rig.advance(10 * MS);

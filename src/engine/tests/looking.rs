@@ -42,8 +42,8 @@ fn serve_for(rig: &mut Rig, holder: &str, time: Duration) -> usize {
 }
 
 fn call(rig: &mut Rig) {
-    let retry = Retry::every(20 * MS, Duration::ZERO).within(Duration::from_secs(60));
-    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    let retry = Retry::every(20 * MS, Duration::ZERO).timeout(Duration::from_secs(60));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
 }
 
 /// A call that has looked at all nodes, which tell it of the next change.

@@ -26,10 +26,10 @@ mod watching;
 use std::time::Duration;
 
 use super::*;
-use crate::acquire::Acquire;
 use crate::config::Config;
 use crate::config::RestartGuard;
 use crate::error::{Cause, ExtendError, LockError, Unlocked, Vote};
+use crate::options::LockOptions;
 use crate::quorum::NodeId;
 use crate::time::Instant;
 
@@ -153,17 +153,17 @@ impl Rig {
     fn advance(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {
-            let next = self.engine.poll_timeout().unwrap_or(end).max(self.now + MS / 10);
+            let next = self.engine.next_deadline().unwrap_or(end).max(self.now + MS / 10);
             self.now = next.min(end).min(self.now + 10 * MS);
             self.pass();
         }
     }
 
     fn acquire(&mut self, key: &str) -> OpId {
-        self.acquire_with(key, Acquire::new(TTL))
+        self.acquire_with(key, LockOptions::new(TTL))
     }
 
-    fn acquire_with(&mut self, key: &str, acquire: Acquire) -> OpId {
+    fn acquire_with(&mut self, key: &str, acquire: LockOptions) -> OpId {
         self.engine.acquire(key.as_bytes(), &acquire, self.now).unwrap()
     }
 

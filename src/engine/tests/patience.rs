@@ -78,7 +78,7 @@ fn queued_behind(rig: &mut Rig) {
     rig.answer_all([0, 1], "-ERR no\r\n");
     let error = rig.refused();
     assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.acquire_with("a", waiting());
 }
 

@@ -25,35 +25,35 @@ fn nodes_have_the_key_with_its_prefix_and_callers_without() {
     assert_eq!(key_sent(&mut rig, 1), "app:a");
     rig.answer_all(0..3, "+OK\r\n");
     rig.engine.poll_event(rig.now).unwrap();
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     assert_eq!(key_sent(&mut rig, 2), "app:a");
     rig.answer_all(0..3, ":1\r\n");
     rig.engine.poll_event(rig.now).unwrap();
 
-    rig.engine.release_token(b"a", token.as_bytes(), rig.now).unwrap();
+    rig.engine.unlock_token(b"a", token.as_bytes(), rig.now).unwrap();
     assert_eq!(key_sent(&mut rig, 0), "app:a");
     rig.answer_all(0..3, ":0\r\n");
     rig.engine.poll_event(rig.now).unwrap();
-    rig.engine.adopt(b"a", token.as_bytes(), &Acquire::new(TTL), rig.now).unwrap();
+    rig.engine.adopt(b"a", token.as_bytes(), &LockOptions::new(TTL), rig.now).unwrap();
     assert_eq!(key_sent(&mut rig, 0), "app:a");
 }
 
 #[test]
 fn key_and_prefix_together_have_4096_bytes_at_most() {
     let mut rig = prefixed("app:");
-    let (now, acquire) = (rig.now, Acquire::new(TTL));
+    let (now, acquire) = (rig.now, LockOptions::new(TTL));
     let engine = &mut rig.engine;
     let most = [b'k'; 4092];
     assert!(engine.acquire(&most, &acquire, now).is_ok());
-    assert!(engine.release_token(&most, b"t", now).is_ok());
+    assert!(engine.unlock_token(&most, b"t", now).is_ok());
     let over = [b'k'; 4093];
     let error = engine.acquire(&over, &acquire, now).unwrap_err();
     assert!(matches!(error, LockError::InvalidKey { len: 4097 }), "{error}");
-    assert!(engine.release_token(&over, b"t", now).is_err());
+    assert!(engine.unlock_token(&over, b"t", now).is_err());
     assert!(engine.adopt(&over, b"t", &acquire, now).is_err());
     let error = engine.acquire(b"", &acquire, now).unwrap_err();
     assert!(matches!(error, LockError::InvalidKey { len: 0 }), "{error}");
-    assert!(engine.release_token(b"", b"t", now).is_err());
+    assert!(engine.unlock_token(b"", b"t", now).is_err());
 }
 
 /// Short keys are kept in place, long ones elsewhere: a prefix may make the one the other.
@@ -64,7 +64,7 @@ fn keys_of_every_length_come_back_as_they_went_in() {
         let key = "k".repeat(len);
         let lease = rig.lease(&key);
         assert_eq!(rig.engine.lease_name(lease).unwrap().0, key.as_bytes());
-        rig.engine.release(lease, rig.now).unwrap();
+        rig.engine.unlock(lease, rig.now).unwrap();
         assert_eq!(key_sent(&mut rig, 0), format!("prefix:{key}"));
         rig.answer_all(0..3, ":1\r\n");
         rig.engine.poll_event(rig.now).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::UnlockError;
 
-fn unlocked(rig: &mut Rig) -> Option<Unlocked> {
+fn unlocked(rig: &mut Rig) -> Option<Result<Unlocked, UnlockError>> {
     let event = rig.engine.poll_event(rig.now)?;
     let Event::Unlock { result, .. } = event else { panic!("not an unlock: {event:?}") };
     Some(result)
@@ -13,11 +13,11 @@ fn unlocked(rig: &mut Rig) -> Option<Unlocked> {
 fn a_quorum_of_deletions_is_released() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer(0, ":1\r\n");
     assert_eq!(unlocked(&mut rig), None);
     rig.answer(1, ":1\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Released));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Released)));
     rig.answer(2, ":1\r\n");
     assert_eq!(rig.engine.slots_in_use(), 0);
 }
@@ -26,28 +26,28 @@ fn a_quorum_of_deletions_is_released() {
 fn a_release_of_keys_that_are_gone_is_not_held() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer_all(0..2, ":0\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::NotHeld));
+    assert_eq!(unlocked(&mut rig), Some(Err(UnlockError::NotHeld)));
 }
 
 #[test]
 fn silence_leaves_a_release_unknown() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer(0, ":1\r\n");
     rig.advance(51 * MS);
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Unknown));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Unknown)));
 }
 
 #[test]
 fn a_second_release_is_refused_and_harmless() {
     let mut rig = Rig::new(1);
     let lease = rig.lease("a");
-    rig.engine.release(lease, rig.now).unwrap();
-    assert!(matches!(rig.engine.release(lease, rig.now), Err(UnlockError::NotOurs)));
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.unlock(lease, rig.now).unwrap();
+    assert!(matches!(rig.engine.unlock(lease, rig.now), Err(UnlockError::NotOurs)));
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(0), ["DELIFEQ"]);
 }
 
@@ -57,7 +57,7 @@ fn a_release_goes_to_nodes_whose_grant_is_not_yet_read() {
     rig.acquire("a");
     rig.answer_all(0..2, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(2), ["SET", "DELIFEQ"]);
 }
 
@@ -65,7 +65,7 @@ fn a_release_goes_to_nodes_whose_grant_is_not_yet_read() {
 fn a_lost_connection_makes_releases_debts_that_are_paid_before_any_set() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.lose(2);
     rig.acquire("b");
     assert_eq!(rig.engine.nodes(rig.now)[2].debts, 1);
@@ -125,7 +125,7 @@ fn a_debt_outlives_two_losses_in_a_row() {
 fn time_ends_a_debt_whose_set_was_answered() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.answer_all(0..2, ":1\r\n");
     rig.lose(2);
     rig.advance(Duration::from_secs(11));
@@ -159,7 +159,7 @@ fn a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released() {
     rig.advance(60 * MS);
     rig.connect(2);
     assert_eq!(rig.waiting(2), Vec::<String>::new());
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     // Over the new connection, and once more: the SET may run behind it.
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);
     rig.answer(2, ":0\r\n");
@@ -171,7 +171,7 @@ fn a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released() {
 fn an_unknown_command_steps_down_and_the_release_is_sent_again() {
     let mut rig = Rig::new(1);
     let lease = rig.lease("a");
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer(0, "-ERR unknown command 'DELIFEQ', with args beginning with: 'a'\r\n");
     assert_eq!(rig.waiting(0), ["DELEX"]);
     rig.answer(0, "-NOPERM this user has no permissions to run the 'delex' command\r\n");
@@ -180,16 +180,16 @@ fn an_unknown_command_steps_down_and_the_release_is_sent_again() {
     assert_eq!(rig.waiting(0), ["EVAL"]);
     assert_eq!(unlocked(&mut rig), None);
     rig.answer(0, ":1\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Released));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Released)));
 }
 
 #[test]
 fn a_release_refused_for_the_moment_is_asked_for_again() {
     let mut rig = Rig::new(1);
     let lease = rig.lease("a");
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.answer(0, "-BUSY Redis is busy running a script\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Unknown));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Unknown)));
     rig.advance(1100 * MS);
     assert_eq!(rig.waiting(0), ["DELIFEQ"]);
     rig.answer(0, ":1\r\n");
@@ -201,7 +201,7 @@ fn a_detached_lease_is_left_alone() {
     let mut rig = Rig::new(1);
     let lease = rig.lease("a");
     rig.engine.detach(lease);
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(0), Vec::<String>::new());
     assert_eq!(rig.engine.slots_in_use(), 0);
 }
@@ -209,11 +209,11 @@ fn a_detached_lease_is_left_alone() {
 #[test]
 fn key_and_token_suffice_to_release() {
     let mut rig = Rig::new(3);
-    rig.engine.release_token(b"a", b"tok", rig.now).unwrap();
+    rig.engine.unlock_token(b"a", b"tok", rig.now).unwrap();
     rig.collect();
     assert_eq!(rig.inbox[1][0], ["DELIFEQ", "a", "tok"]);
     rig.answer_all(0..2, ":1\r\n");
-    assert_eq!(unlocked(&mut rig), Some(Unlocked::Released));
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Released)));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn debts_are_bounded_and_the_oldest_are_dropped_and_counted() {
     }
     rig.lose(0);
     for lease in leases {
-        rig.engine.release_quietly(lease, rig.now);
+        rig.engine.release(lease, rig.now);
     }
     let health = &rig.engine.nodes(rig.now)[0];
     assert_eq!((health.debts, health.debts_dropped), (65_536, 10));

@@ -51,7 +51,7 @@ fn the_calls_of_one_client_have_their_turns_in_order_and_no_time_between_them() 
         let event = rig.engine.poll_event(rig.now);
         let Some(Event::Lock { op: won, result: Ok(lease) }) = event else { panic!("{event:?}") };
         assert_eq!(won, op, "first come, first served");
-        rig.engine.release_quietly(lease, rig.now);
+        rig.engine.release(lease, rig.now);
         rig.answer_all(0..3, ":1\r\n");
     }
     assert_eq!(begun, rig.now, "nothing was waited for");
@@ -71,7 +71,7 @@ fn a_call_that_waits_for_another_of_its_client_says_so_as_to_any_holder() {
     let heard = message_for(&rig, &token, ANNOUNCE, &own_waiter(&rig, 1), &[]);
     rig.receive(node, &heard);
     answer_each(&mut rig, node, &[":1\r\n", &holder]);
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     for index in 0..3 {
         assert_eq!(rig.waiting(index), ["DELIFEQ", "SET"], "behind the release");
     }
@@ -87,7 +87,7 @@ fn a_call_has_its_turn_behind_the_clients_that_came_before_it() {
     rig.receive(node, &first);
     rig.answer_all(0..3, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), WAKE));
     let text = rig.inbox[node].last().unwrap()[2].clone();
     assert!(text.contains(&own(&rig, 2)), "it carries the rest");
@@ -108,7 +108,7 @@ fn a_call_that_gave_up_is_passed_over() {
     rig.collect();
     rig.inbox[node].clear();
     rig.receive(node, ":1\r\n");
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.answer_all(0..3, ":1\r\n");
     rig.answer_all(0..3, "+OK\r\n");
     let event = rig.engine.poll_event(rig.now);
@@ -142,7 +142,7 @@ fn a_word_of_an_earlier_call_strikes_no_later_one_off() {
         let word = message_for(&rig, &token, kind, format!("{OTHER}{call}").as_bytes(), &[]);
         rig.receive(index, &word);
     }
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(1), ["DELIFEQ", "PUBLISH"], "by the node that the second was heard by");
     assert_eq!(published(&mut rig, 1), (OTHERS_CHANNEL.to_owned(), WAKE));
     assert!(rig.inbox[1][1][2].contains(&format!("{OTHER}2")));
@@ -158,7 +158,7 @@ fn who_wants_the_lock_again_queues_behind_a_call_of_its_own_client() {
     rig.receive(node, &first);
     rig.answer_all(0..3, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.acquire_with("a", waiting());
     assert_eq!(rig.waiting(node), ["DELIFEQ", "SET", "PUBLISH"]);
     assert_ne!(rig.inbox[node][2][1], OTHERS_CHANNEL);
@@ -169,7 +169,7 @@ fn who_wants_the_lock_again_queues_behind_a_call_of_its_own_client() {
     rig.answer_all(0..3, "+OK\r\n");
     rig.answer(node, ":1\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     for index in 0..3 {
         assert_eq!(rig.waiting(index), ["DELIFEQ", "SET"], "the third has its turn");
     }

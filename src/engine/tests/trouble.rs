@@ -38,7 +38,7 @@ fn a_node_that_is_not_believed_makes_up_no_quorum_of_an_extension() {
     let mut rig = guarded(3);
     // Something of this client is pending at node 2 before the SET.
     let old = rig.lease("old");
-    rig.engine.release_quietly(old, rig.now);
+    rig.engine.release(old, rig.now);
     rig.answer_all([0, 1], ":1\r\n");
     rig.acquire("a");
     rig.answer_all([0, 1], "+OK\r\n");
@@ -79,7 +79,7 @@ pub(super) fn a_node_that_is_owed_releases_gets_no_set_before_them() {
     let leases: Vec<LeaseId> = (0..6).map(|key| rig.lease(&format!("key {key}"))).collect();
     rig.lose(0);
     for lease in leases {
-        rig.engine.release_quietly(lease, rig.now);
+        rig.engine.release(lease, rig.now);
     }
     rig.connect(0);
     // They go out in portions, and there is room for the SET behind the first of them.
@@ -139,7 +139,7 @@ fn a_node_that_answers_a_question_as_no_master_does_is_not_believed() {
     assert!(matches!(state(&rig, asked), NodeState::Quarantined(_)));
 
     let mut rig = guarded(1);
-    rig.acquire_with("a", Acquire::new(TTL).watch(true));
+    rig.acquire_with("a", LockOptions::new(TTL).watch(true));
     for answer in ["+OK\r\n", "+OK\r\n", "+OK\r\n"] {
         rig.answer(0, answer);
     }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::config::Retry;
 
-fn retrying() -> Acquire {
-    Acquire::new(TTL).retry(Retry::every(100 * MS, 50 * MS).attempts(3))
+fn retrying() -> LockOptions {
+    LockOptions::new(TTL).retry(Retry::every(100 * MS, 50 * MS).attempts(3))
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_wait_of_ones_own_is_asked_for_between_attempts_of_its_call_alone() {
         ASKED.set(ASKED.get() + 1);
         100 * MS
     };
-    rig.acquire_with("a", Acquire::new(TTL).retry(Retry::custom(count).attempts(2)));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(Retry::custom(count).attempts(2)));
     rig.answer(0, "_\r\n");
     rig.advance(101 * MS);
     rig.answer(0, "_\r\n");
@@ -67,7 +67,10 @@ fn a_client_never_conflicts_with_its_own_earlier_attempt() {
 fn a_wait_that_would_pass_the_deadline_is_not_begun() {
     let mut rig = Rig::new(1);
     let started = rig.now;
-    rig.acquire_with("a", Acquire::new(TTL).retry(Retry::every(100 * MS, MS).within(150 * MS)));
+    rig.acquire_with(
+        "a",
+        LockOptions::new(TTL).retry(Retry::every(100 * MS, MS).timeout(150 * MS)),
+    );
     rig.answer(0, "_\r\n");
     assert!(rig.lock_result().is_none());
     rig.advance(102 * MS);
@@ -79,7 +82,7 @@ fn a_wait_that_would_pass_the_deadline_is_not_begun() {
 #[test]
 fn the_calls_own_deadline_ends_a_round() {
     let mut rig = Rig::new(3);
-    rig.acquire_with("a", Acquire::new(TTL).deadline(10 * MS));
+    rig.acquire_with("a", LockOptions::new(TTL).timeout(10 * MS));
     rig.advance(11 * MS);
     let error = rig.refused();
     assert_eq!(vote_of(&error, 0), Vote::Unknown(Cause::Timeout));
@@ -135,7 +138,7 @@ fn nodes_that_do_not_come_are_waited_for_no_longer_than_the_connect_timeout() {
 fn nothing_is_written_for_an_attempt_that_has_failed() {
     let mut rig = Rig::unconnected(3, |config| config);
     let retry = Retry::every(100 * MS, Duration::ZERO);
-    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
     rig.connect(0);
     rig.connect(1);
     rig.answer_all(0..2, "_\r\n");
@@ -155,7 +158,7 @@ fn nothing_is_written_for_a_lease_that_was_released() {
     rig.answer_all(0..2, "+OK\r\n");
     let lease = rig.locked();
     // The release has the place of the acquisition, which had waited for node 2.
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.connect(2);
     assert_eq!(rig.waiting(2), Vec::<String>::new());
 }
@@ -184,8 +187,8 @@ fn a_stalled_node_gets_no_new_sets_until_it_has_answered_what_it_owes() {
     assert_eq!(rig.waiting(2), ["SET"], "only the first");
     rig.answer_all(0..2, "+OK\r\n");
     let second = rig.locked();
-    rig.engine.release_quietly(second, rig.now);
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(second, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(2), ["SET", "DELIFEQ"]);
     rig.answer(2, "+OK\r\n");
     assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Admitted);
@@ -200,7 +203,7 @@ fn a_silent_node_costs_bounded_memory() {
         rig.acquire(&format!("k{index}"));
         rig.answer_all(0..2, "+OK\r\n");
         let lease = rig.locked();
-        rig.engine.release_quietly(lease, rig.now);
+        rig.engine.release(lease, rig.now);
         rig.answer_all(0..2, ":1\r\n");
         rig.now = rig.now + MS;
         rig.pass();
@@ -229,7 +232,7 @@ fn a_loop_that_sleeps_as_long_as_it_was_told_is_not_absent() {
     let begin = rig.now;
     // Nothing answers, and the loop comes back only when it is asked to.
     while rig.engine.nodes(rig.now)[0].state == NodeState::Connecting {
-        rig.now = rig.engine.poll_timeout().unwrap();
+        rig.now = rig.engine.next_deadline().unwrap();
         rig.pass();
     }
     assert_eq!(rig.engine.nodes(rig.now)[0].cause, Cause::ConnectTimeout);
@@ -245,7 +248,7 @@ fn a_call_after_a_long_sleep_is_judged_in_time() {
     rig.pass();
     let asked = rig.now;
     while rig.lock_result().is_none() {
-        rig.now = rig.engine.poll_timeout().unwrap().max(rig.now);
+        rig.now = rig.engine.next_deadline().unwrap().max(rig.now);
         rig.pass();
     }
     assert!(rig.now.saturating_since(asked) <= 51 * MS, "{:?}", rig.now);
@@ -259,7 +262,7 @@ fn a_debt_that_cannot_be_paid_wakes_nobody() {
     let lease = rig.locked();
     // Node 2 ends with the SET unanswered: its release is paid twice.
     rig.lose(2);
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.answer_all(0..2, ":1\r\n");
     rig.pass();
     rig.connect(2);
@@ -271,7 +274,7 @@ fn a_debt_that_cannot_be_paid_wakes_nobody() {
     // It stalls over the SET before the second payment is due.
     rig.advance(100 * MS);
     assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Stalled);
-    assert!(rig.engine.poll_timeout().is_none_or(|at| at > rig.now));
+    assert!(rig.engine.next_deadline().is_none_or(|at| at > rig.now));
 }
 
 #[test]
@@ -383,7 +386,7 @@ fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
     for index in 0..3 {
         rig.lose(index);
     }
-    rig.engine.release(lease, rig.now).unwrap();
+    rig.engine.unlock(lease, rig.now).unwrap();
     assert!(rig.engine.poll_event(rig.now).is_none());
     rig.advance(10 * MS);
     for index in 0..2 {
@@ -391,7 +394,10 @@ fn an_unlock_waits_for_nodes_that_are_just_coming_back() {
         rig.answer(index, ":1\r\n");
     }
     let event = rig.engine.poll_event(rig.now);
-    assert!(matches!(event, Some(Event::Unlock { result: Unlocked::Released, .. })), "{event:?}");
+    assert!(
+        matches!(event, Some(Event::Unlock { result: Ok(Unlocked::Released), .. })),
+        "{event:?}"
+    );
 }
 
 #[test]
@@ -426,7 +432,7 @@ fn a_connection_that_was_given_up_has_nothing_more_to_say() {
 fn a_wait_of_ones_own_is_given_the_number_of_the_attempt() {
     let mut rig = Rig::new(1);
     let retry = Retry::custom(|attempt| attempt * 10 * MS).attempts(3);
-    rig.acquire_with("a", Acquire::new(TTL).retry(retry));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(retry));
     for wait in [10, 20] {
         rig.answer(0, "_\r\n");
         rig.advance((wait - 1) * MS);

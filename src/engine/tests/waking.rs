@@ -77,8 +77,8 @@ pub(super) fn subscribed(rig: &mut Rig, index: usize) {
     rig.receive(index, &confirmed);
 }
 
-pub(super) fn waiting() -> Acquire {
-    Acquire::new(TTL).retry(Retry::every(DELAY, Duration::ZERO).within(Duration::from_secs(5)))
+pub(super) fn waiting() -> LockOptions {
+    LockOptions::new(TTL).retry(Retry::every(DELAY, Duration::ZERO).timeout(Duration::from_secs(5)))
 }
 
 /// An acquisition that every node has denied; the node that is asked who holds the key.
@@ -220,8 +220,8 @@ fn the_nodes_are_looked_at_in_turn() {
 fn no_client_looks_at_a_key_more_often_than_each_five_milliseconds() {
     let mut rig = rig(1);
     // The node does not track: else it would be looked at once a second.
-    let often = Retry::every(Duration::ZERO, Duration::ZERO).within(Duration::from_secs(5));
-    rig.acquire_with("a", Acquire::new(TTL).retry(often));
+    let often = Retry::every(Duration::ZERO, Duration::ZERO).timeout(Duration::from_secs(5));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(often));
     rig.answer(0, "_\r\n");
     let begun = rig.now;
     let mut looks = 0;
@@ -329,7 +329,7 @@ fn the_list_of_a_wake_goes_before_those_who_came_while_it_was_awaited() {
     rig.receive(0, &wake);
     rig.answer(0, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(published(&mut rig, 0), ("redbolt:3132333435363738".to_owned(), WAKE));
     let text = rig.inbox[0].last().expect("the wake")[2].clone();
     assert!(text.contains(THIRD), "it carries the rest");
@@ -362,7 +362,7 @@ fn who_comes_while_an_announcement_is_under_way_is_not_taken_to_be_in_it() {
     rig.receive(0, &wake);
     rig.answer(0, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     assert_eq!(published(&mut rig, 0), (THIRDS_CHANNEL.to_owned(), WAKE));
 }
 
@@ -384,7 +384,7 @@ fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon
     rig.receive(node, &wake);
     rig.answer_all(0..3, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.acquire_with("a", waiting());
     assert_eq!(rig.waiting(node), ["DELIFEQ", "PUBLISH", "PUBLISH"]);
     assert_eq!(rig.inbox[node][2][1], THIRDS_CHANNEL);
@@ -406,7 +406,7 @@ fn woke(rig: &mut Rig) -> usize {
     rig.answer_all(0..rig.inbox.len(), "+OK\r\n");
     rig.collect();
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     node
 }
 
@@ -456,7 +456,7 @@ fn the_first_look_is_later_for_each_that_has_its_turn_before() {
     rig.receive(node, &wake);
     rig.answer_all(0..3, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.acquire_with("a", waiting());
     answer_each(&mut rig, node, &[":1\r\n", ":1\r\n", ":1\r\n"]);
     rig.answer_all((0..3).filter(|&other| other != node), ":1\r\n");

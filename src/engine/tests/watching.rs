@@ -1,14 +1,14 @@
 //! Leases whose nodes tell when somebody else changes the key.
 
 use super::*;
-use crate::acquire::KeepAlive;
 use crate::config::Retry;
+use crate::options::KeepAlive;
 
 const GONE: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n";
 const ALL_GONE: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
-fn watched() -> Acquire {
-    Acquire::new(TTL).watch(true)
+fn watched() -> LockOptions {
+    LockOptions::new(TTL).watch(true)
 }
 
 /// Answers what stands behind a SET: TRACKING if it is asked for, CACHING and PTTL.
@@ -20,7 +20,7 @@ fn answer_tracking(rig: &mut Rig, index: usize) {
 }
 
 /// A lease that every node granted and tells of.
-fn watched_lease(rig: &mut Rig, acquire: Acquire) -> LeaseId {
+fn watched_lease(rig: &mut Rig, acquire: LockOptions) -> LeaseId {
     rig.acquire_with("a", acquire);
     for index in 0..rig.inbox.len() {
         rig.answer(index, "+OK\r\n");
@@ -39,13 +39,13 @@ fn tracking_is_asked_for_once_a_connection_behind_the_set() {
     rig.answer(0, "+OK\r\n");
     let lease = rig.locked();
     answer_tracking(&mut rig, 0);
-    assert_eq!(rig.engine.watched(lease).count(), 1);
+    assert_eq!(rig.engine.watched_by(lease).count(), 1);
     rig.engine.extend(lease, TTL, rig.now).unwrap();
     assert_eq!(rig.waiting(0), ["SET", "CLIENT", "PTTL"]);
     rig.answer(0, "+OK\r\n");
     answer_tracking(&mut rig, 0);
     assert!(rig.engine.poll_event(rig.now).is_some());
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.answer(0, ":1\r\n");
     assert_eq!((rig.engine.slots_in_use(), rig.engine.locks.keeps.next()), (0, Instant::MAX));
     // A plain lease is not watched.
@@ -71,7 +71,7 @@ fn pushes_of_too_many_nodes_lose_the_lease_at_once() {
         );
         assert!(rig.engine.remaining_at(lease, rig.now).is_zero());
         // Who told may have told wrongly: all are released.
-        rig.engine.release_quietly(lease, rig.now);
+        rig.engine.release(lease, rig.now);
         assert_eq!(rig.waiting(0), ["DELIFEQ"]);
     }
 }
@@ -189,7 +189,7 @@ fn nodes_without_tracking_are_not_asked_again_and_tell_nothing() {
     rig.answer(0, denied);
     rig.answer(0, "-ERR CLIENT CACHING can be called only when ..\r\n");
     rig.answer(0, ":9999\r\n");
-    assert!(rig.engine.watched(lease).is_empty());
+    assert!(rig.engine.watched_by(lease).is_empty());
     rig.engine.extend(lease, TTL, rig.now).unwrap();
     assert_eq!(rig.waiting(0), ["SET"]);
 }
@@ -241,10 +241,10 @@ fn a_retried_acquisition_is_watched_at_its_last_attempt() {
     let lease = rig.locked();
     answer_tracking(&mut rig, 0);
     assert!(!rig.engine.is_lost(lease));
-    assert_eq!(rig.engine.watched(lease).count(), 1);
+    assert_eq!(rig.engine.watched_by(lease).count(), 1);
     rig.receive(0, ALL_GONE);
     assert!(rig.engine.is_lost(lease));
-    rig.engine.release_quietly(lease, rig.now);
+    rig.engine.release(lease, rig.now);
     rig.answer(0, ":0\r\n");
     assert_eq!(rig.engine.slots_in_use(), 0);
 }

@@ -42,7 +42,7 @@ impl World {
         let end = self.now + duration;
         while self.now < end {
             let next = self.now + self.node_timeout;
-            let next = self.engine.poll_timeout().map_or(next, |at| at.min(next));
+            let next = self.engine.next_deadline().map_or(next, |at| at.min(next));
             self.now = next.max(self.now).min(end);
             self.pass();
             self.audit();
@@ -79,7 +79,7 @@ impl World {
             self.answer_all();
             self.poll_events();
             for held in std::mem::take(&mut self.ledger.leases) {
-                self.engine.release_quietly(held.id, self.now);
+                self.engine.release(held.id, self.now);
             }
             self.answer_all();
             self.audit();
@@ -91,7 +91,7 @@ impl World {
             }
             // Retries every millisecond are not waited for one by one.
             let least = self.now + Duration::from_millis(20);
-            self.now = self.engine.poll_timeout().map_or(least, |at| at.max(least));
+            self.now = self.engine.next_deadline().map_or(least, |at| at.max(least));
         }
         panic!("no end at {:?}: {:?}", self.now, self.engine);
     }

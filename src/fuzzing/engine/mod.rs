@@ -14,9 +14,9 @@ mod world;
 use std::time::Duration;
 
 use super::source::Source;
-use crate::acquire::Acquire;
 use crate::config::Retry;
 use crate::error::Cause;
+use crate::options::LockOptions;
 use ledger::{Name, Purpose};
 use peer::AFFLICTIONS;
 use redbolt_embedded::model::Memory;
@@ -154,14 +154,14 @@ impl World {
         let key = source.pick(&KEYS);
         let ttl = self.ttl(source);
         let options = source.byte();
-        let mut acquire = Acquire::new(ttl);
+        let mut acquire = LockOptions::new(ttl);
         let mut min_validity = Duration::ZERO;
         if options & 1 != 0 {
             min_validity = ttl / 2;
             acquire = acquire.min_validity(min_validity);
         }
         if options & 2 != 0 {
-            acquire = acquire.deadline(Duration::from_millis(u64::from(source.u16() % 3000)));
+            acquire = acquire.timeout(Duration::from_millis(u64::from(source.u16() % 3000)));
         }
         let mut is_endless = false;
         if options & 4 != 0 {
@@ -231,18 +231,18 @@ impl World {
     fn release(&mut self, source: &mut Source<'_>) {
         let Some(index) = self.lease(source) else { return };
         let held = self.ledger.take(index);
-        if let Ok(op) = self.engine.release(held.id, self.now) {
+        if let Ok(op) = self.engine.unlock(held.id, self.now) {
             self.ledger.open(op, Purpose::Unlock { name: held.name.clone() }, false);
         }
-        assert!(self.engine.release(held.id, self.now).is_err(), "released twice");
+        assert!(self.engine.unlock(held.id, self.now).is_err(), "released twice");
         self.ledger.spent.push(held.name);
     }
 
     fn release_quietly(&mut self, source: &mut Source<'_>) {
         let Some(index) = self.lease(source) else { return };
         let held = self.ledger.take(index);
-        self.engine.release_quietly(held.id, self.now);
-        self.engine.release_quietly(held.id, self.now);
+        self.engine.release(held.id, self.now);
+        self.engine.release(held.id, self.now);
         self.ledger.spent.push(held.name);
     }
 
@@ -275,7 +275,8 @@ impl World {
     fn adopt(&mut self, source: &mut Source<'_>) {
         let (ttl, name) = (self.ttl(source), self.name(source));
         let best = self.best(ttl);
-        if let Ok(op) = self.engine.adopt(&name.key, &name.token, &Acquire::new(ttl), self.now) {
+        if let Ok(op) = self.engine.adopt(&name.key, &name.token, &LockOptions::new(ttl), self.now)
+        {
             let is_shared = self.ledger.share(&name);
             for (_, deadline) in self.ledger.detached.iter_mut().filter(|(it, _)| *it == name) {
                 *deadline = best.min(*deadline);
@@ -290,7 +291,7 @@ impl World {
         let name = self.name(source);
         self.ledger.share(&name);
         self.ledger.spent.push(name.clone());
-        if let Ok(op) = self.engine.release_token(&name.key, &name.token, self.now) {
+        if let Ok(op) = self.engine.unlock_token(&name.key, &name.token, self.now) {
             self.ledger.open(op, Purpose::Unlock { name }, false);
         }
     }
@@ -348,7 +349,7 @@ impl World {
             2 => self.attend(ms.min(Duration::from_secs(2))),
             _ => {
                 // Until the next deadline, as an event loop does.
-                if let Some(at) = self.engine.poll_timeout() {
+                if let Some(at) = self.engine.next_deadline() {
                     self.now = self.now.max(at);
                     self.pass();
                 }
@@ -376,7 +377,7 @@ impl World {
             }
             _ => {
                 let error = self.engine.connect_error(self.now);
-                assert_eq!(error.is_some(), self.engine.voters() < self.engine.quorum());
+                assert_eq!(error.is_some(), self.engine.voters().count() < self.engine.quorum());
                 assert!(error.is_none_or(|error| !error.to_string().is_empty()));
             }
         }

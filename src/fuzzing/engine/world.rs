@@ -180,11 +180,11 @@ impl World {
             self.engine.handle_timeout(self.now);
             self.settle_connections();
             self.poll_events();
-            if self.engine.poll_timeout().is_none_or(|at| at > self.now) {
+            if self.engine.next_deadline().is_none_or(|at| at > self.now) {
                 return;
             }
         }
-        let (now, next) = (self.now, self.engine.poll_timeout());
+        let (now, next) = (self.now, self.engine.next_deadline());
         panic!("busy at {now:?}, until {next:?}: {:?}", self.engine.nodes(now));
     }
 
@@ -243,7 +243,7 @@ impl World {
                 let Purpose::Unlock { name } = self.ledger.close(op).purpose else {
                     panic!("a release that was not asked for")
                 };
-                if result != Unlocked::Unknown {
+                if result != Ok(Unlocked::Unknown) {
                     self.ledger.check_released(&self.engine, &name, &mut self.peers, self.now);
                 }
             }

@@ -25,7 +25,7 @@ impl Clients for Cluster {
     fn whole(&self, config: Config) -> Client {
         let mut client = Client::connect(config).expect("fresh servers are admitted");
         client.wait_settled(PATIENCE).expect("a quorum");
-        assert_eq!(client.voters() as usize, self.len(), "{:?}", client.nodes());
+        assert_eq!(client.driver().voters().count() as usize, self.len(), "{:?}", client.nodes());
         client
     }
 }

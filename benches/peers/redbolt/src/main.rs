@@ -8,9 +8,7 @@ use peer_protocol::{
     Cycles, Peer, Result, Span, TTL, arguments, locked, now, serve, threads, timed,
 };
 use redbolt::driver::Outcome;
-use redbolt::{
-    Acquire, Client, Config, Lease, LockError, RestartGuard, Retry, Shared, Unlocked, Wait,
-};
+use redbolt::{Client, Config, IdleStrategy, Lease, LockError, LockOptions, RestartGuard, Retry, Shared, Unlocked};
 
 struct Redbolt {
     client: Client,
@@ -24,7 +22,7 @@ impl Redbolt {
         // The servers have only just started, and have promised nothing before.
         let mut config = Config::new(nodes)?.restart_guard(RestartGuard::Off);
         if is_tuned {
-            config = config.wait(Wait::SpinThenPark(Duration::from_micros(50)));
+            config = config.idle_strategy(IdleStrategy::SpinThenPark(Duration::from_micros(50)));
         }
         let client = Client::connect(config.clone())?;
         let shared = Shared::connect(config)?;
@@ -41,22 +39,22 @@ impl Redbolt {
             format!("{prefix}:{number:06}")
         };
         // As `lock` does, which the other workers call.
-        let acquire = Acquire::new(TTL).retry(Retry::default());
+        let acquire = LockOptions::new(TTL).retry(Retry::default());
         let mut batch = self.client.batch();
         for _ in 0..window {
-            failed += u64::from(batch.acquire(next(), acquire.clone()).is_err());
+            failed += u64::from(batch.lock(next(), acquire.clone()).is_err());
         }
-        while let Some(done) = batch.wait()? {
+        while let Some(done) = batch.wait_completion()? {
             match done.result {
                 Outcome::Lock(Ok(lease)) => {
                     failed += u64::from(batch.unlock(lease).is_err());
                     continue;
                 }
-                Outcome::Unlock(Unlocked::Released) => cycles += 1,
+                Outcome::Unlock(Ok(Unlocked::Released)) => cycles += 1,
                 _ => failed += 1,
             }
             if now() < end {
-                failed += u64::from(batch.acquire(next(), acquire.clone()).is_err());
+                failed += u64::from(batch.lock(next(), acquire.clone()).is_err());
             }
         }
         Ok(Cycles { cycles, failed, seconds: (now() - begin) as f64 / 1e9 })
@@ -70,7 +68,7 @@ impl Peer for Redbolt {
 
     fn settings(&self) -> &'static str {
         if self.is_tuned {
-            "`Wait::SpinThenPark(50 us)`; 64 workers: `Client::batch`, 64 under way on one thread"
+            "`IdleStrategy::SpinThenPark(50 us)`; 64 workers: `Client::batch`, 64 under way on one thread"
         } else {
             "`Client::connect(config)`, `lock`; 64 workers: 64 threads on one `Shared`"
         }

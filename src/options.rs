@@ -1,4 +1,4 @@
-//! [`Acquire`]: what one acquisition wants beyond its key. [`KeepAlive`]: how a lease is kept.
+//! [`LockOptions`]: what one call wants of its lock. [`KeepAlive`]: how a lease is kept.
 //!
 //! Layer: bottom, plain values.
 
@@ -9,9 +9,9 @@ use crate::token::TokenBytes;
 
 const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 
-/// How one lock is to be acquired.
+/// How one lock is to be taken, and how its lease is kept.
 ///
-/// A call has its own TTL, least validity, patience (deadline, retry, `node_timeout`), way of
+/// Every call that takes a lock takes these; a [`Duration`] alone is its TTL. A call has its own TTL, least validity, patience (timeout, retry, `node_timeout`), way of
 /// waiting, token, and how its lease is kept; what it does not say is as the
 /// [`Config`](crate::Config) says. What all clients of a lock must agree on is no call's to change:
 /// two quorums of different size need not share a node, a smaller drift or a longer TTL than
@@ -20,18 +20,18 @@ const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 /// `restart_guard` and `admission` belong to the configuration alone.
 ///
 /// ```
-/// use redbolt::Acquire;
+/// use redbolt::LockOptions;
 /// use std::time::Duration;
 ///
-/// let acquire = Acquire::new(Duration::from_secs(10)).min_validity(Duration::from_secs(8));
-/// # let _ = acquire;
+/// let options = LockOptions::new(Duration::from_secs(10)).min_validity(Duration::from_secs(8));
+/// # let _ = options;
 /// ```
 #[derive(Clone, Debug)]
-pub struct Acquire {
+pub struct LockOptions {
     pub(crate) ttl: Duration,
     pub(crate) min_validity: Duration,
     pub(crate) token: Option<Result<TokenBytes, usize>>,
-    pub(crate) deadline: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) retry: Option<Retry>,
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) is_watched: bool,
@@ -79,7 +79,15 @@ impl KeepAlive {
     }
 }
 
-impl Acquire {
+impl From<Duration> for LockOptions {
+    /// The TTL, and all else as the configuration says.
+    #[inline]
+    fn from(ttl: Duration) -> Self {
+        Self::new(ttl)
+    }
+}
+
+impl LockOptions {
     /// A lock that its nodes drop `ttl` after they granted it. Whole milliseconds, rounded down,
     /// from 4 ms to `max_ttl`.
     #[must_use]
@@ -88,7 +96,7 @@ impl Acquire {
             ttl,
             min_validity: Duration::ZERO,
             token: None,
-            deadline: None,
+            timeout: None,
             retry: None,
             keep_alive: None,
             is_watched: false,
@@ -115,14 +123,15 @@ impl Acquire {
         self
     }
 
-    /// The call ends so long after its begin. Zero is one attempt, which ends by itself.
+    /// The call ends at the latest so long after its begin, also where its [`Retry`] allows more.
+    /// Zero is one attempt, which ends by itself.
     #[must_use]
-    pub const fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
-    /// How to try again, instead of what the configuration says.
+    /// How `lock` tries again, instead of what the configuration says. `try_lock` never does.
     #[must_use]
     pub const fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
@@ -171,7 +180,7 @@ impl Acquire {
     /// It costs two small commands a node behind each acquisition and extension, in the same write,
     /// and takes RESP3 and the right to CLIENT TRACKING: a node without them tells nothing, and
     /// its part of the loss is known at the next extension or the deadline, as without this
-    /// ([`Driver::watched`](crate::Driver::watched) says which nodes do tell). Whatever
+    /// ([`Driver::watched_by`](crate::driver::Driver::watched_by) says which nodes do tell). Whatever
     /// changes the key counts: an extension by another process with the same token, FLUSHDB of
     /// another database, the same key in another database. The next extension by this client sets
     /// it right, if a quorum was left; an attempt that is still under way counts such a node's vote no
@@ -180,6 +189,26 @@ impl Acquire {
     pub const fn watch(mut self, is_watched: bool) -> Self {
         self.is_watched = is_watched;
         self.is_special = is_watched || self.node_timeout_ms > 0;
+        self
+    }
+
+    /// One attempt.
+    #[inline]
+    pub(crate) fn once(mut self) -> Self {
+        self.retry = None;
+        self
+    }
+
+    /// Tried again as they say, or else as `retry` says.
+    #[inline]
+    pub(crate) fn patient(mut self, retry: Retry) -> Self {
+        self.retry.get_or_insert(retry);
+        self
+    }
+
+    /// With a lease that is kept alive in any case.
+    pub(crate) fn kept_alive(mut self) -> Self {
+        self.keep_alive.get_or_insert(KeepAlive::new());
         self
     }
 

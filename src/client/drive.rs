@@ -1,4 +1,4 @@
-//! Leases that a client keeps alive: driven by its calls, and by these.
+//! Driving the connections between calls, for leases that are kept alive or watched.
 
 use std::io;
 use std::time::Duration;
@@ -17,22 +17,21 @@ impl Client {
     /// # Errors
     ///
     /// What the operating system's poll fails with.
-    pub fn keep(&mut self) -> io::Result<()> {
-        self.poll_for(Some(Duration::ZERO))?;
-        self.driver.turn();
+    pub fn drive(&mut self) -> io::Result<()> {
+        self.read()?;
         self.discard();
         Ok(())
     }
 
-    /// Keeps leases alive for `time`, asleep in between. False as soon as one that is kept alive is
+    /// Drives the connections for `time`, asleep in between. False as soon as one that is kept alive is
     /// lost, or was since this was last asked: [`Lease::is_lost`] says which.
     ///
     /// # Errors
     ///
     /// What the operating system's poll fails with.
-    pub fn keep_for(&mut self, time: Duration) -> io::Result<bool> {
+    pub fn drive_for(&mut self, time: Duration) -> io::Result<bool> {
         let end = now() + time;
-        self.keep()?;
+        self.drive()?;
         while !self.has_lost && now() < end {
             self.pass(Some(end))?;
             self.discard();
@@ -40,18 +39,10 @@ impl Client {
         Ok(!std::mem::take(&mut self.has_lost))
     }
 
-    /// Which nodes will tell at once when somebody else changes the key of `lease`: see
-    /// [`Driver::watched`](crate::Driver::watched).
-    #[must_use]
-    pub fn watched(&self, lease: &Lease) -> u32 {
-        self.driver.watched(lease)
-    }
-
     /// Extends a lease that is kept alive, if that is due, and waits for the result.
     pub(super) fn keep_lease(&mut self, lease: &Lease) -> Result<(), ExtendError> {
         let id = lease.id();
-        self.poll_for(Some(Duration::ZERO))?;
-        self.driver.turn();
+        self.read()?;
         self.discard();
         while self.driver.engine().is_extending(id) && lease.is_valid() {
             self.pass(None)?;

@@ -1,0 +1,127 @@
+//! [`Poller`]: the loop of those who have a driver to themselves, a [`Client`](crate::Client) and the
+//! I/O thread of a `Shared`.
+
+use std::io;
+use std::time::Duration;
+
+#[cfg(feature = "shared")]
+use mio::Registry;
+use mio::{Events, Poll};
+
+use super::{Driver, clock};
+use crate::config::{Config, IdleStrategy};
+use crate::error::ConnectError;
+use crate::time::Instant;
+
+/// Readiness taken in at once; more comes with the next poll.
+const EVENTS_MAX: usize = 64;
+
+/// Polls without sleeping between two looks at the clock: about a microsecond.
+const SPINS: u32 = 6;
+
+/// Waits for a driver's sockets as an idle strategy says, and drives it.
+pub(crate) struct Poller {
+    poll: Poll,
+    events: Events,
+    idle: IdleStrategy,
+}
+
+impl Poller {
+    /// A driver that has begun to connect, and its loop. The nodes have the first tokens, name
+    /// resolution the next.
+    pub(crate) fn open(config: Config) -> Result<(Driver, Self), ConnectError> {
+        let (poll, idle) = (Poll::new()?, config.idle_strategy);
+        let tokens = 0..config.nodes.len() + 1;
+        let mut driver = Driver::new(config, poll.registry(), tokens)?;
+        driver.drive();
+        Ok((driver, Self { poll, events: Events::with_capacity(EVENTS_MAX), idle }))
+    }
+
+    #[cfg(feature = "shared")]
+    pub(crate) fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+
+    /// One pass without waiting.
+    pub(crate) fn read(&mut self, driver: &mut Driver) -> Result<(), io::ErrorKind> {
+        self.poll_for(driver, Some(Duration::ZERO))?;
+        driver.drive();
+        Ok(())
+    }
+
+    /// One pass: waits for readiness or a deadline, at most until `until`, and drives.
+    pub(crate) fn pass(
+        &mut self,
+        driver: &mut Driver,
+        until: Option<Instant>,
+    ) -> Result<(), io::ErrorKind> {
+        let deadline = [until, driver.next_deadline()].into_iter().flatten().min();
+        match self.idle {
+            IdleStrategy::Park => self.poll_until(driver, deadline)?,
+            IdleStrategy::Spin => {
+                self.spin_until(driver, deadline.unwrap_or(Instant::MAX), false)?;
+            }
+            IdleStrategy::SpinThenPark(spin) => {
+                let end = clock::now() + spin;
+                let end = deadline.map_or(end, |deadline| deadline.min(end));
+                let is_ready = self.spin_until(driver, end, true)?;
+                if !is_ready && deadline.is_none_or(|deadline| deadline > end) {
+                    self.poll_until(driver, deadline)?;
+                }
+            }
+        }
+        driver.drive();
+        Ok(())
+    }
+
+    /// Polls without sleeping until something is ready or `end` has come: true for the first.
+    /// `is_polite` lets others have the core in between, who may keep it for some time: on a machine of
+    /// the nodes' own they are what is waited for.
+    fn spin_until(
+        &mut self,
+        driver: &mut Driver,
+        end: Instant,
+        is_polite: bool,
+    ) -> Result<bool, io::ErrorKind> {
+        let polls = if is_polite { 1 } else { SPINS };
+        loop {
+            for _ in 0..polls {
+                self.poll_for(driver, Some(Duration::ZERO))?;
+                if !self.events.is_empty() {
+                    return Ok(true);
+                }
+            }
+            if is_polite {
+                std::thread::yield_now();
+            }
+            if end <= clock::now() {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn poll_until(
+        &mut self,
+        driver: &mut Driver,
+        deadline: Option<Instant>,
+    ) -> Result<(), io::ErrorKind> {
+        self.poll_for(driver, deadline.map(|deadline| clock::now().until(deadline)))
+    }
+
+    fn poll_for(
+        &mut self,
+        driver: &mut Driver,
+        timeout: Option<Duration>,
+    ) -> Result<(), io::ErrorKind> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            // A signal: whoever waits goes on waiting.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
+            Err(error) => return Err(error.kind()),
+        }
+        for event in &self.events {
+            driver.ready(event);
+        }
+        Ok(())
+    }
+}
