@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redbolt::driver::Outcome;
 use redbolt::{Client, Config, LockError, Retry};
+use redbolt_benches::rig::Rig;
 use redbolt_embedded::Nodes;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -130,4 +131,22 @@ fn a_retry_allocates_nothing() {
     });
     assert_eq!(retried, 0);
     client.unlock(held).unwrap();
+}
+
+/// The sockets take nothing for a while, then part of what waits, then all; each answer comes in two
+/// parts.
+#[test]
+fn output_that_piles_up_and_drains_in_parts_allocates_nothing() {
+    let mut rig = Rig::new(5, 16).unwrap();
+    assert_eq!(allocations(|_| rig.cycle().unwrap()), 0, "taken at once");
+    let piled = allocations(|round| {
+        let takes = |len: usize| match round % 48 {
+            0..16 => 0,
+            16..32 => len.min(300),
+            32..47 => len / 3,
+            _ => len,
+        };
+        rig.cycle_in_parts(takes, [&[b"+O", b"K\r\n"], &[b":1\r", b"\n"]]).unwrap();
+    });
+    assert_eq!(piled, 0, "taken in parts");
 }

@@ -53,8 +53,13 @@ impl Rig {
 
     /// Takes the output as a socket would.
     pub fn send(&mut self) {
+        self.send_part(|len| len);
+    }
+
+    /// Takes so much of the output of each node as `takes` says of its length.
+    fn send_part(&mut self, takes: impl Fn(usize) -> usize) {
         let all = self.engine.nodes_with_output();
-        self.engine.drain_output(all, |_, bytes| bytes.len());
+        self.engine.drain_output(all, |_, bytes| takes(bytes.len()));
     }
 
     /// Every node sends `bytes`.
@@ -67,18 +72,27 @@ impl Rig {
 
     /// One acquire and release of a fresh key, answered by all nodes.
     pub fn cycle(&mut self) -> Result<(), Box<dyn Error>> {
+        self.cycle_in_parts(|len| len, [&[b"+OK\r\n"], &[b":1\r\n"]])
+    }
+
+    /// As [`cycle`](Self::cycle), with sockets that take less and answers that come in parts.
+    pub fn cycle_in_parts(
+        &mut self,
+        takes: impl Fn(usize) -> usize,
+        [granted, deleted]: [&[&[u8]]; 2],
+    ) -> Result<(), Box<dyn Error>> {
         self.now = self.now + Duration::from_micros(50);
         let key = self.next_key();
         self.engine.try_lock(&key, &LockOptions::new(TTL), self.now)?;
-        self.send();
-        self.answer(b"+OK\r\n");
+        self.send_part(&takes);
+        granted.iter().for_each(|part| self.answer(part));
         let Some(Event::Lock { result: Ok(lease), .. }) = self.engine.poll_event(self.now) else {
             return Err("not locked".into());
         };
         while self.engine.poll_late_vote().is_some() {}
         self.engine.unlock(lease, self.now)?;
-        self.send();
-        self.answer(b":1\r\n");
+        self.send_part(&takes);
+        deleted.iter().for_each(|part| self.answer(part));
         match self.engine.poll_event(self.now) {
             Some(Event::Unlock { result: Ok(Unlocked::Released), .. }) => Ok(()),
             _ => Err("not released".into()),

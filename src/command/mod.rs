@@ -7,6 +7,8 @@ mod dialect;
 #[cfg(test)]
 mod tests;
 
+use bytes::BufMut;
+
 pub(crate) use answer::{Answer, classify};
 pub(crate) use dialect::{Dialect, ExtendStep, ReleaseStep, Server, ServerKind};
 
@@ -148,7 +150,7 @@ pub(crate) fn append_extend(
 }
 
 /// Asks whether the user may release by `step`, with a command that changes nothing.
-pub(crate) fn append_proof(out: &mut Vec<u8>, step: ReleaseStep) {
+pub(crate) fn append_proof(out: &mut impl BufMut, step: ReleaseStep) {
     match step {
         ReleaseStep::DelIfEq => append_command(out, &[b"DELIFEQ", NOBODYS_KEY, b"-"]),
         ReleaseStep::DelEx => append_command(out, &[b"DELEX", NOBODYS_KEY, b"IFEQ", b"-"]),
@@ -168,7 +170,7 @@ pub(crate) fn append_get(out: &mut Vec<u8>, key: &Key) {
 }
 
 /// Asks how long the key is still there.
-pub(crate) fn append_pttl(out: &mut Vec<u8>, key: &Key) {
+pub(crate) fn append_pttl(out: &mut impl BufMut, key: &Key) {
     append_command(out, &[b"PTTL", key.as_bytes()]);
 }
 
@@ -178,7 +180,7 @@ pub(crate) fn append_publish(out: &mut Vec<u8>, channel: &[u8], message: &[u8]) 
 }
 
 /// Puts the scripts where EVALSHA finds them.
-pub(crate) fn append_script_loads(out: &mut Vec<u8>) {
+pub(crate) fn append_script_loads(out: &mut impl BufMut) {
     append_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT.as_bytes()]);
     append_command(out, &[b"SCRIPT", b"LOAD", EXTEND_SCRIPT.as_bytes()]);
 }

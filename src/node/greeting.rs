@@ -11,6 +11,8 @@
 
 use std::time::Duration;
 
+use bytes::BytesMut;
+
 use crate::command::{
     Answer, ReleaseStep, Server, ServerKind, append_proof, append_pttl, classify,
 };
@@ -81,7 +83,7 @@ fn mark_key(replid: &str) -> Key {
 }
 
 /// Marks that the master has been met, unless it is marked, and asks for how long it has been.
-pub(crate) fn append_mark(out: &mut Vec<u8>, replid: &str, parts: &mut Vec<GreetingPart>) {
+pub(crate) fn append_mark(out: &mut BytesMut, replid: &str, parts: &mut Vec<GreetingPart>) {
     let (key, lasts) = (mark_key(replid), MARK_MS.to_string());
     append_command(out, &[b"SET", key.as_bytes(), b"1", b"NX", b"PX", lasts.as_bytes()]);
     append_pttl(out, &key);
@@ -89,13 +91,18 @@ pub(crate) fn append_mark(out: &mut Vec<u8>, replid: &str, parts: &mut Vec<Greet
 }
 
 /// Asks whether the user may release by `step`.
-pub(crate) fn append_prove(out: &mut Vec<u8>, step: ReleaseStep, parts: &mut Vec<GreetingPart>) {
+pub(crate) fn append_prove(out: &mut BytesMut, step: ReleaseStep, parts: &mut Vec<GreetingPart>) {
     append_proof(out, step);
     parts.push(GreetingPart::Prove);
 }
 
 /// The parts of a greeting, in the order they are written.
-pub(crate) fn append(out: &mut Vec<u8>, login: &Login, resp3: bool, parts: &mut Vec<GreetingPart>) {
+pub(crate) fn append(
+    out: &mut BytesMut,
+    login: &Login,
+    resp3: bool,
+    parts: &mut Vec<GreetingPart>,
+) {
     let password = login.password.as_deref().map(str::as_bytes);
     let username = login.username.as_deref().map(str::as_bytes);
     let name = login.client_name.as_deref().map(str::as_bytes);

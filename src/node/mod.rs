@@ -33,6 +33,8 @@ mod trouble;
 
 use std::time::Duration;
 
+use bytes::BytesMut;
+
 pub(crate) use admission::{AdmissionRules, Standing};
 pub(crate) use channel::ChannelName;
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
@@ -78,11 +80,9 @@ pub(crate) struct Node {
     backoff: Backoff,
 
     pending: PendingQueue,
-    output: Vec<u8>,
-    output_sent: usize,
-    /// The bytes of a frame that has not come to its end, and how many of them are read.
-    input: Vec<u8>,
-    input_read: usize,
+    output: BytesMut,
+    /// From the first byte of a frame that has not come to its end.
+    input: BytesMut,
     decoder: Decoder,
     /// Set while the node owes answers for too long: when that was noticed, attended clock.
     stalled_at: Option<Instant>,
@@ -125,10 +125,8 @@ impl Node {
             is_settled: false,
             backoff: Backoff::default(),
             pending: PendingQueue::default(),
-            output: Vec::new(),
-            output_sent: 0,
-            input: Vec::new(),
-            input_read: 0,
+            output: BytesMut::new(),
+            input: BytesMut::new(),
             decoder: Decoder::new(Limits::default()),
             stalled_at: None,
             reading: Reading::default(),
@@ -493,9 +491,7 @@ impl Node {
         self.enter(State::Disconnected { retry_at: now + delay });
         self.wish = Wish::Nothing;
         self.output.clear();
-        self.output_sent = 0;
         self.input.clear();
-        self.input_read = 0;
         self.decoder = Decoder::new(Limits::default());
         self.stalled_at = None;
         self.reading.greeting_open = 0;

@@ -1,7 +1,8 @@
 //! What is written to one node, and how much of it may wait.
 
+use bytes::Buf as _;
+
 use super::{Debt, Node, Pending, Request};
-use crate::resp::encode::append_block;
 use crate::slab::SlotIndex;
 use crate::time::Instant;
 
@@ -50,7 +51,7 @@ impl Node {
 
     /// Whether a request of `len` bytes may go to the output.
     #[inline]
-    pub(super) const fn has_room(&self, len: usize, limit: usize) -> bool {
+    pub(super) fn has_room(&self, len: usize, limit: usize) -> bool {
         self.pending.len() < self.room.answers && self.output.len() + len <= limit
     }
 
@@ -62,7 +63,7 @@ impl Node {
 
     /// Whether a request of `len` bytes may be written to a node that is not stalled.
     #[inline]
-    pub(crate) const fn has_room_in_step(&self, len: usize) -> bool {
+    pub(crate) fn has_room_in_step(&self, len: usize) -> bool {
         self.has_room(len, self.room.output_len)
     }
 
@@ -74,7 +75,9 @@ impl Node {
     /// Appends the first `len` bytes of `block`.
     #[inline]
     pub(crate) fn append_block<const N: usize>(&mut self, block: &[u8; N], len: usize) {
-        append_block(&mut self.output, block, len);
+        let end = self.output.len() + len;
+        self.output.extend_from_slice(block);
+        self.output.truncate(end);
     }
 
     /// Notes that what was just appended will be answered.
@@ -97,36 +100,23 @@ impl Node {
     /// The bytes that wait for the socket.
     #[inline]
     pub(crate) fn output(&self) -> &[u8] {
-        if self.output_sent == 0 {
-            return &self.output;
-        }
-        self.output.get(self.output_sent..).unwrap_or_default()
+        &self.output
     }
 
     /// The socket took `len` bytes; whether that was all.
     #[inline]
     pub(crate) fn output_taken(&mut self, len: usize) -> bool {
-        let sent = self.output_sent.saturating_add(len);
-        if sent >= self.output.len() {
-            self.output_all_taken();
-            return true;
+        if len < self.output.len() {
+            self.output.advance(len);
+            return false;
         }
-        self.output_sent = sent;
-        if sent > self.output.len() / 2 {
-            self.output.drain(..sent);
-            self.output_sent = 0;
-        }
-        false
-    }
-
-    #[inline]
-    pub(crate) fn output_all_taken(&mut self) {
+        // To advance to the end would leave less room for the next bytes.
         self.output.clear();
-        self.output_sent = 0;
+        true
     }
 
-    pub(crate) const fn has_output(&self) -> bool {
-        self.output_sent < self.output.len()
+    pub(crate) fn has_output(&self) -> bool {
+        !self.output.is_empty()
     }
 
     /// The next debt that can be written now. It is out of the list: the caller writes it, or puts

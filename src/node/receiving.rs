@@ -1,5 +1,9 @@
 //! What comes in on one connection: bytes to answers, each to the request that it answers.
 
+use std::mem;
+
+use bytes::Buf as _;
+
 use super::Node;
 use super::pending::{Pending, Request};
 use super::state::{Answered, Now, Step};
@@ -13,7 +17,7 @@ use crate::time::Instant;
 impl Node {
     /// Whether bytes of earlier input are left over.
     #[inline]
-    pub(crate) const fn has_unread(&self) -> bool {
+    pub(crate) fn has_unread(&self) -> bool {
         !self.input.is_empty()
     }
 
@@ -67,19 +71,18 @@ impl Node {
             return Ok(Step::Answered(answered));
         }
         if !self.input.is_empty() {
-            self.input.extend_from_slice(input);
-            *input = &[];
+            self.keep(input);
         }
         loop {
-            let kept = self.input.get(self.input_read..).unwrap_or_default();
-            let source = if self.input.is_empty() { *input } else { kept };
+            let source = if self.input.is_empty() { *input } else { &self.input };
             if source.is_empty() {
-                self.input.clear();
-                self.input_read = 0;
                 return Ok(Step::Idle);
             }
             let Some(frame) = self.decoder.frame(source).map_err(protocol_fault)? else {
-                self.keep_unfinished(input);
+                self.keep(input);
+                if mutant::is(Mutant::UnfinishedReplyDropped) {
+                    self.input.clear();
+                }
                 return Ok(Step::Idle);
             };
             let len = frame.len();
@@ -105,11 +108,7 @@ impl Node {
             if self.input.is_empty() {
                 *input = input.get(len..).unwrap_or_default();
             } else {
-                self.input_read += len;
-                if self.input_read >= self.input.len() {
-                    self.input.clear();
-                    self.input_read = 0;
-                }
+                self.input.advance(len);
             }
             self.end_stall();
             match step {
@@ -137,17 +136,8 @@ impl Node {
     }
 
     /// Keeps what is not yet a whole frame for the next read.
-    fn keep_unfinished(&mut self, input: &mut &[u8]) {
-        if self.input.is_empty() {
-            self.input.extend_from_slice(input);
-            *input = &[];
-        } else if self.input_read > 0 {
-            self.input.drain(..self.input_read);
-        }
-        if mutant::is(Mutant::UnfinishedReplyDropped) {
-            self.input.clear();
-        }
-        self.input_read = 0;
+    fn keep(&mut self, input: &mut &[u8]) {
+        self.input.extend_from_slice(mem::take(input));
     }
 
     /// The bytes of the answer that [`Step::Query`] told of.

@@ -7,8 +7,10 @@
 //! - Allocates only where `out` has to grow. Arguments are bytes: nothing is escaped or checked,
 //!   as a length goes before each.
 
+use bytes::BufMut;
+
 /// Appends a command as servers read it: an array of bulk strings.
-pub fn append_command(out: &mut Vec<u8>, args: &[&[u8]]) {
+pub fn append_command(out: &mut impl BufMut, args: &[&[u8]]) {
     append_array_header(out, args.len());
     for arg in args {
         append_bulk(out, arg);
@@ -16,10 +18,10 @@ pub fn append_command(out: &mut Vec<u8>, args: &[&[u8]]) {
 }
 
 /// Appends `$<len>`, `bytes` and the line endings.
-pub fn append_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn append_bulk(out: &mut impl BufMut, bytes: &[u8]) {
     append_length(out, b'$', bytes.len());
-    out.extend_from_slice(bytes);
-    out.extend_from_slice(b"\r\n");
+    out.put_slice(bytes);
+    out.put_slice(b"\r\n");
 }
 
 /// Appends the first `len` bytes of `block` as a bulk string: a copy of constant size is cheaper.
@@ -45,19 +47,19 @@ pub fn append_block<const N: usize>(out: &mut Vec<u8>, block: &[u8; N], len: usi
 }
 
 /// Appends `*<count>`; `count` elements have to follow.
-pub fn append_array_header(out: &mut Vec<u8>, count: usize) {
+pub fn append_array_header(out: &mut impl BufMut, count: usize) {
     append_length(out, b'*', count);
 }
 
 /// Appends `n` in decimal digits.
-pub fn append_decimal(out: &mut Vec<u8>, n: u64) {
+pub fn append_decimal(out: &mut impl BufMut, n: u64) {
     let mut digits = [0; DECIMAL_LEN_MAX];
     let len = write_decimal(&mut digits, n);
-    out.extend_from_slice(digits.get(DECIMAL_LEN_MAX - len..).unwrap_or_default());
+    out.put_slice(digits.get(DECIMAL_LEN_MAX - len..).unwrap_or_default());
 }
 
 /// Appends `n` as a bulk string of decimal digits.
-pub fn append_number(out: &mut Vec<u8>, n: u64) {
+pub fn append_number(out: &mut impl BufMut, n: u64) {
     let mut digits = [0; DECIMAL_LEN_MAX];
     let len = write_decimal(&mut digits, n);
     append_bulk(out, digits.get(DECIMAL_LEN_MAX - len..).unwrap_or_default());
@@ -80,18 +82,18 @@ fn write_decimal(digits: &mut [u8; DECIMAL_LEN_MAX], n: u64) -> usize {
 }
 
 #[inline]
-fn append_length(out: &mut Vec<u8>, kind: u8, len: usize) {
+fn append_length(out: &mut impl BufMut, kind: u8, len: usize) {
     // Nearly all are below a hundred: one copy.
     if let Ok(len @ 0..100) = u8::try_from(len) {
         let (tens, ones) = (b'0' + len / 10, b'0' + len % 10);
         return match len {
-            0..10 => out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
-            _ => out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']),
+            0..10 => out.put_slice(&[kind, ones, b'\r', b'\n']),
+            _ => out.put_slice(&[kind, tens, ones, b'\r', b'\n']),
         };
     }
-    out.push(kind);
+    out.put_u8(kind);
     append_decimal(out, len as u64);
-    out.extend_from_slice(b"\r\n");
+    out.put_slice(b"\r\n");
 }
 
 /// `u64::MAX` has so many digits.

@@ -171,13 +171,9 @@ impl Nodes {
             let one = next;
             next = next.shifted();
             let Some(id) = wanted.intersection(one).first_node() else { continue };
-            let output = node.output();
-            let (all, len) = (output.len(), write(id, output));
-            if len >= all {
-                node.output_all_taken();
+            let len = write(id, node.output());
+            if node.output_taken(len) {
                 left = left.without(one);
-            } else {
-                node.output_taken(len);
             }
         }
         self.with_output = left;
