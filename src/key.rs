@@ -2,52 +2,21 @@
 //!
 //! Layer: bottom, plain values.
 
+use smallvec::SmallVec;
+
 /// A key's bytes; short ones are kept in place.
-#[derive(Clone, Debug)]
-pub(crate) enum Key {
-    Short { len: u8, bytes: [u8; KEY_SHORT_MAX] },
-    Long(Vec<u8>),
-}
+pub(crate) type Key = SmallVec<[u8; SHORT_MAX]>;
 
-const KEY_SHORT_MAX: usize = 38;
+/// As many as leave a slot of the engine in two cache lines.
+const SHORT_MAX: usize = 32;
 
-impl Key {
-    pub(crate) const EMPTY: Self = Self::Short { len: 0, bytes: [0; KEY_SHORT_MAX] };
-
-    pub(crate) fn of(key: &[u8]) -> Self {
-        let mut this = Self::EMPTY;
-        this.set(key);
-        this
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
-            Self::Long(bytes) => bytes,
-        }
-    }
-
-    /// Keeps the memory of a long key for the next one.
-    #[inline]
-    pub(crate) fn set(&mut self, key: &[u8]) {
-        if let Self::Short { len, bytes } = self
-            && let Ok(short) = u8::try_from(key.len())
-            && let Some(place) = bytes.get_mut(..key.len())
-        {
-            place.copy_from_slice(key);
-            *len = short;
-        } else {
-            self.set_long(key);
-        }
-    }
-
-    #[cold]
-    fn set_long(&mut self, key: &[u8]) {
-        if let Self::Long(bytes) = self {
-            bytes.clear();
-            bytes.extend_from_slice(key);
-        } else {
-            *self = Self::Long(key.to_vec());
-        }
+/// Puts a key where another was. A long one takes over the memory of a long one.
+#[inline]
+pub(crate) fn replace(place: &mut Key, key: &[u8]) {
+    if key.len() <= SHORT_MAX {
+        *place = Key::from_slice(key);
+    } else {
+        place.clear();
+        place.extend_from_slice(key);
     }
 }

@@ -13,9 +13,7 @@ pub(crate) use answer::{Answer, classify};
 pub(crate) use dialect::{Dialect, ExtendStep, ReleaseStep, Server, ServerKind};
 
 use crate::key::Key;
-use crate::resp::encode::{
-    append_block, append_bulk, append_command, append_number, append_short_bulk,
-};
+use crate::resp::encode::{append_block, append_bulk, append_command, append_number};
 use crate::token::{TokenBytes, hex};
 
 /// Deletes the key if it holds the token.
@@ -166,12 +164,12 @@ const NOBODYS_KEY: &[u8] = b"redbolt:nobody";
 
 /// Asks who holds the key.
 pub(crate) fn append_get(out: &mut Vec<u8>, key: &Key) {
-    append_command(out, &[b"GET", key.as_bytes()]);
+    append_command(out, &[b"GET", key]);
 }
 
 /// Asks how long the key is still there.
 pub(crate) fn append_pttl(out: &mut impl BufMut, key: &Key) {
-    append_command(out, &[b"PTTL", key.as_bytes()]);
+    append_command(out, &[b"PTTL", key]);
 }
 
 /// Sends a message; answered with the number of those who hear it.
@@ -187,10 +185,7 @@ pub(crate) fn append_script_loads(out: &mut impl BufMut) {
 
 #[inline(always)]
 fn append_key(out: &mut Vec<u8>, key: &Key) {
-    match key {
-        Key::Short { len, bytes } => append_short_bulk(out, bytes, *len),
-        Key::Long(bytes) => append_bulk(out, bytes),
-    }
+    append_bulk(out, key);
 }
 
 #[inline(always)]

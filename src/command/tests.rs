@@ -13,7 +13,7 @@ fn wire(append: impl FnOnce(&mut Vec<u8>)) -> String {
 #[test]
 fn each_command_is_encoded_as_the_servers_expect() {
     let token = TokenBytes::from_wire(b"tok").unwrap();
-    let key = Key::of(b"key");
+    let key = Key::from_slice(b"key");
     assert_eq!(
         wire(|out| append_set(out, &key, &token, 30_000, &mut SetOptions::new())),
         "*6 $3 SET $3 key $3 tok $2 NX $2 PX $5 30000 "

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock;
-use super::key::Key;
 use crate::engine::LeaseId;
+use crate::key::{self, Key};
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
@@ -100,7 +100,7 @@ impl Lease {
     /// The key.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        self.state.key.as_bytes()
+        &self.state.key
     }
 
     /// The value that the nodes hold. With the key it suffices to extend and release the lock from
@@ -210,7 +210,7 @@ impl LeasePool {
             && let Some(state) = Arc::get_mut(arc)
         {
             state.id = id;
-            state.key.set(key);
+            key::replace(&mut state.key, key);
             state.token.clone_from(token);
             *state.deadline.get_mut() = deadline.as_nanos();
             *state.votes.get_mut() = votes.bits();
@@ -224,7 +224,7 @@ impl LeasePool {
             inbox: Arc::clone(&self.inbox),
             place,
             id,
-            key: Key::new(key),
+            key: Key::from_slice(key),
             token: token.clone(),
             deadline: AtomicU64::new(deadline.as_nanos()),
             votes: AtomicU32::new(votes.bits()),

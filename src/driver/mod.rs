@@ -18,7 +18,6 @@ mod completion;
 mod connecting;
 #[cfg(feature = "metrics")]
 mod export;
-mod key;
 pub(crate) mod lease;
 mod link;
 mod notice;

@@ -214,7 +214,7 @@ impl Engine {
         let began = self.locks.slots.at(last).began;
         self.locks.ops.at_mut(index).began.note(began);
         let key = self.locks.slots.at(last).key.clone();
-        let slot = self.locks.slots.open(key.as_bytes(), token);
+        let slot = self.locks.slots.open(key.as_slice(), token);
         self.locks.slots.at_mut(last).op = None;
         self.locks.slots.free_if_unnamed(last);
         self.locks.attempt(index, slot, now);

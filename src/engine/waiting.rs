@@ -177,7 +177,7 @@ impl Engine {
                 SlotState::Free | SlotState::Released => false,
             };
             let is_token = slot.token == TokenBytes::Drawn(message.token);
-            let is_key = slot.key.as_bytes() == message.key;
+            let is_key = slot.key.as_slice() == message.key;
             (is_alive && is_key && (is_token || by_key && slot.state == SlotState::Held))
                 .then_some(slot_index)
         };
@@ -200,7 +200,7 @@ impl Engine {
             let slot = self.locks.slots.get(slot_index)?;
             let lease = self.locks.slots.lease_id(slot_index);
             (slot.state == SlotState::Held)
-                .then(|| (lease, self.locks.plain_key(slot.key.as_bytes())))
+                .then(|| (lease, self.locks.plain_key(slot.key.as_slice())))
         })
     }
 

@@ -79,13 +79,13 @@ const MARK_MS: u64 = 30 * 24 * 3600 * 1000;
 /// The key of the marker of a master with this replication id. A promoted replica has another id, and
 /// FLUSHALL takes the marker together with the locks.
 fn mark_key(replid: &str) -> Key {
-    Key::of(format!("redbolt:since:{replid}").as_bytes())
+    Key::from_slice(format!("redbolt:since:{replid}").as_bytes())
 }
 
 /// Marks that the master has been met, unless it is marked, and asks for how long it has been.
 pub(crate) fn append_mark(out: &mut BytesMut, replid: &str, parts: &mut Vec<GreetingPart>) {
     let (key, lasts) = (mark_key(replid), MARK_MS.to_string());
-    append_command(out, &[b"SET", key.as_bytes(), b"1", b"NX", b"PX", lasts.as_bytes()]);
+    append_command(out, &[b"SET", &key, b"1", b"NX", b"PX", lasts.as_bytes()]);
     append_pttl(out, &key);
     parts.extend_from_slice(&[GreetingPart::Mark, GreetingPart::MarkAge]);
 }

@@ -35,10 +35,10 @@ impl Node {
             && self.is_greeted()
             && !self.is_stalled()
             && self.tracking != Tracking::Denied;
-        if !is_able || !self.has_room(TRACK_LEN + key.as_bytes().len(), self.room.output_len) {
+        if !is_able || !self.has_room(TRACK_LEN + key.len(), self.room.output_len) {
             return false;
         }
-        let mut bytes = Vec::with_capacity(TRACK_LEN + key.as_bytes().len());
+        let mut bytes = Vec::with_capacity(TRACK_LEN + key.len());
         if self.tracking == Tracking::None {
             self.tracking = Tracking::Asked;
             append_command(&mut bytes, &[b"CLIENT", b"TRACKING", b"ON", b"OPTIN", b"NOLOOP"]);

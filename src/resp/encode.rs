@@ -18,24 +18,11 @@ pub fn append_command(out: &mut impl BufMut, args: &[&[u8]]) {
 }
 
 /// Appends `$<len>`, `bytes` and the line endings.
+#[inline]
 pub fn append_bulk(out: &mut impl BufMut, bytes: &[u8]) {
     append_length(out, b'$', bytes.len());
     out.put_slice(bytes);
     out.put_slice(b"\r\n");
-}
-
-/// Appends the first `len` bytes of `block` as a bulk string: a copy of constant size is cheaper.
-#[inline(always)]
-pub fn append_short_bulk<const N: usize>(out: &mut Vec<u8>, block: &[u8; N], len: u8) {
-    const { assert!(N < 100, "a length of one or two digits") };
-    let (tens, ones) = (b'0' + len / 10, b'0' + len % 10);
-    if len < 10 {
-        out.extend_from_slice(&[b'$', ones, b'\r', b'\n']);
-    } else {
-        out.extend_from_slice(&[b'$', tens, ones, b'\r', b'\n']);
-    }
-    append_block(out, block, len.into());
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends the first `len` bytes of `block`: a copy of constant size is a few moves.
@@ -91,6 +78,11 @@ fn append_length(out: &mut impl BufMut, kind: u8, len: usize) {
             _ => out.put_slice(&[kind, tens, ones, b'\r', b'\n']),
         };
     }
+    append_long_length(out, kind, len);
+}
+
+#[cold]
+fn append_long_length(out: &mut impl BufMut, kind: u8, len: usize) {
     out.put_u8(kind);
     append_decimal(out, len as u64);
     out.put_slice(b"\r\n");

@@ -112,7 +112,7 @@ const NONE: u32 = u32::MAX;
 /// thread (a write to an eventfd, unless it is at work), one back. Calls that come at once go out together,
 /// one write a node. With [`IdleStrategy::Spin`] the I/O thread never sleeps, for as long as any handle
 /// lives, and a blocking call spins for up to `node_timeout` before it sleeps;
-/// [`IdleStrategy::SpinThenPark`] bounds both. Once warm nothing is allocated for keys up to 38 bytes.
+/// [`IdleStrategy::SpinThenPark`] bounds both. Once warm nothing is allocated for keys of up to 32 bytes.
 ///
 /// Up to `in_flight_max` calls, waiting ones included, may be under way; one more ends at once as
 /// [`LockError::Full`].

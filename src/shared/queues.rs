@@ -1,42 +1,16 @@
 //! The queues: for each key that anybody in this process holds or wants, who holds it, who competes
 //! for it on the network, and who waits, first-in first-out.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 
 use super::NONE;
 use super::calls::{Calls, Stage};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::NodeMask;
 use crate::time::Instant;
-
-/// A key as a map has it.
-#[derive(Clone, Debug)]
-struct Name(Key);
-
-impl Borrow<[u8]> for Name {
-    fn borrow(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-impl Hash for Name {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.as_bytes().hash(state);
-    }
-}
-
-impl PartialEq for Name {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.as_bytes() == other.0.as_bytes()
-    }
-}
-
-impl Eq for Name {}
 
 /// The lease of a key that somebody in this process has.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +46,7 @@ pub(super) struct Queue {
 pub(super) struct Queues {
     queues: Vec<Queue>,
     free: Vec<u32>,
-    by_key: HashMap<Name, u32>,
+    by_key: HashMap<Key, u32>,
 }
 
 impl Queues {
@@ -84,7 +58,7 @@ impl Queues {
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.queues.push(Queue {
-                key: Key::EMPTY,
+                key: Key::new(),
                 holder: None,
                 competitor: NONE,
                 first: NONE,
@@ -94,10 +68,10 @@ impl Queues {
             u32::try_from(self.queues.len() - 1).unwrap_or(NONE)
         });
         let queue = self.at_mut(index);
-        queue.key.set(key);
+        key::replace(&mut queue.key, key);
         queue.refs = 1;
-        let name = Name(queue.key.clone());
-        self.by_key.insert(name, index);
+        let key = queue.key.clone();
+        self.by_key.insert(key, index);
         index
     }
 
@@ -110,14 +84,13 @@ impl Queues {
 
     pub(super) fn free_if_unused(&mut self, index: u32) {
         let queue = self.at(index);
-        let key = queue.key.as_bytes();
-        let is_named = self.by_key.get(key) == Some(&index);
+        let is_named = self.by_key.get(&queue.key) == Some(&index);
         if queue.refs > 0 || queue.holder.is_some() || !is_named {
             return;
         }
         let Self { queues, by_key, .. } = self;
         if let Some(queue) = queues.get(index as usize) {
-            by_key.remove(queue.key.as_bytes());
+            by_key.remove(&queue.key);
         }
         self.free.push(index);
     }

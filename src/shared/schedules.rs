@@ -75,7 +75,7 @@ impl Network {
             for command in commands.drain(..) {
                 match command {
                     Command::Call(call, Task::Acquire { key, .. }) => {
-                        replies.push((call, Reply::Lock(self.acquire(key.as_bytes()))));
+                        replies.push((call, Reply::Lock(self.acquire(&key))));
                     }
                     Command::Call(call, Task::Unlock { lease }) => {
                         drop(lease);

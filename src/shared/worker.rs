@@ -191,7 +191,7 @@ impl Worker {
             // A deadline of zero would be one attempt without any.
             options.timeout = Some(time.until(ends).max(Duration::from_nanos(1)));
         }
-        let result = self.driver.begin_lock(key.as_bytes(), &options, time);
+        let result = self.driver.begin_lock(key, &options, time);
         self.note(call, result, |error: LockError| Reply::Lock(Err(error)));
     }
 

@@ -311,7 +311,7 @@ impl Locks {
 
     pub(in crate::engine) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {
         let slot = self.slots.held(lease)?;
-        Some((self.plain_key(slot.key.as_bytes()), &slot.token))
+        Some((self.plain_key(slot.key.as_slice()), &slot.token))
     }
 
     /// Keeps a word of the caller's with a lease.

@@ -51,7 +51,7 @@ impl Locks {
 
     /// The key of a slot as its caller knows it.
     fn key_text(&self, slot_index: SlotIndex) -> String {
-        self.plain_key(self.slots.at(slot_index).key.as_bytes()).escape_ascii().to_string()
+        self.plain_key(self.slots.at(slot_index).key.as_slice()).escape_ascii().to_string()
     }
 
     /// The span of the operation that a slot is for.

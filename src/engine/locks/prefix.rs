@@ -53,8 +53,9 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         joined.clear();
         joined.extend_from_slice(bytes);
-        joined.extend_from_slice(slot.key.as_bytes());
-        slot.key.set(joined);
+        joined.extend_from_slice(&slot.key);
+        slot.key.clear();
+        slot.key.extend_from_slice(joined);
     }
 
     /// The key as the nodes know it.

@@ -6,7 +6,7 @@
 //!   late answer always finds the attempt it belongs to.
 //! - Handles carry a generation, so one to a freed slot finds nothing.
 
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::node::Phase;
 use crate::quorum::NodeMask;
 #[cfg(all(test, feature = "shared"))]
@@ -105,7 +105,7 @@ impl Slots {
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
-        slot.key.set(key);
+        key::replace(&mut slot.key, key);
         slot.token = token;
         slot.granted = NodeMask::EMPTY;
         slot.holds = NodeMask::EMPTY;
@@ -203,7 +203,7 @@ impl Slot {
             state: SlotState::Free,
             marks: 0,
             phase: Phase::default(),
-            key: Key::EMPTY,
+            key: Key::new(),
             token: TokenBytes::Drawn([0; 20]),
             ttl_ms: 0,
             ttl_longest_ms: 0,

@@ -136,7 +136,7 @@ impl Waiting {
     /// The key of a wake whose answer is awaited.
     #[cfg(feature = "tracing")]
     pub(super) fn key_of(&self, wake: WakeIndex) -> Option<&[u8]> {
-        self.wakes.at(wake).map(|wake| wake.key.as_bytes())
+        self.wakes.at(wake).map(|wake| wake.key.as_slice())
     }
 
     /// Whether a slot has a list of those who wait for its lock.
@@ -187,7 +187,7 @@ impl Waiting {
     /// that queue instead of racing. Whether it does.
     pub(super) fn queue_behind(&mut self, op: OpIndex, call: Call, view: &mut View<'_>) -> bool {
         self.wakes.forget_past(view.now);
-        let hash = hash(call.key.as_bytes());
+        let hash = hash(call.key.as_slice());
         let Some(last) = self.wakes.successor(hash, view.now) else { return false };
         if !last.is_turn || !view.reach.channel.contains(last.node) {
             return false;
@@ -222,14 +222,14 @@ impl Waiting {
         let told = waiter.told();
         let (key, id, list) = (waiter.call.key, waiter.id, waiter.carried.into_list());
         if let Some(slot) = won {
-            self.wakes.forget(hash(key.as_bytes()));
-            return self.begin_queue(slot, key.as_bytes(), list);
+            self.wakes.forget(hash(key.as_slice()));
+            return self.begin_queue(slot, key.as_slice(), list);
         }
         if let Some((token, node)) = told.filter(|_| !mutant::is(Mutant::GiveUpNotTold)) {
             saw(Sight::GaveUp);
             let sender = Listed { id, wait_ms: 0 };
             let nobody = std::iter::empty();
-            self.tell(node, (Kind::GiveUp, 0), sender, &token, nobody, key.as_bytes());
+            self.tell(node, (Kind::GiveUp, 0), sender, &token, nobody, key.as_slice());
         }
         self.wake_first(true, key, list, view);
     }
@@ -268,7 +268,7 @@ impl Waiting {
 
     /// A node tells that a key has changed; without one, that all may have.
     pub(super) fn key_changed(&mut self, node: NodeId, key: Option<&[u8]>, view: &mut View<'_>) {
-        let is_about = |waiter: &Waiter| key.is_none_or(|key| waiter.call.key.as_bytes() == key);
+        let is_about = |waiter: &Waiter| key.is_none_or(|key| waiter.call.key.as_slice() == key);
         let waiters = self.waiters.iter().filter(|(_, waiter)| is_about(waiter));
         for op in waiters.map(|(op, _)| op).collect::<Vec<_>>() {
             self.step(op, Input::Changed(node), view);
@@ -299,7 +299,7 @@ impl Waiting {
     ) {
         let Some(mut wake) = self.wakes.take(index) else { return };
         if !is_heard {
-            self.wakes.forget(hash(wake.key.as_bytes()));
+            self.wakes.forget(hash(wake.key.as_slice()));
             wake.tried.insert(node);
             self.wake(wake, view);
         }
@@ -361,7 +361,7 @@ impl Waiting {
     /// The calls that wait for `key`, or have just won it, and their ids.
     fn waiting_for(&self, key: &[u8]) -> impl Iterator<Item = (OpIndex, WaiterId)> {
         let is_meant = move |waiter: &Waiter| {
-            let is_key = waiter.call.key.as_bytes() == key || mutant::is(Mutant::MessageForAnyKey);
+            let is_key = waiter.call.key.as_slice() == key || mutant::is(Mutant::MessageForAnyKey);
             !waiter.is_over() && is_key
         };
         let waiters = self.waiters.iter().filter(move |(_, waiter)| is_meant(waiter));
@@ -416,14 +416,14 @@ impl Waiting {
                 }
             }
         }
-        self.wake_first(false, Key::of(message.key), all, view);
+        self.wake_first(false, Key::from_slice(message.key), all, view);
     }
 
     /// The lock was released for a call of this client.
     fn woken(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let list = entries(message, node, false, view.now);
         let Some(op) = self.call_of(waiter_of(&message.token), message.key) else {
-            return self.wake_first(true, Key::of(message.key), list, view);
+            return self.wake_first(true, Key::from_slice(message.key), list, view);
         };
         if mutant::is(Mutant::WakeIgnored) {
             return;
@@ -453,7 +453,7 @@ impl Waiting {
     /// of this client is given its turn at once: its SETs go behind the release.
     fn wake(&mut self, mut wake: Wake, view: &mut View<'_>) {
         loop {
-            let key = wake.key.as_bytes();
+            let key = wake.key.as_slice();
             if self.is_own(&wake.to.id) {
                 if let Some(op) = self.call_of(wake.to.id, key) {
                     return self.pass_within(op, wake, view);
@@ -481,7 +481,7 @@ impl Waiting {
         }
         saw(Sight::PassedWithin);
         let successor = wake.successor(wake.to.node, view.now + self.node_timeout * 2);
-        self.wakes.note(hash(wake.key.as_bytes()), successor);
+        self.wakes.note(hash(wake.key.as_slice()), successor);
         self.step(op, Input::Turn(wake.rest), view);
     }
 
@@ -489,7 +489,7 @@ impl Waiting {
         // What matters is who is woken, not by which call.
         let sender = Listed { id: waiter_id(self.client_id, 0), wait_ms: 0 };
         let (token, rest) = (token_of(wake.to.id), wake.rest.listed(now));
-        let key = wake.key.as_bytes();
+        let key = wake.key.as_slice();
         let text = self.actions.write((Kind::Wake, 0), sender, &token, rest, key);
         if let Some(wake) = self.wakes.keep(wake) {
             self.actions.push(Action::Wake { wake, node, text });

@@ -131,7 +131,7 @@ impl World {
     /// The lock of a slot is released, for which these wait.
     fn release(&mut self, place: usize, ids: &[WaiterId]) {
         self.receive(Kind::Announce, 0, token(own(0)), ids, Some(place));
-        self.tell(|waiting, view| waiting.released(slot(place), Key::of(KEY), view));
+        self.tell(|waiting, view| waiting.released(slot(place), Key::from_slice(KEY), view));
     }
 
     fn state(&self, place: usize) -> State {
@@ -173,7 +173,7 @@ impl World {
 
 fn call() -> Call {
     let deadline = Instant::from_nanos(60_000_000_000);
-    Call { key: Key::of(KEY), deadline, delay: DELAY, jitter: Duration::ZERO }
+    Call { key: Key::from_slice(KEY), deadline, delay: DELAY, jitter: Duration::ZERO }
 }
 
 const STATES: [&str; 10] = [
@@ -284,7 +284,7 @@ fn input(name: &str, world: &mut World) -> Input {
         "retry" => Input::Retry,
         "behind" => {
             let to = Entry { id: OTHER, until: Instant::MAX, node: node(0) };
-            let (key, rest) = (Key::of(KEY), List::default());
+            let (key, rest) = (Key::from_slice(KEY), List::default());
             let wake = Wake { key, to, rest, tried: NodeMask::EMPTY, is_turn: true };
             Input::Behind(wake.successor(node(0), Instant::MAX))
         }
@@ -493,7 +493,7 @@ fn a_list_outlives_the_attempt_that_it_was_for_and_goes_with_the_lock() {
     world.answer(0, Answer::Gone);
     world.tell(|waiting, view| waiting.ended(op(0), Some(slot(6)), view));
     assert!(world.waiting.has_queue(slot(6)) && !world.waiting.has_waiter(op(0)));
-    world.tell(|waiting, view| waiting.released(slot(6), Key::of(KEY), view));
+    world.tell(|waiting, view| waiting.released(slot(6), Key::from_slice(KEY), view));
     assert_eq!(world.published, [(client_of(&OTHER), Kind::Wake, 0, vec![own(0)])]);
 }
 
@@ -522,7 +522,7 @@ fn a_call_that_gave_up_is_struck_off_wherever_it_is_listed() {
     let mut world = World::new();
     world.receive(Kind::Announce, 0, token(own(0)), &[OTHER, THIRD], Some(0));
     world.receive(Kind::GiveUp, 0, token(own(0)), &[OTHER], Some(0));
-    world.tell(|waiting, view| waiting.released(slot(0), Key::of(KEY), view));
+    world.tell(|waiting, view| waiting.released(slot(0), Key::from_slice(KEY), view));
     assert_eq!(world.published, [(client_of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
     let mut world = World::new();
     world.deny(0);
@@ -542,7 +542,7 @@ fn calls_of_one_client_have_their_turns_by_number_and_without_a_message() {
     assert_eq!(world.actions, [Action::Try { op: op(1), gate: None }]);
     assert_eq!(name(world.state(0)), "listening");
     world.tell(|waiting, view| waiting.ended(op(1), Some(slot(1)), view));
-    world.tell(|waiting, view| waiting.released(slot(1), Key::of(KEY), view));
+    world.tell(|waiting, view| waiting.released(slot(1), Key::from_slice(KEY), view));
     assert_eq!(world.actions, [Action::Try { op: op(0), gate: None }]);
 }
 
@@ -611,7 +611,7 @@ fn a_call_queues_behind_none_that_was_woken_long_ago_or_for_another_key() {
     let mut world = World::new();
     world.release(0, &[OTHER]);
     world.tell(|waiting, view| {
-        assert!(!waiting.queue_behind(op(0), Call { key: Key::of(b"b"), ..call() }, view))
+        assert!(!waiting.queue_behind(op(0), Call { key: Key::from_slice(b"b"), ..call() }, view))
     });
     world.now = world.now + 2 * NODE_TIMEOUT;
     world.tell(|waiting, view| assert!(!waiting.queue_behind(op(0), call(), view)));

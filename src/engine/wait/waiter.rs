@@ -250,7 +250,7 @@ impl Waiter {
                 I::Follower(client),
             ) if self.is_behind(client) => {
                 let reach = scene.view.reach;
-                let gate = reach.first_with_channel(reach.all, self.call.key.as_bytes());
+                let gate = reach.first_with_channel(reach.all, self.call.key.as_slice());
                 self.try_at(gate, scene)
             }
             (S::Asking(question), I::Answer(answer)) => self.answered(question, answer, scene),
@@ -381,7 +381,7 @@ impl Waiter {
     /// The first node, in the key's order, that has denied the attempt by now and was not asked in
     /// vain. A holder that hears all by one node hears them in the order in which they came.
     fn first_denier(&self, reach: Reach) -> Option<NodeId> {
-        reach.first_with_channel(self.denied.without(self.asked), self.call.key.as_bytes())
+        reach.first_with_channel(self.denied.without(self.asked), self.call.key.as_slice())
     }
 
     /// Asks the next of the deniers who holds the key. Without one, nobody can be told.
@@ -469,7 +469,7 @@ impl Waiter {
         let phase = self.next_question(node, scene);
         let now = scene.view.now;
         let sender = Listed { id: self.id, wait_ms: wait_ms(now, self.call.deadline) };
-        let (list, key) = (self.carried.name_all(now), self.call.key.as_bytes());
+        let (list, key) = (self.carried.name_all(now), self.call.key.as_slice());
         let text = scene.actions.write((Kind::Announce, 0), sender, to, list, key);
         scene.actions.push(Action::Announce { op: self.op, node, phase, text, with_look });
     }
@@ -491,7 +491,7 @@ impl Waiter {
     fn poll(&mut self, scene: &mut Scene<'_, '_>) -> State {
         let reach = scene.view.reach;
         let last = self.node.filter(|&node| reach.channel.contains(node));
-        let first = || reach.first_with_channel(reach.all, self.call.key.as_bytes());
+        let first = || reach.first_with_channel(reach.all, self.call.key.as_slice());
         let Some(node) = last.or_else(first) else { return self.try_at(None, scene) };
         let phase = self.next_question(node, scene);
         scene.actions.push(Action::Poll { op: self.op, node, phase });
@@ -547,7 +547,7 @@ impl Waiter {
     fn look(&mut self, scene: &mut Scene<'_, '_>) -> State {
         let reach = scene.view.reach;
         let able = self.denied.intersection(reach.asked);
-        let in_order = || reach.in_key_order(self.call.key.as_bytes());
+        let in_order = || reach.in_key_order(self.call.key.as_slice());
         let last = self.node.filter(|_| self.looked_at.is_some());
         let passed = last.map_or(0, |last| in_order().take_while(|&node| node != last).count() + 1);
         let mut order = in_order().skip(passed).chain(in_order());

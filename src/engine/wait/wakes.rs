@@ -101,7 +101,7 @@ impl Wakes {
     /// The wake was written to `node`.
     pub(super) fn note_sent(&mut self, index: WakeIndex, node: NodeId, until: Instant) {
         let Some(wake) = self.at(index) else { return };
-        let (hash, successor) = (hash(wake.key.as_bytes()), wake.successor(node, until));
+        let (hash, successor) = (hash(wake.key.as_slice()), wake.successor(node, until));
         self.note(hash, successor);
     }
 
