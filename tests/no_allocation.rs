@@ -1,5 +1,7 @@
 //! Once warm, a lock costs no heap allocation. A binary of its own, for its allocator counts.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use redbolt::driver::Outcome;
@@ -58,6 +60,12 @@ fn a_warm_lock_allocates_nothing() {
         client.unlock(lease).unwrap();
     });
     assert_eq!(unlocked, 0, "acquire and unlock");
+
+    let long = allocations(|round| {
+        let lease = client.try_lock([key(round); 4].as_flattened(), TTL).unwrap();
+        client.unlock(lease).unwrap();
+    });
+    assert_eq!(long, 0, "a key that is not kept in place");
 
     let dropped = allocations(|round| drop(client.try_lock(key(round), TTL).unwrap()));
     assert_eq!(dropped, 0, "acquire and drop");
@@ -131,6 +139,38 @@ fn a_retry_allocates_nothing() {
     });
     assert_eq!(retried, 0);
     client.unlock(held).unwrap();
+}
+
+/// Three clients want one key all the time and hold it long enough to hear of each other, so that each
+/// release wakes the first of a list.
+#[test]
+fn a_lock_that_goes_from_client_to_client_allocates_nothing() {
+    let nodes = Nodes::start(3).unwrap();
+    let is_over = AtomicBool::new(false);
+    let connect = || Client::connect(config(&nodes)).unwrap();
+    let take = |client: &mut Client| {
+        let lease = client.lock("wanted", TTL).unwrap();
+        // Work under the lock.
+        thread::sleep(Duration::from_micros(200));
+        client.unlock(lease).unwrap();
+    };
+    let handed_over = thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut client = connect();
+                while !is_over.load(Ordering::Relaxed) {
+                    take(&mut client);
+                }
+            });
+        }
+        let count = allocations({
+            let mut client = connect();
+            move |_| take(&mut client)
+        });
+        is_over.store(true, Ordering::Relaxed);
+        count
+    });
+    assert_eq!(handed_over, 0);
 }
 
 /// The sockets take nothing for a while, then part of what waits, then all; each answer comes in two

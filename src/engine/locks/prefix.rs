@@ -12,8 +12,6 @@ use crate::slab::SlotIndex;
 #[derive(Debug)]
 pub(in crate::engine) struct Prefix {
     bytes: Box<[u8]>,
-    /// A key with the prefix in front, kept for its memory.
-    joined: Vec<u8>,
     /// The longest key that goes to the nodes as it is; zero where there is a prefix.
     plain_len_max: usize,
 }
@@ -21,7 +19,7 @@ pub(in crate::engine) struct Prefix {
 impl Prefix {
     pub(in crate::engine) fn new(bytes: &[u8]) -> Self {
         let plain_len_max = if bytes.is_empty() { KEY_LEN_MAX } else { 0 };
-        Self { bytes: bytes.into(), joined: Vec::new(), plain_len_max }
+        Self { bytes: bytes.into(), plain_len_max }
     }
 
     /// Whether the key goes to the nodes as it is: without a prefix, every key that may.
@@ -49,13 +47,7 @@ impl Locks {
     /// Puts the prefix in front of the key of a slot that was just opened.
     #[cold]
     pub(in crate::engine) fn put_prefix(&mut self, slot_index: SlotIndex) {
-        let Prefix { bytes, joined, .. } = &mut self.prefix;
-        let slot = self.slots.at_mut(slot_index);
-        joined.clear();
-        joined.extend_from_slice(bytes);
-        joined.extend_from_slice(&slot.key);
-        slot.key.clear();
-        slot.key.extend_from_slice(joined);
+        self.slots.at_mut(slot_index).key.insert_from_slice(0, &self.prefix.bytes);
     }
 
     /// The key as the nodes know it.

@@ -1,5 +1,7 @@
 //! Calls that wait for a key, in the order of their turns.
 
+use smallvec::SmallVec;
+
 use super::message::{Listed, WAITERS_MAX, WaiterId, client_of, wait_ms};
 use crate::mutant::{self, Mutant};
 use crate::quorum::NodeId;
@@ -31,7 +33,10 @@ impl Entry {
 
 /// Calls that wait, each of them once, and no more than a message holds.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct List(Vec<Entry>);
+pub(in crate::engine) struct List(SmallVec<[Entry; IN_PLACE]>);
+
+/// A list that is no longer than this is copied from message to message without an allocation.
+const IN_PLACE: usize = 4;
 
 impl FromIterator<Entry> for List {
     fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
