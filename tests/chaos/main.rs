@@ -223,7 +223,7 @@ impl Workers {
         let votes = if quorum == Quorum::Majority { 3 } else { 4 };
         let start = |index: usize| {
             Command::new(std::env::current_exe().expect("this test's own binary"))
-                .args(["chaos::one_of_the_processes_that_count", "--exact", "--nocapture"])
+                .args(["one_of_the_processes_that_count", "--exact", "--nocapture"])
                 .env("REDBOLT_CHAOS_DIR", dir)
                 .env("REDBOLT_CHAOS_NODES", cluster.urls().join(","))
                 .env("REDBOLT_CHAOS_QUORUM", votes.to_string())
