@@ -54,11 +54,13 @@ fn imports_point_only_downward() {
         "time",
         "witness",
     ];
-    let allowed: [(&str, &[&str]); 14] = [
-        ("shared", &["client", "driver", "engine"]),
+    let allowed: [(&str, &[&str]); 16] = [
+        ("inspect", &["client", "engine", "status"]),
+        ("shared", &["driver", "engine", "status"]),
         ("sim", &["engine"]),
-        ("client", &["driver", "engine", "command", "resp"]),
-        ("driver", &["engine"]),
+        ("client", &["driver", "engine", "status", "command", "resp"]),
+        ("driver", &["engine", "status"]),
+        ("status", &["engine", "command", "resp"]),
         ("engine", &["node", "round", "command", "resp"]),
         ("node", &["command", "resp"]),
         ("round", &[]),
@@ -67,7 +69,7 @@ fn imports_point_only_downward() {
         ("config", &[]),
         ("mutant", &[]),
         ("address", &[]),
-        ("acquire", &[]),
+        ("options", &[]),
         ("fuzzing", &["resp", "engine"]),
     ];
     for (path, text) in sources("src") {
