@@ -72,7 +72,13 @@ impl Rig {
 
     /// One acquire and release of a fresh key, answered by all nodes.
     pub fn cycle(&mut self) -> Result<(), Box<dyn Error>> {
-        self.cycle_in_parts(|len| len, [&[b"+OK\r\n"], &[b":1\r\n"]])
+        self.begin()?;
+        self.send();
+        self.answer(b"+OK\r\n");
+        self.unlock()?;
+        self.send();
+        self.answer(b":1\r\n");
+        self.end()
     }
 
     /// As [`cycle`](Self::cycle), with sockets that take less and answers that come in parts.
@@ -81,18 +87,35 @@ impl Rig {
         takes: impl Fn(usize) -> usize,
         [granted, deleted]: [&[&[u8]]; 2],
     ) -> Result<(), Box<dyn Error>> {
+        self.begin()?;
+        self.send_part(&takes);
+        granted.iter().for_each(|part| self.answer(part));
+        self.unlock()?;
+        self.send_part(&takes);
+        deleted.iter().for_each(|part| self.answer(part));
+        self.end()
+    }
+
+    #[inline]
+    fn begin(&mut self) -> Result<(), Box<dyn Error>> {
         self.now = self.now + Duration::from_micros(50);
         let key = self.next_key();
         self.engine.try_lock(&key, &LockOptions::new(TTL), self.now)?;
-        self.send_part(&takes);
-        granted.iter().for_each(|part| self.answer(part));
+        Ok(())
+    }
+
+    #[inline]
+    fn unlock(&mut self) -> Result<(), Box<dyn Error>> {
         let Some(Event::Lock { result: Ok(lease), .. }) = self.engine.poll_event(self.now) else {
             return Err("not locked".into());
         };
         while self.engine.poll_late_vote().is_some() {}
         self.engine.unlock(lease, self.now)?;
-        self.send_part(&takes);
-        deleted.iter().for_each(|part| self.answer(part));
+        Ok(())
+    }
+
+    #[inline]
+    fn end(&mut self) -> Result<(), Box<dyn Error>> {
         match self.engine.poll_event(self.now) {
             Some(Event::Unlock { result: Ok(Unlocked::Released), .. }) => Ok(()),
             _ => Err("not released".into()),

@@ -145,6 +145,7 @@ impl Engine {
     }
 
     /// Behind the release of a slot: the first of those who wait for it has its turn.
+    #[inline]
     pub(super) fn pass_on(&mut self, slot_index: SlotIndex, now: Now) {
         if self.waiting.has_queue(slot_index) {
             self.pass_lock_on(slot_index, now);
