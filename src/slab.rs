@@ -60,6 +60,11 @@ index_type! {
 }
 
 index_type! {
+    /// What is looked after of a lease.
+    pub(crate) KeepIndex
+}
+
+index_type! {
     /// A wake whose answer is awaited.
     pub(crate) WakeIndex
 }
@@ -86,14 +91,15 @@ impl<I: Index, T> Slab<I, T> {
     pub(crate) fn take(&mut self, new: impl FnOnce() -> T) -> Option<I> {
         match self.free.pop() {
             Some(index) => Some(index),
-            None => self.add(new()),
+            None => self.add(new),
         }
     }
 
     #[cold]
-    fn add(&mut self, entry: T) -> Option<I> {
+    #[inline(never)]
+    fn add(&mut self, new: impl FnOnce() -> T) -> Option<I> {
         let index = I::at(self.entries.len())?;
-        self.entries.push(entry);
+        self.entries.push(new());
         Some(index)
     }
 
@@ -104,7 +110,7 @@ impl<I: Index, T> Slab<I, T> {
                 *self.at_mut(index) = entry;
                 Some(index)
             }
-            None => self.add(entry),
+            None => self.add(|| entry),
         }
     }
 

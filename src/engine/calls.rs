@@ -4,7 +4,7 @@
 //!
 //! - An attempt that has [`Failed`] is dealt with before anything else happens to the locks.
 
-use super::door::{Engine, RETRY_WAIT_MIN};
+use super::core::Engine;
 use super::event::Event;
 use super::locks::op::{OpId, OpKind, Outcome};
 use super::locks::slot::SlotState;
@@ -19,54 +19,61 @@ use crate::quorum::NodeId;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
+use std::time::Duration;
+
+/// The shortest wait between two attempts.
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
+
 impl Engine {
     /// Begins an acquisition.
     pub(super) fn begin_acquire(
         &mut self,
         key: &[u8],
-        acquire: &LockOptions,
+        options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        let ttl_ms = self.locks.checked_ttl(acquire.ttl).ok_or_else(|| self.invalid_ttl())?;
+        let ttl_ms = self.locks.checked_ttl(options.ttl).ok_or_else(|| self.invalid_ttl())?;
         if !self.locks.prefix.is_plain(key) {
-            self.locks.check_prefixed(key)?;
+            self.locks.prefix.check(key)?;
         }
-        let token = match &acquire.token {
-            None => None,
-            Some(Ok(token)) => Some(token.clone()),
-            Some(Err(len)) => return Err(LockError::InvalidToken { len: *len }),
-        };
+        if let Some(Err(len)) = &options.token {
+            return Err(LockError::InvalidToken { len: *len });
+        }
         let index = self.locks.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
         let plan = &mut self.locks.ops.at_mut(index).plan;
         plan.ttl_ms = ttl_ms;
-        plan.min_validity = acquire.min_validity;
+        plan.min_validity = options.min_validity;
         plan.attempts_left = 1;
         plan.wakes = false;
-        if acquire.retry.is_some() || acquire.timeout.is_some() {
-            plan.retry_as(acquire, token.is_some(), now);
+        if options.retry.is_some() || options.timeout.is_some() {
+            plan.retry_as(options, now);
         }
-        if acquire.is_looked_after() {
-            self.locks.open_keep(index, key, acquire);
+        if options.is_looked_after() {
+            self.locks.open_keep(index, key, options);
         }
-        let token = token.unwrap_or_else(|| self.locks.draw_token());
+        let token = match &options.token {
+            Some(Ok(token)) => token.clone(),
+            None | Some(Err(_)) => self.locks.draw_token(),
+        };
         let slot = self.locks.slots.open(key, token);
         if !self.locks.prefix.is_none() {
-            self.locks.put_prefix(slot);
+            self.locks.prefix.put_before(&mut self.locks.slots.at_mut(slot).key);
         }
         traced!(DEBUG: self.locks.trace_acquire(index, slot, ttl_ms));
         let now = self.locks.now(now);
         if self.waiting.has_recent_wakes() {
             let op = self.locks.ops.at_mut(index);
             op.set_slot(slot);
-            op.plan.node_timeout_ms = acquire.node_timeout_ms;
+            op.plan.node_timeout_ms = options.node_timeout_ms;
             if self.queue_behind(index, now) {
+                self.follow(now);
                 return Ok(self.locks.ops.id(index));
             }
         }
         self.locks.attempt(index, slot, now);
         self.follow(now);
-        if acquire.is_special {
-            self.attempt_specially(index, acquire, now);
+        if options.is_special {
+            self.attempt_specially(index, options, now);
         }
         Ok(self.locks.ops.id(index))
     }
@@ -116,10 +123,10 @@ impl Engine {
 
     /// What hardly any call wants, behind its first attempt.
     #[cold]
-    fn attempt_specially(&mut self, index: OpIndex, acquire: &LockOptions, now: Now) {
-        self.locks.ops.at_mut(index).plan.node_timeout_ms = acquire.node_timeout_ms;
+    fn attempt_specially(&mut self, index: OpIndex, options: &LockOptions, now: Now) {
+        self.locks.ops.at_mut(index).plan.node_timeout_ms = options.node_timeout_ms;
         self.locks.limit_attempt(index, now);
-        if acquire.is_watched {
+        if options.is_watched {
             self.locks.track_attempt(index, now);
         }
     }
@@ -127,8 +134,20 @@ impl Engine {
     /// Does what follows from what was just done to the locks.
     #[inline]
     pub(super) fn follow(&mut self, now: Now) {
-        while let Some(Failed { op, outcome }) = self.locks.failed.pop_front() {
+        while !(self.locks.failed.is_empty() && self.tries.is_empty()) {
+            self.follow_next(now);
+        }
+    }
+
+    #[cold]
+    fn follow_next(&mut self, now: Now) {
+        if let Some(Failed { op, outcome }) = self.locks.failed.pop_front() {
             self.attempt_failed(op, outcome, now);
+        } else if let Some((op, gate)) = self.tries.pop_front() {
+            self.locks.ops.at_mut(op).gate = gate;
+            self.retry(op, now);
+            // Not left for whoever has the place next, where no attempt was made.
+            self.locks.ops.at_mut(op).gate = None;
         }
     }
 
@@ -145,16 +164,16 @@ impl Engine {
     }
 
     /// Behind the release of a slot: the first of those who wait for it has its turn.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pass_on(&mut self, slot_index: SlotIndex, now: Now) {
         if self.waiting.has_queue(slot_index) {
             self.pass_lock_on(slot_index, now);
+            self.follow(now);
         }
         self.locks.slots.free_if_unnamed(slot_index);
     }
 
     /// Releases what the attempt may have written, and plans the next one.
-    #[cold]
     fn attempt_failed(&mut self, index: OpIndex, outcome: Outcome, now: Now) {
         self.locks.ops.unlist(index);
         self.locks.ops.at_mut(index).failed = outcome;
@@ -278,6 +297,7 @@ impl Engine {
         if self.waiting.has_waiter(index) {
             let now = self.locks.now(now);
             self.end_wait(index, now);
+            self.follow(now);
         }
         self.locks.report_acquire(index, now)
     }

@@ -2,12 +2,14 @@
 //! that means for the calls that wait.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use super::core::Engine;
 use super::event::{Connection, Event};
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
@@ -33,19 +35,8 @@ use crate::slab::OpIndex;
 use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
 
-/// The shortest wait between two attempts.
-pub(super) const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
-
 /// Shorter than any round trip.
 const ROUND_TRIP_MIN_NANOS: u64 = 50_000;
-
-/// A Redlock client without its sockets. See the [module](crate::engine) for how to drive it.
-pub struct Engine {
-    pub(super) locks: Locks,
-    pub(super) waiting: Waiting,
-    /// A frame or a message that came in, while something is done with it.
-    pub(super) frame: Vec<u8>,
-}
 
 impl Engine {
     /// An engine over the nodes of `config`. `seed` must come from the operating system's generator
@@ -69,6 +60,7 @@ impl Engine {
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, now),
             waiting: Waiting::new(client_id, config.node_timeout),
+            tries: VecDeque::new(),
             frame: Vec::new(),
         })
     }
@@ -343,9 +335,13 @@ impl Engine {
             match timer {
                 Timer::Retry if self.locks.ops.at(index).retry_at <= now.real => {
                     self.retry_due(index, now);
+                    self.follow(now);
                 }
                 Timer::Retry => {}
-                Timer::Wait => self.wait_due(index, now),
+                Timer::Wait => {
+                    self.wait_due(index, now);
+                    self.follow(now);
+                }
                 Timer::Judge => {
                     let op = self.locks.ops.at(index);
                     let is_due = op.judge_at.min(op.plan.deadline) <= now.real;
@@ -654,7 +650,7 @@ impl Engine {
 
     /// The key as the nodes know it.
     pub(crate) fn wire_key<'key>(&self, key: &'key [u8]) -> Result<Cow<'key, [u8]>, LockError> {
-        self.locks.wire_key(key)
+        self.locks.prefix.wire_key(key)
     }
 
     /// What was counted since the engine began, one number a series; it never decreases.

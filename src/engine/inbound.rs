@@ -1,12 +1,12 @@
 //! What comes in from the nodes: connections, bytes, losses.
 
-use super::door::Engine;
+use super::core::Engine;
 use super::locks::slot::SlotState;
 use super::nodes::Everyday;
 use super::spans::traced;
 use crate::command::Answer;
 use crate::error::Cause;
-use crate::node::{Answered, Now, Request, Step, changed_keys};
+use crate::node::{Answered, Node, Now, Request, Step, changed_keys};
 use crate::quorum::NodeId;
 use crate::resp::{Decoder, Limits, Reply};
 use crate::slab::SlotIndex;
@@ -71,11 +71,11 @@ impl Engine {
     fn handle_rest(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
         let now = self.locks.now(now);
         // A connection that was given up has nothing more to say.
-        if !self.is_connected(id) {
+        if !self.locks.nodes.get(id).is_some_and(Node::is_connected) {
             return;
         }
         // An alert record of TLS: the port is not for plain clients.
-        if self.is_mute(id) && input.starts_with(&[0x15, 0x03]) {
+        if self.locks.nodes.get(id).is_some_and(Node::is_mute) && input.starts_with(&[0x15, 0x03]) {
             self.drop_connection(id, Cause::TlsWanted, now);
             return self.refresh(id, now);
         }
@@ -91,8 +91,14 @@ impl Engine {
                 Ok(Step::Answered(answered)) => self.answered(id, answered, now),
                 Ok(Step::Query(pending)) => self.locks.query_answered(id, pending, now),
                 Ok(Step::Greeted) => self.greeted(id, now),
-                Ok(Step::Waited(pending)) => self.waited(id, pending, now),
-                Ok(Step::Message) => self.message(id, now),
+                Ok(Step::Waited(pending)) => {
+                    self.waited(id, pending, now);
+                    self.follow(now);
+                }
+                Ok(Step::Message) => {
+                    self.message(id, now);
+                    self.follow(now);
+                }
                 Ok(Step::Changed) => self.keys_changed(id, now),
                 Err(cause) => {
                     self.drop_connection(id, cause, now);
@@ -124,7 +130,10 @@ impl Engine {
             Request::Extend { slot, step, phase } => {
                 self.locks.extension_answered(id, slot, step, phase, answer, now);
             }
-            Request::Wake(wake) => return self.wake_answered(id, wake, answer, now),
+            Request::Wake(wake) => {
+                self.wake_answered(id, wake, answer, now);
+                return self.follow(now);
+            }
             Request::Tracking => return self.locks.nodes.tracking_answered(id, answer),
             Request::Tracked(slot) => {
                 self.locks.tracked(id, slot, answer, now);
@@ -146,6 +155,7 @@ impl Engine {
         if self.locks.nodes.conclude_greeting(id, now) {
             self.locks.track_all(id, now);
             self.wait_untracked(id, now);
+            self.follow(now);
         }
     }
 
@@ -170,10 +180,12 @@ impl Engine {
                 }
                 Request::Wait { .. } => {
                     self.wait_lost(id, entry, now);
+                    self.follow(now);
                     continue;
                 }
                 Request::Wake(wake) => {
                     self.wake_lost(id, wake, now);
+                    self.follow(now);
                     continue;
                 }
                 Request::Tracked(slot) => self.locks.untracked(id, slot),
@@ -202,6 +214,7 @@ impl Engine {
                             self.follow(now);
                         }
                         self.waited_key_changed(id, Some(key), now);
+                        self.follow(now);
                     }
                 }
                 None => {
@@ -210,6 +223,7 @@ impl Engine {
                         self.follow(now);
                     }
                     self.waited_key_changed(id, None, now);
+                    self.follow(now);
                 }
             }
         }
@@ -232,13 +246,5 @@ impl Engine {
     pub(super) fn drop_connection(&mut self, id: NodeId, cause: Cause, now: Now) {
         self.lose(id, cause, now);
         self.locks.nodes.close(id);
-    }
-
-    /// What a node sent last, out of its memory; `frame` takes it back.
-    pub(super) fn take_frame(&mut self, id: NodeId) -> Vec<u8> {
-        let mut frame = std::mem::take(&mut self.frame);
-        frame.clear();
-        frame.extend_from_slice(self.locks.nodes.at(id).frame());
-        frame
     }
 }

@@ -32,6 +32,7 @@
 //! - Each operation ends with one event, whatever the nodes do.
 
 mod calls;
+mod core;
 mod counts;
 mod door;
 mod event;
@@ -49,7 +50,7 @@ mod waiting;
 pub use crate::histogram::Histogram;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use crate::node::Room;
-pub use door::Engine;
+pub use core::Engine;
 pub use event::{Connection, Event, LostCause};
 pub use locks::op::{NodeReplies, OpId};
 #[cfg(feature = "metrics")]

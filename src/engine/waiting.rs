@@ -1,7 +1,7 @@
 //! What becomes of waiting in the engine: it tells [`wait`](super::wait) what happens, and does what
 //! that wants done. Nothing is decided here.
 
-use super::door::Engine;
+use super::core::Engine;
 use super::locks::op::Outcome;
 #[cfg(feature = "shared")]
 use super::locks::slot::LeaseId;
@@ -46,7 +46,7 @@ impl Engine {
         if self.waiting.has_waiter(index) {
             self.tell_call(index, Input::Retry, now);
         } else {
-            self.retry(index, now);
+            self.tries.push_back((index, None));
         }
     }
 
@@ -200,11 +200,19 @@ impl Engine {
             let slot = self.locks.slots.get(slot_index)?;
             let lease = self.locks.slots.lease_id(slot_index);
             (slot.state == SlotState::Held)
-                .then(|| (lease, self.locks.plain_key(slot.key.as_slice())))
+                .then(|| (lease, self.locks.prefix.plain_key(slot.key.as_slice())))
         })
     }
 
     // ---- telling, and doing what is wanted ----
+
+    /// What a node sent last, out of its memory; `frame` takes it back.
+    pub(super) fn take_frame(&mut self, id: NodeId) -> Vec<u8> {
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        frame.extend_from_slice(self.locks.nodes.at(id).frame());
+        frame
+    }
 
     fn call(&self, index: OpIndex) -> Call {
         let op = self.locks.ops.at(index);
@@ -293,12 +301,7 @@ impl Engine {
                         self.locks.write(node, Request::Tell, now);
                     }
                 }
-                Action::Try { op, gate } => {
-                    self.locks.ops.at_mut(op).gate = gate;
-                    self.retry(op, now);
-                    // Not left for whoever has the place next, where no attempt was made.
-                    self.locks.ops.at_mut(op).gate = None;
-                }
+                Action::Try { op, gate } => self.tries.push_back((op, gate)),
                 #[cfg_attr(
                     not(feature = "tracing"),
                     expect(unused_variables, reason = "only a trace tells of them")

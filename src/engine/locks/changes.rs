@@ -5,7 +5,6 @@
 //! - What a node tells makes nothing of a lease, it only takes away: a node that told is no holder
 //!   until a genuine extension shows that it is.
 
-use super::keep::KeepIndex;
 use super::op::Outcome;
 use super::slot::SlotState;
 use super::state::{Done, Failed, Locks};
@@ -17,7 +16,7 @@ use crate::error::Vote;
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::NodeId;
-use crate::slab::SlotIndex;
+use crate::slab::{KeepIndex, SlotIndex};
 
 impl Locks {
     /// The read behind a SET or an extension was answered: from here on the node tells.

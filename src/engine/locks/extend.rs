@@ -82,7 +82,7 @@ impl Locks {
     ) -> Result<OpId, ExtendError> {
         let ttl_ms = self.extension_ttl(acquire.ttl)?;
         let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
-        let wire_key = self.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
+        let wire_key = self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
         let slot_index = self.open_foreign(&wire_key, token);
         if acquire.is_looked_after() {

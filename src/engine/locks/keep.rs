@@ -13,13 +13,8 @@ use super::slot::LeaseId;
 use crate::engine::event::LostCause;
 use crate::options::KeepAlive;
 use crate::quorum::NodeMask;
-use crate::slab::{Index, Slab, SlotIndex, index_type};
+use crate::slab::{Index, KeepIndex, Slab, SlotIndex};
 use crate::time::Instant;
-
-index_type! {
-    /// What is looked after of a lease.
-    pub(in crate::engine) KeepIndex
-}
 
 /// What is looked after of one lease, from its acquisition on.
 #[derive(Clone, Debug)]

@@ -5,14 +5,13 @@
 //! - The engine's own extensions keep all rules of a caller's: one at a time, never past the
 //!   deadline, never behind a release, and nothing but a quorum moves the deadline on.
 
-use super::keep::KeepIndex;
 use super::op::{OpKind, Outcome};
 use super::state::Locks;
 use crate::engine::event::LostCause;
 use crate::engine::spans::traced;
 use crate::mutant::{self, Mutant};
 use crate::node::Now;
-use crate::slab::OpIndex;
+use crate::slab::{KeepIndex, OpIndex};
 use crate::time::Instant;
 
 impl Locks {

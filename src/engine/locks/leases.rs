@@ -7,7 +7,7 @@
 //! - The loss is told by the deadline, whatever the nodes do, and at once when fewer than a quorum
 //!   can hold the key.
 
-use super::keep::{KeepIndex, Loss, third};
+use super::keep::{Loss, third};
 use super::op::{OpKind, Outcome};
 use super::slot::{CHANGED, LATE_VOTE, LeaseId, SlotState};
 use super::state::{Done, Locks};
@@ -18,7 +18,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
-use crate::slab::{OpIndex, SlotIndex};
+use crate::slab::{KeepIndex, OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
@@ -37,7 +37,7 @@ impl Locks {
         let Some(keep) = self.keeps.open(self.ops.id(index), acquire.keep_alive) else { return };
         self.ops.at_mut(index).keep = Some(keep);
         if acquire.is_watched
-            && let Ok(key) = self.wire_key(key)
+            && let Ok(key) = self.prefix.wire_key(key)
         {
             self.keeps.watch(keep, &key);
         }
@@ -311,7 +311,7 @@ impl Locks {
 
     pub(in crate::engine) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {
         let slot = self.slots.held(lease)?;
-        Some((self.plain_key(slot.key.as_slice()), &slot.token))
+        Some((self.prefix.plain_key(slot.key.as_slice()), &slot.token))
     }
 
     /// Keeps a word of the caller's with a lease.

@@ -51,7 +51,7 @@ impl Locks {
 
     /// The key of a slot as its caller knows it.
     fn key_text(&self, slot_index: SlotIndex) -> String {
-        self.plain_key(self.slots.at(slot_index).key.as_slice()).escape_ascii().to_string()
+        self.prefix.plain_key(self.slots.at(slot_index).key.as_slice()).escape_ascii().to_string()
     }
 
     /// The span of the operation that a slot is for.
@@ -149,7 +149,7 @@ impl Locks {
     #[cold]
     pub(in crate::engine) fn trace_wake(&self, id: NodeId, key: Option<&[u8]>) {
         let node = self.name_of(id);
-        let key = key.map(|key| self.plain_key(key).escape_ascii().to_string());
+        let key = key.map(|key| self.prefix.plain_key(key).escape_ascii().to_string());
         event!(
             name: "wake", target: LOCK, Level::DEBUG, node, key, direction = "sent", "wake"
         );

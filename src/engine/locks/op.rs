@@ -6,7 +6,6 @@
 //!   on operations the queue of events is bounded too, and none is ever dropped.
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
-use super::keep::KeepIndex;
 use crate::command::Answer;
 use crate::config::Retry;
 use crate::count::Began;
@@ -14,7 +13,7 @@ use crate::error::{Cause, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Round, Tally};
-use crate::slab::{Index, OpIndex, Slab, SlotIndex};
+use crate::slab::{Index, KeepIndex, OpIndex, Slab, SlotIndex};
 use crate::time::Instant;
 
 use std::fmt;
@@ -92,16 +91,11 @@ impl Plan {
     }
 
     /// How the call goes on after a failed attempt, and when it ends.
-    pub(in crate::engine) fn retry_as(
-        &mut self,
-        acquire: &LockOptions,
-        has_token: bool,
-        now: Instant,
-    ) {
-        let retry = acquire.retry.unwrap_or(Retry::ONCE);
-        let deadline = [acquire.timeout, retry.timeout].into_iter().flatten().min();
+    pub(in crate::engine) fn retry_as(&mut self, options: &LockOptions, now: Instant) {
+        let retry = options.retry.unwrap_or(Retry::ONCE);
+        let deadline = [options.timeout, retry.timeout].into_iter().flatten().min();
         // Two attempts with one token could delete each other's keys.
-        let is_once = has_token || deadline == Some(Duration::ZERO);
+        let is_once = options.token.is_some() || deadline == Some(Duration::ZERO);
         self.attempts_left = if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) };
         self.delay = retry.delay;
         self.jitter = retry.jitter;
@@ -111,7 +105,7 @@ impl Plan {
             .filter(|deadline| !deadline.is_zero())
             .map_or(Instant::MAX, |deadline| now + deadline);
         self.wakes =
-            !is_once && acquire.is_woken && retry.attempts.is_none() && retry.wait_after.is_none();
+            !is_once && options.is_woken && retry.attempts.is_none() && retry.wait_after.is_none();
     }
 }
 

@@ -3,10 +3,9 @@
 
 use std::borrow::Cow;
 
-use super::state::Locks;
 use crate::config::KEY_LEN_MAX;
 use crate::error::LockError;
-use crate::slab::SlotIndex;
+use crate::key::Key;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -34,36 +33,34 @@ impl Prefix {
     pub(in crate::engine) const fn is_none(&self) -> bool {
         self.plain_len_max > 0
     }
-}
 
-impl Locks {
     /// Whether a key that does not go to the nodes as it is may go there behind the prefix.
     #[cold]
-    pub(in crate::engine) fn check_prefixed(&self, key: &[u8]) -> Result<(), LockError> {
-        let len = if key.is_empty() { 0 } else { key.len() + self.prefix.bytes.len() };
+    pub(in crate::engine) fn check(&self, key: &[u8]) -> Result<(), LockError> {
+        let len = if key.is_empty() { 0 } else { key.len() + self.bytes.len() };
         if (1..=KEY_LEN_MAX).contains(&len) { Ok(()) } else { Err(LockError::InvalidKey { len }) }
     }
 
-    /// Puts the prefix in front of the key of a slot that was just opened.
+    /// Puts the prefix in front of a key.
     #[cold]
-    pub(in crate::engine) fn put_prefix(&mut self, slot_index: SlotIndex) {
-        self.slots.at_mut(slot_index).key.insert_from_slice(0, &self.prefix.bytes);
+    pub(in crate::engine) fn put_before(&self, key: &mut Key) {
+        key.insert_from_slice(0, &self.bytes);
     }
 
-    /// The key as the nodes know it.
+    /// A caller's key as the nodes know it.
     pub(in crate::engine) fn wire_key<'key>(
         &self,
         key: &'key [u8],
     ) -> Result<Cow<'key, [u8]>, LockError> {
-        if self.prefix.is_plain(key) {
+        if self.is_plain(key) {
             return Ok(Cow::Borrowed(key));
         }
-        self.check_prefixed(key)?;
-        Ok(Cow::Owned([&self.prefix.bytes, key].concat()))
+        self.check(key)?;
+        Ok(Cow::Owned([&self.bytes, key].concat()))
     }
 
     /// A key of the nodes as callers know it.
     pub(in crate::engine) fn plain_key<'key>(&self, wire: &'key [u8]) -> &'key [u8] {
-        wire.get(self.prefix.bytes.len()..).unwrap_or_default()
+        wire.get(self.bytes.len()..).unwrap_or_default()
     }
 }

@@ -64,7 +64,7 @@ impl Locks {
         now: Instant,
     ) -> Result<OpId, UnlockError> {
         let token = TokenBytes::from_wire(token).ok_or(UnlockError::InvalidName)?;
-        let key = self.wire_key(key).map_err(|_| UnlockError::InvalidName)?;
+        let key = self.prefix.wire_key(key).map_err(|_| UnlockError::InvalidName)?;
         let slot_index = self.open_foreign(&key, token);
         let result = self.release_reported(slot_index, now);
         self.slots.free_if_unnamed(slot_index);

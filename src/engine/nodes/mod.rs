@@ -22,7 +22,18 @@ use crate::quorum::{NodeId, NodeMask};
 use crate::resp::{Quick, quick};
 use crate::slab::SlotIndex;
 use crate::time::Instant;
-use writing::Cohort;
+
+/// The nodes that all take a request at once and in the same words, so that one encoding is copied to
+/// each without a question: each is greeted, answers in time, and releases by `step`.
+#[derive(Clone, Copy, Debug)]
+struct Cohort {
+    nodes: NodeMask,
+    step: ReleaseStep,
+}
+
+impl Cohort {
+    const EMPTY: Self = Self { nodes: NodeMask::EMPTY, step: ReleaseStep::Eval };
+}
 
 /// An answer that nearly every read holds, from a node in good standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,6 +411,19 @@ impl Nodes {
         self.voters.set(id, can_vote);
         // A voter that could vote before is awaited by nobody.
         !(is_on_the_way || can_vote && could_vote)
+    }
+
+    /// After a change of what a node can do: who is in the cohort now.
+    fn gather_cohort(&mut self) {
+        let mut cohort = Cohort::EMPTY;
+        for id in self.all() {
+            let Some(step) = self.release_step(id) else { continue };
+            if self.at(id).can_be_asked() && (cohort.nodes.is_empty() || cohort.step == step) {
+                cohort.step = step;
+                cohort.nodes.insert(id);
+            }
+        }
+        self.cohort = cohort;
     }
 
     /// Whether anything may be due at the nodes themselves.

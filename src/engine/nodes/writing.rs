@@ -1,11 +1,4 @@
 //! What is written to the nodes, and taken by their sockets.
-//!
-//! The cohort is the nodes that all take a request at once and in the same words, so that one encoding
-//! is copied to each without a question.
-//!
-//! # Invariants
-//!
-//! - A node of the cohort is greeted, answers in time, and releases by [`Cohort::step`].
 
 use super::Nodes;
 use crate::command::ReleaseStep;
@@ -17,31 +10,7 @@ use crate::time::Instant;
 /// Requests up to this long are copied as one block of constant size.
 const BLOCK_LEN: usize = 128;
 
-/// See the [module](self).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cohort {
-    pub(super) nodes: NodeMask,
-    step: ReleaseStep,
-}
-
-impl Cohort {
-    pub(super) const EMPTY: Self = Self { nodes: NodeMask::EMPTY, step: ReleaseStep::Eval };
-}
-
 impl Nodes {
-    /// After a change of what a node can do: who is in the cohort now.
-    pub(super) fn gather_cohort(&mut self) {
-        let mut cohort = Cohort::EMPTY;
-        for id in self.all() {
-            let Some(step) = self.release_step(id) else { continue };
-            if self.at(id).can_be_asked() && (cohort.nodes.is_empty() || cohort.step == step) {
-                cohort.step = step;
-                cohort.nodes.insert(id);
-            }
-        }
-        self.cohort = cohort;
-    }
-
     /// From now on releases are sent in a form that needs no second step.
     pub(in crate::engine) fn begin_close(&mut self) {
         self.is_closing = true;
