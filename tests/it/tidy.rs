@@ -49,6 +49,7 @@ fn imports_point_only_downward() {
         "key",
         "mutant",
         "quorum",
+        "slab",
         "tls",
         "token",
         "time",
@@ -88,6 +89,19 @@ fn imports_point_only_downward() {
                     || (values.contains(&name.as_str()) && layer != "resp");
                 assert!(is_allowed, "{}: {layer} may not import {name}", path.display());
             }
+        }
+    }
+}
+
+/// What the machine needs comes with its inputs, and what it wants done are its actions.
+#[test]
+fn waiting_knows_nothing_of_the_engine() {
+    for (path, text) in sources("src/engine/wait") {
+        let outward = if path.ends_with("wait/mod.rs") { "use super::" } else { "super::super" };
+        let is_test = path.components().any(|part| part.as_os_str() == "tests");
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let is_outward = !is_test && line.contains(outward) || line.contains("crate::engine::");
+            assert!(!is_outward, "{}: {line}", path.display());
         }
     }
 }

@@ -136,6 +136,24 @@ pub(in crate::engine) enum Action {
     Woken { op: OpIndex, node: NodeId },
 }
 
+impl Action {
+    /// Whether it is the last of its input.
+    const fn is_last(&self) -> bool {
+        match self {
+            Self::Ask { .. }
+            | Self::Poll { .. }
+            | Self::Announce { .. }
+            | Self::Wake { .. }
+            | Self::Try { .. } => true,
+            Self::End { .. }
+            | Self::Timer { .. }
+            | Self::Listen { .. }
+            | Self::Tell { .. }
+            | Self::Woken { .. } => false,
+        }
+    }
+}
+
 /// The actions that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
@@ -145,6 +163,7 @@ pub(super) struct Actions {
 
 impl Actions {
     pub(super) fn push(&mut self, action: Action) {
+        debug_assert!(!self.queue.back().is_some_and(Action::is_last), "{action:?} comes too late");
         self.queue.push_back(action);
     }
 
