@@ -187,7 +187,8 @@ impl Engine {
     /// [`UnlockError::NotOurs`] if the lease is not held any more; [`UnlockError::Full`] if the
     /// result cannot be reported: it is released all the same.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
-        let op = self.locks.release(lease, now);
+        self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
+        let op = self.locks.release_reported(lease.slot, now);
         self.pass_on(lease.slot, self.locks.both_clocks(now));
         op.inspect(|&op| self.locks.conclude_release(op))
     }

@@ -23,23 +23,6 @@ use crate::time::Instant;
 use crate::token::TokenBytes;
 
 impl Locks {
-    /// Releases a lease and reports how that went.
-    ///
-    /// # Errors
-    ///
-    /// [`UnlockError::NotOurs`] if the lease is not held any more; [`UnlockError::Full`] if the
-    /// result cannot be reported: it is released all the same.
-    pub(in crate::engine) fn release(
-        &mut self,
-        lease: LeaseId,
-        now: Instant,
-    ) -> Result<OpId, UnlockError> {
-        if self.slots.held(lease).is_none() {
-            return Err(UnlockError::NotOurs);
-        }
-        self.release_reported(lease.slot, now)
-    }
-
     /// Releases a lease without a report: nothing waits for the answers. Whether it was held.
     pub(in crate::engine) fn release_quietly(&mut self, lease: LeaseId, now: Instant) -> bool {
         let is_held = self.slots.held(lease).is_some();
@@ -99,7 +82,9 @@ impl Locks {
         self.slots.free_if_unnamed(slot_index);
     }
 
-    fn release_reported(
+    /// Releases a slot and reports how that went: [`UnlockError::Full`] where that cannot be, and it is
+    /// released all the same.
+    pub(in crate::engine) fn release_reported(
         &mut self,
         slot_index: SlotIndex,
         now: Instant,

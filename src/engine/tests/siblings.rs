@@ -195,3 +195,21 @@ fn a_call_that_is_given_up_gives_itself_no_turn() {
         rig.answer(index, "_\r\n");
     }
 }
+
+/// Its place may be another lease's by now, for which others wait.
+#[test]
+fn a_stale_handle_takes_no_waiters_from_the_lease_that_has_its_place_now() {
+    let mut rig = rig(3);
+    let (stale, _) = held(&mut rig);
+    rig.engine.release(stale, rig.now);
+    rig.answer_all(0..3, ":1\r\n");
+    let (lease, token) = held(&mut rig);
+    assert_eq!(lease.slot, stale.slot);
+    let token = crate::token::unhex(&token).unwrap();
+    let heard = message_for(&rig, &token, ANNOUNCE, OTHER.as_bytes(), &[]);
+    rig.receive(0, &heard);
+    assert!(rig.engine.unlock(stale, rig.now).is_err());
+    assert_eq!(rig.waiting(0), Vec::<String>::new(), "nobody is woken while the lock is held");
+    rig.engine.release(lease, rig.now);
+    assert_eq!(rig.waiting(0), ["DELIFEQ", "PUBLISH"]);
+}
