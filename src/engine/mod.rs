@@ -38,6 +38,7 @@ mod door;
 mod event;
 mod inbound;
 pub(crate) mod locks;
+mod look;
 mod nodes;
 pub(crate) mod notice;
 mod spans;

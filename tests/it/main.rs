@@ -7,6 +7,7 @@
 mod acl;
 mod acquire;
 mod batch;
+mod circles;
 mod common;
 mod concurrency;
 mod connecting;

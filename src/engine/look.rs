@@ -1,0 +1,176 @@
+//! What can be seen of an engine: its nodes, its leases, what it counted. Nothing here changes anything
+//! but the word that a caller keeps with a lease.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::core::Engine;
+#[cfg(feature = "metrics")]
+use super::locks::series::Series;
+use super::locks::slot::LeaseId;
+use super::locks::view::NodeHealth;
+use crate::error::{ConnectError, ExtendError, LockError};
+#[cfg(feature = "metrics")]
+use crate::histogram::Histogram;
+use crate::quorum::NodeMask;
+use crate::time::Instant;
+use crate::token::{LockToken, TokenBytes};
+
+impl Engine {
+    /// How each node is at `now`.
+    #[must_use]
+    pub fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
+        self.locks.nodes(now)
+    }
+
+    /// Whether a quorum may vote now.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.locks.nodes.voters().count() >= self.locks.settings.quorum
+    }
+
+    /// The nodes that may vote now.
+    #[must_use]
+    pub const fn voters(&self) -> NodeMask {
+        self.locks.nodes.voters()
+    }
+
+    /// How many votes make a quorum.
+    #[must_use]
+    pub const fn quorum(&self) -> u32 {
+        self.locks.settings.quorum
+    }
+
+    /// Whether every node is admitted or known not to be.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.locks.nodes.iter().all(|node| node.is_settled)
+    }
+
+    /// Why too few nodes may vote; `None` if a quorum may.
+    #[must_use]
+    pub(crate) fn connect_error(&self, now: Instant) -> Option<ConnectError> {
+        self.locks.connect_error(now)
+    }
+
+    /// The end of a lease; `None` if it is not held.
+    #[must_use]
+    pub fn deadline(&self, lease: LeaseId) -> Option<Instant> {
+        self.locks.deadline(lease)
+    }
+
+    /// How long a lease is still valid at `now`; zero if it is not held.
+    #[must_use]
+    pub fn remaining_at(&self, lease: LeaseId, now: Instant) -> Duration {
+        self.deadline(lease).map_or(Duration::ZERO, |deadline| now.until(deadline))
+    }
+
+    /// The nodes that granted a lease, late ones included.
+    #[must_use]
+    pub fn votes(&self, lease: LeaseId) -> NodeMask {
+        self.locks.votes(lease)
+    }
+
+    /// The nodes that will tell at once when somebody else changes the key of `lease`, which is one
+    /// to be watched.
+    #[must_use]
+    pub fn watched_by(&self, lease: LeaseId) -> NodeMask {
+        self.locks.watched(lease)
+    }
+
+    /// Whether a lease was lost: known to be over, by its deadline or because no quorum can hold
+    /// its key. True for one that is not held any more.
+    #[must_use]
+    pub fn is_lost(&self, lease: LeaseId) -> bool {
+        self.locks.is_lost(lease)
+    }
+
+    /// Whether an extension of the lease is under way.
+    #[must_use]
+    pub(crate) fn is_extending(&self, lease: LeaseId) -> bool {
+        self.locks.is_extending(lease)
+    }
+
+    /// Why a lease is not kept: it is over, or a limit is reached. `None` while it is.
+    #[must_use]
+    pub(crate) fn keep_error(&self, lease: LeaseId, now: Instant) -> Option<ExtendError> {
+        self.locks.keep_error(lease, now)
+    }
+
+    /// Key and token of a lease.
+    #[must_use]
+    pub fn lease_name(&self, lease: LeaseId) -> Option<(&[u8], LockToken)> {
+        self.held_name(lease).map(|(key, token)| (key, LockToken::new(token)))
+    }
+
+    pub(crate) fn held_name(&self, lease: LeaseId) -> Option<(&[u8], &TokenBytes)> {
+        self.locks.held_name(lease)
+    }
+
+    /// Keeps a word of the caller's with a lease.
+    pub(crate) fn set_word(&mut self, lease: LeaseId, word: u32) {
+        self.locks.set_word(lease, word)
+    }
+
+    /// The word kept with a lease.
+    #[must_use]
+    pub(crate) fn word(&self, lease: LeaseId) -> Option<u32> {
+        self.locks.word(lease)
+    }
+
+    /// How many operations are under way or not yet reported.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.locks.ops.in_flight()
+    }
+
+    /// How many attempts are remembered: leases, and what late answers and debts may still name.
+    #[cfg(any(test, feature = "sim", feature = "fuzzing"))]
+    pub(crate) fn slots_in_use(&self) -> usize {
+        self.locks.slots.in_use()
+    }
+
+    /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
+    #[must_use]
+    pub(crate) fn releases_open(&self, until: Instant) -> usize {
+        self.locks.releases_open(until)
+    }
+
+    /// How many releases are owed or unanswered at `now`, over all nodes, those that are away too. Each
+    /// is one key at one node, which lives until the release is done or its TTL ends.
+    #[must_use]
+    pub fn releases_owed(&self, now: Instant) -> usize {
+        self.locks.releases_owed(now)
+    }
+
+    /// The client is gone: says which nodes are owed releases whose answer nobody reads.
+    pub(crate) fn note_left(&mut self, now: Instant) {
+        self.locks.note_left(now)
+    }
+
+    /// The key as the nodes know it.
+    pub(crate) fn wire_key<'key>(&self, key: &'key [u8]) -> Result<Cow<'key, [u8]>, LockError> {
+        self.locks.prefix.wire_key(key)
+    }
+
+    /// What was counted since the engine began, one number a series; it never decreases.
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub fn counts(&self) -> Vec<(Series, u64)> {
+        self.locks.counts()
+    }
+
+    /// How long attempts that won took, from before their first byte to the hand-over.
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub const fn attempt_times(&self) -> &Histogram {
+        self.locks.attempt_times()
+    }
+
+    /// How long calls took that won at a later attempt than their first, from the begin of that.
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub const fn wait_times(&self) -> &Histogram {
+        self.locks.wait_times()
+    }
+}
