@@ -20,6 +20,7 @@ mod lock;
 mod look;
 mod node;
 mod output;
+mod own_binary;
 #[doc(hidden)]
 pub mod plot;
 mod progress;
