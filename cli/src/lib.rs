@@ -90,6 +90,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Lock(args) => lock::run(global, args),
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),
+        Command::Status(args) if args.watch => watch::run(global, args),
         Command::Status(args) => status::run(global, args),
         Command::Doctor(args) => doctor::run(global, args),
         Command::Bench(args) => bench::run(global, args),
