@@ -13,6 +13,7 @@ mod child;
 mod demo;
 mod doctor;
 mod duration;
+mod examined;
 mod exit;
 mod extend;
 mod fitness;
@@ -24,6 +25,7 @@ mod own_binary;
 #[doc(hidden)]
 pub mod plot;
 mod progress;
+mod remedy;
 mod run;
 mod session;
 mod settings;
@@ -72,7 +74,7 @@ pub fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::report(&failure, json);
+            failure.report(json);
             failure.exit_code()
         }
     }
