@@ -33,6 +33,7 @@ mod signals;
 mod status;
 mod table;
 mod terminal;
+mod times;
 mod unlock;
 mod watch;
 mod watchdog;

@@ -17,12 +17,12 @@ use redbolt_embedded::Nodes;
 use serde_json::json;
 
 use crate::args::{DemoArgs, Global};
-use crate::bench::percentiles;
 use crate::exit::{Failure, OVERSOLD, SYSTEM};
 use crate::output::{Paint, say, short};
 use crate::remedy::told;
 use crate::settings;
 use crate::signals::{ENDING, Signals, number};
+use crate::times::percentiles;
 use faults::Faults;
 use shop::Shop;
 use view::{Scene, View};
