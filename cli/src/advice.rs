@@ -1,63 +1,15 @@
 //! What is unsafe about a node, what is only worth knowing, and how to mend both.
 
-use std::time::Duration;
-
 use redbolt::Cause;
-use redbolt::inspect::{NodeState, Notice};
+use redbolt::inspect::NodeState;
 
+use crate::examined::{Clients, Examined};
 use crate::fitness::{Check, Level, judge_set};
 use crate::output::short;
+use crate::remedy::remedy;
 
 /// What a refused marker is called among the commands.
 const MARKER: &str = "SET redbolt:since:*";
-
-/// One node as the doctor found it.
-#[derive(Clone, Debug)]
-pub(crate) struct Examined {
-    pub(crate) name: String,
-    pub(crate) state: NodeState,
-    pub(crate) cause: Cause,
-    pub(crate) is_reachable: bool,
-    pub(crate) server: Option<String>,
-    pub(crate) role: Option<String>,
-    pub(crate) append_only: Option<bool>,
-    pub(crate) append_fsync: Option<String>,
-    pub(crate) fsync_pauses: Option<bool>,
-    /// What the last write of the append-only file, or the last snapshot, failed at.
-    pub(crate) failed_save: Option<&'static str>,
-    pub(crate) snapshots: bool,
-    pub(crate) policy: Option<String>,
-    pub(crate) maxmemory: Option<u64>,
-    pub(crate) used_memory: Option<u64>,
-    pub(crate) evicted: u64,
-    pub(crate) replicas: u32,
-    pub(crate) was_replica: bool,
-    pub(crate) uptime: Option<Duration>,
-    pub(crate) info_denied: bool,
-    /// Whether those who wait can be woken through it.
-    pub(crate) direct_wake: bool,
-    pub(crate) resp3: bool,
-    pub(crate) dialect: Option<String>,
-    /// Commands that it refuses, and why.
-    pub(crate) refused: Vec<(&'static str, Cause)>,
-    /// Whether it was reached with a user or a password.
-    pub(crate) has_login: bool,
-    /// Whether only this machine reaches it by its address.
-    pub(crate) is_local: bool,
-    pub(crate) round_trip: Option<Duration>,
-    /// How far its wall clock is ahead of ours.
-    pub(crate) clock_us: Option<i64>,
-}
-
-/// How the clients of the locks are set up, as far as the options say.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clients {
-    pub(crate) quorum: usize,
-    pub(crate) guard_is_on: bool,
-    pub(crate) max_ttl: Duration,
-    /// Whether the user named a lock whose key must be permitted.
-    pub(crate) has_key: bool,
-}
 
 /// What the doctor says.
 #[derive(Debug, Default)]
@@ -279,157 +231,10 @@ impl Judge<'_> {
     }
 }
 
-impl Examined {
-    /// Whether it let us in and told what it is.
-    pub(crate) const fn was_asked(&self) -> bool {
-        self.is_reachable && self.server.is_some()
-    }
-
-    fn is_denied(&self, command: &str) -> bool {
-        self.refusal(command) == Some(Cause::NoPermission)
-    }
-
-    /// Why it does not run a command.
-    pub(crate) fn refusal(&self, command: &str) -> Option<Cause> {
-        self.refused.iter().find(|(name, _)| *name == command).map(|(_, cause)| *cause)
-    }
-
-    /// Whether it can grant a lock now.
-    pub(crate) fn can_vote(&self) -> bool {
-        let cause = self.refusal("SET");
-        // Other keys than the one that was asked for may be permitted.
-        self.state == NodeState::Admitted && cause.is_none_or(|cause| cause == Cause::KeyDenied)
-    }
-
-    /// How it may forget locks in a restart; `None` if it keeps every write.
-    pub(crate) fn may_forget(&self) -> Option<&'static str> {
-        match (self.append_only, self.append_fsync.as_deref()) {
-            (None, _) => Some("does not say whether it keeps an append-only file (grant +info)"),
-            (Some(false), _) => Some("keeps no append-only file (appendonly no)"),
-            (Some(true), None) => {
-                Some("does not say when its append-only file is on disk (grant +config|get)")
-            }
-            (Some(true), Some("always")) if self.fsync_pauses == Some(true) => Some(
-                "answers before writes are on disk while it rewrites its append-only file \
-                 (no-appendfsync-on-rewrite yes)",
-            ),
-            (Some(true), Some("always")) => None,
-            (Some(true), Some("everysec")) => {
-                Some("has its append-only file on disk once a second only (appendfsync everysec)")
-            }
-            (Some(true), Some(_)) => Some(
-                "leaves it to the kernel when its append-only file is on disk (appendfsync no)",
-            ),
-        }
-    }
-}
-
-/// What a command says of a node while it goes on.
-pub(crate) fn told(notice: &Notice) -> String {
-    if notice.is_well() {
-        notice.to_string()
-    } else {
-        format!("{notice}: {}", remedy(notice.cause))
-    }
-}
-
-/// What to do about a node that does not vote.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the rest needs no remedy of its own")]
-fn remedy(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Eviction => "set maxmemory-policy noeviction there",
-        Cause::Replica | Cause::MasterDown => {
-            "name a master of its own in its place (replicaof no one)"
-        }
-        Cause::Cluster | Cause::Sentinel => "name a standalone server in its place",
-        Cause::Duplicate => "name each server once, by one address",
-        Cause::Credentials => "check the user and the password (--user, --password-file, URL)",
-        Cause::InfoDenied => "grant the user +info",
-        Cause::NoDialect => {
-            "grant the user +eval +evalsha +get +del +pexpire, or run Valkey 9 or Redis 8.4 there"
-        }
-        Cause::NoPermission => "grant the user the commands and keys of the locks",
-        Cause::Protected => "set a password there, or bind it to an address of yours",
-        Cause::TooManyClients => "raise maxclients there, or end idle clients",
-        Cause::Database => "name a database that exists in the URL",
-        Cause::ConnectionRefused => "start the server, or check host and port",
-        Cause::ConnectTimeout | Cause::Connecting => {
-            "look whether the server is frozen, and check the host, the network and firewalls"
-        }
-        Cause::Network => "check the host, the network and firewalls",
-        Cause::NameUnknown => "check the host name",
-        Cause::TlsTimeout => {
-            "check that the port is its TLS port (redis:// for a plain one), and that it is alive"
-        }
-        Cause::NoTls => "name its TLS port, or write redis:// for a plain one",
-        Cause::TlsWanted => {
-            "write rediss:// if it is a TLS port; else look whether a proxy or maxclients is in the way"
-        }
-        Cause::CertificateUntrusted => {
-            "name the CA that signed it (--tls-ca); one signed by itself must not be a CA (CA:FALSE)"
-        }
-        Cause::CertificateExpired => "renew it there, or set this machine's clock",
-        Cause::CertificateName => {
-            "name the node as its certificate does, or issue one with this name (subjectAltName)"
-        }
-        Cause::ClientCertificate => {
-            "show one that its tls-ca-cert-file signed (--tls-cert, --tls-key)"
-        }
-        Cause::TlsFailed => {
-            "look at tls-protocols and tls-ciphers there (TLS 1.2 or 1.3 is needed)"
-        }
-        Cause::SocketPath => "check the path and its permissions",
-        Cause::Protocol => "check that host and port are those of a Redis or Valkey server",
-        Cause::OutOfMemory => "raise maxmemory there, or give locks a server of their own",
-        Cause::SaveFailed => "mend its disk, or the rights to write there",
-        Cause::NoReplicas => "set min-replicas-to-write 0 there",
-        Cause::KeyDenied => "grant the user the keys of the locks",
-        Cause::Loading => "wait until the dataset is loaded",
-        Cause::Busy => "end the script that runs there (script kill)",
-        Cause::Stalled | Cause::Timeout => "look whether the server is frozen or overloaded",
-        _ => "look at the server and its log",
-    }
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    pub(crate) fn fit(name: &str) -> Examined {
-        Examined {
-            name: name.to_owned(),
-            state: NodeState::Admitted,
-            cause: Cause::None,
-            is_reachable: true,
-            server: Some("valkey 9.1.2".to_owned()),
-            role: Some("master".to_owned()),
-            append_only: Some(false),
-            append_fsync: Some("everysec".to_owned()),
-            fsync_pauses: Some(false),
-            failed_save: None,
-            snapshots: true,
-            policy: Some("noeviction".to_owned()),
-            maxmemory: Some(0),
-            used_memory: Some(1 << 20),
-            evicted: 0,
-            replicas: 0,
-            was_replica: false,
-            uptime: Some(Duration::from_secs(3600)),
-            info_denied: false,
-            direct_wake: true,
-            resp3: true,
-            dialect: None,
-            refused: vec![("DELEX", Cause::Unsupported)],
-            has_login: true,
-            is_local: false,
-            round_trip: Some(Duration::from_micros(200)),
-            clock_us: Some(10),
-        }
-    }
-
-    pub(crate) fn clients(quorum: usize, guard_is_on: bool) -> Clients {
-        Clients { quorum, guard_is_on, max_ttl: Duration::from_secs(30), has_key: false }
-    }
+    use crate::examined::samples::{clients, fit};
 
     fn three() -> Vec<Examined> {
         vec![fit("a"), fit("b"), fit("c")]

@@ -25,6 +25,7 @@ use rustix::process::{
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::output::{note, shown};
+use crate::own_binary;
 use crate::signals::{self, Signal};
 use crate::watchdog::Watchdog;
 
@@ -60,12 +61,10 @@ impl Group {
         let is_foreground = may_give_terminal();
         // What lets it begin must wait for it, also where whoever started this ignores it.
         signals::block(Signal::SIGCONT)?;
-        let child = Command::new(own_binary()?)
-            .arg(HIDDEN)
+        let child = own_binary::command(HIDDEN)?
             .arg(getpid().as_raw_nonzero().to_string())
             .arg(if is_foreground { "foreground" } else { "background" })
             .args(command)
-            .process_group(0)
             .spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the process id is out of range"))?;
@@ -206,12 +205,4 @@ fn may_give_terminal() -> bool {
     stdin.is_terminal()
         && tcgetpgrp(&stdin).is_ok_and(|group| group == getpgrp())
         && !std::fs::metadata("/dev/stdout").is_ok_and(|stdout| stdout.file_type().is_fifo())
-}
-
-/// The path of this binary, also where its file was replaced meanwhile.
-pub(crate) fn own_binary() -> io::Result<OsString> {
-    if cfg!(any(target_os = "linux", target_os = "android")) {
-        return Ok("/proc/self/exe".into());
-    }
-    std::env::current_exe().map(OsString::from)
 }

@@ -8,8 +8,9 @@ use redbolt::inspect::{Endpoint, NodeReport, NodeState, examine, permissions};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-use crate::advice::{Advice, Clients, Examined, Finding, advise};
+use crate::advice::{Advice, Finding, advise};
 use crate::args::{DoctorArgs, Global, Switch};
+use crate::examined::{Clients, Examined};
 use crate::exit::{Failure, UNSAFE};
 use crate::fitness::Level;
 use crate::output::{Paint, say, short, us};

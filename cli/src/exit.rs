@@ -7,8 +7,9 @@ use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Vote,
 };
+use serde_json::{Value, json};
 
-use crate::output::shown;
+use crate::output::{note, say, shown};
 
 pub(crate) const OVERSOLD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
@@ -62,6 +63,24 @@ impl Failure {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
+    }
+
+    /// Says why the command failed: one line on stderr, or one JSON object on stdout.
+    pub(crate) fn report(&self, json: bool) {
+        if self.kind.is_empty() {
+            return;
+        }
+        if json {
+            let nodes: Vec<Value> = self
+                .nodes
+                .iter()
+                .map(|node| json!({"node": node.node, "vote": node.vote, "cause": node.cause}))
+                .collect();
+            // Nobody is left to hear that stdout is gone.
+            let _ = say(json!({"error": self.kind, "message": self.message, "nodes": nodes}));
+        } else if !self.message.is_empty() {
+            note(&self.message);
+        }
     }
 
     /// Adds what to do about it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redbolt::Cause;
 use redbolt::inspect::NodeState;
 
-use crate::advice::{Clients, Examined};
+use crate::examined::{Clients, Examined};
 use crate::output::short;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +243,7 @@ fn names(nodes: &[Examined], is_so: impl Fn(&Examined) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::tests::{clients, fit};
+    use crate::examined::samples::{clients, fit};
 
     fn find<'a>(checks: &'a [Check], topic: &str) -> &'a Check {
         checks.iter().find(|check| check.topic == topic).expect("a check of that topic")

@@ -13,6 +13,7 @@ mod child;
 mod demo;
 mod doctor;
 mod duration;
+mod examined;
 mod exit;
 mod extend;
 mod fitness;
@@ -20,9 +21,11 @@ mod lock;
 mod look;
 mod node;
 mod output;
+mod own_binary;
 #[doc(hidden)]
 pub mod plot;
 mod progress;
+mod remedy;
 mod run;
 mod session;
 mod settings;
@@ -30,6 +33,7 @@ mod signals;
 mod status;
 mod table;
 mod terminal;
+mod times;
 mod unlock;
 mod watch;
 mod watchdog;
@@ -71,7 +75,7 @@ pub fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::report(&failure, json);
+            failure.report(json);
             failure.exit_code()
         }
     }
@@ -89,6 +93,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Lock(args) => lock::run(global, args),
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),
+        Command::Status(args) if args.watch => watch::run(global, args),
         Command::Status(args) => status::run(global, args),
         Command::Doctor(args) => doctor::run(global, args),
         Command::Bench(args) => bench::run(global, args),

@@ -5,10 +5,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use redbolt::inspect::Notice;
-use serde_json::{Value, json};
 
-use crate::advice::told;
-use crate::exit::Failure;
+use crate::remedy::told;
 use crate::terminal::is_live;
 
 /// Writes one line, or several, to stdout.
@@ -31,24 +29,6 @@ pub(crate) fn tell(mut next: impl FnMut() -> Option<Notice>) {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }
         note(told(&notice));
-    }
-}
-
-/// Says why a command failed: one line on stderr, or one JSON object on stdout.
-pub(crate) fn report(failure: &Failure, json: bool) {
-    if failure.kind.is_empty() {
-        return;
-    }
-    if json {
-        let nodes: Vec<Value> = failure
-            .nodes
-            .iter()
-            .map(|node| json!({"node": node.node, "vote": node.vote, "cause": node.cause}))
-            .collect();
-        // Nobody is left to hear that stdout is gone.
-        let _ = say(json!({"error": failure.kind, "message": failure.message, "nodes": nodes}));
-    } else if !failure.message.is_empty() {
-        note(&failure.message);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::exit::{Failure, NO_QUORUM};
 use crate::output::{Paint, ms, say, short, shown};
 use crate::table::Table;
 use crate::terminal::wrap;
-use crate::{look, settings, terminal, watch};
+use crate::{look, settings, terminal};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -23,9 +23,6 @@ enum Verdict {
 }
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
-    if args.watch {
-        return watch::run(global, args);
-    }
     let (mut client, config) = look::client(global)?;
     let quorum = settings::quorum(global, &config)?;
     let look = Look::at(&mut client, &args.key.0, quorum)?;

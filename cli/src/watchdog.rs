@@ -10,8 +10,7 @@
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 
 use redbolt::Instant;
 use redbolt::now;
@@ -19,7 +18,7 @@ use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::alarm::Alarm;
-use crate::child::own_binary;
+use crate::own_binary;
 
 /// The only argument of the watchdog.
 pub(crate) const HIDDEN: &str = "--watchdog";
@@ -41,9 +40,7 @@ struct Order {
 
 impl Watchdog {
     pub(crate) fn start() -> io::Result<Self> {
-        let mut child = Command::new(own_binary()?)
-            .arg(HIDDEN)
-            .process_group(0)
+        let mut child = own_binary::command(HIDDEN)?
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

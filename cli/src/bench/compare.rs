@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::Setup;
-use super::report::{QUANTILES, precise};
+use super::setup::Setup;
 use crate::exit::Failure;
 use crate::table::Table;
+use crate::times::{QUANTILES, precise};
 
 /// What both runs must have in common.
 const SETTINGS: [&str; 6] = ["nodes", "quorum", "embedded", "mode", "poll", "in_flight"];

@@ -6,7 +6,10 @@ use hdrhistogram::Histogram;
 use redbolt::Config;
 use serde_json::{Value, json};
 
-use super::{Counts, Limit, Setup, throughput};
+use super::counts::Counts;
+use super::limit::Limit;
+use super::setup::Setup;
+use super::throughput;
 use crate::exit::{Failure, SYSTEM};
 use crate::plot::{Line, Plot, Scale, save};
 use crate::progress::Progress;

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use super::compare::Saved;
+use super::counts::Counts;
 use super::drawing::Drawing;
-use super::{Counts, Setup};
-use crate::args::{Mode, Polling};
+use super::setup::Setup;
 use crate::exit::{Failure, NO_QUORUM};
 use crate::output::{say, short};
+use crate::times::{QUANTILES, percentiles, precise};
 
 /// A benchmark that has ended.
 #[derive(Debug)]
@@ -92,66 +92,9 @@ impl Report<'_> {
     }
 }
 
-impl Setup {
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "nodes": self.node_count,
-            "quorum": self.quorum,
-            "embedded": self.is_embedded,
-            "mode": self.mode_word(),
-            "poll": self.poll_word(),
-            "in_flight": self.in_flight,
-        })
-    }
-
-    pub(super) fn text(&self) -> String {
-        let Self { node_count, quorum, in_flight, .. } = self;
-        let (mode, poll) = (self.mode_word(), self.poll_word());
-        let embedded = if self.is_embedded { " embedded" } else { "" };
-        format!(
-            "{node_count}{embedded} nodes, quorum {quorum}; {mode} with {in_flight} in flight, {poll}"
-        )
-    }
-
-    const fn mode_word(&self) -> &'static str {
-        match self.mode {
-            Mode::Latency => "latency",
-            Mode::Throughput => "throughput",
-        }
-    }
-
-    const fn poll_word(&self) -> &'static str {
-        match self.poll {
-            Polling::Spin => "spin",
-            Polling::Park => "park",
-        }
-    }
-}
-
 /// Adds the fields of one object to another.
 fn add(object: &mut Value, fields: Value) {
     if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), fields) {
         object.extend(fields);
-    }
-}
-
-pub(crate) const QUANTILES: [(&str, f64); 5] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
-
-/// The quantiles in microseconds, to a tenth.
-pub(crate) fn percentiles(nanos: &Histogram<u64>) -> Value {
-    let tenths = |quantile| nanos.value_at_quantile(quantile) / 100;
-    let value = |quantile| {
-        Value::from(f64::from(u32::try_from(tenths(quantile)).unwrap_or(u32::MAX)) / 10.0)
-    };
-    QUANTILES.iter().map(|&(name, quantile)| (name.to_owned(), value(quantile))).collect()
-}
-
-/// Microseconds to a tenth below a millisecond.
-pub(super) fn precise(duration: Duration) -> String {
-    if duration < Duration::from_millis(1) {
-        format!("{:.1} us", duration.as_secs_f64() * 1e6)
-    } else {
-        short(duration)
     }
 }

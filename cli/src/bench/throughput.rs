@@ -4,10 +4,13 @@ use redbolt::Instant;
 use redbolt::driver::{Completion, Outcome};
 use redbolt::{Batch, Client, Config, now};
 
-use super::{Counts, Keys, Limit, PROGRESS_STEP, TTL, record};
+use super::counts::Counts;
+use super::keys::{Keys, TTL};
+use super::limit::{Limit, PROGRESS_STEP};
 use crate::exit::Failure;
 use crate::output::tell;
 use crate::progress::Progress;
+use crate::times::record;
 
 struct Window<'client> {
     batch: Batch<'client>,
@@ -18,7 +21,7 @@ struct Window<'client> {
 }
 
 /// Acquires and releases with `in_flight` operations under way.
-pub(crate) fn measure(
+pub(super) fn measure(
     config: Config,
     in_flight: usize,
     limit: Limit,

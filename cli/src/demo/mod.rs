@@ -16,13 +16,13 @@ use redbolt::{Client, Config, ConnectError, Retry, now};
 use redbolt_embedded::Nodes;
 use serde_json::json;
 
-use crate::advice::told;
 use crate::args::{DemoArgs, Global};
-use crate::bench::percentiles;
 use crate::exit::{Failure, OVERSOLD, SYSTEM};
 use crate::output::{Paint, say, short};
+use crate::remedy::told;
 use crate::settings;
 use crate::signals::{ENDING, Signals, number};
+use crate::times::percentiles;
 use faults::Faults;
 use shop::Shop;
 use view::{Scene, View};

@@ -10,7 +10,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use redbolt::inspect::Notice;
 
-use crate::exit::{Failure, SYSTEM};
+use crate::exit::Failure;
+use crate::times::{histogram, record};
 
 /// How long a sale takes between its read and its write.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -38,8 +39,6 @@ impl Shop {
     /// `stock` pieces on `shelf_count` shelves.
     pub(crate) fn open(stock: u32, shelf_count: u32, node_count: usize) -> Result<Self, Failure> {
         let share = |shelf| stock / shelf_count + u32::from(shelf < stock % shelf_count);
-        let acquire = Histogram::new_with_bounds(1, 60_000_000_000, 3)
-            .map_err(|error| Failure::new(SYSTEM, "system", error.to_string()))?;
         Ok(Self {
             stock,
             shelves: (0..shelf_count).map(|shelf| AtomicU32::new(share(shelf))).collect(),
@@ -47,7 +46,7 @@ impl Shop {
             given_up: AtomicU32::new(0),
             refused: AtomicU32::new(0),
             granted: (0..node_count).map(|_| AtomicU64::new(0)).collect(),
-            acquire: Mutex::new(acquire),
+            acquire: Mutex::new(histogram()?),
             closed: AtomicBool::new(false),
             notices: Mutex::new(Vec::new()),
         })
@@ -93,7 +92,7 @@ impl Shop {
                 granted.fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.with_latency(|acquire| crate::bench::record(acquire, took));
+        self.with_latency(|acquire| record(acquire, took));
     }
 
     pub(crate) fn with_latency<R>(&self, read: impl FnOnce(&mut Histogram<u64>) -> R) -> R {

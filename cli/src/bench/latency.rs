@@ -1,0 +1,52 @@
+//! The latency half of `redbolt bench`: one lock after the other.
+
+use redbolt::{Client, Config, now};
+
+use super::counts::Counts;
+use super::keys::{Keys, TTL};
+use super::limit::{Limit, PROGRESS_STEP};
+use crate::exit::Failure;
+use crate::output::tell;
+use crate::progress::Progress;
+use crate::times::record;
+
+/// Cycles before the measurement begins.
+const WARM_UP: u64 = 200;
+
+/// Acquires and releases, each for itself.
+pub(super) fn measure(
+    config: Config,
+    limit: Limit,
+    progress: &Progress,
+) -> Result<Counts, Failure> {
+    let mut client = Client::connect(config)?;
+    let mut counts = Counts::new()?;
+    let mut keys = Keys::new();
+    for _ in 0..WARM_UP {
+        if let Ok(lease) = client.try_lock(keys.next(), TTL) {
+            client.unlock(lease)?;
+        }
+    }
+    let started = now();
+    while !limit.is_over(&counts, started) {
+        let key = keys.next();
+        let asked = now();
+        match client.try_lock(key, TTL) {
+            Ok(lease) => {
+                let got = now();
+                client.unlock(lease)?;
+                let released = now();
+                record(&mut counts.acquire, got.saturating_since(asked));
+                record(&mut counts.release, released.saturating_since(got));
+                counts.cycles += 1;
+            }
+            Err(error) => counts.fail(error),
+        }
+        if counts.cycles.is_multiple_of(PROGRESS_STEP) {
+            progress.show(limit.permille(&counts, started));
+        }
+        tell(|| client.notice());
+    }
+    counts.elapsed = now().saturating_since(started);
+    Ok(counts)
+}

@@ -1,0 +1,53 @@
+//! When a benchmark ends, and how far it is.
+
+use std::time::Duration;
+
+use redbolt::{Instant, now};
+
+use super::counts::Counts;
+use crate::args::BenchArgs;
+use crate::exit::Failure;
+
+/// Cycles between two looks at the progress bar.
+pub(super) const PROGRESS_STEP: u64 = 512;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    cycles: u64,
+    length: Duration,
+}
+
+impl Limit {
+    pub(super) fn of(args: &BenchArgs) -> Result<Self, Failure> {
+        let seconds = args.seconds.unwrap_or(3.0);
+        let length = Duration::try_from_secs_f64(seconds).ok().filter(|length| !length.is_zero());
+        let length = length.ok_or_else(|| Failure::usage("--seconds must be more than zero"))?;
+        Ok(match args.iterations {
+            Some(cycles) => Self { cycles: cycles.get(), length: Duration::MAX },
+            None => Self { cycles: u64::MAX, length },
+        })
+    }
+
+    pub(super) fn is_over(self, counts: &Counts, started: Instant) -> bool {
+        counts.cycles + counts.failures >= self.cycles
+            || now().saturating_since(started) >= self.length
+    }
+
+    /// A quarter of it.
+    pub(super) fn quarter(self) -> Self {
+        let cycles = if self.cycles < u64::MAX { self.cycles.div_ceil(4) } else { self.cycles };
+        let length = if self.length < Duration::MAX { self.length / 4 } else { self.length };
+        Self { cycles, length }
+    }
+
+    /// How far a run is, in thousandths.
+    pub(super) fn permille(self, counts: &Counts, started: Instant) -> u64 {
+        let part = if self.cycles < u64::MAX {
+            (counts.cycles + counts.failures).saturating_mul(1000) / self.cycles
+        } else {
+            let elapsed = now().saturating_since(started).as_micros().saturating_mul(1000);
+            u64::try_from(elapsed / self.length.as_micros().max(1)).unwrap_or(1000)
+        };
+        part.min(1000)
+    }
+}

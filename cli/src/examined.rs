@@ -1,0 +1,140 @@
+//! What the doctor judges: each node as it was found, and the clients as they are set up.
+
+use std::time::Duration;
+
+use redbolt::Cause;
+use redbolt::inspect::NodeState;
+
+/// One node as the doctor found it.
+#[derive(Clone, Debug)]
+pub(crate) struct Examined {
+    pub(crate) name: String,
+    pub(crate) state: NodeState,
+    pub(crate) cause: Cause,
+    pub(crate) is_reachable: bool,
+    pub(crate) server: Option<String>,
+    pub(crate) role: Option<String>,
+    pub(crate) append_only: Option<bool>,
+    pub(crate) append_fsync: Option<String>,
+    pub(crate) fsync_pauses: Option<bool>,
+    /// What the last write of the append-only file, or the last snapshot, failed at.
+    pub(crate) failed_save: Option<&'static str>,
+    pub(crate) snapshots: bool,
+    pub(crate) policy: Option<String>,
+    pub(crate) maxmemory: Option<u64>,
+    pub(crate) used_memory: Option<u64>,
+    pub(crate) evicted: u64,
+    pub(crate) replicas: u32,
+    pub(crate) was_replica: bool,
+    pub(crate) uptime: Option<Duration>,
+    pub(crate) info_denied: bool,
+    /// Whether those who wait can be woken through it.
+    pub(crate) direct_wake: bool,
+    pub(crate) resp3: bool,
+    pub(crate) dialect: Option<String>,
+    /// Commands that it refuses, and why.
+    pub(crate) refused: Vec<(&'static str, Cause)>,
+    /// Whether it was reached with a user or a password.
+    pub(crate) has_login: bool,
+    /// Whether only this machine reaches it by its address.
+    pub(crate) is_local: bool,
+    pub(crate) round_trip: Option<Duration>,
+    /// How far its wall clock is ahead of ours.
+    pub(crate) clock_us: Option<i64>,
+}
+
+/// How the clients of the locks are set up, as far as the options say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clients {
+    pub(crate) quorum: usize,
+    pub(crate) guard_is_on: bool,
+    pub(crate) max_ttl: Duration,
+    /// Whether the user named a lock whose key must be permitted.
+    pub(crate) has_key: bool,
+}
+
+impl Examined {
+    /// Whether it let us in and told what it is.
+    pub(crate) const fn was_asked(&self) -> bool {
+        self.is_reachable && self.server.is_some()
+    }
+
+    pub(crate) fn is_denied(&self, command: &str) -> bool {
+        self.refusal(command) == Some(Cause::NoPermission)
+    }
+
+    /// Why it does not run a command.
+    pub(crate) fn refusal(&self, command: &str) -> Option<Cause> {
+        self.refused.iter().find(|(name, _)| *name == command).map(|(_, cause)| *cause)
+    }
+
+    /// Whether it can grant a lock now.
+    pub(crate) fn can_vote(&self) -> bool {
+        let cause = self.refusal("SET");
+        // Other keys than the one that was asked for may be permitted.
+        self.state == NodeState::Admitted && cause.is_none_or(|cause| cause == Cause::KeyDenied)
+    }
+
+    /// How it may forget locks in a restart; `None` if it keeps every write.
+    pub(crate) fn may_forget(&self) -> Option<&'static str> {
+        match (self.append_only, self.append_fsync.as_deref()) {
+            (None, _) => Some("does not say whether it keeps an append-only file (grant +info)"),
+            (Some(false), _) => Some("keeps no append-only file (appendonly no)"),
+            (Some(true), None) => {
+                Some("does not say when its append-only file is on disk (grant +config|get)")
+            }
+            (Some(true), Some("always")) if self.fsync_pauses == Some(true) => Some(
+                "answers before writes are on disk while it rewrites its append-only file \
+                 (no-appendfsync-on-rewrite yes)",
+            ),
+            (Some(true), Some("always")) => None,
+            (Some(true), Some("everysec")) => {
+                Some("has its append-only file on disk once a second only (appendfsync everysec)")
+            }
+            (Some(true), Some(_)) => Some(
+                "leaves it to the kernel when its append-only file is on disk (appendfsync no)",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::*;
+
+    pub(crate) fn fit(name: &str) -> Examined {
+        Examined {
+            name: name.to_owned(),
+            state: NodeState::Admitted,
+            cause: Cause::None,
+            is_reachable: true,
+            server: Some("valkey 9.1.2".to_owned()),
+            role: Some("master".to_owned()),
+            append_only: Some(false),
+            append_fsync: Some("everysec".to_owned()),
+            fsync_pauses: Some(false),
+            failed_save: None,
+            snapshots: true,
+            policy: Some("noeviction".to_owned()),
+            maxmemory: Some(0),
+            used_memory: Some(1 << 20),
+            evicted: 0,
+            replicas: 0,
+            was_replica: false,
+            uptime: Some(Duration::from_secs(3600)),
+            info_denied: false,
+            direct_wake: true,
+            resp3: true,
+            dialect: None,
+            refused: vec![("DELEX", Cause::Unsupported)],
+            has_login: true,
+            is_local: false,
+            round_trip: Some(Duration::from_micros(200)),
+            clock_us: Some(10),
+        }
+    }
+
+    pub(crate) fn clients(quorum: usize, guard_is_on: bool) -> Clients {
+        Clients { quorum, guard_is_on, max_ttl: Duration::from_secs(30), has_key: false }
+    }
+}

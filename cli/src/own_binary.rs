@@ -1,0 +1,21 @@
+//! This binary, started once more for what must be a process of its own.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// Starts it with `hidden` as its first argument, in a process group of its own.
+pub(crate) fn command(hidden: &str) -> io::Result<Command> {
+    let mut command = Command::new(path()?);
+    command.arg(hidden).process_group(0);
+    Ok(command)
+}
+
+/// The path of this binary, also where its file was replaced meanwhile.
+fn path() -> io::Result<OsString> {
+    if cfg!(any(target_os = "linux", target_os = "android")) {
+        return Ok("/proc/self/exe".into());
+    }
+    std::env::current_exe().map(OsString::from)
+}

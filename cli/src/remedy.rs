@@ -1,0 +1,71 @@
+//! What to do about a node that does not vote, by the cause.
+
+use redbolt::Cause;
+use redbolt::inspect::Notice;
+
+/// What a command says of a node while it goes on.
+pub(crate) fn told(notice: &Notice) -> String {
+    if notice.is_well() {
+        notice.to_string()
+    } else {
+        format!("{notice}: {}", remedy(notice.cause))
+    }
+}
+
+/// What to do about a node that does not vote.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest needs no remedy of its own")]
+pub(crate) fn remedy(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Eviction => "set maxmemory-policy noeviction there",
+        Cause::Replica | Cause::MasterDown => {
+            "name a master of its own in its place (replicaof no one)"
+        }
+        Cause::Cluster | Cause::Sentinel => "name a standalone server in its place",
+        Cause::Duplicate => "name each server once, by one address",
+        Cause::Credentials => "check the user and the password (--user, --password-file, URL)",
+        Cause::InfoDenied => "grant the user +info",
+        Cause::NoDialect => {
+            "grant the user +eval +evalsha +get +del +pexpire, or run Valkey 9 or Redis 8.4 there"
+        }
+        Cause::NoPermission => "grant the user the commands and keys of the locks",
+        Cause::Protected => "set a password there, or bind it to an address of yours",
+        Cause::TooManyClients => "raise maxclients there, or end idle clients",
+        Cause::Database => "name a database that exists in the URL",
+        Cause::ConnectionRefused => "start the server, or check host and port",
+        Cause::ConnectTimeout | Cause::Connecting => {
+            "look whether the server is frozen, and check the host, the network and firewalls"
+        }
+        Cause::Network => "check the host, the network and firewalls",
+        Cause::NameUnknown => "check the host name",
+        Cause::TlsTimeout => {
+            "check that the port is its TLS port (redis:// for a plain one), and that it is alive"
+        }
+        Cause::NoTls => "name its TLS port, or write redis:// for a plain one",
+        Cause::TlsWanted => {
+            "write rediss:// if it is a TLS port; else look whether a proxy or maxclients is in the way"
+        }
+        Cause::CertificateUntrusted => {
+            "name the CA that signed it (--tls-ca); one signed by itself must not be a CA (CA:FALSE)"
+        }
+        Cause::CertificateExpired => "renew it there, or set this machine's clock",
+        Cause::CertificateName => {
+            "name the node as its certificate does, or issue one with this name (subjectAltName)"
+        }
+        Cause::ClientCertificate => {
+            "show one that its tls-ca-cert-file signed (--tls-cert, --tls-key)"
+        }
+        Cause::TlsFailed => {
+            "look at tls-protocols and tls-ciphers there (TLS 1.2 or 1.3 is needed)"
+        }
+        Cause::SocketPath => "check the path and its permissions",
+        Cause::Protocol => "check that host and port are those of a Redis or Valkey server",
+        Cause::OutOfMemory => "raise maxmemory there, or give locks a server of their own",
+        Cause::SaveFailed => "mend its disk, or the rights to write there",
+        Cause::NoReplicas => "set min-replicas-to-write 0 there",
+        Cause::KeyDenied => "grant the user the keys of the locks",
+        Cause::Loading => "wait until the dataset is loaded",
+        Cause::Busy => "end the script that runs there (script kill)",
+        Cause::Stalled | Cause::Timeout => "look whether the server is frozen or overloaded",
+        _ => "look at the server and its log",
+    }
+}
