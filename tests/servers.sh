@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Lays the five real servers that the tests compare with under DIR: DIR/bin/redis-7.0 and so on.
+# Installs the five real servers that the tests compare with under DIR: DIR/bin/redis-7.0 and so on.
 #
-# usage: tests/servers.sh DIR          all of them; quiet, and quick where they are laid already
+# usage: tests/servers.sh DIR          all of them; quiet, and quick where they are installed already
 #        tests/servers.sh DIR NAME     one of them, with whatever the tools say
 #
-# A server that cannot be had does not stop the others: it gets one line on stderr that says why,
+# A server that cannot be installed does not stop the others: one line on stderr says why,
 # and the exit code is 1. Everything comes from the machine's own package sources (apt, pip); no
 # root is needed and nothing outside DIR is touched.
 #
