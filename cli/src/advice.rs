@@ -1,4 +1,4 @@
-//! What is unsafe about a node, what is only worth knowing, and how to mend both.
+//! What is unsafe about a node, what is only worth knowing, and how to repair both.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use redbolt::inspect::{NodeState, Notice};
 use crate::fitness::{Check, Level, judge_set};
 use crate::output::short;
 
-/// What a refused marker is called among the commands.
+/// The name of a refused marker among the commands.
 const MARKER: &str = "SET redbolt:since:*";
 
-/// One node as the doctor found it.
+/// One node, as the doctor found it.
 #[derive(Clone, Debug)]
 pub(crate) struct Examined {
     pub(crate) name: String,
@@ -23,7 +23,7 @@ pub(crate) struct Examined {
     pub(crate) append_only: Option<bool>,
     pub(crate) append_fsync: Option<String>,
     pub(crate) fsync_pauses: Option<bool>,
-    /// What the last write of the append-only file, or the last snapshot, failed at.
+    /// What failed: the last write of the append-only file, or the last snapshot.
     pub(crate) failed_save: Option<&'static str>,
     pub(crate) snapshots: bool,
     pub(crate) policy: Option<String>,
@@ -34,22 +34,22 @@ pub(crate) struct Examined {
     pub(crate) was_replica: bool,
     pub(crate) uptime: Option<Duration>,
     pub(crate) info_denied: bool,
-    /// Whether those who wait can be woken through it.
+    /// Whether waiters can be woken through the node.
     pub(crate) direct_wake: bool,
     pub(crate) resp3: bool,
     pub(crate) dialect: Option<String>,
-    /// Commands that it refuses, and why.
+    /// Commands that the node refuses, and why.
     pub(crate) refused: Vec<(&'static str, Cause)>,
-    /// Whether it was reached with a user or a password.
+    /// Whether the client logs in with a user or a password.
     pub(crate) has_login: bool,
-    /// Whether only this machine reaches it by its address.
+    /// Whether its address leads only this machine to it.
     pub(crate) is_local: bool,
     pub(crate) round_trip: Option<Duration>,
-    /// How far its wall clock is ahead of ours.
+    /// How far its wall clock is ahead of this machine's.
     pub(crate) clock_us: Option<i64>,
 }
 
-/// How the clients of the locks are set up, as far as the options say.
+/// The settings of the clients, as far as the options say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clients {
     pub(crate) quorum: usize,
@@ -64,9 +64,9 @@ pub(crate) struct Clients {
 pub(crate) struct Advice {
     /// Reasons why locks would be unsafe or impossible, each with its remedy.
     pub(crate) unsafe_because: Vec<Finding>,
-    /// What is worth knowing of a node, and leaves locks safe.
+    /// What is worth knowing about a node but does not make locks unsafe.
     pub(crate) notes: Vec<Finding>,
-    /// What holds for all nodes together.
+    /// Checks of all nodes together.
     pub(crate) checks: Vec<Check>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Finding {
     pub(crate) text: String,
 }
 
-/// Memory in use, in percent of the limit, that is worth a word.
+/// Memory in use, in percent of the limit, from which on the doctor mentions it.
 const MEMORY_NOTED: u64 = 80;
 
 /// Judges the nodes, one by one and together.
@@ -119,7 +119,7 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     judge.history();
 }
 
-/// One node, and where what is found on it goes.
+/// One node, and where its findings go.
 struct Judge<'a> {
     node: &'a Examined,
     advice: &'a mut Advice,
@@ -194,7 +194,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether who waits for a lock is woken, and locks can be looked at.
+    /// Whether waiters are woken, and locks can be looked up.
     fn waiting(&mut self) {
         let commands = ["GET", "PTTL", "PUBLISH"];
         let mut denied: Vec<&str> =
@@ -208,7 +208,7 @@ impl Judge<'_> {
             let grants: Vec<String> =
                 denied.iter().map(|command| format!("+{}", command.to_lowercase())).collect();
             self.note(format!(
-                "the user may not run {}, so who waits for a lock looks again and again, and \
+                "the user may not run {}, so a waiter polls for the lock, and \
                  redbolt status sees less: grant {}",
                 denied.join(", "),
                 grants.join(" ")
@@ -216,7 +216,7 @@ impl Judge<'_> {
         }
         if !has_publish {
             self.note(
-                "the user may not use the channels redbolt:*, so who waits for a lock is not \
+                "the user may not use the channels redbolt:*, so a waiter is not \
                  woken by its release: grant &redbolt:*",
             );
         }
@@ -231,7 +231,7 @@ impl Judge<'_> {
         if tracking.into_iter().any(|command| self.node.is_denied(command)) {
             self.note(
                 "the user may not track keys, so the loss of a watched lock and the end of another \
-                 library's are found out late: grant +client|tracking +client|caching",
+                 library's are noticed late: grant +client|tracking +client|caching",
             );
         }
     }
@@ -258,7 +258,7 @@ impl Judge<'_> {
     fn history(&mut self) {
         let node = self.node;
         if let Some(what) = node.failed_save {
-            self.note(format!("{what} failed, and it may refuse locks for that: mend its disk"));
+            self.note(format!("{what} failed, so it may refuse locks: repair its disk"));
         }
         if node.replicas > 0 {
             self.note(format!(
@@ -280,7 +280,7 @@ impl Judge<'_> {
 }
 
 impl Examined {
-    /// Whether it let us in and told what it is.
+    /// Whether the node accepted the login and said what it is.
     pub(crate) const fn was_asked(&self) -> bool {
         self.is_reachable && self.server.is_some()
     }
@@ -289,19 +289,19 @@ impl Examined {
         self.refusal(command) == Some(Cause::NoPermission)
     }
 
-    /// Why it does not run a command.
+    /// Why the node refuses a command.
     pub(crate) fn refusal(&self, command: &str) -> Option<Cause> {
         self.refused.iter().find(|(name, _)| *name == command).map(|(_, cause)| *cause)
     }
 
-    /// Whether it can grant a lock now.
+    /// Whether the node can grant a lock now.
     pub(crate) fn can_vote(&self) -> bool {
         let cause = self.refusal("SET");
-        // Other keys than the one that was asked for may be permitted.
+        // Keys other than the one that was tried may be permitted.
         self.state == NodeState::Admitted && cause.is_none_or(|cause| cause == Cause::KeyDenied)
     }
 
-    /// How it may forget locks in a restart; `None` if it keeps every write.
+    /// How the node may lose locks in a restart; `None` if it keeps every write.
     pub(crate) fn may_forget(&self) -> Option<&'static str> {
         match (self.append_only, self.append_fsync.as_deref()) {
             (None, _) => Some("does not say whether it keeps an append-only file (grant +info)"),
@@ -324,7 +324,7 @@ impl Examined {
     }
 }
 
-/// What a command says of a node while it goes on.
+/// What a running command says about a node.
 pub(crate) fn told(notice: &Notice) -> String {
     if notice.is_well() {
         notice.to_string()
@@ -381,7 +381,7 @@ fn remedy(cause: Cause) -> &'static str {
         Cause::SocketPath => "check the path and its permissions",
         Cause::Protocol => "check that host and port are those of a Redis or Valkey server",
         Cause::OutOfMemory => "raise maxmemory there, or give locks a server of their own",
-        Cause::SaveFailed => "mend its disk, or the rights to write there",
+        Cause::SaveFailed => "repair its disk, or the permission to write there",
         Cause::NoReplicas => "set min-replicas-to-write 0 there",
         Cause::KeyDenied => "grant the user the keys of the locks",
         Cause::Loading => "wait until the dataset is loaded",
@@ -474,7 +474,7 @@ pub(crate) mod tests {
         assert!(advice.unsafe_because[0].text.contains("+config|get"), "{advice:?}");
     }
 
-    /// What is denied, and the words that say how to mend it.
+    /// What is denied, and the words of the remedy.
     #[test]
     fn what_the_user_may_not_do_is_said_with_what_to_grant() {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};

@@ -1,4 +1,4 @@
-//! Everything that is printed: text or JSON to stdout, one line of error, numbers for people.
+//! Everything that commands print: text or JSON to stdout, one line of error, numbers for people.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -18,12 +18,12 @@ pub(crate) fn say(text: impl Display) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes one line to stderr. Whether anybody reads it changes nothing.
+/// Writes one line to stderr. A failure to write changes nothing.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "redbolt: {text}");
 }
 
-/// Says on stderr what a command that goes on should have heard of its nodes.
+/// Prints notices of nodes on stderr while a command goes on.
 pub(crate) fn tell(mut next: impl FnMut() -> Option<Notice>) {
     while let Some(notice) = next() {
         if is_live(&io::stderr()) {
@@ -45,14 +45,14 @@ pub(crate) fn report(failure: &Failure, json: bool) {
             .iter()
             .map(|node| json!({"node": node.node, "vote": node.vote, "cause": node.cause}))
             .collect();
-        // Nobody is left to hear that stdout is gone.
+        // If stdout is gone, there is no reader to tell.
         let _ = say(json!({"error": failure.kind, "message": failure.message, "nodes": nodes}));
     } else if !failure.message.is_empty() {
         note(&failure.message);
     }
 }
 
-/// A key or token for people and for JSON: control characters and what is no UTF-8 escaped.
+/// A key or token for people and for JSON: control characters and invalid UTF-8 are escaped.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -90,17 +90,17 @@ pub(crate) fn short(duration: Duration) -> String {
     }
 }
 
-/// Whole milliseconds, as JSON has them.
+/// Whole milliseconds, for JSON.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whole microseconds, as JSON has them.
+/// Whole microseconds, for JSON.
 pub(crate) fn us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Colours for a terminal, and none anywhere else or where NO_COLOR is set.
+/// Colours for a terminal; none elsewhere or if NO_COLOR is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     on: bool,

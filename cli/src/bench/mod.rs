@@ -24,7 +24,7 @@ use report::Report;
 
 pub(crate) use report::percentiles;
 
-/// Keys end by themselves so long after a benchmark that was killed.
+/// After a benchmark was killed, its keys end by themselves within this time.
 pub(crate) const TTL: Duration = Duration::from_secs(5);
 
 /// Cycles before the measurement begins.
@@ -32,7 +32,7 @@ const WARM_UP: u64 = 200;
 
 const IN_FLIGHT: usize = 64;
 
-/// What a benchmark counts.
+/// The counts of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Counts {
     pub(crate) acquire: Histogram<u64>,
@@ -40,7 +40,7 @@ pub(crate) struct Counts {
     pub(crate) cycles: u64,
     pub(crate) failures: u64,
     pub(crate) elapsed: Duration,
-    /// The last failure, for the case that there was nothing else.
+    /// The last failure, reported if there was nothing else.
     pub(crate) failure: Option<LockError>,
 }
 
@@ -143,7 +143,7 @@ impl Limit {
             || now().saturating_since(started) >= self.length
     }
 
-    /// A quarter of it.
+    /// A quarter of the length.
     fn quarter(self) -> Self {
         let cycles = if self.cycles < u64::MAX { self.cycles.div_ceil(4) } else { self.cycles };
         let length = if self.length < Duration::MAX { self.length / 4 } else { self.length };
@@ -178,7 +178,7 @@ impl Counts {
         })
     }
 
-    /// Cycles a second.
+    /// Cycles per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     fn rate(&self) -> f64 {
         self.cycles as f64 / self.elapsed.as_secs_f64().max(1e-9)
@@ -223,7 +223,7 @@ fn latency(config: Config, limit: Limit, progress: &Progress) -> Result<Counts, 
     Ok(counts)
 }
 
-/// Cycles between two looks at the progress bar.
+/// Cycles between two updates of the progress bar.
 pub(crate) const PROGRESS_STEP: u64 = 512;
 
 pub(crate) fn record(histogram: &mut Histogram<u64>, time: Duration) {
@@ -249,13 +249,13 @@ impl Keys {
     pub(crate) fn next(&mut self) -> &[u8] {
         self.count += 1;
         self.name.truncate(self.prefix_len);
-        // What is written into a vector always is.
+        // Writing into a vector cannot fail.
         let _ = write!(self.name, "{}", self.count);
         &self.name
     }
 }
 
-/// Digits of the greatest number of a key.
+/// Digits of the largest number in a key.
 const DIGITS_MAX: usize = 20;
 
 #[cfg(test)]
