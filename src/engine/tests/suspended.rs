@@ -67,7 +67,7 @@ fn a_round_that_nobody_answered_ends_at_the_first_pass_and_blames_no_node() {
     rig.pass();
     assert_eq!(vote_of(&rig.refused(), 0), Vote::Unknown(Cause::Timeout));
     assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
-    // An hour without an answer was nobody's fault: the next lock may use the node.
+    // No node is to blame for an hour without an answer: the next lock may use the node.
     assert!(rig.engine.nodes(rig.now).iter().all(|node| node.state == NodeState::Admitted));
 }
 

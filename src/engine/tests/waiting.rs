@@ -1,4 +1,4 @@
-//! Retries, nodes on their way, nodes that do not answer, time that nobody attended.
+//! Retries, nodes on their way, nodes that do not answer, time in which the caller was absent.
 
 use super::*;
 use crate::config::Retry;

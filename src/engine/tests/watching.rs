@@ -1,4 +1,4 @@
-//! Leases whose nodes tell when somebody else changes the key.
+//! Leases whose nodes tell when another client changes the key.
 
 use super::*;
 use crate::config::Retry;
