@@ -217,29 +217,29 @@ pub(crate) struct RunArgs {
 const RUN_HELP: &str = "\
 A lock is extended at each third of its TTL. If that fails until less than --grace of it is left, or
 the lock was taken away, CMD and its process group get TERM, and KILL after the grace or before the
-lock would have ended; the exit code is 70 then. Where redbolt itself is stopped or hangs, its
+lock would have ended; then the exit code is 70. If redbolt itself is stopped or hangs, its
 watchdog, a second process, sends that KILL. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD.
 CMD is killed when redbolt is.
 
 Several locks are taken one after the other in the order of their bytes, whatever the order of the
 arguments, so that commands that want the same locks cannot block each other. --wait is the time for
-all of them together. They are released in reverse.
+all of them together. They are released in reverse order.
 
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
 Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
           redbolt run stock orders -- ./reconcile    both are held
           redbolt run -n -E 0 cleanup -c 'find /var/spool/x -mtime +7 -delete'
-                                                     in a crontab: silent where another machine
+                                                     in a crontab: silent if another machine
                                                      does it";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A node without a vote, as after a restart, counts as one that does not answer: the verdict is unknown
-(exit code 69) as long as such nodes may have forgotten a lock.
+A node without a vote, as after a restart, counts as not answering: the verdict is unknown
+(exit code 69) as long as such nodes may have lost a lock.
 
-With --watch it goes on until it is interrupted: a live view on a terminal, a line for each change
-elsewhere, and with --json an object for each look, one a line.
+With --watch it goes on until it is interrupted: a live view on a terminal, one line per change
+elsewhere, and with --json one object per look, each on its own line.
 
 Example:  redbolt status sku:42
           redbolt status sku:42 --watch --interval 200ms")]
