@@ -115,7 +115,7 @@ pub(super) fn answer_each(rig: &mut Rig, index: usize, answers: &[&str]) {
     }
 }
 
-/// One that waits behind `OTHER`, which was told.
+/// A call that waits behind `OTHER`, which was told.
 pub(super) fn listening(rig: &mut Rig) -> usize {
     let node = denied(rig);
     answer_each(rig, node, &[&token_of(OTHER), ":9000\r\n"]);
@@ -422,8 +422,8 @@ fn the_node_that_wakes_is_written_to_behind_the_others() {
     assert_eq!(rig.engine.poll_writes().map(|group| group.count()), [5, 0], "told once");
 }
 
-/// Who queues again may be late by many turns; it is told on from each holder to the next, within
-/// bounds.
+/// A client that queues again may be late by many turns; each holder passes its announcement on to
+/// the next, within bounds.
 #[test]
 fn an_announcement_that_is_late_by_some_turns_goes_on_to_who_has_the_lock_now() {
     for (hops, channel, kind) in
@@ -445,7 +445,8 @@ fn an_announcement_that_is_late_by_some_turns_goes_on_to_who_has_the_lock_now() 
     }
 }
 
-/// Who queues behind many has its turn late: a look before that would find the lock on its way.
+/// A client behind many others gets its turn late: a look before that would find the lock changing
+/// hands.
 #[test]
 fn the_first_look_is_later_for_each_that_has_its_turn_before() {
     let mut rig = rig(3);
@@ -482,7 +483,7 @@ fn a_poll_that_finds_the_lock_gone_looks_again_before_it_tries() {
         if is_taken {
             rig.answer(node, &token_of(THIRD));
             assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), ANNOUNCE));
-            // Released while that was told: who was heard is woken.
+            // Released while the announcement was under way: the waiter that was heard is woken.
             answer_each(&mut rig, node, &[":1\r\n", "_\r\n"]);
             assert_eq!(rig.waiting(node), Vec::<String>::new());
             rig.advance(3 * MS);
@@ -546,7 +547,7 @@ fn only_this_clients_own_subscription_or_an_error_answers_subscribe() {
         rig.receive(0, &again);
         assert!(!rig.engine.is_connected(node(0)));
     }
-    // Who may not subscribe locks all the same.
+    // A client that may not subscribe can still lock.
     let mut rig = Rig::with(1, |config| config.direct_wake(true));
     rig.acquire("a");
     rig.receive(
