@@ -143,7 +143,7 @@ impl Default for Retry {
 /// | `node_timeout` | 50 ms | 1 ms to 1 min: when a node without an answer is counted out |
 /// | `connect_timeout` | 1 s | 1 ms to 10 min |
 /// | `drift_factor` | 0.01 | 0.0001 to 0.5 of the TTL, and 2 ms |
-/// | `max_ttl` | 30 s | 4 ms to 24 days; also how long a restarted node is not believed |
+/// | `max_ttl` | 30 s | 4 ms to 24 days; also how long a restarted node does not vote |
 /// | `restart_guard` | on | |
 /// | `admission` | strict | |
 /// | `retry` | 200 to 400 ms apart, 10 s in all | |

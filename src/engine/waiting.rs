@@ -149,7 +149,7 @@ impl Engine {
         self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, false, view));
     }
 
-    /// The node was greeted anew.
+    /// The node was greeted again.
     pub(super) fn wait_untracked(&mut self, id: NodeId, now: Now) {
         self.tell_waiting(now, |waiting, view| waiting.untracked(id, view));
     }
