@@ -63,7 +63,7 @@ mod linux {
 
         driver.drive(); // begins to connect
         while is_open || driver.in_flight() > 0 {
-            // The driver says how long it can do without us; `None` is for ever.
+            // The driver says how long the loop may sleep; `None` is for ever.
             let timeout = driver.timeout().map(Timespec::try_from).transpose()?;
             retry_on_intr(|| wait(&epoll, spare_capacity(&mut events), timeout.as_ref()))?;
             wake_ups += 1;
@@ -72,7 +72,7 @@ mod linux {
                     is_open = take_orders(&orders, &mut driver, &mut open)?;
                 }
             }
-            // Cheap enough for every wake-up, and due after a timeout as well.
+            // Cheap enough for every wake-up, and needed after a timeout as well.
             driver.drive();
             while let Some(done) = driver.completion() {
                 let Outcome::Lock(result) = done.result else { continue };
@@ -84,7 +84,7 @@ mod linux {
                     *left -= 1;
                 }
                 orders.send_to(left.to_string().as_bytes(), customer)?;
-                // The lease's drop is seen by the loop's next `timeout`, which is zero then.
+                // After the lease's drop, the loop's next `timeout` is zero.
             }
         }
         driver.shutdown(Duration::from_secs(1));
@@ -97,7 +97,8 @@ mod linux {
         Ok(())
     }
 
-    /// Reads all orders that have come, and begins a lock for each. False once there are no more.
+    /// Reads all orders that have come, and begins a lock for each. False once there will be no
+    /// more.
     fn take_orders(
         orders: &UdpSocket,
         driver: &mut Driver,
@@ -110,14 +111,14 @@ mod linux {
             }
             let text = buffer.get(..len).and_then(|text| std::str::from_utf8(text).ok());
             let Some(article) = text.and_then(|text| text.parse().ok()) else { continue };
-            // An article that is just being sold is waited for, in the order of the orders.
+            // For an article that is being sold, orders wait in their order.
             let id = driver.lock(format!("article:{article}"), TTL)?;
             open.insert(id, (customer, article));
         }
         Ok(true)
     }
 
-    /// Customers, one for each article: each orders again once it was served.
+    /// Customers, one per article: each orders again once it was served.
     fn order_all(desk: SocketAddr) -> std::io::Result<usize> {
         let customers = (0..ARTICLES).map(|_| UdpSocket::bind("127.0.0.1:0"));
         let customers: Vec<_> = customers.collect::<Result<_, _>>()?;

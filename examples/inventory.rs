@@ -1,9 +1,9 @@
-//! An inventory service that sells from SQLite, in several processes: without the lock it oversells,
-//! with it never.
+//! An inventory service that sells from SQLite, in several processes: without the lock it
+//! oversells, with it never.
 //!
-//! A sale reads the stock, has its payment made, and writes the stock back. No transaction of the
-//! database may last as long as a payment does, so between reading and writing other sellers are at
-//! work; the lock on the article keeps them out, whatever process or machine they run in.
+//! A sale reads the stock, makes the payment, and writes the stock back. No database transaction
+//! may last as long as a payment, so other sellers work between the read and the write; the lock on
+//! the article keeps them out, on whatever process or machine they run.
 //!
 //! Run it with `cargo run --example inventory`, or with `REDBOLT_NODES` set.
 
@@ -21,7 +21,7 @@ type Anything = Result<(), Box<dyn std::error::Error>>;
 const SELLERS: usize = 4;
 const STOCK: i64 = 200;
 const TTL: Duration = Duration::from_secs(5);
-/// What a payment takes.
+/// How long a payment takes.
 const PAYMENT: Duration = Duration::from_millis(1);
 
 fn main() -> Anything {
@@ -47,7 +47,7 @@ fn main() -> Anything {
     Ok(())
 }
 
-/// Has all sellers sell from a fresh database, and returns how many pieces they sold.
+/// Lets all sellers sell from a fresh database, and returns how many pieces they sold.
 fn run(database: &Path, nodes: Option<&str>) -> Result<i64, Box<dyn std::error::Error>> {
     let connection = open(database)?;
     connection.execute_batch(
@@ -78,13 +78,13 @@ fn open(database: &Path) -> rusqlite::Result<Connection> {
 
 fn sell_with_lock(database: &Path, nodes: &str) -> Anything {
     let connection = open(database)?;
-    // Sellers that wait are woken by whoever has sold; they give up after a minute.
+    // The release of one seller wakes the next; waiting sellers give up after a minute.
     let patient = Retry::default().timeout(Duration::from_secs(60));
     let mut client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
     loop {
         let is_left = client.with_lock("stock:sku:42", TTL, |held| {
             let Some(left) = begin_sale(&connection)? else { return Ok(false) };
-            // Right before the effect: is there time enough for it?
+            // Right before the effect: is there enough time for it?
             if held.remaining() < Duration::from_millis(500) {
                 return Err::<_, Box<dyn std::error::Error>>("the sale took too long".into());
             }
@@ -105,7 +105,7 @@ fn sell_without(database: &Path) -> Anything {
     Ok(())
 }
 
-/// Reads how many pieces are left and has one paid for; `None` if there are none.
+/// Reads how many pieces are left and makes the payment for one; `None` if there are none.
 fn begin_sale(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let read = "SELECT pieces FROM stock WHERE article = 'sku:42'";
     let left: i64 = connection.query_row(read, [], |row| row.get(0))?;

@@ -1,4 +1,4 @@
-//! Locks inside a mio loop that belongs to somebody else: beside them run a timer and a listener.
+//! Locks inside a mio loop of your own, beside a timer and a listener.
 //!
 //! The loop serves `GET` on a port of its own: each connection gets a line that says how many locks
 //! were taken so far. A lock is taken at every tick of the timer. Nothing here blocks.
@@ -16,7 +16,7 @@ use redbolt::driver::{Driver, Outcome};
 use redbolt::{Config, Instant, now};
 
 const LISTENER: Token = Token(0);
-/// The driver's own tokens: one for each node, and one more.
+/// The driver's tokens: one per node, and one more.
 const DRIVER: std::ops::Range<usize> = 100..133;
 const TICK: Duration = Duration::from_millis(20);
 const TICKS: u32 = 50;
@@ -77,7 +77,7 @@ fn sleep_until(wake: Instant) -> Duration {
     now().until(wake)
 }
 
-/// Somebody who uses the listener while locks are taken.
+/// A client of the listener while locks are taken.
 fn visit(address: std::net::SocketAddr) {
     if let Ok(mut stream) = std::net::TcpStream::connect(address) {
         let mut line = String::new();

@@ -1,8 +1,8 @@
 //! The sans-IO engine without any socket, thread or clock: two clients and three nodes in one
-//! function, joined by a queue of bytes, on a time that is only a number.
+//! function, joined by a queue of bytes; time is only a number.
 //!
-//! Whoever has a transport of their own (a kernel-bypass stack, a simulator, a replay of recorded
-//! bytes) drives the engine as `World::settle` does. An hour passes here in some milliseconds.
+//! A program with its own transport (a kernel-bypass stack, a simulator, a replay of recorded
+//! bytes) drives the engine as `World::settle` does. Here an hour passes in some milliseconds.
 //!
 //! Run it with `cargo run --example sans_io`.
 
@@ -20,10 +20,10 @@ type Anything = Result<(), Box<dyn std::error::Error>>;
 const TTL: Duration = Duration::from_secs(10);
 const NODES: u8 = 3;
 const CLIENTS: usize = 2;
-/// What a message takes from one end to the other.
+/// How long a message takes from one end to the other.
 const LATENCY: Duration = Duration::from_micros(100);
 
-/// Something on its way, for a client and about one of its connections.
+/// A message under way, for one connection of a client.
 enum Mail {
     ToNode(Vec<u8>),
     ToClient(Vec<u8>),
@@ -34,11 +34,11 @@ enum Mail {
 struct World {
     now: Instant,
     clients: Vec<Engine>,
-    /// `None`: its process is gone.
+    /// `None`: the node's process is gone.
     servers: Vec<Option<Server>>,
     /// The connection of each client to each node.
     sessions: BTreeMap<(usize, usize), Session>,
-    /// What arrives when; of what arrives together, what was sent first.
+    /// Messages by arrival time; those that arrive together in the order sent.
     mail: BTreeMap<(Instant, u64), (usize, usize, Mail)>,
     sent: u64,
     bytes: usize,
@@ -75,7 +75,7 @@ fn main() -> Anything {
     }
     println!("{:?}: a node is gone, and the lease was extended", world.since(begin));
 
-    // The second waits; the first one's release wakes it.
+    // The second client waits; the release of the first wakes it.
     let now = world.now;
     world.client(1)?.lock(b"sku:42", &TTL.into(), now)?;
     world.wait(Duration::from_secs(1))?;
@@ -113,10 +113,10 @@ fn main() -> Anything {
 
 impl World {
     fn new() -> Result<Self, Box<dyn std::error::Error>> {
-        // Any origin will do, as long as time goes on from it.
+        // Any origin will do, as long as time goes forward.
         let now = Instant::from_nanos(1_000_000_000);
         let config = Config::new(["a:6379", "b:6379", "c:6379"])?;
-        // Randomness comes in as a seed: same seeds, same run. In production they are secrets.
+        // Randomness comes as a seed: same seeds, same run. In production seeds are secret.
         let clients = [[1; 32], [2; 32]].map(|seed| Engine::new(&config, seed, now));
         let servers = (1..=NODES).map(|node| {
             let hour = Duration::from_secs(3600); // old enough to be believed at once
@@ -138,11 +138,12 @@ impl World {
         Ok(world)
     }
 
-    /// The whole of a driver: tells the engines the time, then does what they want.
+    /// A complete driver: tells the engines the time, then does what they ask.
     fn settle(&mut self) {
         for client in 0..self.clients.len() {
             let (now, Some(engine)) = (self.now, self.clients.get_mut(client)) else { return };
-            // Last, behind all bytes that came in: what was read is not judged as missing.
+            // Last, after all bytes that came in, so that no answer that was read counts as
+            // missing.
             engine.handle_timeout(now);
             while let Some(event) = engine.poll_event(now) {
                 self.events.push((client, event));
@@ -192,7 +193,7 @@ impl World {
         self.mail.insert((self.now + LATENCY, self.sent), (client, node, mail));
     }
 
-    /// Goes to the next moment at which anything happens, and lets it.
+    /// Advances to the next event and processes it.
     fn step(&mut self, latest: Instant) {
         self.settle(); // sends what was submitted since
         let arrives = self.mail.first_key_value().map(|((at, _), _)| *at);
@@ -218,7 +219,7 @@ impl World {
         }
     }
 
-    /// A node runs what it was sent. Its answer, and messages to those who subscribed, go back.
+    /// A node runs what it was sent. Its answer, and messages to subscribers, go back.
     fn execute(&mut self, client: usize, node: usize, bytes: &[u8]) {
         let Some(Some(server)) = self.servers.get_mut(node) else { return };
         let Some(session) = self.sessions.get_mut(&(client, node)) else { return };
@@ -301,7 +302,7 @@ impl World {
     }
 }
 
-/// The time as the nodes count it: on the same clock, here.
+/// The time for the nodes: here the same clock.
 fn on_server(now: Instant) -> redbolt_embedded::Instant {
     redbolt_embedded::Instant::from_nanos(now.as_nanos())
 }

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sold = sold.into_inner();
     println!("{sold} of {STOCK} sold in {elapsed:?} by 16 sellers");
 
-    // What is still owed to the nodes is sent before the program ends.
+    // Releases still owed to the nodes are sent before the program ends.
     let owed = shared.shutdown(Duration::from_secs(1));
     println!("{owed} releases owed");
     if sold != STOCK {
@@ -52,7 +52,7 @@ fn sell_all(shared: &Shared, stock: &AtomicU32, sold: &AtomicU32) -> Result<(), 
         if !sell(stock, sold) {
             return Ok(());
         }
-        // Goes to the next seller, without a word to any node while there is validity left.
+        // The lease goes to the next seller without asking any node, while enough validity is left.
         drop(guard);
     }
 }
@@ -70,7 +70,7 @@ async fn sell_all_async(
     }
 }
 
-/// Read, then write: two sellers at once would sell one piece twice.
+/// Read, then write: without the lock two sellers would sell one piece twice.
 fn sell(stock: &AtomicU32, sold: &AtomicU32) -> bool {
     let left = stock.load(Ordering::Relaxed);
     if left == 0 {

@@ -1,9 +1,9 @@
-//! A driver inside tokio's own loop, through `AsyncFd`: no thread, and no mio of one's own.
+//! A driver inside tokio's own loop, through `AsyncFd`: without a thread or a mio loop of your own.
 //!
-//! One task owns the driver. Others send it what they want locked and get the lease back by a
-//! channel; giving a lease back is a message too, so that the task wakes up and sends the release.
-//! Sixty tasks count in this way. (Where a thread of Redbolt's own does no harm, `Shared` has all of
-//! this built in: `examples/shared.rs`.)
+//! One task owns the driver. Other tasks send it the keys to lock and get leases back over a
+//! channel; giving a lease back is a message too, so that the owner wakes up and sends the release.
+//! Sixty tasks count this way. (If an I/O thread of Redbolt's own is acceptable, `Shared` has all
+//! of this built in: `examples/shared.rs`.)
 //!
 //! Run it with `cargo run --example tokio_fd`, or with `REDBOLT_NODES` set.
 
@@ -49,7 +49,7 @@ fn main() -> Anything {
         for task in tasks {
             task.await??;
         }
-        // It ends once nobody can send it anything any more.
+        // The owner ends once all senders are gone.
         owner.await?.map_err(Box::<dyn std::error::Error>::from)
     })?;
 
@@ -64,7 +64,7 @@ fn main() -> Anything {
     Ok(())
 }
 
-/// Reads, lets others run, writes: two tasks at once would lose a count.
+/// Reads, lets others run, writes: without the lock two tasks would lose a count.
 async fn count(
     task: u32,
     locks: mpsc::UnboundedSender<Message>,
@@ -88,7 +88,7 @@ async fn count(
     Ok(())
 }
 
-/// Drives the sockets, and does what the messages say, until nobody is left to send any.
+/// Drives the sockets, and carries out messages until all senders are gone.
 async fn serve(
     mut driver: Driver,
     mut messages: mpsc::UnboundedReceiver<Message>,
@@ -102,7 +102,7 @@ async fn serve(
         let timeout = driver.timeout();
         let sleep = async {
             match timeout {
-                // Tokio's timer would make a millisecond of nothing.
+                // Tokio's timer would turn zero into a millisecond.
                 Some(Duration::ZERO) => {}
                 Some(time) => tokio::time::sleep(time).await,
                 None => std::future::pending().await,
@@ -110,7 +110,8 @@ async fn serve(
         };
         tokio::select! {
             guard = readiness.readable() => {
-                // Before the call: what becomes ready while it lasts wakes this task again.
+                // Before the call, so that a socket that becomes ready during it wakes this task
+                // again.
                 guard?.clear_ready();
             }
             message = messages.recv() => match message {
@@ -119,7 +120,7 @@ async fn serve(
             },
             () = sleep => {}
         }
-        // All that came meanwhile goes out with one write a node.
+        // Everything that came meanwhile goes out with one write per node.
         while let Ok(message) = messages.try_recv() {
             begin(&mut driver, message, &mut waiting);
         }
@@ -127,7 +128,7 @@ async fn serve(
         while let Some(done) = driver.completion() {
             let Outcome::Lock(result) = done.result else { continue };
             if let Some(reply) = waiting.remove(&done.id) {
-                // Nobody there any more: the lease that comes back is dropped, and so released.
+                // If the receiver is gone, the lease that comes back is dropped, and so released.
                 let _: Result<(), _> = oneshot::Sender::send(reply, result);
             }
         }

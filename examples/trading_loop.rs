@@ -1,9 +1,9 @@
-//! A trading loop that never sleeps, with locks in it: each pass looks at the market and at the
-//! driver, and costs a microsecond whether a lock is on its way or not.
+//! A trading loop that never sleeps, with locks in it: each pass polls the market and the driver,
+//! and costs a microsecond whether a lock is under way or not.
 //!
 //! Two desks see the same signals; the one that gets a signal's lock trades it, and keeps the lock
-//! to its end. This one spins, its rival is an ordinary blocking client. At the end the loop says
-//! how long its passes took, and how often the operating system put its thread to sleep.
+//! to its end. This desk spins; its rival is an ordinary blocking client. At the end the loop
+//! prints how long its passes took, and how often the operating system put its thread to sleep.
 //!
 //! Run it with `cargo run --release --example trading_loop`, or with
 //! `REDBOLT_NODES` set.
@@ -27,12 +27,12 @@ const BUCKETS: usize = 40;
 
 type Anything = Result<(), Box<dyn std::error::Error>>;
 
-/// How often each signal was traded, by whomever.
+/// How often each signal was traded, by either desk.
 type Trades = [AtomicU32; SIGNALS];
 
 fn main() -> Anything {
     let found = common::nodes()?;
-    // Each run has signals of its own, also on nodes that still hold those of the last.
+    // Each run has its own signals, so that nodes may still hold those of the last run.
     let run = std::process::id();
     let config = || Config::new(&found.urls);
     let mut driver = Driver::standalone(config()?)?;
@@ -62,14 +62,14 @@ fn main() -> Anything {
     if twice > 0 {
         return Err(format!("{twice} signals were traded twice").into());
     }
-    // One that waited for its locks would sleep for each of them.
+    // A loop that waited for its locks would sleep for each of them.
     if slept.is_some_and(|times| times > SIGNALS / 4) {
         return Err("the loop slept".into());
     }
     Ok(())
 }
 
-/// What the loop has done.
+/// What the desk has done.
 struct Desk {
     leases: Vec<Lease>,
     passes: [u64; BUCKETS],
@@ -78,7 +78,7 @@ struct Desk {
     slept: Option<usize>,
 }
 
-/// One pass after the other, with never a wait.
+/// One pass after another, without ever waiting.
 fn trade_spinning(
     driver: &mut Driver,
     run: u32,
@@ -91,7 +91,7 @@ fn trade_spinning(
         longest: Duration::ZERO,
         slept: None,
     };
-    // What a signal's lock is asked for under, by its operation.
+    // The signal of each operation.
     let mut wanted = Vec::with_capacity(SIGNALS);
     let (mut is_open, before) = (true, sleeps());
     let mut begin = now();
@@ -104,7 +104,7 @@ fn trade_spinning(
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => is_open = false,
         }
-        // Reads what the sockets hold, and writes what is owed. It never blocks.
+        // Reads what the sockets hold, and writes what waits to be sent. It never blocks.
         driver.drive();
         while let Some(done) = driver.completion() {
             let Some(place) = wanted.iter().position(|(id, _)| *id == done.id) else { continue };
@@ -115,7 +115,7 @@ fn trade_spinning(
                     trade(&lease, signal, trades);
                     desk.leases.push(lease);
                 }
-                // The rival's.
+                // The rival has it.
                 Err(LockError::Taken(_) | LockError::NoQuorum(_)) => {}
                 Err(why) => return Err(why.into()),
             }
@@ -132,8 +132,8 @@ fn trade_spinning(
     Ok(desk)
 }
 
-/// The same with blocking calls. The leases are kept until both desks are done: a signal whose lock
-/// is free again can be traded again.
+/// The same with blocking calls. The leases are kept until both desks are done, because a signal
+/// whose lock is free could be traded again.
 fn trade_blocking(
     client: &mut Client,
     run: u32,

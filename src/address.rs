@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::ConfigError;
 
-/// The port a Redis or Valkey server listens on unless told otherwise.
+/// The default port of Redis and Valkey.
 const PORT_DEFAULT: u16 = 6379;
 
 const WITHOUT_TLS: &str =
@@ -61,7 +61,7 @@ impl Address {
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let text = text.trim();
         let wrong = |why: &'static str| ConfigError::Address { address: without_login(text), why };
-        // The URL parser would drop them in silence, and then read the rest as something else.
+        // The URL parser would drop them silently, and then read the rest as something else.
         if text.contains(|c: char| c.is_control()) {
             return Err(wrong("it holds control characters"));
         }
@@ -123,7 +123,7 @@ impl Address {
         &self.endpoint
     }
 
-    /// The number of the database that the locks live in, 0 unless the URL names another.
+    /// The number of the database for the locks, 0 unless the URL names another.
     #[must_use]
     pub const fn database(&self) -> u32 {
         self.database
@@ -135,7 +135,7 @@ impl Address {
         self.encryption == Encryption::Tls
     }
 
-    /// What messages call the node: `host:port` or the path, never the login.
+    /// The node's name in messages: `host:port` or the path, never the login.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -224,7 +224,7 @@ fn database(url: &url::Url, endpoint: &Endpoint) -> Result<u32, &'static str> {
         .ok_or("the database must be a whole number")
 }
 
-/// The parser's complaint, without any text of the URL.
+/// The parser's error, without any text of the URL.
 fn url_fault(error: url::ParseError) -> &'static str {
     use url::ParseError as E;
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]

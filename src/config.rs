@@ -1,4 +1,4 @@
-//! [`Config`]: the nodes and the settings that safety and patience depend on, parsed and checked.
+//! [`Config`]: the nodes and the settings, parsed and checked.
 //!
 //! Layer: bottom, plain values.
 
@@ -13,33 +13,34 @@ use crate::quorum::{Drift, NODES_MAX, Quorum};
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// Whether a node that has lost its memory may vote before every lock it forgot is over.
+/// Whether a node that lost its memory may vote before every lock it may have lost has expired.
 ///
 /// Source: "Distributed Locks with Redis", on delayed restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// A restarted node's votes do not count until it is `max_ttl` and its drift old.
+    /// A restarted node's votes do not count until it has run for `max_ttl` and the drift of it.
     #[default]
     On,
-    /// Votes count at once. Safe only where every node keeps its keys over any restart
+    /// Votes count at once. Safe only where every node keeps its keys across any restart
     /// (`appendonly yes` and `appendfsync always`).
     Off,
 }
 
-/// What to make of a node that will not say who it is (INFO denied by an ACL).
+/// What to do with a node that denies INFO (by an ACL), so that the client cannot check it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Admission {
-    /// It does not vote.
+    /// The node does not vote.
     #[default]
     Strict,
-    /// It votes. Eviction policy and duplicate nodes go unchecked, and a restart before this
-    /// client's first connection goes unseen.
+    /// The node votes. The client cannot check its eviction policy, cannot tell a duplicate node,
+    /// and does not see a restart before its first connection.
     Lenient,
 }
 
-/// How a blocking call, and the I/O thread of a `Shared`, polls its sockets while nothing is there.
+/// How a blocking call, and the I/O thread of a `Shared`, polls its sockets while there is nothing
+/// to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum IdleStrategy {
@@ -48,15 +49,15 @@ pub enum IdleStrategy {
     Park,
     /// Poll without sleeping: the lowest latency, one core busy for as long as a call lasts.
     Spin,
-    /// Poll without sleeping for so long, letting other threads have the core in between, then park.
-    /// Some 50 us spare most calls on a local network the wake-up.
+    /// Poll without sleeping for this long, letting other threads use the core in between, then
+    /// park. On a local network about 50 us spare most calls the wake-up.
     SpinThenPark(Duration),
 }
 
-/// How a lock that was not won is tried again.
+/// How a call tries again for a lock that it did not win.
 ///
-/// After each failed attempt, and none after the last, the call waits `delay` and a random part of
-/// `jitter`, at least 1 ms. Each attempt uses a new token and goes behind the release of the one before.
+/// After each failed attempt but the last, the call waits `delay` and a random part of `jitter`, at
+/// least 1 ms. Each attempt uses a new token and is sent behind the release of the one before.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Retry {
@@ -66,10 +67,10 @@ pub struct Retry {
     pub delay: Duration,
     /// The random part of the wait is up to this long.
     pub jitter: Duration,
-    /// The wait after the attempt of that number, the first one being 1; instead of `delay` and
+    /// The wait after each attempt, given the attempt's number from 1; instead of `delay` and
     /// `jitter`.
     pub wait_after: Option<fn(u32) -> Duration>,
-    /// How long the whole call may take; `None` for as long as it takes.
+    /// How long the whole call may take; `None` for no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -77,19 +78,17 @@ impl Retry {
     /// One attempt.
     pub const ONCE: Self = Self::every(Duration::ZERO, Duration::ZERO).attempts(1);
 
-    /// Attempts every `delay` and up to `jitter` more, for as long as the call's timeout allows.
-    /// There is none unless [`timeout`](Self::timeout) or
-    /// [`LockOptions::timeout`](crate::LockOptions::timeout) sets it: the call then waits for ever, or
-    /// until its [`attempts`](Self::attempts) are made.
+    /// An attempt every `delay` and up to `jitter` more, until the call's timeout. Without
+    /// [`timeout`](Self::timeout) or [`LockOptions::timeout`](crate::LockOptions::timeout) there is
+    /// none: the call then waits for ever, or until its [`attempts`](Self::attempts) are used up.
     #[must_use]
     pub const fn every(delay: Duration, jitter: Duration) -> Self {
         Self { attempts: None, delay, jitter, wait_after: None, timeout: None }
     }
 
-    /// Attempts with a wait of one's own: `wait_after` is given the number of the attempt that
-    /// failed, the first one being 1. Attempts are then made as asked, and the call is not woken by
-    /// a release ([`Config::direct_wake`]). Its timeout is that of [`every`](Self::every): none,
-    /// unless one is set, and the call then waits for ever.
+    /// Attempts with your own backoff: `wait_after` gets the number of the failed attempt, from 1.
+    /// This turns wake-ups ([`Config::direct_wake`]) off; the call then polls. As with
+    /// [`every`](Self::every) there is no timeout unless you set one: the call then waits for ever.
     ///
     /// ```
     /// use redbolt::Retry;
@@ -103,15 +102,16 @@ impl Retry {
         Self { wait_after: Some(wait_after), ..Self::every(Duration::ZERO, Duration::ZERO) }
     }
 
-    /// At most `attempts` attempts, at least one. They are made as asked, and the call is not woken
-    /// by a release ([`Config::direct_wake`]).
+    /// At most `attempts` attempts, at least one. This turns wake-ups ([`Config::direct_wake`])
+    /// off; the call then polls.
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = Some(if attempts == 0 { 1 } else { attempts });
         self
     }
 
-    /// The call ends at the latest `timeout` after its begin. 10 s in [`Retry::default`], else none.
+    /// The call ends at the latest `timeout` after its start. 10 s in [`Retry::default`], else
+    /// none.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -135,7 +135,7 @@ impl Default for Retry {
 /// The nodes and settings of a client.
 ///
 /// All clients of the same locks must have the same nodes, `quorum` and `max_ttl`: mutual exclusion
-/// rests on it, and no client can see another's settings.
+/// depends on it, and no client can see another's settings.
 ///
 /// | setting | default | range |
 /// |---|---|---|
@@ -143,7 +143,7 @@ impl Default for Retry {
 /// | `node_timeout` | 50 ms | 1 ms to 1 min: when a node without an answer is counted out |
 /// | `connect_timeout` | 1 s | 1 ms to 10 min |
 /// | `drift_factor` | 0.01 | 0.0001 to 0.5 of the TTL, and 2 ms |
-/// | `max_ttl` | 30 s | 4 ms to 24 days; also how long a restarted node is not believed |
+/// | `max_ttl` | 30 s | 4 ms to 24 days; also how long a restarted node does not vote |
 /// | `restart_guard` | on | |
 /// | `admission` | strict | |
 /// | `retry` | 200 to 400 ms apart, 10 s in all | |
@@ -245,9 +245,8 @@ impl Config {
         self
     }
 
-    /// How long an attempt waits for nodes that do not answer. It bounds a call, and does not delay
-    /// one that a quorum has decided.
-    /// 50 ms by default, from 1 ms to 1 min.
+    /// How long an attempt waits for nodes that do not answer. It delays no attempt that a quorum
+    /// has decided. 50 ms by default, from 1 ms to 1 min.
     #[must_use]
     pub const fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
@@ -262,26 +261,24 @@ impl Config {
         self
     }
 
-    /// The part of a TTL that is given up for clocks that run at different rates. It must bound
-    /// the true difference between this machine and every node.
-    /// 0.01 by default, from 0.0001 to 0.5; 2 ms come on top.
+    /// The part of a TTL that the client gives up because clocks run at different rates. It must be
+    /// at least the true difference between this machine and every node. 0.01 by default, from
+    /// 0.0001 to 0.5; 2 ms come on top.
     #[must_use]
     pub const fn drift_factor(mut self, factor: f64) -> Self {
         self.drift_factor = factor;
         self
     }
 
-    /// The longest TTL that any client of these locks uses. Longer ones are refused, and a
-    /// restarted node is not believed for so long.
-    /// 30 s by default, from 4 ms to 24 days.
+    /// The longest TTL that any client of these locks uses. The client refuses longer ones, and
+    /// ignores a restarted node for this long. 30 s by default, from 4 ms to 24 days.
     #[must_use]
     pub const fn max_ttl(mut self, ttl: Duration) -> Self {
         self.max_ttl = ttl;
         self
     }
 
-    /// Whether restarted nodes are kept from voting. See [`RestartGuard`].
-    /// On by default.
+    /// Whether restarted nodes may vote at once. See [`RestartGuard`]. On by default.
     #[must_use]
     pub const fn restart_guard(mut self, guard: RestartGuard) -> Self {
         self.restart_guard = guard;
@@ -312,23 +309,22 @@ impl Config {
         self
     }
 
-    /// The ACL user to log in as on nodes whose URL names none.
+    /// The ACL user for nodes whose URL names none.
     #[must_use]
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.username = Some(username.into());
         self
     }
 
-    /// The password to log in with on nodes whose URL holds none.
+    /// The password for nodes whose URL has none.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// How connections through TLS are made: those to nodes named `rediss://`, and those to nodes
-    /// named as a bare `host:port`. `redis://` stays plain. What is wrong with it is a
-    /// [`ConfigError`] when a client is made.
+    /// TLS for nodes named `rediss://` and nodes named as a bare `host:port`. `redis://` stays
+    /// plain. A fault in it is a [`ConfigError`] when a client is made.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
@@ -346,50 +342,51 @@ impl Config {
         }
     }
 
-    /// What the nodes call this client in CLIENT LIST.
-    /// None by default; printable ASCII without spaces.
+    /// The name of this client in the nodes' CLIENT LIST. None by default; printable ASCII without
+    /// spaces.
     #[must_use]
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = Some(name.into());
         self
     }
 
-    /// Whether a call that waits for a held lock is woken by its release, unless it has a number of
-    /// attempts ([`Retry::attempts`]) or waits of its own ([`Retry::custom`]): clients tell each
-    /// other by a channel each (`redbolt:` and the client's id) over the nodes that speak RESP3.
-    /// On by default. Costs nothing where nobody waits; where somebody does, one more command a
-    /// turn. Off, or where the nodes allow no channel (ACL users have none since Redis 7:
-    /// `&redbolt:*` allows them), it tries again after `delay` and `jitter` of [`Retry`].
+    /// Whether a release wakes a call that waits for the lock. Calls with limited attempts
+    /// ([`Retry::attempts`]) or a backoff of their own ([`Retry::custom`]) always poll. Each client
+    /// has a channel (`redbolt:` and the client's id) at the nodes that speak RESP3, on which the
+    /// others tell it. On by default. It costs nothing while no call waits, and one more command
+    /// per release while one does. Off, or where the nodes allow no channel (ACL users have none
+    /// since Redis 7: `&redbolt:*` allows them), a waiting call tries again after `delay` and
+    /// `jitter` of [`Retry`].
     #[must_use]
     pub const fn direct_wake(mut self, on: bool) -> Self {
         self.direct_wake = on;
         self
     }
 
-    /// What stands in front of every key on the nodes, and nowhere else: callers, leases and errors
-    /// have the key without it. Any bytes; key and prefix together have 4,096 at most. Without one,
-    /// the default, nothing is added to a lock.
+    /// Bytes put in front of every key on the nodes, and nowhere else: callers, leases and errors
+    /// have the key without it. Key and prefix together have at most 4,096 bytes. By default there
+    /// is none.
     ///
     /// Two clients mean the same lock if prefix and key joined are the same. An ACL of `~app1:*`
-    /// keeps a user to the locks below the prefix `app1:`.
+    /// limits a user to the locks with the prefix `app1:`.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
         self.key_prefix = prefix.into();
         self
     }
 
-    /// How many operations may be under way at once.
-    /// 4,096 by default, from 1 to 1,048,576. One more is refused as `Full`.
+    /// How many operations may be under way at once. 4,096 by default, from 1 to 1,048,576. The
+    /// client refuses one more as `Full`.
     #[must_use]
     pub const fn in_flight_max(mut self, operations: usize) -> Self {
         self.in_flight_max = operations;
         self
     }
 
-    /// How often a lease may be extended. A holder that extends for ever keeps everybody else out.
-    /// No limit by default, from 0 to 65,535. Each extension that is begun counts, and taking a
-    /// lease over ([`Client::adopt`](crate::Client::adopt)) too. Where it is set, a shared handle
-    /// hands no lease on inside the process.
+    /// How often a lease may be extended: a holder that extends for ever keeps every other client
+    /// out. No limit by default, from 0 to 65,535. Each extension that is begun counts, and so does
+    /// taking a lease over ([`Client::adopt`](crate::Client::adopt)). Where it is set, a shared
+    /// handle hands no lease on inside the process.
     #[must_use]
     pub const fn max_extensions(mut self, extensions: u32) -> Self {
         self.max_extensions = Some(extensions);
@@ -404,10 +401,9 @@ impl Config {
         self
     }
 
-    /// How often in a row a lease of a shared handle goes from one holder to the next waiter of the
-    /// same process without a word to any node, before it is released and others have their
-    /// chance; at most 8 times where somebody elsewhere is known to wait. 0: never.
-    /// 64 by default.
+    /// How often in a row a shared handle hands a lease to the next waiter of the same process
+    /// without asking any node, before it releases the lease and other processes have their chance;
+    /// at most 8 times while another process is known to wait. 0: never. 64 by default.
     #[must_use]
     pub const fn local_turns(mut self, turns: u32) -> Self {
         self.local_turns = turns;
@@ -420,7 +416,7 @@ impl Config {
         &self.nodes
     }
 
-    /// Checks what the setters could not; every way to a running client goes through it.
+    /// Checks what the setters could not. Every client is made through it.
     pub(crate) fn check(&self) -> Result<Checked, ConfigError> {
         let range = |setting, value: Duration, least: Duration, most: Duration| {
             if value < least || value > most {

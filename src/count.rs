@@ -1,6 +1,6 @@
-//! Counts of what happened, and of how long it took: nothing at all without the feature `metrics`.
+//! Counts of events and durations; compiles to nothing without the feature `metrics`.
 //!
-//! Layer: bottom, plain values. A count is one addition; whoever exports them reads them elsewhere.
+//! Layer: bottom, plain values. A count is one addition; the exporter reads the counts elsewhere.
 
 use crate::error::Cause;
 #[cfg(feature = "metrics")]
@@ -17,12 +17,12 @@ pub(crate) struct Count {
 /// How often something happened, by its cause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CauseCounts {
-    /// Few: a node fails in few ways.
+    /// A short list: a node fails in few ways.
     #[cfg(feature = "metrics")]
     counts: Vec<(Cause, u64)>,
 }
 
-/// What became of one node's votes, connections and debts; its grants are counted apart.
+/// The fate of one node's votes, connections and debts; its grants are counted apart.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeCounts {
     pub(crate) denied: Count,
@@ -32,7 +32,7 @@ pub(crate) struct NodeCounts {
     pub(crate) lost: CauseCounts,
     /// Debts that arose.
     pub(crate) debts: Count,
-    /// Releases that nobody waited for any more, as the client ended.
+    /// Releases still unanswered when the client ended.
     pub(crate) left: Count,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Times {
     histogram: Histogram,
 }
 
-/// When something began that is worth counting; none for most.
+/// When an event worth counting began; most have none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Began {
     /// Zero for none.
@@ -123,7 +123,7 @@ mod on {
     }
 
     impl Times {
-        /// It began at `began` and ended at `now`.
+        /// The event began at `began` and ended at `now`.
         #[inline]
         pub(crate) fn note(&mut self, began: Instant, now: Instant) {
             self.histogram.add(now.nanos_since(began));
@@ -135,7 +135,7 @@ mod on {
     }
 
     impl Began {
-        /// It began then, unless it had begun before.
+        /// The event began at `at`, unless it had begun before.
         pub(crate) const fn note(&mut self, at: Instant) {
             if self.at.as_nanos() == 0 {
                 self.at = at;

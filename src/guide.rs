@@ -1,8 +1,7 @@
-//! Guides: one for each way in, the settings, and how to test. Text only, and every example in it
-//! runs as a test.
+//! Guides: one for each way in, the settings, and how to test. Every example runs as a test.
 //!
-// Of two definitions of a link the first counts: these, and not the files' own, which are for who
-// reads the files.
+// Of two definitions of a link the first counts: these, not those in the files, which are for
+// readers of the files.
 //! [guide-client.md]: crate::guide::client
 //! [guide-shared.md]: crate::guide::shared
 //! [guide-mio.md]: crate::guide::mio_loop

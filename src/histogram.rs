@@ -1,11 +1,11 @@
-//! [`Histogram`]: durations, counted in buckets that are narrow for what is short.
+//! [`Histogram`]: durations, counted in buckets that are narrower for shorter ones.
 //!
 //! Layer: bottom, plain values.
 
 use std::time::Duration;
 
 /// Counts of durations, in buckets whose width is an eighth of their power of two: a value that is
-/// read back is at most a sixteenth off. From 128 ns to two minutes; what is longer counts there.
+/// read back is at most a sixteenth off. From 128 ns to two minutes; longer ones count as that.
 #[derive(Clone)]
 pub struct Histogram {
     counts: Box<[u64]>,
@@ -41,8 +41,8 @@ impl Histogram {
         }
     }
 
-    /// How many durations each bucket holds, with the middle of the bucket; empty ones too, so that
-    /// the same bucket stands in the same place each time.
+    /// How many durations each bucket holds, with the middle of the bucket. Empty buckets too, so
+    /// that each bucket always has the same place.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         (0..).zip(&self.counts).map(|(bucket, &count)| (middle(bucket), count))
     }

@@ -1,8 +1,8 @@
-//! What can be seen of nodes: for people, dashboards and readiness checks. No lock rests on any of it.
+//! The state of nodes, for people, dashboards and readiness checks. No lock depends on any of it.
 //!
-//! [`Client::nodes`](crate::Client::nodes) and its like say how each node is without asking it, and
-//! [`Client::status`](crate::Client::status) asks what each holds for a key. What only a check of the
-//! set-up wants to know stands here: [`examine`] and [`permissions`], which `redbolt doctor` calls.
+//! [`Client::nodes`](crate::Client::nodes) and similar calls give the state of each node without
+//! asking it, and [`Client::status`](crate::Client::status) asks what each node holds for a key.
+//! Only checks of the set-up need [`examine`] and [`permissions`]; `redbolt doctor` calls them.
 
 pub use crate::address::{Address, Endpoint};
 pub use crate::client::{NodePermissions, NodeReport, examine, permissions};

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// A key's bytes; short ones are kept in place.
 pub(crate) type Key = SmallVec<[u8; SHORT_MAX]>;
 
-/// As many as leave a slot of the engine in two cache lines.
+/// The most with which a slot of the engine fits two cache lines.
 const SHORT_MAX: usize = 32;
 
 /// Puts a key where another was. A long one takes over the memory of a long one.

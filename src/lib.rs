@@ -1,10 +1,10 @@
-//! Redlock at the floor of latency: locks on N independent Redis or Valkey masters, with no Redis
-//! client, no thread and no runtime on the way.
+//! Redlock at the lowest latency: locks on N independent Redis or Valkey masters, without a Redis
+//! client, a thread or a runtime in between.
 //!
-//! An acquisition writes `SET key token NX PX ttl` to every node before it reads any reply, and is
-//! decided by the q-th of them: it costs one round trip to the q-th fastest node, whatever the
-//! others do. A lease is handed out only while a quorum surely holds its key, and no key is left
-//! behind that nobody holds.
+//! A call that takes a lock writes `SET key token NX PX ttl` to every node before it reads any
+//! reply, and the q-th grant decides: it costs one round trip to the q-th fastest node, whatever
+//! the others do. You get a lease only while a quorum is certain to hold its key, and a failed
+//! attempt leaves no key behind.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -35,8 +35,8 @@
 //! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out | [`guide::engine`] |
 //! | tests | `Nodes` of the crate `redbolt-embedded`: real TCP nodes in the process | [`guide::testing`] |
 //!
-//! Every setting, its range and when to change it: [`guide::settings`]. What a lease is worth, and on
-//! which preconditions: [`safety`].
+//! Every setting, its range and when to change it: [`guide::settings`]. What a lease is worth, and
+//! on which preconditions: [`safety`].
 //!
 //! # Layers
 //!
@@ -52,7 +52,7 @@
 //! ```
 //!
 //! Below the line nothing reads a clock, a socket or the environment: same input, same output. Read
-//! `engine/acquire.rs` first, then `round.rs`.
+//! `engine/locks/attempt.rs` first, then `round.rs`.
 //!
 //! # What is promised
 //!
@@ -61,10 +61,10 @@
 //! - all clients have the same nodes, [`quorum`](Config::quorum) and [`max_ttl`](Config::max_ttl);
 //! - each node is an independent master: no replica, no cluster, no proxy in front, `noeviction`;
 //! - clocks run at rates that differ by less than [`drift_factor`](Config::drift_factor);
-//! - nobody else writes the keys.
+//! - nothing but these clients writes the keys.
 //!
-//! A node that restarts without its memory does not vote until every lock it forgot is over
-//! ([`RestartGuard`]). Not promised is exclusion for a process that acts after its deadline: check
+//! A node that restarts empty is ignored until every lock it may have lost has expired
+//! ([`RestartGuard`]). A process that acts after its deadline is not excluded: check
 //! [`Lease::remaining`] right before every effect, or fence at the resource.
 //!
 //! # Features
@@ -81,9 +81,9 @@
 //!
 //! # Versions
 //!
-//! Rust 1.88 or later; Linux first, and it builds for macOS. Before 1.0 a minor version may change
-//! names; the changelog says which. `sim` and `fuzzing` are this project's own and may change at any
-//! time.
+//! Rust 1.88 or later. Linux is the main platform; Redbolt also builds for macOS. Before 1.0 a
+//! minor version may change names; the changelog says which. `sim` and `fuzzing` are for this
+//! project's own checks and may change at any time.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]

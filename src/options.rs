@@ -1,4 +1,4 @@
-//! [`LockOptions`]: what one call wants of its lock. [`KeepAlive`]: how a lease is kept.
+//! [`LockOptions`]: what one call asks of its lock. [`KeepAlive`]: how a lease is kept alive.
 //!
 //! Layer: bottom, plain values.
 
@@ -9,15 +9,15 @@ use crate::token::TokenBytes;
 
 const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 
-/// How one lock is to be taken, and how its lease is kept.
+/// How to take one lock, and how to keep its lease.
 ///
-/// Every call that takes a lock takes these; a [`Duration`] alone is its TTL. A call has its own TTL, least validity, patience (timeout, retry, `node_timeout`), way of
-/// waiting, token, and how its lease is kept; what it does not say is as the
-/// [`Config`](crate::Config) says. What all clients of a lock must agree on is no call's to change:
-/// two quorums of different size need not share a node, a smaller drift or a longer TTL than
-/// `max_ttl` outlives what the nodes hold or remember, and a restarted node that one call believed
-/// could have forgotten the lock of another. So `quorum`, `drift_factor`, `max_ttl`,
-/// `restart_guard` and `admission` belong to the configuration alone.
+/// Every call that takes a lock takes these; a [`Duration`] alone is the TTL. A call can set its
+/// own TTL, least validity, timeout, retry, `node_timeout`, token, way of waiting, and how its
+/// lease is kept; the [`Config`](crate::Config) gives the rest. No call can change what all clients
+/// of a lock must agree on: `quorum`, `drift_factor`, `max_ttl`, `restart_guard` and `admission`.
+/// Two quorums of different size need not share a node. With a smaller drift or a TTL longer than
+/// `max_ttl` a lease outlives what the nodes hold or remember. A restarted node that one call
+/// believes may have forgotten the lock of another.
 ///
 /// ```
 /// use redbolt::LockOptions;
@@ -35,22 +35,23 @@ pub struct LockOptions {
     pub(crate) retry: Option<Retry>,
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) is_watched: bool,
-    /// Zero for what the configuration says.
+    /// Zero: the configuration's.
     pub(crate) node_timeout_ms: u16,
-    /// It is watched or has a `node_timeout` of its own: one look for what hardly any call wants.
+    /// The lease is watched or has a `node_timeout` of its own: one check for two rare options.
     pub(crate) is_special: bool,
     pub(crate) is_woken: bool,
 }
 
-/// A lease is extended by the engine itself, at each third of its TTL.
+/// The engine extends the lease by itself, at each third of its TTL.
 ///
-/// An extension that misses its quorum is tried again while the lease is valid, a `node_timeout` and
-/// a random part more after the last one began. It ends with the release of the lease, when the
-/// lease is given away or lost, or at one of these limits; those of the
+/// The engine repeats an extension that misses its quorum while the lease is valid: a
+/// `node_timeout`, and up to as much again at random, after the last one began. It stops when the
+/// lease is released, given away or lost, or at one of these limits; those of the
 /// [`Config`](crate::Config::max_extensions) bind as well. At a limit the lease goes on until its
 /// deadline.
 ///
-/// Whoever drives the sockets drives this too: a [`Client`](crate::Client) only during its calls.
+/// It works only while the sockets are driven: those of a [`Client`](crate::Client) only during its
+/// calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct KeepAlive {
     pub(crate) extensions: Option<u32>,
@@ -64,14 +65,14 @@ impl KeepAlive {
         Self { extensions: None, hold: None }
     }
 
-    /// At most so many extensions that win.
+    /// At most this many successful extensions.
     #[must_use]
     pub const fn max_extensions(mut self, extensions: u32) -> Self {
         self.extensions = Some(extensions);
         self
     }
 
-    /// The lease is held no longer than this in all, counted from the attempt that won it.
+    /// How long the lease may be held in all, from the attempt that won it.
     #[must_use]
     pub const fn max_hold(mut self, hold: Duration) -> Self {
         self.hold = Some(hold);
@@ -80,7 +81,7 @@ impl KeepAlive {
 }
 
 impl From<Duration> for LockOptions {
-    /// The TTL, and all else as the configuration says.
+    /// The TTL; the configuration gives the rest.
     #[inline]
     fn from(ttl: Duration) -> Self {
         Self::new(ttl)
@@ -88,8 +89,8 @@ impl From<Duration> for LockOptions {
 }
 
 impl LockOptions {
-    /// A lock that its nodes drop `ttl` after they granted it. Whole milliseconds, rounded down,
-    /// from 4 ms to `max_ttl`.
+    /// A lock that each node drops `ttl` after it granted the lock: whole milliseconds, rounded
+    /// down, from 4 ms to `max_ttl`.
     #[must_use]
     pub const fn new(ttl: Duration) -> Self {
         Self {
@@ -106,16 +107,16 @@ impl LockOptions {
         }
     }
 
-    /// Less remaining validity than this at hand-over counts as failure
-    /// ([`LockError::Expired`](crate::LockError::Expired)).
+    /// The call fails ([`LockError::Expired`](crate::LockError::Expired)) if less validity than
+    /// this is left when it would return the lease.
     #[must_use]
     pub const fn min_validity(mut self, validity: Duration) -> Self {
         self.min_validity = validity;
         self
     }
 
-    /// The value to write instead of a drawn token, 1 to 255 bytes. It must be new for every
-    /// attempt, which is the caller's to see to; such an acquisition is not retried.
+    /// The value to write instead of a random token, 1 to 255 bytes. The caller must choose a new
+    /// one for every attempt; a call with a token of its own does not retry.
     #[must_use]
     pub fn token(mut self, token: impl AsRef<[u8]>) -> Self {
         let token = token.as_ref();
@@ -123,15 +124,15 @@ impl LockOptions {
         self
     }
 
-    /// The call ends at the latest so long after its begin, also where its [`Retry`] allows more.
-    /// Zero is one attempt, which ends by itself.
+    /// The call ends at the latest this long after its start, even where its [`Retry`] allows more.
+    /// Zero: one attempt, which ends by itself.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How `lock` tries again, instead of what the configuration says. `try_lock` never does.
+    /// How `lock` tries again, instead of the configuration's way. `try_lock` never does.
     #[must_use]
     pub const fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
@@ -139,9 +140,9 @@ impl LockOptions {
     }
 
     /// How long each attempt of this call waits for nodes that do not answer, instead of the
-    /// configuration's [`node_timeout`](crate::Config::node_timeout): whole milliseconds from 1 ms to
-    /// a minute, others count as the nearest of these. Longer for a call that has the time, shorter
-    /// for one that has not. When a node counts as stalled, and all else, goes by the configuration.
+    /// configuration's [`node_timeout`](crate::Config::node_timeout): whole milliseconds from 1 ms
+    /// to a minute; other values count as the nearest of these. Everything else, such as when a
+    /// node counts as stalled, goes by the configuration.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "within the bound")]
     pub const fn node_timeout(mut self, timeout: Duration) -> Self {
@@ -157,34 +158,34 @@ impl LockOptions {
         self
     }
 
-    /// Whether the call, where it waits for a held lock, is woken by its release: on by default
-    /// where the configuration's [`direct_wake`](crate::Config::direct_wake) is, which alone can
-    /// switch it on. Off, the call looks again after `delay` and `jitter` of its [`Retry`].
+    /// Whether a release wakes the call while it waits for the lock. On by default where the
+    /// configuration's [`direct_wake`](crate::Config::direct_wake) is on; a call can only switch it
+    /// off, and then tries again after `delay` and `jitter` of its [`Retry`].
     #[must_use]
     pub const fn direct_wake(mut self, on: bool) -> Self {
         self.is_woken = on;
         self
     }
 
-    /// The lease is extended by itself while it is held, and its loss is told: see [`KeepAlive`].
+    /// The engine extends the lease while it is held, and reports its loss: see [`KeepAlive`].
     #[must_use]
     pub const fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
         self.keep_alive = Some(keep_alive);
         self
     }
 
-    /// The nodes are asked to tell at once when anybody else changes, deletes or evicts the key of
-    /// the lease. When fewer than a quorum can still hold it, the lease is lost there and then, and
-    /// its loss is told as with [`keep_alive`](Self::keep_alive).
+    /// Asks the nodes to tell at once when another client changes or deletes the key of the lease,
+    /// or the node evicts it. The lease is lost as soon as fewer than a quorum can still hold the
+    /// key, and its loss is reported as with [`keep_alive`](Self::keep_alive).
     ///
-    /// It costs two small commands a node behind each acquisition and extension, in the same write,
-    /// and takes RESP3 and the right to CLIENT TRACKING: a node without them tells nothing, and
-    /// its part of the loss is known at the next extension or the deadline, as without this
-    /// ([`Driver::watched_by`](crate::driver::Driver::watched_by) says which nodes do tell). Whatever
-    /// changes the key counts: an extension by another process with the same token, FLUSHDB of
-    /// another database, the same key in another database. The next extension by this client sets
-    /// it right, if a quorum was left; an attempt that is still under way counts such a node's vote no
-    /// more ([`Cause::Gone`](crate::Cause::Gone)).
+    /// It costs two small commands per node behind each attempt and extension, in the same write.
+    /// It needs RESP3 and the permission for CLIENT TRACKING: a node without them tells nothing,
+    /// and the client learns of a change there at the next extension or the deadline, as without
+    /// this option ([`Driver::watched_by`](crate::driver::Driver::watched_by) says which nodes do
+    /// tell). Every change of the key counts: an extension by another process with the same token,
+    /// FLUSHDB of another database, the same key in another database. The next extension by this
+    /// client restores the votes, if a quorum was left. An attempt that is still under way no
+    /// longer counts such a node's vote ([`Cause::Gone`](crate::Cause::Gone)).
     #[must_use]
     pub const fn watch(mut self, is_watched: bool) -> Self {
         self.is_watched = is_watched;
@@ -199,14 +200,14 @@ impl LockOptions {
         self
     }
 
-    /// Tried again as they say, or else as `retry` says.
+    /// With the retry of the options, or else with `retry`.
     #[inline]
     pub(crate) fn patient(mut self, retry: Retry) -> Self {
         self.retry.get_or_insert(retry);
         self
     }
 
-    /// With a lease that is kept alive in any case.
+    /// The lease is kept alive even where the options do not ask for it.
     pub(crate) fn kept_alive(mut self) -> Self {
         self.keep_alive.get_or_insert(KeepAlive::new());
         self

@@ -53,7 +53,7 @@ impl NodeMask {
         if count >= NODES_MAX { Self(u32::MAX) } else { Self((1 << count) - 1) }
     }
 
-    /// The same set, each node replaced by the next of the list.
+    /// The same set, each node replaced by the next in the list.
     #[inline]
     pub(crate) const fn shifted(self) -> Self {
         Self(self.0 << 1)
@@ -188,9 +188,9 @@ impl fmt::Debug for NodeMask {
 
 /// How many nodes must grant a lock.
 ///
-/// A majority tolerates no node that loses its memory while a bare quorum holds the lock; each vote
-/// beyond it tolerates one more (`votes + quorum - nodes - 1`). All clients of the same locks must
-/// use the same quorum.
+/// While only a bare majority holds a lock, no node may lose its memory; each vote beyond tolerates
+/// one such node (`votes + quorum - nodes - 1`). All clients of the same locks must use the same
+/// quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Quorum {
@@ -221,8 +221,8 @@ impl Quorum {
     }
 }
 
-/// What a client allows for the difference of clock rates between itself and the nodes:
-/// `ceil(ttl * factor) + 2` milliseconds.
+/// The client's allowance for different clock rates between itself and the nodes: `ceil(ttl *
+/// factor) + 2` milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drift {
     parts_per_million: u64,

@@ -4,10 +4,11 @@
 //!
 //! # Invariants
 //!
-//! - A node has at most one vote in a round. A late answer may turn unknown into what it was, and the
-//!   node's own word that its key is gone turns granted into unknown; nothing else is turned.
-//! - A round is decided by the first majority of either kind, so it never waits for a node that
-//!   cannot change it, and every round is decided once each node has voted, for any N and q.
+//! - A node has at most one vote in a round. A late answer may replace unknown, and a node's push
+//!   that the key is gone turns granted into unknown; nothing else changes a vote.
+//! - The first quorum of grants, or enough other votes to rule one out, decides a round, so it
+//!   never waits for a node that cannot change it. For any N and q, a round is decided once each
+//!   node has voted.
 
 use crate::error::Vote;
 use crate::mutant::{self, Mutant};
@@ -24,7 +25,7 @@ pub(crate) struct Round {
     pub(crate) unknown: NodeMask,
     /// Nodes on their way to admission that this round waits for.
     pub(crate) awaited: NodeMask,
-    /// How often a grant was entered: once a node.
+    /// How many grants were entered: at most one per node.
     grants: u8,
 }
 
@@ -52,15 +53,14 @@ impl Round {
         }
     }
 
-    /// Enters the grant of a node that was not heard of in this round before.
+    /// Enters the grant of a node that has not voted in this round.
     #[inline]
     pub(crate) const fn grant(&mut self, node: NodeId) {
         self.granted.insert(node);
         self.grants = self.grants.wrapping_add(1);
     }
 
-    /// Takes back a grant, if there was one: whether the node still holds the key is not known any
-    /// more.
+    /// Takes back a grant, if there was one: it is no longer known whether the node holds the key.
     #[cold]
     pub(crate) fn withdraw(&mut self, node: NodeId) -> bool {
         let was_granted = self.granted.contains(node);
@@ -98,7 +98,8 @@ impl Round {
         if against.has_at_least(nodes - quorum + 1) { Decision::Lost } else { Decision::Open }
     }
 
-    /// Whether others holding the key, rather than nodes failing, kept a lost round from a quorum.
+    /// Whether a lost round lost because other clients hold the key, rather than because nodes
+    /// failed.
     pub(crate) const fn is_taken(&self, nodes: u32, quorum: u32) -> bool {
         !self.denied.is_empty() && self.failed.union(self.unknown).count() <= nodes - quorum
     }
@@ -107,18 +108,18 @@ impl Round {
 /// The answers to one extension or release.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    /// The nodes that did it.
+    /// The nodes that did as asked.
     pub(crate) yes: NodeMask,
     /// The nodes that did not, and those that were not asked.
     pub(crate) no: NodeMask,
     /// The nodes whose answer is awaited.
     pub(crate) open: NodeMask,
-    /// How often yes was entered: once a node.
+    /// How many times yes was entered: at most once per node.
     agreements: u8,
 }
 
 impl Tally {
-    /// A question to `open` that is answered with no for `no`.
+    /// A question to the nodes `open`; the nodes `no` count as having answered no.
     pub(crate) const fn begin(open: NodeMask, no: NodeMask) -> Self {
         Self { yes: NodeMask::EMPTY, no, open, agreements: 0 }
     }

@@ -2,31 +2,32 @@
 //!
 //! # The argument
 //!
-//! A client holds a key from the moment a quorum `q > N/2` has granted it until
-//! `t0 + ttl - drift`, where `t0` was read before the first byte was sent. Each granting node
-//! executed its SET at or after `t0`, so it keeps the key at least until then. Another attempt needs
-//! `q` grants too and shares a node with this one; that node can only grant after our key there has
-//! ended. So no two holders overlap, under the preconditions below.
+//! A client holds a key from the moment a quorum `q > N/2` has granted it until `t0 + ttl - drift`,
+//! where `t0` was read before the first byte was sent. Each granting node executed its SET at or
+//! after `t0`, so it keeps the key at least until then. Another attempt needs `q` grants too and
+//! shares a node with this one; that node can only grant after this client's key there has expired.
+//! So no two holders overlap, under the preconditions below.
 //!
 //! # Preconditions
 //!
-//! | # | precondition | who sees to it |
+//! | # | precondition | ensured by |
 //! |---|---|---|
 //! | 1 | all clients have the same nodes, quorum and `max_ttl` | you |
 //! | 2 | N distinct processes | Redbolt: equal `run_id`s are refused |
-//! | 3 | a value unique to the attempt, written with NX | Redbolt: a new token each attempt (a token of your own is yours to keep unique) |
+//! | 3 | a value unique to the attempt, written with NX | Redbolt: a new token per attempt (you must keep a token of your own unique) |
 //! | 4 | a granted key stays for its TTL: no eviction, no FLUSHALL, no other writer | Redbolt refuses nodes that may evict; the rest is you |
-//! | 5 | a node that loses its memory does not vote until what it forgot is over | Redbolt: the restart guard; it rests on `uptime_in_seconds`, and for a node that was a replica on a marker that the first client leaves there, so a node's wall clock must not jump forward while it is young; a user who may not write `redbolt:since:*` waits each time |
+//! | 5 | a node that restarts empty does not vote until every lock it may have lost has expired | Redbolt: the restart guard; it rests on `uptime_in_seconds`, and for a node that was a replica on a marker that the first client writes there, so a node's wall clock must not jump forward while it is young; a client whose user may not write `redbolt:since:*` waits each time |
 //! | 5a | a node that was a replica shows it to clients that meet it later | Redbolt, where the server keeps `master_replid2`: `repl-backlog-ttl` is longer than `max_ttl` (an hour by default) |
-//! | 6 | no replicas, no cluster, no proxy | Redbolt refuses what says it is one; a proxy does not say so |
+//! | 6 | no replicas, no cluster, no proxy | Redbolt refuses nodes that say they are one; a proxy does not say so |
 //! | 7 | clock rates differ by less than `drift_factor` | you (1 % is a thousand times what a quartz does) |
 //! | 8 | the work ends before the deadline | you: check [`Lease::remaining`](crate::Lease::remaining) before each effect, or fence at the resource |
 //!
 //! # How many nodes may forget
 //!
-//! With `v` votes held of `N` nodes, a lock survives `v + q - N - 1` nodes that lose its key without
-//! anybody noticing. A bare majority of five survives none; five votes survive two. A larger
-//! [`Quorum`](crate::Quorum) buys more. [`Lease::votes`](crate::Lease::votes) says what is held.
+//! With `v` votes of `N` nodes, a lock survives `v + q - N - 1` nodes that lose its key unnoticed.
+//! A bare majority of five survives none; five votes survive two. A larger
+//! [`Quorum`](crate::Quorum) buys more. [`Lease::votes`](crate::Lease::votes) says which nodes
+//! granted.
 //!
 //! # Promises, and where they are shown
 //!
@@ -37,19 +38,19 @@
 //! | no two holders of one key; no key left behind; every operation ends | the simulation: production engines against models of masters with faults by seed (`tests/run simulation`; `REDBOLT_SEED=N` replays one), and its mutants, each a rule broken on purpose that the simulation must notice (`tests/run mutants`) |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
-//! | a lease is judged by the clock as it is handed over | `src/engine/tests/acquiring.rs` |
-//! | a lease that is kept alive or watched is known to be lost by its deadline, and stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs`, `tests/it/watch.rs` |
-//! | what a failed attempt may have written is deleted, also by a node that was frozen or away | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
-//! | nobody else's key is ever deleted or extended | `tests/it/unlock.rs`, `tests/it/extend.rs` |
-//! | a restarted node, or one that was a replica for a moment, sits its time out | `src/node/tests.rs`, `tests/it/greeting.rs`, `tests/it/promoted.rs` |
+//! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |
+//! | the client learns of the loss of a lease that is kept alive or watched at the latest at its deadline, and a lost lease stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs`, `tests/it/watch.rs` |
+//! | what a failed attempt may have written is deleted, also on a node that was frozen or unreachable | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
+//! | no other client's key is ever deleted or extended | `tests/it/unlock.rs`, `tests/it/extend.rs` |
+//! | a restarted node, or one that was a replica for a moment, does not vote before its time | `src/node/tests.rs`, `tests/it/greeting.rs`, `tests/it/promoted.rs` |
 //! | every call ends by its own deadline | `tests/it/faulty_nodes.rs`, `tests/it/retry.rs` |
-//! | no bytes make it panic, hang, or take memory | `src/resp/tests`, `tests/run fuzz` |
+//! | no bytes make the client panic, hang, or use unbounded memory | `src/resp/tests`, `tests/run fuzz` |
 //! | memory is bounded whatever a node does | `src/engine/tests/waiting.rs`, `releasing.rs` |
 //!
 //! # Not promised
 //!
-//! - Exclusion for a process that acts after its deadline: it was paused, or the network held its
-//!   request back. Only the resource can refuse it.
+//! - Exclusion for a process that acts after its deadline because it was paused, or because the
+//!   network delayed its request. Only the resource can refuse it.
 //! - Anything while precondition 1, 4, 6 or 7 does not hold.
-//! - That a lock can be taken while fewer than `q` nodes are admitted: after the restart of a
-//!   majority that is as long as the guard.
+//! - That a lock can be taken while fewer than `q` nodes are admitted: after a majority restarts,
+//!   that lasts as long as the guard.

@@ -4,9 +4,9 @@
 //!
 //! # Invariants
 //!
-//! - Whoever keeps an index keeps its place from being given back: an index never names another's
-//!   entry. What may outlive its entry is kept by a handle with a generation instead.
-//! - Each table has an index type of its own, so that no two of them are mistaken for one another.
+//! - While an index is kept, its place is not given back, so it never names another entry. A
+//!   reference that may outlive its entry is a handle with a generation instead.
+//! - Each table has an index type of its own, so that the compiler tells them apart.
 
 use std::marker::PhantomData;
 
@@ -20,7 +20,7 @@ pub(crate) trait Index: Copy + Eq {
 }
 
 /// Makes an index type. Four bytes, counted from 0: with a niche for absence each use would cost a
-/// subtraction, 71 instructions a cycle of the engine.
+/// subtraction, 71 instructions per cycle of the engine.
 macro_rules! index_type {
     ($(#[$doc:meta])* $visibility:vis $name:ident) => {
         $(#[$doc])*
@@ -60,7 +60,7 @@ index_type! {
 }
 
 index_type! {
-    /// What is looked after of a lease.
+    /// The engine's care for a lease.
     pub(crate) KeepIndex
 }
 
@@ -69,8 +69,7 @@ index_type! {
     pub(crate) WakeIndex
 }
 
-/// See the [module](self). A place that is taken again has the entry that was left there, with its
-/// memory.
+/// See the [module](self). A place that is taken again still has its last entry, with its memory.
 #[derive(Debug)]
 pub(crate) struct Slab<I, T> {
     entries: Vec<T>,
@@ -85,8 +84,8 @@ impl<I, T> Default for Slab<I, T> {
 }
 
 impl<I: Index, T> Slab<I, T> {
-    /// Takes a place; `new` makes its entry where the place is a new one. `None` where no index could
-    /// name another place.
+    /// Takes a place; `new` makes the entry of a new place. `None` if no index could name another
+    /// place.
     #[inline]
     pub(crate) fn take(&mut self, new: impl FnOnce() -> T) -> Option<I> {
         match self.free.pop() {
@@ -125,19 +124,19 @@ impl<I: Index, T> Slab<I, T> {
         self.free.last().map_or(self.entries.len(), |index| index.place())
     }
 
-    #[expect(clippy::indexing_slicing, reason = "whoever has an index keeps its place")]
+    #[expect(clippy::indexing_slicing, reason = "an index is kept only while its place is")]
     #[inline]
     pub(crate) fn at(&self, index: I) -> &T {
         &self.entries[index.place()]
     }
 
-    #[expect(clippy::indexing_slicing, reason = "whoever has an index keeps its place")]
+    #[expect(clippy::indexing_slicing, reason = "an index is kept only while its place is")]
     #[inline]
     pub(crate) fn at_mut(&mut self, index: I) -> &mut T {
         &mut self.entries[index.place()]
     }
 
-    /// The entry of an index that somebody else made.
+    /// The entry of an index that may come from elsewhere.
     pub(crate) fn get(&self, index: I) -> Option<&T> {
         self.entries.get(index.place())
     }

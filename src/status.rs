@@ -1,7 +1,6 @@
-//! What the nodes hold for a key: [`NodeKey`], [`KeyState`], and how answers to a question become
-//! them.
+//! What the nodes hold for a key: [`NodeKey`], [`KeyState`], and how to read them from answers.
 //!
-//! Layer: beside the engine, for those above it. Asks nobody.
+//! Layer: beside the engine, for the layers above it. Sends nothing.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,13 +16,13 @@ use crate::resp::{Decoder, Limits, Reply};
 pub struct NodeKey {
     /// `host:port` or the socket's path.
     pub node: String,
-    /// What it holds.
+    /// What the node holds.
     pub state: KeyState,
-    /// Why what it holds counts neither for a lock nor against one: the node has no vote. It may
-    /// have forgotten locks since it restarted, or is not fit to hold any. [`Cause::None`] if it
-    /// has one, or did not answer.
+    /// Why this node counts neither for a lock nor against one: it has no vote, because it may have
+    /// lost locks in a restart, or is not fit to hold any. [`Cause::None`] if the node has a vote,
+    /// or did not answer.
     pub doubt: Cause,
-    /// How long the node has no vote yet, where time alone gives it one.
+    /// How long until the node gets its vote, if time alone gives it one.
     pub waits: Option<Duration>,
 }
 
@@ -31,21 +30,21 @@ pub struct NodeKey {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyState {
-    /// No such key, on a node that would know. Others that do not have it are an error.
+    /// No such key, on a node that may vote. On another node a missing key is an error.
     Free,
-    /// A string, for so long.
+    /// A string with a TTL.
     Held {
         /// Its value: the holder's token.
         token: Vec<u8>,
-        /// How long it lives; `None` for ever.
+        /// How long it still lives; `None` for ever.
         ttl: Option<Duration>,
     },
-    /// The node did not say, is without the key and without a vote, or the key holds other data.
+    /// The node did not answer, or has neither the key nor a vote, or the key holds other data.
     Error(Cause),
 }
 
 impl fmt::Debug for KeyState {
-    /// Without the token: whoever knows it can unlock.
+    /// Without the token: with it a reader could unlock.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Free => f.write_str("Free"),
@@ -57,7 +56,7 @@ impl fmt::Debug for KeyState {
     }
 }
 
-/// What answers to GET and PTTL say, node by node.
+/// What the answers to GET and PTTL say, node by node.
 pub(crate) fn node_keys(nodes: Vec<NodeHealth>, answers: &[NodeReplies]) -> Vec<NodeKey> {
     let nodes = nodes.into_iter().zip(answers);
     nodes
@@ -102,7 +101,7 @@ fn key_state(answers: &NodeReplies) -> KeyState {
     }
 }
 
-/// Why the first answer is an error.
+/// The cause if the first answer is an error.
 fn refusal(answers: &NodeReplies) -> Cause {
     let answer = answer(answers, 0, |reply| Some(classify(&reply)));
     if let Some(Answer::Refused(cause)) = answer { cause } else { Cause::OddReply }

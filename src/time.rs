@@ -1,6 +1,6 @@
-//! [`Instant`]: a point on the clock that all of Redbolt's deadlines are counted on.
+//! [`Instant`]: a point on the clock of all of Redbolt's deadlines.
 //!
-//! Layer: bottom. Reads no clock; whoever stands above the sans-IO line passes `now` in.
+//! Layer: bottom. Reads no clock; the layers above the sans-IO line pass `now` in.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -31,7 +31,7 @@ impl Instant {
         self.0
     }
 
-    /// Nanoseconds from `earlier` to this; zero if `earlier` is the later one.
+    /// Nanoseconds from `earlier` to `self`; zero if `earlier` is the later one.
     #[inline]
     pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -1,15 +1,16 @@
-//! How connections are encrypted: whom to trust, and what to show of oneself.
+//! How connections are encrypted: which certificates to trust, and which to present.
 //!
-//! Layer: bottom, plain values. Parses nothing; the driver does as it begins.
+//! Layer: bottom, plain values. Parses nothing; the driver does when it is made.
 
 use std::fmt;
 
 /// The TLS of a [`Config`](crate::Config): for nodes named `rediss://`, and for those named as a
 /// bare `host:port`. Files are PEM, read by the caller.
 ///
-/// Without more said it trusts the certificates that the operating system trusts (or those of
-/// `SSL_CERT_FILE` and `SSL_CERT_DIR`), shows none of its own, and expects each node's certificate
-/// to be for the host of its address. TLS 1.2 and 1.3 are spoken. Revocation is not checked.
+/// By default it trusts the certificates that the operating system trusts (or those of
+/// `SSL_CERT_FILE` and `SSL_CERT_DIR`), presents no client certificate, and expects each node's
+/// certificate to be for the host of its address. It speaks TLS 1.2 and 1.3, and does not check
+/// revocation.
 ///
 /// ```no_run
 /// use redbolt::{Client, Config, Tls};
@@ -31,7 +32,7 @@ pub struct Tls {
     pub(crate) server_name: Option<String>,
 }
 
-/// What a client shows of itself.
+/// The client certificate and its key.
 #[derive(Clone)]
 pub(crate) struct Identity {
     pub(crate) chain: Vec<u8>,
@@ -39,7 +40,7 @@ pub(crate) struct Identity {
 }
 
 impl Tls {
-    /// The operating system's certificates, and none of one's own.
+    /// Trusts the operating system's certificates, and presents none.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -52,7 +53,7 @@ impl Tls {
         self
     }
 
-    /// The client certificate, with what stands between it and its CA behind it, and its key
+    /// The client certificate, followed by the intermediate certificates up to its CA, and its key
     /// without a passphrase: for servers with `tls-auth-clients yes`.
     #[must_use]
     pub fn identity(mut self, chain_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {

@@ -1,16 +1,16 @@
-//! The random value that proves whose lock a key is.
+//! The random value that proves which lease a key belongs to.
 //!
-//! Layer: bottom, plain values. Tokens are drawn by the engine from a generator it is given.
+//! Layer: bottom, plain values. The engine draws tokens from a generator that it is given.
 
 use std::fmt;
 
-/// Bytes a caller may choose as a token at most.
+/// The most bytes of a caller's own token.
 pub(crate) const TOKEN_LEN_MAX: usize = 255;
 
-/// Bytes of a drawn token before it is written as hexadecimal digits.
+/// Bytes of a drawn token, before it becomes hexadecimal digits.
 pub(crate) const DRAWN_LEN: usize = 20;
 
-/// A token as it is kept: drawn ones as 20 bytes, those of other making as they came.
+/// A token as the engine keeps it: drawn ones as 20 bytes, others as they came.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum TokenBytes {
     /// 8 bytes of the client's id and 12 random ones, new for each attempt.
@@ -20,7 +20,7 @@ pub(crate) enum TokenBytes {
 }
 
 impl TokenBytes {
-    /// The token whose bytes on the wire these are; `None` if empty or over 255 bytes.
+    /// The token with these bytes on the wire; `None` if empty or over 255 bytes.
     pub(crate) fn from_wire(wire: &[u8]) -> Option<Self> {
         if wire.is_empty() || wire.len() > TOKEN_LEN_MAX {
             return None;
@@ -37,9 +37,9 @@ impl fmt::Debug for TokenBytes {
 
 /// A lock's token: what unlocks and extends it.
 ///
-/// Whoever knows key and token can do both, so `Debug` does not show it. `Display` does: tokens
-/// that Redbolt draws are 40 lower-case hexadecimal digits. For the bytes of one that a caller
-/// chose, use [`as_bytes`](Self::as_bytes).
+/// Anyone with key and token can do both, so `Debug` does not show it. `Display` does: tokens that
+/// Redbolt draws are 40 lower-case hexadecimal digits. For the bytes of a caller's own token, use
+/// [`as_bytes`](Self::as_bytes).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockToken {
     wire: Wire,
@@ -60,7 +60,7 @@ impl LockToken {
         Self { wire }
     }
 
-    /// The bytes that stand in the nodes as the key's value.
+    /// The bytes that the nodes hold as the key's value.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.wire {
@@ -91,7 +91,7 @@ impl fmt::Debug for LockToken {
 /// `raw` as lower-case hexadecimal digits.
 #[inline(always)]
 pub(crate) fn hex(raw: &[u8; DRAWN_LEN]) -> [u8; 2 * DRAWN_LEN] {
-    // Whole vectors are cheaper than the bytes that are wanted.
+    // Whole vectors are cheaper than the exact number of bytes.
     let mut padded = [0; 32];
     let (head, _) = padded.split_at_mut(DRAWN_LEN);
     head.copy_from_slice(raw);

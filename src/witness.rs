@@ -1,27 +1,27 @@
-//! What the engine did that its outputs do not show: the simulation counts it.
+//! What the engine did that its outputs do not show, for the simulation to count.
 //!
-//! Layer: bottom. Without feature `sim` nothing of it is compiled in.
+//! Layer: bottom. Compiles to nothing without the feature `sim`.
 
-/// Something that a run of the simulation must have met.
+/// An event that the simulation must have met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
     /// A waiter was woken by a message.
     Woken,
     /// A waiter was woken, and others wait behind it.
     HandedOn,
-    /// Nobody heard an announcement.
+    /// No client received an announcement.
     Unheard,
     /// A safety poll found the key gone.
     PollFoundGone,
-    /// A client queued behind the one that it had woken itself.
+    /// A client queued behind the one that it had itself woken.
     QueuedBehind,
-    /// A call was given its turn by another of its client.
+    /// A call got its turn from another call of the same client.
     PassedWithin,
     /// One node was asked before the others.
     Gated,
     /// A waiter told the holder that it waits no more.
     GaveUp,
-    /// The deadline of a call ended its wait.
+    /// A call's deadline ended its wait.
     WaitEnded,
 }
 
@@ -54,7 +54,7 @@ mod counted {
         });
     }
 
-    /// How often something was seen since it was last asked for.
+    /// How often this was seen since the last call.
     pub(crate) fn take(sight: Sight) -> u64 {
         SEEN.with(|seen| seen.get(sight as usize).map_or(0, |count| count.replace(0)))
     }

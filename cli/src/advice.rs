@@ -1,4 +1,4 @@
-//! What is unsafe about a node, what is only worth knowing, and how to mend both.
+//! What is unsafe about a node, what is only worth knowing, and how to repair both.
 
 use redbolt::Cause;
 use redbolt::inspect::NodeState;
@@ -8,7 +8,7 @@ use crate::fitness::{Check, Level, judge_set};
 use crate::output::short;
 use crate::remedy::remedy;
 
-/// What a refused marker is called among the commands.
+/// The name of a refused marker among the commands.
 const MARKER: &str = "SET redbolt:since:*";
 
 /// What the doctor says.
@@ -16,9 +16,9 @@ const MARKER: &str = "SET redbolt:since:*";
 pub(crate) struct Advice {
     /// Reasons why locks would be unsafe or impossible, each with its remedy.
     pub(crate) unsafe_because: Vec<Finding>,
-    /// What is worth knowing of a node, and leaves locks safe.
+    /// What is worth knowing about a node but does not make locks unsafe.
     pub(crate) notes: Vec<Finding>,
-    /// What holds for all nodes together.
+    /// Checks of all nodes together.
     pub(crate) checks: Vec<Check>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Finding {
     pub(crate) text: String,
 }
 
-/// Memory in use, in percent of the limit, that is worth a word.
+/// Memory in use, in percent of the limit, from which on the doctor mentions it.
 const MEMORY_NOTED: u64 = 80;
 
 /// Judges the nodes, one by one and together.
@@ -71,7 +71,7 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     judge.history();
 }
 
-/// One node, and where what is found on it goes.
+/// One node, and where its findings go.
 struct Judge<'a> {
     node: &'a Examined,
     advice: &'a mut Advice,
@@ -146,7 +146,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether who waits for a lock is woken, and locks can be looked at.
+    /// Whether waiters are woken, and locks can be looked up.
     fn waiting(&mut self) {
         let commands = ["GET", "PTTL", "PUBLISH"];
         let mut denied: Vec<&str> =
@@ -160,7 +160,7 @@ impl Judge<'_> {
             let grants: Vec<String> =
                 denied.iter().map(|command| format!("+{}", command.to_lowercase())).collect();
             self.note(format!(
-                "the user may not run {}, so who waits for a lock looks again and again, and \
+                "the user may not run {}, so a waiter polls for the lock, and \
                  redbolt status sees less: grant {}",
                 denied.join(", "),
                 grants.join(" ")
@@ -168,7 +168,7 @@ impl Judge<'_> {
         }
         if !has_publish {
             self.note(
-                "the user may not use the channels redbolt:*, so who waits for a lock is not \
+                "the user may not use the channels redbolt:*, so a waiter is not \
                  woken by its release: grant &redbolt:*",
             );
         }
@@ -183,7 +183,7 @@ impl Judge<'_> {
         if tracking.into_iter().any(|command| self.node.is_denied(command)) {
             self.note(
                 "the user may not track keys, so the loss of a watched lock and the end of another \
-                 library's are found out late: grant +client|tracking +client|caching",
+                 library's are noticed late: grant +client|tracking +client|caching",
             );
         }
     }
@@ -210,7 +210,7 @@ impl Judge<'_> {
     fn history(&mut self) {
         let node = self.node;
         if let Some(what) = node.failed_save {
-            self.note(format!("{what} failed, and it may refuse locks for that: mend its disk"));
+            self.note(format!("{what} failed, so it may refuse locks: repair its disk"));
         }
         if node.replicas > 0 {
             self.note(format!(
@@ -279,7 +279,7 @@ mod tests {
         assert!(advice.unsafe_because[0].text.contains("+config|get"), "{advice:?}");
     }
 
-    /// What is denied, and the words that say how to mend it.
+    /// What is denied, and the words of the remedy.
     #[test]
     fn what_the_user_may_not_do_is_said_with_what_to_grant() {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};

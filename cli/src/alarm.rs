@@ -1,6 +1,6 @@
-//! [`Alarm`]: waits that end at a moment of the clock that deadlines are counted on.
+//! [`Alarm`]: waits that end at a time on the clock of the deadlines.
 //!
-//! The timeout of a poll stands still while the machine is suspended, and a lock does not.
+//! The timeout of a poll stops while the machine is suspended; the TTL of a lock does not.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -23,7 +23,7 @@ impl Alarm {
         Ok(Self { timer })
     }
 
-    /// Waits until `fd` can be read, or a signal was handled; at most until `until`.
+    /// Waits until `fd` can be read or a signal was handled, at most until `until`.
     pub(crate) fn wait(&self, fd: BorrowedFd<'_>, until: Option<Instant>) -> io::Result<()> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         // Zero would mean never.

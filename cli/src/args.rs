@@ -1,4 +1,4 @@
-//! The command line as a value: what clap parses, and the words of `--help`.
+//! The command line as a value: what clap parses, and the text of `--help`.
 
 use std::ffi::OsString;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -38,7 +38,7 @@ Exit codes:
   128+n  ended by signal n (status --watch, node: 0)
   run ends with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
 
-/// What every command takes, before or after its name.
+/// The options of every command, before or after its name.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes and safety")]
 pub(crate) struct Global {
@@ -58,25 +58,25 @@ pub(crate) struct Global {
     /// How long a node may take to answer [default: 50ms]
     #[arg(long, global = true, value_name = "D", value_parser = duration)]
     pub(crate) node_timeout: Option<Duration>,
-    /// What stands in front of every key on the nodes
+    /// Prefix of every key on the nodes
     #[arg(long, global = true, value_name = "TEXT")]
     pub(crate) prefix: Option<OsString>,
-    /// ACL user of the nodes whose URL names none; needs --password-file
+    /// ACL user for the nodes whose URL names none; needs --password-file
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// File whose first line is the password of the nodes whose URL holds none
+    /// File whose first line is the password for the nodes whose URL has none
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// Trust this CA certificate (PEM) and no others [default: those of the system]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Client certificate (PEM), for nodes that want one
+    /// Client certificate (PEM), for nodes that require one
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Key of the client certificate (PEM)
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Print one JSON object instead of text, for an error too, and on stdout
+    /// Print one JSON object on stdout instead of text, also for an error
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) enum Switch {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Sell a stock under locks while nodes fail, and watch that nothing is sold twice
+    /// Sell a stock under locks while nodes fail, and check that nothing is sold twice
     Demo(DemoArgs),
     /// Run embedded nodes in the foreground, for development
     Node(NodeArgs),
@@ -97,13 +97,13 @@ pub(crate) enum Command {
     Lock(LockArgs),
     /// Release a lock by its key and token
     Unlock(UnlockArgs),
-    /// Give a lock that is held a new TTL
+    /// Give a held lock a new TTL
     Extend(ExtendArgs),
     /// Hold one or more locks while a command runs
     Run(RunArgs),
     /// Show what each node holds for a key: free, held, split or unknown
     Status(StatusArgs),
-    /// Check that the nodes are fit for locks, and say how to mend them
+    /// Check that the nodes are fit for locks, and say how to repair them
     Doctor(DoctorArgs),
     /// Measure acquire and release on fresh keys
     Bench(BenchArgs),
@@ -119,7 +119,7 @@ Exit code 0 only if every piece was sold exactly once, else 1.
 Example:  redbolt demo
           redbolt demo --no-lock     what happens without locks")]
 pub(crate) struct DemoArgs {
-    /// Threads that sell, each a client of its own
+    /// Threads that sell, each with its own client
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) workers: u32,
     /// Pieces to sell
@@ -137,10 +137,10 @@ They live on 127.0.0.1 until this command is ended, and keep nothing.
 Example:  redbolt node --port 7001
           REDBOLT_NODES=127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003 redbolt doctor")]
 pub(crate) struct NodeArgs {
-    /// How many
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=32))]
     pub(crate) count: u16,
-    /// Port of the first; the others follow it
+    /// Port of the first node; the others follow it
     #[arg(long, value_name = "PORT", default_value = "7001", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
 }
@@ -151,10 +151,10 @@ pub(crate) struct LockArgs {
     /// Name of the lock, 1 to 4096 bytes
     #[arg(value_parser = key_parser())]
     pub(crate) key: Name,
-    /// The nodes drop the lock so long after they granted it
+    /// Time after which the nodes drop the lock
     #[arg(long, value_name = "D", value_parser = ttl)]
     pub(crate) ttl: Duration,
-    /// Try again for so long if it is taken [default: one attempt]
+    /// How long to try again if the lock is taken [default: one attempt]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 }
@@ -165,7 +165,7 @@ pub(crate) struct UnlockArgs {
     /// Name of the lock
     #[arg(value_parser = key_parser())]
     pub(crate) key: Name,
-    /// What `redbolt lock` printed as token
+    /// The token that `redbolt lock` printed
     #[arg(value_parser = token_parser())]
     pub(crate) token: Name,
 }
@@ -176,7 +176,7 @@ pub(crate) struct ExtendArgs {
     /// Name of the lock
     #[arg(value_parser = key_parser())]
     pub(crate) key: Name,
-    /// What `redbolt lock` printed as token
+    /// The token that `redbolt lock` printed
     #[arg(value_parser = token_parser())]
     pub(crate) token: Name,
     /// The new TTL, from now
@@ -193,20 +193,20 @@ pub(crate) struct RunArgs {
     /// TTL of the locks: how long they outlive a crash of this machine
     #[arg(long, value_name = "D", default_value = "10s", value_parser = ttl)]
     pub(crate) ttl: Duration,
-    /// Try again for so long if a lock is taken [default: one attempt]
+    /// How long to try again if a lock is taken [default: one attempt]
     #[arg(short, long, value_name = "D", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
     /// One attempt, as without --wait
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// Exit code when a lock is taken; 0 says nothing about it either, but with --json does
+    /// Exit code when a lock is taken; with 0 nothing is printed either, except with --json
     /// [default: 75]
     #[arg(short = 'E', long, value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
-    /// What must be left of a lock for CMD to go on [default: a tenth of the TTL, at most 1s]
+    /// Least time left of a lock for CMD to go on [default: a tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
-    /// A line for the shell ($SHELL, else /bin/sh) in place of CMD
+    /// A line for the shell ($SHELL, else /bin/sh) instead of CMD
     #[arg(short = 'c', long = "command", value_name = "LINE", conflicts_with = "command")]
     pub(crate) line: Option<OsString>,
     /// The command and its arguments
@@ -217,29 +217,29 @@ pub(crate) struct RunArgs {
 const RUN_HELP: &str = "\
 A lock is extended at each third of its TTL. If that fails until less than --grace of it is left, or
 the lock was taken away, CMD and its process group get TERM, and KILL after the grace or before the
-lock would have ended; the exit code is 70 then. Where redbolt itself is stopped or hangs, its
+lock would have ended; then the exit code is 70. If redbolt itself is stopped or hangs, its
 watchdog, a second process, sends that KILL. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD.
 CMD is killed when redbolt is.
 
 Several locks are taken one after the other in the order of their bytes, whatever the order of the
 arguments, so that commands that want the same locks cannot block each other. --wait is the time for
-all of them together. They are released in reverse.
+all of them together. They are released in reverse order.
 
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
 Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
           redbolt run stock orders -- ./reconcile    both are held
           redbolt run -n -E 0 cleanup -c 'find /var/spool/x -mtime +7 -delete'
-                                                     in a crontab: silent where another machine
+                                                     in a crontab: silent if another machine
                                                      does it";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A node without a vote, as after a restart, counts as one that does not answer: the verdict is unknown
-(exit code 69) as long as such nodes may have forgotten a lock.
+A node without a vote, as after a restart, counts as not answering: the verdict is unknown
+(exit code 69) as long as such nodes may have lost a lock.
 
-With --watch it goes on until it is interrupted: a live view on a terminal, a line for each change
-elsewhere, and with --json an object for each look, one a line.
+With --watch it goes on until it is interrupted: a live view on a terminal, one line per change
+elsewhere, and with --json one object per look, each on its own line.
 
 Example:  redbolt status sku:42
           redbolt status sku:42 --watch --interval 200ms")]
@@ -247,10 +247,10 @@ pub(crate) struct StatusArgs {
     /// Name of the lock
     #[arg(value_parser = key_parser())]
     pub(crate) key: Name,
-    /// Look again and again
+    /// Repeat until interrupted
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Between two looks [default: 1s]
+    /// Time between two looks, with --watch [default: 1s]
     #[arg(long, value_name = "D", value_parser = duration, requires = "watch")]
     pub(crate) interval: Option<Duration>,
 }
@@ -288,19 +288,19 @@ pub(crate) struct BenchArgs {
     /// Operations under way at once, with --mode throughput [default: 64]
     #[arg(long, value_name = "N")]
     pub(crate) in_flight: Option<NonZeroUsize>,
-    /// Stop after so many cycles of acquire and release
+    /// Stop after this many cycles of acquire and release
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     pub(crate) iterations: Option<NonZeroU64>,
-    /// Stop after so many seconds [default: 3]
+    /// Stop after this many seconds [default: 3]
     #[arg(long, value_name = "S")]
     pub(crate) seconds: Option<f64>,
-    /// Wait for answers asleep, or awake with one processor busy
+    /// How to wait for answers: park sleeps, spin keeps one processor busy
     #[arg(long, value_name = "spin|park", default_value = "park", hide_possible_values = true)]
     pub(crate) poll: Polling,
     /// Draw the times, and the throughput with 1 to 256 in flight (a quarter as long each), as SVG
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// Print this run beside one that was saved with --json, and the ratio of both
+    /// Print this run beside one that was saved with --json, and their ratio
     #[arg(long, value_name = "FILE.json")]
     pub(crate) compare: Option<PathBuf>,
 }

@@ -1,12 +1,13 @@
-//! The command under the lock: started in a process group of its own, and never outliving `run`.
+//! The command under the lock: it runs in a process group of its own and never outlives `run`.
 //!
-//! `run` starts its own binary once more with [`HIDDEN`], which asks the kernel to be killed when
-//! `run` dies, waits until the watchdog knows of it, takes the terminal if there is one to take, and
+//! `run` starts its own binary a second time with [`HIDDEN`]. This process asks the kernel to kill
+//! it when `run` dies, waits until the watchdog knows it, takes the terminal if there is one, and
 //! becomes the command.
 //!
 //! # Invariants
 //!
-//! - The group is killed only while its leader is not reaped, so its number is nobody else's.
+//! - The group is killed only while its leader is not reaped, so its number belongs to no other
+//!   group.
 //! - No command runs that the watchdog does not know of.
 
 use std::convert::Infallible;
@@ -45,21 +46,22 @@ pub(crate) struct Group {
     has_terminal: bool,
 }
 
-/// What became of the command.
+/// The state of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Running,
-    /// It has ended, and is not reaped yet.
+    /// The command has ended, but is not reaped yet.
     Ended,
 }
 
 impl Group {
-    /// Starts the command, which the watchdog kills at `kill_at`. By the main thread alone: the
-    /// kernel ends it with the thread that did.
+    /// Starts the command, which the watchdog kills at `kill_at`. Only for the main thread: the
+    /// kernel kills the command when the thread that started it ends.
     pub(crate) fn start(command: &[OsString], kill_at: Instant) -> io::Result<Self> {
         let mut watchdog = Watchdog::start()?;
         let is_foreground = may_give_terminal();
-        // What lets it begin must wait for it, also where whoever started this ignores it.
+        // The signal that lets the command begin must stay pending, even if the parent process
+        // ignores it.
         signals::block(Signal::SIGCONT)?;
         let child = own_binary::command(HIDDEN)?
             .arg(getpid().as_raw_nonzero().to_string())
@@ -73,13 +75,13 @@ impl Group {
         Ok(Self { child, pid, watchdog, has_terminal: is_foreground })
     }
 
-    /// Has the watchdog kill the group then, and not when it was told before.
+    /// Gives the watchdog a new time to kill the group.
     pub(crate) fn kill_at(&mut self, at: Instant) {
         self.watchdog.tell(self.pid, at);
     }
 
-    /// Looks whether the command has ended, and does not let it be suspended from the keyboard:
-    /// the lock would run on without it, and its caller would wait for both.
+    /// Checks whether the command has ended. Undoes a suspension from the keyboard: the lock would
+    /// run out without the command, and the caller would wait for both.
     pub(crate) fn look(&self) -> io::Result<Fate> {
         let id = WaitId::Pid(self.pid);
         let (ended, stopped) = (WaitIdOptions::EXITED, WaitIdOptions::STOPPED);
@@ -105,15 +107,15 @@ impl Group {
         Ok(Fate::Running)
     }
 
-    /// Sends a signal to the command and all that it started in its group.
+    /// Sends a signal to the command and everything that it started in its group.
     pub(crate) fn send(&self, signal: Signal) {
         if let Some(signal) = KernelSignal::from_named_raw(signal as i32) {
-            // A group that is gone needs no signal.
+            // A group that has ended needs no signal.
             let _ = kill_process_group(self.pid, signal);
         }
     }
 
-    /// After `fg`: the terminal is `run`'s again, and so the command's.
+    /// After `fg`: `run` has the terminal again and gives it to the command.
     pub(crate) fn wake(&mut self) {
         if may_give_terminal() {
             self.has_terminal = tcsetpgrp(io::stdin(), self.pid).is_ok();
@@ -121,20 +123,19 @@ impl Group {
         self.send(Signal::SIGCONT);
     }
 
-    /// Waits until the command has ended. The watchdog ends too, which [`reap`](Self::reap) waits
-    /// for.
+    /// Waits until the command has ended. The watchdog ends too; [`reap`](Self::reap) waits for it.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         retry_on_intr(|| waitid(WaitId::Pid(self.pid), look))?;
         self.watchdog.kill()
     }
 
-    /// Takes the command that has ended from the system, and the terminal back.
+    /// Reaps the command, and takes the terminal back.
     pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
         self.watchdog.wait()?;
         let status = self.child.wait()?;
         if self.has_terminal {
-            // SIGTTOU is blocked: a process in the background may do this then.
+            // With SIGTTOU blocked, a process in the background may do this.
             let _ = tcsetpgrp(io::stdin(), getpgrp());
         }
         Ok(status)
@@ -147,7 +148,7 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUNNABLE)
 }
 
-/// Becomes the command; returns the exit code if that cannot be. `args` follow [`HIDDEN`].
+/// Becomes the command. Returns an exit code if that fails. `args` follow [`HIDDEN`].
 pub(crate) fn become_command(mut args: impl Iterator<Item = OsString>) -> u8 {
     let (parent, terminal, command) = (args.next(), args.next(), args.next());
     let (Some(parent), Some(terminal), Some(command)) = (parent, terminal, command) else {
@@ -174,7 +175,7 @@ fn replace(
     die_with(parent)?;
     signals::await_one(Signal::SIGCONT)?;
     if terminal == "foreground" {
-        // Blocked, or the kernel would stop this process: it is in the background as yet.
+        // Without this the kernel would stop this process, which is still in the background.
         signals::block(Signal::SIGTTOU)?;
         tcsetpgrp(io::stdin(), getpid())?;
     }
@@ -187,19 +188,19 @@ fn replace(
 fn die_with(parent: &OsStr) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(KernelSignal::KILL))?;
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
-    // It may have died before it was asked for.
+    // `run` may have died before this request.
     if is_parent { Ok(()) } else { Err(io::Error::other("redbolt run has ended")) }
 }
 
-/// Other systems have no such wish.
+/// Other systems have no such request.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn die_with(parent: &OsStr) -> io::Result<()> {
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
     if is_parent { Ok(()) } else { Err(io::Error::other("redbolt run has ended")) }
 }
 
-/// Whether the terminal is ours to give: stdin is one, this process is in its foreground, and no
-/// neighbour in a pipeline would be cut off from it.
+/// Whether `run` may give the terminal away: stdin is one, this process is in its foreground, and
+/// no neighbour in a pipeline would lose it.
 fn may_give_terminal() -> bool {
     let stdin = io::stdin();
     stdin.is_terminal()

@@ -18,10 +18,10 @@ use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{look, settings, terminal};
 
-/// What clients take for the longest TTL unless they are told otherwise.
+/// The clients' default for the longest TTL.
 const MAX_TTL: Duration = Duration::from_secs(30);
 
-/// The key that permissions are asked for where the user names none.
+/// The key whose permissions are checked if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
 
 pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
@@ -103,7 +103,7 @@ impl Level {
     }
 }
 
-/// Whether an address leads to this machine alone.
+/// Whether the address is on this machine.
 fn is_local(endpoint: &Endpoint) -> bool {
     match endpoint {
         Endpoint::Unix(_) => true,
@@ -114,7 +114,7 @@ fn is_local(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// The wall clock, which people set servers by; no lock depends on it.
+/// The wall clock, to compare servers with; no lock depends on it.
 fn wall_us() -> i64 {
     let time = clock_gettime(ClockId::Realtime);
     time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000)
@@ -124,7 +124,7 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
     let health = &report.health;
     let info = |name: &str| report.info(name).map(str::to_owned);
     let number = |name: &str| report.info(name).and_then(|text| text.parse::<u64>().ok());
-    // The node read its clock half a round trip after it was asked.
+    // The node read its clock about half a round trip after the request.
     let clock_us = report.time_us.zip(report.round_trip).and_then(|(time, round_trip)| {
         let half = i64::try_from(us(round_trip) / 2).ok()?;
         Some(i64::try_from(time).ok()?.saturating_sub(asked_us.saturating_add(half)))
@@ -160,7 +160,7 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
     }
 }
 
-/// What the node could not save last time.
+/// What the node failed to save last time.
 fn failed_save(report: &NodeReport) -> Option<&'static str> {
     let has_failed = |field| report.info(field).is_some_and(|status| status != "ok");
     if has_failed("aof_last_write_status") {
@@ -170,7 +170,7 @@ fn failed_save(report: &NodeReport) -> Option<&'static str> {
 }
 
 impl Examined {
-    /// How the node keeps its keys over a restart.
+    /// How the node keeps its keys across a restart.
     fn persistence(&self) -> String {
         match (self.append_only, self.append_fsync.as_deref()) {
             (Some(true), Some(fsync)) => format!("aof, fsync {fsync}"),
@@ -258,7 +258,7 @@ fn print(nodes: &[Examined], advice: &Advice) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Findings of the same words together, with the names of their nodes.
+/// Findings with the same text together, with the names of their nodes.
 fn grouped(findings: &[Finding], node_count: usize) -> Vec<(String, &str)> {
     let mut groups: Vec<(Vec<&str>, &str)> = Vec::new();
     for finding in findings {
@@ -274,7 +274,7 @@ fn grouped(findings: &[Finding], node_count: usize) -> Vec<(String, &str)> {
     groups.into_iter().map(|(names, text)| (shown(names), text)).collect()
 }
 
-/// A clock's distance from ours: `+1.2 s`; within 50 ms it is the same for this purpose.
+/// A clock's distance from this machine's: `+1.2 s`; within 50 ms it counts as the same.
 fn offset(us: i64) -> String {
     let distance = Duration::from_micros(us.unsigned_abs());
     if distance < Duration::from_millis(50) {

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Any text: both readings agree, and a TTL is one of whole milliseconds.
+        /// For any text both parsers agree, and a TTL has whole milliseconds.
         #[test]
         fn a_ttl_is_a_duration_of_whole_milliseconds(text in ".*|[0-9]{1,22} ?(ns|us|ms|s|m|h|d|y| )[0-9a-z ]{0,9}") {
             match (duration(&text), ttl(&text)) {

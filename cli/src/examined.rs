@@ -89,7 +89,7 @@ impl Examined {
             ),
             (Some(true), Some("always")) => None,
             (Some(true), Some("everysec")) => {
-                Some("has its append-only file on disk once a second only (appendfsync everysec)")
+                Some("has its append-only file on disk only once per second (appendfsync everysec)")
             }
             (Some(true), Some(_)) => Some(
                 "leaves it to the kernel when its append-only file is on disk (appendfsync no)",

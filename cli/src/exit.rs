@@ -1,4 +1,4 @@
-//! How a command ends when it could not do its work: an exit code, a kind, and one line for people.
+//! How a command ends that could not do its work: an exit code, a kind, and one line for people.
 
 use std::io;
 use std::process::ExitCode;
@@ -18,22 +18,22 @@ pub(crate) const LOST: u8 = 70;
 pub(crate) const SYSTEM: u8 = 71;
 pub(crate) const TAKEN: u8 = 75;
 pub(crate) const UNSAFE: u8 = 78;
-/// As if ended by SIGPIPE: whoever read the output has gone.
+/// As if ended by SIGPIPE: the reader of the output has gone.
 const PIPE: u8 = 128 + 13;
 
-/// Why a command ends without having done its work.
+/// Why a command could not do its work.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
-    /// What the `error` field of the JSON says.
+    /// The `error` field of the JSON.
     pub(crate) kind: &'static str,
-    /// One line; empty for an end that has nothing to say.
+    /// One line; empty if there is nothing to say.
     pub(crate) message: String,
-    /// Each node's part in it, in the order of the list; empty where none was asked.
+    /// Each node's part in it, in the order of the list; empty if no node was asked.
     pub(crate) nodes: Vec<NodeVote>,
 }
 
-/// What one node had to do with a failure.
+/// One node's part in a failure.
 #[derive(Debug)]
 pub(crate) struct NodeVote {
     pub(crate) node: String,
@@ -56,7 +56,7 @@ impl Failure {
         Self::new(128 + number, "interrupted", "")
     }
 
-    /// Ends with this code and says no more: all has been said.
+    /// Ends with this code and prints nothing more.
     pub(crate) fn code(code: u8) -> Self {
         Self::new(code, "", "")
     }
@@ -90,13 +90,13 @@ impl Failure {
         self
     }
 
-    /// Says which of several locks it is about.
+    /// Names the lock, where there are several.
     pub(crate) fn of(mut self, key: &[u8]) -> Self {
         self.message.insert_str(0, &format!("{}: ", shown(key)));
         self
     }
 
-    /// Adds why nodes did not take part, those of one cause together.
+    /// Adds why nodes did not take part, grouped by cause.
     pub(crate) fn away(mut self, nodes: &[NodeHealth]) -> Self {
         let vote = |node: &NodeHealth| match (node.state, node.cause) {
             (NodeState::Admitted, _) => Vote::Granted,
@@ -119,7 +119,7 @@ impl Failure {
         Self::counted(code, kind, what, "granted", Cause::Held.text(), ballot)
     }
 
-    /// As `ballot`; `did` is what nodes that voted yes did, `denied` why others did not.
+    /// As `ballot`; `did` says what the nodes that voted yes did, `denied` why others did not.
     fn counted(
         code: u8,
         kind: &'static str,
@@ -165,7 +165,7 @@ const DOCTOR: &str = "redbolt doctor says what to do";
 /// Why a node does not extend a lock.
 const NOT_THERE: &str = "not there with this token";
 
-/// `a, b: connection refused; c: no answer in time`: nodes of one cause together.
+/// `a, b: connection refused; c: no answer in time`: nodes grouped by cause.
 fn grouped(nodes: &[NodeVote]) -> Option<String> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for vote in nodes.iter().filter(|vote| vote.vote != "granted") {

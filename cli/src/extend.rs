@@ -15,7 +15,7 @@ pub(crate) fn run(global: &Global, args: &ExtendArgs) -> Result<(), Failure> {
     let result = result.map_err(Failure::from).and_then(|lease| {
         session.gather_votes(&lease)?;
         let said = announce(&session, &lease, global.json);
-        // It was held before, and stays so whether or not anybody reads this.
+        // The lock was held before and stays held, even if the output has no reader.
         let _ = lease.detach();
         said
     });

@@ -1,4 +1,4 @@
-//! What holds for a set of nodes together: quorum, persistence, guard, clocks, versions, access.
+//! Checks of a set of nodes together: quorum, persistence, guard, clocks, versions, access.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) enum Level {
     Unsafe,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug)]
 pub(crate) struct Check {
     pub(crate) topic: &'static str,
@@ -26,13 +26,13 @@ pub(crate) struct Check {
     pub(crate) text: String,
 }
 
-/// Wall clocks further apart than this are worth a word.
+/// The doctor mentions wall clocks that are further apart than this.
 const CLOCK_OFFSET_MAX_US: u64 = 1_000_000;
 
 /// The oldest version of each server that the tests run on.
 const TESTED: [(&str, u32, u32); 2] = [("redis", 7, 0), ("valkey", 8, 1)];
 
-/// Judges what no node shows alone.
+/// Judges what no single node shows.
 pub(crate) fn judge_set(nodes: &[Examined], clients: &Clients) -> Vec<Check> {
     let check = |topic, (level, text)| Check { topic, level, text };
     vec![
@@ -53,7 +53,7 @@ fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
         waits.sort_unstable();
         let remedy = match waits.get(quorum - voting - 1) {
             Some(wait) => format!("wait {} until enough restarted nodes may vote", short(*wait)),
-            None => "start or mend the nodes above".to_owned(),
+            None => "start or repair the nodes above".to_owned(),
         };
         let text = format!(
             "only {voting} of {count} nodes can vote and {quorum} are needed, so no lock can be \
@@ -68,12 +68,12 @@ fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
         return (Level::Note, text);
     }
     if spare == 0 {
-        let text = format!("{votes}: one more failure and none can be had: mend the others");
+        let text = format!("{votes}: one more failure and no lock can be taken: repair the others");
         return (Level::Note, text);
     }
     if count.is_multiple_of(2) && quorum == count / 2 + 1 {
         let less = count - 1;
-        let text = format!("{votes}: no more may fail than of {less}; an odd number is better");
+        let text = format!("{votes}: no more may fail than with {less}; an odd number is better");
         return (Level::Note, text);
     }
     (Level::Ok, format!("{votes}: {spare} more may fail"))
@@ -221,7 +221,7 @@ fn access(nodes: &[Examined]) -> (Level, String) {
     let open = names(nodes, |node| node.was_asked() && !node.has_login && !node.is_local);
     if !open.is_empty() {
         let text = format!(
-            "no user and no password is asked for, so whoever reaches a node can delete its locks: \
+            "the nodes ask for no user or password, so anyone who reaches one can delete its locks: \
              {open}"
         );
         return (Level::Note, text);
@@ -229,7 +229,7 @@ fn access(nodes: &[Examined]) -> (Level, String) {
     (Level::Ok, "the user may do all that locks need".to_owned())
 }
 
-/// The names of those that are so.
+/// The names of the nodes for which `is_so` holds.
 fn names(nodes: &[Examined], is_so: impl Fn(&Examined) -> bool) -> String {
     let names: Vec<&str> =
         nodes.iter().filter(|node| is_so(node)).map(|node| node.name.as_str()).collect();

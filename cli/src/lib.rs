@@ -1,7 +1,7 @@
 //! `redbolt`: the command line of the Redlock client [Redbolt](https://docs.rs/redbolt).
 //!
-//! A library so that the example `assets` sees the same command line as the binary; nobody else is
-//! promised anything of it. One file per command; `args` says what they take, `exit` how they end.
+//! A library so that the example `assets` sees the same command line as the binary; it promises
+//! nothing to other programs. One file per command; `args` has their options, `exit` how they end.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ use clap::{CommandFactory as _, Parser as _};
 use args::{Cli, Command};
 use exit::Failure;
 
-/// The whole of the command `redbolt`: runs the process's arguments, and says how it ends.
+/// The command `redbolt`: runs the process's arguments and returns the exit code.
 pub fn main() -> ExitCode {
     panic::set_hook(Box::new(|info| {
         let what = info.to_string().replace('\n', " ");
@@ -116,7 +116,7 @@ fn parse() -> Result<Option<Cli>, Failure> {
     Err(Failure::usage(usage_message(&error)))
 }
 
-/// clap's complaint on one line, without logins.
+/// clap's error on one line, without logins.
 fn usage_message(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         || error.kind() == ErrorKind::MissingSubcommand
@@ -133,7 +133,7 @@ fn usage_message(error: &clap::Error) -> String {
     format!("{} ({} says how)", without_logins(&message), help())
 }
 
-/// What to ask for help on the command that was named, if one was.
+/// The call that shows help for the named command, or for all.
 fn help() -> String {
     let cli = Cli::command();
     let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");

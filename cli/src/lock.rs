@@ -1,4 +1,4 @@
-//! `redbolt lock`, and what it shares with `extend`: saying what lock is held.
+//! `redbolt lock`, and what it shares with `extend`: printing the lock that is held.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     drop(spinner);
     let result = result.and_then(|lease| {
         session.gather_votes(&lease)?;
-        // A lock that nobody was told of is released again as the lease is dropped.
+        // If printing fails, the drop of the lease releases the lock again.
         announce(&session, &lease, global.json)?;
         let _ = lease.detach();
         Ok(())
@@ -50,7 +50,7 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
     Ok(())
 }
 
-/// Shows on a terminal that a lock is waited for.
+/// Shows on a terminal that the command waits for a lock.
 pub(crate) fn waiting(key: &[u8], wait: Option<Duration>) -> Progress {
     match wait {
         Some(wait) => {
@@ -60,7 +60,7 @@ pub(crate) fn waiting(key: &[u8], wait: Option<Duration>) -> Progress {
     }
 }
 
-/// Says what helps when the lock is taken.
+/// Adds what to do when the lock is taken.
 pub(crate) fn hint_taken(failure: Failure, key: &[u8], wait: Option<Duration>) -> Failure {
     if failure.code != TAKEN {
         return failure;

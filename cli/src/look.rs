@@ -9,11 +9,11 @@ use crate::exit::Failure;
 use crate::session::{CONNECT_LIMIT, is_known, node_timeout};
 use crate::settings;
 
-/// How often the client is driven while nodes connect. It must be driven by calls.
+/// How often the command drives the client while nodes connect. Nothing else drives it.
 const STEP: Duration = Duration::from_millis(1);
 
-/// A client for `status`: a quorum can vote, and the others have had their `node_timeout`; or as
-/// for `doctor`.
+/// A client for `status`: a quorum can vote and the other nodes have had their `node_timeout`; or
+/// as for `doctor`.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
     connected(global, |client| client.driver().voters().count() >= client.driver().quorum())
 }

@@ -1,4 +1,4 @@
-//! Everything that is printed: text or JSON to stdout, one line of error, numbers for people.
+//! Everything that commands print: text or JSON to stdout, one line of error, numbers for people.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -16,12 +16,12 @@ pub(crate) fn say(text: impl Display) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes one line to stderr. Whether anybody reads it changes nothing.
+/// Writes one line to stderr. A failure to write changes nothing.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "redbolt: {text}");
 }
 
-/// Says on stderr what a command that goes on should have heard of its nodes.
+/// Prints notices of nodes on stderr while a command goes on.
 pub(crate) fn tell(mut next: impl FnMut() -> Option<Notice>) {
     while let Some(notice) = next() {
         if is_live(&io::stderr()) {
@@ -70,17 +70,17 @@ pub(crate) fn short(duration: Duration) -> String {
     }
 }
 
-/// Whole milliseconds, as JSON has them.
+/// Whole milliseconds, for JSON.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whole microseconds, as JSON has them.
+/// Whole microseconds, for JSON.
 pub(crate) fn us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Colours for a terminal, and none anywhere else or where NO_COLOR is set.
+/// Colours for a terminal; none elsewhere or if NO_COLOR is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     on: bool,

@@ -1,6 +1,6 @@
-//! Lines in a coordinate system, as SVG that reads on light and dark ground.
+//! Line plots as SVG, readable on light and dark backgrounds.
 //!
-//! Of `bench --plot` and of the benches.
+//! For `bench --plot` and the benches.
 
 #![expect(
     clippy::exhaustive_enums,
@@ -49,7 +49,7 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(0x41, 0xae, 0x76),
     RGBColor(0x6a, 0x51, 0xa3),
 ];
-/// Of text and axes: it is seen on white and on black.
+/// For text and axes: visible on white and on black.
 const GRAY: RGBColor = RGBColor(0x77, 0x77, 0x77);
 const SIZE: (u32, u32) = (720, 400);
 /// Where the names of the lines begin.
@@ -96,7 +96,7 @@ impl Plot {
     }
 }
 
-/// One axis, and the values from and to which it goes.
+/// One axis and its range of values.
 struct Axis {
     scale: Scale,
     values: Range<f64>,
@@ -119,7 +119,7 @@ impl Axis {
         Self { scale, values: least..most }
     }
 
-    /// Where a value stands, on a line that goes on evenly.
+    /// The place of a value on a linear axis.
     fn place(&self, value: f64) -> f64 {
         if self.scale == Scale::Log { value.log10() } else { value }
     }

@@ -1,4 +1,4 @@
-//! One line on stderr while something takes long: on a terminal only, and gone when it is over.
+//! One line on stderr during long work: only on a terminal, and removed when the work is over.
 
 use std::io;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::terminal::is_live;
 
-/// Between two pictures.
+/// Time between two updates.
 const STEP: Duration = Duration::from_millis(100);
 
-/// How far work is, or that something is waited for; gone when it is dropped.
+/// A progress bar, or a sign that the command waits; dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// Nothing where nobody could see it: it costs nothing then.
+    /// `None` without a terminal: it costs nothing then.
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// Nothing to see.
+    /// Shows nothing.
     pub(crate) const fn hidden() -> Self {
         Self { bar: None }
     }
@@ -28,10 +28,10 @@ impl Progress {
         Self::drawn(Some(1000), style("{bar:40} {percent:>3} %").progress_chars("█░"))
     }
 
-    /// That something is waited for, and for how long already.
+    /// A sign that the command waits, with the time so far.
     pub(crate) fn spinner(text: String) -> Self {
         let seconds = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            // It cannot fail in a way that matters here.
+            // A failure does not matter here.
             let _ = write!(out, "{}", state.elapsed().as_secs());
         };
         let style = style("{spinner} {msg} ({seconds} s)").with_key("seconds", seconds);

@@ -60,7 +60,7 @@ pub(crate) fn remedy(cause: Cause) -> &'static str {
         Cause::SocketPath => "check the path and its permissions",
         Cause::Protocol => "check that host and port are those of a Redis or Valkey server",
         Cause::OutOfMemory => "raise maxmemory there, or give locks a server of their own",
-        Cause::SaveFailed => "mend its disk, or the rights to write there",
+        Cause::SaveFailed => "repair its disk, or the permission to write there",
         Cause::NoReplicas => "set min-replicas-to-write 0 there",
         Cause::KeyDenied => "grant the user the keys of the locks",
         Cause::Loading => "wait until the dataset is loaded",

@@ -2,14 +2,14 @@
 //!
 //! # Invariants
 //!
-//! - Several locks are taken in the order of their bytes. Whoever waits for one holds only smaller
-//!   ones, so no circle of waiters can form.
-//! - The locks are kept alive by the driver, also while the next one is waited for.
-//! - With less than the grace left of any lock, and when one is known to be lost, the group gets
-//!   TERM, and KILL after the grace: but KILL when a quarter of the grace is left of the deadline
-//!   that was last believed, whatever the nodes do.
-//! - After each wait the clock comes first: where `run` was kept from running for too long, KILL is
-//!   all there is time for. Until it runs again the watchdog stands in for it.
+//! - Several locks are taken in the order of their bytes. A waiter for one holds only smaller ones,
+//!   so waiters cannot deadlock.
+//! - The driver keeps the locks alive, also while `run` waits for the next one.
+//! - When less than the grace is left of any lock, or one is known to be lost, the group gets TERM,
+//!   and KILL after the grace. KILL comes at the latest when a quarter of the grace is left before
+//!   the last known deadline, whatever the nodes do.
+//! - After each wait `run` reads the clock first: if it could not run for too long, there is only
+//!   time for KILL. Until `run` runs again, the watchdog acts for it.
 //! - The locks are released after the command has ended, and never before.
 
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ const GRACE_MAX: Duration = Duration::from_secs(1);
 /// The exit code of a command that was killed.
 const KILLED: u8 = 128 + 9;
 
-/// What is passed on to the command.
+/// The signals that `run` passes on to the command.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -50,9 +50,10 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
         let message = format!("--grace {} leaves too little of --ttl", short(grace));
         return Err(Failure::usage(message).hint("it must be less than half of it"));
     }
-    // The kernel then keeps to itself how a child ended.
+    // The kernel then does not report how a child ended.
     if crate::signals::is_ignored(Signal::SIGCHLD) {
-        let message = "whoever started this ignores SIGCHLD, which hides how the command ends";
+        let message =
+            "the process that started this ignores SIGCHLD, which hides how the command ends";
         return Err(Failure::new(SYSTEM, "system", message)
             .hint("start it with the signal's default: env --default-signal=CHLD redbolt run .."));
     }
@@ -60,7 +61,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let watched: Vec<Signal> = PASSED_ON.into_iter().chain(own).collect();
     let mut session = Session::open(global, &watched)?;
     crate::signals::block(Signal::SIGTTOU)?;
-    // An attempt that fails at once says all of it by itself.
+    // The error of a single attempt already says everything.
     session.is_telling = args.wait.is_some();
     let leases = take_all(&mut session, args);
     let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
@@ -76,14 +77,14 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     };
     let mut watch = Watch { session, group, leases, limit };
     let result = watch.until_ended();
-    // Whatever went wrong, nothing of the command may go on without the locks.
+    // Whatever went wrong, no part of the command may go on without the locks.
     if result.is_err() || watch.limit.is_told {
         watch.group.send(Signal::SIGKILL);
     }
     watch.group.wait()?;
     let released = watch.release();
     let code = exit_code(watch.group.reap()?);
-    // One that had ended by itself was not killed.
+    // A command that had ended by itself was not killed.
     let was_killed = result? == End::Killed && code == KILLED;
     watch.session.close();
     judge(code, was_killed || watch.limit.is_told, &released?)
@@ -94,8 +95,8 @@ fn deadline(leases: &[Lease]) -> Instant {
     leases.iter().map(Lease::deadline).min().unwrap_or_else(now)
 }
 
-/// Takes each lock, in the order of their bytes. What was taken is dropped, and so released, if
-/// one of them cannot be had.
+/// Takes the locks, in the order of their bytes. If one cannot be taken, the others are dropped and
+/// so released.
 fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure> {
     let mut keys: Vec<&[u8]> = args.keys.iter().map(|key| &*key.0).collect();
     keys.sort_unstable();
@@ -122,14 +123,14 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
         }
         leases.push(taken.map_err(|failure| {
             let failure = if args.keys.len() > 1 { failure.of(key) } else { failure };
-            // Who says so knows that it does not wait.
+            // With --no-wait the user already knows that the command does not wait.
             if args.no_wait { failure } else { hint_taken(failure, key, args.wait) }
         })?);
     }
     Ok(leases)
 }
 
-/// What the user wants to hear of a lock that is taken.
+/// The failure for a lock that is taken, as the options ask for it.
 fn conflict(failure: Failure, args: &RunArgs, json: bool) -> Failure {
     match args.conflict_exit_code {
         Some(0) if failure.code == TAKEN && !json => Failure::code(0),
@@ -152,7 +153,7 @@ struct Watch {
     limit: Limit,
 }
 
-/// Why the command need not be watched any more.
+/// Why `run` stops watching the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     ByItself,
@@ -180,7 +181,8 @@ impl Limit {
         }
     }
 
-    /// A lock ends or is lost: the command has the grace from `now` on, and never more than before.
+    /// A lock ends or is lost: the command has the grace from `now` on, but never longer than
+    /// before.
     fn tell(&mut self, now: Instant) {
         self.is_told = true;
         self.kill_at = self.kill_at.min(now + self.grace);
@@ -191,7 +193,7 @@ impl Limit {
         self.kill_at - (self.grace - self.grace / 4)
     }
 
-    /// When the watchdog kills the command: it leaves `run` the time to do so itself.
+    /// When the watchdog kills the command: late enough for `run` to do it first.
     fn watchdog_at(&self) -> Instant {
         self.kill_at + self.grace / 8
     }
@@ -201,7 +203,7 @@ impl Limit {
     }
 }
 
-/// What became of one lock.
+/// How the release of one lock ended.
 struct Released {
     key: String,
     is_in_time: bool,
@@ -209,10 +211,10 @@ struct Released {
 }
 
 impl Watch {
-    /// Drives all until the command has ended.
+    /// Drives the locks until the command has ended.
     fn until_ended(&mut self) -> Result<End, Failure> {
         loop {
-            // Before anything is read: this process may have stood still.
+            // Checked before anything is read: this process may have been stopped.
             if self.limit.kill_at <= now() {
                 self.group.send(Signal::SIGKILL);
                 return Ok(End::Killed);
@@ -263,11 +265,11 @@ impl Watch {
         self.group.send(Signal::SIGTERM);
         // A stopped process does not see TERM.
         self.group.send(Signal::SIGCONT);
-        // The last thing: it lasts for as long as nobody reads it.
+        // Last, because it may block until stderr is read.
         note(why);
     }
 
-    /// Releases the locks, the last first; no signal stops that.
+    /// Releases the locks, the last first; no signal interrupts that.
     fn release(&mut self) -> Result<Vec<Released>, Failure> {
         let mut open: Vec<(OpId, Released)> = Vec::with_capacity(self.leases.len());
         while let Some(lease) = self.leases.pop() {
@@ -303,7 +305,7 @@ fn judge(code: u8, was_ended: bool, released: &[Released]) -> Result<(), Failure
     // In the order in which they were taken.
     let lost: Vec<&str> = released.iter().rev().filter(is_lost).map(|lock| &*lock.key).collect();
     if was_ended {
-        // The one whose time ran short was perhaps still ours when the command had gone.
+        // A lock that ran short may still have been held when the command had ended.
         let all = || released.iter().rev().map(|lock| &*lock.key).collect();
         let what = were(&if lost.is_empty() { all() } else { lost });
         return Err(Failure::new(
@@ -344,7 +346,7 @@ mod tests {
             limit.follow(at(10_000));
             assert_eq!(limit.next(), at(9_000));
             limit.tell(at(known));
-            // A lease that is lost is over now, and one that was extended lasts longer.
+            // A lost lease is over now, and an extended one lasts longer.
             limit.follow(at(known));
             limit.follow(at(90_000));
             assert_eq!((limit.next(), limit.is_told), (at(killed), true));

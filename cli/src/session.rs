@@ -3,7 +3,7 @@
 //! # Contract
 //!
 //! - Every wait ends: at a result, at its limit, or at a signal.
-//! - [`Session::close`] waits for what the nodes still owe, at most `node_timeout`.
+//! - [`Session::close`] waits at most `node_timeout` for outstanding answers.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -24,10 +24,10 @@ use crate::output::tell;
 use crate::settings;
 use crate::signals::{ENDING, Signal, Signals, number};
 
-/// How long connecting may take before a command makes do with the nodes there are.
+/// How long connecting may take before a command continues with the nodes that it has.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
-/// Between two attempts at a lock that is taken: this, and up to as much again.
+/// The wait between two attempts at a lock that is taken: this, and up to as much again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -36,7 +36,7 @@ pub(crate) struct Session {
     pub(crate) driver: Driver,
     pub(crate) quorum: usize,
     pub(crate) signals: Signals,
-    /// Whether notices of nodes are told on stderr as they come.
+    /// Whether notices of nodes are printed on stderr as they come.
     pub(crate) is_telling: bool,
     node_timeout: Duration,
     alarm: Alarm,
@@ -78,19 +78,19 @@ impl Session {
         })
     }
 
-    /// One pass of the loop: waits for the nodes, a signal, or `until`, and takes it in.
+    /// One pass of the loop: waits for the nodes, a signal, or `until`, and drives.
     pub(crate) fn pass(&mut self, until: Option<Instant>) -> Result<(), Failure> {
         self.wait(until)?;
         self.drive()
     }
 
-    /// Waits for the nodes, a signal, or `until`, and does nothing about it.
+    /// Waits for the nodes, a signal, or `until`, without driving.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), Failure> {
         let deadline = [until, self.driver.next_deadline()].into_iter().flatten().min();
         Ok(self.alarm.wait(self.poll.registry().as_fd(), deadline)?)
     }
 
-    /// Reads what there is, and does what is due.
+    /// Reads what the nodes sent, and does what is due.
     pub(crate) fn drive(&mut self) -> Result<(), Failure> {
         match self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
             Ok(()) => {}
@@ -107,8 +107,8 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until each node may vote or is known not to, or a quorum may and `node_timeout` has
-    /// passed since; at most `limit`.
+    /// Waits until every node is settled, or until `node_timeout` after a quorum is ready; at most
+    /// `limit`.
     pub(crate) fn wait_settled(&mut self, limit: Duration) -> Result<(), Failure> {
         let end = now() + limit;
         let mut known = vec![false; self.driver.nodes().len()];
@@ -131,8 +131,8 @@ impl Session {
         }
     }
 
-    /// Waits for the result of `op`. A signal cancels it, and so does the loss of a lock that is
-    /// kept alive meanwhile; what it has written is deleted.
+    /// Waits for the result of `op`. A signal, or the loss of a lock that is kept alive, cancels it
+    /// and deletes what it has written.
     pub(crate) fn finish(&mut self, op: OpId) -> Result<Outcome, Failure> {
         self.driver.flush();
         loop {
@@ -155,22 +155,22 @@ impl Session {
     }
 
     /// Takes the lock as `acquire` says: one attempt, or as many as fit into `wait`, which begins
-    /// when the nodes have had their time to connect.
+    /// after the nodes' time to connect.
     pub(crate) fn lock(
         &mut self,
         key: &[u8],
         acquire: LockOptions,
         wait: Option<Duration>,
     ) -> Result<Lease, Failure> {
-        // Refuses a wrong TTL before anything is waited for.
+        // Refuses a wrong TTL before any wait.
         let probe = self.driver.lock(key, acquire.clone().timeout(Duration::ZERO));
         self.driver.cancel(probe?);
-        // A result that nobody takes would keep the loop from sleeping.
+        // A result that is not taken would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
         self.wait_settled(CONNECT_LIMIT)?;
         let acquire = match wait.filter(|wait| !wait.is_zero()) {
             Some(wait) => acquire.retry(Retry::every(RETRY_DELAY, RETRY_DELAY)).timeout(wait),
-            // Connecting has been waited for: the attempt need not wait for it once more.
+            // The session has waited for connections: the attempt need not wait again.
             None if self.voters() < self.quorum => acquire.retry(Retry::ONCE).timeout(MOMENT),
             None => acquire.retry(Retry::ONCE),
         };
@@ -198,7 +198,7 @@ impl Session {
         nodes.iter().filter(|node| node.state == NodeState::Admitted).count()
     }
 
-    /// Ends the session: releases what was dropped, and waits for answers that are still owed.
+    /// Ends the session: releases what was dropped, and waits for outstanding answers.
     pub(crate) fn close(&mut self) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.driver.shutdown(self.node_timeout);
@@ -220,10 +220,10 @@ pub(crate) fn node_timeout(global: &Global) -> Duration {
     global.node_timeout.unwrap_or(NODE_TIMEOUT)
 }
 
-/// No time, for a call that takes zero to mean something else.
+/// Practically no time, for a call where zero means something else.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Whether it is known if the node can vote.
+/// Whether the node is settled.
 pub(crate) fn is_known(node: &NodeHealth) -> bool {
     if node.state == NodeState::Disconnected {
         return !matches!(node.cause, Cause::NotConnected | Cause::Connecting);
@@ -231,7 +231,7 @@ pub(crate) fn is_known(node: &NodeHealth) -> bool {
     !matches!(node.state, NodeState::Connecting | NodeState::Greeting)
 }
 
-/// A result of another kind than was asked for, which the driver never gives.
+/// A result of the wrong kind; the driver never gives one.
 pub(crate) fn odd_outcome() -> Failure {
     Failure::new(SYSTEM, "system", "the event loop gave an odd result")
 }

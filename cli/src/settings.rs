@@ -47,7 +47,7 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
     if let Some(votes) = global.quorum {
         config = config.quorum(Quorum::AtLeast(votes));
     }
-    // Checked here as well, so that a mistake is known before anything is opened.
+    // Checked here too, so that a mistake shows before anything is opened.
     quorum(global, &config)?;
     if let Some(ttl) = global.max_ttl {
         config = config.max_ttl(ttl);
@@ -109,7 +109,7 @@ fn with_tls(global: &Global, config: Config) -> Result<Config, Failure> {
     Ok(config.tls(tls))
 }
 
-/// Whether each node is reached with a user or a password.
+/// For each node, whether the client logs in with a user or a password.
 pub(crate) fn logins(global: &Global) -> Result<Vec<bool>, Failure> {
     let nodes = named_nodes(global)?.unwrap_or_default();
     let has_file = global.password_file.is_some();

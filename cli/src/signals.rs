@@ -1,6 +1,6 @@
-//! Signals as values: blocked everywhere, and taken by one thread that waits for them.
+//! Signals as values: blocked everywhere, except for one thread that waits for them.
 //!
-//! Children inherit the blocked set, so whoever starts one lifts it there with [`unblock`].
+//! Children inherit the blocked set, so each child lifts it with [`unblock`].
 
 use std::fs;
 use std::io;
@@ -10,18 +10,19 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 pub(crate) use nix::sys::signal::Signal;
 
-/// What ends a command unless it does something else about it.
+/// The signals that end a command by default.
 pub(crate) const ENDING: [Signal; 4] =
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
-/// The signals that have come in.
+/// The signals that have arrived.
 #[derive(Debug)]
 pub(crate) struct Signals {
     inbox: Receiver<Signal>,
 }
 
 impl Signals {
-    /// Takes `wanted` from now on; `wake` is called after each. Before any other thread is made.
+    /// Receives `wanted` from now on, and calls `wake` after each. Call it before any other thread
+    /// starts.
     pub(crate) fn watch(wanted: &[Signal], wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let mut set = SigSet::empty();
         let ignored = ignored();
@@ -44,7 +45,7 @@ impl Signals {
         Ok(Self { inbox })
     }
 
-    /// The next signal that has come in.
+    /// The next signal that has arrived.
     pub(crate) fn next(&self) -> Option<Signal> {
         self.inbox.try_recv().ok()
     }
@@ -60,7 +61,7 @@ pub(crate) fn number(signal: Signal) -> u8 {
     u8::try_from(signal as i32).unwrap_or(0)
 }
 
-/// Keeps `signal` from this thread and those it makes.
+/// Blocks `signal` in this thread and those it starts.
 pub(crate) fn block(signal: Signal) -> io::Result<()> {
     let mut set = SigSet::empty();
     set.add(signal);
@@ -79,13 +80,13 @@ pub(crate) fn unblock() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// Whether whoever started this process ignores `signal`.
+/// Whether this process inherited `signal` as ignored.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     is_in(ignored(), signal)
 }
 
-/// One bit for each signal that is ignored, the lowest for signal 1. Nothing but the kernel's own
-/// listing tells it without unsafe code; where there is none, nothing is taken to be ignored.
+/// One bit per ignored signal, the lowest for signal 1. Without unsafe code only the kernel's
+/// listing shows it; without a listing no signal counts as ignored.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -18,7 +18,7 @@ enum Verdict {
     Free,
     Held,
     Split,
-    /// So few nodes with a vote answered that the others may hold a quorum.
+    /// Too few nodes with a vote answered: the others may hold a quorum.
     Unknown,
 }
 
@@ -62,7 +62,7 @@ impl Look {
         format!("{sentence}\n{}", table(&self.nodes).fit(columns))
     }
 
-    /// Whether `other` says anything but that time has passed.
+    /// Whether `other` differs by more than the passing of time.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         let without_time = |look: &Self| -> Vec<_> {
             let node = |node: &NodeKey| {
@@ -111,7 +111,7 @@ impl Look {
 enum Vote<'a> {
     Token(&'a [u8]),
     Free,
-    /// Nothing: it does not answer, may have forgotten a lock, or is not fit to hold one.
+    /// Nothing: the node does not answer, may have lost a lock, or is not fit to hold one.
     Silent,
 }
 
@@ -168,7 +168,7 @@ fn node_json(node: &NodeKey) -> Value {
     })
 }
 
-/// The token that a node holds and how long it does, whether that counts or not.
+/// The token that a node holds and its remaining TTL, whether it counts or not.
 fn held(node: &NodeKey) -> Option<(&[u8], Option<Duration>)> {
     let KeyState::Held { token, ttl } = &node.state else { return None };
     Some((token, *ttl))
@@ -208,7 +208,7 @@ fn table(nodes: &[NodeKey]) -> Table<4> {
     table
 }
 
-/// When so many keys of a held lock will have ended that no quorum is left; `None` for never.
+/// When the keys of a held lock end to the point that no quorum is left; `None` for never.
 fn lock_end(nodes: &[NodeKey], quorum: usize) -> Option<Duration> {
     let votes = votes(nodes);
     let holders = nodes.iter().filter(|node| holders_with(&votes, vote(node)) >= quorum);

@@ -1,15 +1,15 @@
-//! The terminal: how wide it is, text that fits into it, and a picture that is drawn over itself.
+//! The terminal: its width, text that fits into it, and lines that are redrawn in place.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use console::{Term, measure_text_width, truncate_str};
 
-/// Whether pictures can be drawn over each other on `stream`.
+/// Whether lines can be redrawn in place on `stream`.
 pub(crate) fn is_live(stream: &impl io::IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Columns of the terminal that stdout is; `None` where it is none: nothing need fit there.
+/// The columns of the terminal on stdout; `None` if stdout is not a terminal.
 pub(crate) fn width() -> Option<usize> {
     io::stdout().is_terminal().then(|| size().0)
 }
@@ -20,15 +20,15 @@ fn size() -> (usize, usize) {
     (columns.into(), rows.into())
 }
 
-/// Lines on stdout that are drawn again and again in one place.
+/// Lines on stdout that are redrawn in place.
 #[derive(Debug, Default)]
 pub(crate) struct Picture {
-    /// Lines that the last one took.
+    /// How many lines the last drawing took.
     drawn: usize,
 }
 
 impl Picture {
-    /// Draws `lines` over those before, as far as they fit.
+    /// Draws `lines` over the last ones, as far as they fit.
     pub(crate) fn draw(&mut self, mut lines: Vec<String>) -> io::Result<()> {
         let (columns, rows) = size();
         lines.truncate(rows.saturating_sub(1));
@@ -59,15 +59,15 @@ impl Drop for Picture {
     }
 }
 
-/// Shows the cursor again, where a picture may have hidden it.
+/// Shows the cursor again, if a drawing may have hidden it.
 pub(crate) fn show_cursor() {
     if is_live(&io::stdout()) {
         let _ = Term::stdout().show_cursor();
     }
 }
 
-/// `text` broken between words where a line would be wider than `columns`; lines after the first
-/// begin with `indent` blanks.
+/// `text`, broken between words if a line is wider than `columns`; lines after the first begin with
+/// `indent` blanks.
 pub(crate) fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text.to_owned() };
     let mut shown = String::with_capacity(text.len() + 64);

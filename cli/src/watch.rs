@@ -1,4 +1,4 @@
-//! `redbolt status --watch`: looks again and again until it is interrupted.
+//! `redbolt status --watch`: repeats the look until it is interrupted.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use crate::{look, settings};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the client goes without being driven, which it needs to reconnect.
+/// How often the command drives the client, so that it reconnects.
 const STEP: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
@@ -49,7 +49,7 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
     }
 }
 
-/// Waits for the time of the next look. True when a signal came in first.
+/// Waits until the next look. True if a signal arrived first.
 fn has_ended(signals: &Signals, client: &mut Client, interval: Duration) -> io::Result<bool> {
     let end = now() + interval;
     loop {

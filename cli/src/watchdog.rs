@@ -1,12 +1,12 @@
-//! The watchdog: a process that kills the command in time where `run` itself stands still.
+//! The watchdog: a process that kills the command in time if `run` itself is stopped.
 //!
-//! `run` starts its own binary once more with [`HIDDEN`], and writes each new time down a pipe.
-//! A stop of `run`, of its process group or by Ctrl-Z, does not reach it.
+//! `run` starts its own binary a second time with [`HIDDEN`], and writes each new time to a pipe. A
+//! stop of `run` or its process group, for example by Ctrl-Z, does not reach the watchdog.
 //!
 //! # Invariants
 //!
-//! - It kills the group only while `run` has not reaped its leader: `run` ends it before.
-//! - It ends with its pipe, and so with `run`; nothing else of `run`'s does it hold open.
+//! - It kills the group only while `run` has not reaped its leader: `run` ends the watchdog first.
+//! - It ends with its pipe, and so with `run`; it holds no other descriptor of `run` open.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -31,7 +31,7 @@ pub(crate) struct Watchdog {
     told: Option<Order>,
 }
 
-/// Which group is to be killed, and when.
+/// Which group to kill, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Order {
     group: Pid,
@@ -51,17 +51,17 @@ impl Watchdog {
         Ok(Self { child, pipe, told: None })
     }
 
-    /// It kills the group at `at`, unless it is told another time by then.
+    /// Tells the watchdog to kill the group at `at`, unless another time follows before.
     pub(crate) fn tell(&mut self, group: Pid, at: Instant) {
         let order = Order { group, at };
         if self.told != Some(order) {
             self.told = Some(order);
-            // Where somebody has killed it the command does without.
+            // If the watchdog was killed, the command goes on without it.
             let _ = self.pipe.write(&order.bytes());
         }
     }
 
-    /// Ends it; [`wait`](Self::wait) says when it has.
+    /// Ends the watchdog; [`wait`](Self::wait) waits for that.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.child.kill()
     }
@@ -72,7 +72,7 @@ impl Watchdog {
 }
 
 impl Order {
-    /// Bytes of one order in the pipe, which takes so few whole or not at all.
+    /// Bytes of one order; a pipe writes so few in one piece or not at all.
     const LEN: usize = 12;
 
     fn bytes(self) -> [u8; Self::LEN] {
@@ -90,7 +90,7 @@ impl Order {
     }
 }
 
-/// Is the watchdog, until the pipe ends or the command is killed.
+/// Runs as the watchdog until the pipe ends or the command is killed.
 pub(crate) fn watch() -> io::Result<()> {
     let pipe = io::stdin();
     ioctl_fionbio(&pipe, true)?;
@@ -99,7 +99,7 @@ pub(crate) fn watch() -> io::Result<()> {
     let mut bytes = [0; 64 * Order::LEN];
     loop {
         alarm.wait(pipe.as_fd(), order.map(|order| order.at))?;
-        // A time is over only if no other has come.
+        // A time is over only if no newer one has come.
         match read(&pipe, &mut bytes) {
             Ok(0) => return Ok(()),
             Ok(len) => {

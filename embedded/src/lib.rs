@@ -3,9 +3,9 @@
 //! around it.
 //!
 //! Layer: [`model`] and its request parser are sans-IO (bytes and `now` in, bytes out); the server
-//! stands above the line, with sockets, threads and clocks. Written from what real servers answer
-//! and never from a client's code: this crate depends on no part of Redbolt, so that a mistake
-//! there is not repeated here unseen.
+//! stands above the line, with sockets, threads and clocks. It is written from the answers of real
+//! servers, never from a client's code: this crate depends on no part of Redbolt, so it cannot
+//! repeat a mistake made there.
 //!
 //! ```
 //! # fn main() -> Result<(), redbolt_embedded::NodesError> {

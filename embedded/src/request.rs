@@ -4,13 +4,13 @@
 //!
 //! # Contract
 //!
-//! - A request that is not whole yet is [`Parsed::Partial`]; nothing of it is run.
+//! - An incomplete request is [`Parsed::Partial`]; no part of it runs.
 //! - Broken framing is [`Parsed::Broken`] and final: the caller writes the error and closes.
 //! - A declared count or length reserves no memory; work is O(bytes) under any chunking.
 
 use std::ops::Range;
 
-/// What a server lets a client send at the moment.
+/// What a server allows a client to send at the moment.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
     /// A client without credentials may send only small requests.
@@ -35,7 +35,7 @@ pub(crate) enum Parsed {
 pub(crate) enum Broken {
     /// A fixed text.
     Text(&'static str),
-    /// A bulk string was expected, this byte came.
+    /// This byte came instead of a bulk string.
     NotBulk(u8),
 }
 
@@ -43,11 +43,11 @@ pub(crate) enum Broken {
 #[derive(Default)]
 pub(crate) struct Parser {
     buffer: Vec<u8>,
-    /// Start of what the next step looks at.
+    /// Where the next step begins.
     at: usize,
-    /// Up to here no line end was found, counted from `at`.
+    /// How many bytes from `at` hold no line end.
     searched: usize,
-    /// Bulk strings still to come of the request in work.
+    /// How many bulk strings of this request are still to come.
     left: usize,
     bulk: Option<usize>,
     spans: Vec<Range<usize>>,
@@ -74,7 +74,7 @@ impl<'buf> Args<'buf> {
         self.spans.len()
     }
 
-    /// Argument `index`; one that is not there reads as empty, commands check the count first.
+    /// Argument `index`; empty if there is none, as commands check the count first.
     pub(crate) fn at(&self, index: usize) -> &'buf [u8] {
         self.get(index).unwrap_or(b"")
     }
@@ -92,7 +92,7 @@ impl<'buf> Args<'buf> {
 }
 
 impl Parser {
-    /// Appends what a connection delivered.
+    /// Appends the bytes that a connection delivered.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -125,7 +125,7 @@ impl Parser {
         }
     }
 
-    /// Drops what was consumed, but only once it is the larger part: each byte moves at most once.
+    /// Drops consumed bytes, but only once they are the larger part: each byte moves at most once.
     fn reclaim(&mut self) {
         if self.at == self.buffer.len() {
             self.buffer.clear();
@@ -246,7 +246,7 @@ enum Step {
     Wait,
 }
 
-/// A decimal integer the way servers read it: no plus sign, no leading zero, no space.
+/// A decimal integer as servers read it: no plus sign, leading zero or space.
 pub(crate) fn number(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {
@@ -261,7 +261,7 @@ pub(crate) fn number(text: &[u8]) -> Option<i64> {
 }
 
 /// Splits at white space; quoted parts lose their quotes. Escapes are not interpreted: inline
-/// commands are for a person with a terminal, clients send arrays.
+/// commands are for people at a terminal, clients send arrays.
 fn split_inline(
     text: &[u8],
     out: &mut Vec<u8>,
@@ -291,7 +291,7 @@ fn split_inline(
 /// A real server takes 512 MB; a lock client never comes near either.
 const BULK_LEN_MAX: usize = 16 << 20;
 const LINE_LEN_MAX: usize = 64 << 10;
-/// A buffer that one large request made large is given back.
+/// A buffer that grew beyond this for a large request is freed.
 const KEPT_CAPACITY_MAX: usize = 256 << 10;
 
 #[cfg(test)]

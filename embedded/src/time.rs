@@ -1,6 +1,6 @@
-//! [`Instant`]: a point on the clock that a node's time is counted on.
+//! [`Instant`]: a point on the clock of a node.
 //!
-//! Layer: bottom. Reads no clock: who drives a model passes `now` in.
+//! Layer: bottom. Reads no clock: the driver of a model passes `now` in.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -16,7 +16,7 @@ impl Instant {
         Self(nanos)
     }
 
-    /// Time from `earlier` to this; zero if `earlier` is the later one.
+    /// Time from `earlier` to `self`; zero if `earlier` is the later one.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -1,5 +1,5 @@
-//! [`Batch`]: many operations of a [`Client`] at once, written together, their results taken as
-//! they come.
+//! [`Batch`]: many operations of a [`Client`] at once, written together. The caller takes results
+//! as they come.
 
 use std::io;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::options::LockOptions;
 
 /// Many operations at once; made by [`Client::batch`].
 ///
-/// Submitting writes nothing. What was submitted goes out together, one write a node, with
-/// [`flush`](Self::flush) or as soon as [`wait_completion`](Self::wait_completion) has no result left to give. A lock and
-/// its release may follow one another in the same batch, and a batch may go on for ever: submit
-/// more as results come, and always so many are under way.
+/// Submitting writes nothing. [`flush`](Self::flush), or [`wait_completion`](Self::wait_completion)
+/// when it has no result left to give, writes everything that was submitted, one write per node. A
+/// lock and its release may follow one another in the same batch, and a batch may go on for ever:
+/// submit more as results come.
 ///
-/// Dropping the batch gives up what is under way: acquisitions end as cancelled and what they may
-/// have written is released; extensions and releases that are written go on, unreported. Leases
-/// that were taken out live on.
+/// Dropping the batch cancels its locks under way and releases what they may have written.
+/// Extensions and releases that are already written go on, unreported. Leases that the caller has
+/// taken live on.
 ///
 /// ```no_run
 /// use redbolt::driver::Outcome;
@@ -43,13 +43,14 @@ use crate::options::LockOptions;
 #[derive(Debug)]
 pub struct Batch<'client> {
     client: &'client mut Client,
-    /// Operations whose result was not taken.
+    /// Operations whose result the caller has not taken.
     in_flight: usize,
 }
 
 impl<'client> Batch<'client> {
     pub(super) fn new(client: &'client mut Client) -> Self {
-        // What a batch left behind that was forgotten instead of dropped is nobody's.
+        // A batch that was forgotten instead of dropped has left operations that belong to no
+        // batch.
         client.submitted.clear();
         Self { client, in_flight: 0 }
     }
@@ -76,8 +77,8 @@ impl<'client> Batch<'client> {
         Ok(self.note(op))
     }
 
-    /// Submits a lock that is tried for until it is won, as the `retry` of the options or of the
-    /// configuration says. Else as [`try_lock`](Self::try_lock).
+    /// Submits attempts at the lock `key` until one wins, as the `retry` of the options or of the
+    /// configuration says. Otherwise like [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
@@ -132,8 +133,8 @@ impl<'client> Batch<'client> {
         self.client.driver.flush();
     }
 
-    /// The next result that is there, without waiting or reading. A lease is judged by the clock as
-    /// it is handed over.
+    /// The next result that is already there, without waiting or reading. A lease's remaining time
+    /// is checked again just before you get it.
     pub fn completion(&mut self) -> Option<Completion> {
         loop {
             let done = self.client.driver.completion()?;
@@ -141,7 +142,7 @@ impl<'client> Batch<'client> {
                 self.client.note_loss();
                 continue;
             }
-            // What is not of this batch has nobody to go to.
+            // A result of another batch has no taker.
             if self.client.submitted.get(done.id.index()) == Some(&done.id) {
                 self.in_flight = self.in_flight.saturating_sub(1);
                 return Some(done);
@@ -150,13 +151,13 @@ impl<'client> Batch<'client> {
     }
 
     /// The next result, in the order in which they are decided; `None` when nothing is under way.
-    /// Writes and reads only when no result is there already.
+    /// Writes and reads only when there is no result yet.
     ///
-    /// Waits no longer than the operations do: `node_timeout`, or what a `retry` allows.
+    /// Waits no longer than the operations take: `node_timeout`, or what a `retry` allows.
     ///
     /// # Errors
     ///
-    /// What the operating system's poll fails with; nothing is lost by it.
+    /// The error of the operating system's poll; no operation is lost.
     pub fn wait_completion(&mut self) -> io::Result<Option<Completion>> {
         loop {
             if let Some(done) = self.completion() {
@@ -170,14 +171,14 @@ impl<'client> Batch<'client> {
         }
     }
 
-    /// Operations whose result was not taken.
+    /// Operations whose result the caller has not taken.
     #[must_use]
     pub const fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Remembers that the operation is this batch's. The place is reused with the operation's own:
-    /// nothing is allocated once warm.
+    /// Remembers that the operation is this batch's. Places are reused with those of the
+    /// operations, so that nothing is allocated once warm.
     fn note(&mut self, op: OpId) -> OpId {
         let submitted = &mut self.client.submitted;
         match submitted.get_mut(op.index()) {

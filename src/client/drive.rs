@@ -9,26 +9,27 @@ use crate::driver::{Lease, Outcome};
 use crate::error::ExtendError;
 
 impl Client {
-    /// Reads what the nodes sent and begins the extensions that are due, without waiting. So does
-    /// every other call; between calls nothing is kept alive.
+    /// Reads what the nodes sent and begins the extensions that are due, without waiting. Every
+    /// other call does this too; between calls no lease is kept alive.
     ///
     /// Costs one poll of the operating system when nothing is due.
     ///
     /// # Errors
     ///
-    /// What the operating system's poll fails with.
+    /// The error of the operating system's poll.
     pub fn drive(&mut self) -> io::Result<()> {
         self.read()?;
         self.discard();
         Ok(())
     }
 
-    /// Drives the connections for `time`, asleep in between. False as soon as one that is kept alive is
-    /// lost, or was since this was last asked: [`Lease::is_lost`] says which.
+    /// Drives the connections for `time`, and sleeps in between. Returns false as soon as a lease
+    /// that is kept alive is lost, or if one was lost since the last call: [`Lease::is_lost`] says
+    /// which.
     ///
     /// # Errors
     ///
-    /// What the operating system's poll fails with.
+    /// The error of the operating system's poll.
     pub fn drive_for(&mut self, time: Duration) -> io::Result<bool> {
         let end = now() + time;
         self.drive()?;
@@ -39,7 +40,7 @@ impl Client {
         Ok(!std::mem::take(&mut self.has_lost))
     }
 
-    /// Extends a lease that is kept alive, if that is due, and waits for the result.
+    /// Extends a lease that is kept alive, if due, and waits for the result.
     pub(super) fn keep_lease(&mut self, lease: &Lease) -> Result<(), ExtendError> {
         let id = lease.id();
         self.read()?;
@@ -55,7 +56,7 @@ impl Client {
         self.has_lost = true;
     }
 
-    /// Takes results that nobody waits for: they would keep the next poll from sleeping.
+    /// Drops results that no call waits for: they would keep the next poll from sleeping.
     pub(super) fn discard(&mut self) {
         while let Some(done) = self.driver.completion() {
             if matches!(done.result, Outcome::Lost(_)) {

@@ -22,13 +22,13 @@ impl<'client> Held<'client> {
         Self { client, lease: Some(lease), ttl }
     }
 
-    /// How long the lock is still surely held. Check it right before each effect.
+    /// How long the lock is still certainly held. Check it right before each effect.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease.as_ref().map_or(Duration::ZERO, Lease::remaining)
     }
 
-    /// Whether the lock is still surely held.
+    /// Whether the lock is still certainly held.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
@@ -46,14 +46,14 @@ impl<'client> Held<'client> {
         self.lease.as_ref().map(Lease::token)
     }
 
-    /// Extends the lock by its TTL if a third of it has passed, and waits for that; otherwise costs a
-    /// clock read. Call it between the steps of long work.
+    /// Extends the lock by its TTL if a third of the TTL has passed, and waits for the result;
+    /// otherwise costs a clock read. Call it between the steps of long work.
     ///
     /// # Errors
     ///
     /// [`ExtendError::Lost`] and [`ExtendError::Expired`]: the lock is over, stop the work.
-    /// [`ExtendError::LimitReached`]: it is held until [`deadline`](Self::deadline) and no longer. A
-    /// missed quorum is no error while the lock is still held: the next call tries again.
+    /// [`ExtendError::LimitReached`]: the lock is held until [`deadline`](Self::deadline) and no
+    /// longer. A missed quorum is no error while the lock is still held: the next call tries again.
     pub fn extend_if_due(&mut self) -> Result<(), ExtendError> {
         let Some(lease) = &self.lease else { return Err(ExtendError::NotOurs) };
         if lease.remaining() > self.ttl / 3 * 2 {
@@ -62,8 +62,9 @@ impl<'client> Held<'client> {
         self.client.keep_lease(lease)
     }
 
-    /// Reads what the nodes sent, extends the lock if that is due, and waits for nothing. Of use
-    /// under a lock that is [watched](crate::LockOptions::watch): it asks the operating system once.
+    /// Reads what the nodes sent, begins an extension if one is due, and waits for nothing. Useful
+    /// for a lock that is [watched](crate::LockOptions::watch). Costs one poll of the operating
+    /// system.
     ///
     /// # Errors
     ///
@@ -86,7 +87,7 @@ impl<'client> Held<'client> {
 }
 
 impl Drop for Held<'_> {
-    /// The work ended early or panicked: sends the release, and waits for nothing.
+    /// The work ended early or panicked: sends the release without waiting.
     fn drop(&mut self) {
         if self.lease.take().is_some() {
             self.client.driver.drive();

@@ -1,4 +1,4 @@
-//! Questions for people: what a key holds on each node, how each node is set up. No part of
+//! What people ask: what each node holds for a key, and how each node is set up. No part of
 //! locking.
 
 use std::time::Duration;
@@ -10,22 +10,22 @@ use crate::error::{Cause, LockError};
 use crate::resp::Reply;
 use crate::status::{NodeKey, answer};
 
-/// How one node is set up, asked just now.
+/// How one node is set up, as it just answered.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeReport {
-    /// What the client knows of it.
+    /// What the client knows of the node.
     pub health: NodeHealth,
     /// The fields of INFO, as `(name, value)`.
     pub info: Vec<(String, String)>,
     /// `appendfsync`, if the user may ask for it.
     pub append_fsync: Option<String>,
-    /// Whether `no-appendfsync-on-rewrite` lets it answer before the disk has a write, if the user
-    /// may ask for it.
+    /// Whether `no-appendfsync-on-rewrite` lets the node answer before a write is on disk, if the
+    /// user may ask for it.
     pub fsync_pauses: Option<bool>,
     /// The node's wall clock in microseconds since 1970.
     pub time_us: Option<u64>,
-    /// From the question to the first answer.
+    /// From the request to the first answer.
     pub round_trip: Option<Duration>,
     /// Why answers are missing.
     pub cause: Cause,
@@ -40,12 +40,13 @@ impl NodeReport {
 }
 
 impl Client {
-    /// Asks every connected node what `key` holds. Takes one round trip to the slowest, at most
-    /// `node_timeout`.
+    /// Asks every connected node what `key` holds. Takes one round trip to the slowest node, at
+    /// most `node_timeout`.
     ///
-    /// A token is that of a lock where a quorum of nodes without [`doubt`](NodeKey::doubt) holds it,
-    /// and the lock is free where so many of them are free that no quorum is left for a token. Each
-    /// node is asked on its own: a lock that is taken or released just then shows on some of them.
+    /// A lock is held if a quorum of nodes without [`doubt`](NodeKey::doubt) holds the same token.
+    /// It is free if so many of these nodes are free that no quorum is left for a token. Each node
+    /// answers on its own: a lock that is taken or released at that moment shows on some nodes
+    /// only.
     ///
     /// # Errors
     ///
@@ -69,7 +70,7 @@ impl Client {
     }
 }
 
-/// Asks every connected node how it is set up. Costs one round trip to the slowest, at most
+/// Asks every connected node how it is set up. Takes one round trip to the slowest node, at most
 /// `node_timeout`.
 ///
 /// # Errors
@@ -90,7 +91,7 @@ pub fn examine(client: &mut Client) -> Result<Vec<NodeReport>, LockError> {
         .collect())
 }
 
-/// Without what a terminal would act on.
+/// The text without control characters, on which a terminal would act.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }

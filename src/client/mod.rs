@@ -5,8 +5,8 @@
 //! # Invariants
 //!
 //! - No call outlives its own deadline by more than a scheduling delay, whatever the nodes do.
-//! - A call that follows a long silence reads the sockets once before it begins: what a node sent
-//!   meanwhile is not held against it.
+//! - A call that follows a long pause reads the sockets once before it begins: no node is blamed
+//!   for what nobody read.
 
 mod batch;
 mod drive;
@@ -32,28 +32,28 @@ use crate::time::Instant;
 
 /// Blocking Redlock client.
 ///
-/// Its calls drive the connections: between calls nothing is read, sent or reconnected. It is
-/// `Send`, so it may move between threads, and each call needs it alone. It must not be used on
+/// Its calls drive the connections: between calls the client reads, sends and reconnects nothing.
+/// It is `Send`, so it may move between threads; each call needs `&mut`. It must not be used on
 /// both sides of a fork.
 pub struct Client {
     driver: Driver,
     poller: Poller,
     node_timeout: Duration,
-    /// The last operation of a batch in each place: nobody takes the results of another's.
+    /// The last operation of a batch in each place: no batch takes the results of another.
     submitted: Vec<OpId>,
-    /// A lease was lost since somebody asked.
+    /// A lease was lost since the caller last asked.
     has_lost: bool,
 }
 
 impl Client {
-    /// Connects, and returns when every node is admitted or known not to be, or when a quorum is
-    /// and `node_timeout` has passed since.
+    /// Connects. Returns when every node is settled (admitted, or known not to be), or
+    /// `node_timeout` after a quorum is ready.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::NoQuorum`] if too few nodes may vote within `connect_timeout`: it says for
-    /// each why, and how long a quarantine still lasts. [`ConnectError::Config`] and
-    /// [`ConnectError::System`] as they say.
+    /// [`ConnectError::NoQuorum`] if too few nodes may vote within `connect_timeout`: it says why
+    /// for each node, and how long a quarantine still lasts. [`ConnectError::Config`];
+    /// [`ConnectError::System`].
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
         let mut connecting = Connecting::new(&config, now());
         let mut client = Self::open(config)?;
@@ -63,8 +63,8 @@ impl Client {
         Ok(client)
     }
 
-    /// A client that begins to connect and does not wait. Its first call does, as far as it needs
-    /// to.
+    /// A client that begins to connect and does not wait. Its first call waits for the nodes that
+    /// it needs.
     ///
     /// # Errors
     ///
@@ -80,12 +80,12 @@ impl Client {
     /// One attempt at the lock `key`.
     ///
     /// Costs one round trip to the slowest node of the fastest quorum. Returns at the quorum, or as
-    /// soon as none is possible, and in any case after `node_timeout`.
+    /// soon as no quorum is possible, and in any case after `node_timeout`.
     ///
     /// # Errors
     ///
-    /// [`LockError::Taken`], [`LockError::NoQuorum`] and [`LockError::Expired`] with each node's
-    /// vote; in every case nothing is held.
+    /// [`LockError::Taken`], [`LockError::NoQuorum`] and [`LockError::Expired`], each with the
+    /// votes of the nodes; in every case the caller holds nothing.
     pub fn try_lock(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -96,13 +96,13 @@ impl Client {
         self.wait_lock(op)
     }
 
-    /// Tries for the lock `key` until it is won, as the `retry` of the options or of the
+    /// Tries to take the lock `key` until an attempt wins, as the `retry` of the options or of the
     /// configuration says: by default for 10 s. Between attempts the call sleeps until the holder's
     /// release wakes it.
     ///
     /// # Errors
     ///
-    /// As [`try_lock`](Self::try_lock): those of the last attempt.
+    /// Those of [`try_lock`](Self::try_lock), from the last attempt.
     pub fn lock(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -114,13 +114,13 @@ impl Client {
         self.wait_lock(op)
     }
 
-    /// Moves the end of `lease` to `ttl` from now, on a quorum of nodes that still hold it.
+    /// Moves the end of `lease` to `ttl` from now, on a quorum of nodes that still hold its key.
     ///
     /// # Errors
     ///
-    /// Nothing is removed in any case. [`ExtendError::Lost`] and [`ExtendError::Expired`]: the
-    /// lock is over, stop the work. [`ExtendError::NoQuorum`]: it may be tried again until
-    /// [`Lease::deadline`], which is now the earlier of the old and the new one.
+    /// A failed extension deletes nothing. [`ExtendError::Lost`] and [`ExtendError::Expired`]: the
+    /// lock is over, stop the work. [`ExtendError::NoQuorum`]: try again until [`Lease::deadline`],
+    /// which is now the earlier of the old and the new one.
     pub fn extend(&mut self, lease: &mut Lease, ttl: Duration) -> Result<(), ExtendError> {
         self.catch_up()?;
         let op = self.driver.extend(lease, ttl)?;
@@ -130,15 +130,15 @@ impl Client {
         result
     }
 
-    /// Releases `lease` and returns when a quorum has confirmed it, or cannot. Costs one round trip to
-    /// the quorum, at most `node_timeout`.
+    /// Releases `lease`. Returns when a quorum has confirmed the release, or cannot. Costs one
+    /// round trip to the quorum, at most `node_timeout`.
     ///
     /// # Errors
     ///
-    /// [`UnlockError::NotHeld`]: the lock was over before, so what was done under it may not have been
-    /// alone. Where that is known already ([`Lease::is_valid`] is false) drop the lease instead.
-    /// [`UnlockError::NotOurs`] for a lease of another client, which is dropped and thereby
-    /// released by that one.
+    /// [`UnlockError::NotHeld`]: the lock was over before, so another holder may have been at work
+    /// at the same time. Where you know that already ([`Lease::is_valid`] is false) drop the lease
+    /// instead. [`UnlockError::NotOurs`] for a lease of another client; dropping it here makes that
+    /// client release it.
     pub fn unlock(&mut self, lease: Lease) -> Result<Unlocked, UnlockError> {
         if !self.driver.is_ours(&lease) {
             return Err(UnlockError::NotOurs);
@@ -153,13 +153,13 @@ impl Client {
         self.wait_unlock(op)
     }
 
-    /// Deletes `key` wherever it holds `token`: releases a lock that another process holds or
-    /// [detached](Lease::detach).
+    /// Deletes `key` on every node where it holds `token`: releases a lock that another process
+    /// holds or [detached](Lease::detach).
     ///
     /// # Errors
     ///
-    /// [`UnlockError::NotHeld`] if no quorum holds the token, [`UnlockError::InvalidName`] for a key or
-    /// token of impossible length.
+    /// [`UnlockError::NotHeld`] if no quorum holds the token, [`UnlockError::InvalidName`] for a
+    /// key or token of impossible length.
     pub fn unlock_token(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -171,13 +171,13 @@ impl Client {
     }
 
     /// Takes over a lock that another process holds or [detached](Lease::detach), by extending it
-    /// to the TTL of `options` from now; the lease is then kept as they say. What they say beyond
-    /// that is for locking.
+    /// to the TTL of `options` from now. Of the other options only those for the lease itself
+    /// (keep-alive, watch) apply.
     ///
     /// # Errors
     ///
-    /// [`ExtendError::Lost`] if no quorum holds it, [`ExtendError::NoQuorum`] if too few nodes
-    /// answered. The lock is left as it is.
+    /// [`ExtendError::Lost`] if no quorum holds the lock, [`ExtendError::NoQuorum`] if too few
+    /// nodes answered. The lock stays as it is.
     pub fn adopt(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -195,14 +195,14 @@ impl Client {
     /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
     /// return, early return and panic.
     ///
-    /// The lock is kept alive as far as the client is driven: `work` must end, or
-    /// [extend](Held::extend_if_due) the lock, before [`Held::remaining`] is zero. Its own error or panic
-    /// comes before everything else.
+    /// While `work` runs, only its calls on [`Held`] drive the client: `work` must end, or
+    /// [extend](Held::extend_if_due) the lock, before [`Held::remaining`] is zero. An error or
+    /// panic of `work` comes before every other.
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock) and of `work`, and [`LockError::Lost`] if the lease was over
-    /// before the work was.
+    /// Those of [`lock`](Self::lock) and of `work`, and [`LockError::Lost`] if the lease ended
+    /// before the work.
     pub fn with_lock<T, E>(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -220,9 +220,9 @@ impl Client {
         if held.release() { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
-    /// Waits until every node is admitted or known not to be, at most `limit`; between calls of the
-    /// client nothing is connected. Of use after [`open`](Self::open), or where each vote beyond
-    /// the quorum is wanted.
+    /// Waits until every node is settled (admitted, or known not to be), at most `limit`; between
+    /// calls the client connects to no node. Useful after [`open`](Self::open), or if you want
+    /// every vote beyond the quorum.
     ///
     /// # Errors
     ///
@@ -237,39 +237,40 @@ impl Client {
         self.driver.engine().connect_error(now()).map_or(Ok(()), Err)
     }
 
-    /// Many operations at once: submitted, written together, their results taken as they come.
+    /// Many operations at once, written together. Take the results as they come.
     pub fn batch(&mut self) -> Batch<'_> {
         Batch::new(self)
     }
 
     // ---- state ----
 
-    /// How each node is, without asking it.
+    /// The state of each node, as the client knows it; no node is asked.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeHealth> {
         self.driver.nodes()
     }
 
-    /// The next thing that people should hear of a node, each told once: see [`Driver::notice`].
+    /// The next thing that people should know of a node, each reported once: see
+    /// [`Driver::notice`].
     pub fn notice(&mut self) -> Option<Notice> {
         self.driver.notice()
     }
 
-    /// Whether a quorum may vote, as far as the last call saw: call [`drive`](Self::drive) before where
-    /// the client may have been idle.
+    /// Whether a quorum may vote, as the last call saw it. After a time without calls, call
+    /// [`drive`](Self::drive) first.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.driver.is_ready()
     }
 
-    /// Hands what was counted since the last time to the recorder of the `metrics` facade: see
-    /// [`Driver::export_metrics`]. Calls do so by themselves at most once a second.
+    /// Hands the counts since the last time to the recorder of the `metrics` facade: see
+    /// [`Driver::export_metrics`]. Calls do so by themselves at most once per second.
     #[cfg(feature = "metrics")]
     pub fn export_metrics(&mut self) {
         self.driver.export_metrics();
     }
 
-    /// The driver inside, for what else can be seen of it.
+    /// The driver inside, for everything else that can be observed.
     #[must_use]
     pub const fn driver(&self) -> &Driver {
         &self.driver
@@ -277,8 +278,8 @@ impl Client {
 
     // ---- the loop ----
 
-    /// Reads once without waiting, if nobody has for a `node_timeout` or a quorum is missing.
-    /// Returns the time after it.
+    /// Reads once without waiting, if no call has read for a `node_timeout` or a quorum is missing.
+    /// Returns the time afterwards.
     fn catch_up(&mut self) -> Result<Instant, io::ErrorKind> {
         let time = now();
         if !self.driver.engine().needs_pass(time) {
@@ -306,7 +307,7 @@ impl Client {
                 }
             }
             if let Err(error) = self.pass(None) {
-                // The lock is not known to be held, so it must not be.
+                // The caller will not know of the lock, so the client must not hold it.
                 self.driver.cancel(op);
                 return Err(error);
             }
@@ -333,18 +334,18 @@ impl Client {
         self.poller.read(&mut self.driver)
     }
 
-    /// Sends the releases of leases that were dropped, and waits at most `limit` until the nodes have
-    /// answered all that is owed to them. Returns how many releases are owed then, one per key and
-    /// node: they are sent as nodes come back, while the client is driven.
+    /// Sends the releases of dropped leases and of debts, and waits at most `limit` for the
+    /// answers. Returns how many releases the client still owes, one per key and node: it sends
+    /// them as nodes come back, while it is driven.
     pub fn wait_released(&mut self, limit: Duration) -> usize {
         let owed = self.driver.wait_released(limit);
         self.discard();
         owed
     }
 
-    /// Ends the client: sends the releases of leases that were dropped, and waits at most `limit` for
-    /// the answers. Returns how many releases are owed then, one per key and node: those keys end
-    /// with their TTL, and so do those of leases that are still held.
+    /// Ends the client: sends the releases of dropped leases, and waits at most `limit` for the
+    /// answers. Returns how many releases the client still owes, one per key and node: those keys
+    /// end with their TTL, and so do the keys of leases that are still held.
     ///
     /// Dropping the client does this with `node_timeout`.
     pub fn shutdown(&mut self, limit: Duration) -> usize {

@@ -1,40 +1,41 @@
-//! What the user of each node may do, asked by commands that change nothing. No part of locking.
+//! What the user may do at each node, found by commands that change nothing. No part of locking.
 
 use super::Client;
 use crate::command::{Answer, classify};
 use crate::error::{Cause, LockError};
 use crate::status::answer;
 
-/// What the user of one node may not do, or the node does not do now.
+/// What the user may not do at one node, or the node refuses at present.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodePermissions {
     /// `host:port` or the socket's path.
     pub node: String,
-    /// Commands that it refuses, and why. [`Cause::Unsupported`]: the server does not know it.
+    /// Commands that the node refuses, and why. [`Cause::Unsupported`]: the server does not know
+    /// the command.
     pub refused: Vec<(&'static str, Cause)>,
     /// Why answers are missing; [`Cause::None`] if none are.
     pub cause: Cause,
 }
 
-/// A value that is no one's token.
+/// A value that is not any client's token.
 const NOBODY: &[u8] = b"redbolt:nobody";
 
-/// A key of the kind that tells since when a master is one.
+/// A key like the markers that say since when a node has been a master.
 const MARKER: &[u8] = b"redbolt:since:permissions";
 
 /// The name under which a refusal of the marker is reported.
 const SET_MARKER: &str = "SET redbolt:since:*";
 
-/// The channel that is asked for: locks use those of the same beginning.
+/// The channel to try: locks use channels with the same prefix.
 const CHANNEL: &[u8] = b"redbolt:permissions";
 
-/// Asks every connected node whether the user may run the commands of a lock named `key`: SET, SET of
-/// the marker by which new clients believe a master that was a replica once (`SET redbolt:since:*`),
-/// GET, PTTL, PUBLISH, those that release one (DELIFEQ, DELEX, EVAL), of which one is
-/// enough, and those by which a watched lock is told of (CLIENT TRACKING, CLIENT CACHING). Nothing is written: a SET with a TTL of zero is refused, but only after permissions,
-/// memory, role and disk were looked at. Takes one round trip to the slowest node, at most
-/// `node_timeout`.
+/// Asks every connected node whether the user may run the commands of a lock named `key`: SET; SET
+/// of the marker by which new clients trust a master that was once a replica (`SET
+/// redbolt:since:*`); GET, PTTL and PUBLISH; those that release a lock (DELIFEQ, DELEX, EVAL), of
+/// which one is enough; and those that watch one (CLIENT TRACKING, CLIENT CACHING). Nothing is
+/// written: a server refuses a SET with a TTL of zero, but only after it has checked permissions,
+/// memory, role and disk. Takes one round trip to the slowest node, at most `node_timeout`.
 ///
 /// # Errors
 ///
@@ -55,7 +56,7 @@ pub fn permissions(
         &[b"DELIFEQ", key, NOBODY],
         &[b"DELEX", key, b"IFEQ", NOBODY],
         &[b"EVAL", b"return 0", b"1", key],
-        // There are no such words, which says no more either.
+        // No such subcommand exists; the refusal says only whether the user may use the command.
         &[b"CLIENT", b"TRACKING", b"PROBE"],
         &[b"CLIENT", b"CACHING", b"PROBE"],
     ])?;
@@ -82,7 +83,7 @@ pub fn permissions(
         .collect())
 }
 
-/// The commands, in the order in which they are asked for.
+/// The commands, in the order in which they are tried.
 const NAMES: [&str; 10] = [
     "SET",
     SET_MARKER,

@@ -1,10 +1,10 @@
-//! What an answer says, by its first word: did the command run, and if not, why.
+//! What an answer says, by its first words: whether the command ran, and if not, why.
 //!
 //! # Contract
 //!
-//! - [`Answer::Refused`] only where the server is known to refuse before it executes; everything
-//!   that is not known to be so is [`Answer::Odd`], and then the key may have been written.
-//! - Text behind the first words is never looked at, kept or shown: servers echo arguments there.
+//! - [`Answer::Refused`] only where the server is known to refuse before it executes. Everything
+//!   else is [`Answer::Odd`]: the key may have been written.
+//! - Text behind the first words is never read, kept or shown: servers echo arguments there.
 
 use crate::error::Cause;
 use crate::resp::{Quick, Reply};
@@ -40,7 +40,7 @@ impl From<Quick> for Answer {
     }
 }
 
-/// The answer that `reply` is.
+/// The answer that `reply` stands for.
 #[expect(clippy::wildcard_enum_match_arm, reason = "any other shape answers nothing we asked")]
 pub(crate) fn classify(reply: &Reply<'_>) -> Answer {
     match reply {
@@ -77,14 +77,14 @@ fn classify_error(text: &[u8]) -> Answer {
     Answer::Refused(cause)
 }
 
-/// Whether a user was denied the command or only the key: one says something of the node, the other
-/// of the call.
+/// Whether the user was denied the command or only the key: the first concerns the node, the second
+/// the call.
 fn denied(text: &[u8]) -> Cause {
     let names_command = text.windows(COMMAND_DENIED.len()).any(|part| part == COMMAND_DENIED);
     if names_command { Cause::NoPermission } else { Cause::KeyDenied }
 }
 
-/// In all servers' words for a denied command, and in none for a denied key.
+/// Part of every server's text for a denied command, and of none for a denied key.
 const COMMAND_DENIED: &[u8] = b" to run the ";
 
 fn classify_plain(text: &[u8]) -> Answer {

@@ -1,7 +1,7 @@
-//! Which commands a server offers to delete and to extend only one's own key, best first.
+//! Which commands a server offers to delete or extend a key only if it holds the token, best first.
 //!
-//! The first guess is by name and version; the server's answers have the last word: a step that it
-//! does not know or does not permit is left for the next.
+//! The first guess is by name and version. The server's answers decide: after a step that it does
+//! not know or permit comes the next.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(crate) enum ServerKind {
     Redis,
     Valkey,
     Dragonfly,
-    /// One that names itself otherwise, or not at all.
+    /// A server with another name, or without one.
     Other,
 }
 
@@ -31,7 +31,8 @@ pub(crate) enum ReleaseStep {
     DelEx,
     /// `EVALSHA`; NOSCRIPT is answered with one `EVAL`.
     EvalSha,
-    /// `EVAL`: for a script that is not loaded, and where nobody will be left to read NOSCRIPT.
+    /// `EVAL`: for a script that is not loaded, and where the client will not be there to read
+    /// NOSCRIPT.
     Eval,
 }
 
@@ -46,7 +47,7 @@ pub(crate) enum ExtendStep {
     Eval,
 }
 
-/// The steps a node is at; `None` when no step is left.
+/// The steps in use at a node; `None` when no step is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
     pub(crate) release: Option<ReleaseStep>,
@@ -69,8 +70,8 @@ impl Dialect {
         }
     }
 
-    /// Leaves `step` of the release, which the server does not offer. Answers to requests of an
-    /// earlier step may still come in; they change nothing.
+    /// Leaves `step` of the release, which the server does not offer. Late answers to an earlier
+    /// step change nothing.
     pub(crate) fn leave_release(&mut self, step: ReleaseStep) {
         if self.release.is_some_and(|now| now <= step) {
             self.release = match step {
@@ -93,8 +94,8 @@ impl Dialect {
         }
     }
 
-    /// Leaves the step of the release that was just shown to be denied, scripts all at once: EVALSHA
-    /// needs EVAL, which answers NOSCRIPT.
+    /// Leaves the step of the release that was just denied; both script steps at once, because
+    /// EVALSHA needs EVAL after a NOSCRIPT.
     pub(crate) fn leave_proof(&mut self) {
         let is_script = self.releases_by_script();
         let step = if is_script { Some(ReleaseStep::Eval) } else { self.release };

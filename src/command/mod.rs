@@ -26,8 +26,8 @@ pub(crate) const EXTEND_SCRIPT: &str = "if redis.call('get',KEYS[1]) == ARGV[1] 
 pub(crate) const RELEASE_SHA: &[u8; 40] = b"ae3671744a5dbb24ea37ef607b8b10ac7856d43e";
 pub(crate) const EXTEND_SHA: &[u8; 40] = b"0be193f9697b4b30826e1bc553c0064e0e04668c";
 
-/// `SET key token NX PX ttl`, the only command that ever takes a lock: it cannot be answered
-/// NOSCRIPT and be sent again behind its own release.
+/// `SET key token NX PX ttl`, the only command that takes a lock: unlike a script it is never sent
+/// a second time, behind its own release.
 pub(crate) fn append_set(
     out: &mut Vec<u8>,
     key: &Key,
@@ -41,7 +41,7 @@ pub(crate) fn append_set(
     options.append(out, ttl_ms);
 }
 
-/// The options of a SET as it was last encoded: nearly all locks of a program have one TTL.
+/// The options of the last SET, encoded: nearly all locks of a program have the same TTL.
 #[derive(Debug)]
 pub(crate) struct SetOptions {
     ttl_ms: u32,
@@ -112,7 +112,7 @@ pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &Key, to
     append_token(out, token);
 }
 
-/// Compare-and-extend. Never without an expiry: `SET .. IFEQ` alone would take the TTL off.
+/// Compare-and-extend. Never without an expiry: `SET .. IFEQ` alone would remove the TTL.
 pub(crate) fn append_extend(
     out: &mut Vec<u8>,
     step: ExtendStep,
@@ -152,32 +152,32 @@ pub(crate) fn append_proof(out: &mut impl BufMut, step: ReleaseStep) {
     match step {
         ReleaseStep::DelIfEq => append_command(out, &[b"DELIFEQ", NOBODYS_KEY, b"-"]),
         ReleaseStep::DelEx => append_command(out, &[b"DELEX", NOBODYS_KEY, b"IFEQ", b"-"]),
-        // Whoever may run EVALSHA alone cannot answer NOSCRIPT.
+        // A user who may run EVALSHA but not EVAL could not react to NOSCRIPT.
         ReleaseStep::EvalSha | ReleaseStep::Eval => {
             append_command(out, &[b"EVAL", b"return 1", b"0"])
         }
     }
 }
 
-/// A key that nobody writes.
+/// A key that no client writes.
 const NOBODYS_KEY: &[u8] = b"redbolt:nobody";
 
-/// Asks who holds the key.
+/// Asks for the token that holds the key.
 pub(crate) fn append_get(out: &mut Vec<u8>, key: &Key) {
     append_command(out, &[b"GET", key]);
 }
 
-/// Asks how long the key is still there.
+/// Asks how long the key still lives.
 pub(crate) fn append_pttl(out: &mut impl BufMut, key: &Key) {
     append_command(out, &[b"PTTL", key]);
 }
 
-/// Sends a message; answered with the number of those who hear it.
+/// Sends a message; the answer is the number of clients that receive it.
 pub(crate) fn append_publish(out: &mut Vec<u8>, channel: &[u8], message: &[u8]) {
     append_command(out, &[b"PUBLISH", channel, message]);
 }
 
-/// Puts the scripts where EVALSHA finds them.
+/// Loads the scripts for EVALSHA.
 pub(crate) fn append_script_loads(out: &mut impl BufMut) {
     append_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT.as_bytes()]);
     append_command(out, &[b"SCRIPT", b"LOAD", EXTEND_SCRIPT.as_bytes()]);

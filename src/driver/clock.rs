@@ -4,15 +4,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::time::Instant;
 
-/// It runs on while the machine is suspended, as a server's TTL does. Never the wall clock.
+/// This clock runs on while the machine is suspended, as a server's TTL does. Never the wall clock.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: ClockId = ClockId::Boottime;
 
-/// On macOS the monotonic clock counts suspension in.
+/// On macOS the monotonic clock includes suspension.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// The time now. About 23 ns on Linux: the kernel's page is read, no system call is made.
+/// The time now. About 23 ns on Linux: it reads the kernel's page and makes no system call.
 #[inline]
 #[must_use]
 pub fn now() -> Instant {

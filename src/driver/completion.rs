@@ -1,4 +1,4 @@
-//! Results of operations, as the holder of a driver sees them.
+//! Results of operations, as the owner of a driver sees them.
 
 use super::{Driver, Lease};
 use crate::engine::{Event, LeaseId, LostCause, NodeReplies, OpId};
@@ -8,8 +8,8 @@ use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Completion {
-    /// What [`Driver::try_lock`] or its like returned. Of a loss: what the acquisition or adoption
-    /// of the lease returned.
+    /// The id that [`Driver::try_lock`] or a similar call returned. For a loss: the id of the call
+    /// that took or adopted the lease.
     pub id: OpId,
     /// How it ended.
     pub result: Outcome,
@@ -27,17 +27,17 @@ pub enum Outcome {
     Adopt(Result<Lease, ExtendError>),
     /// Of [`Driver::unlock`] and [`Driver::unlock_token`].
     Unlock(Result<Unlocked, UnlockError>),
-    /// A lease that is kept alive is over, and was not released: at its deadline at the latest, and
-    /// at once when no quorum can hold its key any more. The lease itself knows it already, and
-    /// dropping it still releases what may be left of it.
+    /// A lease that is kept alive ended without its release: reported at its deadline at the
+    /// latest, and at once when no quorum can hold its key any more. [`Lease::is_lost`] is already
+    /// true; dropping the lease still releases what may be left of it.
     Lost(LostCause),
-    /// Of a query that the client put.
+    /// Of a query that the client sent.
     #[doc(hidden)]
     Query(Vec<NodeReplies>),
 }
 
 impl Driver {
-    /// Turns an event of the engine into what the caller gets.
+    /// Turns an event of the engine into a completion for the caller.
     pub(super) fn complete(&mut self, event: Event) -> Completion {
         match event {
             Event::Lock { op, result } => {
@@ -75,7 +75,7 @@ impl Driver {
         Some(lease)
     }
 
-    /// A lease's handle shows the deadline that the engine knows.
+    /// Copies the engine's deadline to the lease.
     pub(super) fn copy_deadline(&mut self, id: LeaseId) {
         if let (Some(place), Some(deadline)) = (self.engine.word(id), self.engine.deadline(id)) {
             self.pool.set_deadline(place, id, deadline);
@@ -85,14 +85,14 @@ impl Driver {
         }
     }
 
-    /// Leases show what the engine did to them by itself.
+    /// Copies what the engine did by itself to the leases.
     pub(super) fn copy_changes(&mut self) {
         while let Some(id) = self.engine.poll_change() {
             self.copy_deadline(id);
         }
     }
 
-    /// Late answers add votes to leases that are held.
+    /// Adds the votes of late answers to leases that are held.
     pub(super) fn copy_late_votes(&mut self) {
         while let Some(id) = self.engine.poll_late_vote() {
             if let Some(place) = self.engine.word(id) {

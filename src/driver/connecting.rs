@@ -7,11 +7,11 @@ use crate::config::Config;
 use crate::error::ConnectError;
 use crate::time::Instant;
 
-/// A wait until every node is settled, or until a quorum is ready and the others have had a
-/// `node_timeout` since.
+/// A wait until every node is settled, or until `node_timeout` after a quorum is ready.
 #[derive(Debug)]
 pub(crate) struct Connecting {
-    /// Without a quorum by then it has failed: only then is it known why each node did not connect.
+    /// Without a quorum by then the wait has failed: only then is it known why each node did not
+    /// connect.
     deadline: Instant,
     node_timeout: Duration,
     ready_since: Option<Instant>,
@@ -23,7 +23,7 @@ impl Connecting {
         Self { deadline, node_timeout: config.node_timeout, ready_since: None }
     }
 
-    /// Until when it goes on at the latest; `None` once it has come to its good end.
+    /// Until when the wait goes on at the latest; `None` once it has succeeded.
     pub(crate) fn goes_on_until(
         &mut self,
         driver: &Driver,

@@ -1,10 +1,10 @@
-//! Hands what the engine counted to the recorder of the `metrics` facade: what has come since the
-//! last time, at most once a second.
+//! Hands the engine's counts since the last time to the recorder of the `metrics` facade, at most
+//! once per second.
 //!
 //! # Invariants
 //!
-//! - Nothing of it is in the way of a lock: a pass looks at one time, and exports when that has come.
-//! - A driver with nothing to do sleeps: it is woken to export only while there is something new.
+//! - It costs a lock nothing: a pass compares one time, and exports when that has come.
+//! - A driver with nothing to do sleeps: it wakes to export only while there is something new.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::{Driver, clock};
 use crate::engine::{Histogram, NodeState, Series};
 use crate::time::Instant;
 
-/// Between two exports that a driver makes by itself.
+/// The time between two exports that a driver makes by itself.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What was handed out before.
+/// What the recorder already has.
 pub(super) struct Exporter {
     /// When the next export is due; [`Instant::MAX`] while nothing has happened since the last.
     due: Instant,
@@ -53,17 +53,18 @@ impl Exporter {
 }
 
 impl Driver {
-    /// Hands what was counted since the last time to the recorder of the `metrics` facade, and how
-    /// the nodes are. [`drive`](Self::drive) does it by itself at most once a second, and so do
-    /// [`shutdown`](Self::shutdown) and the drop of a driver; call it where that
-    /// is too late. `docs/observing.md` lists what is handed out.
+    /// Hands the counts since the last time, and the states of the nodes, to the recorder of the
+    /// `metrics` facade. [`drive`](Self::drive) does this by itself at most once per second;
+    /// [`shutdown`](Self::shutdown) and the drop of a driver do it too. Call it where that is too
+    /// late. `docs/observing.md` lists all series.
     ///
-    /// Some microseconds and allocations. What is handed out before a recorder is installed is lost.
+    /// Costs some microseconds and allocations. What is exported before a recorder is installed is
+    /// lost.
     pub fn export_metrics(&mut self) {
         self.export();
     }
 
-    /// At the end of a pass.
+    /// Called at the end of a pass.
     #[inline]
     pub(super) fn export_if_due(&mut self, now: Instant) {
         if self.exporter.due == Instant::MAX {
@@ -89,7 +90,7 @@ impl Driver {
             labels.extend(node.map(|node| Label::new("node", node.name.clone())));
             let own = series.labels();
             labels.extend(own.map(|(name, value)| Label::from_static_parts(name, value)));
-            // Also where it is none: a rate needs a beginning.
+            // Even if it is zero: a rate needs a first value.
             let counter = metrics::counter!(series.name, labels);
             let before = exporter.counts.insert(series, count);
             let more = count.wrapping_sub(before.unwrap_or(0));
@@ -127,7 +128,7 @@ impl Driver {
     }
 }
 
-/// Hands out what came to the buckets; whether anything did.
+/// Exports what the buckets gained; returns whether there was anything.
 fn export_times(
     name: &'static str,
     labels: &[Label],
@@ -151,7 +152,7 @@ fn export_times(
     is_new
 }
 
-/// Every state, so that the series of the one that a node has left goes to zero.
+/// Every state, so that the series of the state that a node has left goes to zero.
 const STATES: [NodeState; 7] = [
     NodeState::Disconnected,
     NodeState::Connecting,
@@ -162,7 +163,7 @@ const STATES: [NodeState; 7] = [
     NodeState::Stalled,
 ];
 
-/// Says what each name is, for recorders that hand that on.
+/// Describes each name, for recorders that show descriptions.
 fn describe() {
     let counters = [
         ("redbolt_attempts_total", "Attempts at a lock, by how they ended"),

@@ -1,11 +1,11 @@
-//! [`Lease`]: a lock that is held, as its holder sees it; and the pool that leases come from.
+//! [`Lease`]: a lock that is held, as its holder sees it, and the pool that leases come from.
 //!
 //! # Invariants
 //!
-//! - Dropping a lease allocates nothing and makes no system call, from any thread: it pushes the
-//!   place of its state on a list that the owner of the sockets empties when it is next driven.
-//! - A lease that is unlocked goes back to its pool at once, and not by that list.
-//! - A state is used for another lease only once nobody else refers to it.
+//! - Dropping a lease allocates nothing and makes no system call, on any thread: it pushes the
+//!   place of its state on a list, and the next drive of the sockets empties that list.
+//! - A lease that is unlocked goes back to its pool at once, not through that list.
+//! - A state is used for another lease only once it has no other reference.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::token::{LockToken, TokenBytes};
 /// A lock that a quorum granted, valid until [`deadline`](Self::deadline).
 ///
 /// Dropping it releases the lock without waiting: the next call on its client, or the client's own
-/// drop, sends the release. A lease may outlive its client or driver: the lock stays until the
-/// deadline then, nobody releases it, and the TTL ends the key. To know that the lock is
-/// free, give it to [`Client::unlock`](crate::Client::unlock).
+/// drop, sends the release. A lease may outlive its client or driver: then no release is sent, and
+/// the lock stays until its TTL ends the key. To know that the lock is free, pass the lease to
+/// [`Client::unlock`](crate::Client::unlock).
 ///
-/// The lock is held until the deadline and no longer, whatever the process is doing then: check
+/// The lock is held until the deadline and no longer, whatever the process does: check
 /// [`remaining`](Self::remaining) right before each effect that needs the lock. Its methods make no
 /// system call and take no lock; they work from any thread.
 #[must_use = "dropping a lease releases its lock"]
@@ -43,7 +43,7 @@ pub(crate) struct LeaseState {
     deadline: AtomicU64,
     votes: AtomicU32,
     is_lost: AtomicBool,
-    /// What its drop means: [`HELD`], [`DETACHED`] or [`RECLAIMED`].
+    /// What dropping it means: [`HELD`], [`DETACHED`] or [`RECLAIMED`].
     drop_means: AtomicU8,
     /// The next place in the list of dropped leases.
     next: AtomicU32,
@@ -59,13 +59,13 @@ const END: u32 = u32::MAX;
 
 /// Dropping it releases the lock.
 const HELD: u8 = 0;
-/// Dropping it ends what the client does for it: the lock was given away.
+/// Dropping it ends the client's work for it: the lock was given away.
 const DETACHED: u8 = 1;
-/// Dropping it means nothing: it is back in its pool.
+/// Dropping it does nothing: it is back in its pool.
 const RECLAIMED: u8 = 2;
 
 impl Lease {
-    /// How long the lock is still surely held; zero when it is over.
+    /// How long the lock is still certainly held; zero when it is over.
     ///
     /// About 25 ns: one clock read and one atomic load.
     #[must_use]
@@ -73,25 +73,24 @@ impl Lease {
         if self.is_lost() { Duration::ZERO } else { clock::now().until(self.deadline()) }
     }
 
-    /// Whether the lock is still surely held.
+    /// Whether the lock is still certainly held.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Whether whoever drives the sockets knows that the lock is over: no quorum can hold it any
-    /// more, or it is kept alive and its deadline has come. An atomic load, and never false again
-    /// once it is true.
+    /// Whether the client knows that the lock is over: no quorum can hold it any more, or it is
+    /// kept alive and its deadline has come. An atomic load; once true, it stays true.
     ///
-    /// It suffices by itself only where a thread drives the sockets all the time. Elsewhere ask
+    /// It is enough by itself only where a thread drives the sockets all the time. Elsewhere use
     /// [`is_valid`](Self::is_valid), which reads the clock too.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.state.is_lost.load(Ordering::Acquire)
     }
 
-    /// The end of the lease on the clock of [`redbolt::now`](crate::now): from before the first
-    /// byte was sent, the TTL less the allowance for drift.
+    /// The end of the lease on the clock of [`redbolt::now`](crate::now): the TTL less the
+    /// allowance for drift, counted from before the first byte was sent.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         Instant::from_nanos(self.state.deadline.load(Ordering::Acquire))
@@ -103,14 +102,14 @@ impl Lease {
         &self.state.key
     }
 
-    /// The value that the nodes hold. With the key it suffices to extend and release the lock from
-    /// anywhere, and it is what a resource can compare to fence off others.
+    /// The value that the nodes hold. With key and token any process can extend and release the
+    /// lock, and a resource can compare the token to fence off other holders.
     #[must_use]
     pub fn token(&self) -> LockToken {
         LockToken::new(&self.state.token)
     }
 
-    /// The nodes that granted it. Grows as late answers are read.
+    /// The nodes that granted the lock. Late answers add nodes.
     #[must_use]
     pub fn votes(&self) -> NodeMask {
         NodeMask::from_bits(self.state.votes.load(Ordering::Relaxed))
@@ -124,12 +123,12 @@ impl Lease {
         Arc::ptr_eq(&self.state.inbox, &pool.inbox)
     }
 
-    /// Gives the lease away: the lock stays until its TTL ends or whoever has key and token
-    /// releases it ([`Client::unlock_token`](crate::Client::unlock_token),
+    /// Gives the lease away: the lock stays until its TTL ends, or until a caller with key and
+    /// token releases it ([`Client::unlock_token`](crate::Client::unlock_token),
     /// [`Client::adopt`](crate::Client::adopt)). Nothing is released on drop.
     ///
-    /// An extension that is still unanswered when the lease is given away may run later than what its
-    /// next owner sends, and then sets its own TTL: let one under way end first.
+    /// Let an extension under way end first: a node may run it after what the next holder sends,
+    /// and then it sets its own TTL.
     #[must_use = "key and token are the only way to the lock now"]
     pub fn detach(self) -> (Vec<u8>, LockToken) {
         self.state.drop_means.store(DETACHED, Ordering::Release);
@@ -174,7 +173,7 @@ pub(crate) struct LeasePool {
     inbox: Arc<Inbox>,
     states: Vec<Arc<LeaseState>>,
     free: Vec<u32>,
-    /// A lease was lost since somebody asked.
+    /// A lease was lost since the caller last asked.
     pub(crate) has_lost: bool,
 }
 
@@ -195,7 +194,7 @@ impl LeasePool {
         }
     }
 
-    /// Makes a lease, and says in which place its state is.
+    /// Makes a lease. Returns it and the place of its state.
     pub(crate) fn make(
         &mut self,
         id: LeaseId,
@@ -218,7 +217,7 @@ impl LeasePool {
             *state.drop_means.get_mut() = HELD;
             return (Lease { state: Arc::clone(arc) }, state_place(place));
         }
-        // None free, or its last holder is just letting go of it on another thread.
+        // No state is free, or another thread is still letting go of this one.
         let place = place.unwrap_or_else(|| u32::try_from(self.states.len()).unwrap_or(END));
         let state = Arc::new(LeaseState {
             inbox: Arc::clone(&self.inbox),
@@ -239,7 +238,7 @@ impl LeasePool {
         (Lease { state }, place)
     }
 
-    /// Takes a lease of this pool back: its state is free from now on.
+    /// Takes a lease of this pool back and frees its state.
     pub(crate) fn reclaim(&mut self, lease: Lease) {
         lease.state.drop_means.store(RECLAIMED, Ordering::Relaxed);
         self.free.push(lease.state.place);
@@ -251,7 +250,7 @@ impl LeasePool {
         self.inbox.head.load(Ordering::Relaxed) != END
     }
 
-    /// Hands every dropped lease to `each` and makes its state free.
+    /// Hands every dropped lease to `each` and frees its state.
     pub(crate) fn take_dropped(&mut self, mut each: impl FnMut(Dropped)) {
         let mut place = self.inbox.head.swap(END, Ordering::Acquire);
         while let Some(state) = self.states.get(place as usize) {

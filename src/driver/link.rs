@@ -1,4 +1,4 @@
-//! The socket of one node and the addresses it may be made from.
+//! The socket of one node and the addresses that it may connect to.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,16 +20,16 @@ pub(super) struct Link {
     pub(super) socket: Option<Socket>,
     /// Whether the socket is connected.
     pub(super) is_open: bool,
-    /// A short read does not mean that the socket is empty: the peer has closed its side, or the
-    /// bytes come out of a TLS session.
+    /// A short read does not mean that the socket is empty, because the peer has closed its side or
+    /// the bytes come out of a TLS session.
     pub(super) reads_to_end: bool,
     /// Addresses of the name not yet tried, the next one last.
     untried: Vec<SocketAddr>,
-    /// Whether a helper is looking the name up.
+    /// Whether a thread is looking the name up.
     pub(super) is_resolving: bool,
-    /// What the name resolved to, the address that served last first.
+    /// The addresses of the name, the one that served last first.
     known: Vec<SocketAddr>,
-    /// What the socket is connected to, or is to be.
+    /// The address that the socket is connected to, or connects to.
     current: Option<SocketAddr>,
 }
 
@@ -55,7 +55,7 @@ impl Link {
         }
     }
 
-    /// Connects through TLS from now on, where there is a target.
+    /// From now on connects through TLS, if there is a target.
     #[cfg(feature = "tls")]
     pub(super) fn with_tls(self, tls: Option<Target>) -> Self {
         Self { tls, ..self }
@@ -116,11 +116,11 @@ impl Link {
         Ok(socket)
     }
 
-    /// Closes the socket. True if it was connected. An address that served is the next to be tried
-    /// again.
+    /// Closes the socket. Returns whether it was connected. An address that served is tried first
+    /// next time.
     pub(super) fn disconnect(&mut self, registry: &Registry, served: bool) -> bool {
         let Some(mut socket) = self.socket.take() else { return false };
-        // Closing it takes it out of the poll as well; what fails here changes nothing.
+        // Closing takes the socket out of the poll as well, so an error here changes nothing.
         let _ = socket.deregister(registry);
         let was_open = std::mem::take(&mut self.is_open);
         #[cfg(feature = "tls")]
@@ -140,7 +140,8 @@ impl Link {
         was_open
     }
 
-    /// A name none of whose addresses serves is asked for again: its machine may have been replaced.
+    /// If no address of the name serves, looks the name up again: its machine may have been
+    /// replaced.
     fn forget_spent(&mut self) {
         let is_name =
             matches!(&self.endpoint, Endpoint::Tcp { host, .. } if host.parse::<IpAddr>().is_err());
@@ -149,7 +150,7 @@ impl Link {
         }
     }
 
-    /// Whether the socket is of TCP and not encrypted.
+    /// Whether the socket is TCP without encryption.
     pub(super) const fn is_plain_tcp(&self) -> bool {
         matches!(self.socket, Some(Socket::Tcp(_)))
     }
@@ -159,7 +160,7 @@ impl Link {
     }
 }
 
-/// A link to each node.
+/// A link for each node.
 #[cfg(feature = "tls")]
 pub(super) fn links_of(config: &Config) -> Result<Vec<Link>, ConfigError> {
     let targets = super::tls::targets(config)?;
@@ -167,7 +168,7 @@ pub(super) fn links_of(config: &Config) -> Result<Vec<Link>, ConfigError> {
     Ok(links.zip(targets).map(|(link, target)| link.with_tls(target)).collect())
 }
 
-/// A link to each node.
+/// A link for each node.
 #[cfg(not(feature = "tls"))]
 #[expect(clippy::unnecessary_wraps, reason = "with TLS it can fail")]
 pub(super) fn links_of(config: &Config) -> Result<Vec<Link>, ConfigError> {

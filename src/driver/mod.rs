@@ -1,4 +1,4 @@
-//! Sockets and the clock around an [`Engine`], inside anybody's mio loop.
+//! Sockets and the clock around an [`Engine`], inside any mio loop.
 //!
 //! Layer: above the sans-IO line; the only place that opens, reads and writes sockets to nodes.
 //!
@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //!
-//! - In each pass everything that the sockets hold is read before anything is judged by time.
+//! - Each pass reads everything that the sockets hold before it judges anything by time.
 //! - One write per node and pass, however many requests it carries.
 
 pub(crate) mod clock;
@@ -63,13 +63,13 @@ use resolve::Resolver;
 /// Bytes read from a socket at a time.
 const READ_LEN: usize = 16 << 10;
 
-/// Locks on many nodes inside an event loop that belongs to somebody else.
+/// Locks inside your own event loop.
 ///
-/// Dropping it gives up what is under way and sends the releases of all that nobody holds, without
-/// waiting; [`shutdown`](Self::shutdown) waits for the answers, and says how many are owed. With the
-/// features `tracing` and `metrics` a drop tells of each node that owes one. A lease that is held
-/// when its driver goes stays valid until its deadline, and nobody releases it any more: its TTL ends
-/// the key.
+/// Dropping it gives up what is under way and sends the releases of all locks without a holder,
+/// without waiting; [`shutdown`](Self::shutdown) waits for the answers, and says how many releases
+/// are still owed. With the features `tracing` and `metrics` a drop reports each node that is owed
+/// one. A lease that is held when its driver is dropped stays valid until its deadline; no release
+/// follows, and the TTL ends the key.
 ///
 /// ```no_run
 /// use redbolt::Config;
@@ -106,17 +106,17 @@ pub struct Driver {
     links: Vec<Link>,
     tokens: Range<usize>,
     registry: Registry,
-    /// Present if the driver polls for itself.
+    /// Present if the driver has a poll of its own.
     own_poll: Option<(Poll, Events)>,
     resolver: Option<Resolver>,
     pool: LeasePool,
-    /// Nodes whose sockets may hold something.
+    /// Nodes whose sockets may hold bytes to read.
     readable: NodeMask,
-    /// Nodes whose connection is being made and has news.
+    /// Nodes whose connection is being made and had an event.
     connecting: NodeMask,
-    /// Nodes whose socket takes no more for now.
+    /// Nodes whose socket takes no more bytes for now.
     blocked: NodeMask,
-    /// Nodes with a notice that is in the log and not yet taken.
+    /// Nodes with a notice that was logged but not yet taken.
     #[cfg(feature = "tracing")]
     logged: NodeMask,
     #[cfg(feature = "metrics")]
@@ -125,13 +125,14 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A driver for the nodes of `config`, in the loop that `registry` belongs to. `tokens` are its
-    /// own: one for each node, and one more. Connecting begins with the first [`drive`](Self::drive).
+    /// A driver for the nodes of `config`, in the loop of `registry`. It needs `tokens` for itself:
+    /// one per node and one more. It begins to connect with the first [`drive`](Self::drive).
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Config`] for a configuration that cannot work, or too small a range of
-    /// tokens; [`ConnectError::System`] if the operating system gives no randomness or descriptor.
+    /// [`ConnectError::Config`] for a configuration that cannot work, or a range of tokens that is
+    /// too small; [`ConnectError::System`] if the operating system gives no randomness or
+    /// descriptor.
     pub fn new(
         config: Config,
         registry: &Registry,
@@ -161,8 +162,8 @@ impl Driver {
         })
     }
 
-    /// A driver with a poll of its own, for loops that are not mio's: watch
-    /// [`as_fd`](AsFd::as_fd) for reading, and call [`drive`](Self::drive) when it is readable and at
+    /// A driver with a poll of its own, for loops other than mio's: watch [`as_fd`](AsFd::as_fd)
+    /// for reading, and call [`drive`](Self::drive) when it is readable and at
     /// [`next_deadline`](Self::next_deadline).
     ///
     /// # Errors
@@ -178,8 +179,8 @@ impl Driver {
 
     // ---- operations ----
 
-    /// Begins one attempt at the lock `key`; its [`Outcome::Lock`] follows. Nothing is written before
-    /// the next [`drive`](Self::drive) or [`flush`](Self::flush).
+    /// Begins one attempt at the lock `key`; its [`Outcome::Lock`] follows. Nothing is written
+    /// before the next [`drive`](Self::drive) or [`flush`](Self::flush).
     ///
     /// # Errors
     ///
@@ -193,8 +194,8 @@ impl Driver {
         self.begin_lock(key.as_ref(), &options.into().once(), clock::now())
     }
 
-    /// Begins to try for the lock `key` until it is won, as the `retry` of the options or of the
-    /// configuration says. Else as [`try_lock`](Self::try_lock).
+    /// Begins attempts at the lock `key` until one wins, as the `retry` of the options or of the
+    /// configuration says. Otherwise like [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
@@ -208,8 +209,8 @@ impl Driver {
         self.begin_lock(key.as_ref(), &options, clock::now())
     }
 
-    /// As [`try_lock`](Self::try_lock), or [`lock`](Self::lock) where the options have a `retry`, with
-    /// the clock read by a caller who begins it right now.
+    /// As [`try_lock`](Self::try_lock), or [`lock`](Self::lock) where the options have a `retry`;
+    /// the caller has just read the clock.
     pub(crate) fn begin_lock(
         &mut self,
         key: &[u8],
@@ -232,14 +233,15 @@ impl Driver {
         self.extend_id(lease.id(), ttl)
     }
 
-    /// As [`extend`](Self::extend), for a lease of this driver whose handle is elsewhere.
+    /// As [`extend`](Self::extend), for a lease of this driver that the caller only knows by its
+    /// id.
     pub(crate) fn extend_id(&mut self, lease: LeaseId, ttl: Duration) -> Result<OpId, ExtendError> {
         let op = self.engine.extend(lease, ttl, clock::now());
         self.copy_deadline(lease);
         op
     }
 
-    /// Begins to release `lease` and to report how that went.
+    /// Begins to release `lease`; its [`Outcome::Unlock`] follows.
     ///
     /// # Errors
     ///
@@ -252,17 +254,16 @@ impl Driver {
         self.unlock_at(lease, clock::now())
     }
 
-    /// As [`unlock`](Self::unlock), for a lease of this driver, with the clock read by a caller who
-    /// begins it right now.
+    /// As [`unlock`](Self::unlock), for a lease of this driver; the caller has just read the clock.
     pub(crate) fn unlock_at(&mut self, lease: Lease, now: Instant) -> Result<OpId, UnlockError> {
         let result = self.engine.unlock(lease.id(), now);
         self.pool.reclaim(lease);
-        // Those that were dropped go out with it.
+        // The releases of dropped leases go out with this one.
         self.collect_dropped(now);
         result
     }
 
-    /// Begins to delete `key` wherever it holds `token`, whoever made it.
+    /// Begins to delete `key` on every node where it holds `token`.
     ///
     /// # Errors
     ///
@@ -275,9 +276,8 @@ impl Driver {
         self.engine.unlock_token(key.as_ref(), token.as_ref(), clock::now())
     }
 
-    /// Begins to make a lease of a key and token from elsewhere, by extending it to the TTL of
-    /// `options` from now; the lease is then kept as they say. What they say beyond that is for
-    /// locking.
+    /// Begins to take over the lock of a key and token, by extending it to the TTL of `options`
+    /// from now. Of the other options only those for the lease itself (keep-alive, watch) apply.
     ///
     /// # Errors
     ///
@@ -291,8 +291,8 @@ impl Driver {
         self.engine.adopt(key.as_ref(), token.as_ref(), &options.into(), clock::now())
     }
 
-    /// Gives an operation up. An acquisition ends as [`LockError::Cancelled`], and what it may have
-    /// written is released.
+    /// Cancels an operation. A call that takes a lock ends as [`LockError::Cancelled`], and what it
+    /// may have written is released.
     pub fn cancel(&mut self, op: OpId) {
         self.engine.cancel(op, clock::now());
     }
@@ -301,7 +301,7 @@ impl Driver {
         self.engine.cancel_all(clock::now());
     }
 
-    /// The next result. A lease is judged by the clock as it is handed over.
+    /// The next result. A lease's remaining time is checked again just before you get it.
     pub fn completion(&mut self) -> Option<Completion> {
         if !self.engine.has_event() {
             return None;
@@ -310,8 +310,8 @@ impl Driver {
         Some(self.complete(event))
     }
 
-    /// The nodes that will tell at once when somebody else changes the key of `lease`: of use for one
-    /// that is [watched](LockOptions::watch).
+    /// The nodes that will tell at once when another client changes the key of `lease`, if it is
+    /// [watched](LockOptions::watch).
     #[must_use]
     pub fn watched_by(&self, lease: &Lease) -> NodeMask {
         if lease.is_of(&self.pool) { self.engine.watched_by(lease.id()) } else { NodeMask::EMPTY }
@@ -319,7 +319,7 @@ impl Driver {
 
     // ---- the loop ----
 
-    /// Takes readiness in. False: the event is not one of this driver's.
+    /// Takes a readiness event. Returns false if the event is not this driver's.
     pub fn ready(&mut self, event: &Readiness) -> bool {
         let token = event.token().0;
         let Some(place) = token.checked_sub(self.tokens.start).filter(|_| token < self.tokens.end)
@@ -346,10 +346,10 @@ impl Driver {
         true
     }
 
-    /// One pass: reads what is ready, then judges what is due, then writes what is owed.
+    /// One pass: reads what is ready, does what is due, then writes what waits to be sent.
     pub fn drive(&mut self) {
         self.poll_own();
-        // From before the reading: who is judged by it had a little more time, never less.
+        // Read before the sockets are: a node gets a little more time by that, never less.
         let now = clock::now();
         self.read();
         self.copy_late_votes();
@@ -364,7 +364,7 @@ impl Driver {
         self.export_if_due(now);
     }
 
-    /// Writes what is owed, one write per node. [`drive`](Self::drive) does it too.
+    /// Writes what waits to be sent, one write per node. [`drive`](Self::drive) does it too.
     pub fn flush(&mut self) {
         for nodes in self.engine.poll_writes() {
             for id in nodes.without(self.blocked) {
@@ -373,11 +373,11 @@ impl Driver {
         }
     }
 
-    /// When [`drive`](Self::drive) is to be called at the latest, on the clock of
+    /// When to call [`drive`](Self::drive) at the latest, on the clock of
     /// [`redbolt::now`](crate::now).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        // A socket that was not read to its end tells no more by itself.
+        // An edge-triggered socket that was not read to its end gives no further event.
         if !self.readable.is_empty() {
             return Some(Instant::default());
         }
@@ -421,12 +421,12 @@ impl Driver {
         }
     }
 
-    /// Does what the engine wants of connections.
+    /// Opens and closes connections as the engine asks.
     fn update_connections(&mut self) {
         while let Some((id, wish)) = self.engine.poll_connection() {
             match wish {
                 Connection::Open => self.open(id),
-                // Whatever the reason, that address does not serve now.
+                // Whatever the cause, this address does not serve now.
                 Connection::Close => {
                     self.drop_socket(id, false);
                 }
@@ -444,7 +444,7 @@ impl Driver {
             return;
         }
         let token = Token(self.tokens.start + id.index());
-        // A unix socket is connected at once, and says so with the first event all the same.
+        // A unix socket is connected at once; its first event says so too.
         while let Err(error) = link.connect(&self.registry, token) {
             if !link.has_next_address() {
                 let cause = link.cause_of(&error);
@@ -461,7 +461,7 @@ impl Driver {
         let (Some(resolver), Some(link)) = (&self.resolver, self.links.get_mut(id.index())) else {
             return Ok(());
         };
-        // One question at a time: a slow name server must not gather threads.
+        // One lookup at a time: a slow name server must not pile up threads.
         if !link.is_resolving {
             resolver.ask(id.index(), &host.0, host.1)?;
             link.is_resolving = true;
@@ -469,7 +469,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes the addresses in that helpers found, and connects to them.
+    /// Takes the addresses that lookups found, and connects to them.
     fn take_addresses(&mut self) {
         while let Some((index, addresses)) = self.resolver.as_mut().and_then(Resolver::next) {
             let Some(id) = NodeId::new(index) else { continue };
@@ -516,22 +516,22 @@ impl Driver {
         }
     }
 
-    /// The connection is no more: tells the engine.
+    /// Tells the engine that the connection has ended.
     fn close(&mut self, id: NodeId, cause: Cause, now: Instant) {
         let is_plain_tcp = self.links.get(id.index()).is_some_and(Link::is_plain_tcp);
         let was_open = self.drop_socket(id, self.engine.serves(id));
-        // That is all a server says to a plain client on its TLS port.
+        // A server answers a plain client on its TLS port in no other way.
         let is_unanswered = was_open && is_plain_tcp && self.engine.is_mute(id);
         let cause = if cause == Cause::Closed && is_unanswered { Cause::TlsWanted } else { cause };
         let Some(link) = self.links.get_mut(id.index()) else { return };
-        // The next address of the name may serve; the node is lost when none does.
+        // The next address of the name may serve; the node is lost only when none does.
         if !was_open && link.has_next_address() {
             return self.open(id);
         }
         self.engine.handle_lost(id, cause, now);
     }
 
-    /// Lets the socket go, whose address served or did not. True if it was connected.
+    /// Drops the socket; `served`: its address worked. Returns whether it was connected.
     fn drop_socket(&mut self, id: NodeId, served: bool) -> bool {
         self.readable.remove(id);
         self.connecting.remove(id);
@@ -539,7 +539,7 @@ impl Driver {
         self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry, served))
     }
 
-    /// Releases the leases that were dropped, and lets go of those that were given away.
+    /// Releases the leases that were dropped, and forgets those that were given away.
     pub(crate) fn collect_dropped(&mut self, now: Instant) {
         if !self.pool.has_dropped() {
             return;
@@ -556,8 +556,8 @@ impl Driver {
 }
 
 impl AsFd for Driver {
-    /// A descriptor that is readable when the driver has something to do. Of use for drivers made
-    /// by [`Driver::standalone`]; else it is the poll of the registry's owner.
+    /// A descriptor that is readable when the driver has something to do. Useful for drivers made
+    /// by [`Driver::standalone`]; for others it is the poll of the registry's owner.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.registry.as_fd()
     }

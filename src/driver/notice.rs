@@ -4,13 +4,13 @@ use super::Driver;
 use crate::engine::Notice;
 
 impl Driver {
-    /// The next thing that people should hear of a node: why it does not vote, where somebody must
-    /// mend it, and that it votes again. Each is told once, however many locks it fails; what
-    /// nobody takes is kept, the last of each node.
+    /// The next thing that people should know of a node: why it does not vote, if a person must
+    /// repair it, and that it votes again. Each is reported once, however many locks fail by it; of
+    /// those not taken, the last of each node is kept.
     ///
-    /// With the feature `tracing` the same goes to the log by itself, at the end of the pass it
-    /// came in: one `error` event a cause (`warn` where it may pass by itself), one `info` once the
-    /// node votes again, under the target `redbolt`.
+    /// With the feature `tracing` the driver also logs it, at the end of the same pass, under the
+    /// target `redbolt`: one `error` event per cause (`warn` if it may pass by itself), one `info`
+    /// once the node votes again.
     pub fn notice(&mut self) -> Option<Notice> {
         #[cfg(feature = "tracing")]
         {

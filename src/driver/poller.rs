@@ -1,5 +1,5 @@
-//! [`Poller`]: the loop of those who have a driver to themselves, a [`Client`](crate::Client) and the
-//! I/O thread of a `Shared`.
+//! [`Poller`]: the loop of a [`Client`](crate::Client) and of the I/O thread of a `Shared`, which
+//! each own a driver.
 
 use std::io;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::config::{Config, IdleStrategy};
 use crate::error::ConnectError;
 use crate::time::Instant;
 
-/// Readiness taken in at once; more comes with the next poll.
+/// Events taken per poll; more come with the next poll.
 const EVENTS_MAX: usize = 64;
 
-/// Polls without sleeping between two looks at the clock: about a microsecond.
+/// Polls without sleeping between two clock reads: about a microsecond.
 const SPINS: u32 = 6;
 
 /// Waits for a driver's sockets as an idle strategy says, and drives it.
@@ -74,9 +74,9 @@ impl Poller {
         Ok(())
     }
 
-    /// Polls without sleeping until something is ready or `end` has come: true for the first.
-    /// `is_polite` lets others have the core in between, who may keep it for some time: on a machine of
-    /// the nodes' own they are what is waited for.
+    /// Polls without sleeping until something is ready or `end` has come: true for the first. With
+    /// `is_polite` other threads get the core in between, and may keep it for some time; on the
+    /// machine of the nodes these threads are what the call waits for.
     fn spin_until(
         &mut self,
         driver: &mut Driver,
@@ -115,7 +115,7 @@ impl Poller {
     ) -> Result<(), io::ErrorKind> {
         match self.poll.poll(&mut self.events, timeout) {
             Ok(()) => {}
-            // A signal: whoever waits goes on waiting.
+            // A signal: the call goes on waiting.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
             Err(error) => return Err(error.kind()),
         }

@@ -1,4 +1,4 @@
-//! Questions to the nodes that change nothing.
+//! Queries to the nodes that change nothing.
 
 use super::{Driver, clock};
 use crate::engine::{NodeReplies, OpId};
@@ -6,7 +6,7 @@ use crate::error::LockError;
 use crate::status::{NodeKey, node_keys};
 
 impl Driver {
-    /// Puts commands that only read to every connected node.
+    /// Sends commands that only read to every connected node.
     pub(crate) fn query(&mut self, commands: &[&[&[u8]]]) -> Result<OpId, LockError> {
         self.engine.query(commands, clock::now())
     }

@@ -1,4 +1,4 @@
-//! Host names to addresses, by short-lived threads: the loop never waits for a name server.
+//! Host names to addresses, on short-lived threads: the loop never waits for a name server.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,10 +10,10 @@ use std::thread;
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 
-/// Addresses for the node of that index; none if the name has none.
+/// The addresses of the node with this index; empty if the name has none.
 pub(super) type Resolved = (usize, Vec<SocketAddr>);
 
-/// Asks, and wakes the loop when there is an answer.
+/// Looks names up, and wakes the loop when there is an answer.
 pub(super) struct Resolver {
     wake: UnixStream,
     waker: StdUnixStream,

@@ -1,6 +1,6 @@
-//! The end of a driver, be it called or dropped: no key is left behind that nobody holds, as far as
-//! the nodes can be reached. [`Client`](crate::Client), [`Batch`](crate::Batch) and the I/O thread of a
-//! `Shared` end by it too.
+//! The end of a driver, called or dropped: it leaves no key without a holder on any node that it
+//! can reach. [`Client`](crate::Client), [`Batch`](crate::Batch) and the I/O thread of a `Shared`
+//! end this way too.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use super::{Driver, clock};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 
-/// A wait is never shorter than this, whatever is due: nothing may make it spin.
+/// A wait is never shorter than this, whatever is due, so that it never spins.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Driver {
-    /// Ends what was begun: acquisitions under way are given up, what they won and what else was not
-    /// taken is released, as are the leases that were dropped. Waits at most `limit` for the answers
-    /// of nodes that can give one: asleep, on the sockets themselves, so that it needs nobody's loop.
-    /// It is for the end of a program.
+    /// Ends everything that was begun: gives up the calls under way, and releases what they won,
+    /// results that were not taken, and leases that were dropped. Waits at most `limit` for the
+    /// answers of nodes that can give one. It sleeps on the sockets themselves, so it needs no
+    /// event loop. It is for the end of a program.
     ///
-    /// Returns how many releases are still owed then, one a key and node: those keys end with their
-    /// TTL, and so do those of leases that are still held.
+    /// Returns how many releases the driver still owes, one per key and node: those keys end with
+    /// their TTL, and so do the keys of leases that are still held.
     pub fn shutdown(&mut self, limit: Duration) -> usize {
         self.end();
         let owed = self.wait_released(limit);
@@ -30,21 +30,22 @@ impl Driver {
         owed
     }
 
-    /// Gives up all that is under way. The results are there to be taken: none is a lock.
+    /// Gives up all that is under way. The results can still be taken; none is a lock.
     pub(crate) fn give_up(&mut self) {
         self.engine.begin_close();
         self.cancel_all();
     }
 
-    /// As [`give_up`](Self::give_up), with nobody left who takes results: they are dropped, and with
-    /// them the lease of an adoption that had come about.
+    /// As [`give_up`](Self::give_up), and drops the results, because no caller is left to take
+    /// them; a lease that was just adopted is dropped with them.
     fn end(&mut self) {
         self.give_up();
         while self.completion().is_some() {}
         self.collect_dropped(clock::now());
     }
 
-    /// Sends what is owed and waits at most `limit` for the answers: how many releases are still owed.
+    /// Sends what is owed and waits at most `limit` for the answers. Returns how many releases are
+    /// still owed.
     pub(crate) fn wait_released(&mut self, limit: Duration) -> usize {
         let deadline = clock::now() + limit;
         loop {
@@ -59,7 +60,7 @@ impl Driver {
         }
     }
 
-    /// Every socket is to be read: whose loop it was may have taken the events.
+    /// Marks every socket as readable: the caller's loop may have taken the events.
     fn read_all(&mut self) {
         self.readable = self.readable.union(NodeMask::first(self.links.len()));
         self.connecting = self.readable;
@@ -99,11 +100,11 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// Ends what was begun, as [`shutdown`](Self::shutdown), without waiting: what can be written at
-    /// once is, and nobody reads the answers.
+    /// As [`shutdown`](Self::shutdown), without waiting: writes what can be written at once, and
+    /// reads no answers.
     fn drop(&mut self) {
         self.end();
-        // A socket that is closed with something to be read takes what was written with it.
+        // Closing a socket that still has bytes to read discards what was written to it.
         self.read_all();
         self.read();
         self.flush();

@@ -65,7 +65,7 @@ impl Socket {
         }
     }
 
-    /// Whether a socket that is not open yet waits until it takes bytes, rather than for some.
+    /// Whether a socket that is not open yet waits to write, rather than to read.
     pub(super) fn waits_to_write(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Unix(_) => true,
@@ -74,7 +74,7 @@ impl Socket {
         }
     }
 
-    /// Says goodbye where that is the custom, as far as it goes at once.
+    /// Sends the closing alert of TLS, as far as the socket takes it at once.
     #[cfg(feature = "tls")]
     pub(super) fn close(&mut self) {
         if let Self::Tls(stream) = self {
@@ -82,7 +82,7 @@ impl Socket {
         }
     }
 
-    /// Registered for writing too: readiness for it tells that the connection stands.
+    /// Registered for writing too: its readiness tells that the connection is made.
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => registry.register(stream, token, BOTH),
@@ -92,8 +92,8 @@ impl Socket {
         }
     }
 
-    /// Asks to be told when the socket takes more, or not any longer. A unix socket that is watched
-    /// for writing wakes its owner each time the peer has read.
+    /// Turns events for writing on or off. A unix socket that is watched for writing wakes its
+    /// owner each time the peer has read.
     pub(super) fn watch_writable(
         &mut self,
         registry: &Registry,
@@ -118,7 +118,7 @@ impl Socket {
         }
     }
 
-    /// Whether the connection stands, its TLS handshake included: `None` while it is being made.
+    /// Whether the connection is made, including its TLS handshake: `None` while it is under way.
     pub(super) fn finish_connect(&mut self) -> Option<io::Result<()>> {
         #[cfg(feature = "tls")]
         if let Self::Tls(stream) = self
@@ -147,7 +147,7 @@ impl Socket {
         }
     }
 
-    /// Whether the connection stands and waits for its TLS handshake.
+    /// Whether the connection is made and waits for its TLS handshake.
     #[cfg(feature = "tls")]
     pub(super) const fn is_securing(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.is_begun())
@@ -194,7 +194,7 @@ impl AsFd for Socket {
     }
 }
 
-/// How the handshake is: `None` while it goes on.
+/// How the handshake ended: `None` while it goes on.
 #[cfg(feature = "tls")]
 fn shaken(stream: &mut TlsStream) -> Option<io::Result<()>> {
     match stream.shake_hands() {

@@ -1,18 +1,18 @@
-//! What a driver knows of its nodes and operations, without asking anybody.
+//! What a driver knows of its nodes and operations; no node is asked.
 
 use super::{Driver, Lease, clock};
 use crate::engine::{Engine, NodeHealth};
 use crate::quorum::NodeMask;
 
 impl Driver {
-    /// How each node is.
+    /// The state of each node.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeHealth> {
         self.engine.nodes(clock::now())
     }
 
-    /// Whether a quorum may vote now: what a readiness endpoint asks. [`nodes`](Self::nodes) says
-    /// why not.
+    /// Whether a quorum may vote now: for a readiness endpoint. [`nodes`](Self::nodes) says why
+    /// not.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.engine.is_ready()
@@ -30,8 +30,9 @@ impl Driver {
         self.engine.quorum()
     }
 
-    /// Whether every node is admitted or known not to be: what can be waited for is there. A node
-    /// that has just lost a healthy connection is on its way again, so this may become false.
+    /// Whether every node is settled: admitted, or known not to be, so that waiting for nodes is of
+    /// no more use. A node that has just lost a healthy connection reconnects, so this may become
+    /// false again.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.engine.is_settled()
@@ -43,7 +44,7 @@ impl Driver {
         self.engine.in_flight()
     }
 
-    /// Whether a lease was lost since this was last asked, kept alive or not.
+    /// Whether a lease was lost since the last call, kept alive or not.
     #[cfg(feature = "shared")]
     pub(crate) const fn take_loss(&mut self) -> bool {
         std::mem::replace(&mut self.pool.has_lost, false)

@@ -1,4 +1,5 @@
-//! Names with several addresses: each is tried, and the name is asked for again when none serves.
+//! Names with several addresses: the driver tries each, and looks the name up again when none
+//! serves.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +13,7 @@ use crate::error::Cause;
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An address where nobody listens.
+/// An address where no server listens.
 fn closed() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("its address")
@@ -56,7 +57,7 @@ fn a_name_none_of_whose_addresses_serves_is_asked_for_again() {
     until(&mut driver, |driver| driver.nodes()[0].cause == Cause::NameUnknown);
 }
 
-/// It accepts connections, and says what it is told to whoever asks.
+/// A server that answers each request of each connection with `text`.
 fn says(text: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -95,7 +96,7 @@ fn a_name_whose_only_address_does_not_serve_is_asked_for_again() {
 
 #[test]
 fn an_address_that_cannot_be_reached_at_all_is_left_for_the_next() {
-    // The kernel refuses a connection to everybody before anything is sent.
+    // The kernel refuses a connection to the broadcast address before anything is sent.
     let nowhere = SocketAddr::from(([255, 255, 255, 255], 1));
     assert!(std::net::TcpStream::connect(nowhere).is_err());
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -109,7 +110,7 @@ fn an_address_that_cannot_be_reached_at_all_is_left_for_the_next() {
     until(&mut driver, |driver| driver.nodes()[0].cause == Cause::NameUnknown);
 }
 
-/// A master that greets, and closes its connection at the next request.
+/// A master that answers a greeting, and closes its connection at the next request.
 fn greets_once() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");

@@ -12,8 +12,8 @@ use crate::quorum::NodeId;
 const READS_MAX: usize = 64;
 
 impl Driver {
-    /// Reads what the socket holds. Behind each read the clock is read anew: what a message dates, such
-    /// as a server's age, is dated by a clock that is no older than the message.
+    /// Reads what the socket holds. Reads the clock again after each read: a time in a message,
+    /// such as a server's age, counts from a clock that is no older than the message.
     pub(super) fn read_from(&mut self, id: NodeId) {
         for _ in 0..READS_MAX {
             let Some(link) = self.links.get_mut(id.index()) else { return };
@@ -28,9 +28,9 @@ impl Driver {
                         self.drop_socket(id, false);
                         return;
                     }
-                    // A short read has emptied the socket: edge-triggered, it will tell of more.
-                    // Unless the peer has closed: that edge has passed, so it is read to the end.
-                    // Through TLS a read says nothing of the socket at all.
+                    // A short read has emptied the socket, and a new edge will tell of more. If the
+                    // peer has closed, that edge has passed, so the socket is read to its end.
+                    // Through TLS a read says nothing of the socket.
                     if is_last {
                         return;
                     }
@@ -70,14 +70,14 @@ impl Driver {
         }
     }
 
-    /// Whether the node's socket is to tell when it takes more.
+    /// Sets whether the node's socket tells when it takes more bytes.
     #[cold]
     pub(super) fn watch_writable(&mut self, id: NodeId, is_wanted: bool) {
         let token = Token(self.tokens.start + id.index());
         let Some(link) = self.links.get_mut(id.index()) else { return };
         let Some(socket) = link.socket.as_mut() else { return };
         if let Err(error) = socket.watch_writable(&self.registry, token, is_wanted) {
-            // Deaf, it would stay blocked for ever.
+            // Without that event the socket would stay blocked for ever.
             let cause = link.cause_of(&error);
             self.close(id, cause, clock::now());
         }

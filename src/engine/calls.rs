@@ -1,8 +1,8 @@
-//! How calls for locks go on: from attempt to attempt, waiting in between, to their result.
+//! The course of calls for locks: from attempt to attempt, waiting in between, to their result.
 //!
 //! # Invariants
 //!
-//! - An attempt that has [`Failed`] is dealt with before anything else happens to the locks.
+//! - An attempt that has [`Failed`] is handled before anything else happens to the locks.
 
 use super::core::Engine;
 use super::event::Event;
@@ -78,7 +78,7 @@ impl Engine {
         Ok(self.locks.ops.id(index))
     }
 
-    /// Gives an operation up.
+    /// Cancels an operation.
     pub(super) fn cancel_call(&mut self, op: OpId, now: Instant) {
         let Some(index) = self.locks.ops.find(op) else { return };
         let now = self.locks.now(now);
@@ -86,14 +86,15 @@ impl Engine {
         match (op.kind, op.outcome) {
             (OpKind::Acquire, Outcome::Open) => {
                 let slot = op.slot();
-                // One that waits has no attempt under way.
+                // A call that waits has no attempt under way.
                 if matches!(
                     self.locks.slots.at(slot).state,
                     SlotState::Acquiring | SlotState::Gated
                 ) {
                     self.locks.counts.attempts.note(Outcome::Cancelled);
                 }
-                // Before the release, which may give the turn to another call of this client: not to it.
+                // Before the release, which may give the turn to another call of this client but
+                // not to this one.
                 self.fail(index, Outcome::Cancelled);
                 if mutant::is(Mutant::CancelNotReleased) {
                     self.waiting.forget_queue(slot);
@@ -101,7 +102,7 @@ impl Engine {
                 }
                 self.release_slot(slot, now);
             }
-            // Won, but not handed over: nobody may hold it.
+            // Won, but not handed over: the lock must not stay held.
             (OpKind::Acquire, Outcome::Won) => {
                 let slot = op.slot();
                 self.locks.counts.attempts.note(Outcome::Cancelled);
@@ -121,7 +122,7 @@ impl Engine {
         LockError::InvalidTtl { least, most }
     }
 
-    /// What hardly any call wants, behind its first attempt.
+    /// Rare options of a call, applied after its first attempt has begun.
     #[cold]
     fn attempt_specially(&mut self, index: OpIndex, options: &LockOptions, now: Now) {
         self.locks.ops.at_mut(index).plan.node_timeout_ms = options.node_timeout_ms;
@@ -131,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// Does what follows from what was just done to the locks.
+    /// Handles attempts that failed by what was just done to the locks.
     #[inline]
     pub(super) fn follow(&mut self, now: Now) {
         while !(self.locks.failed.is_empty() && self.tries.is_empty()) {
@@ -146,7 +147,8 @@ impl Engine {
         } else if let Some((op, gate)) = self.tries.pop_front() {
             self.locks.ops.at_mut(op).gate = gate;
             self.retry(op, now);
-            // Not left for whoever has the place next, where no attempt was made.
+            // Cleared where no attempt was made, so that the next operation in this place does not
+            // find it.
             self.locks.ops.at_mut(op).gate = None;
         }
     }
@@ -157,13 +159,13 @@ impl Engine {
         self.locks.finish(index, outcome);
     }
 
-    /// Releases a slot, and gives the turn to the first of those who wait for it.
+    /// Releases a slot, and gives the turn to the first of its waiters.
     fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
         self.locks.release_slot(slot_index, now);
         self.pass_on(slot_index, now);
     }
 
-    /// Behind the release of a slot: the first of those who wait for it has its turn.
+    /// After the release of a slot: gives the turn to the first of its waiters.
     #[inline(always)]
     pub(super) fn pass_on(&mut self, slot_index: SlotIndex, now: Now) {
         if self.waiting.has_queue(slot_index) {
@@ -192,7 +194,7 @@ impl Engine {
         if plan.attempts_left == 0 {
             return self.fail(index, outcome);
         }
-        // Below one, so that no jitter is too long to be multiplied.
+        // Below one, so that the product never exceeds the jitter.
         let random = self.locks.random_share();
         let plan = &mut self.locks.ops.at_mut(index).plan;
         plan.attempts_failed = plan.attempts_failed.saturating_add(1);
@@ -200,9 +202,9 @@ impl Engine {
             Some(wait_after) => wait_after(plan.attempts_failed),
             None => plan.delay.saturating_add(plan.jitter.mul_f64(random)),
         };
-        // Where nobody can be asked an attempt ends at once: without any wait there were no end.
+        // Where no node can be asked an attempt ends at once: without a wait the call would spin.
         let retry_at = now.real + wait.max(RETRY_WAIT_MIN);
-        // No attempt could follow a wait that ends at the deadline, so none is waited for.
+        // No attempt could follow a wait that ends at the deadline, so the call ends now.
         if retry_at >= plan.deadline {
             self.fail(index, outcome);
         } else {
@@ -223,7 +225,8 @@ impl Engine {
         }
         debug_assert_eq!(self.locks.slots.at(last).op, Some(index), "a waiting call has its slot");
         if op.plan.deadline <= now.real {
-            // Nobody looked until the call was over, as where the machine was suspended.
+            // The caller did not drive until the call was over, as after a suspension of the
+            // machine.
             return self.fail(index, self.locks.ops.at(index).failed);
         }
         let token = if mutant::is(Mutant::TokenReusedByRetry) {
@@ -247,7 +250,7 @@ impl Engine {
         }
     }
 
-    /// The time of an operation is up: whoever has not answered is counted out.
+    /// The time of an operation is up: nodes without an answer are counted out.
     pub(super) fn judge(&mut self, index: OpIndex, now: Now) {
         self.locks.ops.unlist(index);
         let op = self.locks.ops.at(index);
@@ -274,8 +277,8 @@ impl Engine {
         }
     }
 
-    /// Whether a lock that was won is not one any more at `now`: then it is released, and another
-    /// attempt or the call's failure follows.
+    /// Whether a lock that was won is over at `now`: then it is released, and another attempt or
+    /// the failure of the call follows.
     pub(super) fn is_hand_over_late(&mut self, index: OpIndex, now: Instant) -> bool {
         let op = self.locks.ops.at(index);
         if op.outcome != Outcome::Won {
@@ -302,7 +305,7 @@ impl Engine {
         self.locks.report_acquire(index, now)
     }
 
-    /// A node that operations wait for may vote now, or will not.
+    /// A node that operations wait for may now vote, or will not.
     pub(super) fn settle_awaiting(&mut self, id: NodeId, now: Now) {
         for index in std::mem::take(&mut self.locks.awaiting) {
             if let Some(slot) = self.locks.settle_awaiting(id, index, now) {

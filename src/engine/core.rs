@@ -1,4 +1,4 @@
-//! What an engine is made of.
+//! The parts of an engine.
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,8 @@ use crate::slab::OpIndex;
 pub struct Engine {
     pub(super) locks: Locks,
     pub(super) waiting: Waiting,
-    /// Attempts that calls which waited are to make, at one node before the others or at all.
+    /// Attempts that waiting calls are to make, at one node before the others or at all nodes.
     pub(super) tries: VecDeque<(OpIndex, Option<NodeId>)>,
-    /// A frame or a message that came in, while something is done with it.
+    /// A frame or message that came in, while the engine works on it.
     pub(super) frame: Vec<u8>,
 }

@@ -1,15 +1,15 @@
-//! What the engine counts: one addition where something happens, read only by whoever exports it.
+//! The engine's counts: one addition per event, read only by the exporter.
 //!
 //! # Invariants
 //!
-//! - Nothing here is read by the engine itself: with and without it the same bytes go out.
-//! - No series names a key, a token or a text that a server sent.
+//! - The engine itself never reads them: with and without them the same bytes go out.
+//! - No series names a key, a token or text from a server.
 
 use super::locks::op::Outcome;
 use crate::count::{Count, Times};
 use crate::error::{ExtendError, UnlockError, Unlocked};
 
-/// The counts of an engine; those of a node stand with the node.
+/// The counts of an engine; those of a node are kept with the node.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) attempts: Ends,
@@ -24,9 +24,9 @@ pub(super) struct Counts {
     pub(super) lost_gone: Count,
     pub(super) wakes_sent: Count,
     pub(super) wakes_received: Count,
-    /// From the first byte of the attempt that won to its hand-over.
+    /// From the first byte of the winning attempt to its hand-over.
     pub(super) attempt_times: Times,
-    /// The same from the begin of the first attempt, of calls that needed more than one.
+    /// From the start of the first attempt to the hand-over, for calls that needed more than one.
     pub(super) wait_times: Times,
 }
 
@@ -71,7 +71,7 @@ impl Counts {
         match result {
             Ok(Unlocked::Released) => self.released.up(),
             Ok(Unlocked::Unknown) => self.unknown.up(),
-            // There is no other error of a release that was begun.
+            // A release that was begun has no other error.
             Err(_) => self.not_held.up(),
         }
     }

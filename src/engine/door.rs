@@ -1,5 +1,5 @@
-//! The door of the engine: what a loop calls. Whatever is done to the locks is followed here by what
-//! that means for the calls that wait.
+//! The entry points of the engine, for a loop to call. Each change of the locks is followed here by
+//! its effect on waiting calls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const ROUND_TRIP_MIN_NANOS: u64 = 50_000;
 
 impl Engine {
     /// An engine over the nodes of `config`. `seed` must come from the operating system's generator
-    /// (a fixed one is for tests): tokens are drawn from it.
+    /// (a fixed one is for tests): the engine draws tokens from it.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Engine {
         })
     }
 
-    /// Lets so much wait for each node, before it is used.
+    /// Sets how much may wait for each node; only before the engine is used.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn limit(&mut self, room: crate::node::Room) {
         self.locks.nodes.limit(room);
@@ -67,7 +67,7 @@ impl Engine {
     // ---- operations ----
 
     /// Begins one attempt at the lock `key`. `now` is `t0`: the clock, read just before this call.
-    /// Nothing is sent before the node's [`output`](Self::output) is.
+    /// Nothing reaches a node before you send its [`output`](Self::output).
     ///
     /// # Errors
     ///
@@ -84,8 +84,8 @@ impl Engine {
         self.acquire_retried(key, options, None, now)
     }
 
-    /// Begins to try for the lock `key` until it is won, as the options' `retry` says or, where they
-    /// have none, the configuration's. Else as [`try_lock`](Self::try_lock).
+    /// Begins attempts at the lock `key` until one wins, as the `retry` of the options or of the
+    /// configuration says. Otherwise like [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Engine {
         self.begin_acquire(key, &LockOptions { retry, ..options.clone() }, now)
     }
 
-    /// How the configuration tries again.
+    /// The configuration's retry.
     pub(crate) const fn default_retry(&self) -> Retry {
         self.locks.settings.retry
     }
@@ -129,21 +129,21 @@ impl Engine {
         self.begin_acquire(key, options, now)
     }
 
-    /// Gives an operation up. An acquisition ends as cancelled and its keys are released. So does an
-    /// extension, but what is written goes on. A release and a query go on and are reported.
+    /// Cancels an operation. An acquisition ends as cancelled and its keys are released. An
+    /// extension ends as cancelled too, but what is written goes on. A release and a query go on
+    /// and are reported.
     pub fn cancel(&mut self, op: OpId, now: Instant) {
         self.cancel_call(op, now);
     }
 
-    /// Gives every operation up, each as [`cancel`](Self::cancel) does.
+    /// Cancels every operation, as [`cancel`](Self::cancel) does.
     pub(crate) fn cancel_all(&mut self, now: Instant) {
         for op in self.locks.ops.ids() {
             self.cancel(op, now);
         }
     }
 
-    /// Begins to move the end of `lease` to `ttl` from `now`, which is the clock read just before
-    /// this call.
+    /// Begins to move the end of `lease` to `ttl` from `now`, the clock read just before this call.
     ///
     /// # Errors
     ///
@@ -157,8 +157,8 @@ impl Engine {
         self.locks.extend(lease, ttl, now)
     }
 
-    /// Begins to make a lease of a key and token from elsewhere, by extending it as `acquire` says:
-    /// its TTL, and how the lease is kept. The rest of `acquire` is for acquisitions.
+    /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
+    /// Of the other options only those for the lease itself (keep-alive, watch) apply.
     ///
     /// # Errors
     ///
@@ -173,12 +173,12 @@ impl Engine {
         self.locks.adopt(key, token, acquire, now)
     }
 
-    /// Releases a lease and reports how that went.
+    /// Releases a lease and reports the result.
     ///
     /// # Errors
     ///
-    /// [`UnlockError::NotOurs`] if the lease is not held any more; [`UnlockError::Full`] if the
-    /// result cannot be reported: it is released all the same.
+    /// [`UnlockError::NotOurs`] if the lease is no longer held; [`UnlockError::Full`] if the result
+    /// cannot be reported: the lease is released all the same.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
         self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
         let op = self.locks.release_reported(lease.slot, now);
@@ -186,7 +186,7 @@ impl Engine {
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 
-    /// Deletes `key` on every node where it holds `token`, whoever made it.
+    /// Deletes `key` on every node where it holds `token`.
     ///
     /// # Errors
     ///
@@ -201,15 +201,16 @@ impl Engine {
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 
-    /// Releases a lease without a report: nothing waits for the answers. Harmless when the lease is
-    /// not held any more.
+    /// Releases a lease without a report: nothing waits for the answers. Harmless if the lease is
+    /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
         if self.locks.release_quietly(lease, now) {
             self.pass_on(lease.slot, self.locks.both_clocks(now));
         }
     }
 
-    /// Gives a lease away: its keys stay, and whoever has key and token may end or extend it.
+    /// Gives a lease away: its keys stay, and any client with key and token may release or extend
+    /// it.
     pub fn detach(&mut self, lease: LeaseId) {
         if self.locks.slots.held(lease).is_some() {
             self.waiting.forget_queue(lease.slot);
@@ -217,8 +218,8 @@ impl Engine {
         }
     }
 
-    /// Puts `commands`, at most 255 of them, to every connected node. They must not write, and
-    /// answer with one reply each.
+    /// Sends `commands`, at most 255, to every connected node. Each must only read and give one
+    /// reply.
     ///
     /// # Errors
     ///
@@ -235,14 +236,13 @@ impl Engine {
         self.locks.nodes.wants_connection(id)
     }
 
-    /// Whether the engine reads what the node sends: false once it has given the connection up.
+    /// Whether the engine reads what the node sends: false once it has given up the connection.
     #[must_use]
     pub(crate) fn is_connected(&self, id: NodeId) -> bool {
         self.locks.nodes.get(id).is_some_and(Node::is_connected)
     }
 
-    /// The connection that was asked for stands, and is being encrypted: what it waits for now says
-    /// another thing of the node.
+    /// The connection is made and its TLS handshake is under way: a timeout now has another cause.
     #[cfg(feature = "tls")]
     pub(crate) fn handle_securing(&mut self, id: NodeId) {
         if self.wants_connection(id) {
@@ -255,12 +255,12 @@ impl Engine {
         self.locks.nodes.get(id).is_some_and(Node::is_mute)
     }
 
-    /// Whether the node was greeted on its connection and taken for one to lock on.
+    /// Whether the node was greeted on its connection and is fit for locks.
     pub(crate) fn serves(&self, id: NodeId) -> bool {
         self.locks.nodes.get(id).is_some_and(Node::serves)
     }
 
-    /// The connection that was asked for is open.
+    /// The connection that the engine asked for is open.
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
         if self.wants_connection(id) {
             let now = self.locks.now(now);
@@ -269,8 +269,8 @@ impl Engine {
         }
     }
 
-    /// The connection is lost, or the attempt at it failed. Votes on it are unknown from now on,
-    /// releases on it are owed.
+    /// The connection is lost, or the attempt at it failed. Open votes on it become unknown,
+    /// unanswered releases become debts.
     pub fn handle_lost(&mut self, id: NodeId, cause: Cause, now: Instant) {
         if self.is_connected(id) || self.wants_connection(id) {
             let now = self.locks.now(now);
@@ -279,14 +279,15 @@ impl Engine {
         }
     }
 
-    /// The node sent these bytes. Any split of its stream gives the same result. `now` was read after
-    /// the bytes were: an age or a time left that they tell counts from it, and counted from an earlier
-    /// one a restarted node would vote too soon.
+    /// The node sent these bytes. Any split of its stream gives the same result. `now` must be read
+    /// after the bytes: ages and remaining times in them count from it. From an earlier clock a
+    /// restarted node would vote too soon.
     pub fn handle_bytes(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
         self.read(id, bytes, now);
     }
 
-    /// Ends a pass over the sockets, after all that they held was handed in: does what is due.
+    /// Ends a pass over the sockets, after you have handed in everything they held: does what is
+    /// due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.locks.last_pass = now;
         let now = self.locks.now(now);
@@ -307,7 +308,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due at the nodes themselves.
+    /// Does what is due for the nodes themselves.
     #[cold]
     fn look_after_nodes(&mut self, now: Now) {
         for id in self.locks.nodes.all() {
@@ -358,7 +359,7 @@ impl Engine {
 
     // ---- outputs ----
 
-    /// The next result, judged at `now`: a lease whose deadline has passed is not handed out.
+    /// The next result. A lease whose deadline has passed at `now` is not handed out.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         while let Some(done) = self.locks.done.pop_front() {
             let Done::Op(index) = done else {
@@ -381,7 +382,7 @@ impl Engine {
         None
     }
 
-    /// Takes the result of an extension out.
+    /// Takes the result of an extension.
     fn report_extend(&mut self, index: OpIndex, now: Instant) -> Event {
         let slot = self.locks.ops.at(index).slot();
         let event = self.locks.report_extend(index, now);
@@ -397,7 +398,7 @@ impl Engine {
         !self.locks.done.is_empty()
     }
 
-    /// The next thing to do with a connection.
+    /// The next connection to open or close.
     pub fn poll_connection(&mut self) -> Option<(NodeId, Connection)> {
         loop {
             let (id, wish) = self.locks.nodes.poll_wish()?;
@@ -416,9 +417,9 @@ impl Engine {
         self.locks.nodes.with_output()
     }
 
-    /// The nodes that have bytes to send, in two groups, to be written to one after the other. Those whose
-    /// output wakes somebody who waits for a lock come behind all others: the woken asks every node at
-    /// once, and one that has not heard of the release denies it its vote.
+    /// The nodes that have bytes to send, in two groups to write one after the other. Nodes whose
+    /// output wakes a waiter come last: the waiter tries all nodes at once, and a node that does
+    /// not have the release yet would deny it.
     #[inline]
     pub const fn poll_writes(&mut self) -> [NodeMask; 2] {
         self.locks.nodes.poll_writes()
@@ -435,44 +436,45 @@ impl Engine {
         self.locks.nodes.output_taken(id, len);
     }
 
-    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which says how many the
+    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which returns how many the
     /// socket took: [`output`](Self::output) and [`handle_sent`](Self::handle_sent) in one.
     #[inline]
     pub fn drain_output(&mut self, nodes: NodeMask, write: impl FnMut(NodeId, &[u8]) -> usize) {
         self.locks.nodes.drain_output(nodes, write);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called at the latest.
+    /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.has_event() { Some(self.locks.last_pass) } else { self.next_due() }
     }
 
-    /// As [`next_deadline`](Self::next_deadline), whatever waits to be taken.
+    /// As [`next_deadline`](Self::next_deadline), but ignores results that wait to be taken.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.locks.next_due()
     }
 
-    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to, or
-    /// lost it. Each is there once, so a list that nobody reads does not grow beyond the leases.
+    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to,
+    /// or lost it. Each lease is listed once, so even unread the list is never longer than the
+    /// leases.
     pub fn poll_change(&mut self) -> Option<LeaseId> {
         self.locks.poll_change()
     }
 
-    /// The next lease that a late answer gave another vote. Each is there once, so a list that
-    /// nobody reads does not grow beyond the leases.
+    /// The next lease that got another vote from a late answer. Each lease is listed once, so even
+    /// unread the list is never longer than the leases.
     pub fn poll_late_vote(&mut self) -> Option<LeaseId> {
         self.locks.poll_late_vote()
     }
 
-    /// The next thing that people should hear of a node. What nobody takes is kept: the last of
-    /// each node.
+    /// The next thing that people should know of a node. Of those not taken, the last of each node
+    /// is kept.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         let (node, cause) = self.locks.nodes.poll_news()?;
         Some(Notice::new(node, cause, self.locks.nodes.names()))
     }
 
-    /// What was last told of a node.
+    /// The cause last reported of a node.
     #[cfg(feature = "tracing")]
     pub(crate) fn last_notice(&self, node: NodeId) -> Option<Notice> {
         let cause = self.locks.nodes.get(node)?.last_news();
@@ -481,17 +483,17 @@ impl Engine {
 
     // ---- time ----
 
-    /// Whether the sockets should be read before anything is begun: so much time passed without a
-    /// pass that servers may have closed connections and stragglers answered, or there is no quorum,
-    /// and what comes in may make one.
+    /// Whether to read the sockets before beginning an operation: after a long time without a pass
+    /// servers may have closed connections and late answers may have come; and if there is no
+    /// quorum, what comes in may make one.
     #[must_use]
     pub(crate) fn needs_pass(&self, now: Instant) -> bool {
         now.saturating_since(self.locks.last_pass) > self.locks.settings.node_timeout
             || self.locks.nodes.voters().count() < self.locks.settings.quorum
     }
 
-    /// Whether the sockets should be read before a lease is released: those who wait for it may have
-    /// said so since the last pass, which is one round trip ago at least.
+    /// Whether to read the sockets before releasing a lease: the last pass is at least one round
+    /// trip ago, and waiters may have announced themselves since.
     #[must_use]
     pub(crate) fn may_have_word(&self, now: Instant) -> bool {
         now.nanos_since(self.locks.last_pass) > ROUND_TRIP_MIN_NANOS
@@ -503,8 +505,7 @@ impl Engine {
         self.locks.reseed(seed)
     }
 
-    /// From now on releases are sent in a form that needs no second step: the client is about to
-    /// end.
+    /// The client is about to end: from now on releases go out in a form that needs no second step.
     pub fn begin_close(&mut self) {
         self.locks.nodes.begin_close();
     }

@@ -1,4 +1,4 @@
-//! What the engine tells: results, the loss of a lease, and what is to be done with a connection.
+//! What the engine reports: results, the loss of a lease, and what to do with a connection.
 
 use super::locks::op::{NodeReplies, OpId};
 use super::locks::slot::LeaseId;
@@ -35,12 +35,12 @@ pub enum Event {
     Unlock {
         /// The operation.
         op: OpId,
-        /// How.
+        /// How it ended.
         result: Result<Unlocked, UnlockError>,
     },
-    /// A lease that is kept alive or watched is over, and was not released. It comes by the lease's
-    /// deadline, whatever the nodes do, and at once when no quorum can hold the key any more. The
-    /// lease stays to be released.
+    /// A lease that is kept alive or watched ended without its release. Reported at the lease's
+    /// deadline at the latest, whatever the nodes do, and at once when no quorum can hold the key
+    /// any more. The caller should still release the lease.
     Lost {
         /// The acquisition or adoption that the lease came from.
         op: OpId,
@@ -49,7 +49,7 @@ pub enum Event {
         /// Why.
         cause: LostCause,
     },
-    /// The nodes answered a query, or had `node_timeout` to do so.
+    /// The nodes answered a query, or `node_timeout` passed.
     Query {
         /// The operation.
         op: OpId,
@@ -58,23 +58,23 @@ pub enum Event {
     },
 }
 
-/// Why a lease is over before it was released.
+/// Why a lease ended before its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostCause {
-    /// Its deadline has come: nothing extended it in time.
+    /// Its deadline has come: no extension won in time.
     Expired,
-    /// So many nodes are without the key that no quorum holds it any more.
+    /// So many nodes no longer have the key that no quorum holds it.
     Gone,
 }
 
-/// What the owner of the sockets is asked to do for a node.
+/// What the engine asks the owner of the sockets to do for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Connection {
     /// Open a connection, then call [`handle_connected`](super::Engine::handle_connected) or
     /// [`handle_lost`](super::Engine::handle_lost).
     Open,
-    /// Close the connection. The engine has already dealt with its loss.
+    /// Close the connection. The engine has already handled its loss.
     Close,
 }

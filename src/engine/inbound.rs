@@ -1,4 +1,4 @@
-//! What comes in from the nodes: connections, bytes, losses.
+//! Input from the nodes: connections, bytes, losses.
 
 use super::core::Engine;
 use super::locks::slot::SlotState;
@@ -15,7 +15,7 @@ use crate::time::Instant;
 impl Engine {
     /// A node sent these bytes.
     pub(super) fn read(&mut self, id: NodeId, bytes: &[u8], now: Instant) {
-        // Nearly every read is this: one whole answer that agrees, from a node in good standing.
+        // Nearly every read is one whole positive answer from a node in good standing.
         match self.locks.nodes.read_agreement(id, bytes, now) {
             Some(Everyday::Granted(slot)) => self.set_granted(id, slot, now),
             Some(Everyday::Deleted(slot)) => self.locks.key_deleted(id, slot, now),
@@ -23,7 +23,7 @@ impl Engine {
         }
     }
 
-    /// Several answers, or others than those two.
+    /// Several answers, or others than a grant or a delete.
     #[inline(never)]
     fn handle_many(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
         while let Some((answer, len)) = self.locks.nodes.read_everyday(id, input, now) {
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// The answer to a SET was read; it names its slot no more.
+    /// The answer to a SET was read: it no longer names its slot.
     #[inline(never)]
     fn set_read(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Instant) {
         self.set_answered(id, slot_index, answer, self.locks.both_clocks(now));
@@ -66,15 +66,15 @@ impl Engine {
         self.follow(now);
     }
 
-    /// What is not an everyday answer: other frames, frames in pieces, whatever changes the node.
+    /// Anything but an everyday answer: other frames, frames in pieces, changes of the node.
     #[cold]
     fn handle_rest(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
         let now = self.locks.now(now);
-        // A connection that was given up has nothing more to say.
+        // A connection that the engine has given up is no longer read.
         if !self.locks.nodes.get(id).is_some_and(Node::is_connected) {
             return;
         }
-        // An alert record of TLS: the port is not for plain clients.
+        // A TLS alert record: the port is not for plain clients.
         if self.locks.nodes.get(id).is_some_and(Node::is_mute) && input.starts_with(&[0x15, 0x03]) {
             self.drop_connection(id, Cause::TlsWanted, now);
             return self.refresh(id, now);
@@ -82,7 +82,7 @@ impl Engine {
         self.locks.nodes.heard(id, now);
         while !input.is_empty() || self.locks.nodes.at(id).has_unread() {
             let (step, no_master) = self.locks.nodes.read(id, &mut input, now);
-            // Whatever was asked: it may have lost its keys.
+            // Whatever the request was, the node may have lost its keys.
             if let Some(cause) = no_master {
                 self.locks.nodes.note_refusal(id, cause, now.real);
             }
@@ -159,8 +159,8 @@ impl Engine {
         }
     }
 
-    /// Deals with everything that was pending on a connection that is no more, in the order it was
-    /// written: a SET before the release behind it.
+    /// Handles every pending request of a connection that has ended, in the order written: a SET
+    /// before the release behind it.
     pub(super) fn lose(&mut self, id: NodeId, cause: Cause, now: Now) {
         let random = rand::Rng::next_u32(&mut self.locks.rng);
         for entry in self.locks.nodes.handle_lost(id, cause, random, now) {
@@ -201,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// A node tells that keys were changed.
+    /// A node says that keys were changed.
     pub(super) fn keys_changed(&mut self, id: NodeId, now: Now) {
         let push = self.take_frame(id);
         let frame = Decoder::new(Limits::default()).frame(&push);
@@ -230,7 +230,7 @@ impl Engine {
         self.frame = push;
     }
 
-    /// After anything happened to a node: pays what it is owed, and notes what it can do now.
+    /// After anything happened to a node: pays its debts, and notes what it can do now.
     #[cold]
     pub(super) fn refresh(&mut self, id: NodeId, now: Now) {
         if self.locks.nodes.note_shown(id, now.real) {

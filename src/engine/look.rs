@@ -17,7 +17,7 @@ use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
 
 impl Engine {
-    /// How each node is at `now`.
+    /// The state of each node at `now`.
     #[must_use]
     pub fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
         self.locks.nodes(now)
@@ -41,7 +41,7 @@ impl Engine {
         self.locks.settings.quorum
     }
 
-    /// Whether every node is admitted or known not to be.
+    /// Whether every node is settled: admitted, or known not to be.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.locks.nodes.iter().all(|node| node.is_settled)
@@ -71,15 +71,15 @@ impl Engine {
         self.locks.votes(lease)
     }
 
-    /// The nodes that will tell at once when somebody else changes the key of `lease`, which is one
-    /// to be watched.
+    /// The nodes that will tell at once when another client changes the key of `lease`, if it is
+    /// watched.
     #[must_use]
     pub fn watched_by(&self, lease: LeaseId) -> NodeMask {
         self.locks.watched(lease)
     }
 
-    /// Whether a lease was lost: known to be over, by its deadline or because no quorum can hold
-    /// its key. True for one that is not held any more.
+    /// Whether the engine knows that a lease is over: its deadline has come, or no quorum can hold
+    /// its key. True for a lease that is no longer held.
     #[must_use]
     pub fn is_lost(&self, lease: LeaseId) -> bool {
         self.locks.is_lost(lease)
@@ -91,7 +91,8 @@ impl Engine {
         self.locks.is_extending(lease)
     }
 
-    /// Why a lease is not kept: it is over, or a limit is reached. `None` while it is.
+    /// Why a lease is not kept alive: it is over, or a limit is reached. `None` while it is kept
+    /// alive.
     #[must_use]
     pub(crate) fn keep_error(&self, lease: LeaseId, now: Instant) -> Option<ExtendError> {
         self.locks.keep_error(lease, now)
@@ -107,12 +108,12 @@ impl Engine {
         self.locks.held_name(lease)
     }
 
-    /// Keeps a word of the caller's with a lease.
+    /// Stores a word of the caller with a lease.
     pub(crate) fn set_word(&mut self, lease: LeaseId, word: u32) {
         self.locks.set_word(lease, word)
     }
 
-    /// The word kept with a lease.
+    /// The word stored with a lease.
     #[must_use]
     pub(crate) fn word(&self, lease: LeaseId) -> Option<u32> {
         self.locks.word(lease)
@@ -124,26 +125,28 @@ impl Engine {
         self.locks.ops.in_flight()
     }
 
-    /// How many attempts are remembered: leases, and what late answers and debts may still name.
+    /// How many slots are in use: leases, and attempts that late answers and debts may still name.
     #[cfg(any(test, feature = "sim", feature = "fuzzing"))]
     pub(crate) fn slots_in_use(&self) -> usize {
         self.locks.slots.in_use()
     }
 
-    /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
+    /// How many releases, over all nodes, are owed or unanswered and may be done by `until`.
     #[must_use]
     pub(crate) fn releases_open(&self, until: Instant) -> usize {
         self.locks.releases_open(until)
     }
 
-    /// How many releases are owed or unanswered at `now`, over all nodes, those that are away too. Each
-    /// is one key at one node, which lives until the release is done or its TTL ends.
+    /// How many releases are owed or unanswered at `now`, over all nodes, unreachable ones
+    /// included. Each is one key at one node; the key lives until the release is done or its TTL
+    /// ends.
     #[must_use]
     pub fn releases_owed(&self, now: Instant) -> usize {
         self.locks.releases_owed(now)
     }
 
-    /// The client is gone: says which nodes are owed releases whose answer nobody reads.
+    /// The client ends: reports the nodes that are owed releases, or whose answers it will not
+    /// read.
     pub(crate) fn note_left(&mut self, now: Instant) {
         self.locks.note_left(now)
     }
@@ -153,21 +156,21 @@ impl Engine {
         self.locks.prefix.wire_key(key)
     }
 
-    /// What was counted since the engine began, one number a series; it never decreases.
+    /// The counts since the engine began, one number per series; they never decrease.
     #[cfg(feature = "metrics")]
     #[must_use]
     pub fn counts(&self) -> Vec<(Series, u64)> {
         self.locks.counts()
     }
 
-    /// How long attempts that won took, from before their first byte to the hand-over.
+    /// How long winning attempts took, from before their first byte to the hand-over.
     #[cfg(feature = "metrics")]
     #[must_use]
     pub const fn attempt_times(&self) -> &Histogram {
         self.locks.attempt_times()
     }
 
-    /// How long calls took that won at a later attempt than their first, from the begin of that.
+    /// How long calls took that did not win at their first attempt, from the start of that attempt.
     #[cfg(feature = "metrics")]
     #[must_use]
     pub const fn wait_times(&self) -> &Histogram {

@@ -5,29 +5,29 @@
 //!
 //! # How to drive it
 //!
-//! 1. Say what happened: [`Engine::handle_connected`], [`Engine::handle_lost`],
+//! 1. Report what happened: [`Engine::handle_connected`], [`Engine::handle_lost`],
 //!    [`Engine::handle_bytes`] for everything the sockets hold, and only then
-//!    [`Engine::handle_timeout`]: what has come in is read before anybody is judged.
-//! 2. Submit: [`Engine::try_lock`], [`Engine::extend`], [`Engine::unlock`], with a clock that was
-//!    read just before.
+//!    [`Engine::handle_timeout`]: no node is judged before its bytes are read.
+//! 2. Submit: [`Engine::try_lock`], [`Engine::extend`], [`Engine::unlock`], each with a clock read
+//!    just before.
 //! 3. Drain: [`Engine::poll_event`] with a clock read then, [`Engine::poll_connection`], and
-//!    [`Engine::drain_output`], or [`Engine::output`], for the nodes of [`Engine::poll_writes`]. What
-//!    [`Engine::poll_change`] and [`Engine::poll_late_vote`] tell of leases is there for who shows
-//!    deadlines and votes to others.
+//!    [`Engine::drain_output`], or [`Engine::output`], for the nodes of [`Engine::poll_writes`]. If
+//!    you show deadlines and votes to others, [`Engine::poll_change`] and
+//!    [`Engine::poll_late_vote`] name the leases that changed.
 //! 4. Come back at [`Engine::next_deadline`], or when a socket is ready.
 //!
 //! # Contract
 //!
 //! - `now` comes from a clock that runs on while the machine is suspended.
-//! - [`Engine::handle_bytes`] wants a clock that was read after the bytes were: what they say of time,
-//!   such as a server's age, counts from there. All other calls want one that was read just before
-//!   them; [`Engine::handle_timeout`] takes one from before the sockets were read as well, for then
-//!   nobody is judged by time in which nobody read.
+//! - [`Engine::handle_bytes`] needs a clock read after the bytes: times in them, such as a server's
+//!   age, count from it. All other calls need one read just before them; for
+//!   [`Engine::handle_timeout`] it may be from before the sockets were read, because that only
+//!   gives the nodes more time.
 //! - Same inputs, same outputs: all randomness comes from the seed.
 //!
 //! # Invariants
 //!
-//! - A SET goes to a node behind every release of the same key that this client owes it.
+//! - A SET goes to a node behind every release of the same key that this client owes that node.
 //! - An event says that a lease is held only if it still is at the time given to `poll_event`.
 //! - Each operation ends with one event, whatever the nodes do.
 

@@ -1,4 +1,4 @@
-//! [`Notice`]: what people should hear of a node, once, and not with every lock that it fails.
+//! [`Notice`]: what people should know of a node, reported once and not with every lock that fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use crate::error::Cause;
 use crate::quorum::NodeId;
 
-/// A node does not vote for a reason that somebody must mend, or votes again.
+/// A node does not vote for a cause that a person must repair, or votes again.
 ///
-/// A reason is told once, until the node was well again: admitted by a greeting, or, where only
-/// writes show the fault (memory, saving, permissions), granting again after ten seconds in which
-/// it refused nothing. Nodes that are merely away, or too young to be believed, are no notice: see
+/// Each cause is reported once, until the node is well again: admitted by a greeting, or, if only
+/// writes show the fault (memory, saving, permissions), granting again after ten seconds without a
+/// refusal. Nodes that are merely unreachable, or quarantined, are no notice: see
 /// [`Engine::nodes`](super::Engine::nodes).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Notice {
     /// The node.
     pub node: NodeId,
-    /// Why it does not vote; [`Cause::None`]: it votes again.
+    /// Why the node does not vote; [`Cause::None`]: it votes again.
     pub cause: Cause,
     names: Arc<[Box<str>]>,
 }
@@ -39,7 +39,7 @@ impl Notice {
         self.cause == Cause::None
     }
 
-    /// Whether the reason may pass by itself: it is loading, busy, or full of clients.
+    /// Whether the cause may pass by itself: the node is loading, busy, or has too many clients.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(self.cause, Cause::Loading | Cause::Busy | Cause::TooManyClients)

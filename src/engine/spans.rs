@@ -1,11 +1,11 @@
-//! The spans of operations, for whatever subscriber the program has. Nothing at all without the
-//! feature `tracing`.
+//! The spans of operations, for the program's subscriber. Compiles to nothing without the feature
+//! `tracing`.
 //!
 //! # Invariants
 //!
-//! - Where nobody listens at its level, an event costs one look at that.
+//! - Without a subscriber at its level an event costs one check.
 
-/// Does something for the log, if anybody may listen at that level.
+/// Does something for the log, if a subscriber may listen at that level.
 macro_rules! traced {
     ($level:ident: $tell:expr) => {
         #[cfg(feature = "tracing")]

@@ -1,5 +1,5 @@
-//! What becomes of waiting in the engine: it tells [`wait`](super::wait) what happens, and does what
-//! that wants done. Nothing is decided here.
+//! The engine's side of waiting: hands inputs to [`wait`](super::wait), and carries out its
+//! actions. Nothing is decided here.
 
 use super::core::Engine;
 use super::locks::op::Outcome;
@@ -24,7 +24,7 @@ use crate::witness::{Sight, saw};
 impl Engine {
     // ---- what happens to a call ----
 
-    /// An attempt failed and is released: the operation waits, if it may, and whether it does.
+    /// An attempt failed and is released: the operation waits, if it may. Returns whether it does.
     pub(super) fn begin_wait(&mut self, index: OpIndex, outcome: Outcome, now: Now) -> bool {
         let op = self.locks.ops.at(index);
         let (plan, denied) = (&op.plan, op.round.denied);
@@ -50,7 +50,8 @@ impl Engine {
         }
     }
 
-    /// An attempt failed that others may have heard of as a lock: they wait behind its operation now.
+    /// An attempt failed that other clients may have taken for a lock: they now wait behind its
+    /// operation.
     #[cold]
     pub(super) fn carry_queue(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
         let call = self.call(index);
@@ -58,8 +59,8 @@ impl Engine {
         self.act(now);
     }
 
-    /// The first attempt of a call is not made if this client woke another for the key a moment ago:
-    /// the call goes to the end of that queue. Whether it does.
+    /// If this client woke another for the key a moment ago, the call makes no first attempt but
+    /// goes to the end of that queue. Returns whether it does.
     #[cold]
     pub(super) fn queue_behind(&mut self, index: OpIndex, now: Now) -> bool {
         let op = self.locks.ops.at(index);
@@ -82,7 +83,7 @@ impl Engine {
         true
     }
 
-    /// The timer of a wait.
+    /// The timer of a wait is due.
     pub(super) fn wait_due(&mut self, index: OpIndex, now: Now) {
         if self.waiting.due(index).is_some_and(|due| due <= now.real) {
             self.tell_call(index, Input::Due, now);
@@ -100,7 +101,7 @@ impl Engine {
         self.tell_waiting(now, |waiting, view| waiting.ended(index, won, view));
     }
 
-    /// Behind the release: wakes the first of those who wait for the key.
+    /// Behind the release: wakes the first waiter for the key.
     #[cold]
     pub(super) fn pass_lock_on(&mut self, slot_index: SlotIndex, now: Now) {
         let key = self.locks.slots.at(slot_index).key.clone();
@@ -131,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// A node said how many heard a wake.
+    /// A node said how many clients received a wake.
     pub(super) fn wake_answered(
         &mut self,
         id: NodeId,
@@ -148,17 +149,17 @@ impl Engine {
         self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, false, view));
     }
 
-    /// The node was greeted anew.
+    /// The node was greeted again.
     pub(super) fn wait_untracked(&mut self, id: NodeId, now: Now) {
         self.tell_waiting(now, |waiting, view| waiting.untracked(id, view));
     }
 
-    /// A node tells that a key has changed; without one, that all may have.
+    /// A node says that a key has changed; without a key, that all may have.
     pub(super) fn waited_key_changed(&mut self, id: NodeId, key: Option<&[u8]>, now: Now) {
         self.tell_waiting(now, |waiting, view| waiting.key_changed(id, key, view));
     }
 
-    /// Somebody sent this client a message by the node.
+    /// Another client sent this one a message through the node.
     pub(super) fn message(&mut self, id: NodeId, now: Now) {
         let bytes = self.take_frame(id);
         if let Some(message) = Message::parse(&bytes) {
@@ -193,7 +194,7 @@ impl Engine {
         SlotIndex::at((u32::from_le_bytes(*named) ^ self.locks.slot_mask) as usize)
     }
 
-    /// The leases that others wait for, and their keys.
+    /// The leases that other clients wait for, and their keys.
     #[cfg(feature = "shared")]
     pub(crate) fn waited_for(&self) -> impl Iterator<Item = (LeaseId, &[u8])> {
         self.waiting.queues().filter_map(|slot_index| {
@@ -206,7 +207,7 @@ impl Engine {
 
     // ---- telling, and doing what is wanted ----
 
-    /// What a node sent last, out of its memory; `frame` takes it back.
+    /// Moves the node's last answer out of its buffer; `frame` gives it back.
     pub(super) fn take_frame(&mut self, id: NodeId) -> Vec<u8> {
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
@@ -252,7 +253,7 @@ impl Engine {
         input(&mut self.waiting, &mut View { now: now.real, reach, share: &mut share })
     }
 
-    /// Gives the machine an input, and does what it wants done.
+    /// Gives the machine an input, and carries out its actions.
     fn tell_waiting(&mut self, now: Now, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
         self.input(now, input);
         self.act(now);
@@ -326,7 +327,8 @@ impl Engine {
         self.locks.write(node, request, now)
     }
 
-    /// Asks for the time left, and to be told of the next change if that is wanted and can be had.
+    /// Asks for the remaining TTL, and tracks the next change if the action asks for that and the
+    /// node can.
     fn write_pttl(
         &mut self,
         op: OpIndex,
@@ -371,7 +373,7 @@ fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> Answer {
             Answer::Gone
         }
         (WaitPart::Holder, Some(Reply::Bulk(token))) => Answer::Holder(unhex(token)),
-        // A lock of another kind, or a node that will not say.
+        // A lock of another library, or a node that does not say.
         (WaitPart::Holder, _) => Answer::Holder(None),
         (WaitPart::Remaining, Some(&Reply::Integer(left @ 0..))) => {
             Answer::Remaining(Some(u32::try_from(left).unwrap_or(u32::MAX)))

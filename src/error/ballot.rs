@@ -13,17 +13,17 @@ use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Vote {
-    /// It wrote the key.
+    /// The node wrote the key.
     Granted,
-    /// It holds the key for another.
+    /// The node holds the key for another client.
     Denied,
-    /// Nothing was written there, for the reason given.
+    /// The node wrote nothing, for this cause.
     Failed(Cause),
     /// The key may have been written: no clear answer came in time.
     Unknown(Cause),
 }
 
-/// Each node's vote in an attempt that won nothing.
+/// Each node's vote in an attempt that failed.
 #[derive(Clone)]
 pub struct Ballot {
     pub(crate) granted: NodeMask,
@@ -32,7 +32,7 @@ pub struct Ballot {
     pub(crate) causes: [Cause; NODES_MAX],
     pub(crate) names: Arc<[Box<str>]>,
     pub(crate) quorum: u32,
-    /// How long quarantines still keep a quorum from being admitted; 0 for none.
+    /// How long quarantines still keep a quorum from voting; 0 for none.
     pub(crate) quarantine_ms: u32,
 }
 
@@ -60,7 +60,7 @@ impl Ballot {
         self.granted.count()
     }
 
-    /// How many nodes hold the key for another.
+    /// How many nodes hold the key for another client.
     #[must_use]
     pub const fn denied(&self) -> u32 {
         self.denied.count()
@@ -72,8 +72,7 @@ impl Ballot {
         self.quorum
     }
 
-    /// How long restarted nodes still have to wait until enough may vote, if that is what is
-    /// missing.
+    /// How long until enough restarted nodes may vote, if that is all that is missing.
     #[must_use]
     pub fn quarantine(&self) -> Option<Duration> {
         (self.quarantine_ms > 0).then(|| Duration::from_millis(self.quarantine_ms.into()))

@@ -1,78 +1,79 @@
-//! Why a node did not grant: one byte a node, and the words for it.
+//! Why a node did not grant: one byte per node, and the words for it.
 //!
 //! Layer: bottom, plain values.
 
 use std::fmt;
 
-/// What stood behind a node's vote, or behind its not being able to vote.
+/// Why a node voted as it did, or why it cannot vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Nothing to report: it granted, or its answer was not waited for.
+    /// Nothing to report: the node granted, or the client did not wait for its answer.
     #[default]
     None,
     /// The key holds another token.
     Held,
 
-    /// No connection, and no attempt has ended yet.
+    /// No connection, and no connection attempt has ended yet.
     NotConnected,
     /// The connection attempt or the greeting is still under way.
     Connecting,
-    /// The machine answered that nothing listens there.
+    /// The machine answered that no program listens there.
     ConnectionRefused,
     /// The connection attempt or the greeting took longer than `connect_timeout`.
     ConnectTimeout,
-    /// The socket of this path does not exist or may not be opened.
+    /// The socket at this path does not exist, or the user may not open it.
     SocketPath,
-    /// No address for the host name.
+    /// The host name has no address.
     NameUnknown,
-    /// The network gave another error.
+    /// Another network error.
     Network,
-    /// The node, or something before it, closed the connection.
+    /// The node, or something in front of it, closed the connection.
     Closed,
-    /// The node sent bytes that are not RESP, or an answer nobody asked for.
+    /// The node sent bytes that are not RESP, or an answer to no request.
     Protocol,
 
-    /// The connection stood, but the TLS handshake did not end within `connect_timeout`. Redis and
-    /// Valkey keep silent where a TLS client comes to a plain port.
+    /// The connection was made, but the TLS handshake did not end within `connect_timeout`. Redis
+    /// and Valkey stay silent when a TLS client connects to a plain port.
     TlsTimeout,
-    /// What answered the TLS handshake was no TLS.
+    /// The answer to the TLS handshake was not TLS.
     NoTls,
-    /// The connection was closed, unanswered, at the first request: what a TLS port does to a plain
-    /// client.
+    /// The node closed the connection at the first request, without an answer: a TLS port does that
+    /// to a plain client.
     TlsWanted,
-    /// Its certificate is signed by nobody we trust, or may not be used for a server.
+    /// The client does not trust the signer of the node's certificate, or the certificate is not
+    /// for a server.
     CertificateUntrusted,
-    /// Its certificate is no longer valid, or not yet, by this machine's wall clock.
+    /// The node's certificate is no longer valid, or not yet, by this machine's wall clock.
     CertificateExpired,
-    /// Its certificate is for other names than that of its address.
+    /// The node's certificate is for other names than that of its address.
     CertificateName,
-    /// It wants a client certificate, and was shown none or one that it does not take.
+    /// The node wants a client certificate, and the client has none or one that the node refuses.
     ClientCertificate,
-    /// It broke the rules of TLS, or has no version or cipher in common with this client.
+    /// The node broke the rules of TLS, or has no version or cipher in common with this client.
     TlsFailed,
 
-    /// Too young: it may have forgotten locks that are still held.
+    /// The node restarted a short time ago: it may have lost locks that are still held.
     Quarantined,
-    /// It has not answered for several `node_timeout`.
+    /// The node has not answered for several `node_timeout`.
     Stalled,
-    /// No room for another request to this node.
+    /// Too many requests to this node are unanswered.
     Backlog,
     /// The attempt was decided before this node, which was still connecting, could be asked.
     NotAsked,
     /// Nothing was sent: the call waited behind others.
     Queued,
-    /// Nothing was sent: the attempt tried one node first, which did not grant.
+    /// Nothing was sent: the attempt tried one node first, and that node did not grant.
     Gated,
 
-    /// A replica: what it holds can be taken back by its master.
+    /// A replica: its master can undo what it holds.
     Replica,
     /// A node of a cluster.
     Cluster,
     /// A sentinel, which holds no keys.
     Sentinel,
-    /// Its `maxmemory-policy` may drop locks.
+    /// The node's `maxmemory-policy` may drop locks.
     Eviction,
     /// The same server as another configured node (equal `run_id`).
     Duplicate,
@@ -80,11 +81,11 @@ pub enum Cause {
     Credentials,
     /// The user may not run INFO, so the node cannot be checked.
     InfoDenied,
-    /// The user may run no command that deletes only one's own key.
+    /// The user may run none of the commands that delete a key only if it holds the client's token.
     NoDialect,
     /// Protected mode: the server takes no connections from elsewhere without a password.
     Protected,
-    /// The server has as many clients as it takes (`maxclients`).
+    /// The server has as many clients as it allows (`maxclients`).
     TooManyClients,
     /// The configured database number does not exist there.
     Database,
@@ -99,13 +100,13 @@ pub enum Cause {
     OutOfMemory,
     /// The server refuses writes because saving them failed.
     SaveFailed,
-    /// The server refuses writes for want of replicas (`min-replicas-to-write`).
+    /// The server refuses writes because it has too few replicas (`min-replicas-to-write`).
     NoReplicas,
     /// The user may not run the command.
     NoPermission,
     /// The user may not touch this key.
     KeyDenied,
-    /// The key holds data of another kind than a string.
+    /// The key holds data of another type than a string.
     WrongType,
     /// The server does not know the command or one of its options.
     Unsupported,
@@ -116,13 +117,13 @@ pub enum Cause {
     ConnectionLost,
     /// An answer that does not say whether the command ran.
     OddReply,
-    /// The key of a watched lock was written, and the node told that it is gone or changed before the
-    /// lock was handed over.
+    /// The node wrote the key of a watched lock, and then told that the key is gone or changed,
+    /// before the caller got the lock.
     Gone,
 }
 
 impl Cause {
-    /// It as one word, for labels and for fields of JSON: the variant's name in snake case.
+    /// The cause as one word, for labels and JSON fields: the variant's name in snake case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -179,7 +180,7 @@ impl Cause {
         }
     }
 
-    /// The words for it, to stand behind the node's name.
+    /// The cause in words, to follow the node's name.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -240,8 +241,8 @@ impl Cause {
         }
     }
 
-    /// Whether it lies in how connections are secured, so that somebody must mend it. A server that
-    /// closes, or keeps silent, may be merely on its way.
+    /// Whether the TLS set-up is at fault, so that a person must repair it. A server that closes
+    /// the connection, or stays silent, may just be starting.
     pub(crate) const fn is_about_tls(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What can go wrong, one type an operation; each variant says what the caller holds and can do.
+//! What can go wrong, one type per operation; each variant says what the caller holds and can do.
 //!
 //! Layer: bottom, plain values. No message holds a token, a password, or text that a server sent.
 
@@ -13,7 +13,7 @@ use thiserror::Error;
 pub use ballot::{Ballot, Vote};
 pub use cause::Cause;
 
-/// A configuration that cannot work. Nothing was opened; mend it and build it anew.
+/// A configuration that cannot work. Nothing was opened: correct it and try again.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -21,12 +21,12 @@ pub enum ConfigError {
     #[error("no nodes given: name at least one, as redis://host:port")]
     NoNodes,
     /// More nodes than a client can have.
-    #[error("{nodes} nodes given: 32 are the most")]
+    #[error("{nodes} nodes given: at most 32 are allowed")]
     TooManyNodes {
         /// How many were given.
         nodes: usize,
     },
-    /// Two entries are the same place; one server cannot vote twice.
+    /// Two entries name the same node; one server cannot vote twice.
     #[error("node {node} is named twice")]
     DuplicateNode {
         /// The node.
@@ -40,7 +40,7 @@ pub enum ConfigError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The quorum would not make two holders share a node, or can never be reached.
+    /// With this quorum two holders need not share a node, or no attempt can reach it.
     #[error("quorum {wanted} of {nodes} nodes: it must be more than half and at most all of them")]
     Quorum {
         /// The votes asked for.
@@ -60,16 +60,16 @@ pub enum ConfigError {
         /// The greatest value allowed.
         most: Duration,
     },
-    /// The drift factor is no factor.
+    /// The drift factor is out of its range.
     #[error("drift_factor must be from 0.0001 to 0.5")]
     DriftFactor,
-    /// The bound on operations under way is none.
+    /// The limit on operations under way is out of its range.
     #[error("in_flight_max is {wanted}: it must be from 1 to 1048576")]
     InFlight {
         /// The bound asked for.
         wanted: usize,
     },
-    /// The limit on extensions is more than are counted.
+    /// The limit on extensions is higher than the count goes.
     #[error("max_extensions is {wanted}: it must be from 0 to 65535")]
     MaxExtensions {
         /// The limit asked for.
@@ -86,11 +86,13 @@ pub enum ConfigError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// TLS is configured, and every node is named so that its connection is plain.
-    #[error("TLS is configured, but no node is named for it: write rediss:// or host:port")]
+    /// TLS is configured, but every node is named with a plain scheme.
+    #[error("TLS is configured, but no node uses it: write rediss:// or host:port")]
     TlsUnused,
     /// The prefix of the keys leaves no room for a key.
-    #[error("key_prefix has {len} bytes: 4095 are the most, for it and the key have 4096 together")]
+    #[error(
+        "key_prefix has {len} bytes: at most 4095 are allowed, prefix and key together have 4096"
+    )]
     KeyPrefix {
         /// Its length.
         len: usize,
@@ -100,29 +102,30 @@ pub enum ConfigError {
     TokenRange {
         /// How many values it has.
         given: usize,
-        /// How many are needed: one a node and one for name resolution.
+        /// How many are needed: one per node and one for name resolution.
         needed: usize,
     },
 }
 
-/// Why an acquisition gave no lease. The caller holds nothing, and every key that the attempt may
-/// have written is already being deleted.
+/// Why a call got no lock. The caller holds nothing, and the client is already deleting every key
+/// that the attempt may have written.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Others hold the key on so many nodes that no quorum was left. Try again later.
+    /// Other clients hold the key on so many nodes that no quorum was left. Try again later.
     #[error("the lock is taken: {0}")]
     Taken(Ballot),
-    /// Too few nodes could vote or answered in time. Try again; if it stays, look at the nodes.
+    /// Too few nodes could vote or answered in time. Try again; if that does not help, look at the
+    /// nodes.
     #[error("no quorum: {0}")]
     NoQuorum(Ballot),
-    /// A quorum granted, but the validity was over, or less than was asked for, by the time the
-    /// lease could be handed over: take a longer TTL. Or nodes told before that their key is gone
-    /// again ([`LockOptions::watch`](crate::LockOptions::watch)): try again.
+    /// A quorum granted, but less validity was left than the call asked for when it could return
+    /// the lease: use a longer TTL. Or nodes told earlier that their key is gone again
+    /// ([`LockOptions::watch`](crate::LockOptions::watch)): try again.
     #[error("a quorum granted, but not for long enough: {0}")]
     Expired(Ballot),
-    /// The work under the lock ended after the lease had.
-    #[error("the lease was over before the work was")]
+    /// The lease ended before the work under the lock did.
+    #[error("the lease ended before the work did")]
     Lost,
     /// The operation was cancelled.
     #[error("cancelled")]
@@ -153,23 +156,24 @@ pub enum LockError {
     /// The shared handle was shut down, or its thread has ended. Nothing is held.
     #[error("the shared handle was shut down")]
     Closed,
-    /// The operating system refused a call that the event loop rests on.
+    /// The operating system refused a call that the event loop needs.
     #[error("event loop: {0}")]
     System(io::ErrorKind),
 }
 
-/// Why a lease was not extended. Nothing was removed: the lease goes on until the deadline it says.
+/// Why a lease was not extended. Nothing was deleted: the lease goes on until its deadline.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// So many nodes are without the key that no quorum holds it any more. Stop the work.
+    /// So many nodes no longer have the key that no quorum holds it. Stop the work.
     #[error("the lock is lost: {0}")]
     Lost(Ballot),
-    /// Too few nodes extended in time. The deadline is the earlier of the old and the new one; it
-    /// may be tried again until then.
+    /// Too few nodes extended in time. The deadline is the earlier of the old and the new one; try
+    /// again until then.
     #[error("no quorum for the extension: {0}")]
     NoQuorum(Ballot),
-    /// The lease had already ended, or ended before the extension was known. Stop the work.
+    /// The lease had already ended, or ended before the client knew of the extension. Stop the
+    /// work.
     #[error("the lease is over")]
     Expired,
     /// The lease has been extended as often, or held as long, as `max_extensions` and `max_hold`
@@ -199,10 +203,11 @@ pub enum ExtendError {
     /// `in_flight_max` operations are under way. Take their completions first.
     #[error("too many operations under way (in_flight_max)")]
     Full,
-    /// The shared handle was shut down, or its thread has ended. The lease goes on until its deadline.
+    /// The shared handle was shut down, or its thread has ended. The lease goes on until its
+    /// deadline.
     #[error("the shared handle was shut down")]
     Closed,
-    /// The operating system refused a call that the event loop rests on.
+    /// The operating system refused a call that the event loop needs.
     #[error("event loop: {0}")]
     System(io::ErrorKind),
 }
@@ -211,8 +216,9 @@ pub enum ExtendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnlockError {
-    /// So many nodes are without the key that the lock was over before the call: it took longer than
-    /// the lease, or somebody deleted the key. What was done under it may not have been alone.
+    /// So many nodes no longer have the key that the lock was over before the call: the work took
+    /// longer than the lease, or another client deleted the key. Another holder may have been at
+    /// work at the same time.
     #[error("the lock was over before it was unlocked")]
     NotHeld,
     /// Another client made the lease, or it was released or given away.
@@ -224,7 +230,8 @@ pub enum UnlockError {
     /// `in_flight_max` operations are under way; the release goes on without a result.
     #[error("too many operations under way (in_flight_max)")]
     Full,
-    /// The shared handle was shut down, or its thread has ended. The TTL ends the key, unless the release was sent before.
+    /// The shared handle was shut down, or its thread has ended. The TTL ends the key, unless the
+    /// release was sent before.
     #[error("the shared handle was shut down")]
     Closed,
     /// The operating system refused a call that the event loop rests on; the release is owed.
@@ -232,14 +239,14 @@ pub enum UnlockError {
     System(io::ErrorKind),
 }
 
-/// How an unlock ended that found no loss.
+/// How an unlock ended that did not find the lock lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unlocked {
     /// A quorum deleted the key.
     Released,
-    /// Too few nodes answered to know. What is still owed is sent as they come back; else the keys
-    /// end with their TTL.
+    /// Too few nodes answered to know. The client sends the other releases when those nodes come
+    /// back; else the keys end with their TTL.
     Unknown,
 }
 
@@ -250,28 +257,28 @@ pub enum ConnectError {
     /// The configuration cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The operating system refused what an event loop needs.
+    /// The operating system refused a call that the event loop needs.
     #[error("event loop: {0}")]
     System(#[from] io::Error),
-    /// Too few nodes may vote, for the reasons given.
+    /// Too few nodes may vote, for these causes.
     #[error("no quorum of nodes: {0}")]
     NoQuorum(Ballot),
 }
 
 impl LockError {
-    /// Whether others hold the lock: all is well, and somebody else does the work. Leave it to them,
-    /// or wait with `lock`.
+    /// Whether another client holds the lock: nothing is wrong, that client does the work. Leave it
+    /// to that client, or wait with `lock`.
     #[must_use]
     pub const fn is_taken(&self) -> bool {
         matches!(self, Self::Taken(_))
     }
 
-    /// Whether the same call may win later, with nothing changed by anybody here: try again after some
-    /// time. Of the others, what is invalid must be mended by the caller; what was cancelled or
+    /// Whether the same call may win later without any change by the caller: try again after some
+    /// time. Of the other errors, the caller must correct what is invalid; what was cancelled or
     /// closed was ended on purpose; and what was [`Lost`](Self::Lost) may have been done in part.
     ///
-    /// A missing quorum counts in: nodes come back. Where somebody must mend one, the ballot names
-    /// it, and so does a [notice](crate::Client::notice).
+    /// A missing quorum is transient: nodes come back. The ballot, and a
+    /// [notice](crate::Client::notice), name a node that a person must repair.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Taken(_) | Self::NoQuorum(_) | Self::Expired(_) | Self::Full)

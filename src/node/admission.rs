@@ -1,11 +1,13 @@
-//! Whether a connected node may vote: what it is, and whether it may have forgotten locks.
+//! Whether a connected node may vote: what kind of server it is, and whether it may have lost
+//! locks.
 //!
 //! # Invariants
 //!
-//! - A node that may have lost its memory does not vote until every lock that it can have granted
-//!   before is over: `G = max_ttl + drift` after the loss. (Test: the guard's table in `tests.rs`.)
-//! - An answer counts for the incarnation that gave it only: a connection is one process.
-//! - `now` is read after the answers were: it is what ages and times left count from.
+//! - A node that may have lost its memory does not vote until every lock that it may have granted
+//!   before has expired: `G = max_ttl + drift` after the loss. (Test: the guard's table in
+//!   `tests.rs`.)
+//! - An answer counts only for the incarnation that gave it: a connection is one process.
+//! - `now` is read after the answers: ages and remaining times count from it.
 
 use std::time::Duration;
 
@@ -19,21 +21,21 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmissionRules {
     pub(crate) guard: RestartGuard,
-    /// `G`: how long a node without memory waits.
+    /// `G`: how long a node without memory does not vote.
     pub(crate) guard_time: Duration,
     pub(crate) admission: Admission,
 }
 
-/// What is remembered of a node over its connections.
+/// What the client remembers of a node across its connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Whether the node was ever greeted to the end.
+    /// Whether a greeting of the node was ever completed.
     known: bool,
     identity: Option<String>,
     replid: Option<String>,
-    /// The node's current incarnation is not believed before this.
+    /// The node's current incarnation does not vote before this.
     until: Instant,
-    /// When any answer last came from it.
+    /// When the node last answered anything.
     pub(crate) last_answer: Instant,
 }
 
@@ -52,7 +54,7 @@ impl History {
     }
 
     /// Judges a greeting that ended at `now`. `is_duplicate` says whether another configured node
-    /// showed this identity.
+    /// has this identity.
     pub(crate) fn admit(
         &mut self,
         facts: &Facts,
@@ -67,8 +69,8 @@ impl History {
             return Standing::Refused(cause);
         }
         let identity = facts.identity();
-        // One server denies the SET of its second address, for the key is there by then, so this is no
-        // rule of the votes: it is for extensions, and for those who count their nodes.
+        // Votes would be safe without this rule, because a server denies the SET of its second
+        // address. It is for extensions, and for users who count their nodes.
         if identity.as_deref().is_some_and(is_duplicate) {
             return Standing::Refused(Cause::Duplicate);
         }
@@ -76,7 +78,7 @@ impl History {
         self.standing(rules.guard, now)
     }
 
-    /// Takes the incarnation in and works out from when on it is believed.
+    /// Notes the incarnation and computes from when on it may vote.
     fn remember(
         &mut self,
         facts: &Facts,
@@ -84,7 +86,7 @@ impl History {
         rules: &AdmissionRules,
         now: Instant,
     ) {
-        // One that does not say who it is, is the same as long as its connection lasts.
+        // A node that does not show its identity is the same while its connection lasts.
         let is_same = identity == self.identity && (identity.is_some() || facts.is_again);
         let same_process = self.known && is_same;
         let same_role = self.replid == facts.replid || mutant::is(Mutant::RoleChangeUnnoticed);
@@ -92,26 +94,26 @@ impl History {
             self.until = now;
         }
         let wait = match facts.uptime_s {
-            // A changed replication id in one process: it was a replica in between and has lost
-            // its keys, at a time that nobody saw.
+            // A changed replication id in one process: it was a replica in between and has lost its
+            // keys, at an unknown time.
             _ if same_process => rules.guard_time,
-            // The field is seen up to a second too high just after a start.
+            // Just after a start the field may be up to a second too high.
             Some(uptime) => {
                 let rounding = u64::from(!mutant::is(Mutant::AgeBelievedTooSoon));
                 let age = Duration::from_secs(uptime.saturating_sub(rounding));
                 let age = if was_replica(facts) { age.min(met_for(facts)) } else { age };
                 rules.guard_time.saturating_sub(age)
             }
-            // It will not say, and may have restarted just now. Lenient admission believes one that
-            // is met for the first time, as it promises.
+            // The node does not say, and may just have restarted. Lenient admission promises to
+            // trust a node that it meets for the first time.
             None if rules.admission == Admission::Lenient && !self.known => Duration::ZERO,
             None => rules.guard_time,
         };
         if !(same_process && same_role) {
             self.until = now + wait;
             if self.known {
-                // A node's own word for its age rests on its wall clock; that the older
-                // incarnation still answered then does not.
+                // The age that a node reports depends on its wall clock; the last answer of the
+                // older incarnation does not.
                 self.until = self.until.max(self.last_answer + rules.guard_time);
             }
         }
@@ -120,7 +122,7 @@ impl History {
         self.replid.clone_from(&facts.replid);
     }
 
-    /// A node that is a replica now may have held locks before, and has lost them.
+    /// A node that is a replica now may have held locks before and has lost them.
     fn remember_replica(&mut self, facts: &Facts, rules: &AdmissionRules, now: Instant) {
         self.known = true;
         self.identity = facts.identity();
@@ -128,7 +130,7 @@ impl History {
         self.distrust(rules, now);
     }
 
-    /// The node answered that it is no master now: what it granted may be gone.
+    /// The node answered that it is not a master now: what it granted may be gone.
     pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
         self.until = self.until.max(now + rules.guard_time);
     }
@@ -142,19 +144,18 @@ impl History {
     }
 }
 
-/// Whether the node may have been a replica a moment ago, whatever its age: it lost its keys when it
-/// became one. Two replication ids are also kept by a master that was restarted from its RDB file.
+/// Whether the node may have been a replica a moment ago, whatever its age: it lost its keys when
+/// it became one. A master that was restarted from its RDB file also has two replication ids.
 fn was_replica(facts: &Facts) -> bool {
     facts.was_replica && !mutant::is(Mutant::PromotionBelieved)
 }
 
-/// For how long the node has surely been a master: as its marker says, on the node's clock, to the
-/// millisecond.
+/// For how long the node has certainly been a master, by its marker, on the node's clock.
 fn met_for(facts: &Facts) -> Duration {
     facts.met_for.unwrap_or_default().saturating_sub(Duration::from_millis(2))
 }
 
-/// What speaks against the node whatever its age.
+/// Why the node may not vote, whatever its age.
 pub(super) fn refusal(facts: &Facts, admission: Admission) -> Option<Cause> {
     if let Some(cause) = facts.fault {
         return Some(cause);
@@ -164,7 +165,7 @@ pub(super) fn refusal(facts: &Facts, admission: Admission) -> Option<Cause> {
         Some("sentinel") => return Some(Cause::Sentinel),
         _ => {}
     }
-    // "replica", "slave", "active-replica": whatever is not a master can be overwritten by one.
+    // "replica", "slave", "active-replica": a master can overwrite every node that is not one.
     if facts.role.as_deref().is_some_and(|role| role != MASTER) {
         return Some(Cause::Replica);
     }

@@ -1,4 +1,4 @@
-//! When to try a lost connection again.
+//! When to reconnect after a lost connection.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::time::Instant;
 /// The first delay; each failure doubles it.
 const DELAY_FIRST: Duration = Duration::from_millis(50);
 
-/// The longest delay. An admission that outlasts it starts the row anew.
+/// The longest delay. An admission that lasts longer resets the delays.
 pub(crate) const DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// Counts failures in a row and says how long to wait.
+/// Counts failures in a row and computes how long to wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// The wait before the next attempt: none after the loss of a healthy connection, then 50 ms
-    /// doubling to 5 s, of which a random half is taken off (`random`: any 32 bits).
+    /// doubling to 5 s, less up to a random half (`random`: any 32 bits).
     pub(crate) fn next(&mut self, random: u32) -> Duration {
         let failures = self.failures;
         self.failures = failures.saturating_add(1);
@@ -27,8 +27,8 @@ impl Backoff {
         full - full / 2 * (random >> 16) / (1 << 16)
     }
 
-    /// A connection that was admitted at `since` ended at `now`. One that keeps ending soon after
-    /// its admission is not healthy, and must not be retried at once for ever.
+    /// A connection that was admitted at `since` ended at `now`. If connections keep ending soon
+    /// after their admission, the node is not healthy, and is not retried at once for ever.
     pub(crate) fn admission_ended(&mut self, since: Instant, now: Instant) {
         if now.saturating_since(since) > DELAY_MAX {
             self.failures = 0;

@@ -1,13 +1,13 @@
-//! The channel by which other clients reach this one through the node: a subscription beside the
+//! The channel on which other clients reach this one through the node: a subscription beside the
 //! ordinary commands of a RESP3 connection.
 //!
 //! # Invariants
 //!
-//! - SUBSCRIBE is written only after HELLO answered `proto 3`: over RESP2 it would take the
-//!   connection's commands away.
-//! - Its place in the list of awaited answers is filled by the push that confirms this client's own
-//!   channel, when it is at the head, or by an error. Anything else there ends the connection. No
-//!   other push ever fills a place.
+//! - SUBSCRIBE is written only after HELLO answered `proto 3`: over RESP2 a subscribed connection
+//!   takes no ordinary commands.
+//! - At the head of the list of awaited answers, SUBSCRIBE is answered by the push that confirms
+//!   this client's own channel, or by an error. Anything else ends the connection. No other push
+//!   ever answers a request.
 
 use super::Node;
 use super::pending::{Pending, PendingQueue, Request};
@@ -16,7 +16,7 @@ use crate::error::Cause;
 use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
 
-/// What the name of every client's channel begins with.
+/// The prefix of every client's channel.
 const PREFIX: &[u8; 8] = b"redbolt:";
 
 /// The name of a client's channel: the prefix and the client's id in hexadecimal digits.
@@ -44,7 +44,7 @@ const fn digit(nibble: u8) -> u8 {
     nibble + b'0' + if nibble > 9 { b'a' - b'0' - 10 } else { 0 }
 }
 
-/// How far the subscription is.
+/// The state of the subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 enum Subscription {
     #[default]
@@ -60,7 +60,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Takes a push in; whether it was a message, whose payload is then in `payload`.
+    /// Takes a push. Returns whether it was a message; its payload is then in `payload`.
     pub(super) fn take(
         &mut self,
         items: &Items<'_>,
@@ -90,21 +90,21 @@ impl Channel {
         Ok(true)
     }
 
-    /// SUBSCRIBE was answered by a reply: only an error may be one. Any other belongs to another
-    /// request, and every answer behind it would be taken for the wrong one.
+    /// A reply answered SUBSCRIBE: only an error may do that. Any other reply belongs to another
+    /// request, and every answer behind it would be matched to the wrong request.
     pub(super) const fn refused(&mut self, reply: &Reply<'_>) -> Result<(), Cause> {
         self.close();
         if matches!(reply, Reply::Error(_)) { Ok(()) } else { Err(Cause::Protocol) }
     }
 
-    /// The connection is gone, or SUBSCRIBE was refused.
+    /// The connection has ended, or SUBSCRIBE was refused.
     pub(super) const fn close(&mut self) {
         self.subscription = Subscription::None;
     }
 }
 
 impl Node {
-    /// After a greeting in RESP3: asks for this client's channel, unless it is there.
+    /// After a greeting in RESP3: subscribes to this client's channel, unless that is done.
     pub(super) fn subscribe(&mut self, now: Now) {
         let Some(name) = self.login.channel.filter(|_| self.reading.facts.resp3) else { return };
         if self.channel.subscription == Subscription::None {
@@ -116,7 +116,7 @@ impl Node {
         }
     }
 
-    /// Whether messages to this client arrive by this node, and can be sent by it.
+    /// Whether this client can receive and send messages through this node.
     pub(crate) fn has_channel(&self) -> bool {
         self.channel.subscription == Subscription::Open && self.is_greeted() && !self.is_stalled()
     }

@@ -1,12 +1,13 @@
-//! Compare-and-deletes still owed to a node that could not be reached.
+//! Compare-and-deletes that the client still owes a node that it could not reach.
 //!
 //! # Invariants
 //!
 //! - A debt ends with the node's answer to it. Time ends it only where the SET had been answered: a
 //!   SET in a frozen server's buffer has not begun its TTL.
 //! - A debt whose SET was unanswered is paid twice, `node_timeout` apart: a server reads an old
-//!   connection 16 KiB at a time, between others, so the SET may still run behind the first.
-//! - At most so many a node as there is [`Room`](super::Room) for; the oldest is dropped and counted.
+//!   connection 16 KiB at a time, between others, so the SET may still run after the first payment.
+//! - A node has at most as many as there is [`Room`](super::Room) for; the oldest is dropped and
+//!   counted.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use crate::slab::SlotIndex;
 use crate::time::Instant;
 
-/// How long a node that answered a release with an error is left alone with it.
+/// How long the client waits before it repeats a release that a node answered with an error.
 pub(crate) const REFUSED_DELAY: Duration = Duration::from_secs(1);
 
 /// One compare-and-delete owed.
@@ -22,11 +23,11 @@ pub(crate) const REFUSED_DELAY: Duration = Duration::from_secs(1);
 pub(crate) struct Debt {
     /// The slot that knows key and token.
     pub(crate) slot: SlotIndex,
-    /// Not to be sent before this, where it waits to be sent once more.
+    /// If it waits to be sent once more, not before this.
     pub(crate) due: Instant,
-    /// The key is surely gone by then; [`Instant::MAX`] where its SET was not answered.
+    /// The key is certainly gone by then; [`Instant::MAX`] if its SET was not answered.
     pub(crate) expires: Instant,
-    /// To be sent once more `node_timeout` after the first answer.
+    /// Whether to send it once more, `node_timeout` after the first answer.
     pub(crate) again: bool,
 }
 
@@ -55,22 +56,22 @@ impl Debts {
         }
     }
 
-    /// Takes a debt on that is due as soon as the node can be reached. Returns the slot of one
-    /// that had to be dropped for it.
+    /// Adds a debt that is due as soon as the client reaches the node. Returns the slot of a debt
+    /// that was dropped for it.
     pub(crate) fn push(&mut self, debt: Debt) -> Option<SlotIndex> {
         let oldest = self.make_room();
         self.ready.push_back(debt);
         oldest
     }
 
-    /// Takes a debt on that is to be paid once more, `node_timeout` from now.
+    /// Adds a debt to pay once more, `node_timeout` from now.
     pub(crate) fn push_again(&mut self, debt: Debt) -> Option<SlotIndex> {
         let oldest = self.make_room();
         self.again.push_back(debt);
         oldest
     }
 
-    /// Takes a debt on that the node would not be paid: it is due [`REFUSED_DELAY`] from now.
+    /// Adds a debt whose payment the node refused: it is due [`REFUSED_DELAY`] from now.
     pub(crate) fn push_refused(&mut self, debt: Debt) -> Option<SlotIndex> {
         let oldest = self.make_room();
         self.refused.push_back(debt);
@@ -86,7 +87,7 @@ impl Debts {
         queues.into_iter().find_map(VecDeque::pop_front).map(|debt| debt.slot)
     }
 
-    /// Takes the first debt out that is due at `now`.
+    /// Removes and returns the first debt that is due at `now`.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Debt> {
         for queue in [&mut self.again, &mut self.refused] {
             if queue.front().is_some_and(|debt| debt.due <= now) {
@@ -108,7 +109,7 @@ impl Debts {
         all.filter(|debt| debt.expires > now).count()
     }
 
-    /// Whether debts wait that have not been sent on this connection.
+    /// Whether there are debts that have not been sent on this connection.
     pub(crate) fn is_owing(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -123,7 +124,7 @@ impl Debts {
         self.ready.len() + self.again.len() + self.refused.len()
     }
 
-    /// How many were dropped for want of room.
+    /// How many were dropped because there was no room.
     pub(crate) const fn dropped(&self) -> u64 {
         self.dropped
     }

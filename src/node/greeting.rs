@@ -1,13 +1,13 @@
-//! What is asked of a node when it connects, and what its answers say of it.
+//! What the client asks a node when it connects, and what the answers say.
 //!
 //! # Contract
 //!
 //! - One write: HELLO with login and name, SELECT where a database is configured, and INFO section
 //!   by section (servers before 7.0 take one section per command).
-//! - A second write only where the answers ask for it: a user that has to release by scripts must be
-//!   allowed to run one, and a master that was a replica once is asked since when it is a master.
-//! - A server without HELLO, or without RESP3, is greeted a second time in RESP2.
-//! - HELLO succeeding does not mean that the node can vote: it is answered while LOADING.
+//! - A second write only where the answers call for it: to check that a user who releases by
+//!   scripts may run one, and since when a master that was once a replica has been a master.
+//! - The client greets a server without HELLO or RESP3 a second time, in RESP2.
+//! - That HELLO succeeds does not mean that the node can vote: servers answer it while LOADING.
 
 use std::time::Duration;
 
@@ -26,29 +26,29 @@ use crate::resp::encode::append_command;
 /// The role of a node that can serve locks.
 pub(crate) const MASTER: &str = "master";
 
-/// How to log in and what to call oneself, from the configuration.
+/// Login and client name, from the configuration.
 #[derive(Clone, Default)]
 pub(crate) struct Login {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) client_name: Option<String>,
     pub(crate) database: u32,
-    /// Where others reach this client, if it wants to be reached.
+    /// This client's channel, if it uses one.
     pub(crate) channel: Option<ChannelName>,
 }
 
-/// What a node has said of itself.
+/// What a node has said about itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Whether it speaks RESP3 on this connection.
+    /// Whether the node speaks RESP3 on this connection.
     pub(crate) resp3: bool,
     pub(crate) kind: Option<ServerKind>,
     pub(crate) version: String,
     pub(crate) run_id: Option<String>,
     pub(crate) replid: Option<String>,
-    /// `master_replid2` is set: it may have been a replica a moment ago.
+    /// `master_replid2` is set: the node may have been a replica a moment ago.
     pub(crate) was_replica: bool,
-    /// For how long a marker at the node says that it has been met as a master.
+    /// For how long the node has been a master, by the marker on it.
     pub(crate) met_for: Option<Duration>,
     pub(crate) uptime_s: Option<u64>,
     pub(crate) role: Option<String>,
@@ -59,30 +59,30 @@ pub(crate) struct Facts {
     pub(crate) info_denied: bool,
     /// The process id: Dragonfly has no `run_id`.
     pub(crate) process_id: Option<String>,
-    /// The first reason against the node that an answer gave.
+    /// The first cause against the node in its answers.
     pub(crate) fault: Option<Cause>,
-    /// HELLO or RESP3 is not known there.
+    /// The node does not know HELLO or RESP3.
     pub(crate) hello_refused: bool,
-    /// It is not the first on its connection, so of the same process.
+    /// This greeting is not the first on its connection, so the process is the same.
     pub(crate) is_again: bool,
     /// The greeting holds a password.
     pub(crate) logs_in: bool,
     /// The second write of the greeting has begun.
     pub(crate) is_asked_more: bool,
-    /// The user may not release by the step that was asked for last.
+    /// The user may not release by the step that was tried last.
     pub(crate) is_step_refused: bool,
 }
 
-/// How long a marker lasts at its node. All clients count from it, so all must write the same.
+/// The TTL of a marker. All clients compute ages from it, so all must write the same.
 const MARK_MS: u64 = 30 * 24 * 3600 * 1000;
 
-/// The key of the marker of a master with this replication id. A promoted replica has another id, and
-/// FLUSHALL takes the marker together with the locks.
+/// The key of the marker of a master with this replication id. A promoted replica has another id,
+/// and FLUSHALL deletes the marker together with the locks.
 fn mark_key(replid: &str) -> Key {
     Key::from_slice(format!("redbolt:since:{replid}").as_bytes())
 }
 
-/// Marks that the master has been met, unless it is marked, and asks for how long it has been.
+/// Sets the marker of the master, unless it is set, and asks for its age.
 pub(crate) fn append_mark(out: &mut BytesMut, replid: &str, parts: &mut Vec<GreetingPart>) {
     let (key, lasts) = (mark_key(replid), MARK_MS.to_string());
     append_command(out, &[b"SET", &key, b"1", b"NX", b"PX", lasts.as_bytes()]);
@@ -146,7 +146,7 @@ pub(crate) fn append(
 }
 
 impl Facts {
-    /// Takes one answer of the greeting in.
+    /// Takes one answer of the greeting.
     pub(crate) fn note(&mut self, part: GreetingPart, reply: &Reply<'_>) {
         match part {
             GreetingPart::Hello => self.note_hello(reply),
@@ -161,7 +161,7 @@ impl Facts {
                     self.fault(if is_login { Cause::Credentials } else { Cause::Database });
                 }
             }
-            // A node that cannot be named still locks.
+            // A node that refuses the client name can still lock.
             GreetingPart::SetName => {}
             GreetingPart::Prove => {
                 self.is_step_refused = matches!(
@@ -169,7 +169,7 @@ impl Facts {
                     Answer::Refused(Cause::NoPermission | Cause::Unsupported)
                 );
             }
-            // One that cannot be set is not there.
+            // Without permission for the marker there is none.
             GreetingPart::Mark => {
                 self.note_more(reply);
             }
@@ -187,7 +187,8 @@ impl Facts {
         }
     }
 
-    /// An answer of the second write: the node may be no master any more since it said that it was one.
+    /// An answer to the second write: the node may have ceased to be a master since it said that it
+    /// was one.
     fn note_more(&mut self, reply: &Reply<'_>) -> Answer {
         let answer = classify(reply);
         if let Answer::Refused(
@@ -202,8 +203,8 @@ impl Facts {
     fn note_hello(&mut self, reply: &Reply<'_>) {
         let (Reply::Map(items) | Reply::Array(items)) = reply else {
             let answer = classify(reply);
-            // Valkey 9 tells a client that is not logged in of no command, so an unknown HELLO is
-            // NOAUTH there; a HELLO with a wrong login is WRONGPASS. AUTH itself will tell.
+            // Valkey 9 hides all commands from a client that is not logged in: an unknown HELLO is
+            // NOAUTH there, one with a wrong login WRONGPASS. The answer to AUTH itself decides.
             let is_hidden = self.logs_in && reply.error_prefix() == Some(b"NOAUTH");
             if is_hidden || answer == Answer::Refused(Cause::Unsupported) {
                 self.hello_refused = true;
@@ -277,8 +278,8 @@ impl Facts {
         }
     }
 
-    /// A node that was a replica when the greeting began has lost its keys since: no later answer of
-    /// the same greeting makes it a master.
+    /// A node that was a replica when the greeting began has lost its keys since: no later answer
+    /// of the same greeting makes it a master.
     fn note_role(&mut self, role: Option<String>) {
         if self.role.as_deref().is_none_or(|role| role == MASTER) {
             self.role = role;
@@ -289,7 +290,7 @@ impl Facts {
         self.fault.get_or_insert(cause);
     }
 
-    /// What tells this process from every other, as far as the node said it.
+    /// What identifies this process, as far as the node said it.
     pub(crate) fn identity(&self) -> Option<String> {
         self.run_id.clone().or_else(|| {
             let process = self.process_id.as_ref()?;
@@ -305,17 +306,16 @@ impl Facts {
     }
 }
 
-/// What a server says of itself, as a word that may be shown: no terminal, log or label takes it for
-/// anything else, however the server means it.
+/// A server's text as a word that is safe to show: no terminal, log or label can misread it.
 fn plain(text: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || ".-_:+".contains(*c);
     text.chars().filter(is_plain).take(TEXT_MAX).collect()
 }
 
-/// The longest word of a server that is kept: more than any identity has.
+/// The longest server text that is kept: longer than any identity.
 const TEXT_MAX: usize = 64;
 
-/// Why an answer that should have told something did not.
+/// The cause for an answer that should have been informative and was not.
 const fn refused_for(answer: Answer) -> Cause {
     if let Answer::Refused(cause) = answer { cause } else { Cause::Protocol }
 }

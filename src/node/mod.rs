@@ -7,14 +7,14 @@
 //!
 //! - The owner passes in what happened (`handle_*`, `next_answer`) and reads what to do from
 //!   [`Node::wish`], [`Node::output`] and [`Node::next_timeout`].
-//! - Nothing is attributed by guessing: malformed bytes, or an answer with nothing pending, end the
-//!   connection, and all that was pending is handed back as lost.
+//! - Nothing is guessed: malformed bytes, or an answer without a pending request, end the
+//!   connection, and all pending requests are handed back as lost.
 //!
 //! # Invariants
 //!
-//! - Output, answers that are awaited, and debts are bounded by [`Room`], whatever the node does.
-//! - Two clocks: `now` runs always, `attended` only while somebody reads the sockets. What a node
-//!   is blamed for is measured on the second.
+//! - [`Room`] bounds output, awaited answers and debts, whatever the node does.
+//! - Two clocks: `now` always runs, `attended` only while the owner reads the sockets. A node is
+//!   blamed only by the second.
 
 mod admission;
 mod backoff;
@@ -60,7 +60,7 @@ use crate::mutant::{self, Mutant};
 use crate::resp::{Decoder, Limits};
 use crate::time::Instant;
 
-/// How soon a node is asked again that refuses only for the moment.
+/// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
 /// One master, over all its connections.
@@ -69,22 +69,22 @@ pub(crate) struct Node {
     patience: Patience,
     state: State,
     is_changed: bool,
-    /// Admitted, and in no trouble.
+    /// Admitted, and without trouble.
     is_plain: bool,
     trouble: Trouble,
     wish: Wish,
-    /// Why it does not vote, or why the last connection ended.
+    /// Why the node does not vote, or why the last connection ended.
     cause: Cause,
-    /// Whether any attempt to reach it has ended, well or not.
+    /// Whether any connection attempt has ended, in success or failure.
     pub(crate) is_settled: bool,
     backoff: Backoff,
 
     pending: PendingQueue,
     output: BytesMut,
-    /// From the first byte of a frame that has not come to its end.
+    /// The bytes of a frame that is not yet complete.
     input: BytesMut,
     decoder: Decoder,
-    /// Set while the node owes answers for too long: when that was noticed, attended clock.
+    /// Set while answers are overdue: when that was noticed, on the attended clock.
     stalled_at: Option<Instant>,
 
     reading: Reading,
@@ -92,14 +92,14 @@ pub(crate) struct Node {
     tracking: Tracking,
     /// Whether the last greeting was in RESP3.
     resp3: bool,
-    /// The user was not allowed to release in any way: the next greeting asks before it believes.
+    /// The user was not allowed to release in any way: the next greeting must prove that it is.
     is_unproven: bool,
-    /// Connected, and nothing has come from it yet.
+    /// Connected, and the node has not sent anything yet.
     is_mute: bool,
-    /// The connection stands and waits for its TLS handshake.
+    /// The connection is made and waits for its TLS handshake.
     is_securing: bool,
     history: History,
-    /// Grants; in the way of each vote, so by itself.
+    /// Grants; counted on each vote, so kept apart.
     pub(crate) granted: Count,
     pub(crate) counts: NodeCounts,
     greeted_at: Instant,
@@ -154,12 +154,12 @@ impl Node {
         self.is_changed = true;
     }
 
-    /// What changed has been looked at.
+    /// Marks the changes as seen.
     pub(crate) const fn changes_noted(&mut self) {
         self.is_changed = false;
     }
 
-    /// Where the conversation is, as people see it.
+    /// The state of the conversation, as people see it.
     pub(crate) const fn shown(&self) -> Shown {
         match self.state {
             State::Disconnected { .. } => Shown::Disconnected,
@@ -172,7 +172,7 @@ impl Node {
         }
     }
 
-    /// When it is looked at again by itself: greeted anew or connected to.
+    /// When the node is due to be greeted again or connected to.
     pub(crate) const fn until(&self) -> Option<Instant> {
         match self.state {
             State::Disconnected { retry_at } | State::Refused { retry_at, .. } => Some(retry_at),
@@ -181,19 +181,19 @@ impl Node {
         }
     }
 
-    /// When anything last came from it; none if nothing ever did.
+    /// When the node last sent anything; `None` if it never did.
     pub(crate) fn last_answer(&self) -> Option<Instant> {
         Some(self.history.last_answer).filter(|at| *at > Instant::default())
     }
 
-    /// Whether time, or any answer, can change what it is owed, what it can do or what is said of
-    /// it: as a rule it is admitted and without trouble, owed nothing and not stalled.
+    /// Whether time, or any answer, can change its debts, its state or its trouble. As a rule not:
+    /// the node is admitted, without trouble or debts, and not stalled.
     pub(crate) fn is_restless(&self) -> bool {
         !self.is_plain() || self.debts.len() > 0 || self.is_stalled()
     }
 
-    /// When it counts as stalled, if it then still owes what it does now; `now` for the latest that
-    /// it can owe.
+    /// When the node counts as stalled if it then still owes the answers that it owes now; `now`
+    /// for the latest that it can owe.
     pub(crate) fn stalls_at(&self, now: Now) -> Instant {
         let oldest = self.pending.front().filter(|_| self.stalled_at.is_none());
         oldest.map_or(now.attended, |front| front.written_at) + self.patience.stalled_after
@@ -219,20 +219,21 @@ impl Node {
         std::mem::replace(&mut self.wish, Wish::Nothing)
     }
 
-    /// Whether its grants count.
+    /// Whether the node's grants count.
     #[inline]
     pub(crate) const fn is_admitted(&self) -> bool {
         matches!(self.state, State::Admitted { .. })
     }
 
-    /// Whether a SET may go to it.
+    /// Whether a SET may go to the node.
     pub(crate) fn can_vote(&self) -> bool {
         self.is_admitted()
             && self.stalled_at.is_none()
             && (!self.debts.is_owing() || mutant::is(Mutant::SetBeforeDebts))
     }
 
-    /// Whether it may become able to vote without somebody mending it, within a connect timeout.
+    /// Whether the node may become able to vote within a connect timeout, without repair by a
+    /// person.
     pub(crate) fn is_on_the_way(&self) -> bool {
         match self.state {
             State::Connecting { .. } | State::Greeting { .. } => true,
@@ -241,7 +242,7 @@ impl Node {
         }
     }
 
-    /// Whether compare-and-deletes and compare-and-extends reach it.
+    /// Whether compare-and-deletes and compare-and-extends reach the node.
     pub(crate) const fn is_greeted(&self) -> bool {
         matches!(
             self.state,
@@ -254,7 +255,7 @@ impl Node {
         matches!(self.state, State::Greeting { .. }) || self.is_greeted()
     }
 
-    /// Whether a question to it is likely to be answered soon.
+    /// Whether the node is likely to answer a request soon.
     pub(crate) const fn can_be_asked(&self) -> bool {
         self.is_greeted() && !self.is_stalled()
     }
@@ -263,7 +264,7 @@ impl Node {
         self.stalled_at.is_some()
     }
 
-    /// Why a SET cannot go to it now.
+    /// Why a SET cannot go to the node now.
     pub(crate) fn cause(&self) -> Cause {
         match self.state {
             State::Admitted { .. } if self.is_stalled() => Cause::Stalled,
@@ -286,7 +287,7 @@ impl Node {
         self.pending.iter()
     }
 
-    /// Asks for the socket to be closed, after [`handle_lost`](Self::handle_lost).
+    /// Asks the owner to close the socket, after [`handle_lost`](Self::handle_lost).
     pub(crate) const fn close(&mut self) {
         self.wish = Wish::Close;
         self.is_changed = true;
@@ -294,23 +295,23 @@ impl Node {
 
     // ---- connection ----
 
-    /// The socket is open, and is being encrypted.
+    /// The socket is open, and the TLS handshake is under way.
     #[cfg(feature = "tls")]
     pub(crate) const fn handle_securing(&mut self) {
         self.is_securing = true;
     }
 
-    /// Greeted on this connection, and it may vote or will.
+    /// Greeted on this connection, and the node may vote or will.
     pub(crate) const fn serves(&self) -> bool {
         matches!(self.state, State::Admitted { .. } | State::Quarantined { .. })
     }
 
-    /// Connected, and nothing has come from it yet.
+    /// Connected, and the node has not sent anything yet.
     pub(crate) const fn is_mute(&self) -> bool {
         self.is_mute
     }
 
-    /// Something came from it.
+    /// The node has sent something.
     pub(crate) const fn speaks(&mut self) {
         self.is_mute = false;
     }
@@ -334,8 +335,8 @@ impl Node {
         self.enter(State::Greeting { since: now.attended });
     }
 
-    /// All answers that were asked for are in: decides on the node's standing. Returns false where the
-    /// greeting goes on: in RESP2, or with what its answers leave open.
+    /// All answers of the greeting are in: decides on the node's standing. Returns false where the
+    /// greeting goes on: in RESP2, or with a second write.
     pub(crate) fn conclude_greeting(
         &mut self,
         rules: &AdmissionRules,
@@ -372,7 +373,8 @@ impl Node {
                     .push_back(Pending { request: Request::ScriptLoad, written_at: now.attended });
             }
         }
-        // By two addresses of one server each message would come twice, and be passed on twice.
+        // Through two addresses of one server each message would come twice, and be passed on
+        // twice.
         if standing != Standing::Refused(Cause::Duplicate) {
             self.subscribe(now);
         }
@@ -394,8 +396,8 @@ impl Node {
         true
     }
 
-    /// Asks for what the greeting has left open, if it has: since when the node is a master, and whether
-    /// the user may release in the way that is left.
+    /// Asks what the greeting has left open, if anything: since when the node has been a master,
+    /// and whether the user may release by the step that is left.
     fn ask_more(&mut self, rules: &AdmissionRules, now: Now) -> bool {
         let facts = &mut self.reading.facts;
         let is_first = !std::mem::replace(&mut facts.is_asked_more, true);
@@ -420,7 +422,7 @@ impl Node {
         true
     }
 
-    /// Notes that these parts of the greeting will be answered.
+    /// Notes that answers to these parts of the greeting are awaited.
     fn await_parts(&mut self, parts: &[GreetingPart], now: Now) {
         for &part in parts {
             self.pending
@@ -437,17 +439,19 @@ impl Node {
         State::Refused { cause, retry_at: now + wait }
     }
 
-    /// An answer showed that the node cannot serve locks as it is; it is greeted anew after a while.
+    /// An answer showed that the node cannot serve locks as it is; the client greets it again
+    /// later.
     pub(crate) fn refuse(&mut self, cause: Cause, now: Instant) {
         self.is_unproven |= cause == Cause::NoDialect;
-        // One that is refused already is asked again when that says, whatever it answers until then.
+        // A node that is refused already is greeted again at its time, whatever it answers until
+        // then.
         if self.is_greeted() && !matches!(self.state, State::Refused { .. }) {
             let state = self.refusal(cause, now);
             self.enter(state);
         }
     }
 
-    /// A write was answered as no master does: what the node had granted may be gone.
+    /// An answer to a write shows that the node is not a master: what it granted may be gone.
     pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
         if rules.guard == RestartGuard::Off || !self.is_greeted() {
             return;
@@ -462,13 +466,13 @@ impl Node {
         }
     }
 
-    /// The connection, or the attempt at one, has ended. All that was pending is handed back, to be
-    /// dealt with as lost.
+    /// The connection, or the attempt at one, has ended. Returns all pending requests, to be
+    /// treated as lost.
     pub(crate) fn handle_lost(&mut self, cause: Cause, random: u32, now: Instant) -> PendingQueue {
         if let State::Admitted { since } = self.state {
             self.backoff.admission_ended(since, now);
         }
-        // What a greeting said says more than the closing that followed.
+        // The fault in a greeting's answer says more than the closing that followed.
         let greeting_fault = match self.state {
             State::Greeting { .. } => self.reading.facts.fault,
             State::Refused { cause, .. } => Some(cause),
@@ -483,8 +487,8 @@ impl Node {
         if let Some(fault) = greeting_fault.or_else(|| cause.is_about_tls().then_some(cause)) {
             self.note_trouble(fault, now);
         }
-        // A healthy connection that ended is tried again at once; until that has failed, the node
-        // is on its way.
+        // After a healthy connection ends, the client reconnects at once; until that fails, the
+        // node counts as on its way.
         let was_healthy = matches!(self.state, State::Admitted { .. } | State::Quarantined { .. });
         let delay = self.backoff.next(random);
         self.is_settled = !was_healthy || delay > Duration::ZERO;
@@ -501,7 +505,7 @@ impl Node {
         std::mem::take(&mut self.pending)
     }
 
-    /// Whether nothing is due: the common case, at the price of a few comparisons.
+    /// Whether nothing is due: the common case, for a few comparisons.
     #[inline]
     pub(crate) fn is_quiet(&self, now: Now) -> bool {
         matches!(self.state, State::Admitted { .. })
@@ -512,7 +516,7 @@ impl Node {
             })
     }
 
-    /// Does what is due. Returns the cause if the connection must be given up.
+    /// Does what is due. Returns the cause if the connection must be closed.
     pub(crate) fn handle_timeout(&mut self, now: Now) -> Option<Cause> {
         match self.state {
             State::Disconnected { retry_at } => {
@@ -533,8 +537,8 @@ impl Node {
             }
             State::Quarantined { until } => {
                 if until <= now.real {
-                    // What it was when it was greeted is long ago. The login stands, and is not
-                    // repeated: servers leave a failed AUTH unanswered where earlier replies wait.
+                    // The facts of the last greeting are old. The login stands, and is not
+                    // repeated: servers leave a failed AUTH unanswered while earlier replies wait.
                     self.reading.facts = Facts { is_again: true, ..Facts::default() };
                     self.greet(&Login::default(), self.resp3, now);
                 }
@@ -556,7 +560,7 @@ impl Node {
         None
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do. `absent` is what the
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do. `absent` is how far the
     /// attended clock is behind.
     pub(crate) fn next_timeout(&self, absent: Duration) -> Option<Instant> {
         let state = match self.state {
@@ -571,12 +575,12 @@ impl Node {
             (None, Some(front)) => Some(front.written_at + self.patience.stalled_after + absent),
             _ => None,
         };
-        // One that cannot be paid waits for something else than time.
+        // A debt that cannot be paid now waits for something other than time.
         let debt = if self.takes_debts() { self.debts.next_due() } else { None };
         [state, stalled, debt].into_iter().flatten().min()
     }
 
-    /// How long until the node may be admitted, if a quarantine is all that keeps it out.
+    /// How long until the node may be admitted, if only a quarantine prevents it.
     pub(crate) fn quarantine(&self, now: Instant) -> Option<Duration> {
         match self.state {
             State::Quarantined { until } => Some(now.until(until)),

@@ -1,4 +1,4 @@
-//! What is written to one node, and how much of it may wait.
+//! What is written to one node, and how much may wait for it.
 
 use bytes::Buf as _;
 
@@ -9,11 +9,11 @@ use crate::time::Instant;
 /// How much may wait for one node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Bytes that may wait for its socket.
+    /// Bytes that may wait for the node's socket.
     pub(crate) output_len: usize,
-    /// Answers that may be awaited from it.
+    /// Answers that may be awaited.
     pub(crate) answers: usize,
-    /// Debts to it; beyond them the oldest keys are left to their TTL.
+    /// Debts; beyond this the keys of the oldest are left to their TTL.
     pub(crate) debts: usize,
 }
 
@@ -23,22 +23,22 @@ impl Default for Room {
     }
 }
 
-/// Releases are queued for a node that does not answer up to this part of its output; beyond it they
-/// become debts.
+/// For a node that does not answer, releases are queued up to this part of its output; beyond it
+/// they become debts.
 const STALLED_PART: usize = 16;
 
 /// Debts are written in portions of this part of the output, so that they never crowd out the rest.
 const DEBT_PART: usize = 4;
 
 impl Node {
-    /// Little enough that a simulation, or a test, fills it.
+    /// So small that a simulation, or a test, fills it.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn limit(&mut self, room: Room) {
         (self.room, self.debts) = (room, super::Debts::new(room.debts));
     }
 
-    /// Writes a request, unless the node has too much before it. `attended` is the time on the
-    /// attended clock.
+    /// Writes a request, unless too much waits for the node. `attended` is the time on the attended
+    /// clock.
     pub(crate) fn request(&mut self, request: Request, bytes: &[u8], attended: Instant) -> bool {
         let limit = self.room.output_len;
         let limit = if self.is_stalled() { limit / STALLED_PART } else { limit };
@@ -55,7 +55,7 @@ impl Node {
         self.pending.len() < self.room.answers && self.output.len() + len <= limit
     }
 
-    /// Writes a request whatever waits: for what is bounded by other means.
+    /// Writes a request however much waits: for requests that are bounded by other means.
     pub(crate) fn append(&mut self, request: Request, bytes: &[u8], attended: Instant) {
         self.append_bytes(bytes);
         self.expect_answer(Pending { request, written_at: attended });
@@ -80,14 +80,14 @@ impl Node {
         self.output.truncate(end);
     }
 
-    /// Notes that what was just appended will be answered.
+    /// Notes that an answer to what was just appended is awaited.
     #[inline]
     pub(crate) fn expect_answer(&mut self, pending: Pending) {
         self.pending.push_back(pending);
     }
 
-    /// Takes what waits for the answer to a slot's SET out of the list, as nothing but a mutant
-    /// does; how many there were.
+    /// Removes the entries for a slot's SET from the list; only a mutant does this. Returns how
+    /// many.
     pub(crate) fn forget(&mut self, slot: SlotIndex) -> u16 {
         let is_wanted = |pending: &Pending| pending.request == Request::Set(slot);
         let place = self.pending.iter().position(is_wanted);
@@ -103,14 +103,14 @@ impl Node {
         &self.output
     }
 
-    /// The socket took `len` bytes; whether that was all.
+    /// The socket took `len` bytes. Returns whether that was all.
     #[inline]
     pub(crate) fn output_taken(&mut self, len: usize) -> bool {
         if len < self.output.len() {
             self.output.advance(len);
             return false;
         }
-        // To advance to the end would leave less room for the next bytes.
+        // Advancing to the end instead would leave less room for the next bytes.
         self.output.clear();
         true
     }
@@ -119,8 +119,8 @@ impl Node {
         !self.output.is_empty()
     }
 
-    /// The next debt that can be written now. It is out of the list: the caller writes it, or puts
-    /// it back.
+    /// Removes and returns the next debt that can be written now: the caller writes it, or puts it
+    /// back.
     pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
         if self.takes_debts() { self.debts.pop_due(now) } else { None }
     }

@@ -1,47 +1,47 @@
-//! The first-in first-out list of what one connection still owes an answer to.
+//! The first-in first-out list of requests that one connection has not answered yet.
 //!
 //! # Invariants
 //!
-//! - Reply n on a connection answers request n: an entry is taken by exactly one reply, or by the
-//!   end of the connection. It is never taken out because its caller has gone.
+//! - Reply n on a connection answers request n: exactly one reply, or the end of the connection,
+//!   removes an entry. An entry is never removed because its caller has gone.
 
 use crate::command::{ExtendStep, ReleaseStep};
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
 
-/// What an answer is awaited for, and for whom.
+/// What an answer is awaited for, and which slot, operation or wake it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Part of the greeting; the node reads the answer itself.
     Greeting(GreetingPart),
-    /// `SCRIPT LOAD`; the answer changes nothing, EVALSHA will tell.
+    /// `SCRIPT LOAD`; the answer changes nothing, that of EVALSHA decides.
     ScriptLoad,
     /// The SET of an attempt.
     Set(SlotIndex),
     /// The compare-and-delete of a slot.
     Release { slot: SlotIndex, step: ReleaseStep },
-    /// A compare-and-delete that had been owed; `again`: it will be sent once more.
+    /// A compare-and-delete that was owed; `again`: it will be sent once more.
     Debt { slot: SlotIndex, step: ReleaseStep, again: bool },
     /// The compare-and-extend of a slot, its `phase`-th.
     Extend { slot: SlotIndex, step: ExtendStep, phase: Phase },
     /// The subscription to this client's own channel.
     Subscribe,
-    /// A question of an acquisition that waits; it may have ended since, which the phase shows.
+    /// A question of an acquisition that waits; the phase shows whether that wait has ended since.
     Wait { op: OpIndex, part: WaitPart, phase: Phase },
     /// A message that wakes a waiter.
     Wake(WakeIndex),
     /// Another message; its answer changes nothing.
     Tell,
-    /// What makes the server track keys; the node itself reads the answer.
+    /// The command that turns tracking on; the node itself reads the answer.
     Tracking,
-    /// `PTTL`, from which on the key of a slot is tracked.
+    /// `PTTL`, the read from which on the server tracks the key of a slot.
     Tracked(SlotIndex),
     /// Part `part` of a query; `phase` is the low bits of the operation's generation.
     Query { op: OpIndex, part: u8, phase: Phase },
 }
 
 impl Request {
-    /// The slot that is named until the answer has come.
+    /// The slot that this entry names until the answer comes.
     #[inline]
     pub(crate) const fn slot(self) -> Option<SlotIndex> {
         match self {
@@ -62,7 +62,7 @@ impl Request {
     }
 }
 
-/// A count that tells a late answer from a current one. In bytes, so that a request takes eight.
+/// A count that tells a late answer from a current one. Two bytes, so that a request takes eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Phase([u8; 2]);
 
@@ -84,11 +84,11 @@ impl Phase {
 /// What an acquisition that waits asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitPart {
-    /// `GET`: who holds the key.
+    /// `GET`: the holder's token.
     Holder,
     /// `PTTL`: for how long.
     Remaining,
-    /// `PUBLISH`: how many heard it.
+    /// `PUBLISH`: how many clients received it.
     Announced,
 }
 
@@ -125,12 +125,12 @@ const _: () = assert!(size_of::<Pending>() == 16, "four awaited answers fill a c
 #[derive(Debug, Default)]
 pub(crate) struct PendingQueue {
     ring: Box<[Pending]>,
-    /// Counts of what was taken out and put in, ever; places in the ring by their low bits.
+    /// Counts of all entries ever removed and added; their low bits are places in the ring.
     head: usize,
     tail: usize,
 }
 
-/// Places of a ring that has just begun.
+/// Places of a new ring.
 const RING_LEN_MIN: usize = 64;
 
 impl PendingQueue {
@@ -183,7 +183,7 @@ impl PendingQueue {
         Some(front)
     }
 
-    /// Takes out what [`front`](Self::front) has just shown.
+    /// Removes the entry that [`front`](Self::front) has just shown.
     #[inline]
     pub(crate) const fn drop_front(&mut self) {
         self.head = self.head.wrapping_add(1);
@@ -194,7 +194,7 @@ impl PendingQueue {
         (0..self.len()).filter_map(nth)
     }
 
-    /// Takes the `nth` out, as nothing but a mutant does.
+    /// Removes the `nth` entry; only a mutant does this.
     pub(crate) fn remove(&mut self, nth: usize) {
         for at in nth..self.len() {
             let to = self.place(self.head.wrapping_add(at));

@@ -1,4 +1,4 @@
-//! What the complete decoder's frames say, by the request that each answers.
+//! What the frames of the decoder say, by the request that each answers.
 
 use super::greeting::Facts;
 use super::pending::{Pending, Request};
@@ -7,21 +7,21 @@ use crate::command::{Answer, classify};
 use crate::error::Cause;
 use crate::resp::{Frame, Reply};
 
-/// What answers of this connection have left behind.
+/// What the answers on this connection have shown so far.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// What the greeting said.
     pub(super) facts: Facts,
     /// Answers of the greeting that are still awaited.
     pub(super) greeting_open: u32,
-    /// The last answer whose bytes somebody else reads.
+    /// The last answer whose bytes the engine reads.
     pub(super) frame: Vec<u8>,
-    /// An answer to whatever it was said that the node is no master in service.
+    /// Some answer said that the node is not a master in service.
     pub(super) no_master: Option<Cause>,
 }
 
 impl Reading {
-    /// Takes the answer to `pending` in.
+    /// Takes the answer to `pending`.
     pub(super) fn step(&mut self, pending: Pending, frame: &Frame<'_>) -> Step {
         if let Answer::Refused(cause @ (Cause::Replica | Cause::MasterDown | Cause::Loading)) =
             classify(&frame.reply())
@@ -40,7 +40,7 @@ impl Reading {
             Request::Subscribe => return Step::Idle,
             Request::Tracked(_) => {
                 if let Reply::Integer(ms) = frame.reply() {
-                    // Gone, or without an end: not one of ours.
+                    // Gone, or without a TTL: not a lock of ours.
                     if ms < 0 { Answer::Null } else { Answer::Ok }
                 } else {
                     classify(&frame.reply())

@@ -1,4 +1,4 @@
-//! What comes in on one connection: bytes to answers, each to the request that it answers.
+//! Input of one connection: bytes to answers, each matched to its request.
 
 use std::mem;
 
@@ -30,15 +30,15 @@ impl Node {
         self.pending.front()
     }
 
-    /// The [`awaited`](Self::awaited) answer was read, by a node in good standing.
+    /// The [`awaited`](Self::awaited) answer was read; the node is in good standing.
     #[inline]
     pub(crate) const fn answer_read(&mut self, now: Instant) {
         self.pending.drop_front();
-        // As `heard`, whose question is answered.
+        // As in `heard`; the check there is already done.
         self.history.last_answer = now;
     }
 
-    /// A whole answer of few bytes, without the decoder.
+    /// Reads a whole short answer without the decoder.
     fn quick_answer(&mut self, input: &mut &[u8]) -> Option<Answered> {
         let is_plain = !matches!(
             self.pending.front()?.request,
@@ -54,7 +54,8 @@ impl Node {
         Some(Answered { pending, answer: Answer::from(word) })
     }
 
-    /// A stalled node is back when it has answered all that it owed when that was noticed.
+    /// A stalled node is back when it has answered everything that was overdue when the stall was
+    /// noticed.
     fn end_stall(&mut self) {
         if let Some(stalled_at) = self.stalled_at
             && self.pending.front().is_none_or(|front| front.written_at >= stalled_at)
@@ -64,8 +65,8 @@ impl Node {
         }
     }
 
-    /// Reads `input` up to the next thing worth telling, and leaves the rest in it: any frame,
-    /// whole or in pieces.
+    /// Reads `input` up to the next step worth reporting, and leaves the rest in it. Frames may
+    /// come whole or in pieces.
     pub(crate) fn next_step(&mut self, input: &mut &[u8], now: Now) -> Result<Step, Cause> {
         if let Some(answered) = self.quick_answer(input) {
             return Ok(Step::Answered(answered));
@@ -86,7 +87,7 @@ impl Node {
                 return Ok(Step::Idle);
             };
             let len = frame.len();
-            // A push takes no answer's place.
+            // A push answers no request.
             let step = if frame.is_push() && !mutant::is(Mutant::PushCountsAsReply) {
                 let (name, payload) = (self.login.channel.as_ref(), &mut self.reading.frame);
                 let Reply::Push(items) = frame.reply() else { return Err(Cause::Protocol) };
@@ -130,23 +131,23 @@ impl Node {
         }
     }
 
-    /// Why the node is no master in service, if an answer has said so since this was last asked.
+    /// Why the node is not a master in service, if an answer has said so since the last call.
     pub(crate) const fn take_no_master(&mut self) -> Option<Cause> {
         self.reading.no_master.take()
     }
 
-    /// Keeps what is not yet a whole frame for the next read.
+    /// Keeps the bytes of an incomplete frame for the next read.
     fn keep(&mut self, input: &mut &[u8]) {
         self.input.extend_from_slice(mem::take(input));
     }
 
-    /// The bytes of the answer that [`Step::Query`] told of.
+    /// The bytes of the answer that [`Step::Query`] reported.
     pub(crate) fn frame(&self) -> &[u8] {
         &self.reading.frame
     }
 
-    /// Something came from the node: its incarnation lives. What greets, or is refused, may be another
-    /// process than the one that answered last.
+    /// The node sent something: its incarnation lives. A node that is greeting or refused may be
+    /// another process than the one that answered last.
     pub(crate) const fn heard(&mut self, now: Instant) {
         if self.serves() {
             self.history.last_answer = now;

@@ -1,4 +1,4 @@
-//! The plain values of a node's conversation: where it is, what is asked of it, what it brought.
+//! The plain values of a node's conversation: its state, its requests, its results.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::time::Instant;
 pub(crate) struct Now {
     /// The time.
     pub(crate) real: Instant,
-    /// The time without the spans in which nobody read the sockets.
+    /// The time without the spans in which the owner did not read the sockets.
     pub(crate) attended: Instant,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Patience {
     pub(crate) stalled_after: Duration,
 }
 
-/// Where the conversation is.
+/// The state of the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// No socket; the next attempt is at `retry_at`.
@@ -36,11 +36,11 @@ pub(crate) enum State {
     Admitted { since: Instant },
     /// Releases and extends, but does not vote before it is greeted again at `until`.
     Quarantined { until: Instant },
-    /// Does not vote, for a reason that somebody must mend; asked again at `retry_at`.
+    /// Does not vote, for a cause that a person must repair; greeted again at `retry_at`.
     Refused { cause: Cause, retry_at: Instant },
 }
 
-/// Where the conversation is, as people see it.
+/// The state of the conversation, as people see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     Disconnected,
@@ -60,17 +60,17 @@ pub(crate) enum Wish {
     Close,
 }
 
-/// An answer, and what it is the answer to.
+/// An answer, and the request that it answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     pub(crate) pending: Pending,
     pub(crate) answer: Answer,
 }
 
-/// What one step through the input brought.
+/// The result of one step through the input.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// All is read.
+    /// All input is read.
     Idle,
     Answered(Answered),
     /// The answer to a query; its bytes are in [`Node::frame`].
@@ -79,7 +79,7 @@ pub(crate) enum Step {
     Waited(Pending),
     /// A message for this client: see `Node::frame`.
     Message,
-    /// Keys have changed that were tracked: see `Node::frame`.
+    /// Tracked keys have changed: see `Node::frame`.
     Changed,
     /// All answers of the greeting are in.
     Greeted,

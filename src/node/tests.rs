@@ -1,4 +1,4 @@
-//! Admission and the restart guard as tables; the conversation as it goes wrong.
+//! Admission and the restart guard as tables; conversations that go wrong.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn at(seconds: u64) -> Instant {
     Instant::from_nanos((1_000 + seconds) * 1_000_000_000)
 }
 
-/// A master of that identity and age.
+/// A master with this identity and age.
 fn master(run_id: &str, uptime_s: u64) -> Facts {
     Facts {
         run_id: Some(run_id.into()),
@@ -70,7 +70,7 @@ fn a_blip_changes_nothing() {
 fn a_blip_during_quarantine_does_not_end_it() {
     let mut history = History::default();
     assert_eq!(admit(&mut history, &master("a", 1), at(0)), until(at(30)));
-    // Whatever the node's own clock says by then.
+    // Whatever age the node itself reports by then.
     assert_eq!(admit(&mut history, &master("a", 5000), at(10)), until(at(30)));
     assert_eq!(admit(&mut history, &master("a", 31), at(30)), Standing::Admitted);
 }
@@ -133,7 +133,7 @@ fn denied_info_is_refused_or_believed_once_where_lenient() {
     assert_eq!(admit(&mut history, &silent, at(0)), Standing::Refused(Cause::InfoDenied));
     let rules = AdmissionRules { admission: Admission::Lenient, ..RULES };
     assert_eq!(history.admit(&silent, &rules, |_| false, at(0)), Standing::Admitted);
-    // Later it may be another process: nobody can tell.
+    // Later it may be another process: the client cannot tell.
     history.last_answer = at(3);
     assert_eq!(history.admit(&silent, &rules, |_| false, at(4)), until(at(34)));
 }
@@ -184,7 +184,7 @@ fn new_node(login: Login) -> Node {
     Node::new(login, patience, at(0))
 }
 
-/// Feeds bytes until a step is worth telling, or all is read.
+/// Feeds bytes until a step is worth reporting, or all is read.
 fn feed(node: &mut Node, mut bytes: &[u8]) -> Result<bool, Cause> {
     loop {
         match node.next_step(&mut bytes, now(0))? {
@@ -261,7 +261,7 @@ fn wrong_credentials_are_refused_and_asked_about_again_later() {
     feed(&mut node, format!("-WRONGPASS invalid\r\n{denied}").as_bytes()).unwrap();
     node.conclude_greeting(&RULES, |_| false, now(0));
     assert_eq!(node.cause(), Cause::Credentials);
-    // What it answers to a release that is owed does not put that off.
+    // An answer to a release that is owed does not postpone the retry.
     node.refuse(Cause::Credentials, at(4));
     assert_eq!(node.handle_timeout(now(4)), None);
     assert_eq!(node.handle_timeout(now(5)), Some(Cause::Credentials));
@@ -349,7 +349,7 @@ fn conclude(node: &mut Node, seconds: u64) -> bool {
     node.conclude_greeting(&RULES, |_| false, now(seconds))
 }
 
-/// A node that was connected and has answered its greeting, except for what it is asked more.
+/// A node that was connected and has answered the first write of its greeting.
 fn greeted(hello: &str, replication: &str) -> Node {
     let mut node = new_node(Login::default());
     greet_again(&mut node, hello, replication, 0);
@@ -369,7 +369,7 @@ fn a_node_that_says_it_is_a_replica_is_no_master_in_the_same_greeting() {
     let mut node = greeted(&hello, "role:master");
     assert!(conclude(&mut node, 0));
     assert_eq!(node.cause(), Cause::Replica);
-    // And when it is greeted anew it is believed only when it has been a master for long enough.
+    // After another greeting it votes only once it has been a master for long enough.
     node.handle_lost(Cause::Closed, 0, at(1));
     greet_again(&mut node, VALKEY_91, "role:master", 5);
     assert!(conclude(&mut node, 5));
@@ -380,7 +380,7 @@ const PROMOTED: &str = "role:master\r\nmaster_replid:ab12\r\nmaster_replid2:cd34
 const MARK: &str = "*6 $3 SET $18 redbolt:since:ab12 $1 1 $2 NX $2 PX $10 2592000000 \
                     *2 $4 PTTL $18 redbolt:since:ab12 ";
 
-/// What a marker answers that was set so many seconds ago.
+/// The answer for a marker that was set this many seconds ago.
 fn marked(seconds: u64) -> String {
     format!("_\r\n:{}\r\n", 2_592_000_000 - seconds * 1000)
 }
@@ -393,7 +393,7 @@ fn a_master_that_may_have_been_a_replica_a_moment_ago_waits_from_when_it_was_fir
         ("+OK\r\n:2592000000\r\n".to_owned(), until(at(30))),
         (marked(10), until(at(20) + moment)),
         (marked(31), State::Admitted { since: at(0) }),
-        // Nobody may write it, or it is not what a client of this kind writes.
+        // The user may not write the marker, or it is not one that a Redbolt client wrote.
         ("-NOPERM no\r\n:-2\r\n".to_owned(), until(at(30))),
         ("-NOPERM no\r\n-NOPERM no\r\n".to_owned(), until(at(30))),
         ("_\r\n:-1\r\n".to_owned(), until(at(30))),
@@ -420,7 +420,8 @@ fn a_master_that_becomes_a_replica_during_its_greeting_is_not_believed() {
         feed(&mut node, answers.as_bytes()).unwrap();
         assert!(conclude(&mut node, 0));
         assert!(matches!(node.cause(), Cause::Replica | Cause::MasterDown));
-        // It is a master again, under the same ids and with an old marker: a promotion that nobody saw.
+        // The node is a master again, with the same ids and an old marker: a promotion that the
+        // client did not see.
         node.handle_lost(Cause::Closed, 0, at(1));
         greet_again(&mut node, VALKEY_91, PROMOTED, 5);
         assert!(!conclude(&mut node, 5));
@@ -469,13 +470,13 @@ fn a_user_who_was_denied_every_way_of_release_is_asked_for_each_before_the_node_
         conclude(&mut node, 6);
     }
     assert_eq!(node.cause(), Cause::NoDialect);
-    // One of them is allowed now; that the key is none of the user's says nothing of the command.
+    // One of the steps is allowed now; a denial of the key says nothing about the command.
     node.handle_lost(Cause::NoDialect, 0, at(7));
     greet_again(&mut node, VALKEY_91, "role:master", 11);
     conclude(&mut node, 11);
     feed(&mut node, b"-NOPERM No permissions to access a key\r\n").unwrap();
     assert!(conclude(&mut node, 11) && node.can_vote());
-    // It is proven, and asked no more.
+    // The step is proven, and is not tried again.
     node.handle_lost(Cause::Closed, 0, at(12));
     greet_again(&mut node, VALKEY_91, "role:master", 13);
     assert!(conclude(&mut node, 13) && node.can_vote());

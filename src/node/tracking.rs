@@ -1,12 +1,12 @@
-//! Tracking of keys that this client holds, or waits for: the server tells at once when somebody else
-//! changes, deletes or evicts one.
+//! Tracking of keys that this client holds or waits for: the server tells at once when another
+//! client changes or deletes one, or when it evicts one.
 //!
 //! # Invariants
 //!
-//! - It is asked for once a connection, after HELLO answered `proto 3`: over RESP2 no push would
-//!   ever come.
-//! - A key is tracked from a read on, which stands behind each own change: that drops the tracking
-//!   of the key, without a push.
+//! - The client turns it on once per connection, after HELLO answered `proto 3`: over RESP2 no push
+//!   would ever come.
+//! - A read starts the tracking of a key. One stands behind each change by this client, because its
+//!   own change ends the tracking without a push.
 
 use super::Node;
 use super::pending::Request;
@@ -16,20 +16,20 @@ use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
 use crate::time::Instant;
 
-/// How far it is on this connection.
+/// The state of tracking on this connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Tracking {
     #[default]
     None,
     Asked,
     On,
-    /// The server does not have it, or denies it to this user.
+    /// The server does not support tracking, or denies it to this user.
     Denied,
 }
 
 impl Node {
-    /// Asks to be told of the next change of `key`, behind what was written last, and with it for
-    /// how long the key is there: that answer is awaited as said. False where that cannot be.
+    /// Tracks the next change of `key`, behind what was written last, and asks for its TTL: that
+    /// answer is awaited as `request`. Returns false where the node cannot track.
     pub(crate) fn track(&mut self, key: &Key, request: Request, attended: Instant) -> bool {
         let is_able = self.reading.facts.resp3
             && self.is_greeted()
@@ -52,7 +52,7 @@ impl Node {
         true
     }
 
-    /// Part of what tracking needs was answered.
+    /// Takes the answer to a part of what tracking needs.
     pub(crate) fn tracking_answered(&mut self, answer: Answer) {
         self.tracking = match (self.tracking, answer) {
             (Tracking::Asked | Tracking::On, Answer::Ok) => Tracking::On,
@@ -61,7 +61,7 @@ impl Node {
         };
     }
 
-    /// Whether it tells of keys that change, or would where somebody asks for it.
+    /// Whether the node tells of changed keys, or would if asked.
     pub(crate) fn can_track(&self) -> bool {
         self.reading.facts.resp3 && self.is_greeted() && self.tracking != Tracking::Denied
     }
@@ -72,7 +72,7 @@ impl Node {
     }
 }
 
-/// What is written beside the key, at most.
+/// The most bytes that are written beside the key.
 const TRACK_LEN: usize = 192;
 
 /// Whether a push says that keys have changed.
@@ -80,7 +80,7 @@ pub(super) fn is_invalidation(push: &Items<'_>) -> bool {
     push.clone().next().and_then(|item| item.text()) == Some(b"invalidate")
 }
 
-/// The keys that a push says have changed; `None` for all there are.
+/// The changed keys that a push names; `None` for all keys.
 pub(crate) fn changed_keys<'a>(push: &Items<'a>) -> Option<Items<'a>> {
     if let Some(Reply::Array(keys)) = push.clone().nth(1) { Some(keys) } else { None }
 }

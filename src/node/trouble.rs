@@ -1,10 +1,10 @@
-//! What is wrong with a node that somebody must mend: told once, until the node is well again.
+//! Faults of a node that a person must repair: each reported once, until the node is well again.
 //!
 //! # Invariants
 //!
-//! - A cause is told at most once between two times that the node was well, however many locks it
-//!   fails.
-//! - A grant costs nothing more for being watched: [`Node::is_plain`] stands in for
+//! - A cause is reported at most once between two times that the node was well, however many locks
+//!   fail by it.
+//! - Watching for trouble costs a grant nothing: [`Node::is_plain`] is checked instead of
 //!   [`Node::is_admitted`].
 
 use std::time::Duration;
@@ -14,26 +14,26 @@ use super::backoff::DELAY_MAX;
 use crate::error::Cause;
 use crate::time::Instant;
 
-/// A grant shows that a node is well only if nothing was refused for so long: at the limit of its
-/// memory a server refuses and grants in turn, and one that lost its last release step is greeted,
-/// admitted and refused anew each [`DELAY_MAX`].
+/// A grant shows that a node is well only if it refused nothing for this long: at its memory limit
+/// a server refuses and grants in turn, and a node without a release step is greeted, admitted and
+/// refused again every [`DELAY_MAX`].
 pub(super) const CALM: Duration = Duration::from_secs(2 * DELAY_MAX.as_secs());
 
-/// The causes for which a node is ill, and what was said of them.
+/// The causes of a node's trouble, and which were reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trouble {
-    /// The causes since the node was last well, a bit each.
+    /// The causes since the node was last well, one bit each.
     causes: u64,
     /// The last one that was new; [`Cause::None`] while the node is well.
     latest: Cause,
-    /// What was last told of it.
+    /// The cause that was last reported.
     told: Cause,
     /// When a cause was last seen.
     seen_at: Instant,
 }
 
 impl Trouble {
-    /// Takes a cause in.
+    /// Notes a cause.
     pub(super) fn note(&mut self, cause: Cause, now: Instant) {
         self.seen_at = now;
         let bit = 1_u64.checked_shl(u32::from(cause as u8)).unwrap_or(0);
@@ -43,7 +43,8 @@ impl Trouble {
         }
     }
 
-    /// A greeting found nothing against the node. That is no answer to what only a write shows.
+    /// A greeting found nothing against the node. That says nothing about causes that only a write
+    /// shows.
     pub(super) fn admitted(&mut self) {
         if !matches!(
             self.latest,
@@ -59,7 +60,7 @@ impl Trouble {
 
     /// The node granted a vote.
     pub(super) fn granted(&mut self, now: Instant) {
-        // A key that is denied says nothing of the others, nor they of it.
+        // A denied key says nothing about other keys, and they say nothing about it.
         if self.latest != Cause::KeyDenied && self.seen_at + CALM <= now {
             self.end();
         }
@@ -82,13 +83,13 @@ impl Trouble {
 }
 
 impl Node {
-    /// Whether its grants count, and say nothing new of it.
+    /// Whether the node's grants count, and say nothing new about it.
     #[inline]
     pub(crate) const fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// An answer, or the end of a greeting, gave a reason that somebody must mend.
+    /// An answer, or the end of a greeting, gave a cause that a person must repair.
     pub(crate) fn note_trouble(&mut self, cause: Cause, now: Instant) {
         self.trouble.note(cause, now);
         self.trouble_changed();
@@ -100,7 +101,7 @@ impl Node {
         self.trouble_changed();
     }
 
-    /// It granted a vote.
+    /// The node granted a vote.
     pub(crate) fn granted_in_trouble(&mut self, now: Instant) {
         if self.is_admitted() {
             self.trouble.granted(now);
@@ -113,19 +114,18 @@ impl Node {
         self.is_changed = true;
     }
 
-    /// What is to be told of the node: a reason against it, or [`Cause::None`] once it is well
-    /// again.
+    /// The news of the node: a cause against it, or [`Cause::None`] once it is well again.
     pub(crate) fn take_news(&mut self) -> Option<Cause> {
         self.trouble.take()
     }
 
-    /// What was last told of the node.
+    /// The cause that was last reported of the node.
     #[cfg(feature = "tracing")]
     pub(crate) const fn last_news(&self) -> Cause {
         self.trouble.told
     }
 
-    /// Whether [`take_news`](Self::take_news) has something to tell.
+    /// Whether [`take_news`](Self::take_news) has something to return.
     pub(crate) fn has_news(&self) -> bool {
         self.trouble.latest != self.trouble.told
     }

@@ -15,8 +15,8 @@
 //!
 //! - `at` never moves back within a frame, and never past `frame_len_max`
 //!   (`work_is_linear_under_any_chunking`, `a_frame_may_fill_the_size_cap_but_not_pass_it`).
-//! - `levels[..=depth]` is what each open aggregate still lacks; the last is never zero between
-//!   elements.
+//! - `levels[..=depth]` counts the elements that each open aggregate still lacks; the last is never
+//!   zero between elements.
 //!
 //! [`quick`]: fn@super::quick
 
@@ -74,7 +74,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// The bytes are no RESP, or more than the limits allow. Close the connection: every further
+    /// The bytes are not RESP, or more than the limits allow. Close the connection: every further
     /// call returns the same error.
     pub fn frame<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Frame<'b>>, ProtocolError> {
         if let Some(error) = self.failed {
@@ -94,13 +94,13 @@ impl Decoder {
         }
     }
 
-    /// Bytes looked at since the decoder was made, each as often as it was.
+    /// How many bytes the decoder has looked at, repeated looks included.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) const fn visited(&self) -> usize {
         self.scan.visited
     }
 
-    /// Scans on; the bytes of the frame once it is complete.
+    /// Goes on scanning. Returns the bytes of the frame once it is complete.
     fn run<'b>(&mut self, buf: &'b [u8]) -> Result<Option<&'b [u8]>, ProtocolError> {
         let end = buf.len().min(self.limits.frame_len_max);
         loop {
@@ -144,8 +144,8 @@ struct Scan {
     /// Bytes before this one are never looked at again.
     at: usize,
     step: Step,
-    /// Elements that the frame (0) and each open aggregate (1..) still lack. An aggregate counts
-    /// as had by its parent once it is open; an attribute is not counted at all.
+    /// How many elements the frame (0) and each open aggregate (1..) still lack. For its parent an
+    /// aggregate counts as complete once it is open; an attribute is not counted at all.
     levels: [usize; DEPTH_CAPACITY + 1],
     depth: usize,
     /// Where the reply begins behind its attributes, and whether it is a push.
@@ -200,7 +200,7 @@ impl Scan {
         };
     }
 
-    /// Takes one byte; whether it completes the frame.
+    /// Takes one byte. Returns whether it completes the frame.
     fn byte(&mut self, byte: u8, limits: Limits) -> Result<bool, ProtocolError> {
         #[cfg(any(test, feature = "fuzzing"))]
         {
@@ -226,7 +226,7 @@ impl Scan {
         }
     }
 
-    /// Takes account of a line ending; whether it completes the frame.
+    /// Takes a line ending. Returns whether it completes the frame.
     fn token(&mut self, token: Token, limits: Limits) -> Result<bool, ProtocolError> {
         self.step = match token {
             Token::Line => {
@@ -331,8 +331,8 @@ impl<'b> Frame<'b> {
     /// What the frame says, without its attributes.
     #[must_use]
     pub fn reply(&self) -> Reply<'b> {
-        // The scan has validated the bytes. Were it wrong, an error of no known prefix decides
-        // nothing, where a null would be an answer.
+        // The scan has validated the bytes. Were it wrong, an error without a known prefix decides
+        // nothing, whereas a null would be an answer.
         self.bytes.get(self.reply_at..).and_then(Reply::parse).unwrap_or(Reply::Error(b""))
     }
 }

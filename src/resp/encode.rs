@@ -52,7 +52,7 @@ pub fn append_number(out: &mut impl BufMut, n: u64) {
     append_bulk(out, digits.get(DECIMAL_LEN_MAX - len..).unwrap_or_default());
 }
 
-/// Writes the digits of `n` to the end of `digits`; how many.
+/// Writes the digits of `n` to the end of `digits`. Returns how many there are.
 #[inline]
 fn write_decimal(digits: &mut [u8; DECIMAL_LEN_MAX], n: u64) -> usize {
     let mut left = n;
@@ -88,5 +88,5 @@ fn append_long_length(out: &mut impl BufMut, kind: u8, len: usize) {
     out.put_slice(b"\r\n");
 }
 
-/// `u64::MAX` has so many digits.
+/// The number of digits of `u64::MAX`.
 const DECIMAL_LEN_MAX: usize = 20;

@@ -1,11 +1,11 @@
-//! [`ProtocolError`]: why bytes are not RESP, or are more of it than was agreed to.
+//! [`ProtocolError`]: why bytes are not RESP, or exceed the limits.
 //!
 //! Layer: bottom, inside `resp`.
 //!
 //! # Contract
 //!
-//! - Small and `Copy`, and it holds no received byte but an unknown type byte: it can go into any
-//!   log.
+//! - Small and `Copy`. It holds no received byte except an unknown type byte, so any log may have
+//!   it.
 //!
 //! # Invariants
 //!
@@ -40,7 +40,7 @@ pub enum ProtocolError {
     /// A length was `?`: no server sends streamed replies, and none is accepted.
     #[error("streamed reply, which is not supported")]
     Streamed,
-    /// A null carried something.
+    /// A null had content.
     #[error("malformed null in reply")]
     Null,
     /// A boolean was neither `t` nor `f`.

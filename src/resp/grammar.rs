@@ -94,7 +94,7 @@ impl Kind {
 /// What the number in an element's header counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Unit {
-    /// There is no such number: the element is its line.
+    /// There is no number: the element is its line.
     Nothing,
     Bytes,
     Elements,
@@ -135,7 +135,7 @@ pub(super) enum Step {
 pub(super) enum Token {
     /// An element that is one line.
     Line,
-    /// The header of an element with so many bytes, elements or pairs.
+    /// The header of an element with this many bytes, elements or pairs.
     Header(Kind, usize),
     /// The bytes of a bulk string.
     Payload,

@@ -3,7 +3,7 @@
 //! Layer: bottom. No I/O, no clock, no crate module above it. Called by `node` for each read and
 //! each write.
 //!
-//! Three doors. [`quick()`] compares the five replies that a lock cycle is made of as words.
+//! Three entry points. [`quick()`] compares the five replies that a lock cycle is made of as words.
 //! [`Decoder`] finds the end of any other frame and validates it, whatever the chunking; the
 //! [`Reply`] that a [`Frame`] then hands out borrows from the same bytes. [`encode`] appends
 //! commands to a buffer of the caller.
@@ -12,7 +12,7 @@
 //!
 //! - Each input ends as a frame, "more bytes needed" or a [`ProtocolError`]. An error is final:
 //!   framing is lost, so the connection is closed and what was pending on it is unknown.
-//! - Nothing here panics on received bytes, allocates, or prints them: error text of a server may
+//! - Nothing here panics on received bytes, allocates, or prints them: a server's error text may
 //!   quote a key or a password.
 //!
 //! # Invariants

@@ -4,7 +4,7 @@
 //!
 //! # Contract
 //!
-//! - `push` takes the next byte, or says that no number goes on like this; `is_complete` says
+//! - `push` takes the next byte, or fails if no number continues with it; `is_complete` says
 //!   whether the line may end here. Neither looks back, so a number cut anywhere costs no rescan.
 //!
 //! # Invariants
@@ -82,7 +82,7 @@ pub(super) enum Double {
     Exponent,
     ExponentSign,
     ExponentDigits,
-    /// What is still to come of `inf` or `nan`.
+    /// The rest of `inf` or `nan`.
     Word(&'static [u8]),
 }
 

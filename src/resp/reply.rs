@@ -6,7 +6,7 @@
 //!
 //! - Made from frames that [`Decoder`](super::Decoder) has validated. No tree is built: an
 //!   aggregate is an iterator that reads its elements where they lie.
-//! - Attributes are passed over: they are no elements.
+//! - Attributes are skipped: they are not elements.
 //! - `Debug` shows types, counts and lengths, never text: a server's error may quote a secret.
 //!
 //! # Invariants
@@ -74,7 +74,7 @@ impl<'b> Reply<'b> {
         }
     }
 
-    /// The first word of an error, such as `NOSCRIPT`; `None` when this is no error or it is empty.
+    /// The first word of an error, such as `NOSCRIPT`; `None` if this is not an error or is empty.
     #[must_use]
     pub fn error_prefix(&self) -> Option<&'b [u8]> {
         let Self::Error(text) = self else { return None };
@@ -111,7 +111,7 @@ impl fmt::Debug for Reply<'_> {
 /// The elements of an aggregate, in order; those of a map are its keys and values in turn.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Items<'b> {
-    /// The elements not yet taken, and nothing behind them.
+    /// The bytes of the elements not yet taken.
     rest: &'b [u8],
     len: usize,
 }

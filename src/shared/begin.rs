@@ -1,5 +1,4 @@
-//! How calls begin and what their results become: the parts that the blocking calls and the futures
-//! have in common.
+//! How calls begin and what their results become: what the blocking calls and the futures share.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::status::NodeKey;
 
-/// What an acquisition asked for, as its end needs it.
+/// What an acquisition asked for, kept for its end.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     ttl: Duration,
@@ -64,7 +63,7 @@ impl Shared {
         })
     }
 
-    /// Makes a guard of what an acquisition won, judged by the clock as it is handed over.
+    /// Makes a guard of a lease that was won; its remaining time is checked again here.
     pub(super) fn won(
         &self,
         (reply, queue): Taken,
@@ -162,7 +161,7 @@ impl Shared {
         self.begin(Kind::Status, Task::Status { key }).map_err(LockError::from)
     }
 
-    /// The releases still owed, if the I/O thread has ended before.
+    /// `Err`: the I/O thread has ended before, with this many releases owed.
     pub(super) fn begin_shutdown(&self, limit: Duration) -> Result<Pending, usize> {
         let ends = now() + limit;
         self.owner.inner.with(|table| {
@@ -185,7 +184,7 @@ pub(super) fn connected((reply, _): Taken) -> Result<(), ConnectError> {
     if let Reply::Connect(result) = reply { result } else { Err(ended()) }
 }
 
-/// The I/O thread is no more.
+/// The I/O thread has ended.
 pub(super) fn ended() -> ConnectError {
     io::Error::other("the I/O thread has ended").into()
 }

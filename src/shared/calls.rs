@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //!
-//! - A place is given back by whoever took the result, or, where the caller gave the call up, by
-//!   the I/O thread once the operation has ended. So a place names one call for as long as anybody
-//!   knows it.
-//! - Whoever waits is notified, and wakers are dropped, outside of the table's lock: both may run
-//!   code of an executor.
+//! - The caller gives a place back when it takes the result; where the caller gave the call up, the
+//!   I/O thread does once the operation has ended. So a place names one call as long as it is
+//!   known.
+//! - Listeners are notified, and wakers dropped, outside of the table's mutex: both may run code of
+//!   an executor.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// What a call of that kind ends with once nobody is there to do it.
+    /// What a call of that kind ends with once the I/O thread has ended.
     pub(super) fn closed(kind: Kind, owed: usize) -> Self {
         match kind {
             Kind::Lock => Self::Lock(Err(LockError::Closed)),
@@ -64,7 +64,7 @@ impl Reply {
     }
 }
 
-/// Who waits for a result.
+/// What waits for a result.
 #[derive(Debug, Default)]
 pub(super) enum Listener {
     #[default]
@@ -86,7 +86,7 @@ impl Listener {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Free,
-    /// Behind others of this process that want the same key.
+    /// Behind other calls of this process for the same key.
     Queued,
     /// The I/O thread has it, or its command waits for it.
     UnderWay,
@@ -97,7 +97,7 @@ pub(super) enum Stage {
 pub(super) struct Call {
     pub(super) kind: Kind,
     pub(super) stage: Stage,
-    /// Nobody waits any more.
+    /// The caller has given the call up.
     pub(super) is_abandoned: bool,
     /// The queue of its key.
     pub(super) queue: u32,
@@ -106,18 +106,18 @@ pub(super) struct Call {
     pub(super) options: LockOptions,
     /// The end of the call.
     pub(super) ends: Instant,
-    /// When it no longer waits behind others.
+    /// Until when it waits behind others.
     pub(super) queued_until: Instant,
     /// For an extension.
     pub(super) lease: Option<LeaseId>,
     reply: Option<Reply>,
     listener: Listener,
-    /// Set with the reply; so that who waits need not take the table's lock to look.
+    /// Set with the reply, so that a caller can look without the table's mutex.
     done: Arc<AtomicBool>,
 }
 
 impl Call {
-    /// Whether the lease that it is given may go to another waiter afterwards.
+    /// Whether the lease that it gets may go to another waiter afterwards.
     pub(super) const fn may_pass(&self) -> bool {
         matches!(self.kind, Kind::Lock) && self.options.token.is_none()
     }
@@ -171,7 +171,7 @@ impl Calls {
         u32::try_from(self.calls.len() - 1).unwrap_or(NONE)
     }
 
-    /// Gives the place back. What it held must be dropped outside of the lock.
+    /// Gives the place back. The caller must drop what it held outside of the mutex.
     pub(super) fn close(&mut self, index: u32) -> (Option<Reply>, Listener) {
         let call = self.at_mut(index);
         call.stage = Stage::Free;
@@ -184,7 +184,7 @@ impl Calls {
         left
     }
 
-    /// The call has ended; whom to tell.
+    /// Ends the call with its reply. Returns the listener to notify.
     #[must_use]
     pub(super) fn finish(&mut self, index: u32, reply: Reply) -> Listener {
         let call = self.at_mut(index);
@@ -194,7 +194,8 @@ impl Calls {
         std::mem::take(&mut call.listener)
     }
 
-    /// Takes a lease back that a call has won and nobody has come for: the call ends as closed.
+    /// Takes back a lease that a call has won and its caller has not taken: the call ends as
+    /// closed.
     pub(super) fn recall(&mut self, index: u32) -> Option<Lease> {
         let call = self.at_mut(index);
         let closed = Reply::closed(call.kind, 0);
@@ -210,7 +211,7 @@ impl Calls {
         }
     }
 
-    /// Notes who waits; whoever did before is handed back.
+    /// Notes the listener, and returns the one before.
     pub(super) fn listen(&mut self, index: u32, listener: Listener) -> Listener {
         std::mem::replace(&mut self.at_mut(index).listener, listener)
     }
@@ -219,7 +220,7 @@ impl Calls {
         Arc::clone(&self.at(index).done)
     }
 
-    /// How many calls are under way, or wait for their result to be taken.
+    /// How many calls are under way, or have a result that was not taken.
     pub(super) const fn in_use(&self) -> usize {
         self.calls.len() - self.free.len()
     }

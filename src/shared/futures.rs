@@ -13,7 +13,7 @@ use crate::options::LockOptions;
 use crate::status::NodeKey;
 
 impl Shared {
-    /// As [`connect`](Self::connect), without blocking. Dropped before its end, nothing is left of it.
+    /// As [`connect`](Self::connect), without blocking. Dropping the future leaves nothing behind.
     ///
     /// # Errors
     ///
@@ -72,8 +72,8 @@ impl Shared {
         if was_valid && !is_gone { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
-    /// As [`extend`](Self::extend), without blocking. Dropped before its end, the extension may
-    /// still come about; the guard then keeps the earlier deadline of the two.
+    /// As [`extend`](Self::extend), without blocking. If the future is dropped, the extension may
+    /// still happen; the guard then keeps the earlier of the two deadlines.
     ///
     /// # Errors
     ///
@@ -87,7 +87,8 @@ impl Shared {
         extended(guard, pending.await)
     }
 
-    /// As [`unlock`](Self::unlock), without blocking. Dropped before its end, the release goes on.
+    /// As [`unlock`](Self::unlock), without blocking. If the future is dropped, the release goes
+    /// on.
     ///
     /// # Errors
     ///

@@ -16,11 +16,11 @@ use crate::token::LockToken;
 
 /// A lock that was won through a [`Shared`], valid until [`deadline`](Self::deadline).
 ///
-/// Dropping it releases the lock without blocking, from any thread or task: where somebody of this
-/// process waits for the same key the lease goes to the first of them, else its release is sent by
-/// the I/O thread. To know that the lock is free, give it to [`Shared::unlock`].
+/// Dropping it releases the lock without blocking, from any thread or task: the lease goes to the
+/// first waiter of this process for the same key; without one, the I/O thread sends the release. To
+/// know that the lock is free, pass the guard to [`Shared::unlock`].
 ///
-/// The lock is held until the deadline and no longer, whatever the process is doing then: check
+/// The lock is held until the deadline and no longer, whatever the process does: check
 /// [`remaining`](Self::remaining) right before each effect that needs the lock.
 #[must_use = "dropping a guard releases its lock"]
 pub struct SharedGuard {
@@ -29,7 +29,7 @@ pub struct SharedGuard {
     owner: Arc<Owner>,
     queue: u32,
     ttl: Duration,
-    /// Somebody may know the token: the lease must go with its guard.
+    /// Others may know the token: the lease must end with its guard.
     is_exposed: AtomicBool,
     /// An extension may be under way: the lease's deadline may still move.
     is_extending: bool,
@@ -47,21 +47,21 @@ impl SharedGuard {
         Self { lease: Some(lease), owner, queue, ttl, is_exposed, is_extending: false }
     }
 
-    /// How long the lock is still surely held; zero when it is over. About 25 ns.
+    /// How long the lock is still certainly held; zero when it is over. About 25 ns.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease.as_ref().map_or(Duration::ZERO, Lease::remaining)
     }
 
-    /// Whether the lock is still surely held.
+    /// Whether the lock is still certainly held.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Whether the lock is known to be over (see also [`wait_lost`](Self::wait_lost)): no quorum can hold it any more, or it is kept alive
-    /// and its deadline has come. An atomic load; the I/O thread raises it even when every node is
-    /// silent.
+    /// Whether the I/O thread knows that the lock is over (see also
+    /// [`wait_lost`](Self::wait_lost)): no quorum can hold it any more, or it is kept alive and its
+    /// deadline has come. An atomic load; it works even when every node is silent.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lease.as_ref().is_none_or(Lease::is_lost)
@@ -79,22 +79,23 @@ impl SharedGuard {
         self.lease.as_ref().map_or(&[], Lease::key)
     }
 
-    /// The value that the nodes hold, for a resource that can compare it. A lease whose token was
-    /// read is never handed on to another waiter of this process: it is released with its guard.
+    /// The value that the nodes hold, for a resource that can compare it. Once you have read the
+    /// token, the lease is never handed to another waiter of this process: it is released with its
+    /// guard.
     #[must_use]
     pub fn token(&self) -> Option<LockToken> {
         self.is_exposed.store(true, Ordering::Relaxed);
         self.lease.as_ref().map(Lease::token)
     }
 
-    /// The nodes that granted it. Grows as late answers are read.
+    /// The nodes that granted the lock. Late answers add nodes.
     #[must_use]
     pub fn votes(&self) -> NodeMask {
         self.lease.as_ref().map_or(NodeMask::EMPTY, Lease::votes)
     }
 
-    /// Extends the lock by the TTL it was asked for with if a third of that has passed; otherwise
-    /// costs a clock read. Call it between the steps of long work.
+    /// Extends the lock by the TTL of its call if a third of that TTL has passed; otherwise costs a
+    /// clock read. Call it between the steps of long work.
     ///
     /// # Errors
     ///
@@ -123,8 +124,9 @@ impl SharedGuard {
         self.unless_still_held(result)
     }
 
-    /// Gives the lease away: the lock stays until its TTL ends or whoever has key and token
-    /// releases it ([`Shared::unlock_token`], [`Shared::adopt`]). Nothing is released on drop.
+    /// Gives the lease away: the lock stays until its TTL ends, or until a caller with key and
+    /// token releases it ([`Shared::unlock_token`], [`Shared::adopt`]). Nothing is released on
+    /// drop.
     #[must_use = "key and token are the only way to the lock now"]
     pub fn detach(mut self) -> Option<(Vec<u8>, LockToken)> {
         let lease = self.lease.take()?;
@@ -175,7 +177,7 @@ impl SharedGuard {
 
     fn unless_still_held(&self, result: Result<(), ExtendError>) -> Result<(), ExtendError> {
         match result {
-            // Busy: it is kept alive, and just being extended.
+            // Busy: the lease is kept alive, and an extension is under way.
             Err(ExtendError::NoQuorum(_) | ExtendError::Busy) if self.is_valid() => Ok(()),
             result => result,
         }

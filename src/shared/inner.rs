@@ -1,5 +1,5 @@
-//! [`Inner`]: the table, and how its I/O thread is woken; [`Owner`]: what handles, guards and calls
-//! keep alive, and the I/O thread does not.
+//! [`Inner`]: the table, and how to wake its I/O thread; [`Owner`]: kept alive by handles, guards
+//! and calls, but not by the I/O thread.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::table::{Command, Table};
 
 pub(super) struct Inner {
     table: Mutex<Table>,
-    /// Wakes the I/O thread, and is never told why not.
+    /// Wakes the I/O thread; a failure is ignored.
     wake: Box<dyn Fn() + Send + Sync>,
     /// How long a call that went straight to the I/O thread spins for its result.
     pub(super) spin: Duration,
@@ -24,10 +24,10 @@ impl Inner {
         Self { table: Mutex::new(table), wake: Box::new(wake), spin }
     }
 
-    /// Runs `work` on the table, and wakes the I/O thread if it left something to do. `work` must
-    /// be short, and run no code of others: no waker, no drop of one.
+    /// Runs `work` on the table, and wakes the I/O thread if there is something to do. `work` must
+    /// be short and run no foreign code: it must neither call nor drop a waker.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
-        // A panic in the table would be a bug; whoever comes next still gets an answer.
+        // A panic in the table would be a bug; later calls still get an answer.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let value = work(&mut table);
         let must_wake = table.must_wake();
@@ -39,7 +39,7 @@ impl Inner {
     }
 }
 
-/// Kept by handles, guards and calls under way: once the last is gone, the I/O thread ends.
+/// Held by handles, guards and calls under way: once the last is gone, the I/O thread ends.
 pub(super) struct Owner {
     pub(super) inner: Arc<Inner>,
 }

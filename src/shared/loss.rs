@@ -1,4 +1,4 @@
-//! Waiting for the end of a lock: told as soon as it is known to be lost, and by its deadline.
+//! Waiting for the end of a lock: it ends when the loss is known, at the latest at the deadline.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::driver::clock::now;
 use crate::engine::{Engine, LeaseId};
 use crate::time::Instant;
 
-/// Those who wait for the end of their lock.
+/// The callers that wait for the end of their lock.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     waiting: Vec<(u64, LeaseId, Listener)>,
@@ -24,8 +24,8 @@ impl Losses {
         self.waiting.len()
     }
 
-    /// Notes who waits; under the number it had before, or a new one. What is handed back is to be
-    /// dropped outside of the lock.
+    /// Notes a listener, under the number it had before or a new one. The caller must drop the
+    /// returned one outside of the mutex.
     fn listen(&mut self, number: &mut Option<u64>, lease: LeaseId, listener: Listener) -> Listener {
         let known = self.waiting.iter_mut().find(|(other, ..)| Some(*other) == *number);
         if let Some((.., place)) = known {
@@ -42,7 +42,8 @@ impl Losses {
         place.map_or(Listener::None, |place| self.waiting.swap_remove(place).2)
     }
 
-    /// Hands out whose lock is over at `now`, and says when the next one will be.
+    /// Takes out the listeners whose lock is over at `now`. Returns when the next lock will be
+    /// over.
     pub(super) fn over(
         &mut self,
         engine: &Engine,
@@ -63,7 +64,7 @@ impl Losses {
         next_due
     }
 
-    /// Nobody will tell any more.
+    /// Ends all waits: no loss can be reported any more.
     pub(super) fn end(&mut self, tell: &mut Vec<Listener>) {
         tell.extend(self.waiting.drain(..).map(|(.., listener)| listener));
     }
@@ -76,7 +77,7 @@ struct Loss<'guard> {
 }
 
 impl Loss<'_> {
-    /// Whether the lock is over; if not, who waits is told.
+    /// Whether the lock is over; if not, notes the listener.
     fn is_over_or_listen(&mut self, listener: Listener) -> bool {
         let Some(lease) = self.guard.id() else { return true };
         let (guard, number) = (self.guard, &mut self.number);
@@ -108,19 +109,20 @@ impl Drop for Loss<'_> {
 }
 
 impl SharedGuard {
-    /// Ends when the lock is over: as soon as it is known to be lost, where it is
-    /// [kept alive](crate::LockOptions::keep_alive) or [watched](crate::LockOptions::watch), and by its
-    /// deadline in any case, even when every node is silent. Also when the handle is shut down, for
-    /// nobody would tell after that.
+    /// Completes when the lock is over: as soon as the I/O thread knows of the loss, for a lock
+    /// that is [kept alive](crate::LockOptions::keep_alive) or
+    /// [watched](crate::LockOptions::watch), and at the latest at its deadline, even when every
+    /// node is silent. It also completes when the handle is shut down, because no loss can be
+    /// reported after that.
     ///
-    /// Made for a `select!` of the work and this. To have a function called, await it in a task or
-    /// thread of its own. It can be dropped and asked again at any time.
+    /// Use it in a `select!` beside the work. To run a function on a loss, await it in a task or
+    /// thread of its own. You can drop it and call it again at any time.
     pub fn wait_lost_async(&self) -> impl Future<Output = ()> + Send + '_ {
         Loss { guard: self, number: None }
     }
 
-    /// Blocks until the lock is over, as [`wait_lost_async`](Self::wait_lost_async), or `limit` has passed: whether it is
-    /// over.
+    /// Blocks until the lock is over, as [`wait_lost_async`](Self::wait_lost_async), or until
+    /// `limit` has passed. Returns whether the lock is over.
     #[must_use]
     pub fn wait_lost(&self, limit: Duration) -> bool {
         let ends = now() + limit;

@@ -5,12 +5,12 @@
 //! # Contract
 //!
 //! - A call ends by its own deadline, with an error if the I/O thread is gone; none hangs.
-//! - A call that is given up at any point holds nothing afterwards.
+//! - A call that the caller gives up, at any point, holds nothing afterwards.
 //!
 //! # Invariants
 //!
-//! - The lock around the [`table`] is held across nothing slow and no foreign code.
-//! - One lease has one guard: handing it on moves it, so the one before can do nothing to it.
+//! - No slow work and no foreign code runs under the mutex of the [`table`].
+//! - One lease has one guard: handing the lease on moves it, so the previous guard cannot touch it.
 
 mod begin;
 mod calls;
@@ -53,11 +53,11 @@ use worker::Worker;
 /// The end of a list, or no call.
 const NONE: u32 = u32::MAX;
 
-/// Redlock for many threads and tasks: a handle to one I/O thread, to be cloned freely.
+/// Redlock for many threads and tasks: a handle to one I/O thread. Clone it freely.
 ///
 /// Each call exists twice: blocking (`lock`), and as a plain future (`lock_async`) that needs no
-/// runtime and runs on any. A future does nothing before it is first polled; dropping it at any
-/// point gives the call up, and what it may have won is released.
+/// runtime and runs on any. A future does nothing before its first poll. Dropping it at any point
+/// gives the call up and releases what it may have won.
 ///
 /// ```no_run
 /// use redbolt::{Config, Shared};
@@ -86,42 +86,42 @@ const NONE: u32 = u32::MAX;
 ///
 /// # Waiters of one process
 ///
-/// Calls for one key that may wait stand in a queue, first-in first-out, and the first of them
-/// competes on the network for all: a thousand waiters cost the nodes what one does. Each wait
-/// still ends at its own deadline; a call whose [`Retry`](crate::Retry) allows so many attempts
-/// waits behind others no longer than these could have taken, and one that tries once
-/// ([`try_lock`](Self::try_lock)) never does.
+/// Calls that wait for one key stand in a queue, first-in first-out, and only the first of them
+/// competes on the network: a thousand waiters cost the nodes no more than one. Each wait still
+/// ends at its own deadline. A call whose [`Retry`](crate::Retry) limits the attempts waits in the
+/// queue no longer than those attempts could have taken; [`try_lock`](Self::try_lock) never waits.
 ///
-/// A guard that is dropped or unlocked hands its lease to the next of the queue, without a word to
-/// any node, if
+/// A guard that is dropped or unlocked hands its lease to the next waiter in the queue, without
+/// asking any node, if
 ///
-/// - what is left of it is at least the `min_validity` that the next asked for, and half of what a
-///   new lease of the next one's TTL would have had. [`SharedGuard::remaining`] says the truth;
-/// - it is [kept alive](LockOptions::keep_alive) as the next one wants it: not at all, or without
-///   limits; and [watched](LockOptions::watch) if that one wants it so;
-/// - its token was neither given, nor read, nor handed on: whoever knows it would be able to
-///   release the lock under its next holder;
-/// - it was handed on less than [`Config::local_turns`] times in a row, 8 times where somebody
-///   elsewhere is known to wait: other processes want their chance.
+/// - the validity that is left is at least the `min_validity` of the next waiter, and half of what
+///   a new lease of that waiter's TTL would have. [`SharedGuard::remaining`] shows what is left;
+/// - it is [kept alive](LockOptions::keep_alive) as the next waiter asked: not at all, or without
+///   limits; and [watched](LockOptions::watch) if that waiter asked for it;
+/// - no caller chose its token, read it or gave it away: with the token, that caller could release
+///   the lock of the next holder;
+/// - it was handed on less than [`Config::local_turns`] times in a row, or 8 times while another
+///   process is known to wait: other processes get their chance.
 ///
-/// Else it is released, and the next of the queue competes.
+/// Otherwise the lease is released, and the next waiter competes.
 ///
 /// # Costs
 ///
-/// An uncontended call is that of [`Client`](crate::Client) and two hand-overs between threads: one to the I/O
-/// thread (a write to an eventfd, unless it is at work), one back. Calls that come at once go out together,
-/// one write a node. With [`IdleStrategy::Spin`] the I/O thread never sleeps, for as long as any handle
-/// lives, and a blocking call spins for up to `node_timeout` before it sleeps;
-/// [`IdleStrategy::SpinThenPark`] bounds both. Once warm nothing is allocated for keys of up to 32 bytes.
+/// An uncontended call costs as much as that of [`Client`](crate::Client) and two hand-overs
+/// between threads: one to the I/O thread (a write to an eventfd, unless that thread is awake), one
+/// back. Calls made at the same time go out together, one write per node. With
+/// [`IdleStrategy::Spin`] the I/O thread never sleeps, for as long as any handle lives, and a
+/// blocking call spins for up to `node_timeout` before it sleeps; [`IdleStrategy::SpinThenPark`]
+/// bounds both. Once warm nothing is allocated for keys of up to 32 bytes.
 ///
-/// Up to `in_flight_max` calls, waiting ones included, may be under way; one more ends at once as
-/// [`LockError::Full`].
+/// Up to `in_flight_max` calls, waiting ones included, may be under way; one more fails at once
+/// with [`LockError::Full`].
 ///
 /// # The end
 ///
-/// Once the last handle, guard and call is gone the I/O thread sends what is owed, for at most
-/// `node_timeout`, and ends; nobody waits for it. At the end of a program call
-/// [`shutdown`](Self::shutdown), which does.
+/// Once the last handle, guard and call is gone, the I/O thread sends the releases that it owes,
+/// for at most `node_timeout`, and ends. No call waits for that; at the end of a program call
+/// [`shutdown`](Self::shutdown), which waits.
 #[derive(Clone)]
 pub struct Shared {
     owner: Arc<Owner>,
@@ -132,15 +132,15 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`](crate::Client::connect), and [`ConnectError::System`] if no thread can be
-    /// started.
+    /// As [`Client::connect`](crate::Client::connect), and [`ConnectError::System`] if no thread
+    /// can be started.
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
         let (shared, pending) = Self::begin_connect(config)?;
         connected(pending.wait()).map(|()| shared)
     }
 
-    /// As [`connect`](Self::connect), without waiting for any node. The first calls do, as far as
-    /// they need to.
+    /// Like [`connect`](Self::connect), without waiting for any node. The first calls wait for the
+    /// nodes that they need.
     ///
     /// # Errors
     ///
@@ -153,11 +153,11 @@ impl Shared {
             IdleStrategy::Spin => config.node_timeout,
             IdleStrategy::SpinThenPark(spin) => spin,
         };
-        // Behind those of the driver.
+        // Behind the driver's tokens.
         let token = Token(config.nodes.len() + 1);
         let (driver, poller) = Poller::open(config)?;
         let waker = Waker::new(poller.registry(), token)?;
-        // An eventfd that is full has woken it already.
+        // A full eventfd has already woken the I/O thread.
         let wake = move || drop(waker.wake());
         let inner = Arc::new(Inner::new(Table::new(rules, calls_max), wake, spin));
         let worker = Worker::new(driver, poller, Arc::clone(&inner));
@@ -168,7 +168,7 @@ impl Shared {
     // ---- locks ----
 
     /// One attempt at the lock `key`. Costs one round trip; none where a guard of this process
-    /// surely holds it.
+    /// certainly holds the lock.
     ///
     /// # Errors
     ///
@@ -183,12 +183,12 @@ impl Shared {
         self.won(pending.wait(), asked)
     }
 
-    /// Waits for the lock `key` as the `retry` of the options or of the configuration says: behind
-    /// those of this process who came before, then by competing for it.
+    /// Waits for the lock `key` as the `retry` of the options or of the configuration says: first
+    /// behind earlier calls of this process, then by competing for the lock.
     ///
     /// # Errors
     ///
-    /// As [`try_lock`](Self::try_lock): those of the last attempt.
+    /// Those of [`try_lock`](Self::try_lock), from the last attempt.
     pub fn lock(
         &self,
         key: impl AsRef<[u8]>,
@@ -201,13 +201,13 @@ impl Shared {
     /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
     /// return, early return and panic.
     ///
-    /// The lock is kept alive by the I/O thread; [`SharedGuard::is_lost`] says if that came to
-    /// nothing. The error or panic of `work` comes before everything else.
+    /// The I/O thread keeps the lock alive; [`SharedGuard::is_lost`] says whether it is lost. An
+    /// error or panic of `work` comes before every other.
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock) and of `work`, and [`LockError::Lost`] if the lease was over
-    /// before the work was.
+    /// Those of [`lock`](Self::lock) and of `work`, and [`LockError::Lost`] if the lease ended
+    /// before the work.
     pub fn with_lock<T, E>(
         &self,
         key: impl AsRef<[u8]>,
@@ -224,24 +224,26 @@ impl Shared {
         if was_valid && !is_gone { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
-    /// Moves the end of the lock to `ttl` from now, on a quorum of nodes that still hold it.
+    /// Moves the end of the lock to `ttl` from now, on a quorum of nodes that still hold its key.
     ///
     /// # Errors
     ///
-    /// As [`Client::extend`](crate::Client::extend), [`ExtendError::Full`] and [`ExtendError::Closed`].
+    /// As [`Client::extend`](crate::Client::extend), [`ExtendError::Full`] and
+    /// [`ExtendError::Closed`].
     pub fn extend(&self, guard: &mut SharedGuard, ttl: Duration) -> Result<(), ExtendError> {
         let pending = self.begin_extend(guard, ttl)?;
         extended(guard, pending.wait())
     }
 
-    /// Releases the lock and returns when a quorum has confirmed it, or cannot; at once, as
-    /// [`Unlocked::Released`], where it went to the next waiter of this process.
+    /// Releases the lock. Returns when a quorum has confirmed the release, or cannot; at once, with
+    /// [`Unlocked::Released`], where the lease went to the next waiter of this process.
     ///
     /// # Errors
     ///
-    /// [`UnlockError::NotHeld`]: the lock was over before; where that is known already, drop the guard
-    /// instead. [`UnlockError::NotOurs`] for a guard of another handle, which is dropped and thereby
-    /// released there. [`UnlockError::Full`]: it is released all the same, without a result.
+    /// [`UnlockError::NotHeld`]: the lock was over before; where you know that already, drop the
+    /// guard instead. [`UnlockError::NotOurs`] for a guard of another handle; dropping it here
+    /// makes that handle release it. [`UnlockError::Full`]: the lock is released all the same,
+    /// without a result.
     pub fn unlock(&self, guard: SharedGuard) -> Result<Unlocked, UnlockError> {
         self.begin_unlock(guard)?.map_or(Ok(Unlocked::Released), |pending| unlocked(pending.wait()))
     }
@@ -250,7 +252,8 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// As [`Client::unlock_token`](crate::Client::unlock_token), [`UnlockError::Full`] and [`UnlockError::Closed`].
+    /// As [`Client::unlock_token`](crate::Client::unlock_token), [`UnlockError::Full`] and
+    /// [`UnlockError::Closed`].
     pub fn unlock_token(
         &self,
         key: impl AsRef<[u8]>,
@@ -259,12 +262,13 @@ impl Shared {
         unlocked(self.begin_unlock_token(key.as_ref(), token.as_ref())?.wait())
     }
 
-    /// As [`Client::adopt`](crate::Client::adopt). The guard's lease is never handed on to another waiter: its token is
-    /// known elsewhere.
+    /// As [`Client::adopt`](crate::Client::adopt). The guard's lease is never handed to another
+    /// waiter: others know its token.
     ///
     /// # Errors
     ///
-    /// As [`Client::adopt`](crate::Client::adopt), [`ExtendError::Full`] and [`ExtendError::Closed`].
+    /// As [`Client::adopt`](crate::Client::adopt), [`ExtendError::Full`] and
+    /// [`ExtendError::Closed`].
     pub fn adopt(
         &self,
         key: impl AsRef<[u8]>,
@@ -288,7 +292,7 @@ impl Shared {
         status(self.begin_status(key.as_ref())?.wait())
     }
 
-    /// How each node is, as the I/O thread sees it just now; no node is asked. Empty once the
+    /// The state of each node, as the I/O thread knows it now; no node is asked. Empty once the
     /// handle is shut down, or with `in_flight_max` calls under way.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeHealth> {
@@ -308,8 +312,8 @@ impl Shared {
         self.owner.inner.with(|table| table.rules.quorum)
     }
 
-    /// Whether a quorum may vote: what a readiness endpoint asks. No thread is woken for it, and it
-    /// is answered whatever else is under way. [`nodes`](Self::nodes) says why not.
+    /// Whether a quorum may vote: for a readiness endpoint. It wakes no thread, and returns at once
+    /// whatever else is under way. [`nodes`](Self::nodes) says why not.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.voters().count() >= self.quorum()
@@ -317,10 +321,10 @@ impl Shared {
 
     // ---- the end ----
 
-    /// Ends the handle and all its clones: no call begins any more, those under way end with an
-    /// error, and what is owed to nodes that can answer is sent and waited for, at most `limit`.
-    /// Returns how many releases are still owed then; their keys end with their TTL, and so do
-    /// those of guards that still live.
+    /// Ends the handle and all its clones: no further call begins, calls under way end with an
+    /// error, and the I/O thread sends the releases it owes and waits at most `limit` for the
+    /// answers. Returns how many releases it still owes; their keys end with their TTL, and so do
+    /// the keys of guards that still live.
     pub fn shutdown(&self, limit: Duration) -> usize {
         self.begin_shutdown(limit).map_or_else(|owed| owed, |pending| owed(pending.wait()))
     }

@@ -1,4 +1,4 @@
-//! [`Pending`]: a call under way, to be blocked on or awaited, and given up when it is dropped.
+//! [`Pending`]: a call under way, to block on or to await. Dropping it gives the call up.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use super::inner::Owner;
 use super::sync::{AtomicBool, thread};
 use crate::driver::clock::now;
 
-/// Looks at the result between two looks at the clock.
+/// Checks for the result between two clock reads.
 const SPINS: u32 = 64;
 
 pub(super) struct Pending {
@@ -28,7 +28,7 @@ pub(super) struct Pending {
 pub(super) type Taken = (Reply, u32);
 
 impl Pending {
-    /// For a call that was just begun. `is_queued`: others of this process are before it.
+    /// For a call that has just begun. `is_queued`: it stands behind others of this process.
     pub(super) const fn new(
         owner: Arc<Owner>,
         call: u32,
@@ -38,7 +38,7 @@ impl Pending {
         Self { owner, call, done, is_queued, is_taken: false }
     }
 
-    /// Blocks until the result is there: spins first where that was asked for, then sleeps.
+    /// Blocks until the result is there: spins first if the settings say so, then sleeps.
     pub(super) fn wait(mut self) -> Taken {
         if !self.is_queued && !self.owner.inner.spin.is_zero() {
             self.spin(self.owner.inner.spin);
@@ -66,10 +66,10 @@ impl Pending {
         }
     }
 
-    /// Takes the result, or notes who waits for it.
+    /// Takes the result, or notes the listener for it.
     fn take_or_listen(&mut self, listener: Listener) -> Option<Taken> {
         let call = self.call;
-        // What the closure hands out is dropped outside of the lock.
+        // What the closure returns is dropped outside of the mutex.
         let (taken, _old) = self.owner.inner.with(|table| {
             let place = table.calls.at(call);
             let queue = place.queue;
@@ -99,13 +99,13 @@ impl Drop for Pending {
             return;
         }
         let call = self.call;
-        // A waker and what the call had been given are dropped outside of the lock.
+        // The waker, and what the call had got, are dropped outside of the mutex.
         let (next, _left) = self.owner.inner.with(|table| {
             let place = table.calls.at(call);
             let (queue, may_pass) = (place.queue, place.may_pass());
             match table.abandon(call) {
                 (Some(Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease))), listener) => {
-                    // Won, and nobody came for it: the next in the queue does.
+                    // Won, but not taken by its caller: the lease goes to the next in the queue.
                     (table.give_back(queue, lease, may_pass), (None, listener))
                 }
                 left => (Listener::None, left),

@@ -1,5 +1,5 @@
-//! The queues: for each key that anybody in this process holds or wants, who holds it, who competes
-//! for it on the network, and who waits, first-in first-out.
+//! The queues: for each key that this process holds or wants, its holder, the call that competes
+//! for it on the network, and the waiters, first-in first-out.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::NodeMask;
 use crate::time::Instant;
 
-/// The lease of a key that somebody in this process has.
+/// The lease of a key that this process holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder {
     pub(super) id: LeaseId,
-    /// Its deadline when that was last looked at.
+    /// Its deadline when last checked.
     pub(super) valid_until: Instant,
     pub(super) voters: NodeMask,
-    /// How often it was handed on in this process.
+    /// How often the lease was handed on in this process.
     pub(super) turns: u32,
-    /// Somebody elsewhere waits for it.
+    /// Another process waits for it.
     pub(super) is_wanted_elsewhere: bool,
     /// How it is kept alive.
     pub(super) keep_alive: Option<KeepAlive>,
@@ -32,9 +32,9 @@ pub(super) struct Holder {
 pub(super) struct Queue {
     pub(super) key: Key,
     pub(super) holder: Option<Holder>,
-    /// The call that speaks for all on the network.
+    /// The call that competes on the network for all.
     pub(super) competitor: u32,
-    /// Those behind it.
+    /// The calls behind it.
     pub(super) first: u32,
     last: u32,
     /// Calls that name this queue and have not ended.
@@ -50,7 +50,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// The queue of `key`, which one more call names from now on.
+    /// The queue of `key`; one more call names it from now on.
     pub(super) fn enter(&mut self, key: &[u8]) -> u32 {
         if let Some(&index) = self.by_key.get(key) {
             self.at_mut(index).refs += 1;
@@ -95,7 +95,7 @@ impl Queues {
         self.free.push(index);
     }
 
-    /// Whether the lease is the one that the queue's key is held by.
+    /// Whether this lease holds the queue's key.
     pub(super) fn is_held_by(&self, index: u32, id: LeaseId) -> bool {
         self.at(index).holder.is_some_and(|holder| holder.id == id)
     }
@@ -113,7 +113,7 @@ impl Queues {
         });
     }
 
-    /// Somebody elsewhere waits for a lease of this process.
+    /// Another process waits for a lease of this process.
     pub(super) fn note_wanted_elsewhere(&mut self, lease: LeaseId, key: &[u8]) {
         let Some(&index) = self.by_key.get(key) else { return };
         if let Some(holder) = &mut self.at_mut(index).holder
@@ -156,12 +156,12 @@ impl Queues {
         }
     }
 
-    /// Every queue in use or free; the latter have no holder and nobody in them.
+    /// Every queue, in use or free; a free one has no holder and no calls.
     pub(super) fn indices(&self) -> impl Iterator<Item = u32> + use<> {
         0..u32::try_from(self.queues.len()).unwrap_or(NONE)
     }
 
-    /// How many keys anybody holds or wants.
+    /// How many keys this process holds or wants.
     pub(super) fn in_use(&self) -> usize {
         self.by_key.len()
     }

@@ -9,17 +9,18 @@ use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::Drift;
 use crate::time::Instant;
 
-/// How often a lease is handed on in a row that somebody elsewhere waits for.
+/// How often in a row a lease is handed on while another process waits for it.
 const TURNS_WANTED_ELSEWHERE: u32 = 8;
 
-/// Waits of a [`Retry::custom`] that are added up one by one; those after them count as the last.
+/// Waits of a [`Retry::custom`] that are added up one by one; later ones count as the last of
+/// these.
 const WAITS_ADDED: u32 = 64;
 
 /// How long a call goes on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     pub(super) ends: Instant,
-    /// Until when it waits behind others of its process.
+    /// Until when the call waits behind others of its process.
     pub(super) queued_until: Instant,
 }
 
@@ -44,7 +45,8 @@ impl Rules {
             names: config.nodes.iter().map(|address| address.name().into()).collect(),
             quorum: checked.quorum,
             retry: config.retry,
-            // What is left of limits is nobody's to hand on.
+            // A lease with limits is not handed on: the next holder would get only what is left of
+            // them.
             turns_max: if config.max_extensions.is_some() || config.max_hold.is_some() {
                 0
             } else {
@@ -57,7 +59,7 @@ impl Rules {
         })
     }
 
-    /// Refuses what every node would have to refuse; a call that waits must not find out late.
+    /// Refuses at once what every node would refuse, so that a waiting call does not find out late.
     pub(super) fn check(&self, key: &[u8], options: &LockOptions) -> Result<(), LockError> {
         let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let (least, most) = (self.least_ttl, self.most_ttl);
@@ -86,24 +88,24 @@ impl Rules {
         }
     }
 
-    /// What must be left of a lease that is handed to a call which asks for `acquire`: its
-    /// `min_validity`, and half of what a lease of its own would have had.
+    /// The validity that must be left of a lease that is handed to a call with these options: its
+    /// `min_validity`, and half of what a lease of its own would have.
     pub(super) fn validity_wanted(&self, options: &LockOptions) -> Duration {
         let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity_ms = ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms));
         options.min_validity.max(Duration::from_millis(validity_ms.div_ceil(2)))
     }
 
-    /// Whether a lease that is kept alive like this, or not, serves one who wants that. What is
-    /// left of limits is nobody's to hand on.
+    /// Whether a lease kept alive as `kept` serves a call that asks for `wanted`. A lease with
+    /// limits serves no other call.
     pub(super) fn is_kept_as_wanted(kept: Option<KeepAlive>, wanted: Option<KeepAlive>) -> bool {
         kept == wanted && kept.is_none_or(|kept| kept == KeepAlive::new())
     }
 }
 
 impl Patience {
-    /// That of a call that begins now; it waits behind others no longer than the attempts that it
-    /// may make would have taken. Runs the caller's own function of a [`Retry::custom`].
+    /// The time of a call that begins now: it waits behind others no longer than its own attempts
+    /// would have taken. Runs the caller's function of a [`Retry::custom`].
     pub(super) fn of(options: &LockOptions, now: Instant) -> Self {
         let retry = options.retry.unwrap_or(Retry::ONCE);
         let deadline = [options.timeout, retry.timeout].into_iter().flatten().min();
@@ -120,7 +122,7 @@ impl Patience {
     }
 }
 
-/// The longest that `waits` waits between attempts can be.
+/// The longest that this many waits between attempts can take.
 fn waits_of(retry: &Retry, waits: u32) -> Duration {
     let Some(wait_after) = retry.wait_after else {
         return retry.delay.saturating_add(retry.jitter).saturating_mul(waits);

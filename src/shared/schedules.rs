@@ -1,7 +1,7 @@
-//! The table, its calls and its wakers under a checker of schedules: threads run in one order after
-//! the other, drawn anew each time. One that hangs is a wake-up that was lost, or a lock taken twice.
+//! The table, its calls and its wakers under a checker of thread schedules: each run draws a new
+//! random order. A run that hangs shows a lost wake-up, or a mutex taken twice.
 //!
-//! All of it is the production's but the I/O thread, whose network is a set of keys that are held.
+//! All of it is production code but the I/O thread, whose network is a set of held keys.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -29,9 +29,9 @@ use crate::quorum::NodeMask;
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
-/// Schedules that are drawn for each scenario, without `REDBOLT_SCHEDULES=N`.
+/// Schedules per scenario, without `REDBOLT_SCHEDULES=N`.
 const SCHEDULES: usize = 300;
-/// Nothing ends by time.
+/// Long enough that no call ends by time.
 const LONG: Duration = Duration::from_secs(20);
 
 /// The I/O thread's side, and the nodes'.
@@ -54,14 +54,14 @@ impl Network {
         Ok(self.pool.make(id, key, &token, now() + LONG, NodeMask::first(1)).0)
     }
 
-    /// Leases that were dropped are released.
+    /// Releases the leases that were dropped.
     fn collect(&mut self) {
         let held = &mut self.held;
         self.pool.take_dropped(|dropped| held.retain(|_, id| *id != dropped.id));
     }
 
-    /// Works as the I/O thread does, until nobody has a handle any more or it is shut down. How many
-    /// locks are left then.
+    /// Works as the I/O thread does, until the last handle is gone or shut down. Returns how many
+    /// locks are left.
     fn serve(mut self, inner: &Inner) -> usize {
         let config = Config::new(["h:1"]).expect("an address");
         let engine = Engine::new(&config, [0; 32], now()).expect("a fit configuration");
@@ -81,7 +81,7 @@ impl Network {
                         drop(lease);
                         replies.push((call, Reply::Unlock(Ok(Unlocked::Released))));
                     }
-                    // What is given up has ended by then.
+                    // A call that was given up has ended by then.
                     Command::Call(..) => {}
                     Command::Release(lease) => drop(lease),
                     Command::Close | Command::Shutdown { .. } => is_over = true,
@@ -95,14 +95,14 @@ impl Network {
         }
         drop(inner.with(|table| table.end(0, &mut tell)));
         tell.drain(..).for_each(Listener::notify);
-        // What it would have given up.
+        // The calls that a real I/O thread would have given up.
         drop(replies);
         self.collect();
         self.held.len()
     }
 }
 
-/// A handle whose leases are handed on so often, and its I/O thread.
+/// A handle whose leases are handed on this often, and its I/O thread.
 fn start(local_turns: u32) -> (Shared, JoinHandle<usize>) {
     let config = Config::new(["h:1"]).expect("an address").local_turns(local_turns);
     let table = Table::new(Rules::new(&config).expect("a fit configuration"), 64);
@@ -119,7 +119,7 @@ fn start(local_turns: u32) -> (Shared, JoinHandle<usize>) {
     (Shared { owner: Arc::new(Owner { inner }) }, worker)
 }
 
-/// Nobody is there, and nothing is left.
+/// Ends the handle, and checks that no call, waiter or lock is left.
 fn ends(shared: Shared, worker: JoinHandle<usize>) {
     let inner = Arc::clone(&shared.owner.inner);
     drop(shared);
@@ -131,7 +131,7 @@ fn patient() -> LockOptions {
     LockOptions::new(LONG).retry(Retry::default()).timeout(LONG)
 }
 
-/// At most one at a time is in here.
+/// A section that at most one thread may be in.
 #[derive(Default)]
 struct Room(AtomicUsize);
 
@@ -165,7 +165,7 @@ fn meddler(shared: &Shared) -> Waker {
     Waker::from(Arc::new(Meddler(shared.clone(), thread::current())))
 }
 
-/// Awaits a call by a new waker at each turn.
+/// Awaits a call with a new waker at each poll.
 fn block_on<T>(shared: &Shared, mut future: Pin<&mut impl Future<Output = T>>) -> T {
     loop {
         let waker = meddler(shared);
@@ -176,7 +176,7 @@ fn block_on<T>(shared: &Shared, mut future: Pin<&mut impl Future<Output = T>>) -
     }
 }
 
-/// For leases that are handed on, that go over the network each time, and by turns.
+/// Runs the scenario with leases that are handed on always, never, and once in a row.
 fn each(scenario: fn(u32)) {
     let wanted = std::env::var("REDBOLT_SCHEDULES").ok();
     let schedules = wanted.map_or(SCHEDULES, |text| text.parse().expect("a number"));
@@ -217,7 +217,7 @@ fn waiters_are_served_in_the_order_they_came() {
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiters: Vec<_> = (0..3)
             .map(|nth| {
-                // It has its place before the next one comes.
+                // Each call has its place before the next one begins.
                 let pending = shared.begin_lock(b"k", patient()).expect("room");
                 let (shared, order) = (shared.clone(), Arc::clone(&order));
                 thread::spawn(move || {

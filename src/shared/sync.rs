@@ -1,5 +1,5 @@
-//! What callers and the I/O thread meet by: the standard library's, or, in this crate's own unit tests,
-//! those of a checker that runs them in one order after the other: see `schedules`.
+//! The mutex and threads of callers and the I/O thread: the standard library's, or, in this crate's
+//! unit tests, those of a checker that tries many schedules: see `schedules`.
 
 #[cfg(test)]
 pub(super) use shuttle::{

@@ -1,11 +1,12 @@
-//! [`Table`]: what callers' threads and the I/O thread share, behind one lock that is held for some
-//! hundred nanoseconds at a time: across no system call, no allocation of note, no foreign code.
+//! [`Table`]: what callers' threads and the I/O thread share, behind one mutex that is held for
+//! some hundred nanoseconds at a time: no system call, large allocation or foreign code runs under
+//! it.
 //!
 //! # Invariants
 //!
 //! - Of the calls for one key that may wait, at most one competes on the network.
 //! - The first of a queue is promoted as soon as the key has neither holder nor competitor.
-//! - Commands are carried out in the order they were given: a SET behind the release before it.
+//! - Commands are carried out in their order: a SET goes behind the release before it.
 //! - The I/O thread sleeps only while there are no commands, and no longer than until something is
 //!   due here.
 
@@ -31,12 +32,12 @@ use crate::time::Instant;
 pub(super) enum Command {
     /// Something for this call.
     Call(u32, Task),
-    /// A lease to be released; nobody waits for it.
+    /// A lease to release; no call waits for the result.
     Release(Lease),
     Shutdown {
         ends: Instant,
     },
-    /// Nobody has a handle any more.
+    /// The last handle is gone.
     Close,
 }
 
@@ -81,11 +82,11 @@ pub(super) struct Table {
     pub(super) commands: Vec<Command>,
     /// Until when the I/O thread sleeps; `None` while it is awake.
     sleeps_until: Option<Instant>,
-    /// Nothing here is due before.
+    /// Nothing here is due before this.
     next_due: Instant,
     /// No call may begin any more.
     pub(super) is_closed: bool,
-    /// The I/O thread is no more; with how many releases owed.
+    /// The I/O thread has ended, with this many releases owed.
     pub(super) ended: Option<usize>,
     pub(super) rules: Rules,
     /// The nodes that may vote, as the I/O thread last saw.
@@ -110,7 +111,7 @@ impl Table {
 
     // ---- callers ----
 
-    /// Begins an acquisition: on the network, or behind others that want the same key.
+    /// Begins an acquisition: on the network, or behind other calls for the same key.
     pub(super) fn begin_lock(
         &mut self,
         key: &[u8],
@@ -132,12 +133,12 @@ impl Table {
         let holder = here.holder.filter(|holder| holder.valid_until > now);
         let is_contended = here.competitor != NONE || here.first != NONE;
         if queued_until > now && (is_contended || holder.is_some()) {
-            // One whose time seems to be over is looked at again: it stands in the way of the queue.
+            // A holder whose time seems to be over is checked again: it blocks the queue.
             let holder_ends = here.holder.map_or(Instant::MAX, |holder| holder.valid_until);
             self.queues.push(queue, call, &mut self.calls);
             self.next_due = self.next_due.min(queued_until).min(holder_ends);
         } else if let Some(holder) = holder {
-            // Surely in vain: it holds the key itself.
+            // Certainly in vain: this process holds the key itself.
             self.queues.leave(queue);
             self.calls.close(call);
             return Err(LockError::Taken(self.rules.queued_ballot(holder.voters)));
@@ -150,7 +151,7 @@ impl Table {
         Ok(call)
     }
 
-    /// Begins a call that concerns no queue.
+    /// Begins a call that has no queue.
     pub(super) fn begin(&mut self, kind: Kind, task: Task) -> Result<u32, Refused> {
         if self.is_closed {
             return Err(Refused::Closed);
@@ -176,7 +177,7 @@ impl Table {
         Ok(call)
     }
 
-    /// The caller has given the call up. What it had won is handed out, for another.
+    /// The caller has given the call up. Returns what the call had won, for the next.
     pub(super) fn abandon(&mut self, call: u32) -> (Option<Reply>, Listener) {
         let place = self.calls.at_mut(call);
         let queue = place.queue;
@@ -196,7 +197,7 @@ impl Table {
         }
     }
 
-    /// A lease comes back from its holder: it goes to the next of its queue if it may, or is
+    /// A lease comes back from its holder: it goes to the next in its queue if it may, or is
     /// released.
     pub(super) fn give_back(&mut self, queue: u32, lease: Lease, may_pass: bool) -> Listener {
         let lease = match self.pass_on_if(may_pass, queue, lease) {
@@ -213,8 +214,8 @@ impl Table {
         Listener::None
     }
 
-    /// Hands the lease to the next of its queue, without a word to any node. The lease comes back
-    /// if there is no next, or it may not have it.
+    /// Hands the lease to the next in its queue, without asking any node. Returns the lease if
+    /// there is no next, or the next may not have it.
     pub(super) fn pass_on(&mut self, queue: u32, lease: Lease) -> Result<Listener, Lease> {
         if self.is_closed || !self.queues.is_held_by(queue, lease.id()) {
             return Err(lease);
@@ -236,12 +237,12 @@ impl Table {
         holder.turns += 1;
         holder.valid_until = lease.deadline();
         self.queues.unlink(queue, next, &mut self.calls);
-        // The lease names the queue from now on.
+        // The lease keeps the queue from now on.
         self.queues.leave(queue);
         Ok(self.calls.finish(next, Reply::Lock(Ok(lease))))
     }
 
-    /// As [`pass_on`](Self::pass_on), where the lease may go to another at all.
+    /// As [`pass_on`](Self::pass_on), if the lease may go to another call at all.
     pub(super) fn pass_on_if(
         &mut self,
         may_pass: bool,
@@ -267,7 +268,7 @@ impl Table {
         Ok(call)
     }
 
-    /// Begins the end; the releases still owed if that has come.
+    /// Begins the end. `Err`: the end has come, with this many releases owed.
     pub(super) fn begin_shutdown(&mut self, ends: Instant) -> Result<u32, usize> {
         self.is_closed = true;
         if let Some(owed) = self.ended {
@@ -278,7 +279,7 @@ impl Table {
         Ok(call)
     }
 
-    /// The lease is its holder's no more, and nobody else's here.
+    /// The lease has no holder in this process any more.
     pub(super) fn vacate(&mut self, queue: u32, lease: LeaseId) {
         if self.queues.is_held_by(queue, lease) {
             self.queues.at_mut(queue).holder = None;
@@ -289,7 +290,8 @@ impl Table {
 
     // ---- the I/O thread ----
 
-    /// Takes in how operations ended, and hands out who is to be told and what is to be done.
+    /// Takes the results of operations. Returns the listeners to notify and the commands to carry
+    /// out.
     pub(super) fn exchange(
         &mut self,
         engine: &Engine,
@@ -308,14 +310,14 @@ impl Table {
             self.queues.note_wanted_elsewhere(lease, key);
         }
         if has_lost {
-            // Who waits for that lease, or for its end, is told.
+            // Checks the waits for that lease, and for its end.
             self.look_for_loss(Instant::default());
         }
         self.expire(now, engine, tell);
         std::mem::swap(commands, &mut self.commands);
     }
 
-    /// Takes in how an operation ended.
+    /// Takes the result of an operation.
     fn complete(&mut self, call: u32, reply: Reply, engine: &Engine) -> Listener {
         let place = self.calls.at(call);
         let (queue, kind, lease) = (place.queue, place.kind, place.lease);
@@ -329,7 +331,7 @@ impl Table {
         if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = &reply {
             self.queues.won(queue, lease, &self.calls.at(call).options);
             if self.queues.at(queue).first != NONE {
-                // They wait for the end of this one.
+                // The calls behind wait for the end of this lease.
                 self.next_due = self.next_due.min(lease.deadline());
             }
         }
@@ -342,7 +344,7 @@ impl Table {
             return self.calls.finish(call, reply);
         }
         let may_pass = place.may_pass();
-        // No listener: whoever abandons a call takes it along.
+        // No listener: the caller that gave the call up has taken it along.
         self.calls.close(call);
         match reply {
             Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) => {
@@ -359,7 +361,7 @@ impl Table {
         }
     }
 
-    /// Notes the deadline that a lease has now.
+    /// Notes the present deadline of a lease.
     pub(super) fn look_at(&mut self, queue: u32, lease: LeaseId, engine: &Engine) {
         if !self.queues.is_held_by(queue, lease) {
             return;
@@ -370,7 +372,7 @@ impl Table {
         }
     }
 
-    /// Ends the waits whose time is over, and wakes the queues whose holder's is.
+    /// Ends the waits whose time is over, and advances the queues whose holder's time is over.
     fn expire(&mut self, now: Instant, engine: &Engine, tell: &mut Vec<Listener>) {
         if now < self.next_due {
             return;
@@ -394,7 +396,7 @@ impl Table {
         for index in self.queues.indices() {
             let queue = self.queues.at_mut(index);
             let Some(holder) = &mut queue.holder else { continue };
-            // It may have been extended or lost meanwhile.
+            // The lease may have been extended or lost meanwhile.
             holder.valid_until = engine.deadline(holder.id).unwrap_or_default();
             if queue.first == NONE {
                 continue;
@@ -409,7 +411,7 @@ impl Table {
         self.next_due = next_due;
     }
 
-    /// Why a call that stood in the queue got nothing.
+    /// The error of a call that waited in the queue in vain.
     fn why_not(&self, queue: u32, engine: &Engine, now: Instant) -> LockError {
         let holder = self.queues.at(queue).holder;
         match engine.connect_error(now) {
@@ -421,12 +423,12 @@ impl Table {
         }
     }
 
-    /// Somebody waits for the end of a lock, which comes at `at` unless it is lost before.
+    /// A caller waits for the end of a lock: at `at`, unless it is lost before.
     pub(super) fn look_for_loss(&mut self, at: Instant) {
         self.next_due = self.next_due.min(at);
     }
 
-    /// Until when the I/O thread may sleep, from now on; at once if it has something to do.
+    /// The I/O thread goes to sleep. Returns until when; the present if it has something to do.
     pub(super) fn fall_asleep(&mut self, due: Option<Instant>) -> Option<Instant> {
         if !self.commands.is_empty() {
             return Some(Instant::default());
@@ -436,15 +438,15 @@ impl Table {
         (until < Instant::MAX).then_some(until)
     }
 
-    /// Whether the I/O thread must be woken for what is here; says so once.
+    /// Whether the I/O thread must be woken for what is here; true only once.
     pub(super) fn must_wake(&mut self) -> bool {
         let is_due = !self.commands.is_empty()
             || self.sleeps_until.is_some_and(|until| self.next_due < until);
         is_due && self.sleeps_until.take().is_some()
     }
 
-    /// Ends every wait in a queue, and takes back what was won and not taken: nobody will be served any
-    /// more.
+    /// Ends every wait in a queue, and takes back leases that were won and not taken: no further
+    /// call gets a lock.
     pub(super) fn close(&mut self, tell: &mut Vec<Listener>) {
         self.is_closed = true;
         for call in self.calls.indices() {
@@ -539,12 +541,13 @@ impl From<Refused> for UnlockError {
 }
 
 impl Rules {
-    /// What is said of an attempt that never went to the nodes: `holds` hold the key for another.
+    /// The ballot of an attempt that never went to the nodes: `holds` hold the key for another
+    /// client.
     fn queued_ballot(&self, holds: NodeMask) -> Ballot {
         self.ballot(NodeMask::EMPTY, holds, Cause::Queued)
     }
 
-    /// What is said of a lease that was over before its caller came for it.
+    /// The ballot of a lease that was over before its caller took it.
     pub(super) fn late_ballot(&self, votes: NodeMask) -> Ballot {
         self.ballot(votes, NodeMask::EMPTY, Cause::None)
     }

@@ -1,4 +1,4 @@
-//! The I/O thread: it owns the driver, carries out what the table says, and hands results back.
+//! The I/O thread: it owns the driver, carries out the table's commands, and hands results back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) struct Worker {
     tell: Vec<Listener>,
 }
 
-/// Ends every call when the thread does, be it by a panic.
+/// Ends every call when the thread ends, even by a panic.
 struct End(Arc<Inner>);
 
 impl Drop for End {
@@ -59,7 +59,7 @@ impl Worker {
         }
     }
 
-    /// Works until the handle is shut down or nobody has one any more.
+    /// Works until the handle is shut down or the last handle is gone.
     pub(super) fn run(mut self) {
         let _end = End(Arc::clone(&self.inner));
         loop {
@@ -75,7 +75,7 @@ impl Worker {
                     Command::Close => return,
                     Command::Release(lease) => {
                         drop(lease);
-                        // In front of what comes next.
+                        // The release goes out before the commands that follow.
                         self.driver.collect_dropped(now());
                     }
                     Command::Call(call, task) => self.execute(call, task),
@@ -99,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// Until when a call waits for nodes to connect; one that is over has its reply.
+    /// Until when a call waits for nodes to connect. Replies to a wait that is over.
     fn connected_by(&mut self) -> Option<Instant> {
         let (call, connecting) = self.connecting.as_mut()?;
         let result = match connecting.goes_on_until(&self.driver, now()) {
@@ -112,7 +112,7 @@ impl Worker {
         None
     }
 
-    /// Takes what has ended.
+    /// Collects the operations that have ended.
     fn gather(&mut self) {
         while let Some(done) = self.driver.completion() {
             let Some(place) = self.calls.get_mut(done.id.index()) else { continue };
@@ -133,12 +133,12 @@ impl Worker {
             Outcome::Adopt(result) => Reply::Adopt(result),
             Outcome::Unlock(result) => Reply::Unlock(result),
             Outcome::Query(answers) => Reply::Status(Ok(self.driver.node_keys(&answers))),
-            // No call's result: the lease itself shows it.
+            // Not the result of a call: the lease itself shows it.
             Outcome::Lost(_) => return None,
         })
     }
 
-    /// Hands out results and takes commands in, in one hold of the lock; then tells who waits.
+    /// Hands out results and takes commands under one hold of the mutex; then notifies listeners.
     fn exchange(&mut self) {
         let Self { driver, inner, commands, replies, tell, .. } = self;
         let has_lost = driver.take_loss();
@@ -154,7 +154,7 @@ impl Worker {
             Task::Acquire { key, options, ends } => self.acquire(call, &key, options, ends),
             Task::Extend { queue, lease, ttl } => {
                 let result = driver.extend_id(lease, ttl);
-                // It may have a nearer deadline from now on.
+                // The lease may have an earlier deadline now.
                 let engine = driver.engine();
                 self.inner.with(|table| table.look_at(queue, lease, engine));
                 self.note(call, result, |error| Reply::Extend(Err(error)));
@@ -195,7 +195,7 @@ impl Worker {
         self.note(call, result, |error: LockError| Reply::Lock(Err(error)));
     }
 
-    /// Notes the operation of a call, or how it ended at once.
+    /// Notes the operation of a call, or the error with which it ended at once.
     fn note<E>(&mut self, call: u32, result: Result<OpId, E>, error: impl FnOnce(E) -> Reply) {
         match result {
             Ok(op) => {
@@ -206,14 +206,14 @@ impl Worker {
         }
     }
 
-    /// Gives up what is under way, sends what is owed and waits for the answers, until `ends` at
-    /// the latest.
+    /// Gives up what is under way, sends the releases owed and waits for the answers, until `ends`
+    /// at the latest.
     fn shut_down(mut self, mut ends: Instant) {
         self.driver.give_up();
         self.gather();
         self.exchange();
         ends = self.take_last(ends);
-        // Nobody takes a lock from now on.
+        // No call takes a lock from now on.
         let Self { inner, tell, .. } = &mut self;
         inner.with(|table| table.close(tell));
         tell.drain(..).for_each(Listener::notify);
@@ -234,8 +234,8 @@ impl Worker {
         end(&self.inner, self.driver.engine().releases_owed(now()));
     }
 
-    /// Takes in what came after the handle was closed: leases given back, which are released, and
-    /// further calls of `shutdown`. Until when is waited: the nearest of their limits.
+    /// Takes what came after the handle was closed: leases given back, which it releases, and
+    /// further calls of `shutdown`. Returns until when to wait: the earliest of their limits.
     fn take_last(&mut self, mut ends: Instant) -> Instant {
         for command in self.commands.drain(..) {
             match command {

@@ -1,4 +1,4 @@
-//! `bench --compare`: this run beside one that was saved, and the ratio of both.
+//! `bench --compare`: this run beside a saved one, and their ratio.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const RATE: &str = "cycles_per_s";
 
 const TIMES: [(&str, &str); 2] = [("acquire_us", "acquire"), ("release_us", "release")];
 
-/// What `bench --json` printed before.
+/// An earlier output of `bench --json`.
 #[derive(Debug)]
 pub(super) struct Saved {
     name: String,
@@ -64,7 +64,7 @@ impl Saved {
         .hint("give the same options, or save a new run with --json"))
     }
 
-    /// The saved run, and by how much `now` is more: 2 is twice.
+    /// The saved run, and the ratio of `now` to it: 2 is twice as much.
     pub(super) fn json(&self, now: &Value) -> Value {
         let mut ratios = Map::new();
         let of = |path: &[&str]| ratio(at(now, path), at(&self.run, path));
@@ -81,7 +81,7 @@ impl Saved {
         let both = |path: &[&str]| (at(&self.run, path).clone(), at(now, path).clone());
         let (saved, after) = both(&[RATE]);
         table.add([
-            "cycles a second".into(),
+            "cycles per second".into(),
             word(&saved),
             word(&after),
             shown_ratio(&after, &saved),
@@ -106,7 +106,7 @@ impl Saved {
     }
 }
 
-/// What stands at `path`; null where there is nothing.
+/// The value at `path`; null if there is none.
 fn at<'a>(run: &'a Value, path: &[&str]) -> &'a Value {
     let found = path.iter().try_fold(run, |value, name| value.get(name));
     found.unwrap_or(&Value::Null)
@@ -123,7 +123,7 @@ fn shown_ratio(now: &Value, saved: &Value) -> String {
     ratio(now, saved).as_f64().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
-/// A setting or a count as a word: without quotes, and whole numbers as such.
+/// A setting or a count as text: without quotes, whole numbers without decimals.
 fn word(value: &Value) -> String {
     let whole = value.as_f64().filter(|number| number.fract() == 0.0);
     match (value.as_str(), whole) {

@@ -17,16 +17,16 @@ use crate::progress::Progress;
 /// Locks under way at once.
 const BATCHES: [u16; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// A plot in the making.
+/// A plot under construction.
 #[derive(Debug)]
 pub(super) struct Drawing {
     path: PathBuf,
-    /// Locks under way, and cycles a second.
+    /// Locks under way, and cycles per second.
     rates: Vec<(u16, f64)>,
 }
 
 impl Drawing {
-    /// A drawing that will be written to `path`; whether that can be is known before the run.
+    /// A drawing for `path`; fails before the run if it could not be written.
     pub(super) fn to(path: &Path) -> Result<Self, Failure> {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
@@ -36,7 +36,7 @@ impl Drawing {
         Ok(Self { path: path.to_owned(), rates: Vec::new() })
     }
 
-    /// Measures each batch size, for a quarter of what the run itself took.
+    /// Measures each batch size, for a quarter of the time of the run.
     pub(super) fn measure(
         &mut self,
         config: &Config,
@@ -68,10 +68,10 @@ impl Drawing {
         let rates = Plot {
             title: "Throughput over the batch size",
             x: "locks under way",
-            y: "acquire and release, a second",
+            y: "acquire and release, per second",
             x_scale: Scale::Log,
             y_scale: Scale::Zero,
-            lines: vec![line("cycles a second", rates)],
+            lines: vec![line("cycles per second", rates)],
         };
         save(&self.path, &setup.text(), &[times, rates]).map_err(|error| {
             Failure::new(SYSTEM, "system", format!("--plot {}: {error}", self.path.display()))
@@ -90,15 +90,15 @@ impl Drawing {
     pub(super) fn text(&self) -> String {
         let best = self.rates.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let best = best.map_or_else(String::new, |(batch, rate)| {
-            format!(": most with {batch} in flight, {rate:.0} cycles a second")
+            format!(": most with {batch} in flight, {rate:.0} cycles per second")
         });
         format!("drawn to {}{best}", self.path.display())
     }
 }
 
-/// Microseconds, and the share in percent that took no longer.
+/// Durations in microseconds, and the share in percent that took no longer.
 fn shares(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
-    // Each half of what is left: the tail gets as many points as the middle.
+    // Each step halves the rest, so the tail gets as many points as the middle.
     let steps = nanos.iter_quantiles(8);
     let point = |value: u64, share: f64| {
         let us = f64::from(u32::try_from(value / 10).unwrap_or(u32::MAX)) / 100.0;

@@ -1,4 +1,4 @@
-//! What a benchmark says in the end: numbers for people, or one JSON object.
+//! The report of a benchmark: numbers for people, or one JSON object.
 
 use std::time::Duration;
 

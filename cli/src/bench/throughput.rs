@@ -1,4 +1,4 @@
-//! The throughput half of `redbolt bench`: one batch, always so many locks under way.
+//! The throughput half of `redbolt bench`: one batch with a constant number of locks under way.
 
 use redbolt::Instant;
 use redbolt::driver::{Completion, Outcome};
@@ -36,7 +36,7 @@ pub(super) fn measure(
     };
     let started = now();
     let mut shown_at = 0;
-    // Acquisitions that failed are begun anew together: one may fail at once, and then again.
+    // Failed acquisitions begin again together: one may fail at once, and then again.
     let mut missing = in_flight;
     loop {
         for _ in 0..missing {
@@ -57,7 +57,7 @@ pub(super) fn measure(
         }
     }
     window.counts.elapsed = now().saturating_since(started);
-    // What is under way is given up with the batch, and released.
+    // Dropping the batch gives up what is under way, and releases it.
     Ok(window.counts)
 }
 
@@ -75,7 +75,7 @@ impl Window<'_> {
         }
     }
 
-    /// Takes a result in, and begins the release of a lock. How many cycles ended by it.
+    /// Takes a result, and begins the release of a lock. Returns how many cycles ended.
     fn take(&mut self, done: Completion) -> Result<usize, Failure> {
         let ended = now();
         let begun = self.begun.get(done.id.index()).copied().unwrap_or(ended);

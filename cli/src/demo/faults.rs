@@ -1,9 +1,9 @@
-//! What is done to the embedded nodes while the sale goes on.
+//! The faults of the embedded nodes during the sale.
 //!
 //! # Invariants
 //!
 //! - At most two nodes are away at any time, so three of five always vote: each fault waits until
-//!   the one before is mended as far as that needs.
+//!   enough nodes have recovered from the one before.
 
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt_embedded::{Memory, Nodes};
@@ -17,7 +17,7 @@ pub(super) struct Faults {
 }
 
 struct Fault {
-    /// Due when so many per cent of the stock are sold.
+    /// Due when this percentage of the stock is sold.
     percent: u32,
     /// Due only while all nodes vote.
     when_all_vote: bool,
@@ -76,7 +76,7 @@ impl Faults {
         Self { next: 0 }
     }
 
-    /// Does what is due once `sold` of `stock` are sold, and says it.
+    /// Does what is due once `sold` of `stock` are sold, and reports it.
     pub(super) fn act(
         &mut self,
         nodes: &Nodes,

@@ -31,19 +31,19 @@ use worker::Waves;
 /// TTL of a sale's lock.
 const TTL: Duration = Duration::from_secs(1);
 
-/// With the embedded nodes; a restarted one does not vote for so long.
+/// With the embedded nodes; a restarted one does not vote for this long.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
 /// How long the sale of the stock takes if the locks keep up with the customers.
 const SALE_LENGTH: Duration = Duration::from_secs(10);
 
-/// Between two waves of customers at most.
+/// The longest time between two waves of customers.
 const WAVE_INTERVAL_MAX: Duration = Duration::from_millis(40);
 
 /// The shop closes after this, sold out or not.
 const TIME_LIMIT: Duration = Duration::from_millis(18_500);
 
-/// A picture every so often.
+/// Time between two redraws.
 const FRAME: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
     let mut demo = Demo::open(global, args)?;
     let sellers = demo.hire(args)?;
     let watched = demo.watch(&signals, &sellers);
-    // Joined in any case: they release their locks.
+    // Joined in any case, so that they release their locks.
     demo.shop.close();
     let mut result = watched;
     for seller in sellers {
@@ -74,16 +74,16 @@ pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
 struct Demo {
     shop: Arc<Shop>,
     config: Option<Config>,
-    /// The nodes that faults may be done to.
+    /// The nodes that may get faults.
     nodes: Option<Nodes>,
     faults: Faults,
-    /// A client that only looks how the nodes are.
+    /// A client that only watches the nodes.
     observer: Option<Client>,
     seen: Vec<NodeHealth>,
     view: View,
     title: String,
     start: Instant,
-    /// When how much was sold, over the last second.
+    /// Sales over the last second, with their times.
     pace: VecDeque<(Duration, u32)>,
 }
 
@@ -111,7 +111,7 @@ impl Demo {
         let config = config.map(|config| config.retry(retry.timeout(Duration::from_secs(3))));
         let observer = config.clone().map(Client::connect).transpose()?;
         let node_count = config.as_ref().map_or(0, |config| config.nodes().len());
-        // Fewer shelves than workers: in each wave some meet at one.
+        // Fewer shelves than workers, so that some workers compete in each wave.
         let shelf_count = (args.workers * 3 / 4).clamp(1, 64);
         let mut demo = Self {
             shop: Arc::new(Shop::open(args.stock, shelf_count, node_count)?),
@@ -137,10 +137,10 @@ impl Demo {
         let wave_count = args.stock.div_ceil(args.workers);
         let mut interval = (SALE_LENGTH / wave_count).min(WAVE_INTERVAL_MAX);
         if args.no_lock {
-            // More will be sold than there is.
+            // Without locks more pieces are sold than there are.
             interval /= 2;
         }
-        // They connect meanwhile, and begin together.
+        // The workers connect meanwhile, and begin together.
         let waves = Waves { start: self.start + Duration::from_millis(100), interval };
         (0..args.workers)
             .map(|worker| {
@@ -165,7 +165,7 @@ impl Demo {
             {
                 self.view.event(elapsed, &text)?;
             }
-            // That a node votes again is told anyway, whatever kept it away.
+            // That a node votes again is reported elsewhere, whatever the cause was.
             for notice in self.shop.take_notices().iter().filter(|notice| !notice.is_well()) {
                 self.view.warn(elapsed, &told(notice));
             }
@@ -179,7 +179,7 @@ impl Demo {
         }
     }
 
-    /// Looks how the nodes are, and tells when one votes again.
+    /// Checks the nodes, and reports when one votes again.
     fn look(&mut self, elapsed: Duration) -> Result<(), Failure> {
         let Some(observer) = &mut self.observer else { return Ok(()) };
         observer.status("redbolt:demo:shelf:0")?;

@@ -1,7 +1,7 @@
-//! The shop: a stock that forgets updates unless its visitors take turns, and what was sold of it.
+//! The shop: a stock that loses updates unless its workers take turns, and what was sold.
 //!
-//! A sale reads how much is left, takes its time, and writes one less: as a program does that keeps
-//! its stock in a file or behind a plain key. Two at once sell the same piece twice.
+//! A sale reads how much is left, pauses, and writes one less, like a program that keeps its stock
+//! in a file or a plain key. Two sales at once sell the same piece twice.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(crate) struct Shop {
     pub(crate) stock: u32,
     shelves: Vec<AtomicU32>,
     sold: AtomicU32,
-    /// Leases that were over before the sale was written, which then was not.
+    /// Sales that were not written because the lease was over.
     pub(crate) given_up: AtomicU32,
     /// Attempts that ended without a lock.
     pub(crate) refused: AtomicU32,
@@ -31,7 +31,7 @@ pub(crate) struct Shop {
     /// How long each lock took, in nanoseconds.
     acquire: Mutex<Histogram<u64>>,
     closed: AtomicBool,
-    /// What a worker heard of the nodes and nobody has shown yet.
+    /// Notices of nodes that are not shown yet.
     notices: Mutex<Vec<Notice>>,
 }
 
@@ -62,13 +62,13 @@ impl Shop {
         self.notices.lock().map(|mut notices| std::mem::take(&mut *notices)).unwrap_or_default()
     }
 
-    /// A shelf with something on it, `wanted` or the next; `None` when all is sold.
+    /// The first shelf with stock, from `wanted` on; `None` when all is sold.
     pub(crate) fn shelf(&self, wanted: usize) -> Option<usize> {
         let count = self.shelves.len();
         (0..count).map(|step| (wanted + step) % count).find(|&shelf| self.left_on(shelf) > 0)
     }
 
-    /// Sells one piece off `shelf`, unless it is empty or `may_write` says no right before the
+    /// Sells one piece from `shelf`, unless it is empty or `may_write` is false right before the
     /// write.
     pub(crate) fn sell(&self, shelf: usize, may_write: impl FnOnce() -> bool) {
         let left = self.left_on(shelf);
@@ -104,19 +104,19 @@ impl Shop {
         self.sold.load(Ordering::SeqCst)
     }
 
-    /// What the shelves say is left.
+    /// The stock left on the shelves.
     pub(crate) fn left(&self) -> u32 {
         (0..self.shelves.len()).map(|shelf| self.left_on(shelf)).sum()
     }
 
-    /// Pieces that were sold more than once: what was sold and what is left exceed what there was.
+    /// Pieces that were sold more than once: by how much sales and rest exceed the stock.
     pub(crate) fn oversold(&self) -> u32 {
-        // In this order: a sale in between makes the sum smaller, and never too large.
+        // In this order: a sale in between makes the sum too small, never too large.
         let sold = self.sold();
         (sold + self.left()).saturating_sub(self.stock)
     }
 
-    /// Nobody begins another sale.
+    /// Stops further sales.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }

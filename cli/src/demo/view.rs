@@ -1,4 +1,4 @@
-//! What is seen of the demo: a live view on a terminal, a line for each event elsewhere.
+//! The output of the demo: a live view on a terminal, one line per event elsewhere.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use redbolt::inspect::{NodeHealth, NodeState};
 use crate::output::{Paint, short};
 use crate::terminal::{Picture, is_live};
 
-/// What the view shows at one moment.
+/// The content of the view at one moment.
 #[derive(Debug)]
 pub(super) struct Scene<'a> {
     pub(super) title: &'a str,
@@ -55,25 +55,25 @@ impl View {
         Self { paint: Paint::stdout(), place, events: Vec::new(), picture: Picture::default() }
     }
 
-    /// Tells what is about to be seen.
+    /// Prints the title.
     pub(super) fn begin(&mut self, title: &str) -> io::Result<()> {
-        // A live view has its title in every picture.
+        // A live view shows its title in every redraw.
         if self.place == Place::Terminal { Ok(()) } else { self.event(Duration::ZERO, title) }
     }
 
-    /// Tells an event.
+    /// Reports an event.
     pub(super) fn event(&mut self, elapsed: Duration, text: &str) -> io::Result<()> {
         let line = format!("{:>5.1} s  {text}", elapsed.as_secs_f64());
         match self.place {
             Place::Terminal => self.events.push(line),
             Place::Stdout => crate::output::say(line)?,
-            // Nobody need read them.
+            // A failure to print them changes nothing.
             Place::Stderr => drop(writeln!(io::stderr().lock(), "{line}")),
         }
         Ok(())
     }
 
-    /// Tells, on stderr where no live view is, what somebody should mend.
+    /// Reports what a person should repair; on stderr if there is no live view.
     pub(super) fn warn(&mut self, elapsed: Duration, text: &str) {
         if self.place == Place::Terminal {
             self.events.push(format!("{:>5.1} s  {text}", elapsed.as_secs_f64()));
@@ -82,7 +82,7 @@ impl View {
         }
     }
 
-    /// Draws a scene over the one before.
+    /// Draws a scene over the last one.
     pub(super) fn draw(&mut self, scene: &Scene<'_>) -> io::Result<()> {
         if self.place != Place::Terminal {
             return Ok(());

@@ -8,7 +8,7 @@ use redbolt::{Client, Config, now};
 
 use super::shop::Shop;
 
-/// When customers come: in waves, one for each worker.
+/// When customers come: in waves of one per worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waves {
     pub(super) start: Instant,
@@ -34,7 +34,7 @@ pub(super) fn work(
         match &mut client {
             Some(client) => {
                 sell_locked(shop, client, shelf, ttl);
-                // All have the same nodes: one word is enough.
+                // All workers have the same nodes, so only the first reports.
                 while worker == 0
                     && let Some(notice) = client.notice()
                 {
@@ -47,7 +47,7 @@ pub(super) fn work(
     Ok(())
 }
 
-/// One sale under the lock of its shelf, written only while that surely holds.
+/// One sale under the lock of its shelf, written only while the lock is certainly held.
 fn sell_locked(shop: &Shop, client: &mut Client, shelf: usize, ttl: Duration) {
     let asked = now();
     let Ok(lease) = client.lock(format!("redbolt:demo:shelf:{shelf}"), ttl) else {
@@ -56,6 +56,6 @@ fn sell_locked(shop: &Shop, client: &mut Client, shelf: usize, ttl: Duration) {
     };
     shop.note_lock(now().saturating_since(asked), lease.votes().bits());
     shop.sell(shelf, || lease.is_valid());
-    // Whatever the nodes say to it: the sale is done, and the key ends with its TTL at the latest.
+    // Whatever the result: the sale is done, and the key ends with its TTL at the latest.
     let _ = client.unlock(lease);
 }

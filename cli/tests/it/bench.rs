@@ -57,7 +57,7 @@ fn a_bench_stands_beside_a_saved_one_of_the_same_settings_only() {
         assert!((ratio - of(&report) / of(&saved)).abs() < 0.001, "{report}");
     }
     let text = on(&nodes, &compare).expect(0).out;
-    for words in ["saved", "now / saved", "cycles a second", "acquire p50", "release p99.9"] {
+    for words in ["saved", "now / saved", "cycles per second", "acquire p50", "release p99.9"] {
         assert!(text.contains(words), "{words}: {text}");
     }
 

@@ -58,7 +58,7 @@ fn what_is_wrong_with_one_server_is_said_with_its_name_and_its_remedy() {
     let other = servers[0].port().to_string();
     let table: [(&[&str], bool, &str); 5] = [
         (&["--appendonly", "no"], true, "keeps no append-only file (appendonly no)"),
-        (&["--appendonly", "yes", "--appendfsync", "everysec"], true, "once a second only"),
+        (&["--appendonly", "yes", "--appendfsync", "everysec"], true, "only once per second"),
         (&["--no-appendfsync-on-rewrite", "yes"], true, "(no-appendfsync-on-rewrite yes)"),
         (&["--replicaof", "127.0.0.1", &other], true, "name a master of its own"),
         (&["--maxmemory", "1mb"], false, "% of its maxmemory"),

@@ -55,8 +55,8 @@ pub(super) fn auth(call: &mut Call<'_>) {
     }
 }
 
-/// Answers wrong credentials. Some servers say nothing at all while earlier replies of the same
-/// pipeline are unwritten: whoever counts replies is out of step from there on.
+/// Answers wrong credentials. Some servers send no answer at all while earlier replies of the same
+/// pipeline are unwritten: a client that counts replies is out of step from there on.
 fn refuse_login(call: &mut Call<'_>) {
     let silent = match call.server.flavor {
         Flavor::Redis80 | Flavor::Redis86 | Flavor::Valkey81 => !call.out.is_empty(),
@@ -98,7 +98,7 @@ pub(super) fn hello(call: &mut Call<'_>) {
     greet(call);
 }
 
-/// Why HELLO's options do not do.
+/// Why HELLO's options are refused.
 enum Refusal {
     /// Wrong credentials.
     Login,
@@ -106,7 +106,7 @@ enum Refusal {
     Text(Vec<u8>),
 }
 
-/// Applies HELLO's options; the name that was asked for, or an error.
+/// Applies HELLO's options. Returns the client's name if it gives one, or an error.
 fn hello_options<'a>(call: &mut Call<'a>) -> Result<Option<&'a [u8]>, Refusal> {
     let args = call.args;
     // Redis 7.0 applies each option as it reads it, the others only once all are known.
@@ -241,7 +241,7 @@ pub(super) fn quit(call: &mut Call<'_>) {
     call.reply().ok();
 }
 
-/// Whether a client may call itself so. Later servers look no further than the first NUL.
+/// Whether a client may use this name. Later servers check only up to the first NUL.
 fn is_name(name: &[u8], flavor: Flavor) -> bool {
     let looked_at = match flavor {
         Flavor::Redis70 => name,

@@ -1,9 +1,9 @@
-//! [`Flavor`]: which server a node passes for, and every text in which the five differ.
+//! [`Flavor`]: which server a node imitates, and every text in which the five differ.
 //!
-//! Layer: sans-IO, plain values. All texts were taken from the servers themselves;
+//! Layer: sans-IO, plain values. All texts come from the servers themselves;
 //! `tests/it/differential.rs` compares them again on every run.
 
-/// The server that an embedded node passes for: commands, error texts, `HELLO`, `INFO`.
+/// The server that an embedded node imitates: commands, error texts, `HELLO`, `INFO`.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Flavor {
@@ -57,7 +57,7 @@ impl Flavor {
         if self.is_valkey() { "valkey" } else { "redis" }
     }
 
-    /// How the server calls itself in its error texts.
+    /// The server's own name in its error texts.
     pub(crate) const fn title(self) -> &'static str {
         if self.is_valkey() { "Valkey" } else { "Redis" }
     }
@@ -90,7 +90,7 @@ impl Flavor {
         }
     }
 
-    /// What a script says that calls a command with too few arguments.
+    /// The error of a script that calls a command with too few arguments.
     pub(crate) const fn script_argument(self) -> &'static str {
         if self.is_valkey() {
             "ERR Command arguments must be strings or integers"

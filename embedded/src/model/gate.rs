@@ -1,5 +1,5 @@
 //! From a request to the function that runs it: every check that may refuse it, in the order of
-//! the real servers.
+//! real servers.
 //!
 //! Layer: sans-IO. Called by [`Server::execute`] only.
 
@@ -11,7 +11,7 @@ use super::table::{self, Command, Found};
 use super::tracking::{end_caching, note_reads};
 use crate::request::Args;
 
-/// One command on its way: what it needs to run and to answer.
+/// One command under way: what it needs to run and to answer.
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a mut Server,
     pub(crate) session: &'a mut Session,
@@ -22,7 +22,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs a command that may run.
+    /// Runs a command that has passed the checks.
     pub(crate) fn run(&mut self, command: &Command) {
         (command.run)(self);
         note_reads(self, command);
@@ -43,10 +43,11 @@ impl Server {
         out: &mut Vec<u8>,
     ) {
         self.stats.commands += 1;
-        // What changed before this command is nobody's own change.
+        // Changes before this command are not this session's own.
         self.tell_changes(None, Some((session.id, out)));
         if is_http(args) {
-            // A browser was made to speak to the server: real ones hang up without a word.
+            // A browser was tricked into talking to the server: real servers close without an
+            // answer.
             session.closing = true;
             return;
         }
@@ -56,7 +57,7 @@ impl Server {
         end_caching(session, &found);
         let mut own = Vec::new();
         self.tell_changes(Some(session.id), Some((session.id, &mut own)));
-        // Redis 8 tells whoever flushes of it before it answers.
+        // Redis 8 sends the push to the flushing session before its answer.
         let is_flush =
             matches!(&found, Found::Command(command) if command.name.starts_with("flush"));
         let is_first = is_flush && matches!(self.flavor, Flavor::Redis80 | Flavor::Redis86);
@@ -118,7 +119,7 @@ impl Server {
         })
     }
 
-    /// What the server's own condition forbids.
+    /// Why the server's condition forbids the command.
     fn unfit(&self, session: &Session, command: &Command) -> Option<String> {
         let has = |flag| command.has(flag);
         if self.state.oom && has(table::DENY_OOM) {

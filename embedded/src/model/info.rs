@@ -1,7 +1,7 @@
-//! What a server says of itself: INFO, CONFIG, TIME.
+//! What a server says about itself: INFO, CONFIG, TIME.
 //!
-//! Layer: sans-IO. INFO has the fields that a client or an operator judges a master by, in the
-//! order and with the names of the flavor, not all of the two hundred that a real one prints.
+//! Layer: sans-IO. INFO has the fields by which a client or an operator judges a master, in the
+//! order and with the names of the flavor, not all of the two hundred fields of a real one.
 
 use std::fmt::Write as _;
 
@@ -75,7 +75,7 @@ fn server(server: &mut Server, now_ms: i64, text: &mut String) {
 }
 
 fn memory(server: &mut Server, _now_ms: i64, text: &mut String) {
-    // A server whose memory is full has a limit that is below what it uses.
+    // If memory is full, the limit is below the memory in use.
     let maxmemory = u64::from(server.state.oom);
     field(text, "used_memory", 1_000_000);
     field(text, "maxmemory", maxmemory);
@@ -165,7 +165,7 @@ impl Server {
 
 const SETTINGS: [&str; 5] = ["appendfsync", "appendonly", "maxmemory", "maxmemory-policy", "save"];
 
-/// `CONFIG GET pattern ..`: a pattern is a name, or the beginning of names with a `*` behind it.
+/// `CONFIG GET pattern ..`: a pattern is a name, or a prefix followed by `*`.
 pub(super) fn config_get(call: &mut Call<'_>) {
     let args = call.args;
     let is_wanted = |name: &&&str| {

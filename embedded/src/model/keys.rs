@@ -56,7 +56,7 @@ pub(super) fn pexpire(call: &mut Call<'_>) {
     }
 }
 
-/// Moves a key's end to `amount` milliseconds from now; whether it did.
+/// Moves a key's end to `amount` milliseconds from now. Returns whether it did.
 pub(super) fn move_end(
     call: &mut Call<'_>,
     key: &[u8],
@@ -82,7 +82,7 @@ pub(super) fn move_end(
     Ok(true)
 }
 
-/// Under which condition an end is moved.
+/// The condition for moving an end.
 #[derive(Clone, Copy, Default)]
 pub(super) struct When {
     nx: bool,
@@ -117,7 +117,7 @@ impl When {
         Ok(when)
     }
 
-    /// A key without an end counts as one that never ends.
+    /// A key without an end counts as ending last.
     fn allows(self, current_ms: Option<i64>, ends_at_ms: i64) -> bool {
         !(self.nx && current_ms.is_some()
             || self.xx && current_ms.is_none()
@@ -137,7 +137,7 @@ pub(super) fn kind(call: &mut Call<'_>) {
     call.reply().simple(kind);
 }
 
-/// `RPUSH key item ..`: the one way to a value that is no string.
+/// `RPUSH key item ..`: the only way to a value that is not a string.
 pub(super) fn rpush(call: &mut Call<'_>) {
     let items = call.args.from(2);
     match call.server.keys.push(call.session.db, call.args.at(1), items, call.now_ms) {

@@ -1,4 +1,4 @@
-//! [`Keyspace`]: the keys of one server, their values and ends, and who tracks them.
+//! [`Keyspace`]: the keys of one server, their values and ends, and the sessions that track them.
 //!
 //! Layer: sans-IO. Time is the server's wall clock in milliseconds, passed in.
 //!
@@ -6,7 +6,7 @@
 //!
 //! - A key is there as long as `now <= ends_at`: it lives strictly longer than its TTL, as on a
 //!   real server.
-//! - Expired keys that nobody touches never outnumber the live ones by more than
+//! - Expired keys that no command touches never outnumber the live ones by more than
 //!   [`SWEEP_LEN_MIN`]: a sweep comes each time the keyspace has doubled.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub(crate) struct Keyspace {
     databases: [Map<Vec<u8>, Entry>; DATABASES],
     pub(crate) readers: Readers,
     written_since_sweep: usize,
-    /// Keys whose end has come and that were removed for it.
+    /// How many keys were removed because their end had come.
     pub(crate) expired: u64,
 }
 
@@ -79,7 +79,7 @@ impl Keyspace {
         self.insert(db, key, Entry { value: Value::Text(text.to_vec()), ends_at_ms }, now_ms);
     }
 
-    /// Adds to the end of a list, which is made if need be; its new length, none for a string.
+    /// Appends to a list, which is made if needed. Returns its new length; `None` for a string.
     pub(crate) fn push<'item>(
         &mut self,
         db: usize,
@@ -110,7 +110,7 @@ impl Keyspace {
         }
     }
 
-    /// Removes the key, expired or not; whether it was there.
+    /// Removes the key, expired or not. Returns whether it was there.
     pub(crate) fn remove(&mut self, db: usize, key: &[u8]) -> bool {
         let was_there = self.database(db).remove(key).is_some();
         if was_there {
@@ -119,12 +119,13 @@ impl Keyspace {
         was_there
     }
 
-    /// Removes the key if it lives at `now_ms`; whether it did.
+    /// Removes the key if it lives at `now_ms`. Returns whether it did.
     pub(crate) fn delete(&mut self, db: usize, key: &[u8], now_ms: i64) -> bool {
         self.entry(db, key, now_ms).is_some() && self.remove(db, key)
     }
 
-    /// Empties one database, or all of them, as FLUSHDB and FLUSHALL do: whoever tracks keys is told.
+    /// Empties one database, or all of them, as FLUSHDB and FLUSHALL do, and notes it for tracking
+    /// sessions.
     pub(crate) fn flush(&mut self, only: Option<usize>) {
         self.readers.note_flush();
         self.clear(only);
@@ -163,7 +164,7 @@ impl Keyspace {
         }
     }
 
-    /// Forgets who tracks: connections do not outlive the process they were made to.
+    /// Forgets the tracking sessions: connections do not outlive the server's process.
     pub(crate) fn forget_sessions(&mut self) {
         self.readers = Readers::default();
     }

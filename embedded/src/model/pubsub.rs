@@ -1,8 +1,8 @@
 //! Publish and subscribe: SUBSCRIBE, UNSUBSCRIBE, PUBLISH.
 //!
 //! Layer: sans-IO. A message for another connection is a [`Delivery`], which the caller of
-//! [`Server::execute`](super::Server::execute) takes to it; one for the publisher's own connection
-//! stands in its reply stream.
+//! [`Server::execute`](super::Server::execute) delivers; one for the publisher's own connection
+//! goes into its reply stream.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::reply::Reply;
 use super::server::Delivery;
 use super::session::Session;
 
-/// Who listens to which channel.
+/// The subscribers of each channel.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     subscribers: BTreeMap<Vec<u8>, Vec<Subscriber>>,
@@ -33,7 +33,7 @@ impl Channels {
         }
     }
 
-    /// A session speaks another protocol from now on.
+    /// A session uses another protocol from now on.
     pub(crate) fn speak(&mut self, session: u64, resp3: bool) {
         for subscriber in self.subscribers.values_mut().flatten() {
             if subscriber.session == session {
@@ -46,7 +46,7 @@ impl Channels {
         self.deliveries.drain(..)
     }
 
-    /// Sends a session what no request of it asked for.
+    /// Sends a session bytes that answer no request.
     pub(crate) fn deliver(&mut self, session: u64, bytes: Vec<u8>) {
         self.deliveries.push(Delivery { session, bytes });
     }
@@ -130,7 +130,7 @@ pub(super) fn publish(call: &mut Call<'_>) {
             channels.deliveries.push(Delivery { session: subscriber.session, bytes });
         }
     }
-    // Redis 7.0 lets the message of one's own channel pass the reply.
+    // In Redis 7.0 a message on the publisher's own channel comes before the reply.
     let first = call.server.flavor == Flavor::Redis70;
     if first {
         call.out.extend_from_slice(&own);

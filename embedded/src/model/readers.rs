@@ -1,14 +1,15 @@
-//! [`Readers`]: who read which key and is to be told of its next change, and what has changed since.
+//! [`Readers`]: which session read which key and must hear of its next change, and the changes
+//! since.
 //!
 //! Layer: sans-IO. As on a real server a key is a name, whatever database it is in.
 //!
 //! # Invariants
 //!
-//! - A change of a key takes its readers out: each is told of it once, until it reads anew.
+//! - A change of a key removes its readers: each hears of one change, until it reads again.
 
 use super::keyspace::Map;
 
-/// Keys that are tracked at once, as servers bound it (`tracking-table-max-keys`).
+/// The most keys that are tracked at once, as on servers (`tracking-table-max-keys`).
 const KEYS_MAX: usize = 1_000_000;
 
 /// The sessions that read each key since its last change.
@@ -18,22 +19,22 @@ pub(crate) struct Readers {
     changed: Vec<Changed>,
 }
 
-/// What has changed of the keys that somebody read.
+/// A change of keys that sessions have read.
 #[derive(Debug)]
 pub(crate) enum Changed {
     Key {
         key: Vec<u8>,
         readers: Vec<u64>,
     },
-    /// A database was emptied: whatever was read is void.
+    /// A database was emptied: all reads are void.
     All,
 }
 
 impl Readers {
-    /// A session has read a key, and asked to be told of its next change.
+    /// A session has read a key and asked to hear of its next change.
     pub(crate) fn note_read(&mut self, key: &[u8], session: u64) {
         if self.keys.len() >= KEYS_MAX && !self.keys.contains_key(key) {
-            // As servers do at their bound: those who read one key are told that it is void.
+            // As servers do at their bound: the readers of one key hear that it is void.
             if let Some(key) = self.keys.keys().next().cloned() {
                 self.note_change(&key);
             }
@@ -44,7 +45,7 @@ impl Readers {
         }
     }
 
-    /// A key was written, removed, or is over.
+    /// A key was written, removed, or has expired.
     pub(crate) fn note_change(&mut self, key: &[u8]) {
         if let Some(readers) = self.keys.remove(key) {
             self.changed.push(Changed::Key { key: key.to_vec(), readers });
@@ -62,7 +63,7 @@ impl Readers {
         self.keys.is_empty()
     }
 
-    /// A session is gone: it is told of nothing any more.
+    /// A session has ended: it hears of no further changes.
     pub(crate) fn leave(&mut self, session: u64) {
         self.keys.retain(|_, readers| {
             readers.retain(|reader| *reader != session);
@@ -70,7 +71,7 @@ impl Readers {
         });
     }
 
-    /// What has changed since this was last called, oldest first.
+    /// The changes since the last call, oldest first.
     pub(crate) fn changes(&mut self) -> std::vec::Drain<'_, Changed> {
         self.changed.drain(..)
     }

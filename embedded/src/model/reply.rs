@@ -1,6 +1,6 @@
-//! [`Reply`]: writes replies in RESP2 or RESP3 behind whatever is already in the output.
+//! [`Reply`]: appends replies in RESP2 or RESP3 to the output.
 //!
-//! Layer: sans-IO. One method a RESP type; nothing is allocated but the output's own growth.
+//! Layer: sans-IO. One method per RESP type; only the growth of the output allocates.
 
 use std::io::Write as _;
 
@@ -28,8 +28,8 @@ impl<'out> Reply<'out> {
         self.line(b'-', text);
     }
 
-    /// An error that echoes what the client sent; line ends in it become spaces, or go where they
-    /// stand last.
+    /// An error that echoes what the client sent; line ends in it become spaces, those at its end
+    /// are dropped.
     pub(crate) fn error_bytes(&mut self, text: &[u8]) {
         let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
         let len = text.iter().rposition(|byte| !is_end(byte)).map_or(0, |last| last + 1);
@@ -62,7 +62,7 @@ impl<'out> Reply<'out> {
         self.bulk(text.as_bytes());
     }
 
-    /// A text that a person may read: `INFO`.
+    /// A text for people: `INFO`.
     pub(crate) fn verbatim(&mut self, text: &[u8]) {
         if !self.resp3 {
             return self.bulk(text);
@@ -86,7 +86,7 @@ impl<'out> Reply<'out> {
         if self.resp3 { self.header(b'%', length(len)) } else { self.array(len * 2) }
     }
 
-    /// Opens something that no request asked for.
+    /// Opens a push, which answers no request.
     pub(crate) fn push(&mut self, len: usize) {
         self.header(if self.resp3 { b'>' } else { b'*' }, length(len));
     }

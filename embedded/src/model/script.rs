@@ -123,7 +123,7 @@ fn keys_len(args: Args<'_>) -> Result<usize, &'static str> {
     usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")
 }
 
-/// Runs a script and answers for it. An error of a command inside carries the script's name.
+/// Runs a script and writes its answer. An error of a command inside names the script.
 fn run(call: &mut Call<'_>, index: usize, keys_len: usize) {
     match compare_then(call, index, keys_len) {
         Ok(answer) => call.reply().integer(i64::from(answer)),
@@ -175,7 +175,7 @@ fn compare_then(call: &mut Call<'_>, index: usize, keys_len: usize) -> Result<bo
     move_end(call, key, amount, When::default()).map_err(str::to_owned)
 }
 
-/// Access lists hold for the commands inside a script as well.
+/// ACLs apply to the commands inside a script as well.
 fn allowed(call: &Call<'_>, command: &str) -> Result<(), String> {
     if !call.server.state.denied.iter().any(|denied| denied == command) {
         return Ok(());

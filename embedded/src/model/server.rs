@@ -1,6 +1,6 @@
 //! [`Server`]: one master, and the conditions that a test can put it in.
 //!
-//! Layer: sans-IO. Called by `server` and by whoever drives a model on a clock of their own.
+//! Layer: sans-IO. Called by `server`, and by programs that drive a model on a clock of their own.
 
 use std::fmt;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Server {
     next_id: u64,
 }
 
-/// What a server is apart from one process life of it.
+/// The settings of a server, beyond one process life.
 #[derive(Clone, Default)]
 pub struct ServerOptions {
     flavor: Flavor,
@@ -51,7 +51,7 @@ pub struct Life {
 }
 
 impl fmt::Debug for Server {
-    /// Without its passwords, and without its keys: their values are tokens.
+    /// Without passwords, and without keys: their values are tokens.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
             .field("flavor", &self.flavor)
@@ -78,7 +78,7 @@ pub enum Memory {
     Kept,
 }
 
-/// Something that is wrong with a server, or right again.
+/// A condition of a server: a fault, or its end.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -100,20 +100,20 @@ pub enum Condition {
     Cluster(bool),
     /// Its eviction policy, such as `allkeys-lru`.
     MaxmemoryPolicy(String),
-    /// The number of keys that it says it evicted.
+    /// The number of evicted keys that it reports.
     EvictedKeys(u64),
     /// Commands, in lower case (`get`, `client|id`), that no user may run: `-NOPERM`.
     Denied(Vec<String>),
-    /// Commands, in lower case, that were renamed away: nobody knows them.
+    /// Commands, in lower case, that were renamed: under their own name they are unknown.
     Renamed(Vec<String>),
 }
 
-/// Whether more is to be done for a session.
+/// What to do next for a session.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// Everything that came in was run.
+    /// Every complete request has run.
     Idle,
     /// The output reached its limit first: write it, then call again without bytes.
     More,
@@ -127,7 +127,7 @@ pub enum Progress {
 pub struct Delivery {
     /// [`Session::id`] of the receiver.
     pub session: u64,
-    /// What it is sent.
+    /// The bytes to send.
     pub bytes: Vec<u8>,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Stats {
 }
 
 impl ServerOptions {
-    /// A server that passes for `flavor` and asks for no password.
+    /// A server that imitates `flavor` and asks for no password.
     #[must_use]
     pub const fn new(flavor: Flavor) -> Self {
         Self { flavor, password: None, named: None }
@@ -188,14 +188,14 @@ impl Life {
         Self { run_id, replid, replid2: None, port: 0, started_at, wall_ms_at_start: wall_ms, age }
     }
 
-    /// How old the process says it already is at its start.
+    /// The age that the process reports at its start.
     #[must_use]
     pub const fn age(mut self, age: Duration) -> Self {
         self.age = age;
         self
     }
 
-    /// The port it says it listens on.
+    /// The port that it reports.
     #[must_use]
     pub const fn port(mut self, port: u16) -> Self {
         self.port = port;
@@ -223,7 +223,7 @@ impl Server {
         }
     }
 
-    /// Begins another process life. All sessions of the one before are void: drop them.
+    /// Begins another process life. All sessions of the last one are void: drop them.
     ///
     /// Conditions stay as they are.
     pub fn restart(&mut self, life: Life, memory: Memory) {
@@ -248,7 +248,7 @@ impl Server {
         Session::new(id, self.password.is_none().then_some(User::Default))
     }
 
-    /// A connection is gone; its subscriptions and tracking end.
+    /// A connection has ended; its subscriptions and tracking end too.
     pub fn disconnect(&mut self, mut session: Session) {
         self.channels.leave(&mut session);
         if session.tracking.is_some() {
@@ -257,8 +257,8 @@ impl Server {
         self.trackers.leave(&mut session);
     }
 
-    /// Takes in `bytes` of a session and runs each request that is whole, appending the replies to
-    /// `out`, at most about a mebibyte of them in one call.
+    /// Takes `bytes` of a session, runs each complete request, and appends the replies to `out`, at
+    /// most about a mebibyte per call.
     pub fn execute(
         &mut self,
         session: &mut Session,
@@ -294,13 +294,13 @@ impl Server {
         progress
     }
 
-    /// What was published, and which tracked keys have changed, since the last call: oldest first.
+    /// Messages and changes of tracked keys since the last call, oldest first.
     pub fn deliveries(&mut self) -> std::vec::Drain<'_, Delivery> {
         self.tell_changes(None, None);
         self.channels.deliveries()
     }
 
-    /// Tells those who track keys of what has changed: see [`Trackers::tell`].
+    /// Tells the tracking sessions what has changed: see [`Trackers::tell`].
     pub(crate) fn tell_changes(&mut self, by: Option<u64>, mut own: Option<(u64, &mut Vec<u8>)>) {
         for changed in self.keys.readers.changes() {
             let own = own.as_mut().map(|(id, out)| (*id, &mut **out));
@@ -348,14 +348,14 @@ impl Server {
         }
     }
 
-    /// How many milliseconds `key` of database 0 has left at `now`; none if it has no end.
+    /// How many milliseconds `key` of database 0 has left at `now`; `None` if it has no end.
     pub fn ttl_ms(&mut self, key: &[u8], now: Instant) -> Option<i64> {
         let now_ms = self.wall_ms(now);
         let ends_at_ms = self.keys.entry(0, key, now_ms)?.ends_at_ms?;
         Some(ends_at_ms - now_ms)
     }
 
-    /// Drops `key` of database 0 as eviction would; whether it was there.
+    /// Drops `key` of database 0 as eviction would. Returns whether it was there.
     pub fn evict(&mut self, key: &[u8]) -> bool {
         let was_there = self.keys.remove(0, key);
         self.stats.evicted += u64::from(was_there);
@@ -378,19 +378,19 @@ impl Server {
         self.scripts = [false; 2];
     }
 
-    /// Whether it is loading its keys: see [`Condition::Loading`].
+    /// Whether the server is loading its keys: see [`Condition::Loading`].
     #[must_use]
     pub const fn is_loading(&self) -> bool {
         self.state.loading
     }
 
-    /// How old this process life says it is: `uptime_in_seconds`.
+    /// The age that this process life reports: `uptime_in_seconds`.
     #[must_use]
     pub fn uptime(&self, now: Instant) -> Duration {
         Duration::from_secs(self.uptime_s(self.wall_ms(now)))
     }
 
-    /// Its wall clock, in milliseconds since 1970.
+    /// The server's wall clock, in milliseconds since 1970.
     #[must_use]
     pub fn wall_ms(&self, now: Instant) -> i64 {
         let passed_ms = now.saturating_since(self.life.started_at).as_millis();
@@ -398,7 +398,7 @@ impl Server {
         self.life.wall_ms_at_start.saturating_add(self.wall_step_ms).saturating_add(passed_ms)
     }
 
-    /// As servers count it: by the wall clock, in whole seconds of it.
+    /// As servers count: in whole seconds of the wall clock.
     pub(crate) fn uptime_s(&self, now_ms: i64) -> u64 {
         let passed_s = now_ms.div_euclid(1000) - self.life.wall_ms_at_start.div_euclid(1000);
         self.life.age.as_secs().saturating_add_signed(passed_s)
@@ -418,5 +418,5 @@ fn say_broken(broken: Broken, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Replies of one call; what is larger waits until these are written.
+/// Replies per call; further ones wait until these are written.
 const OUTPUT_LEN_MAX: usize = 1 << 20;

@@ -11,18 +11,18 @@ pub struct Session {
     pub(crate) id: u64,
     pub(crate) parser: Parser,
     pub(crate) resp3: bool,
-    /// The user that commands run as; none before authentication.
+    /// The user that commands run as; `None` before authentication.
     pub(crate) user: Option<User>,
     pub(crate) db: usize,
     pub(crate) name: Vec<u8>,
     pub(crate) channels: Vec<Vec<u8>>,
     pub(crate) tracking: Option<Tracking>,
-    /// `CLIENT CACHING YES` came last.
+    /// The last command was `CLIENT CACHING YES`.
     pub(crate) caching: bool,
     pub(crate) closing: bool,
 }
 
-/// Who a session is.
+/// The user of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
     Default,
@@ -45,13 +45,13 @@ impl Session {
         }
     }
 
-    /// Its number, as `CLIENT ID` says it: unique within one life of the server.
+    /// The session's number, as in `CLIENT ID`: unique within one life of the server.
     #[must_use]
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whether it speaks RESP3: its client has said `HELLO 3`.
+    /// Whether the session uses RESP3: its client has sent `HELLO 3`.
     #[must_use]
     pub const fn is_resp3(&self) -> bool {
         self.resp3

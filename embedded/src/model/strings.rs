@@ -1,7 +1,7 @@
 //! Strings: GET, SET with all its options, and the compare-and-delete commands.
 //!
-//! Layer: sans-IO. Options are read as the flavor's own parser reads them: what it accepts
-//! together, in which order it objects.
+//! Layer: sans-IO. Options are read as the flavor's own parser reads them: which it accepts
+//! together, and in which order it reports errors.
 
 use super::flavor::Flavor;
 use super::gate::Call;
@@ -83,13 +83,13 @@ pub(super) fn delex(call: &mut Call<'_>) {
     if met { delete(call) } else { call.reply().integer(0) }
 }
 
-/// Removes the call's key and answers how many that were.
+/// Removes the call's key and answers how many keys that were.
 fn delete(call: &mut Call<'_>) {
     let was_there = call.server.keys.delete(call.session.db, call.args.at(1), call.now_ms);
     call.reply().integer(i64::from(was_there));
 }
 
-/// Whether the call's key holds `expected`; none if it is not there.
+/// Whether the call's key holds `expected`; `None` if there is no key.
 fn holds(call: &mut Call<'_>, expected: &[u8]) -> Option<Result<bool, &'static str>> {
     let entry = call.server.keys.entry(call.session.db, call.args.at(1), call.now_ms)?;
     Some(match &entry.value {
@@ -98,7 +98,7 @@ fn holds(call: &mut Call<'_>, expected: &[u8]) -> Option<Result<bool, &'static s
     })
 }
 
-/// Answers what the call's key holds; false if that was an error.
+/// Answers with the value of the call's key; false if that was an error.
 fn answer_value(call: &mut Call<'_>) -> bool {
     let mut reply = super::reply::Reply::new(call.out, call.session.resp3);
     let entry = call.server.keys.entry(call.session.db, call.args.at(1), call.now_ms);
@@ -122,7 +122,7 @@ fn is_met(call: &mut Call<'_>, options: &Options<'_>) -> Result<bool, &'static s
     let Some(compare) = options.compare else {
         return Ok(true);
     };
-    // A key that is not there differs from every value.
+    // A missing key differs from every value.
     let equal = holds(call, compare.value).transpose()?.unwrap_or(false);
     Ok(equal == compare.equal)
 }
@@ -134,7 +134,7 @@ fn write(call: &mut Call<'_>, options: &Options<'_>, ends_at_ms: Option<i64>) {
         keys.entry(db, key, call.now_ms).and_then(|entry| entry.ends_at_ms)
     };
     let ends_at_ms = if options.keep_end { old_end(keys) } else { ends_at_ms };
-    // An end in the past is answered with OK and leaves no key.
+    // For an end in the past the answer is OK, and no key is left.
     let is_over = ends_at_ms.is_some_and(|ends_at_ms| ends_at_ms <= call.now_ms);
     let writes_first = match call.server.flavor {
         Flavor::Redis70 | Flavor::Redis80 | Flavor::Redis86 => true,
@@ -198,7 +198,7 @@ impl End<'_> {
     }
 }
 
-/// Reads what stands behind key and value; none is a syntax error.
+/// Reads the options behind key and value; `None` is a syntax error.
 fn options(args: Args<'_>, flavor: Flavor) -> Option<Options<'_>> {
     let mut options = Options::default();
     let mut index = 3;

@@ -11,7 +11,7 @@ use crate::request::Args;
 pub(crate) struct Command {
     /// In lower case; a subcommand stands behind a bar: `client|id`.
     pub(crate) name: &'static str,
-    /// Arguments including the name; negative: at least so many.
+    /// The number of arguments with the name; negative: at least this many.
     arity: i8,
     flags: u16,
     flavors: u8,
@@ -58,7 +58,7 @@ impl Found {
     }
 }
 
-/// Looks a request's command up, where those `renamed` have another name.
+/// Looks up a request's command; those in `renamed` are unknown.
 pub(crate) fn find(args: Args<'_>, flavor: Flavor, renamed: &[String]) -> Found {
     let mut name = [0; NAME_LEN_MAX];
     let mut len = lower(args.at(0), &mut name, 0);
@@ -116,7 +116,7 @@ fn unknown_subcommand(args: Args<'_>) -> Vec<u8> {
     [b"ERR unknown subcommand '", subcommand, b"'. Try ", &container, b" HELP."].concat()
 }
 
-/// An argument as servers print it: up to its first NUL, and not too much of it.
+/// An argument as servers print it: up to its first NUL, and at most `len_max` bytes.
 pub(crate) fn printed(arg: &[u8], len_max: usize) -> &[u8] {
     let arg = arg.split(|byte| *byte == 0).next().unwrap_or(b"");
     arg.get(..len_max).unwrap_or(arg)
@@ -132,7 +132,7 @@ const REDIS_86: u8 = 4;
 /// All but Redis 7.0.
 const SINCE_72: u8 = 30;
 
-/// Answered in whatever state the server is.
+/// Answered in every state of the server.
 const ALWAYS: u16 = LOADING | STALE;
 
 const fn command(name: &'static str, arity: i8, flags: u16, run: fn(&mut Call<'_>)) -> Command {
@@ -149,7 +149,7 @@ fn container(call: &mut Call<'_>) {
     call.reply().error("ERR syntax error");
 }
 
-/// In the order of the names: [`find`] searches by halves.
+/// Sorted by name: [`find`] does a binary search.
 #[rustfmt::skip]
 static COMMANDS: [Command; 46] = [
     command("auth", -2, ALWAYS | NO_AUTH, connection::auth),

@@ -1,5 +1,5 @@
-//! What only the model can show: its own clock, its bounds, and the conditions no real server is
-//! put in for a test.
+//! What only the model can show: its clock, its bounds, and conditions in which tests put no real
+//! server.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn at(passed_ms: u64) -> Instant {
     START + Duration::from_millis(passed_ms)
 }
 
-/// Runs inline commands, one a line, `passed_ms` after the start; all replies.
+/// Runs inline commands, one per line, `passed_ms` after the start. Returns all replies.
 fn ask(server: &mut Server, session: &mut Session, passed_ms: u64, lines: &str) -> String {
     let mut out = Vec::new();
     let _ = server.execute(session, format!("{lines}\n").as_bytes(), at(passed_ms), &mut out);
@@ -145,7 +145,7 @@ fn a_message_is_delivered_in_its_subscribers_protocol() {
     assert_eq!(deliveries[0].bytes, b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n");
 }
 
-/// What each session was told, and by whom it was not asked.
+/// The deliveries to a session, as text.
 fn told(server: &mut Server, session: &Session) -> String {
     let mine = server.deliveries().filter(|delivery| delivery.session == session.id());
     mine.map(|delivery| String::from_utf8(delivery.bytes).unwrap()).collect()
@@ -180,7 +180,7 @@ fn who_is_gone_or_speaks_resp2_is_told_of_no_key() {
     server.disconnect(gone);
     ask(&mut server, &mut other, 0, "SET k v\nFLUSHALL");
     assert_eq!(server.deliveries().count(), 0);
-    // A process that has just begun knows nobody.
+    // A new process has no sessions.
     ask(&mut server, &mut other, 0, TRACK);
     server.restart(life(2), Memory::Kept);
     let mut next = server.connect();

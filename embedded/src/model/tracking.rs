@@ -1,7 +1,7 @@
 //! Client-side caching: CLIENT TRACKING, CLIENT CACHING, and the pushes that tell of changed keys.
 //!
-//! Layer: sans-IO. As on a real server a key is told of once, to whoever read it since; the next
-//! read asks anew. Of its options there are ON, OFF, OPTIN and NOLOOP.
+//! Layer: sans-IO. As on a real server, each session that read a key hears of one change; the next
+//! read tracks the key again. The options are ON, OFF, OPTIN and NOLOOP.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use super::strings::SYNTAX;
 use super::table::{Command, Found};
 use crate::request::Args;
 
-/// What a session asked to be told of.
+/// Which changes a session asked to hear of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tracking {
-    /// Only of what is read behind `CLIENT CACHING YES`.
+    /// Only those of keys read after `CLIENT CACHING YES`.
     opt_in: bool,
-    /// Not of what it changes itself.
+    /// Not its own changes.
     no_loop: bool,
 }
 
-/// The sessions that are told of changes.
+/// The sessions that hear of changes.
 #[derive(Debug, Default)]
 pub(crate) struct Trackers {
     sessions: BTreeMap<u64, Tracker>,
@@ -36,22 +36,22 @@ struct Tracker {
 }
 
 impl Trackers {
-    /// A session is gone, or wants to be told no more.
+    /// A session has ended, or turns tracking off.
     pub(crate) fn leave(&mut self, session: &mut Session) {
         session.tracking = None;
         session.caching = false;
         self.sessions.remove(&session.id);
     }
 
-    /// A session speaks another protocol from now on.
+    /// A session uses another protocol from now on.
     pub(crate) fn speak(&mut self, session: u64, resp3: bool) {
         if let Some(tracker) = self.sessions.get_mut(&session) {
             tracker.resp3 = resp3;
         }
     }
 
-    /// Tells those who asked for it of what has changed; `by` is the session whose command it was.
-    /// What `own`, the session that runs now, is told stands in the stream of its replies.
+    /// Tells the tracking sessions what has changed; `by` is the session whose command it was. For
+    /// `own`, the session that runs now, the push goes into its reply stream.
     pub(crate) fn tell(
         &self,
         changed: &Changed,
@@ -78,7 +78,7 @@ impl Trackers {
                     }
                 }
             }
-            // RESP2 has no pushes. NOLOOP does not hold here.
+            // RESP2 has no pushes. NOLOOP does not apply here.
             Changed::All => self
                 .sessions
                 .iter()
@@ -101,7 +101,7 @@ fn append_push(out: &mut Vec<u8>, changed: &Changed) {
     }
 }
 
-/// The session has read a key: it is told of its next change, where it asked for that.
+/// The session has read a key: it hears of the next change, if it asked to.
 pub(super) fn note_read(call: &mut Call<'_>, key: &[u8]) {
     let Some(tracking) = call.session.tracking else { return };
     if !tracking.opt_in || call.session.caching {
@@ -111,7 +111,7 @@ pub(super) fn note_read(call: &mut Call<'_>, key: &[u8]) {
 
 /// As [`note_read`], for a command of the table.
 pub(super) fn note_reads(call: &mut Call<'_>, command: &Command) {
-    // Of those that take more than one key only EXISTS just reads.
+    // Of the commands with several keys only EXISTS reads.
     let len = match command.name {
         "get" | "pttl" | "ttl" | "type" => 1,
         "exists" => usize::MAX,

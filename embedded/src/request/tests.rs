@@ -1,4 +1,4 @@
-//! What the request parser makes of whole, cut and broken streams.
+//! What the request parser returns for whole, cut and broken streams.
 
 use super::{Broken, Parsed, Parser, Rules, number};
 

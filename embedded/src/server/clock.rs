@@ -6,7 +6,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::Instant;
 
-/// Now, on the clock that deadlines are counted on.
+/// Now, on the clock of the deadlines.
 pub(super) fn now() -> Instant {
     Instant::from_nanos(nanos(clock_gettime(STEADY)))
 }
@@ -22,7 +22,7 @@ fn nanos(time: Timespec) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
-/// It runs on while the machine is suspended, where there is such a clock.
+/// A clock that runs on while the machine is suspended, where the system has one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const STEADY: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

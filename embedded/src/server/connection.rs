@@ -1,4 +1,4 @@
-//! [`Connection`]: one client's socket and what is still to be written to it.
+//! [`Connection`]: one client's socket and the bytes still to be written to it.
 //!
 //! Layer: above the sans-IO line. Owned by a node's thread.
 
@@ -14,24 +14,24 @@ pub(super) struct Connection {
     session: Session,
     out: Vec<u8>,
     written: usize,
-    /// Readiness is told once and holds until a read found the socket empty.
+    /// Readiness is reported once and holds until a read finds the socket empty.
     pub(super) readable: bool,
-    /// The peer closed: reads go on to the end, however short they are.
+    /// The peer has closed: reads go on to the end, however short they are.
     pub(super) read_closed: bool,
-    /// The model said goodbye: what is owed is written, nothing more is read.
+    /// The model closed the session: pending replies are written, nothing more is read.
     closing: bool,
-    /// It stands in the node's list of connections to serve.
+    /// It is in the node's list of connections to serve.
     pub(super) listed: bool,
 }
 
-/// What becomes of a connection after it was served.
+/// What happens to a connection after it was served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It waits for its next event.
     Waits,
-    /// There may be more to read: its turn comes again, after the others'.
+    /// There may be more to read: it is served again after the others.
     Again,
-    /// It is over.
+    /// It has ended.
     Over,
 }
 
@@ -58,7 +58,7 @@ impl Connection {
         self.session
     }
 
-    /// Reads what is there, runs it, and writes all replies to it in one go.
+    /// Reads what is there, runs it, and writes all replies in one go.
     pub(super) fn serve(&mut self, server: &mut Server, scratch: &mut [u8]) -> Fate {
         for _ in 0..READS_PER_PASS {
             if !self.readable || self.closing {
@@ -66,7 +66,7 @@ impl Connection {
             }
             match self.stream.read(scratch) {
                 Ok(0) => {
-                    // As a real server: a client that is gone gets no more replies.
+                    // As on a real server, a client that has gone gets no more replies.
                     let _ = self.flush();
                     return Fate::Over;
                 }
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Writes until nothing is owed or the socket takes no more.
+    /// Writes until nothing is left or the socket takes no more.
     fn flush(&mut self) -> io::Result<()> {
         while let Some(owed) = self.out.get(self.written..).filter(|owed| !owed.is_empty()) {
             match self.stream.write(owed) {
@@ -132,7 +132,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket is full: a client that owes its node so much reading is cut off.
+    /// The socket is full: a client that leaves this much unread is disconnected.
     fn keep_rest(&mut self) -> io::Result<()> {
         if self.owed() > OWED_LEN_MAX {
             return Err(ErrorKind::OutOfMemory.into());
@@ -149,7 +149,7 @@ impl Connection {
     }
 }
 
-/// So that one connection with much to say does not starve the others.
+/// So that one busy connection does not starve the others.
 const READS_PER_PASS: usize = 4;
 /// Replies that may wait for a client to read them: the hard limit that real servers set for
 /// subscribers.

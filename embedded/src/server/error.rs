@@ -1,4 +1,4 @@
-//! [`NodesError`]: why an embedded node could not be started or told something.
+//! [`NodesError`]: why an embedded node could not be started, or did not obey.
 //!
 //! Layer: above the sans-IO line, plain values.
 
@@ -8,10 +8,10 @@ use std::io;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum NodesError {
-    /// There is no node of this number.
+    /// There is no node with this number.
     #[error("there is no node {node}: there are {count}, counted from 0")]
     NoSuchNode {
-        /// The number that was asked for.
+        /// The number in the call.
         node: usize,
         /// How many nodes there are.
         count: usize,
@@ -21,7 +21,7 @@ pub enum NodesError {
     Io {
         /// The node's number.
         node: usize,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The node's thread has ended by itself, which is a bug.

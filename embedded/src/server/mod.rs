@@ -1,7 +1,7 @@
 //! [`Nodes`]: embedded nodes behind real TCP ports, to be paused, killed and restarted at will.
 //!
-//! Layer: above the sans-IO line. One thread a node, with a poll of its own (`node`); this file
-//! speaks to the threads.
+//! Layer: above the sans-IO line. One thread per node, with a poll of its own (`node`); this file
+//! talks to the threads.
 
 mod clock;
 mod connection;
@@ -25,7 +25,7 @@ pub use super::model::Memory;
 
 /// Embedded nodes on ports of 127.0.0.1, each an independent master of its own.
 ///
-/// Dropping it ends them and frees the ports.
+/// Dropping it ends the nodes and frees the ports.
 #[derive(Debug)]
 pub struct Nodes {
     handles: Vec<Handle>,
@@ -35,12 +35,12 @@ pub struct Nodes {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// It answers.
+    /// The node answers.
     Running,
-    /// It hangs, as a process under SIGSTOP: connections are accepted by the system, nothing is
+    /// The node hangs, like a process under SIGSTOP: the system accepts connections, but nothing is
     /// answered.
     Paused,
-    /// Its process is gone: connections are refused.
+    /// The node's process is gone: connections are refused.
     Killed,
 }
 
@@ -52,7 +52,7 @@ struct Handle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a node's thread says with every answer.
+/// What a node's thread reports with every answer.
 struct Report {
     state: NodeState,
     key_count: usize,
@@ -64,20 +64,19 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// [`NodesError::Io`] if a port, a thread or an event queue cannot be had; none is left
-    /// running then.
+    /// [`NodesError::Io`] if the system gives no port, thread or event queue; then no node is left
+    /// running.
     pub fn start(count: usize) -> Result<Self, NodesError> {
         Self::start_with(&NodesOptions::new(count))
     }
 
     /// Starts nodes as `options` say.
     ///
-    /// Each says that it is an hour old, so that a client's guard against restarted nodes lets it
-    /// vote at once.
+    /// Each reports that it is an hour old, so that a client's restart guard lets it vote at once.
     ///
     /// # Errors
     ///
-    /// As [`Nodes::start`]; also if a port that was asked for is taken.
+    /// As [`Nodes::start`]; also if a port in `options` is taken.
     pub fn start_with(options: &NodesOptions) -> Result<Self, NodesError> {
         let mut nodes = Self { handles: Vec::new() };
         for node in 0..options.count() {
@@ -115,8 +114,8 @@ impl Nodes {
         self.ask(node, Order::Pause).map(drop)
     }
 
-    /// Lets a paused node go on: what was sent to it meanwhile is run now, also where the client
-    /// has hung up since.
+    /// Lets a paused node go on: it now runs what was sent to it meanwhile, even if the client has
+    /// hung up since.
     ///
     /// # Errors
     ///
@@ -125,8 +124,8 @@ impl Nodes {
         self.ask(node, Order::Resume).map(drop)
     }
 
-    /// Closes every connection of a node, as a network does that forgets them: what was not read from
-    /// one is lost. The node goes on.
+    /// Closes every connection of a node, like a network that drops them: bytes not yet read are
+    /// lost. The node goes on.
     ///
     /// # Errors
     ///
@@ -144,13 +143,13 @@ impl Nodes {
         self.ask(node, Order::Kill).map(drop)
     }
 
-    /// Begins a new process life on the same port, killing the old one if it still runs. The
-    /// node has a new `run_id` and says its true age from now on.
+    /// Begins a new process life on the same port, killing the old one if it still runs. The node
+    /// has a new `run_id` and reports its true age from now on.
     ///
     /// # Errors
     ///
-    /// As [`Nodes::state`], and [`NodesError::Io`] if somebody else took the port meanwhile; the
-    /// node is killed then.
+    /// As [`Nodes::state`], and [`NodesError::Io`] if another program took the port meanwhile; then
+    /// the node stays killed.
     pub fn restart(&self, node: usize, memory: Memory) -> Result<(), NodesError> {
         self.ask(node, Order::Restart(memory)).map(drop)
     }
@@ -183,7 +182,7 @@ impl Nodes {
         self.ask(node, Order::Look).map(|report| report.key_count)
     }
 
-    /// How old a node says it is, in whole seconds of its wall clock.
+    /// The age that a node reports, in whole seconds of its wall clock.
     ///
     /// # Errors
     ///
@@ -204,7 +203,7 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         for handle in &mut self.handles {
-            // A thread that is already gone needs no order.
+            // A thread that has ended needs no order.
             let _ = handle.ask(Order::Stop);
             if let Some(thread) = handle.thread.take() {
                 let _ = thread.join();
@@ -214,7 +213,7 @@ impl Drop for Nodes {
 }
 
 impl Handle {
-    /// None if the thread is gone.
+    /// `None` if the thread has ended.
     fn ask(&self, order: Order) -> Option<io::Result<Report>> {
         let (answer, answers) = sync_channel(1);
         self.orders.send((order, answer)).ok()?;
@@ -234,5 +233,5 @@ fn start_one(options: &NodesOptions, node: usize) -> io::Result<Handle> {
     Ok(Handle { port, orders, waker, thread: Some(thread) })
 }
 
-/// How old a node says it is at its first start.
+/// The age that a node reports at its first start.
 const FIRST_AGE: Duration = Duration::from_secs(3600);

@@ -5,8 +5,8 @@
 //! # Contract
 //!
 //! - An order has taken effect when its answer arrives.
-//! - While paused nothing is read, run or written; what arrives stays in the sockets and runs on
-//!   resume, also for clients that have gone since.
+//! - While paused the node reads, runs and writes nothing; what arrives stays in the sockets and
+//!   runs on resume, even for clients that have gone since.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,7 +25,7 @@ use super::connection::{Connection, Fate};
 use super::{NodeState, Report};
 use crate::model::{Condition, Life, Memory, Server, ServerOptions};
 
-/// What a node's thread is told to do.
+/// An order to a node's thread.
 pub(super) enum Order {
     Pause,
     Resume,
@@ -57,7 +57,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A node on `listener`; its first start counts as `age` ago.
+    /// A node on `listener` that reports a start `age` ago.
     pub(super) fn new(
         listener: TcpListener,
         options: &ServerOptions,
@@ -85,7 +85,7 @@ impl Node {
         Ok((node, waker))
     }
 
-    /// Runs until it is told to stop or nobody is left to tell it anything.
+    /// Runs until an order stops it or the sender of orders is gone.
     pub(super) fn run(mut self, orders: &Receiver<Letter>) {
         let mut events = Events::with_capacity(256);
         loop {
@@ -102,11 +102,11 @@ impl Node {
                 let stop = matches!(order, Order::Stop);
                 let done = self.obey(order);
                 let report = done.map(|()| self.report());
-                // Whoever looks at the keys may have found some at their end.
+                // Reading the keys may have found some at their end.
                 if self.state == NodeState::Running {
                     self.deliver();
                 }
-                // Whoever asked may have given up waiting; the order holds all the same.
+                // The caller may have given up waiting; the order holds all the same.
                 let _ = answer.send(report);
                 if stop {
                     return;
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Remembers an event; it is acted upon only while the node runs.
+    /// Notes an event; the node acts on it only while it runs.
     fn note(&mut self, event: &Event) {
         match event.token() {
             WAKER => {}
@@ -190,7 +190,7 @@ impl Node {
         Ok(())
     }
 
-    /// Accepts and serves whatever there is, once.
+    /// Accepts and serves everything that is there, once.
     fn pass(&mut self) {
         if std::mem::take(&mut self.to_accept) {
             while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
@@ -250,7 +250,7 @@ impl Node {
         }
     }
 
-    /// Takes published messages to their subscribers.
+    /// Delivers published messages to their subscribers.
     fn deliver(&mut self) {
         let deliveries: Vec<_> = self.server.deliveries().collect();
         for delivery in deliveries {
@@ -267,8 +267,8 @@ impl Node {
     }
 }
 
-/// Listens where the node listened before. A process that another thread has just forked holds the
-/// old socket until it executes its program.
+/// Listens on the node's old port. A process that another thread has just forked holds the old
+/// socket until it executes its program.
 fn bind_again(port: u16) -> io::Result<TcpListener> {
     let end = clock::now() + BIND_TIMEOUT;
     loop {
@@ -297,6 +297,6 @@ pub(super) fn address(port: u16) -> SocketAddr {
 
 const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
-/// What a real server reads at a time.
+/// How much a real server reads at a time.
 const READ_LEN: usize = 16 << 10;
 const BIND_TIMEOUT: Duration = Duration::from_secs(1);

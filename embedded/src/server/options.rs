@@ -1,4 +1,4 @@
-//! [`NodesOptions`]: how many nodes, where, and what they pass for.
+//! [`NodesOptions`]: how many nodes, where, and which servers they imitate.
 //!
 //! Layer: above the sans-IO line: it also finds the ports.
 
@@ -12,7 +12,7 @@ use rand::rngs::SysRng;
 use super::node::address;
 use crate::model::{Flavor, ServerOptions};
 
-/// How many embedded nodes to start, on which ports, and what they pass for.
+/// How many embedded nodes to start, on which ports, and which servers they imitate.
 #[derive(Clone)]
 pub struct NodesOptions {
     count: usize,
@@ -57,14 +57,14 @@ impl NodesOptions {
         self
     }
 
-    /// The server that all nodes pass for.
+    /// The server that all nodes imitate.
     #[must_use]
     pub fn flavor(self, flavor: Flavor) -> Self {
         self.flavors([flavor])
     }
 
-    /// The servers that the nodes pass for, one after the other, and again from the first if
-    /// there are more nodes.
+    /// The servers that the nodes imitate, in order, and again from the first if there are more
+    /// nodes.
     #[must_use]
     pub fn flavors(mut self, flavors: impl IntoIterator<Item = Flavor>) -> Self {
         self.flavors = flavors.into_iter().collect();
@@ -85,7 +85,7 @@ impl NodesOptions {
         self
     }
 
-    /// How many connections one node takes before it says `max number of clients reached`.
+    /// How many connections one node accepts before it answers `max number of clients reached`.
     #[must_use]
     pub const fn max_clients(mut self, count: usize) -> Self {
         self.clients_max = count;
@@ -100,7 +100,7 @@ impl NodesOptions {
         self.clients_max
     }
 
-    /// What the model of one node is made from.
+    /// The options for the model of one node.
     pub(super) fn model(&self, node: usize) -> ServerOptions {
         let flavor = self.flavors.iter().cycle().nth(node).copied().unwrap_or_default();
         let mut model = ServerOptions::new(flavor);
@@ -127,9 +127,9 @@ impl NodesOptions {
     }
 }
 
-/// Listens on a free port from below the range that outgoing connections draw from. In that range
-/// the port of a killed node could become some client's own, even that of the client which
-/// reconnects to it, and the node could not come back.
+/// Listens on a free port below the range of outgoing connections. Within that range a client, even
+/// the one that reconnects to a killed node, could get the node's port as its own, and the node
+/// could not come back.
 fn free_listener() -> io::Result<TcpListener> {
     let mut last = ErrorKind::AddrInUse.into();
     for _ in 0..ATTEMPTS {

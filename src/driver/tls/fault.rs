@@ -1,4 +1,4 @@
-//! What a failed session says about the node, or about ourselves.
+//! What a failed session says about the node, or about this client.
 
 use std::io;
 
@@ -6,12 +6,12 @@ use rustls::{AlertDescription as Alert, CertificateError as Bad, Error, InvalidM
 
 use crate::error::Cause;
 
-/// A session's complaint as an error of the socket.
+/// A session's error as an error of the socket.
 pub(super) fn failed(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// As `failed`, of a session whose handshake is done: its peer does speak TLS.
+/// As `failed`, for a session whose handshake is done: its peer does speak TLS.
 pub(super) fn broken(error: Error) -> io::Error {
     if matches!(error, Error::InvalidMessage(_)) {
         return failed(Error::General("broken records".into()));
@@ -25,7 +25,7 @@ pub(in crate::driver) fn cause_of(error: &io::Error) -> Option<Cause> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
     Some(match error {
         Error::InvalidCertificate(bad) => cause_of_certificate(bad),
-        // What is no record at all comes from a server that speaks plainly.
+        // Bytes that are not a TLS record come from a server without TLS.
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => Cause::NoTls,
         Error::AlertReceived(alert) => cause_of_alert(*alert),
         _ => Cause::TlsFailed,
@@ -44,7 +44,7 @@ const fn cause_of_certificate(bad: &Bad) -> Cause {
     }
 }
 
-/// Alerts that a server sends about certificates and signatures are about ours.
+/// A server's alerts about certificates and signatures concern this client's.
 #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
 const fn cause_of_alert(alert: Alert) -> Cause {
     match alert {

@@ -1,11 +1,11 @@
-//! One TLS session over one TCP connection, with the manners of a non-blocking socket.
+//! One TLS session over one TCP connection, with the interface of a non-blocking socket.
 //!
 //! # Contract
 //!
-//! - [`TlsStream::write`] says that bytes are taken once all that they became has gone to the
-//!   socket. Until then it would block, and is called again with the same bytes in front.
-//! - [`TlsStream::read`] takes from the socket once at most; [`io::ErrorKind::Interrupted`] says
-//!   that nothing came of it yet. The socket is empty when it would block, and not before.
+//! - [`TlsStream::write`] reports bytes as taken once all their ciphertext has gone to the socket.
+//!   Until then it would block, and the caller repeats it with the same bytes in front.
+//! - [`TlsStream::read`] reads the socket once at most; [`io::ErrorKind::Interrupted`] says that
+//!   this gave no plaintext yet. The socket is empty when it would block, and not before.
 //!
 //! # Invariants
 //!
@@ -26,18 +26,18 @@ pub(super) use setup::{Target, targets};
 
 use fault::{broken, failed};
 
-/// More bytes than any handshake has.
+/// More bytes than any handshake needs.
 const HANDSHAKE_LEN_MAX: usize = 256 << 10;
 
 pub(super) struct TlsStream {
     pub(super) tcp: TcpStream,
     session: ClientConnection,
-    /// How many bytes of the caller's are encrypted and not yet all sent.
+    /// How many of the caller's bytes are encrypted but not yet all sent.
     promised: usize,
-    /// What the handshake has read.
+    /// How many bytes the handshake has read.
     handshake_len: usize,
-    /// The connection stands: from now on only reading and writing tell how it is. A peer that has
-    /// hung up has as a rule said why.
+    /// The connection is made: from now on only reads and writes show its state. A peer that has
+    /// closed has as a rule sent the cause first.
     is_begun: bool,
 }
 
@@ -48,12 +48,12 @@ impl TlsStream {
         Ok(Self { tcp, session, promised: 0, handshake_len: 0, is_begun: false })
     }
 
-    /// Whether the connection stood when it was last looked at.
+    /// Whether the connection was open when last checked.
     pub(super) const fn is_begun(&self) -> bool {
         self.is_begun
     }
 
-    /// Goes on with the handshake as far as the socket lets it; whether it is done.
+    /// Goes on with the handshake as far as the socket allows. Returns whether it is done.
     pub(super) fn shake_hands(&mut self) -> io::Result<bool> {
         self.is_begun = true;
         loop {
@@ -97,28 +97,28 @@ impl TlsStream {
             self.promised = self.session.writer().write(bytes)?;
         }
         self.flush_or_why()?;
-        // Never more than was given, whatever the caller did with the rest.
+        // Never more than the caller gave now, whatever it did with the rest.
         Ok(std::mem::take(&mut self.promised).min(bytes.len()))
     }
 
-    /// Whether something waits until the socket takes more.
+    /// Whether bytes wait until the socket takes more.
     pub(super) fn wants_write(&self) -> bool {
         self.session.wants_write()
     }
 
-    /// Says goodbye, as far as the socket takes it.
+    /// Sends the closing alert, as far as the socket takes it.
     pub(super) fn close(&mut self) {
         self.session.send_close_notify();
         let _ = self.flush();
     }
 
-    /// Takes what the socket holds, at most one piece; how many bytes.
+    /// Reads the socket at most once. Returns how many bytes came.
     fn receive(&mut self) -> io::Result<usize> {
         let len = self.session.read_tls(&mut self.tcp)?;
         let was_shaking = self.session.is_handshaking();
         let result = self.session.process_new_packets();
-        // Answers of the session's own, an alert among them. What does not go now goes in front of
-        // the next bytes.
+        // The session's own answers, such as an alert. What the socket does not take now goes in
+        // front of the next bytes.
         let _ = self.flush();
         match result {
             Ok(_) => Ok(len),
@@ -139,7 +139,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// As `flush`; a peer that has hung up has as a rule said why.
+    /// As `flush`, but a peer that has closed has as a rule sent the cause first, so that is read.
     fn flush_or_why(&mut self) -> io::Result<()> {
         let Err(error) = self.flush() else { return Ok(()) };
         if error.kind() != io::ErrorKind::WouldBlock

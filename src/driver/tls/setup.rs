@@ -1,5 +1,5 @@
-//! From PEM and names to what a session needs; all that can be wrong with them is known before
-//! anything is opened.
+//! From PEM and names to what a session needs. Every fault in them is found before a socket is
+//! opened.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::config::Config;
 use crate::error::ConfigError;
 use crate::tls::{Identity, Tls};
 
-/// What a TLS session with one node begins from.
+/// What a TLS session with one node needs.
 #[derive(Clone)]
 pub(in crate::driver) struct Target {
     pub(super) config: Arc<ClientConfig>,
-    /// Whom its certificate must be for.
+    /// The name that the node's certificate must be for.
     pub(super) name: ServerName<'static>,
 }
 
-/// One for each node, in order; none for those that are spoken to in plain.
+/// One for each node, in order; `None` for nodes without TLS.
 pub(in crate::driver) fn targets(config: &Config) -> Result<Vec<Option<Target>>, ConfigError> {
     if !config.nodes.iter().any(|node| config.is_tls(node)) {
         return if config.tls.is_some() {

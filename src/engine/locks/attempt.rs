@@ -1,4 +1,5 @@
-//! One attempt at a lock: a round of SETs with a token of its own, from the first byte to the lease.
+//! One attempt at a lock: a round of SETs with a token of its own, from the first byte to the
+//! lease.
 
 use rand::Rng;
 
@@ -105,7 +106,8 @@ impl Locks {
         }
     }
 
-    /// A node in good standing granted: counts it, where that is all there is to do. Whether it was.
+    /// A node in good standing granted: counts the vote, if nothing else is to be done. Returns
+    /// whether it did.
     #[inline(always)]
     pub(in crate::engine) fn set_granted(
         &mut self,
@@ -120,7 +122,7 @@ impl Locks {
         let quorum = self.settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
         traced!(TRACE: self.trace_vote(id, slot_index, Vote::Granted));
         let round = &mut self.ops.at_mut(op).round;
-        // Nothing but the end of its connection, or of the round, makes a vote unknown before its answer.
+        // Only the end of its connection, or of the round, makes a vote unknown before its answer.
         round.grant(id);
         if round.is_quorum_just_met(quorum) {
             self.decide(slot_index, self.both_clocks(now));
@@ -137,7 +139,7 @@ impl Locks {
         answer: Answer,
         now: Now,
     ) {
-        // Who was told meanwhile that the node is no master believes no grant behind that.
+        // A grant read after the node said that it is not a master does not count.
         let is_believed = self.nodes.at(id).is_plain()
             || self.is_believed_in_trouble(id, answer, now)
             || mutant::is(Mutant::DistrustedGrantCounts);
@@ -151,7 +153,7 @@ impl Locks {
             }
         };
         match vote {
-            // Counted where it was read.
+            // Already counted when it was read.
             Vote::Granted => {}
             Vote::Denied => self.nodes.counts(id).denied.up(),
             Vote::Failed(cause) => self.nodes.counts(id).failed.up(cause),
@@ -164,7 +166,7 @@ impl Locks {
         }
         slot.unanswered.remove(id);
         if matches!(vote, Vote::Denied | Vote::Failed(_)) {
-            // Nothing was written, unless a release already went to it and will say so itself.
+            // Nothing was written, unless a release already went to the node; its answer will say.
             slot.holds.remove(id);
         }
         if let Some(op) = slot.op {
@@ -188,7 +190,7 @@ impl Locks {
             }
             SlotState::Held if vote == Vote::Granted => self.note_late_vote(slot_index),
             SlotState::Released => {
-                // Its TTL may have begun only now.
+                // The key's TTL may have begun only now.
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
                 if !mutant::is(Mutant::DebtEndsTooSoon) {
                     slot.ends = slot.ends.max(gone_at);
@@ -199,7 +201,8 @@ impl Locks {
         }
     }
 
-    /// Whether the answer of a node counts that is not admitted, or in trouble: and perhaps no more.
+    /// Whether the answer counts of a node that is not admitted, or in trouble; it may have lost
+    /// its vote since.
     #[cold]
     fn is_believed_in_trouble(&mut self, id: NodeId, answer: Answer, now: Now) -> bool {
         if answer == Answer::Ok {
@@ -232,7 +235,7 @@ impl Locks {
         }
     }
 
-    /// The client's id, the slot that the token is for behind a mask, and 8 random bytes.
+    /// The client's id, the masked slot of the token, and 8 random bytes.
     pub(in crate::engine) fn draw_token(&mut self) -> TokenBytes {
         let mut raw = [0; 20];
         let (words, _) = raw.as_chunks_mut::<4>();
@@ -248,7 +251,7 @@ impl Locks {
         TokenBytes::Drawn(raw)
     }
 
-    /// Takes the result out.
+    /// Takes the result.
     #[inline(never)]
     pub(in crate::engine) fn report_acquire(
         &mut self,

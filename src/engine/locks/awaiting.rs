@@ -1,4 +1,4 @@
-//! Operations that wait for nodes on their way, where a quorum needs them.
+//! Operations that wait for nodes on their way, if a quorum needs them.
 
 use super::op::{OpKind, Outcome};
 use super::slot::SlotState;
@@ -9,8 +9,8 @@ use crate::quorum::NodeId;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
-    /// A node that the operation waits for, if it does, may vote now, or will not. The slot of one that
-    /// may wait for others still.
+    /// A node that the operation may wait for can vote now, or will not. Returns the operation's
+    /// slot if it may still wait for other nodes.
     pub(in crate::engine) fn settle_awaiting(
         &mut self,
         id: NodeId,
@@ -24,7 +24,7 @@ impl Locks {
         }
         let (slot_index, kind) = (op.slot(), op.kind);
         let slot = self.slots.at_mut(slot_index);
-        // The place of the operation may be another's by now, and the attempt decided.
+        // By now another operation may have the place, and the attempt may be decided.
         let is_waiting = match kind {
             OpKind::Acquire => slot.state == SlotState::Acquiring,
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state == SlotState::Held,
@@ -50,7 +50,7 @@ impl Locks {
         Some(slot_index)
     }
 
-    /// The operation goes on waiting, if it still does, for the sake of that slot.
+    /// The operation goes on waiting, if its slot still needs that.
     pub(in crate::engine) fn await_on(&mut self, index: OpIndex, slot_index: SlotIndex) {
         let op = self.ops.at(index);
         let is_waiting = !op.round.awaited.is_empty() && op.outcome == Outcome::Open;

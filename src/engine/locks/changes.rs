@@ -1,9 +1,9 @@
-//! What the nodes tell of the keys of leases.
+//! What the nodes say about the keys of leases.
 //!
 //! # Invariants
 //!
-//! - What a node tells makes nothing of a lease, it only takes away: a node that told is no holder
-//!   until a genuine extension shows that it is.
+//! - A push only takes votes from a lease, it never adds any: a node that told of a change does not
+//!   count as holding the key until a genuine extension shows that it does.
 
 use super::op::Outcome;
 use super::slot::SlotState;
@@ -19,7 +19,7 @@ use crate::quorum::NodeId;
 use crate::slab::{KeepIndex, SlotIndex};
 
 impl Locks {
-    /// The read behind a SET or an extension was answered: from here on the node tells.
+    /// The read behind a SET or an extension was answered: from here on the node tells of changes.
     pub(in crate::engine) fn tracked(
         &mut self,
         id: NodeId,
@@ -46,11 +46,11 @@ impl Locks {
     pub(in crate::engine) fn doubt(&mut self, id: NodeId, index: KeepIndex, now: Now) {
         let Some(slot_index) = self.keeps.at(index).slot else { return };
         let slot = self.slots.at(slot_index);
-        // Between two attempts the slot of the one before may be another's already.
+        // Between two attempts another call may already have the slot of the last one.
         if self.keep_of(slot_index) != Some(index) {
             return;
         }
-        // What was there before its SET, or without it, is none of the lease's.
+        // A key that was there before its SET, or without it, is not the lease's.
         let is_early = slot.unanswered.contains(id) && !mutant::is(Mutant::ChangeBelievedTooSoon);
         if is_early || !slot.holds.contains(id) || mutant::is(Mutant::ChangeUnheard) {
             return;
@@ -66,13 +66,13 @@ impl Locks {
         }
     }
 
-    /// The node granted, and told before the lease was handed over that its key is gone. What was won
-    /// with this vote is no lease any more; nobody is told that it was.
+    /// The node granted, and then told before the hand-over that its key is gone. A lock won by
+    /// this vote is no longer won, and its loss is not reported, because the caller never had it.
     fn withdraw_vote(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let Some(index) = self.slots.at(slot_index).op else { return };
         let quorum = self.settings.quorum;
         let op = self.ops.at_mut(index);
-        // What was not believed in the first place has its own reason.
+        // A vote that did not count in the first place keeps its own cause.
         if !op.round.withdraw(id) {
             return;
         }

@@ -4,9 +4,9 @@
 //! # Invariants
 //!
 //! - From the moment an extension is written the deadline is the earlier of the old and the new
-//!   one, for it may shorten the lease; only a quorum moves it on.
+//!   one, because it may shorten the lease; only a quorum moves the deadline on.
 //! - Nothing here can create a key: every form of the command compares first.
-//! - A node that may still run an older extension of the lease is not asked again.
+//! - A node that may still run an older extension of the lease is not sent another.
 
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
@@ -27,8 +27,7 @@ use crate::token::TokenBytes;
 use std::time::Duration;
 
 impl Locks {
-    /// Begins to move the end of `lease` to `ttl` from `now`, which is the clock read just before
-    /// this call.
+    /// Begins to move the end of `lease` to `ttl` from `now`, the clock read just before this call.
     ///
     /// # Errors
     ///
@@ -53,7 +52,7 @@ impl Locks {
             return Err(ExtendError::LimitReached);
         }
         let index = self.ops.open(OpKind::Extend).ok_or(ExtendError::Full)?;
-        // The caller's goes before the engine's own.
+        // The caller's extension takes precedence over the engine's own.
         self.end_keep_alive(lease.slot);
         self.begin_extension(index, lease.slot, ttl_ms, now);
         self.caller_extends(lease.slot, now);
@@ -67,8 +66,8 @@ impl Locks {
             || ends > slot.began + self.settings.max_hold
     }
 
-    /// Begins to make a lease of a key and token from elsewhere, by extending it as `acquire` says:
-    /// its TTL, and how the lease is kept. The rest of `acquire` is for acquisitions.
+    /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
+    /// Of the other options only those for the lease itself (keep-alive, watch) apply.
     ///
     /// # Errors
     ///
@@ -154,7 +153,7 @@ impl Locks {
             op.round.awaited = awaited;
             op.tally.open = op.tally.open.union(awaited);
             self.awaiting.push(index);
-            // Beyond its deadline the lease cannot be extended by anybody.
+            // No extension can be written after the lease's deadline.
             let ends = self.slots.at(slot_index).ends;
             self.judge_at(index, ends.min(now.real + self.settings.connect_timeout));
         }
@@ -200,7 +199,8 @@ impl Locks {
         else {
             return false;
         };
-        // What is counted in 16 bits must not wrap around; half of it is left for the release.
+        // The count of references has 16 bits and must not wrap around; half of it is left for the
+        // release.
         if self.slots.at(slot_index).refs > u16::MAX / 2 {
             return false;
         }
@@ -238,7 +238,7 @@ impl Locks {
         now: Now,
     ) {
         let slot = self.slots.at_mut(slot_index);
-        // Nothing was begun since: decided or not, the node is still to be extended.
+        // Nothing was begun since: decided or not, this extension still applies.
         let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
         let current = slot.op.filter(|_| is_wanted);
         let is_missing = matches!(answer, Answer::Null | Answer::Zero);
@@ -248,9 +248,9 @@ impl Locks {
             Answer::Ok | Answer::One => {
                 self.key_confirmed(id, slot_index);
                 let has_granted = self.slots.at(slot_index).granted.contains(id);
-                // As with a SET: one that is not admitted may have forgotten another's lock.
+                // As with a SET: a node that is not admitted may have lost another client's lock.
                 let is_believed = has_granted || self.nodes.at(id).is_admitted();
-                // A node that extends it holds it: a vote, also where its SET was never answered.
+                // A node that extends the key holds it: a vote, even if its SET was never answered.
                 if is_wanted && is_believed && !has_granted {
                     self.slots.at_mut(slot_index).granted.insert(id);
                     self.note_late_vote(slot_index);
@@ -268,7 +268,7 @@ impl Locks {
                 }
             }
             Answer::Null | Answer::Zero | Answer::Refused(Cause::WrongType) => {
-                // A SET of a dead connection may still bring the key; only then it may be there.
+                // Only a SET from a dead connection may still bring the key.
                 if !slot.unanswered.contains(id) {
                     slot.holds.remove(id);
                 }
@@ -312,8 +312,8 @@ impl Locks {
                 Some(ExtendStep::EvalSha)
             }
             Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
-                // A script instead of the SET that a full memory refused: without it the SET still
-                // is what there is to try next time.
+                // A script instead of the SET that a full memory refused; if there is no script,
+                // the SET remains for next time.
                 let usual = self.nodes.at(id).dialect.extend;
                 if step > ExtendStep::SetIfEq && usual == Some(ExtendStep::SetIfEq) {
                     return None;
@@ -347,7 +347,7 @@ impl Locks {
         }
     }
 
-    /// An extension is decided; the engine's own are not reported.
+    /// An extension is decided; the engine's own ones are not reported.
     pub(in crate::engine) fn end_extension(&mut self, index: OpIndex, outcome: Outcome) {
         if self.ops.at(index).kind == OpKind::Keep {
             self.ops.unlist(index);
@@ -372,7 +372,7 @@ impl Locks {
                     (self.ops.at(index).new_deadline, self.ops.at(index).kind);
                 let is_late = slot.ends <= now.real && kind != OpKind::Adopt;
                 if is_late && slot.is_kept() && !mutant::is(Mutant::LateExtensionTaken) {
-                    // Its holder may have seen that it was over; it stays so.
+                    // The holder may have seen that the lease was over, so it stays over.
                     return self.lose_lease(slot_index, LostCause::Expired, now);
                 }
                 self.slots.at_mut(slot_index).ends = new_deadline;
@@ -393,7 +393,7 @@ impl Locks {
         }
     }
 
-    /// Takes the result out, judged at `now`.
+    /// Takes the result, judged at `now`.
     pub(in crate::engine) fn report_extend(&mut self, index: OpIndex, now: Instant) -> Event {
         let op = self.ops.at(index);
         let (slot_index, kind, outcome, keep) = (op.slot(), op.kind, op.outcome, op.keep);
@@ -401,7 +401,7 @@ impl Locks {
         let slot = self.slots.at(slot_index);
         let all = self.nodes.all();
         let (yes, gone) = (op.tally.yes, all.without(slot.holds));
-        // Where the connection died the extension may still run.
+        // On a dead connection the extension may still run.
         let open = op.tally.open.union(slot.tainted).without(yes);
         let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
         let result = match outcome {
@@ -425,7 +425,7 @@ impl Locks {
         }
         if kind == OpKind::Adopt {
             if result.is_ok() {
-                // It was won elsewhere; what this client knows of votes is who extended it.
+                // The lock was won elsewhere; this client knows only which nodes extended it.
                 self.slots.at_mut(slot_index).granted = yes;
                 if let Some(keep) = keep {
                     self.begin_keeping(slot_index, keep, self.both_clocks(now));

@@ -1,5 +1,5 @@
-//! Attempts that ask one node before the others: where many clients may try for a key that they saw
-//! end, so that they do not split the votes.
+//! Attempts that ask one node before the others, so that many clients that saw a key end do not
+//! split the votes.
 
 use super::op::Outcome;
 use super::slot::SlotState;
@@ -11,8 +11,8 @@ use crate::slab::{OpIndex, SlotIndex};
 use crate::witness::{Sight, saw};
 
 impl Locks {
-    /// Writes the encoded SET to one node first, the others being asked once it has granted. Whether
-    /// there are enough of them.
+    /// Writes the encoded SET to one node first; the others are asked once it has granted. Returns
+    /// whether there are enough nodes.
     #[cold]
     pub(in crate::engine) fn try_gate(
         &mut self,
@@ -37,7 +37,7 @@ impl Locks {
             self.fail_vote(node, slot_index);
         }
         self.begin_gated_round(index, now);
-        // The gate may have had no room for it.
+        // The first node may have had no room for the SET.
         self.gate_answered(slot_index, now);
         true
     }
@@ -47,7 +47,7 @@ impl Locks {
         self.limit_attempt(index, now);
     }
 
-    /// What follows from the votes of an attempt that has asked one node only.
+    /// Continues an attempt that has asked one node only, by its vote.
     pub(in crate::engine) fn gate_answered(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         let Some(index) = slot.op else { return };
@@ -59,7 +59,7 @@ impl Locks {
             let gated = std::mem::take(&mut self.ops.at_mut(index).gated);
             self.encode_set(slot_index);
             for node in gated {
-                // It may have left since.
+                // The node may have lost its vote since.
                 if self.nodes.voters().contains(node) {
                     self.send_set(node, slot_index, now);
                 } else {

@@ -1,8 +1,8 @@
-//! What the engine itself looks after of a lease: its next extension, its end.
+//! What the engine itself does for a lease: its next extension, its end.
 //!
 //! # Invariants
 //!
-//! - A lease that nobody wants kept has no entry here, and no timer.
+//! - A lease that is neither kept alive nor watched has no entry here, and no timer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::quorum::NodeMask;
 use crate::slab::{Index, KeepIndex, Slab, SlotIndex};
 use crate::time::Instant;
 
-/// What is looked after of one lease, from its acquisition on.
+/// The engine's care for one lease, from its acquisition on.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Keep {
     /// The slot of the attempt, or of the lease.
@@ -28,22 +28,23 @@ pub(in crate::engine) struct Keep {
     pub(in crate::engine) watched: Option<Box<[u8]>>,
     /// The nodes that will tell.
     pub(in crate::engine) tracked: NodeMask,
-    /// The nodes that told, or turned out to be without the key. An extension may show otherwise.
+    /// The nodes that told of a change, or turned out not to have the key. An extension may show
+    /// otherwise.
     pub(in crate::engine) doubted: NodeMask,
-    /// The lease was handed over; until then the entry is the acquisition's.
+    /// The lease was handed over; until then the entry belongs to the acquisition.
     pub(in crate::engine) is_held: bool,
     pub(in crate::engine) is_lost: bool,
     /// A limit ended the extensions.
     pub(in crate::engine) is_at_limit: bool,
     /// Extensions by the engine that won.
     pub(in crate::engine) extensions: u32,
-    /// When the last of them was begun.
+    /// When the last of them began.
     pub(in crate::engine) began: Instant,
-    /// When the next one begins; [`Instant::MAX`] while one is under way, or none is to come.
+    /// When the next one begins; [`Instant::MAX`] while one is under way, or if none will follow.
     pub(in crate::engine) extend_at: Instant,
 }
 
-/// The loss of a lease that nobody was told of.
+/// The loss of a lease that is not reported yet.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Loss {
     pub(in crate::engine) lease: LeaseId,
@@ -65,7 +66,7 @@ pub(in crate::engine) struct Keeps {
     /// Slots of leases whose deadline the engine has moved.
     pub(in crate::engine) changed: VecDeque<SlotIndex>,
     pub(in crate::engine) losses: VecDeque<Loss>,
-    /// When something is to be done; kept in step with the rest.
+    /// When the next entry is due; kept in step with the schedule.
     next: Instant,
 }
 
@@ -122,7 +123,7 @@ impl Keeps {
         }
     }
 
-    /// The key of the entry is watched.
+    /// Watches the key of the entry.
     pub(in crate::engine) fn watch(&mut self, index: KeepIndex, key: &[u8]) {
         self.at_mut(index).watched = Some(key.into());
         self.by_key.entry(key.into()).or_default().push(index);
@@ -146,7 +147,7 @@ impl Keeps {
         self.keeps.at_mut(index)
     }
 
-    /// The entry is that of the lease in this slot from now on.
+    /// From now on the entry is that of the lease in this slot.
     pub(in crate::engine) fn bind(&mut self, index: KeepIndex, slot: SlotIndex) {
         let place = slot.place();
         if place >= self.by_slot.len() {
@@ -158,12 +159,12 @@ impl Keeps {
         self.at_mut(index).slot = Some(slot);
     }
 
-    /// The entry of the slot, which must be one that is kept.
+    /// The entry of the slot, which must have one.
     pub(in crate::engine) fn of_slot(&self, slot: SlotIndex) -> Option<KeepIndex> {
         self.by_slot.get(slot.place()).copied().flatten()
     }
 
-    /// When something is to be done; [`Instant::MAX`] for never.
+    /// When the next entry is due; [`Instant::MAX`] for never.
     #[inline]
     pub(in crate::engine) const fn next(&self) -> Instant {
         self.next
@@ -181,7 +182,7 @@ impl Keeps {
         op
     }
 
-    /// The entry that is due by `now`.
+    /// An entry that is due by `now`.
     pub(in crate::engine) fn due(&self, now: Instant) -> Option<KeepIndex> {
         self.schedule.due(now)
     }
@@ -192,7 +193,7 @@ impl Keeps {
         self.refresh();
     }
 
-    /// Nothing of the entry is due any more.
+    /// The entry is no longer due.
     pub(in crate::engine) fn unschedule(&mut self, index: KeepIndex) {
         self.schedule.remove(index);
         self.refresh();

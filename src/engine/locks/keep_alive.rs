@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - The engine's own extensions keep all rules of a caller's: one at a time, never past the
-//!   deadline, never behind a release, and nothing but a quorum moves the deadline on.
+//! - The engine's own extensions obey all rules of a caller's: one at a time, never after the
+//!   deadline, never behind a release, and only a quorum moves the deadline on.
 
 use super::op::{OpKind, Outcome};
 use super::state::Locks;
@@ -15,7 +15,7 @@ use crate::slab::{KeepIndex, OpIndex};
 use crate::time::Instant;
 
 impl Locks {
-    /// Does what is due of the leases that are looked after.
+    /// Does what is due for the leases in its care.
     #[cold]
     pub(in crate::engine) fn handle_keeps(&mut self, now: Now) {
         loop {
@@ -44,7 +44,7 @@ impl Locks {
         }
     }
 
-    /// Extends a lease that is due, as far as its limits allow.
+    /// Extends a lease that is due, within its limits.
     fn begin_keep_alive(&mut self, index: KeepIndex, now: Now) {
         let keep = self.keeps.at_mut(index);
         keep.extend_at = Instant::MAX;
@@ -53,7 +53,7 @@ impl Locks {
         let slot = self.slots.at(slot_index);
         let ttl_ms = slot.ttl_ms;
         if slot.op.is_some() {
-            // The caller extends it; the end of that says when to go on.
+            // The caller extends the lease; the end of that extension sets the next time.
             return self.schedule_keep(index);
         }
         let ends = self.deadline_from(now.real, ttl_ms);
@@ -70,7 +70,7 @@ impl Locks {
         };
         self.keeps.at_mut(index).began = now.real;
         self.begin_extension(op, slot_index, ttl_ms, now.real);
-        // It may be decided already, but nothing concludes it before `handle_keeps` goes on.
+        // The extension may be decided already, but is not concluded before `handle_keeps` goes on.
         self.note_change(slot_index);
         self.schedule_keep(index);
     }

@@ -1,11 +1,11 @@
-//! Leases: what is looked after of one, how its deadline moves, and how it is lost.
+//! Leases: the engine's care for one, how its deadline moves, and how it is lost.
 //!
 //! # Invariants
 //!
-//! - A lease that is lost stays lost: its deadline is not later than its loss, and no extension
-//!   moves it any more.
-//! - The loss is told by the deadline, whatever the nodes do, and at once when fewer than a quorum
-//!   can hold the key.
+//! - A lost lease stays lost: its deadline is not later than its loss, and no extension moves it
+//!   again.
+//! - The loss is reported at the latest at the deadline, whatever the nodes do, and at once when
+//!   fewer than a quorum can hold the key.
 
 use super::keep::{Loss, third};
 use super::op::{OpKind, Outcome};
@@ -22,11 +22,11 @@ use crate::slab::{KeepIndex, OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
-/// Between two extensions that missed their quorum: a `node_timeout` and up to this part of it.
+/// The wait after an extension that missed its quorum: a `node_timeout` and up to this part of it.
 const JITTER_PARTS: u32 = 4;
 
 impl Locks {
-    /// An entry for an acquisition or adoption that wants its lease kept.
+    /// Makes an entry for an acquisition or adoption whose lease is to be kept alive or watched.
     #[cold]
     pub(in crate::engine) fn open_keep(
         &mut self,
@@ -43,7 +43,7 @@ impl Locks {
         }
     }
 
-    /// A lease was handed over whose acquisition wanted it kept.
+    /// A lease that is to be kept alive or watched was handed over.
     #[cold]
     pub(in crate::engine) fn begin_keeping(
         &mut self,
@@ -65,21 +65,21 @@ impl Locks {
         self.check_holders(slot_index, now);
     }
 
-    /// The lease is released or given away: nothing of it is looked after any more.
+    /// The lease is released or given away: ends the engine's care for it.
     #[cold]
     pub(in crate::engine) fn end_keeping(&mut self, slot_index: SlotIndex) {
         if mutant::is(Mutant::KeepAliveAfterRelease) {
             return;
         }
         self.slots.at_mut(slot_index).set_kept(false);
-        // An attempt that failed leaves it to the next one.
+        // A failed attempt leaves the entry to the next one.
         let keep = self.keeps.of_slot(slot_index);
         if let Some(index) = keep.filter(|&index| self.keeps.at(index).is_held) {
             self.keeps.close(index);
         }
     }
 
-    /// The entry of what is looked after of a slot's lease.
+    /// The entry of a slot's lease.
     pub(in crate::engine) fn keep_of(&self, slot_index: SlotIndex) -> Option<KeepIndex> {
         let is_kept = self.slots.at(slot_index).is_kept();
         if is_kept { self.keeps.of_slot(slot_index) } else { None }
@@ -92,7 +92,7 @@ impl Locks {
         self.keeps.schedule(index, at);
     }
 
-    /// An extension of a lease ended, whoever began it: when does the next one begin?
+    /// An extension of a lease ended, the caller's or the engine's: plans the next one.
     pub(in crate::engine) fn plan_extension(
         &mut self,
         slot_index: SlotIndex,
@@ -118,7 +118,7 @@ impl Locks {
         self.schedule_keep(index);
     }
 
-    /// The next try at an extension that `began` then and missed its quorum.
+    /// Plans to repeat an extension that `began` then and missed its quorum.
     pub(super) fn extend_again(&mut self, index: KeepIndex, began: Instant, now: Now) {
         let timeout = self.settings.node_timeout;
         let random = self.random_share();
@@ -126,7 +126,7 @@ impl Locks {
         self.keeps.at_mut(index).extend_at = earliest + (timeout / JITTER_PARTS).mul_f64(random);
     }
 
-    /// A caller extends the lease from `now` on: its own TTL counts from then on.
+    /// A caller extends the lease at `now`: the TTL counts from then on.
     pub(in crate::engine) fn caller_extends(&mut self, slot_index: SlotIndex, now: Instant) {
         if let Some(index) = self.keep_of(slot_index) {
             let keep = self.keeps.at_mut(index);
@@ -136,7 +136,7 @@ impl Locks {
         }
     }
 
-    /// Ends an extension of the engine's own that is under way, for something that the caller wants.
+    /// Ends an extension of the engine's own, in favour of a request of the caller.
     pub(in crate::engine) fn end_keep_alive(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
         if let Some(op) = slot.op.filter(|&op| self.ops.at(op).kind == OpKind::Keep) {
@@ -194,13 +194,13 @@ impl Locks {
         }
     }
 
-    /// The nodes that may hold a slot's key, as far as they have told.
+    /// The nodes that may hold a slot's key, as far as known.
     pub(in crate::engine) fn holders(&self, slot_index: SlotIndex) -> NodeMask {
         let (holds, keep) = (self.slots.at(slot_index).holds, self.keep_of(slot_index));
         keep.map_or(holds, |keep| holds.without(self.keeps.at(keep).doubted))
     }
 
-    /// A node turned out to be without the key.
+    /// A node turned out not to have the key.
     pub(in crate::engine) fn check_holders(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
         if slot.state == SlotState::Held
@@ -211,15 +211,16 @@ impl Locks {
         }
     }
 
-    /// Whoever shows the lease's deadline is to look at it again.
+    /// Notes that the lease's deadline has changed.
     pub(super) fn note_change(&mut self, slot_index: SlotIndex) {
         if self.slots.at_mut(slot_index).enter(CHANGED) {
             self.keeps.changed.push_back(slot_index);
         }
     }
 
-    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to, or
-    /// lost it. Each is there once, so a list that nobody reads does not grow beyond the leases.
+    /// The next lease whose deadline the engine moved by itself: it extended the lease, began to,
+    /// or lost it. Each lease is listed once, so even unread the list is never longer than the
+    /// leases.
     pub(in crate::engine) fn poll_change(&mut self) -> Option<LeaseId> {
         while let Some(slot_index) = self.keeps.changed.pop_front() {
             let slot = self.slots.at_mut(slot_index);
@@ -231,22 +232,22 @@ impl Locks {
         None
     }
 
-    /// Whoever shows the lease's votes is to look at them again.
+    /// Notes that the lease's votes have changed.
     pub(in crate::engine) fn note_late_vote(&mut self, slot_index: SlotIndex) {
         if self.slots.at_mut(slot_index).enter(LATE_VOTE) {
             self.late_votes.push_back(slot_index);
         }
     }
 
-    /// The next lease that a late answer gave another vote. Each is there once, so a list that
-    /// nobody reads does not grow beyond the leases.
+    /// The next lease that got another vote from a late answer. Each lease is listed once, so even
+    /// unread the list is never longer than the leases.
     pub(in crate::engine) fn poll_late_vote(&mut self) -> Option<LeaseId> {
         let slot = self.late_votes.pop_front()?;
         self.slots.at_mut(slot).leave(LATE_VOTE);
         Some(self.slots.lease_id(slot))
     }
 
-    /// The next loss in the list of results; none if its lease was released meanwhile.
+    /// The next loss in the list of results; `None` if its lease was released meanwhile.
     #[cold]
     pub(in crate::engine) fn next_loss(&mut self) -> Option<Event> {
         let Loss { lease, op, cause } = self.keeps.losses.pop_front()?;
@@ -254,8 +255,8 @@ impl Locks {
         Some(Event::Lost { op, lease, cause })
     }
 
-    /// Whether a lease was lost: known to be over, by its deadline or because no quorum can hold
-    /// its key. True for one that is not held any more.
+    /// Whether the engine knows that a lease is over: its deadline has come, or no quorum can hold
+    /// its key. True for a lease that is no longer held.
     #[must_use]
     pub(in crate::engine) fn is_lost(&self, lease: LeaseId) -> bool {
         self.slots.held(lease).is_none_or(|slot| {
@@ -270,7 +271,8 @@ impl Locks {
         self.slots.held(lease).is_some_and(|slot| slot.op.is_some())
     }
 
-    /// Why a lease is not kept: it is over, or a limit is reached. `None` while it is.
+    /// Why a lease is not kept alive: it is over, or a limit is reached. `None` while it is kept
+    /// alive.
     #[must_use]
     pub(in crate::engine) fn keep_error(
         &self,
@@ -314,14 +316,14 @@ impl Locks {
         Some((self.prefix.plain_key(slot.key.as_slice()), &slot.token))
     }
 
-    /// Keeps a word of the caller's with a lease.
+    /// Stores a word of the caller with a lease.
     pub(in crate::engine) fn set_word(&mut self, lease: LeaseId, word: u32) {
         if self.slots.held(lease).is_some() {
             self.slots.at_mut(lease.slot).word = word;
         }
     }
 
-    /// The word kept with a lease.
+    /// The word stored with a lease.
     #[must_use]
     pub(in crate::engine) fn word(&self, lease: LeaseId) -> Option<u32> {
         self.slots.held(lease).map(|slot| slot.word)

@@ -1,5 +1,5 @@
-//! How long an attempt may take where that is not the configured `node_timeout`: a timeout of the
-//! call's own, and the end of the call.
+//! How long an attempt may take other than the configured `node_timeout`: the call's own timeout,
+//! and the end of the call.
 
 use super::op::Outcome;
 use super::state::Locks;
@@ -8,7 +8,7 @@ use crate::slab::OpIndex;
 use crate::time::Instant;
 
 impl Locks {
-    /// An attempt that has just begun ends by the call's own `node_timeout`, if it has one.
+    /// Ends an attempt that has just begun by the call's own `node_timeout`, if it has one.
     #[cold]
     pub(in crate::engine) fn limit_attempt(&mut self, index: OpIndex, now: Now) {
         let op = self.ops.at(index);
@@ -19,8 +19,8 @@ impl Locks {
         }
     }
 
-    /// Whether an attempt with a timeout of its own still has time: that in which nobody read is no
-    /// node's, so it is given back.
+    /// Whether an attempt with its own timeout still has time: no node is blamed for time in which
+    /// the sockets were not read, so the attempt gets that time back.
     #[cold]
     pub(in crate::engine) fn has_time_left(&mut self, index: OpIndex, now: Now) -> bool {
         let op = self.ops.at(index);
@@ -34,8 +34,8 @@ impl Locks {
         true
     }
 
-    /// The attempt is judged at `at` and no other time, but not after the end of its call: that has
-    /// a timer of its own only where it may come before every configured time.
+    /// The attempt is judged at `at` and no other time, but not after the end of its call, which
+    /// has a timer of its own only if it may come before every configured time.
     #[cold]
     fn judge_within_call(&mut self, index: OpIndex, at: Instant) {
         let op = self.ops.at_mut(index);

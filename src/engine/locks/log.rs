@@ -1,8 +1,8 @@
-//! What happens to locks and nodes, as spans and events: see `docs/observing.md` for each.
+//! Locks and nodes as spans and events: `docs/observing.md` describes each.
 //!
 //! # Invariants
 //!
-//! - Events tell and decide nothing: with and without them the same bytes go out. No token is told.
+//! - Events decide nothing: with and without them the same bytes go out. No event has a token.
 
 use tracing::{Level, Span, event, span};
 
@@ -17,10 +17,10 @@ use crate::quorum::NodeId;
 use crate::slab::{Index, OpIndex, SlotIndex};
 use crate::time::Instant;
 
-/// Of locks and leases.
+/// The target of events about locks and leases.
 const LOCK: &str = "redbolt::lock";
 
-/// Of nodes and their connections.
+/// The target of events about nodes and their connections.
 const NODE: &str = "redbolt::node";
 
 const fn vote_name(vote: Vote) -> (&'static str, Cause) {
@@ -155,7 +155,7 @@ impl Locks {
         );
     }
 
-    /// What a slot may have written is deleted: behind a failed attempt, or for its holder.
+    /// A release of what a slot may have written begins: after a failed attempt, or for its holder.
     #[cold]
     pub(in crate::engine) fn trace_release(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - Each operation yields exactly one event, and keeps its place until that is taken: with a bound
-//!   on operations the queue of events is bounded too, and none is ever dropped.
+//! - Each operation yields exactly one event, and keeps its place until the caller takes it: the
+//!   bound on operations also bounds the queue of events, and no event is dropped.
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
 use crate::command::Answer;
@@ -27,8 +27,8 @@ pub struct OpId {
 }
 
 impl OpId {
-    /// A small number that no other operation under way has, below `in_flight_max`: the place of
-    /// what the caller keeps beside it. It is used again once the result was taken.
+    /// A small number below `in_flight_max` that no other operation under way has: an index for
+    /// what the caller stores with it. It is used again once the result is taken.
     #[must_use]
     pub fn index(self) -> usize {
         self.op.place()
@@ -40,7 +40,7 @@ pub(in crate::engine) enum OpKind {
     Free,
     Acquire,
     Extend,
-    /// An extension that makes a lease of a key and token from elsewhere.
+    /// An extension that takes over the lock of a key and token.
     Adopt,
     /// An extension that the engine began by itself: it is not reported.
     Keep,
@@ -51,7 +51,7 @@ pub(in crate::engine) enum OpKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Outcome {
     Open,
-    /// The round was won; judged once more when it is handed over.
+    /// The round was won; the lease is checked again at the hand-over.
     Won,
     Taken,
     NoQuorum,
@@ -76,15 +76,14 @@ pub(in crate::engine) struct Plan {
     pub(in crate::engine) attempts_failed: u32,
     /// The end of the call, [`Instant::MAX`] for none.
     pub(in crate::engine) deadline: Instant,
-    /// Between attempts it waits to be woken, instead of trying again and again.
+    /// Between attempts the call waits for a wake, instead of polling.
     pub(in crate::engine) wakes: bool,
-    /// When a node without an answer is counted out, in milliseconds; 0 for what the configuration
-    /// says.
+    /// When a node without an answer is counted out, in milliseconds; 0 for the configured time.
     pub(in crate::engine) node_timeout_ms: u16,
 }
 
 impl Plan {
-    /// The `node_timeout` of the call's own, if it has one.
+    /// The call's own `node_timeout`, if it has one.
     pub(in crate::engine) fn own_timeout(&self) -> Option<Duration> {
         let timeout = Duration::from_millis(self.node_timeout_ms.into());
         (self.node_timeout_ms > 0).then_some(timeout)
@@ -117,20 +116,21 @@ pub(in crate::engine) struct Op {
     /// The slot of the current attempt, of the lease, or of the release.
     /// None for a query.
     slot: Option<SlotIndex>,
-    /// What is to be looked after of an acquisition's lease.
+    /// The entry for the engine's care of an acquisition's lease.
     pub(in crate::engine) keep: Option<KeepIndex>,
     /// Neighbours in the list of rounds, and when this one ends, on the attended clock.
     prev: Option<OpIndex>,
     next: Option<OpIndex>,
     judged_at: Instant,
     is_listed: bool,
-    /// When an acquisition that waits for nodes is judged; a timer set for an earlier attempt
-    /// comes due before it and means nothing.
+    /// When an acquisition that waits for nodes is judged; a timer for an earlier attempt is due
+    /// before that and means nothing.
     pub(in crate::engine) judge_at: Instant,
     pub(in crate::engine) plan: Plan,
-    /// How the last attempt of an acquisition failed; before the first, that others are before it.
+    /// How the last attempt of an acquisition failed; before the first, that other calls come
+    /// first.
     pub(in crate::engine) failed: Outcome,
-    /// When the next attempt is due; a timer set for an earlier one means nothing.
+    /// When the next attempt is due; a timer for an earlier one means nothing.
     pub(in crate::engine) retry_at: Instant,
     /// The node that the next attempt asks before the others.
     pub(in crate::engine) gate: Option<NodeId>,
@@ -140,7 +140,7 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) round: Round,
     /// The answers to an extension or a release.
     pub(in crate::engine) tally: Tally,
-    /// For an extension: the deadline it gives if it wins.
+    /// For an extension: the new deadline if it wins.
     pub(in crate::engine) new_deadline: Instant,
     pub(in crate::engine) causes: [Cause; NODES_MAX],
     pub(in crate::engine) query: Option<Box<Query>>,
@@ -148,7 +148,7 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) began: Began,
 }
 
-/// The answers to a question that was put to every node.
+/// The answers to a query.
 #[derive(Debug)]
 pub(in crate::engine) struct Query {
     pub(in crate::engine) asked_at: Instant,
@@ -164,19 +164,19 @@ pub(in crate::engine) struct Query {
 pub struct NodeReplies {
     /// The node.
     pub node: NodeId,
-    /// Its answers so far, as bytes of RESP, in the order asked.
+    /// The node's answers so far, as RESP bytes, in the order of the commands.
     pub replies: Vec<Vec<u8>>,
     /// Why answers are missing.
     pub cause: Cause,
-    /// Why what it answers proves nothing: it may have forgotten locks, or is not fit to hold any.
-    /// [`Cause::None`] if it was admitted as its answers were read.
+    /// Why the node's answers prove nothing: it may have lost locks, or is not fit to hold any.
+    /// [`Cause::None`] if it was admitted when its answers were read.
     pub doubt: Cause,
-    /// From the question to the first answer.
+    /// From the request to the first answer.
     pub round_trip: Duration,
 }
 
 impl fmt::Debug for NodeReplies {
-    /// Without what was answered: a key's value is somebody's token.
+    /// Without the answers: a key's value is a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodeReplies")
             .field("node", &self.node)
@@ -217,7 +217,7 @@ impl Ops {
         Some(index)
     }
 
-    /// Gives the place back; handles to it find nothing from now on.
+    /// Gives the place back; handles to it then find nothing.
     pub(in crate::engine) fn close(&mut self, index: OpIndex) {
         self.unlist(index);
         let op = self.at_mut(index);
@@ -273,19 +273,20 @@ impl Ops {
         self.last = Some(index);
     }
 
-    /// Takes the operation out of the rounds; when its own is to be judged, on the attended clock.
+    /// Removes the operation from the rounds. Returns when its round is judged, on the attended
+    /// clock.
     #[cold]
     pub(in crate::engine) fn judge_apart(&mut self, index: OpIndex, judged_at: Instant) {
         self.unlist(index);
         self.at_mut(index).judged_at = judged_at;
     }
 
-    /// When a round that is judged apart is to be.
+    /// When a round that is judged apart is judged.
     pub(in crate::engine) fn judged_at(&self, index: OpIndex) -> Instant {
         self.at(index).judged_at
     }
 
-    /// Takes the operation out of the rounds.
+    /// Removes the operation from the rounds.
     #[inline]
     pub(in crate::engine) fn unlist(&mut self, index: OpIndex) {
         let op = self.at_mut(index);

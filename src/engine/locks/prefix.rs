@@ -1,5 +1,5 @@
-//! The prefix of the keys on the nodes: put in front where a key comes in, taken off where one goes
-//! out to the caller. Everything between has the key as the nodes know it: slots, messages, pushes.
+//! The prefix of the keys on the nodes: added to a key from the caller, removed from a key to the
+//! caller. Everything in between (slots, messages, pushes) has the key as the nodes know it.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ impl Prefix {
         self.plain_len_max > 0
     }
 
-    /// Whether a key that does not go to the nodes as it is may go there behind the prefix.
+    /// Whether a key may go to the nodes behind the prefix.
     #[cold]
     pub(in crate::engine) fn check(&self, key: &[u8]) -> Result<(), LockError> {
         let len = if key.is_empty() { 0 } else { key.len() + self.bytes.len() };
@@ -47,7 +47,7 @@ impl Prefix {
         key.insert_from_slice(0, &self.bytes);
     }
 
-    /// A caller's key as the nodes know it.
+    /// A caller's key, as the nodes know it.
     pub(in crate::engine) fn wire_key<'key>(
         &self,
         key: &'key [u8],

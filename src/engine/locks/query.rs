@@ -1,4 +1,4 @@
-//! Questions put to every node for people to read: what a key holds, how a node is set up.
+//! Queries to every node, for people: what a key holds, how a node is set up.
 
 use super::op::{NodeReplies, OpId, OpKind, Outcome, Query};
 use super::state::Locks;
@@ -11,8 +11,8 @@ use crate::slab::OpIndex;
 use crate::time::Instant;
 
 impl Locks {
-    /// Puts `commands`, at most 255 of them, to every connected node. They must not write, and
-    /// answer with one reply each.
+    /// Sends `commands`, at most 255, to every connected node. Each must only read and give one
+    /// reply.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Locks {
         Ok(self.ops.id(index))
     }
 
-    /// Tells a query from one that had its place before.
+    /// Tells a query from an earlier one in the same place.
     fn query_phase(&self, index: OpIndex) -> Phase {
         Phase::of(self.ops.at(index).generation)
     }

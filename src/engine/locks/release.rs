@@ -1,11 +1,12 @@
-//! Releases and debts: every key that this client may have written and does not hold is deleted,
+//! Releases and debts: the client deletes every key that it may have written and does not hold,
 //! behind its SET, by compare-and-delete.
 //!
 //! # Invariants
 //!
-//! - A release goes behind the SET on the same connection, or over a later connection to a node
-//!   that lost the one before (then twice, see [`crate::node::Debt`]).
-//! - A key is given up only when its node answered, or when time has surely ended it.
+//! - A release goes behind the SET on the same connection, or over a later connection if that one
+//!   was lost (then twice, see [`crate::node::Debt`]).
+//! - The client stops deleting a key only when the node answered, or when the key's TTL has
+//!   certainly ended.
 
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
@@ -23,7 +24,8 @@ use crate::time::Instant;
 use crate::token::TokenBytes;
 
 impl Locks {
-    /// Releases a lease without a report: nothing waits for the answers. Whether it was held.
+    /// Releases a lease without a report: nothing waits for the answers. Returns whether it was
+    /// held.
     pub(in crate::engine) fn release_quietly(&mut self, lease: LeaseId, now: Instant) -> bool {
         let is_held = self.slots.held(lease).is_some();
         if is_held {
@@ -35,7 +37,7 @@ impl Locks {
         is_held
     }
 
-    /// Deletes `key` on every node where it holds `token`, whoever made it.
+    /// Deletes `key` on every node where it holds `token`.
     ///
     /// # Errors
     ///
@@ -63,7 +65,8 @@ impl Locks {
         }
     }
 
-    /// Gives a lease away: its keys stay, and whoever has key and token may end or extend it.
+    /// Gives a lease away: its keys stay, and any client with key and token may release or extend
+    /// it.
     pub(in crate::engine) fn detach(&mut self, lease: LeaseId) {
         if self.slots.held(lease).is_some() {
             self.end_keep_alive(lease.slot);
@@ -82,15 +85,15 @@ impl Locks {
         self.slots.free_if_unnamed(slot_index);
     }
 
-    /// Releases a slot and reports how that went: [`UnlockError::Full`] where that cannot be, and it is
-    /// released all the same.
+    /// Releases a slot and reports the result. [`UnlockError::Full`] if the result cannot be
+    /// reported: the slot is released all the same.
     pub(in crate::engine) fn release_reported(
         &mut self,
         slot_index: SlotIndex,
         now: Instant,
     ) -> Result<OpId, UnlockError> {
         let now = self.now(now);
-        // First of all: an extension of the engine's own gives its place back.
+        // First of all, so that an extension of the engine's own gives its place back.
         self.cancel_extension(slot_index);
         let Some(index) = self.ops.open(OpKind::Release) else {
             self.counts.unreported.up();
@@ -112,8 +115,8 @@ impl Locks {
         }
     }
 
-    /// Sends a compare-and-delete to every node that may hold the slot's key, or owes it. The caller frees
-    /// the slot, once those who wait for it are told.
+    /// Sends a compare-and-delete to every node that may hold the slot's key, or notes it as owed.
+    /// The caller frees the slot, once its waiters are told.
     pub(in crate::engine) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
         let all = self.nodes.all();
         let slot = self.slots.at_mut(slot_index);
@@ -178,7 +181,7 @@ impl Locks {
         append_release(&mut self.scratch, step, &slot.key, &slot.token);
     }
 
-    /// The debt that the slot's key is to a node.
+    /// The debt to a node for the slot's key.
     fn debt(&self, id: NodeId, slot_index: SlotIndex) -> Debt {
         let slot = self.slots.at(slot_index);
         let may_still_run = slot.unanswered.union(slot.tainted).contains(id)
@@ -191,7 +194,7 @@ impl Locks {
         }
     }
 
-    /// Owes a node the release: it cannot be reached now.
+    /// Notes the release as owed to a node that cannot be reached now.
     fn owe(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let debt = self.debt(id, slot_index);
         if debt.expires <= now.real || mutant::is(Mutant::DebtDropped) {
@@ -201,7 +204,7 @@ impl Locks {
         self.release_unpaid(id, slot_index);
     }
 
-    /// A node answered a release with an error: it is asked again later.
+    /// A node answered a release with an error: the release is repeated later.
     fn owe_refused(&mut self, id: NodeId, slot_index: SlotIndex, again: bool, now: Now) {
         let debt = Debt { due: now.real + REFUSED_DELAY, again, ..self.debt(id, slot_index) };
         if debt.expires > now.real {
@@ -210,7 +213,7 @@ impl Locks {
         self.release_unpaid(id, slot_index);
     }
 
-    /// Puts a debt into one of the node's lists; the oldest may have to go.
+    /// Adds a debt to one of the node's lists, which may drop its oldest.
     fn note_debt(
         &mut self,
         id: NodeId,
@@ -225,8 +228,8 @@ impl Locks {
         }
     }
 
-    /// A release that waits for its result will not get this node's answer in time, unless the
-    /// node is just coming back.
+    /// A release with a result will not get this node's answer in time, unless the node is just
+    /// coming back.
     fn release_unpaid(&mut self, id: NodeId, slot_index: SlotIndex) {
         if !self.nodes.at(id).is_on_the_way()
             && let Some(op) = self.slots.at(slot_index).op
@@ -236,7 +239,7 @@ impl Locks {
         self.decide_release(slot_index);
     }
 
-    /// Writes as many debts as the node takes now, before anything else.
+    /// Writes as many debts as the node accepts now, before anything else.
     pub(in crate::engine) fn pay_debts(&mut self, id: NodeId, now: Now) {
         while let Some(debt) = self.nodes.next_debt(id, now.real) {
             let Some(step) = self.nodes.release_step(id) else { return };
@@ -306,7 +309,7 @@ impl Locks {
         }
     }
 
-    /// The answer to a release was read; it names its slot no more.
+    /// The answer to a release was read: it no longer names its slot.
     #[inline(never)]
     pub(in crate::engine) fn release_read(
         &mut self,
@@ -337,7 +340,7 @@ impl Locks {
             }
         }
         if slot.unanswered.contains(id) {
-            // The SET went over a connection that died: it may run behind this release.
+            // The SET went over a connection that died: it may run after this release.
             self.owe_again(id, slot_index, now);
         } else {
             slot.holds.remove(id);
@@ -358,7 +361,7 @@ impl Locks {
         match answer {
             Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
                 let slot = self.slots.at_mut(slot_index);
-                // The first answer is the release's result; it may still be waited for.
+                // The first answer is the release's result, which may still be awaited.
                 if let Some(op) = slot.op {
                     let tally = &mut self.ops.at_mut(op).tally;
                     if tally.open.contains(id) {
@@ -406,8 +409,7 @@ impl Locks {
         self.note_debt(id, debt, Debts::push_again);
     }
 
-    /// What to send instead of a release that was answered with an error; `None` to try the same
-    /// later.
+    /// What to send instead of a release that got an error; `None` to repeat it later.
     fn next_release_step(
         &mut self,
         id: NodeId,
@@ -464,7 +466,7 @@ impl Locks {
         Some(Event::Unlock { op, result })
     }
 
-    /// How many releases are owed or unanswered that can be settled by `until`, over all nodes.
+    /// How many releases, over all nodes, are owed or unanswered and may be done by `until`.
     #[must_use]
     pub(in crate::engine) fn releases_open(&self, until: Instant) -> usize {
         self.nodes
@@ -477,14 +479,16 @@ impl Locks {
             .sum()
     }
 
-    /// How many releases are owed or unanswered at `now`, over all nodes, those that are away too. Each
-    /// is one key at one node, which lives until the release is done or its TTL ends.
+    /// How many releases are owed or unanswered at `now`, over all nodes, unreachable ones
+    /// included. Each is one key at one node; the key lives until the release is done or its TTL
+    /// ends.
     #[must_use]
     pub(in crate::engine) fn releases_owed(&self, now: Instant) -> usize {
         self.nodes.iter().map(|node| owed(node, now)).sum()
     }
 
-    /// The client is gone: says which nodes are owed releases whose answer nobody reads.
+    /// The client ends: reports the nodes that are owed releases, or whose answers it will not
+    /// read.
     pub(in crate::engine) fn note_left(&mut self, now: Instant) {
         for id in self.nodes.all() {
             let owed = owed(self.nodes.at(id), now);
@@ -500,7 +504,7 @@ fn owed(node: &Node, now: Instant) -> usize {
     unanswered(node) + node.debts.living(now)
 }
 
-/// The releases that were written to a node and are not answered.
+/// How many releases were written to a node and are not answered.
 fn unanswered(node: &Node) -> usize {
     let is_release = |request| matches!(request, Request::Release { .. } | Request::Debt { .. });
     node.pending().filter(|pending| is_release(pending.request)).count()

@@ -1,9 +1,9 @@
-//! When something is due of each entry of a table: a heap in which each entry knows its place.
+//! When each entry of a table is due: a heap in which each entry knows its place.
 //!
 //! # Invariants
 //!
-//! - An entry is in the heap once or not at all: setting, moving and removing it costs the logarithm of
-//!   their number, and nothing that has ended is left behind.
+//! - An entry is in the heap once or not at all: adding, moving and removing it takes logarithmic
+//!   time, and an entry that has ended leaves nothing behind.
 
 use crate::slab::{Index, index_type};
 use crate::time::Instant;
@@ -31,17 +31,17 @@ impl<I> Default for Schedule<I> {
 }
 
 impl<I: Index> Schedule<I> {
-    /// When the first is due; [`Instant::MAX`] for never.
+    /// When the first entry is due; [`Instant::MAX`] for never.
     pub(in crate::engine) fn next(&self) -> Instant {
         self.heap.first().map_or(Instant::MAX, |(at, _)| *at)
     }
 
-    /// The first that is due by `now`. It stays.
+    /// The first entry, if due by `now`. It stays in the heap.
     pub(in crate::engine) fn due(&self, now: Instant) -> Option<I> {
         self.heap.first().filter(|(at, _)| *at <= now).map(|&(_, index)| index)
     }
 
-    /// The entry is due at `at`, and at no other time.
+    /// Makes the entry due at `at`, and at no other time.
     pub(in crate::engine) fn set(&mut self, index: I, at: Instant) {
         let Some(place) = self.place(index) else {
             self.heap.push((at, index));
@@ -57,13 +57,13 @@ impl<I: Index> Schedule<I> {
         }
     }
 
-    /// Nothing of the entry is due any more.
+    /// Removes the entry.
     pub(in crate::engine) fn remove(&mut self, index: I) {
         let Some(place) = self.place(index) else { return };
         self.note(index, None);
         self.heap.swap_remove(place);
         if place < self.heap.len() {
-            // What came here from the end may belong above or below.
+            // The entry moved here from the end may belong above or below.
             self.sink(place);
             self.rise(place);
         }

@@ -1,17 +1,17 @@
-//! The counts as series, for whatever exports them.
+//! The counts as series, for an exporter.
 
 use super::state::Locks;
 use crate::engine::counts::Ends;
 use crate::histogram::Histogram;
 use crate::quorum::NodeId;
 
-/// What one number is about: a name, and what tells it from the others of that name.
+/// The identity of one count: a name, and what distinguishes it from others of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Series {
     /// The name, as `docs/observing.md` lists it.
     pub name: &'static str,
-    /// The node, where it is one's.
+    /// The node, if the count is of one.
     pub node: Option<NodeId>,
     labels: [(&'static str, &'static str); 2],
 }
@@ -29,7 +29,7 @@ impl Series {
         Self { name, node: Some(node), labels }
     }
 
-    /// Its labels beside the node.
+    /// The labels besides the node.
     pub fn labels(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
         self.labels.into_iter().filter(|label| *label != NO_LABEL)
     }
@@ -48,7 +48,7 @@ impl Ends {
 }
 
 impl Locks {
-    /// What was counted since the engine began, one number a series; it never decreases.
+    /// The counts since the engine began, one number per series; they never decrease.
     pub(in crate::engine) fn counts(&self) -> Vec<(Series, u64)> {
         let mut all = Vec::new();
         let counts = &self.counts;
@@ -99,12 +99,12 @@ impl Locks {
         all
     }
 
-    /// How long attempts that won took, from before their first byte to the hand-over.
+    /// How long winning attempts took, from before their first byte to the hand-over.
     pub(in crate::engine) const fn attempt_times(&self) -> &Histogram {
         self.counts.attempt_times.histogram()
     }
 
-    /// How long calls took that won at a later attempt than their first, from the begin of that.
+    /// How long calls took that did not win at their first attempt, from the start of that attempt.
     pub(in crate::engine) const fn wait_times(&self) -> &Histogram {
         self.counts.wait_times.histogram()
     }

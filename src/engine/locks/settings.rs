@@ -1,4 +1,4 @@
-//! The configuration, checked, and in the units that it is used in.
+//! The configuration, checked and in the units of the engine.
 
 use std::time::Duration;
 

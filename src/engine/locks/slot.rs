@@ -34,13 +34,13 @@ impl LeaseId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum SlotState {
     Free,
-    /// The attempt is undecided, or decided and not yet handed over.
+    /// The attempt is undecided, or decided but not yet handed over.
     Acquiring,
-    /// As that, but only one node is asked until it grants.
+    /// As above, but only one node is asked until it grants.
     Gated,
     /// A lease.
     Held,
-    /// Nobody's: its keys are deleted or being deleted.
+    /// No longer a lock: its keys are deleted or being deleted.
     Released,
 }
 
@@ -49,7 +49,7 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) generation: u32,
     /// The operation under way, or not yet reported.
     pub(in crate::engine) op: Option<OpIndex>,
-    /// The caller's.
+    /// A word of the caller.
     pub(in crate::engine) word: u32,
     pub(in crate::engine) ttl_ms: u32,
     /// The longest TTL that any command for this slot carried.
@@ -63,9 +63,9 @@ pub(in crate::engine) struct Slot {
     pub(in crate::engine) unanswered: NodeMask,
     /// The nodes that lost the connection with an extension unanswered: it may still run.
     pub(in crate::engine) tainted: NodeMask,
-    /// When the lease began, to bound how long it is held in all.
+    /// When the lease began, to limit how long it is held in all.
     pub(in crate::engine) began: Instant,
-    /// The deadline; once released: when a key whose SET was answered is surely gone.
+    /// The deadline; once released: when a key whose SET was answered is certainly gone.
     pub(in crate::engine) ends: Instant,
     pub(in crate::engine) key: Key,
     pub(in crate::engine) token: TokenBytes,
@@ -80,10 +80,10 @@ pub(in crate::engine) struct Slot {
 
 /// The engine looks after the lease: see [`super::keep`].
 const KEPT: u8 = 1;
-/// In the list of late votes, for whatever lease the slot has by the time that is read: so each slot
-/// is there once, and a list that nobody reads stays short.
+/// In the list of late votes, for the lease that the slot has when the list is read: each slot is
+/// listed once, so even unread the list stays short.
 pub(in crate::engine) const LATE_VOTE: u8 = 2;
-/// As that, in the list of leases whose deadline the engine moved.
+/// The same for the list of leases whose deadline the engine moved.
 pub(in crate::engine) const CHANGED: u8 = 4;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
@@ -144,7 +144,7 @@ impl Slots {
         LeaseId { slot: index, generation: self.at(index).generation }
     }
 
-    /// One answer or debt fewer names the slot.
+    /// An answer or debt no longer names the slot.
     #[inline]
     pub(in crate::engine) fn unref(&mut self, index: SlotIndex) {
         let slot = self.at_mut(index);
@@ -153,7 +153,7 @@ impl Slots {
         self.free_if_unnamed(index);
     }
 
-    /// Frees the slot if nobody names it any more.
+    /// Frees the slot if nothing names it any more.
     #[inline]
     pub(in crate::engine) fn free_if_unnamed(&mut self, index: SlotIndex) {
         let slot = self.at_mut(index);
@@ -181,7 +181,7 @@ impl Slot {
         self.marks = if is_kept { self.marks | KEPT } else { self.marks & !KEPT };
     }
 
-    /// Marks the slot as being in a list; whether it was not there before.
+    /// Marks the slot as in a list. Returns whether it is new there.
     #[inline]
     pub(in crate::engine) const fn enter(&mut self, list: u8) -> bool {
         let is_new = self.marks & list == 0;
@@ -189,7 +189,7 @@ impl Slot {
         is_new
     }
 
-    /// Takes the mark of a list away.
+    /// Removes the mark of a list.
     pub(in crate::engine) const fn leave(&mut self, list: u8) {
         self.marks &= !list;
     }

@@ -1,9 +1,9 @@
-//! What all operations on locks share: the nodes, the attempts and leases, the clocks, what is due.
+//! What all operations on locks share: nodes, attempts, leases, clocks and timers.
 //!
 //! # Invariants
 //!
-//! - Nothing here knows of waiting. An attempt that fails is left as [`Failed`], and whoever drives the
-//!   locks deals with it before anything else happens to them.
+//! - Nothing here knows of waiting. A failed attempt is left as [`Failed`], and the engine handles
+//!   it before anything else happens to the locks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
-/// Something that waits to be taken.
+/// An event that waits to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Done {
     /// The result of an operation.
@@ -40,7 +40,7 @@ pub(in crate::engine) enum Done {
     Loss,
 }
 
-/// An attempt that has failed; what becomes of its call is not for the locks to say.
+/// An attempt that has failed; the locks do not decide what its call does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Failed {
     pub(in crate::engine) op: OpIndex,
@@ -54,21 +54,21 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) slots: Slots,
     pub(in crate::engine) ops: Ops,
     pub(in crate::engine) done: VecDeque<Done>,
-    /// Attempts whose calls do not know yet that they have failed.
+    /// Failed attempts whose calls are not handled yet.
     pub(in crate::engine) failed: VecDeque<Failed>,
     pub(in crate::engine) timers: Timers,
-    /// What is looked after of leases.
+    /// The engine's care for leases.
     pub(in crate::engine) keeps: Keeps,
     /// Operations that wait for nodes on their way.
     pub(in crate::engine) awaiting: Vec<OpIndex>,
     pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
-    /// Nanoseconds in which nobody read the sockets, in all.
+    /// How many nanoseconds the sockets were not read, in all.
     absent: u64,
     pub(in crate::engine) last_pass: Instant,
-    /// When anything was last called: whoever calls is there.
+    /// When the engine was last called: its owner was present then.
     pub(in crate::engine) last_call: Instant,
     pub(in crate::engine) client_id: [u8; 8],
-    /// Hides the slots that tokens name.
+    /// Masks the slots that tokens name.
     pub(in crate::engine) slot_mask: u32,
     pub(in crate::engine) rng: StdRng,
     pub(in crate::engine) scratch: Vec<u8>,
@@ -114,7 +114,7 @@ impl Locks {
         }
     }
 
-    /// As [`poll_timeout`](Self::poll_timeout), whatever waits to be taken.
+    /// When something is due; ignores results that wait to be taken.
     pub(in crate::engine) fn next_due(&self) -> Option<Instant> {
         let absent = Duration::from_nanos(self.absent);
         let rounds = self.ops.first_judged().map(|(_, at)| at + absent);
@@ -136,13 +136,14 @@ impl Locks {
         self.both_clocks(real)
     }
 
-    /// `real` on both clocks, where somebody has just called.
+    /// `real` on both clocks, if the engine has just been called.
     pub(in crate::engine) const fn both_clocks(&self, real: Instant) -> Now {
         Now { real, attended: real.minus_nanos(self.absent) }
     }
 
-    /// Nobody called for `gap`. Whoever comes by the time that was asked for was there; else what
-    /// is beyond a `node_timeout` was the caller's own time, and is held against no node.
+    /// The engine was not called for `gap`. If the call comes by the time that the engine asked
+    /// for, its owner was present; else all beyond a `node_timeout` was the owner's absence, and no
+    /// node is blamed for it.
     #[cold]
     fn note_absence(&mut self, gap: u64, now: Instant) {
         let timeout = self.settings.node_timeout_nanos;
@@ -194,7 +195,7 @@ impl Locks {
         self.ops.list(index, now.attended.plus_nanos(self.settings.node_timeout_nanos));
     }
 
-    /// The operation waits for nodes on their way until `at`; its round is no ordinary one.
+    /// The operation waits for nodes on their way until `at`, outside of the ordinary rounds.
     pub(in crate::engine) fn judge_at(&mut self, index: OpIndex, at: Instant) {
         let op = self.ops.at_mut(index);
         op.judge_at = op.judge_at.min(at);
@@ -211,7 +212,8 @@ impl Locks {
         is_written
     }
 
-    /// Writes the scratch buffer to those of `nodes` that are in the cohort and have room; to which.
+    /// Writes the scratch buffer to those of `nodes` that are in the cohort and have room. Returns
+    /// which.
     #[inline]
     pub(in crate::engine) fn write_cohort(
         &mut self,
@@ -227,7 +229,7 @@ impl Locks {
         written
     }
 
-    /// An awaited answer has come, and names its slot no more.
+    /// An awaited answer has come: it no longer names its slot.
     #[inline]
     pub(in crate::engine) fn answer_taken(&mut self, slot_index: SlotIndex) {
         if !mutant::is(Mutant::SlotLeaked) {
@@ -235,7 +237,7 @@ impl Locks {
         }
     }
 
-    /// What the nodes said to the operation's round.
+    /// The nodes' votes in the operation's round.
     pub(super) fn ballot(
         &self,
         index: OpIndex,
@@ -254,7 +256,7 @@ impl Locks {
         self.ballot_of((granted, denied, unknown), causes, now)
     }
 
-    /// A ballot of the nodes that granted, denied, and are not known about.
+    /// A ballot from the nodes that granted, denied, and are unknown.
     pub(in crate::engine) fn ballot_of(
         &self,
         (granted, denied, unknown): (NodeMask, NodeMask, NodeMask),
@@ -287,7 +289,7 @@ impl Locks {
             .map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
-    /// A slot for a key and token from elsewhere: any node may hold it.
+    /// A slot for a key and token from elsewhere: any node may hold the key.
     pub(in crate::engine) fn open_foreign(&mut self, key: &[u8], token: TokenBytes) -> SlotIndex {
         let ttl_ms = self.settings.max_ttl_ms;
         let all = self.nodes.all();

@@ -1,8 +1,8 @@
 //! Timers of operations other than the rounds' own: when to try again, when a call ends.
 //!
-//! A heap whose entries are checked when they come due: what was to be done at another time, or for an
-//! operation that has ended, leaves its entry behind, and they are swept out when they outnumber the
-//! live ones.
+//! A heap whose entries are checked when they are due. A timer that was moved, or whose operation
+//! has ended, leaves its entry behind; such entries are swept out when they outnumber the live
+//! ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,14 +11,14 @@ use super::op::OpId;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 
-/// What is to be done.
+/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) enum Timer {
     /// Begin the next attempt.
     Retry,
     /// The timer of a wait.
     Wait,
-    /// Count out who has not answered: the call, or its wait for nodes, is over.
+    /// Count out nodes without an answer: the call, or its wait for nodes, is over.
     Judge,
 }
 
@@ -45,13 +45,13 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Whether one is due, or so many may be of ended operations that they are to be swept out.
+    /// Whether a timer is due, or so many may be stale that a sweep is due.
     #[inline]
     pub(in crate::engine) fn needs_care(&self, now: Instant) -> bool {
         self.next().is_some_and(|at| at <= now) || self.heap.len() > self.sweep_at.max(SWEEP_MIN)
     }
 
-    /// Takes one that is due out.
+    /// Removes and returns a timer that is due.
     pub(in crate::engine) fn pop_due(&mut self, now: Instant) -> Option<(Timer, OpId)> {
         if self.next().is_none_or(|at| at > now) {
             return None;
@@ -60,7 +60,7 @@ impl Timers {
         Some((timer, OpId { op, generation }))
     }
 
-    /// Drops what `is_live` no longer knows and what is there twice, once that can be half of the heap.
+    /// Drops entries that are not `is_live`, and duplicates, once these can be half of the heap.
     pub(in crate::engine) fn sweep(&mut self, is_live: impl Fn(Instant, Timer, OpId) -> bool) {
         if self.heap.len() > self.sweep_at.max(SWEEP_MIN) {
             let mut entries = std::mem::take(&mut self.heap).into_vec();

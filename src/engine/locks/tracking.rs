@@ -1,9 +1,9 @@
-//! Asking the nodes to tell when the key of a lease is changed by another client.
+//! Tracking on the nodes: they tell when another client changes the key of a lease.
 //!
 //! # Invariants
 //!
-//! - Who tells, and what of, rests on the order of one connection: a push read behind the answer to
-//!   the lease's own SET is about the lease.
+//! - What a push is about follows from the order on its connection: a push read behind the answer
+//!   to the lease's own SET is about the lease.
 
 use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
@@ -12,7 +12,7 @@ use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
-    /// What is looked after of an operation's lease is in this slot for now.
+    /// For now the entry of the operation's lease belongs to this slot.
     #[cold]
     pub(in crate::engine) fn bind_keep(&mut self, index: OpIndex, slot_index: SlotIndex) {
         let Some(keep) = self.ops.at(index).keep else { return };
@@ -22,7 +22,7 @@ impl Locks {
         (keep.tracked, keep.doubted) = (NodeMask::EMPTY, NodeMask::EMPTY);
     }
 
-    /// Behind the SETs of an attempt: the keys are tracked where they may be written now.
+    /// Behind the SETs of an attempt: tracks the keys on the nodes that may now have them.
     #[cold]
     pub(in crate::engine) fn track_sets(
         &mut self,
@@ -41,7 +41,7 @@ impl Locks {
         }
     }
 
-    /// Behind an attempt that has just begun, and may have ended.
+    /// Behind an attempt that has just begun, and may already have ended.
     #[cold]
     pub(in crate::engine) fn track_attempt(&mut self, index: OpIndex, now: Now) {
         let slot_index = self.ops.at(index).slot();
@@ -75,7 +75,7 @@ impl Locks {
         }
     }
 
-    /// A node was greeted: whatever it tracked for an earlier connection is forgotten.
+    /// A node was greeted: it has forgotten what it tracked for an earlier connection.
     pub(in crate::engine) fn track_all(&mut self, id: NodeId, now: Now) {
         for index in self.keeps.all_watchers() {
             let keep = self.keeps.at_mut(index);
@@ -87,22 +87,22 @@ impl Locks {
         }
     }
 
-    /// The connection ended before that.
+    /// The connection ended before the key was tracked.
     pub(in crate::engine) fn untracked(&mut self, id: NodeId, slot_index: SlotIndex) {
         if let Some(keep) = self.keep_of(slot_index) {
             self.keeps.at_mut(keep).tracked.remove(id);
         }
     }
 
-    /// A node extended the key: it holds it, whatever it told before.
+    /// A node extended the key: it holds the key, whatever it told before.
     pub(in crate::engine) fn key_confirmed(&mut self, id: NodeId, slot_index: SlotIndex) {
         if let Some(keep) = self.keep_of(slot_index) {
             self.keeps.at_mut(keep).doubted.remove(id);
         }
     }
 
-    /// The nodes that will tell at once when somebody else changes the key of `lease`, which is one
-    /// to be watched.
+    /// The nodes that will tell at once when another client changes the key of `lease`, if it is
+    /// watched.
     #[must_use]
     pub(in crate::engine) fn watched(&self, lease: LeaseId) -> NodeMask {
         let keep = self.slots.held(lease).and_then(|_| self.keep_of(lease.slot));

@@ -1,4 +1,4 @@
-//! How the nodes are: for people, readiness endpoints and error messages.
+//! The state of the nodes, for people, readiness endpoints and error messages.
 
 use super::state::Locks;
 use crate::error::{Cause, ConnectError};
@@ -8,7 +8,7 @@ use crate::time::Instant;
 
 use std::time::Duration;
 
-/// Where a node's conversation is.
+/// The state of a node's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
@@ -16,21 +16,21 @@ pub enum NodeState {
     Disconnected,
     /// A connection is being opened.
     Connecting,
-    /// Connected; the node is saying who it is.
+    /// Connected; the greeting is under way.
     Greeting,
-    /// It votes.
+    /// The node votes.
     Admitted,
-    /// Connected, but not believed for this long yet: it may have forgotten locks.
+    /// Connected, but the node does not vote for this long yet: it may have lost locks.
     Quarantined(Duration),
     /// Connected, but not fit for locks.
     Refused,
-    /// Admitted, but it has owed answers for several `node_timeout`.
+    /// Admitted, but the node has not answered for several `node_timeout`.
     Stalled,
 }
 
 impl NodeState {
-    /// The state as a word, for labels and for fields of JSON: `disconnected`, `connecting`,
-    /// `greeting`, `admitted`, `quarantined`, `refused` or `stalled`.
+    /// The state as a word, for labels and JSON fields: `disconnected`, `connecting`, `greeting`,
+    /// `admitted`, `quarantined`, `refused` or `stalled`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,66 +45,67 @@ impl NodeState {
     }
 }
 
-/// What is known of a node.
+/// What the client knows of a node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeHealth {
     /// `host:port` or the socket's path.
     pub name: String,
-    /// Where the conversation is.
+    /// The state of the connection.
     pub state: NodeState,
-    /// Why it does not vote; [`Cause::None`] if it does.
+    /// Why the node does not vote; [`Cause::None`] if it does.
     pub cause: Cause,
-    /// Whether it votes: admitted, not stalled, and owed nothing that goes before a vote.
+    /// Whether the node votes: admitted, not stalled, and without debts that go before a vote.
     pub votes: bool,
-    /// For how long it has been in that state, as far as somebody drove the connections.
+    /// For how long it has been in this state, as far as the connections were driven.
     pub since: Duration,
-    /// How long until it is connected to or greeted anew by itself: of a quarantine its end.
+    /// How long until the client connects or greets again by itself; for a quarantine, until its
+    /// end.
     pub until: Option<Duration>,
-    /// The server's name for itself and its version, as far as it was greeted.
+    /// The server's name and version, if it was greeted.
     pub server: Option<String>,
-    /// `master` or what else it is.
+    /// `master`, or its other role.
     pub role: Option<String>,
-    /// What tells this life of the server from others.
+    /// The identity of this process life of the server.
     pub run_id: Option<String>,
-    /// How old the server said it was at the greeting.
+    /// The age that the server reported at the greeting.
     pub uptime: Option<Duration>,
     /// `maxmemory-policy`.
     pub maxmemory_policy: Option<String>,
-    /// Whether an append-only file is written.
+    /// Whether the server writes an append-only file.
     pub append_only: Option<bool>,
-    /// Whether it speaks RESP3.
+    /// Whether the connection uses RESP3.
     pub resp3: bool,
-    /// Whether INFO was denied, so that admission rests on less.
+    /// Whether INFO was denied, so that admission could check less.
     pub info_denied: bool,
     /// The commands for release and extension.
     pub dialect: Option<String>,
-    /// Whether the waiters of other clients reach this one by it, and the other way round
+    /// Whether this client and others can wake each other through the node
     /// ([`Config::direct_wake`](crate::Config::direct_wake)).
     pub direct_wake: bool,
-    /// Whether it can tell of keys that change ([`LockOptions::watch`](crate::LockOptions::watch)), as far
-    /// as is known before it is asked to.
+    /// Whether the node can tell of changed keys
+    /// ([`LockOptions::watch`](crate::LockOptions::watch)), as far as known before it is asked to.
     pub watch: bool,
     /// Round trip of the last greeting.
     pub round_trip: Option<Duration>,
-    /// How long ago anything last came from it.
+    /// How long ago the node last sent anything.
     pub silence: Option<Duration>,
-    /// Requests whose answer is awaited.
+    /// How many requests are unanswered.
     pub unanswered: usize,
-    /// Releases owed to it.
+    /// How many releases the client owes the node.
     pub debts: usize,
-    /// Releases that were given up for want of room.
+    /// How many owed releases were dropped because there was no room.
     pub debts_dropped: u64,
 }
 
 impl Locks {
-    /// How each node is at `now`.
+    /// The state of each node at `now`.
     #[must_use]
     pub(in crate::engine) fn nodes(&self, now: Instant) -> Vec<NodeHealth> {
         self.nodes.all().into_iter().filter_map(|id| self.health(id, now)).collect()
     }
 
-    /// How one node is at `now`.
+    /// The state of one node at `now`.
     pub(in crate::engine) fn health(&self, id: NodeId, now: Instant) -> Option<NodeHealth> {
         let (node, name) = (self.nodes.get(id)?, self.nodes.name(id));
         let facts = node.facts();

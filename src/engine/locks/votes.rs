@@ -1,8 +1,8 @@
-//! The votes of one attempt: which nodes are asked, and what their votes amount to.
+//! The votes of one attempt: which nodes are asked, and what their votes decide.
 //!
 //! # Invariants
 //!
-//! - A node that may not vote is not written to: its vote has failed at once.
+//! - A node that may not vote gets no request: its vote fails at once.
 
 use super::op::Outcome;
 use super::slot::SlotState;
@@ -24,7 +24,7 @@ impl Locks {
         append_set(&mut self.scratch, key, &slot.token, slot.ttl_ms, options);
     }
 
-    /// Writes the encoded SET to the voters of the cohort; to which.
+    /// Writes the encoded SET to the voters of the cohort. Returns which.
     #[inline]
     pub(super) fn write_sets(
         &mut self,
@@ -102,7 +102,7 @@ impl Locks {
         }
     }
 
-    /// What kept an attempt from its lease, by its votes.
+    /// Why an attempt has no lease, by its votes.
     fn loss(&self, index: OpIndex) -> Outcome {
         let (round, quorum) = (&self.ops.at(index).round, self.settings.quorum);
         if round.granted.count() >= quorum {

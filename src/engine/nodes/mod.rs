@@ -1,10 +1,10 @@
-//! All nodes, and at a glance what each can do and wants done.
+//! All nodes, and masks of what each can do and needs.
 //!
 //! # Invariants
 //!
-//! - A mask is written here alone: where a node is asked, where it is looked after, and where it is
+//! - Masks are written only here: where a node is asked, where its timers run, and where it is
 //!   [refreshed](Nodes::refresh) after anything else happened to it.
-//! - Between two calls of the engine each mask says what the nodes themselves would.
+//! - Between two calls of the engine each mask agrees with the nodes themselves.
 
 mod writing;
 
@@ -23,8 +23,8 @@ use crate::resp::{Quick, quick};
 use crate::slab::SlotIndex;
 use crate::time::Instant;
 
-/// The nodes that all take a request at once and in the same words, so that one encoding is copied to
-/// each without a question: each is greeted, answers in time, and releases by `step`.
+/// The nodes that accept a request at once and in the same form, so that one encoding is copied to
+/// each without a check: each is greeted, answers in time, and releases by `step`.
 #[derive(Clone, Copy, Debug)]
 struct Cohort {
     nodes: NodeMask,
@@ -40,7 +40,7 @@ impl Cohort {
 pub(super) enum Everyday {
     /// The SET was done.
     Granted(SlotIndex),
-    /// The key is another's.
+    /// Another client holds the key.
     Denied(SlotIndex),
     /// The key is deleted.
     Deleted(SlotIndex),
@@ -53,21 +53,21 @@ pub(super) struct Nodes {
     nodes: Vec<Node>,
     names: Arc<[Box<str>]>,
     rules: AdmissionRules,
-    /// What people last saw of each node, and since when it is that.
+    /// The last state of each node that people saw, and since when it is so.
     shown: Vec<(Shown, Instant)>,
     /// The nodes that a SET may go to.
     voters: NodeMask,
     cohort: Cohort,
     with_output: NodeMask,
-    /// Nodes by which a waiter is woken.
+    /// Nodes whose output wakes a waiter.
     waking: NodeMask,
     with_wish: NodeMask,
-    /// The nodes that each pass looks after; the others have nothing due before `stalls_at`, on the
-    /// attended clock.
+    /// The nodes that need care in each pass; the others have nothing due before `stalls_at`, on
+    /// the attended clock.
     restless: NodeMask,
     stalls_at: Instant,
     with_news: NodeMask,
-    /// The client is about to end: nobody will be there to read a NOSCRIPT.
+    /// The client is about to end: it will not be there to read a NOSCRIPT.
     is_closing: bool,
 }
 
@@ -96,7 +96,7 @@ impl Nodes {
         }
     }
 
-    /// Lets so much wait for each node, before it is used.
+    /// Sets how much may wait for each node; only before the engine is used.
     #[cfg(any(test, feature = "sim"))]
     pub(super) fn limit(&mut self, room: crate::node::Room) {
         for node in &mut self.nodes {
@@ -128,7 +128,7 @@ impl Nodes {
         &mut self.nodes[id.index()]
     }
 
-    /// The node, where a caller's id names one.
+    /// The node of a caller's id, if there is one.
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.index())
     }
@@ -147,7 +147,7 @@ impl Nodes {
         self.voters
     }
 
-    /// Since when people see the node as they do.
+    /// Since when the node is in the state that people see.
     pub(super) fn shown_since(&self, id: NodeId) -> Option<Instant> {
         self.shown.get(id.index()).map(|(_, since)| *since)
     }
@@ -159,7 +159,7 @@ impl Nodes {
         Some(if self.is_closing && step == ReleaseStep::EvalSha { ReleaseStep::Eval } else { step })
     }
 
-    /// The nodes of `absent` that are on their way, where `quorum` needs them beside `present`.
+    /// The nodes of `absent` that are on their way, if `quorum` needs them beside `present`.
     pub(super) fn awaitable(&self, present: NodeMask, absent: NodeMask, quorum: u32) -> NodeMask {
         if present.count() >= quorum {
             return NodeMask::EMPTY;
@@ -194,7 +194,7 @@ impl Nodes {
         self.at_mut(id).handle_connected(now);
     }
 
-    /// The connection is no more: what was pending on it, in the order it was written.
+    /// The connection has ended. Returns the pending requests in the order written.
     pub(super) fn handle_lost(
         &mut self,
         id: NodeId,
@@ -213,12 +213,12 @@ impl Nodes {
         pending.iter().copied().collect()
     }
 
-    /// Asks for the socket to be closed.
+    /// Asks the owner to close the socket.
     pub(super) fn close(&mut self, id: NodeId) {
         self.at_mut(id).close();
     }
 
-    /// The one whole answer that agrees, which nearly every read is.
+    /// Reads one whole positive answer, which nearly every read is.
     #[inline]
     pub(super) fn read_agreement(
         &mut self,
@@ -274,15 +274,15 @@ impl Nodes {
         Some((answer, len))
     }
 
-    /// Something came from the node.
+    /// The node sent something.
     pub(super) fn heard(&mut self, id: NodeId, now: Now) {
         let node = self.at_mut(id);
         node.speaks();
         node.heard(now.real);
     }
 
-    /// Reads on, up to the next thing worth telling; with it, why the node is no master in service if
-    /// its answer said so.
+    /// Reads on, up to the next step worth reporting. Also returns why the node is not a master in
+    /// service, if its answer said so.
     pub(super) fn read(
         &mut self,
         id: NodeId,
@@ -294,7 +294,7 @@ impl Nodes {
         (step, node.take_no_master())
     }
 
-    /// All answers of a greeting are in; whether that ends it.
+    /// All answers of a greeting are in. Returns whether that ends it.
     pub(super) fn conclude_greeting(&mut self, id: NodeId, now: Now) -> bool {
         let (before, rest) = self.nodes.split_at_mut(id.index());
         let Some((node, after)) = rest.split_first_mut() else { return false };
@@ -312,7 +312,7 @@ impl Nodes {
         self.at_mut(id).tracking_answered(answer);
     }
 
-    /// An error says something of the node itself.
+    /// An error says something about the node itself.
     pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Instant) {
         let rules = self.rules;
         let node = self.at_mut(id);
@@ -335,8 +335,8 @@ impl Nodes {
         self.at_mut(id).granted_in_trouble(now);
     }
 
-    /// The node does not take this form of the release: it is not sent again. Without another one it
-    /// is not fit for locks.
+    /// The node does not accept this form of the release: it is not sent again. Without another
+    /// form the node is not fit for locks.
     pub(super) fn leave_release(&mut self, id: NodeId, step: ReleaseStep, now: Instant) {
         let node = self.at_mut(id);
         node.dialect.leave_release(step);
@@ -346,13 +346,13 @@ impl Nodes {
         self.gather_cohort();
     }
 
-    /// The node does not take this form of the extension: it is not sent again.
+    /// The node does not accept this form of the extension: it is not sent again.
     pub(super) fn leave_extend(&mut self, id: NodeId, step: crate::command::ExtendStep) {
         self.at_mut(id).dialect.leave_extend(step);
         self.gather_cohort();
     }
 
-    /// The client owes the node a release; the slot of one that had to be dropped for it.
+    /// The client owes the node a release. Returns the slot of a debt that was dropped for it.
     pub(super) fn owe(
         &mut self,
         id: NodeId,
@@ -365,21 +365,21 @@ impl Nodes {
         push(&mut node.debts, debt)
     }
 
-    /// The next debt that can be written now. It is out of the list: the caller writes it, or owes it
+    /// Removes and returns the next debt that can be written now: the caller writes it, or owes it
     /// again.
     pub(super) fn next_debt(&mut self, id: NodeId, now: Instant) -> Option<Debt> {
         self.at_mut(id).next_debt(now)
     }
 
-    /// Takes what waits for the answer to a slot's SET out of the list, as nothing but a mutant
-    /// does; how many there were.
+    /// Removes the entries for a slot's SET from the list; only a mutant does this. Returns how
+    /// many.
     pub(super) fn forget(&mut self, id: NodeId, slot: SlotIndex) -> u16 {
         self.at_mut(id).forget(slot)
     }
 
     // ---- looking after them ----
 
-    /// Notes how people see a node now; whether that has changed.
+    /// Notes the state of a node that people see. Returns whether it has changed.
     pub(super) fn note_shown(&mut self, id: NodeId, now: Instant) -> bool {
         self.at_mut(id).changes_noted();
         let shown = self.at(id).shown();
@@ -390,8 +390,8 @@ impl Nodes {
         true
     }
 
-    /// After anything happened to a node: notes what it can do and wants now. Whether nobody need wait
-    /// for its vote any more: it may vote since now, or is not on its way.
+    /// After anything happened to a node: notes what it can do and needs now. Returns whether no
+    /// operation need wait for its vote any more: it may vote as of now, or is not on its way.
     pub(super) fn refresh(&mut self, id: NodeId) -> bool {
         let node = self.at(id);
         let (can_vote, has_output) = (node.can_vote(), node.has_output());
@@ -409,11 +409,11 @@ impl Nodes {
         self.gather_cohort();
         let could_vote = self.voters.contains(id);
         self.voters.set(id, can_vote);
-        // A voter that could vote before is awaited by nobody.
+        // No operation waits for a node that could vote before.
         !(is_on_the_way || can_vote && could_vote)
     }
 
-    /// After a change of what a node can do: who is in the cohort now.
+    /// Computes the cohort again after a change of what a node can do.
     fn gather_cohort(&mut self) {
         let mut cohort = Cohort::EMPTY;
         for id in self.all() {
@@ -426,39 +426,39 @@ impl Nodes {
         self.cohort = cohort;
     }
 
-    /// Whether anything may be due at the nodes themselves.
+    /// Whether anything may be due for the nodes themselves.
     #[inline]
     pub(super) fn needs_care(&self, now: Now) -> bool {
         !self.restless.is_empty() || self.stalls_at <= now.attended
     }
 
-    /// Does what is due at one node; why its connection is to be ended, if it is.
+    /// Does what is due for one node. Returns the cause if its connection must be closed.
     pub(super) fn handle_timeout(&mut self, id: NodeId, now: Now) -> Option<Cause> {
         self.at_mut(id).handle_timeout(now)
     }
 
-    /// Every node was looked after.
+    /// Every node has had its care in this pass.
     pub(super) fn cared_for(&mut self, now: Now) {
-        // What is written from now on is answered too late no sooner than that.
+        // An answer to what is written from now on is overdue no sooner than that.
         let stalls = self.nodes.iter().map(|node| node.stalls_at(now)).min();
         self.stalls_at = stalls.unwrap_or(Instant::MAX);
     }
 
-    /// When something is due at a node, by the real clock.
+    /// When something is due for a node, by the real clock.
     pub(super) fn next_timeout(&self, absent: Duration) -> Option<Instant> {
         self.nodes.iter().filter_map(|node| node.next_timeout(absent)).min()
     }
 
     // ---- what they want ----
 
-    /// The next node whose socket something is to be done with.
+    /// The next node with a wish for its socket.
     pub(super) fn poll_wish(&mut self) -> Option<(NodeId, Wish)> {
         let id = self.with_wish.into_iter().next()?;
         self.with_wish.remove(id);
         Some((id, self.at_mut(id).take_wish()))
     }
 
-    /// The next node of which people should hear something.
+    /// The next node with news for people.
     pub(super) fn poll_news(&mut self) -> Option<(NodeId, Cause)> {
         while let Some(id) = self.with_news.into_iter().next() {
             self.with_news.remove(id);

@@ -1,4 +1,4 @@
-//! What is written to the nodes, and taken by their sockets.
+//! What is written to the nodes, and what their sockets took.
 
 use super::Nodes;
 use crate::command::ReleaseStep;
@@ -11,7 +11,7 @@ use crate::time::Instant;
 const BLOCK_LEN: usize = 128;
 
 impl Nodes {
-    /// From now on releases are sent in a form that needs no second step.
+    /// From now on releases go out in a form that needs no second step.
     pub(in crate::engine) fn begin_close(&mut self) {
         self.is_closing = true;
         self.gather_cohort();
@@ -49,8 +49,8 @@ impl Nodes {
         self.waking.insert(id);
     }
 
-    /// Asks the node to tell of the next change of `key`, and with `request` for how long the key is
-    /// there. False where that cannot be.
+    /// Makes the node tell of the next change of `key`, and asks with `request` for its TTL.
+    /// Returns false where the node cannot track.
     pub(in crate::engine) fn track(
         &mut self,
         id: NodeId,
@@ -66,15 +66,15 @@ impl Nodes {
         is_asked
     }
 
-    /// The release that the cohort takes, if one of `nodes` is in it.
+    /// The release step of the cohort, if one of `nodes` is in it.
     #[inline]
     pub(in crate::engine) const fn common_release(&self, nodes: NodeMask) -> Option<ReleaseStep> {
         let is_any = !nodes.intersection(self.cohort.nodes).is_empty();
         if is_any { Some(self.cohort.step) } else { None }
     }
 
-    /// Writes `bytes` to those of `nodes` that are in the cohort and have room: to which, and how many.
-    /// The buffer is as it was.
+    /// Writes `bytes` to those of `nodes` that are in the cohort and have room. Returns which, and
+    /// how many. The buffer stays as it was.
     pub(in crate::engine) fn write_cohort(
         &mut self,
         nodes: NodeMask,
@@ -104,8 +104,8 @@ impl Nodes {
         self.with_output
     }
 
-    /// As [`with_output`](Self::with_output), those that wake a waiter by themselves, to be written to
-    /// last.
+    /// As [`with_output`](Self::with_output), but with those whose output wakes a waiter apart, to
+    /// write to last.
     #[inline]
     pub(in crate::engine) const fn poll_writes(&mut self) -> [NodeMask; 2] {
         let waking = std::mem::replace(&mut self.waking, NodeMask::EMPTY);
@@ -126,8 +126,8 @@ impl Nodes {
         }
     }
 
-    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which says how many the socket
-    /// took.
+    /// Hands the bytes that wait for the sockets of `nodes` to `write`, which returns how many the
+    /// socket took.
     #[inline]
     pub(in crate::engine) fn drain_output(
         &mut self,
@@ -149,7 +149,8 @@ impl Nodes {
     }
 }
 
-/// Writes the first `len` bytes of `block` to those of `to` that have room: which, and how many.
+/// Writes the first `len` bytes of `block` to those of `to` that have room. Returns which, and how
+/// many.
 fn copy_block(
     nodes: &mut [Node],
     to: NodeMask,
@@ -171,7 +172,7 @@ fn copy_block(
     (written, count)
 }
 
-/// Writes `bytes` to those of `to` that have room: which, and how many.
+/// Writes `bytes` to those of `to` that have room. Returns which, and how many.
 fn copy_bytes(nodes: &mut [Node], to: NodeMask, bytes: &[u8], pending: Pending) -> (NodeMask, u16) {
     let (mut written, mut count) = (NodeMask::EMPTY, 0);
     let mut one = NodeMask::first(1);

@@ -1,5 +1,5 @@
-//! Rules whose breaking the simulation does not see, as it costs time and no lock, or hardly ever: the
-//! test that is named for each fails without it.
+//! Rules whose breaking the simulation does not see, as it costs time and no lock, or hardly ever:
+//! the test that is named for each fails without it.
 
 use std::panic::catch_unwind;
 
@@ -24,7 +24,8 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
             Mutant::ClockReadBeforeBytes,
             a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
         ),
-        // Less than a second, of a server that restarted while a lock of nearly all of `max_ttl` went on.
+        // Less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
+        // went on.
         (
             Mutant::AgeBelievedTooSoon,
             an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
@@ -41,7 +42,7 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
         ),
         // Each finds out by a poll.
         (Mutant::RingNotBroken, two_that_wait_for_each_other_try_again),
-        // Who is woken too late passes the turn on: that costs a round trip.
+        // A waiter that is woken too late passes the turn on: that costs a round trip.
         (Mutant::GiveUpNotTold, a_waiter_that_gives_up_tells_the_holder),
     ];
     let rest = Mutant::ALL.iter().filter(|mutant| mutant.kind() == Kind::ByTest);

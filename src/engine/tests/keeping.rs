@@ -292,7 +292,7 @@ fn an_acquisition_that_fails_leaves_nothing_to_keep() {
     assert_eq!((rig.engine.slots_in_use(), rig.engine.locks.keeps.next()), (0, Instant::MAX));
 }
 
-/// The driver shows what the engine did to a lease: it is told which, each once.
+/// The driver shows what the engine did to a lease: the engine names each changed lease once.
 #[test]
 fn changes_by_the_engine_are_told_once() {
     let mut rig = Rig::new(1);

@@ -48,7 +48,8 @@ fn what_one_call_says_is_not_the_next_ones() {
     assert!(took >= 50 * MS && took <= 52 * MS, "{took:?}");
 }
 
-/// Nobody read for a second: what of it is beyond the configured `node_timeout` is no node's time.
+/// The sockets were not read for a second: no node is blamed for what is beyond the configured
+/// `node_timeout`.
 #[test]
 fn absence_is_held_against_no_node_by_a_call_with_a_timeout_of_its_own() {
     let mut rig = Rig::new(3);

@@ -1,4 +1,5 @@
-//! Waiting where nobody can be told: how often a call looks at the key, and what makes it look sooner.
+//! Waiting without a holder to tell: how often a call looks at the key, and what makes it look
+//! sooner.
 
 use super::waking::{
     ALIEN, OTHER, WAKE, answer_each, listening, message, rig, subscribed, token_of,
@@ -8,8 +9,8 @@ use crate::config::Retry;
 
 const NODES: usize = 5;
 
-/// All nodes answer what they were asked: the key is held, and nobody hears a message. How many
-/// commands that were.
+/// All nodes answer what they were asked: the key is held, and no client receives a message. How
+/// many commands that were.
 fn serve(rig: &mut Rig, holder: &str) -> usize {
     let mut count = 0;
     rig.collect();

@@ -1,4 +1,4 @@
-//! What is told of nodes: each fault once, until the node is well again.
+//! Notices of nodes: each fault once, until the node is well again.
 
 use super::*;
 use crate::config::Admission;

@@ -6,7 +6,8 @@ use super::waking::{
 };
 use super::*;
 
-/// All nodes answer what they were asked: the key is held, for long, by somebody who hears.
+/// All nodes answer what they were asked: the key is held, for long, by a client that receives
+/// messages.
 fn serve(rig: &mut Rig, holder: &str) {
     rig.collect();
     for index in 0..rig.inbox.len() {
@@ -92,7 +93,7 @@ fn a_call_that_queued_and_asked_nobody_says_so_and_nothing_of_an_earlier_one() {
     for index in 0..3 {
         assert_eq!(vote_of(&error, index), Vote::Failed(Cause::Queued));
     }
-    // The same where nobody looked until it was over.
+    // The same if the caller did not drive until it was over.
     let mut rig = self::rig(3);
     queued_behind(&mut rig);
     rig.now = rig.now + 6_000 * MS;
@@ -112,11 +113,12 @@ fn a_node_that_left_since_one_was_tried_first_is_not_written_to() {
     assert_eq!(rig.waiting(other), ["SET"]);
     assert_eq!(rig.waiting(gone), Vec::<String>::new());
     rig.answer(other, "-ERR no\r\n");
-    // With no vote open the attempt is over; nobody is waited for.
+    // With no vote open the attempt is over, and waits for no node.
     assert_eq!(rig.waiting(gate), ["DELIFEQ"]);
 }
 
-/// What an ended client left behind: another token at each node, and nobody who hears.
+/// What an ended client left behind: another token at each node, and no client that receives
+/// messages.
 #[test]
 fn nodes_that_hold_different_locks_are_not_asked_in_turn_at_the_speed_of_the_network() {
     let mut rig = rig(3);

@@ -1,4 +1,4 @@
-//! Several calls of one client for one key: they wait as those of several clients do.
+//! Several calls of one client for one key: they wait like calls of several clients.
 
 use super::waking::{
     ANNOUNCE, GIVE_UP, OTHER, OTHERS_CHANNEL, THIRD, THIRDS_CHANNEL, WAKE, answer_each, deny,
@@ -20,7 +20,7 @@ fn own(rig: &Rig, call: u32) -> String {
     String::from_utf8_lossy(&own_waiter(rig, call)).into_owned()
 }
 
-/// `sender` wakes the call of that number, and those calls of this client wait behind it.
+/// `sender` wakes the call with this number; the listed calls of this client wait behind it.
 fn wake(rig: &Rig, call: u32, behind: &[u32]) -> Vec<u8> {
     let behind: Vec<_> = behind.iter().map(|&call| own_waiter(rig, call)).collect();
     let behind: Vec<_> = behind.iter().map(|id| &id[..]).collect();
@@ -115,7 +115,8 @@ fn a_call_that_gave_up_is_passed_over() {
     assert!(matches!(event, Some(Event::Lock { op, result: Ok(_) }) if op == third), "{event:?}");
 }
 
-/// Each tells of itself alone, and is told by name: a word of one call says nothing of another.
+/// Each call announces itself alone and is named in messages: a message about one call says nothing
+/// about another.
 #[test]
 fn a_call_that_gives_up_says_so_of_itself_alone() {
     let mut rig = rig(3);
@@ -129,8 +130,8 @@ fn a_call_that_gives_up_says_so_of_itself_alone() {
     assert_eq!(rig.engine.in_flight(), 1, "the other waits");
 }
 
-/// A holder of the lock, told of two calls of `OTHER`: the first says that it waits no more. That may
-/// come by another node than the word of the second, and behind it.
+/// A holder of the lock, told of two calls of `OTHER`: the first says that it waits no more. That
+/// may come by another node than the word of the second, and behind it.
 #[test]
 fn a_word_of_an_earlier_call_strikes_no_later_one_off() {
     let mut rig = rig(3);
@@ -148,7 +149,7 @@ fn a_word_of_an_earlier_call_strikes_no_later_one_off() {
     assert!(rig.inbox[1][1][2].contains(&format!("{OTHER}2")));
 }
 
-/// Who wants the lock again waits behind the call of its own client that has its turn now.
+/// A call that wants the lock again waits behind the call of its own client that has its turn now.
 #[test]
 fn who_wants_the_lock_again_queues_behind_a_call_of_its_own_client() {
     let mut rig = rig(3);
@@ -175,7 +176,8 @@ fn who_wants_the_lock_again_queues_behind_a_call_of_its_own_client() {
     }
 }
 
-/// Its own word may come back to it late, when the call itself has its turn: it stands on its own list then.
+/// Its own word may come back to it late, when the call itself has its turn: it stands on its own
+/// list then.
 #[test]
 fn a_call_that_is_given_up_gives_itself_no_turn() {
     let mut rig = rig(3);
@@ -196,7 +198,7 @@ fn a_call_that_is_given_up_gives_itself_no_turn() {
     }
 }
 
-/// Its place may be another lease's by now, for which others wait.
+/// By now another lease may have its place, with waiters of its own.
 #[test]
 fn a_stale_handle_takes_no_waiters_from_the_lease_that_has_its_place_now() {
     let mut rig = rig(3);

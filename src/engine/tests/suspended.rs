@@ -1,5 +1,5 @@
-//! A machine that was suspended: the clock runs on meanwhile, nobody reads a socket, and the nodes
-//! go on. Each deadline is judged at the first look after that.
+//! A machine that was suspended: the clock runs on meanwhile, the sockets are not read, and the
+//! nodes go on. Each deadline is judged at the first call after that.
 
 use super::*;
 use crate::config::Retry;
@@ -67,7 +67,7 @@ fn a_round_that_nobody_answered_ends_at_the_first_pass_and_blames_no_node() {
     rig.pass();
     assert_eq!(vote_of(&rig.refused(), 0), Vote::Unknown(Cause::Timeout));
     assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
-    // An hour without an answer was nobody's fault: the next lock may use the node.
+    // No node is to blame for an hour without an answer: the next lock may use the node.
     assert!(rig.engine.nodes(rig.now).iter().all(|node| node.state == NodeState::Admitted));
 }
 
@@ -131,7 +131,7 @@ fn a_quarantine_is_over_and_the_node_is_greeted_before_it_votes() {
     rig.pass();
     assert_eq!(rig.waiting(0)[0], "HELLO");
     rig.answer(0, HELLO);
-    // It has restarted meanwhile: who it was before is over for more than G.
+    // The node has restarted meanwhile: its old incarnation ended more than G ago.
     let info = "run_id:1\r\nuptime_in_seconds:3\r\n";
     for _ in 0..4 {
         rig.answer(0, &format!("${}\r\n{info}\r\n", info.len()));

@@ -1,4 +1,4 @@
-//! Retries, nodes on their way, nodes that do not answer, time that nobody attended.
+//! Retries, nodes on their way, nodes that do not answer, time in which the caller was absent.
 
 use super::*;
 use crate::config::Retry;
@@ -444,8 +444,7 @@ fn a_wait_of_ones_own_is_given_the_number_of_the_attempt() {
     assert!(matches!(rig.refused(), LockError::Taken(_)));
 }
 
-/// How a node that was known is taken that comes back as another process, so long after its last
-/// answer.
+/// The state of a known node that comes back as another process, this long after its last answer.
 fn comes_back(after: Duration, uptime: u32) -> NodeState {
     let mut rig = Rig::with(1, |config| config.restart_guard(RestartGuard::On));
     rig.lose(0);

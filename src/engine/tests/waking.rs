@@ -1,4 +1,4 @@
-//! Clients that tell each other that they wait: each test plays the nodes, and whoever else there is.
+//! Clients that tell each other that they wait: each test plays the nodes, and the other clients.
 
 use super::*;
 use crate::config::Retry;
@@ -17,8 +17,8 @@ pub(super) fn token_of(id: &str) -> String {
     format!("$40\r\n{digits}{}\r\n", "11".repeat(12))
 }
 
-/// A message from `sender` to the call of this client that was the last to wait, as a node pushes it.
-/// Kind 1 tells of a waiter, 2 wakes, 3 gives up.
+/// A message from `sender` to the call of this client that was the last to wait, as a node pushes
+/// it. Kind 1 tells of a waiter, 2 wakes, 3 gives up.
 pub(super) fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> Vec<u8> {
     let list: Vec<_> = list.iter().map(|id| id.as_bytes()).collect();
     message_for(rig, &own_waiter(rig, rig.engine.waiting.calls()), kind, sender.as_bytes(), &list)
@@ -115,7 +115,7 @@ pub(super) fn answer_each(rig: &mut Rig, index: usize, answers: &[&str]) {
     }
 }
 
-/// One that waits behind `OTHER`, which was told.
+/// A call that waits behind `OTHER`, which was told.
 pub(super) fn listening(rig: &mut Rig) -> usize {
     let node = denied(rig);
     answer_each(rig, node, &[&token_of(OTHER), ":9000\r\n"]);
@@ -202,7 +202,7 @@ fn a_change_of_another_key_is_no_reason_to_look() {
     assert!((0..3).all(|index| rig.waiting(index).is_empty()));
 }
 
-/// A key that somebody left behind at one node must not keep those who wait from a lock that is free.
+/// A key that a client left behind at one node must not keep waiters from a free lock.
 #[test]
 fn the_nodes_are_looked_at_in_turn() {
     let mut rig = rig(3);
@@ -393,7 +393,7 @@ fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon
     assert_eq!(rig.waiting(node), Vec::<String>::new(), "nobody is asked for the lock");
     rig.advance(21 * MS);
     assert_eq!(rig.waiting(node), ["GET"], "whether anybody holds it");
-    // Somebody does: no node has denied it anything, and yet it says that it waits.
+    // Another client does: no node has denied it anything, and yet it says that it waits.
     rig.answer(node, &token_of(OTHER));
     assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), ANNOUNCE));
 }
@@ -422,8 +422,8 @@ fn the_node_that_wakes_is_written_to_behind_the_others() {
     assert_eq!(rig.engine.poll_writes().map(|group| group.count()), [5, 0], "told once");
 }
 
-/// Who queues again may be late by many turns; it is told on from each holder to the next, within
-/// bounds.
+/// A client that queues again may be late by many turns; each holder passes its announcement on to
+/// the next, within bounds.
 #[test]
 fn an_announcement_that_is_late_by_some_turns_goes_on_to_who_has_the_lock_now() {
     for (hops, channel, kind) in
@@ -445,7 +445,8 @@ fn an_announcement_that_is_late_by_some_turns_goes_on_to_who_has_the_lock_now() 
     }
 }
 
-/// Who queues behind many has its turn late: a look before that would find the lock on its way.
+/// A client behind many others gets its turn late: a look before that would find the lock changing
+/// hands.
 #[test]
 fn the_first_look_is_later_for_each_that_has_its_turn_before() {
     let mut rig = rig(3);
@@ -482,7 +483,7 @@ fn a_poll_that_finds_the_lock_gone_looks_again_before_it_tries() {
         if is_taken {
             rig.answer(node, &token_of(THIRD));
             assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), ANNOUNCE));
-            // Released while that was told: who was heard is woken.
+            // Released while the announcement was under way: the waiter that was heard is woken.
             answer_each(&mut rig, node, &[":1\r\n", "_\r\n"]);
             assert_eq!(rig.waiting(node), Vec::<String>::new());
             rig.advance(3 * MS);
@@ -523,7 +524,8 @@ fn without_channels_the_key_is_looked_at_after_the_delay() {
     assert_eq!(rig.waiting(0), ["SET"]);
 }
 
-/// After anything else in the place of SUBSCRIBE each answer would go to the request before its own.
+/// After anything else in the place of SUBSCRIBE each answer would go to the request before its
+/// own.
 #[test]
 fn only_this_clients_own_subscription_or_an_error_answers_subscribe() {
     let own = |rig: &Rig| push(rig, "subscribe", ":1\r\n");
@@ -545,7 +547,7 @@ fn only_this_clients_own_subscription_or_an_error_answers_subscribe() {
         rig.receive(0, &again);
         assert!(!rig.engine.is_connected(node(0)));
     }
-    // Who may not subscribe locks all the same.
+    // A client that may not subscribe can still lock.
     let mut rig = Rig::with(1, |config| config.direct_wake(true));
     rig.acquire("a");
     rig.receive(

@@ -1,4 +1,4 @@
-//! Leases whose nodes tell when somebody else changes the key.
+//! Leases whose nodes tell when another client changes the key.
 
 use super::*;
 use crate::config::Retry;
@@ -70,7 +70,7 @@ fn pushes_of_too_many_nodes_lose_the_lease_at_once() {
             "without a timer: {event:?}"
         );
         assert!(rig.engine.remaining_at(lease, rig.now).is_zero());
-        // Who told may have told wrongly: all are released.
+        // A node that told of a change may be wrong, so all are released.
         rig.engine.release(lease, rig.now);
         assert_eq!(rig.waiting(0), ["DELIFEQ"]);
     }
@@ -144,8 +144,8 @@ pub(super) fn a_vote_that_is_taken_back_is_made_up_for_by_another() {
     rig.locked();
 }
 
-/// Who comes late to its result, as behind a pause, finds the answers and the end of what they
-/// granted in one read.
+/// A caller that comes late to its result, as after a pause, reads the answers and the end of what
+/// they granted at once.
 #[test]
 fn a_lock_that_is_gone_before_it_is_handed_over_is_no_lock() {
     let mut rig = Rig::new(3);

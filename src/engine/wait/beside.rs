@@ -1,4 +1,4 @@
-//! Entries beside some few of those of another table.
+//! Entries beside a few of the entries of another table.
 
 use crate::slab::{Index, Slab, index_type};
 
@@ -6,8 +6,8 @@ index_type! {
     EntryIndex
 }
 
-/// See the [module](self). Found by the other table's index, and gone through in the order in which
-/// they were put in.
+/// See the [module](self). Found by the other table's index; iterated in the order in which they
+/// were added.
 #[derive(Debug)]
 pub(super) struct Beside<K, T> {
     places: Vec<Option<EntryIndex>>,
@@ -41,7 +41,7 @@ impl<K: Index, T> Beside<K, T> {
         self.entries.at_mut(place).as_mut()
     }
 
-    /// The entry of `key`, which `new` makes where there is none.
+    /// The entry of `key`; `new` makes it if there is none.
     pub(super) fn enter(&mut self, key: K, new: impl FnOnce() -> T) -> Option<&mut T> {
         if !self.contains(key) {
             let entry = self.entries.insert(Some(new()))?;

@@ -7,7 +7,7 @@ use crate::mutant::{self, Mutant};
 use crate::quorum::NodeId;
 use crate::time::Instant;
 
-/// A call that waits, and the node by which that was heard.
+/// A call that waits, and the node through which this client learnt that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) id: WaiterId,
@@ -16,7 +16,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// What a message that came by `node` says of a call.
+    /// What a message that came through `node` says about a call.
     pub(super) fn of(listed: Listed, node: NodeId, now: Instant) -> Self {
         Self { id: listed.id, until: now.plus_millis(listed.wait_ms), node }
     }
@@ -25,7 +25,7 @@ impl Entry {
         Listed { id: self.id, wait_ms: wait_ms(now, self.until) }
     }
 
-    /// Whether a message strikes it off that says that the call of that id waits no more.
+    /// Whether a message that the call with this id has given up strikes the entry off.
     fn is_struck_by(&self, id: WaiterId) -> bool {
         self.id == id || mutant::is(Mutant::SiblingsStruck) && client_of(&self.id) == client_of(&id)
     }
@@ -47,8 +47,8 @@ impl FromIterator<Entry> for List {
 }
 
 impl List {
-    /// Adds a call at the end. One that is there keeps its place, and is reached by the node that was
-    /// heard of last.
+    /// Adds a call at the end. A call that is already there keeps its place, and is reached through
+    /// the latest node.
     pub(super) fn append(&mut self, entry: Entry) {
         if let Some(known) = self.0.iter_mut().find(|other| other.id == entry.id) {
             *known = entry;
@@ -62,24 +62,24 @@ impl List {
         list.0.into_iter().for_each(|entry| self.append(entry));
     }
 
-    /// Takes the first out.
+    /// Removes and returns the first.
     pub(super) fn take_first(&mut self) -> Option<Entry> {
         (!self.0.is_empty()).then(|| self.0.remove(0))
     }
 
-    /// Drops those whose wait is over.
+    /// Drops the calls whose wait is over.
     pub(super) fn drop_past(&mut self, now: Instant) {
         self.0.retain(|entry| now < entry.until);
     }
 
-    /// Takes out a call that waits no more; the place it had.
+    /// Removes a call that has given up. Returns the place that it had.
     pub(super) fn strike(&mut self, id: WaiterId) -> Option<usize> {
         let place = self.0.iter().position(|entry| entry.is_struck_by(id))?;
         self.0.remove(place);
         Some(place)
     }
 
-    /// As messages say it.
+    /// The list as it goes into messages.
     pub(super) fn listed(&self, now: Instant) -> impl ExactSizeIterator<Item = Listed> {
         self.0.iter().map(move |entry| entry.listed(now))
     }
@@ -105,26 +105,27 @@ impl Carried {
         self.list.append_all(list);
     }
 
-    /// Those who stood behind the call with the lock; whoever told the call so itself came later.
+    /// Puts the waiters of the lock before those that announced themselves to the call, who came
+    /// later.
     pub(super) fn put_first(&mut self, list: List) {
         let later = std::mem::replace(&mut self.list, list);
         self.named = 0;
         self.list.append_all(later);
     }
 
-    /// All of it, for an announcement.
+    /// The whole list, for an announcement.
     pub(super) fn name_all(&mut self, now: Instant) -> impl ExactSizeIterator<Item = Listed> {
         self.named = self.list.len();
         self.list.listed(now)
     }
 
-    /// The holder heard the announcement, and has those that it named; who came since stays.
+    /// The holder received the announcement and has the waiters that it named; later ones stay.
     pub(super) fn hand_on(&mut self) {
         let named = std::mem::take(&mut self.named).min(self.list.len());
         self.list.0.drain(..named);
     }
 
-    /// A call behind this one waits no more.
+    /// A call behind this one has given up.
     pub(super) fn strike(&mut self, id: WaiterId) {
         if let Some(place) = self.list.strike(id) {
             self.named -= usize::from(place < self.named);

@@ -1,14 +1,14 @@
-//! What clients tell each other by their channels.
+//! The messages that clients send each other over their channels.
 //!
 //! # Contract
 //!
-//! - Messages are hints: no safety rests on them, anybody may forge or lose them. What is no
-//!   message of this version is ignored.
-//! - Bounded: at most [`WAITERS_MAX`] waiters, keys as long as keys may be.
+//! - Messages are hints: safety does not depend on them, they may be forged or lost. Anything that
+//!   is not a message of this version is ignored.
+//! - Bounded: at most [`WAITERS_MAX`] waiters, and the longest key that is allowed.
 
 use crate::time::Instant;
 
-/// Waiters that a list holds at most; the others are left to their timers.
+/// The most waiters in a list; the others depend on their timers.
 pub(in crate::engine) const WAITERS_MAX: usize = 256;
 
 const VERSION: u8 = 2;
@@ -16,21 +16,21 @@ const VERSION: u8 = 2;
 /// The raw bytes of a drawn token.
 pub(in crate::engine) type RawToken = [u8; 20];
 
-/// A client's id: what its tokens begin with.
+/// A client's id: its tokens begin with it.
 pub(in crate::engine) type ClientId = [u8; 8];
 
-/// A waiter's id: its client's, and the number of the call. Calls of one client for one key wait as
-/// those of several clients do, and what is said of one of them is said of no other.
+/// A waiter's id: its client's, and the number of the call. Several calls of one client wait like
+/// calls of several clients, and a message about one says nothing about another.
 pub(in crate::engine) type WaiterId = [u8; 12];
 
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Kind {
-    /// The sender waits for the key, and so do those listed.
+    /// The sender and the listed calls wait for the key.
     Announce,
-    /// The key was released for the call that is named; those listed wait behind it.
+    /// The key was released for the named call; the listed calls wait behind it.
     Wake,
-    /// The call of the sender waits no longer.
+    /// The call of the sender has given up.
     GiveUp,
 }
 
@@ -49,7 +49,7 @@ pub(in crate::engine) struct Message<'a> {
     /// How often it was passed on.
     pub(in crate::engine) hops: u8,
     pub(in crate::engine) sender: Listed,
-    /// The token of the holder it is meant for, or the id of the waiter and zeros.
+    /// The token of the holder that it is for, or the id of the waiter and zeros.
     pub(in crate::engine) token: RawToken,
     list: &'a [u8],
     pub(in crate::engine) key: &'a [u8],
@@ -81,7 +81,7 @@ impl<'a> Message<'a> {
         is_key.then_some(Self { kind, hops, sender: Listed::parse(sender), token, list, key })
     }
 
-    /// Those who wait behind the sender, or behind the receiver of a wake.
+    /// The calls that wait behind the sender, or behind the receiver of a wake.
     pub(in crate::engine) fn list(&self) -> impl Iterator<Item = Listed> + use<'a> {
         self.list.as_chunks().0.iter().map(Listed::parse)
     }
@@ -136,7 +136,7 @@ pub(super) fn waiter_id(client: ClientId, call: u32) -> WaiterId {
     id
 }
 
-/// What stands for the holder's token where a waiter is meant.
+/// The field for the holder's token, in a message for a waiter.
 pub(super) fn token_of(waiter: WaiterId) -> RawToken {
     let mut token = [0; 20];
     let (first, _) = token.split_at_mut(waiter.len());
@@ -144,18 +144,18 @@ pub(super) fn token_of(waiter: WaiterId) -> RawToken {
     token
 }
 
-/// The waiter that a message is meant for, if it is one.
+/// The waiter that a message is for, if it is for one.
 pub(super) fn waiter_of(token: &RawToken) -> WaiterId {
     token.first_chunk().copied().unwrap_or_default()
 }
 
-/// The client that drew a token, or that a waiter is of.
+/// The client that drew a token, or the client of a waiter.
 pub(super) fn client_of<const LEN: usize>(name: &[u8; LEN]) -> ClientId {
     name.first_chunk().copied().unwrap_or_default()
 }
 
-/// How long from `now` to `until`, as messages say it: rather too long, for whoever is taken to wait
-/// no more is passed over, and whoever is woken in vain passes the list on.
+/// The time from `now` to `until` for messages. Rounded up: a waiter that seems to have given up is
+/// passed over, whereas one that is woken in vain passes the list on.
 pub(in crate::engine) fn wait_ms(now: Instant, until: Instant) -> u32 {
     u32::try_from(now.until(until).as_micros().div_ceil(1000)).unwrap_or(u32::MAX)
 }

@@ -1,22 +1,22 @@
-//! Waiting for a held lock: instead of trying again and again, a waiter tells the holder, and is
-//! woken by the holder's release.
+//! Waiting for a held lock: instead of polling, a waiter tells the holder, and the holder's release
+//! wakes it.
 //!
-//! After a denied attempt one node that denied it is asked who holds the key. If the holder is a
-//! client of this kind, it is told by a message over that node, and the waiter is still until it is
-//! woken, the key's time is over, or a slow safety poll finds the key gone. What is told is only a
-//! hint: nobody holds a lock but by the votes of a quorum.
+//! After a denied attempt the waiter asks one of the denying nodes who holds the key. If the holder
+//! is a Redbolt client, the waiter sends it a message through that node. Then it is still until it
+//! is woken, the key's TTL ends, or a slow safety poll finds the key gone. Messages are only hints:
+//! only the votes of a quorum give a lock.
 //!
 //! # Contract
 //!
-//! - [`Waiting`] knows no node, attempt or clock. What it needs of them comes with each input; what it
-//!   wants done there are [`Action`]s, to be taken and done in order behind each input.
-//! - An action that could not be done is an input of its own, at once.
+//! - [`Waiting`] knows no node, attempt or clock. What it needs of them comes with each input. It
+//!   asks for [`Action`]s, which the engine takes and does in order after each input.
+//! - An action that could not be done is a new input, at once.
 //!
 //! # Invariants
 //!
 //! - A waiter has a timer in every state, so a lost message costs a safety poll and no more.
-//! - A list of waiters is in one place: with the waiter that was woken by it, the slot it won, or a
-//!   wake that is under way.
+//! - A list of waiters is in one place: with the waiter that was woken with it, the slot that it
+//!   won, or a wake under way.
 
 mod beside;
 mod list;
@@ -47,14 +47,14 @@ use outside::Actions;
 use waiter::{Scene, Waiter};
 use wakes::{Wake, Wakes};
 
-/// How often a message is passed on: a client that was not scheduled for some turns finds the holder
-/// by it. A hop is one command, an attempt in vain is more than 2N.
+/// How often a message is passed on, so that a client that missed some turns finds the holder. A
+/// hop is one command; an attempt in vain is more than 2N.
 const HOPS_MAX: u8 = 8;
 
 /// The calls that wait for the lock of a slot.
 #[derive(Debug)]
 struct Queue {
-    /// Of the key.
+    /// The hash of the key.
     hash: u64,
     list: List,
 }
@@ -68,7 +68,7 @@ pub(super) struct Waiting {
     queues: Beside<SlotIndex, Queue>,
     wakes: Wakes,
     actions: Actions,
-    /// Calls so far that have waited.
+    /// How many calls have waited so far.
     calls: u32,
     questions: u32,
 }
@@ -89,7 +89,7 @@ impl Waiting {
 
     // ---- outputs ----
 
-    /// What is to be done next.
+    /// The next action.
     pub(super) fn next_action(&mut self) -> Option<Action> {
         self.actions.pop()
     }
@@ -111,18 +111,18 @@ impl Waiting {
         self.calls
     }
 
-    /// Whether the operation has a place among those that wait.
+    /// Whether the operation is a waiter.
     #[inline]
     pub(super) fn has_waiter(&self, op: OpIndex) -> bool {
         self.waiters.contains(op)
     }
 
-    /// When the timer of a call comes.
+    /// When the timer of a call is due.
     pub(super) fn due(&self, op: OpIndex) -> Option<Instant> {
         self.waiters.get(op).map(|waiter| waiter.due)
     }
 
-    /// Whether the call waits for the node's answer to the question of that phase.
+    /// Whether the call waits for the node's answer to the question of this phase.
     pub(super) fn is_awaited(&self, op: OpIndex, node: NodeId, phase: Phase) -> bool {
         self.waiters.get(op).is_some_and(|waiter| waiter.is_awaited(node, phase))
     }
@@ -139,19 +139,19 @@ impl Waiting {
         self.wakes.at(wake).map(|wake| wake.key.as_slice())
     }
 
-    /// Whether a slot has a list of those who wait for its lock.
+    /// Whether a slot has a list of waiters for its lock.
     #[inline]
     pub(super) fn has_queue(&self, slot: SlotIndex) -> bool {
         self.queues.contains(slot)
     }
 
-    /// The slots that have one.
+    /// The slots that have a list.
     #[cfg(feature = "shared")]
     pub(super) fn queues(&self) -> impl Iterator<Item = SlotIndex> {
         self.queues.iter().map(|(slot, _)| slot)
     }
 
-    /// Those of them that may be for `key`.
+    /// The slots with a list that may be for `key`.
     pub(super) fn queues_for(&self, key: &[u8]) -> impl Iterator<Item = SlotIndex> {
         let wanted = hash(key);
         let queues = self.queues.iter().filter(move |(_, queue)| queue.hash == wanted);
@@ -160,14 +160,13 @@ impl Waiting {
 
     // ---- inputs: the course of a call ----
 
-    /// The call's attempt was denied by these nodes and is released: it waits.
+    /// These nodes denied the call's attempt, which is released: the call waits.
     pub(super) fn denied(&mut self, op: OpIndex, nodes: NodeMask, call: Call, view: &mut View<'_>) {
         self.open(op, nodes, call);
         self.step(op, Input::Denied(nodes), view);
     }
 
-    /// Something else happens to a call, if it waits. An answer must be one that is
-    /// [awaited](Self::is_awaited).
+    /// Another input for a call, if it waits. An answer must be [awaited](Self::is_awaited).
     pub(super) fn step(&mut self, op: OpIndex, input: Input, view: &mut View<'_>) {
         let Self { actions, questions, node_timeout, waiters, .. } = self;
         let mut scene = Scene { view, actions, questions, node_timeout: *node_timeout };
@@ -183,8 +182,8 @@ impl Waiting {
         }
     }
 
-    /// A call begins for a key that this client woke another for a moment ago: it goes to the end of
-    /// that queue instead of racing. Whether it does.
+    /// If this client woke another for the key a moment ago, a new call goes to the end of that
+    /// queue instead of racing. Returns whether it does.
     pub(super) fn queue_behind(&mut self, op: OpIndex, call: Call, view: &mut View<'_>) -> bool {
         self.wakes.forget_past(view.now);
         let hash = hash(call.key.as_slice());
@@ -193,13 +192,13 @@ impl Waiting {
             return false;
         }
         saw(Sight::QueuedBehind);
-        // It has made no attempt: any node may have the key.
+        // The call has made no attempt: any node may have the key.
         self.open(op, view.reach.all, call);
         self.step(op, Input::Behind(last), view);
         true
     }
 
-    /// An attempt failed that others have heard of as a lock: they wait behind its call now.
+    /// An attempt failed that other clients have taken for a lock: they now wait behind its call.
     pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: Call) {
         let Some(queue) = self.queues.remove(slot) else { return };
         self.open(op, NodeMask::EMPTY, call);
@@ -208,15 +207,15 @@ impl Waiting {
         }
     }
 
-    /// The call has ended without its lock, which is not reported yet.
+    /// The call has ended without its lock; that is not reported yet.
     pub(super) fn over(&mut self, op: OpIndex) {
         if let Some(waiter) = self.waiters.get_mut(op) {
             waiter.over();
         }
     }
 
-    /// The call won its lock, with that slot, or ended without one. Those behind it are not forgotten,
-    /// and a holder that was told hears that it waits no more.
+    /// The call won its lock in this slot, or ended without one. Its waiters are passed on, and a
+    /// holder that was told of the call hears that it has given up.
     pub(super) fn ended(&mut self, op: OpIndex, won: Option<SlotIndex>, view: &mut View<'_>) {
         let Some(waiter) = self.waiters.remove(op) else { return };
         let told = waiter.told();
@@ -236,29 +235,29 @@ impl Waiting {
 
     // ---- inputs: the lists of locks ----
 
-    /// The lock of a slot is given up: behind its release, the first of those who wait for it is woken.
+    /// The lock of a slot is released: behind the release, wakes the first of its waiters.
     pub(super) fn released(&mut self, slot: SlotIndex, key: Key, view: &mut View<'_>) {
         if let Some(queue) = self.queues.remove(slot) {
             self.wake_first(true, key, queue.list, view);
         }
     }
 
-    /// The lock is somebody else's from now on, who is not told of those who wait for it: they find out
-    /// for themselves.
+    /// The lock now belongs to another client, which does not learn of the waiters: their own polls
+    /// find out.
     pub(super) fn forget_queue(&mut self, slot: SlotIndex) {
         self.queues.remove(slot);
     }
 
     // ---- inputs: what nodes answer and tell ----
 
-    /// The node was asked to tell of the key's next change.
+    /// The node tracks the key's next change.
     pub(super) fn tracked(&mut self, op: OpIndex, node: NodeId) {
         if let Some(waiter) = self.waiters.get_mut(op) {
             waiter.tracked.insert(node);
         }
     }
 
-    /// The node was greeted anew: those who counted on being told by it look again as their plans say.
+    /// The node was greeted again: waiters that relied on its pushes look again as their plans say.
     pub(super) fn untracked(&mut self, node: NodeId, view: &mut View<'_>) {
         let waiters = self.waiters.iter().filter(|(_, waiter)| waiter.tracked.contains(node));
         for op in waiters.map(|(op, _)| op).collect::<Vec<_>>() {
@@ -266,7 +265,7 @@ impl Waiting {
         }
     }
 
-    /// A node tells that a key has changed; without one, that all may have.
+    /// A node says that a key has changed; without a key, that all may have.
     pub(super) fn key_changed(&mut self, node: NodeId, key: Option<&[u8]>, view: &mut View<'_>) {
         let is_about = |waiter: &Waiter| key.is_none_or(|key| waiter.call.key.as_slice() == key);
         let waiters = self.waiters.iter().filter(|(_, waiter)| is_about(waiter));
@@ -275,7 +274,7 @@ impl Waiting {
         }
     }
 
-    /// A wake was written: whoever comes late for the call that it wakes is sent on to it.
+    /// A wake was written: late announcements are passed on to the call that it wakes.
     pub(super) fn wake_written(&mut self, index: WakeIndex, node: NodeId, now: Instant) {
         let until = now + self.node_timeout * 2;
         self.wakes.note_sent(index, node, until);
@@ -289,7 +288,7 @@ impl Waiting {
         }
     }
 
-    /// A node said whether anybody heard a wake.
+    /// A node said whether any client received a wake.
     pub(super) fn wake_answered(
         &mut self,
         index: WakeIndex,
@@ -305,8 +304,8 @@ impl Waiting {
         }
     }
 
-    /// Another client sent a message by the node. `slot` is that of the lock that it is about, if this
-    /// client has it or is about to.
+    /// Another client sent a message through the node. `slot` has the lock that it is about, if
+    /// this client holds it or is about to.
     pub(super) fn message(
         &mut self,
         node: NodeId,
@@ -338,7 +337,7 @@ impl Waiting {
 
     // ---- inside ----
 
-    /// A place among those that wait, until the end of the call at the latest.
+    /// Makes the call a waiter, until its end at the latest.
     fn open(&mut self, op: OpIndex, denied: NodeMask, call: Call) {
         let Self { waiters, actions, calls, client_id, .. } = self;
         waiters.enter(op, || {
@@ -368,13 +367,13 @@ impl Waiting {
         waiters.map(|(op, waiter)| (op, waiter.id))
     }
 
-    /// The call that waits for `key` by that id.
+    /// The call with this id that waits for `key`.
     fn call_of(&self, id: WaiterId, key: &[u8]) -> Option<OpIndex> {
         self.waiting_for(key).find_map(|(op, other)| (other == id).then_some(op))
     }
 
-    /// The call behind which the sender of a message waits: the one it is meant for, or any other
-    /// for the key, but not itself.
+    /// The call behind which the sender of a message waits: the one that the message is for, or any
+    /// other for the key, but not the sender.
     fn carrier(&self, message: &Message<'_>) -> Option<OpIndex> {
         let others = || {
             let is_other = |&(_, id): &(OpIndex, WaiterId)| id != message.sender.id;
@@ -389,11 +388,11 @@ impl Waiting {
         client_of(id) == self.client_id
     }
 
-    /// Somebody waits for a key that this client held, or wants, too.
+    /// Another call waits for a key that this client held, or wants too.
     fn announced(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let all = entries(message, node, true, view.now);
-        // It was released, and for whom: the sender, who has tried before the release was everywhere,
-        // or somebody else, who has the lock now or will.
+        // The lock was released, either for the sender, which tried before the release was on all
+        // nodes, or for another call, which has the lock now or soon.
         let successor = self.wakes.successor(hash(message.key), view.now);
         let is_passed_on = message.hops >= HOPS_MAX;
         match successor.filter(|last| !is_passed_on && !self.is_own(&last.id)) {
@@ -430,12 +429,12 @@ impl Waiting {
         }
         saw(Sight::Woken);
         self.actions.push(Action::Woken { op, node });
-        // Its own turn comes: whom it woke before has had theirs.
+        // Its turn has come, so the clients it woke earlier are done.
         self.wakes.forget(hash(message.key));
         self.step(op, Input::Turn(list), view);
     }
 
-    /// Wakes the first of the list that still waits. Whether the turn is this client's to give.
+    /// Wakes the first of the list that still waits. `is_turn`: this client may give the turn.
     fn wake_first(&mut self, is_turn: bool, key: Key, mut list: List, view: &mut View<'_>) {
         list.drop_past(view.now);
         if mutant::is(Mutant::NobodyWoken) {
@@ -449,8 +448,8 @@ impl Waiting {
         self.wake(Wake { key, to, rest, tried: NodeMask::EMPTY, is_turn }, view);
     }
 
-    /// Sends a wake by the node on which its waiter was heard, or the next that was not tried. A call
-    /// of this client is given its turn at once: its SETs go behind the release.
+    /// Sends a wake through the node that its waiter used, or the next that was not tried. A call
+    /// of this client gets its turn at once: its SETs go behind the release.
     fn wake(&mut self, mut wake: Wake, view: &mut View<'_>) {
         loop {
             let key = wake.key.as_slice();
@@ -458,7 +457,7 @@ impl Waiting {
                 if let Some(op) = self.call_of(wake.to.id, key) {
                     return self.pass_within(op, wake, view);
                 }
-                // It has given up.
+                // The call has given up.
             } else {
                 let left = view.reach.all.without(wake.tried);
                 let near = Some(wake.to.node)
@@ -466,7 +465,7 @@ impl Waiting {
                 if let Some(node) = near.or_else(|| view.reach.first_with_channel(left, key)) {
                     return self.send_wake(node, wake, view.now);
                 }
-                // No node reaches this one.
+                // No node reaches this call.
             }
             if !wake.turn_to_next() {
                 return;
@@ -474,7 +473,7 @@ impl Waiting {
         }
     }
 
-    /// The call of this client that is the first of a wake has its turn.
+    /// Gives the turn to the first call of a wake, a call of this client.
     fn pass_within(&mut self, op: OpIndex, wake: Wake, view: &mut View<'_>) {
         if mutant::is(Mutant::SiblingNotWoken) {
             return;
@@ -486,7 +485,7 @@ impl Waiting {
     }
 
     fn send_wake(&mut self, node: NodeId, wake: Wake, now: Instant) {
-        // What matters is who is woken, not by which call.
+        // The sender's call does not matter in a wake.
         let sender = Listed { id: waiter_id(self.client_id, 0), wait_ms: 0 };
         let (token, rest) = (token_of(wake.to.id), wake.rest.listed(now));
         let key = wake.key.as_slice();
@@ -496,7 +495,7 @@ impl Waiting {
         }
     }
 
-    /// Sends a message; its way is not watched.
+    /// Sends a message without watching for its answer.
     fn tell(
         &mut self,
         node: NodeId,
@@ -511,7 +510,7 @@ impl Waiting {
     }
 }
 
-/// Those whom a message lists, its sender before them or not.
+/// The calls that a message lists, with or without its sender in front.
 fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, now: Instant) -> List {
     let sender = with_sender.then_some(message.sender);
     let listed = sender.into_iter().chain(message.list());

@@ -1,4 +1,4 @@
-//! The world outside, as the machine knows it: what it is told, and what it wants done there.
+//! The outside world, as the machine knows it: its inputs and its actions.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,21 +14,21 @@ use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{OpIndex, WakeIndex};
 use crate::time::Instant;
 
-/// What can be had of the nodes now.
+/// What the nodes can do now.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Reach {
     pub(in crate::engine) all: NodeMask,
-    /// Those that messages go over.
+    /// The nodes that carry messages.
     pub(in crate::engine) channel: NodeMask,
-    /// Those that can be asked for a key.
+    /// The nodes that can be asked for a key.
     pub(in crate::engine) asked: NodeMask,
-    /// Those that can tell of changes.
+    /// The nodes that can tell of changes.
     pub(in crate::engine) tracks: NodeMask,
 }
 
 impl Reach {
-    /// The nodes in the order in which all clients ask them about `key`: so that messages for one
-    /// lock mostly go one way, and those for different locks do not all go over one node.
+    /// The nodes in the order in which all clients ask them about `key`: messages for one lock
+    /// mostly go through one node, and those for different locks through different nodes.
     pub(super) fn in_key_order(self, key: &[u8]) -> impl Iterator<Item = NodeId> + use<> {
         let count = u64::from(self.all.count().max(1));
         let start = hash(key) % count;
@@ -36,7 +36,7 @@ impl Reach {
             .filter_map(move |nth| NodeId::new(usize::try_from((start + nth) % count).unwrap_or(0)))
     }
 
-    /// The first node of `nodes`, in the key's order, that messages go over.
+    /// The first node of `nodes`, in the key's order, that carries messages.
     pub(super) fn first_with_channel(self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
         let able = nodes.intersection(self.channel);
         self.in_key_order(key).find(|&node| able.contains(node))
@@ -56,7 +56,7 @@ pub(in crate::engine) struct View<'a> {
 pub(in crate::engine) struct Call {
     pub(in crate::engine) key: Key,
     pub(in crate::engine) deadline: Instant,
-    /// Between two looks, where nobody can be told.
+    /// The time between two looks, if there is no holder to tell.
     pub(in crate::engine) delay: Duration,
     pub(in crate::engine) jitter: Duration,
 }
@@ -64,54 +64,54 @@ pub(in crate::engine) struct Call {
 /// What a node answered to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Answer {
-    /// It does not have the key.
+    /// The node does not have the key.
     Gone,
-    /// Who holds the key, if it is a client like this one.
+    /// The holder's token, if a Redbolt client drew it.
     Holder(Option<RawToken>),
-    /// For how many milliseconds, if it has an end.
+    /// For how many milliseconds the key still lives, if it has a TTL.
     Remaining(Option<u32>),
-    /// Whether anybody heard the announcement.
+    /// Whether any client received the announcement.
     Heard(bool),
 }
 
-/// What happens to a call that waits. Answers are those to its last question.
+/// An input for a call that waits. Answers are to its last question.
 #[derive(Debug)]
 pub(in crate::engine) enum Input {
-    /// The attempt was denied by these nodes, and is released.
+    /// These nodes denied the attempt, which is released.
     Denied(NodeMask),
-    /// The attempt failed, and not because others hold the key.
+    /// The attempt failed, but not because another client holds the key.
     Failed,
-    /// The call's plan wants the next attempt.
+    /// The call's plan asks for the next attempt.
     Retry,
-    /// Another call has its turn first, and was woken.
+    /// Another call was woken and has its turn first.
     Behind(Successor),
-    /// Its turn has come, and these wait behind it.
+    /// The call's turn has come, and these wait behind it.
     Turn(List),
-    /// A call of that client waits behind it.
+    /// A call of this client waits behind the call.
     Follower(ClientId),
     Answer(Answer),
     /// There was no room for the question.
     Unwritten,
     /// No answer will come.
     Unanswered,
-    /// The timer came.
+    /// The timer is due.
     Due,
-    /// The node tells that the key has changed.
+    /// The node says that the key has changed.
     Changed(NodeId),
-    /// The node was greeted anew, and tells of nothing any more.
+    /// The node was greeted again, and tracks nothing any more.
     Untracked(NodeId),
 }
 
-/// The bytes of a message that is to be published, until the next action is taken.
+/// The bytes of a message to publish; valid until the next action is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Text {
     pub(in crate::engine) to: ClientId,
     bytes: Range<usize>,
 }
 
-/// What is to be done, in this order. Where there is no room for a question, an announcement or a wake
-/// the machine is told so at once: such an action, and a [`Try`](Self::Try), is the last that an input
-/// gives.
+/// What to do, in this order. Where there is no room for a question, an announcement or a wake, the
+/// engine tells the machine at once: such an action, and a [`Try`](Self::Try), is the last of an
+/// input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Action {
     /// Set the timer of the call's own end.
@@ -120,11 +120,12 @@ pub(in crate::engine) enum Action {
     Timer { op: OpIndex, at: Instant },
     /// The same: the call is still until then, unless it is woken.
     Listen { op: OpIndex, at: Instant },
-    /// Ask who holds the key and for how long; perhaps to be told of its next change, too.
+    /// Ask who holds the key and for how long; `is_look`: also track its next change.
     Ask { op: OpIndex, node: NodeId, phase: Phase, is_look: bool },
     /// Ask who holds the key.
     Poll { op: OpIndex, node: NodeId, phase: Phase },
-    /// Publish that the call waits, as a question; and perhaps ask who holds the key once more.
+    /// Publish that the call waits, and await the answer; `with_look`: also ask again who holds the
+    /// key.
     Announce { op: OpIndex, node: NodeId, phase: Phase, text: Text, with_look: bool },
     /// Publish a wake, whose answer is awaited.
     Wake { wake: WakeIndex, node: NodeId, text: Text },
@@ -132,12 +133,12 @@ pub(in crate::engine) enum Action {
     Tell { node: NodeId, text: Text },
     /// Begin the call's next attempt: everywhere, or at one node before the others.
     Try { op: OpIndex, gate: Option<NodeId> },
-    /// A message from the node gave the call its turn; nothing is to be done.
+    /// A message through the node gave the call its turn; nothing to do.
     Woken { op: OpIndex, node: NodeId },
 }
 
 impl Action {
-    /// Whether it is the last of its input.
+    /// Whether the action is the last of its input.
     const fn is_last(&self) -> bool {
         match self {
             Self::Ask { .. }
@@ -175,7 +176,7 @@ impl Actions {
         action
     }
 
-    /// Encodes a message for whoever drew `token`, or is named by it.
+    /// Encodes a message for the client that drew `token`, or the waiter that it names.
     pub(super) fn write(
         &mut self,
         kind: (Kind, u8),

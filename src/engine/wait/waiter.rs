@@ -2,28 +2,29 @@
 //!
 //! # The table
 //!
-//! *Asks the next* means: the first node that denied the attempt and was not asked in vain is asked who
-//! holds the key and for how long. Where there is none nobody can be told, and the call *looks*: at one
-//! node after the other, each of which is to tell of the key's next change. An attempt *at one node* asks
-//! the others when that one has granted; the third in a row, or a later one, comes after a pause.
+//! *Asks the next* means: the call asks the first node that denied the attempt, and was not asked
+//! in vain, who holds the key and for how long. Without such a node there is no holder to tell, and
+//! the call *looks*: at one node after the other, each of which then tracks the key's next change.
+//! An attempt *at one node* asks the others when that node has granted; the third in a row, or a
+//! later one, comes after a pause.
 //!
 //! | state | input | next state | what is done |
 //! |---|---|---|---|
 //! | any | denied | asking: holder | asks the next |
-//! | any | failed | failed | nothing, for the call's plan says when the next attempt is |
+//! | any | failed | failed | nothing: the call's plan says when the next attempt is |
 //! | failed | retry | trying | an attempt |
-//! | trying | behind | asking: place | tells the call that has its turn first |
+//! | trying | behind | asking: place | announces itself to the call that has its turn first |
 //! | trying | turn | trying | the list that comes with it is kept |
 //! | any other | turn | trying | the same, and an attempt |
-//! | asking after it told, still | a follower whom it waits for | trying | an attempt at one node: each waits for the other |
-//! | asking: holder, look | a holder | the same | for how long comes next |
-//! | | remaining | asking: announcement | tells the holder and asks who holds the key now; looks where it was told in vain, or is unknown |
+//! | asking after it told, still | a follower for which it waits | trying | an attempt at one node: each waits for the other |
+//! | asking: holder, look | a holder | the same | the answer for how long comes next |
+//! | | remaining | asking: announcement | tells the holder and asks who holds the key now; looks if the holder was told in vain, or is unknown |
 //! | | gone | trying | an attempt at that node |
-//! | asking: announcement | heard | the same | those whom it named are with the holder |
-//! | | the same holder | still: listening | asks the next, where nobody heard |
+//! | asking: announcement | heard | the same | the holder has the calls that it named |
+//! | | the same holder | still: listening | asks the next, if no client received it |
 //! | asking: poll | the same holder | still: listening | |
-//! | asking: announcement, poll | another holder | asking: announcement | tells that one; looks where it is unknown |
-//! | | gone, while listed with a holder | still: listening | looks again soon, for the lock may be on its way |
+//! | asking: announcement, poll | another holder | asking: announcement | tells that holder; looks if it is unknown |
+//! | | gone, while listed with a holder | still: listening | looks again soon: the lock may be changing hands |
 //! | | gone, otherwise or once more | trying | an attempt at that node |
 //! | asking: place | heard | still: listening | |
 //! | | not heard, or due | trying | an attempt |
@@ -31,8 +32,8 @@
 //! | asking: look | unwritten | still: looking | the next look comes later |
 //! | asking: place, poll | unwritten | trying | an attempt |
 //! | asking otherwise | unanswered, or due | asking: holder | asks the next |
-//! | pausing | due | trying | the attempt that was put off |
-//! | still | due, and the key's time is over | trying | an attempt at the node that was asked last |
+//! | pausing | due | trying | the postponed attempt |
+//! | still | due, and the key's TTL has ended | trying | an attempt at the node that was asked last |
 //! | still: listening | due | asking: poll | asks who holds the key |
 //! | still: looking | due | asking: look | looks at the next node |
 //! | | changed | the same | an attempt at that node soon |
@@ -54,85 +55,86 @@ use crate::witness::{Sight, saw};
 /// The safety poll comes after this, and up to as long again.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The first poll of one that queued behind another, where nobody was seen to hold the key: two
-/// that wait for each other find out by it. So much later for each that has its turn before.
+/// When a call that queued behind another polls first, if it saw no holder of the key: two calls
+/// that wait for each other find out this way. Later by as much for each call before it.
 const FIRST_POLL: Duration = Duration::from_millis(10);
 const POLL_A_TURN: Duration = Duration::from_millis(2);
 
 /// A poll that finds the key gone looks again after this, and up to as long again.
 const SECOND_LOOK: Duration = Duration::from_millis(1);
 
-/// Where all nodes that deny it tell of the key's next change, a call looks at it after this and up to
-/// as long again.
+/// If all nodes that denied a call track the key's next change, the call looks at the key after
+/// this and up to as long again.
 const TRACKED_POLL: Duration = Duration::from_secs(1);
 
-/// Where nobody wakes it, no client looks at a key more often.
+/// Without a wake, no client looks at a key more often.
 const POLL_MIN: Duration = Duration::from_millis(5);
 
-/// A call that looks at a key which is about to end tries no sooner than others may.
+/// A call that looks at a key that is about to end tries no sooner than other calls may.
 const REST_MIN: Duration = Duration::from_millis(1);
 
-/// From the third attempt in a row one waits this long, and up to five times as long.
+/// From the third attempt in a row on, a call first pauses this long, up to five times as long.
 const PAUSE: Duration = Duration::from_millis(1);
 const TRIES_IN_ROW: u32 = 3;
 
-/// So many changes of hands are told to all nodes anew, before a waiter is still or tries again.
+/// After a change of holder a waiter turns to all nodes again, at most this often before it is
+/// still or tries again.
 const CHANGES_MAX: u8 = 4;
 
-/// What a call that waits is doing.
+/// The state of a call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// An attempt is under way, or won.
     Trying,
     /// An attempt is about to be made.
     Pausing,
-    /// The next attempt is left to the call's plan.
+    /// The call's plan makes the next attempt.
     Failed,
     /// Answers are awaited.
     Asking(Question),
     Still(Still),
 }
 
-/// What a call has asked.
+/// What a call has asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    /// A node, who holds the key and for how long.
+    /// A node: who holds the key, and for how long.
     Holder,
-    /// The same, and to tell of the key's next change.
+    /// The same, and the node tracks the key's next change.
     Look,
-    /// The holder, to be woken by it; and the node, who holds the key now.
+    /// The holder, for a wake; and the node: who holds the key now.
     Announcement,
-    /// The call that has its turn first, and so many before that.
+    /// The call that has its turn first, with this many before that call.
     Place { ahead: u32 },
-    /// The holder's node, who holds the key now.
+    /// The holder's node: who holds the key now.
     Poll,
 }
 
-/// What a call that does nothing waits for.
+/// What a still call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Still {
-    /// Whoever was told will wake it.
+    /// The holder was told, and will wake the call.
     Listening,
-    /// Nobody was told: its timer comes, or a node tells that the key has changed.
+    /// No holder was told: the timer, or a node's push that the key has changed, ends this.
     Looking,
 }
 
-/// What is known of who holds the key.
+/// What is known about the holder of the key.
 #[derive(Debug)]
 struct Holder {
-    /// The token, if it is one that a client like this drew.
+    /// The token, if a Redbolt client drew it.
     token: Option<RawToken>,
-    /// When the key ends by itself, as far as is known.
+    /// When the key's TTL ends, if known.
     ends: Instant,
-    /// Somebody heard the announcement.
+    /// A client received the announcement.
     is_heard: bool,
-    /// A holder that had the lock heard it: the call is on the list that goes with the lock.
+    /// The holder of the lock received it: the call is on the list that goes with the lock.
     is_listed: bool,
     /// The last poll found the key gone.
     is_gone: bool,
     /// The holder that no node reaches.
     unheard: Option<RawToken>,
-    /// How often another one was seen since the last attempt, or since the call was still.
+    /// How often another holder was seen since the last attempt, or since the call was still.
     changes: u8,
 }
 
@@ -142,40 +144,40 @@ pub(super) struct Waiter {
     op: OpIndex,
     pub(super) call: Call,
     pub(super) id: WaiterId,
-    /// None once the call has ended, until that is reported.
+    /// `None` once the call has ended, until that is reported.
     pub(super) state: Option<State>,
-    /// Attempts since it last was still.
+    /// Attempts since the call was last still.
     tries: u32,
-    /// The nodes that have denied the last attempt; all, where there was none.
+    /// The nodes that denied the last attempt; all, if there was none.
     pub(super) denied: NodeMask,
-    /// Those of them that were asked in vain.
+    /// The nodes of `denied` that were asked in vain.
     asked: NodeMask,
-    /// The node that is asked, or was, or that the next attempt asks first.
+    /// The node of the present or last question, or the one that the next attempt asks first.
     node: Option<NodeId>,
     /// Tells answers to the last question from those to earlier ones.
     phase: Phase,
-    /// When its timer comes; earlier timers mean nothing.
+    /// When its timer is due; earlier timers mean nothing.
     pub(super) due: Instant,
     holder: Holder,
     /// When a node was last looked at since the last attempt.
     looked_at: Option<Instant>,
-    /// The nodes that tell of the key's next change, as far as is known.
+    /// The nodes that track the key's next change, as far as known.
     pub(super) tracked: NodeMask,
-    /// The calls behind it.
+    /// The calls behind this one.
     pub(super) carried: Carried,
 }
 
-/// What an input may use beside the waiter itself.
+/// What an input may use besides the waiter itself.
 pub(super) struct Scene<'a, 'b> {
     pub(super) view: &'a mut View<'b>,
     pub(super) actions: &'a mut Actions,
-    /// Questions of all calls so far.
+    /// How many questions all calls have asked so far.
     pub(super) questions: &'a mut u32,
     pub(super) node_timeout: Duration,
 }
 
 impl Waiter {
-    /// A call whose attempt is under way, or was denied by `denied`.
+    /// A call whose attempt is under way, or which the nodes `denied` denied.
     pub(super) fn new(op: OpIndex, call: Call, id: WaiterId, denied: NodeMask) -> Self {
         Self {
             op,
@@ -203,7 +205,7 @@ impl Waiter {
         }
     }
 
-    /// The call has ended: nothing that happens is for it any more.
+    /// The call has ended: further inputs are not for it.
     pub(super) const fn over(&mut self) {
         self.state = None;
     }
@@ -212,18 +214,18 @@ impl Waiter {
         self.state.is_none()
     }
 
-    /// Whether the node's answer to the question of that phase is awaited.
+    /// Whether the node's answer to the question of this phase is awaited.
     pub(super) fn is_awaited(&self, node: NodeId, phase: Phase) -> bool {
         let is_asking = matches!(self.state, Some(State::Asking(_)));
         is_asking && self.phase == phase && self.node == Some(node)
     }
 
-    /// The holder that was told of the call, and by which node.
+    /// The holder that was told of the call, and through which node.
     pub(super) fn told(&self) -> Option<(RawToken, NodeId)> {
         self.holder.token.zip(self.node).filter(|_| self.holder.is_heard)
     }
 
-    /// Something happens: see the [table](self).
+    /// Takes an input: see the [table](self).
     pub(super) fn step(&mut self, input: Input, scene: &mut Scene<'_, '_>) {
         use {Input as I, Question as Q, State as S};
         let Some(state) = self.state else { return };
@@ -273,7 +275,7 @@ impl Waiter {
                 self.tracked.remove(node);
                 state
             }
-            // What comes too late, or at no time at all.
+            // Inputs that come too late, or never.
             (S::Trying | S::Pausing | S::Asking(_) | S::Still(_), I::Retry)
             | (S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Behind(_))
             | (S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Follower(_))
@@ -333,14 +335,14 @@ impl Waiter {
                     self.try_at(None, scene)
                 }
             }
-            // No answers to these.
+            // These have no answers.
             (Q::Holder | Q::Look | Q::Poll, A::Heard(_))
             | (Q::Announcement | Q::Poll, A::Remaining(_))
             | (Q::Place { .. }, A::Gone | A::Holder(_) | A::Remaining(_)) => same,
         }
     }
 
-    /// The timer of a call that was still.
+    /// The timer of a still call is due.
     fn rested(&mut self, still: Still, scene: &mut Scene<'_, '_>) -> State {
         if self.holder.ends <= scene.view.now {
             return self.try_at(self.node, scene);
@@ -351,7 +353,8 @@ impl Waiter {
         }
     }
 
-    /// The node tells that the key has changed. It tells once, and the next attempt asks it first.
+    /// The node says that the key has changed. It says so once, and the next attempt asks this node
+    /// first.
     fn changed(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> State {
         self.tracked.remove(node);
         self.node = Some(node);
@@ -361,7 +364,7 @@ impl Waiter {
         State::Still(Still::Looking)
     }
 
-    /// The node was greeted anew, and tells of nothing any more.
+    /// The node was greeted again, and tracks nothing any more.
     fn untracked(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> State {
         self.tracked.remove(node);
         let delay = self.look_delay(scene.view);
@@ -378,13 +381,13 @@ impl Waiter {
         self.ask_next(scene)
     }
 
-    /// The first node, in the key's order, that has denied the attempt by now and was not asked in
-    /// vain. A holder that hears all by one node hears them in the order in which they came.
+    /// The first node, in the key's order, that has denied the attempt and was not asked in vain. A
+    /// holder that hears all waiters through one node hears them in their order.
     fn first_denier(&self, reach: Reach) -> Option<NodeId> {
         reach.first_with_channel(self.denied.without(self.asked), self.call.key.as_slice())
     }
 
-    /// Asks the next of the deniers who holds the key. Without one, nobody can be told.
+    /// Asks the next denying node who holds the key. Without one, there is no holder to tell.
     fn ask_next(&mut self, scene: &mut Scene<'_, '_>) -> State {
         match self.first_denier(scene.view.reach) {
             Some(node) => self.ask(node, Question::Holder, scene),
@@ -409,7 +412,7 @@ impl Waiter {
         State::Asking(question)
     }
 
-    /// A new question begins; answers to older ones mean nothing from now on.
+    /// Begins a new question; answers to older ones mean nothing from now on.
     fn next_question(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> Phase {
         *scene.questions = scene.questions.wrapping_add(1);
         self.phase = Phase::of(*scene.questions);
@@ -426,8 +429,8 @@ impl Waiter {
     fn note_holder(&mut self, holder: Option<RawToken>) {
         let before = std::mem::replace(&mut self.holder.token, holder);
         self.holder.is_gone = false;
-        // Nodes that hold different tokens, each left behind by somebody, look like a lock that
-        // changes hands all the time: that is believed a few times only.
+        // Nodes that hold different leftover tokens look like a lock that keeps changing hands: the
+        // call believes that only a few times.
         if holder != before && self.holder.changes < CHANGES_MAX {
             self.holder.changes += 1;
             self.asked = NodeMask::EMPTY;
@@ -444,7 +447,7 @@ impl Waiter {
         }
     }
 
-    /// Tells the holder, if it can be told, that the call waits, and looks at the key again.
+    /// Tells the holder, if possible, that the call waits, and looks at the key again.
     fn announce(&mut self, holder: Option<RawToken>, scene: &mut Scene<'_, '_>) -> State {
         let Some(token) = holder else { return self.rest(scene) };
         let Some(node) = self.first_denier(scene.view.reach) else {
@@ -458,13 +461,13 @@ impl Waiter {
     /// Waits behind a call that has its turn first.
     fn queue(&mut self, last: Successor, scene: &mut Scene<'_, '_>) -> State {
         let token = token_of(last.id);
-        // It is told, too, if this call gives up.
+        // That call also hears if this one gives up.
         self.holder.token = Some(token);
         self.tell(last.node, &token, false, scene);
         State::Asking(Question::Place { ahead: last.behind })
     }
 
-    /// Publishes that the call waits, and who waits behind it.
+    /// Publishes that the call waits, and which calls wait behind it.
     fn tell(&mut self, node: NodeId, to: &RawToken, with_look: bool, scene: &mut Scene<'_, '_>) {
         let phase = self.next_question(node, scene);
         let now = scene.view.now;
@@ -474,7 +477,7 @@ impl Waiter {
         scene.actions.push(Action::Announce { op: self.op, node, phase, text, with_look });
     }
 
-    /// Is still until it is woken, the key's time is over or the safety poll is due.
+    /// Stays still until it is woken, the key's TTL ends or the safety poll is due.
     fn listen(&mut self, poll: Duration, scene: &mut Scene<'_, '_>) -> State {
         let now = scene.view.now;
         let mut poll = now + poll.mul_f64(1.0 + (scene.view.share)());
@@ -487,7 +490,7 @@ impl Waiter {
         State::Still(Still::Listening)
     }
 
-    /// Asks the holder's node for a sign of the key.
+    /// Asks the holder's node who holds the key now.
     fn poll(&mut self, scene: &mut Scene<'_, '_>) -> State {
         let reach = scene.view.reach;
         let last = self.node.filter(|&node| reach.channel.contains(node));
@@ -498,8 +501,8 @@ impl Waiter {
         State::Asking(Question::Poll)
     }
 
-    /// The node asked does not have the key. Where the call is listed with a holder, the lock may just
-    /// be on its way from one to the next: only if it still is at a second look was nobody woken.
+    /// The node does not have the key. If the call is listed with a holder, the lock may just be
+    /// changing hands: only if a second look finds the key gone too, no call was woken.
     fn found_gone(&mut self, question: Question, scene: &mut Scene<'_, '_>) -> State {
         let is_poll = question == Question::Poll;
         let is_listed = self.holder.is_listed && (is_poll || self.holder.is_heard);
@@ -510,12 +513,13 @@ impl Waiter {
         if is_poll {
             saw(Sight::PollFoundGone);
         }
-        // Many may have seen the same: that node first, and the others only when it grants.
+        // Many calls may have seen the same: tries that node first, and the others only when it
+        // grants.
         self.try_at(self.node, scene)
     }
 
-    /// Nobody can be told. The key is looked at once, so that its node tells of changes from there
-    /// on; then when it ends, and after a while.
+    /// There is no holder to tell. The call looks at the key once, so that its node tracks it from
+    /// then on; then when the key ends, and after a while.
     fn rest(&mut self, scene: &mut Scene<'_, '_>) -> State {
         let delay = self.look_delay(scene.view);
         self.holder.is_heard = false;
@@ -528,8 +532,9 @@ impl Waiter {
         State::Still(Still::Looking)
     }
 
-    /// When the next look comes: after the call's delay, until each denier is to tell of the next
-    /// change. From then on a look is for what was not told. No node tells a client of its own changes.
+    /// When the next look comes: after the call's delay, until every denying node tracks the next
+    /// change. From then on looks are for missed changes. No node tells a client of its own
+    /// changes.
     fn look_delay(&self, view: &mut View<'_>) -> Duration {
         let share = (view.share)();
         let (call, reach) = (&self.call, view.reach);
@@ -542,8 +547,8 @@ impl Waiter {
         delay.max(TRACKED_POLL.mul_f64(1.0 + share))
     }
 
-    /// Asks the next of the deniers, each in its turn: the key that one of them has may be nobody's,
-    /// and end much later than the lock.
+    /// Asks the denying nodes in turn: the key on one of them may be a leftover, and end much later
+    /// than the lock.
     fn look(&mut self, scene: &mut Scene<'_, '_>) -> State {
         let reach = scene.view.reach;
         let able = self.denied.intersection(reach.asked);
@@ -555,7 +560,7 @@ impl Waiter {
         let before = self.looked_at.replace(scene.view.now);
         match next {
             Some(node) => self.ask(node, Question::Look, scene),
-            // None of them can say any more: an attempt will tell.
+            // None of the nodes can answer any more: an attempt will show.
             None if before.is_some() => self.try_at(None, scene),
             None => self.rest(scene),
         }
@@ -583,7 +588,7 @@ impl Waiter {
         self.holder.is_heard = false;
     }
 
-    /// Whether the holder is one of `client`.
+    /// Whether the holder is a call of `client`.
     fn is_behind(&self, client: ClientId) -> bool {
         self.holder.token.is_some_and(|token| client_of(&token) == client)
     }

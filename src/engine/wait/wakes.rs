@@ -1,4 +1,4 @@
-//! The wakes whose answers are awaited, and the calls that were woken a moment ago.
+//! Wakes whose answers are awaited, and calls that were woken a moment ago.
 
 use std::collections::VecDeque;
 
@@ -10,30 +10,30 @@ use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{Slab, WakeIndex};
 use crate::time::Instant;
 
-/// Wakes that are remembered, to queue behind those whom they woke.
+/// How many wakes are remembered, to queue behind the calls that they woke.
 const RECENT_MAX: usize = 64;
 
-/// The first of a list is to be woken, and the others wait behind it.
+/// A wake for the first call of a list; the others wait behind it.
 #[derive(Debug)]
 pub(super) struct Wake {
     pub(super) key: Key,
     pub(super) to: Entry,
     pub(super) rest: List,
-    /// The nodes by which the call was not reached.
+    /// The nodes through which the call was not reached.
     pub(super) tried: NodeMask,
-    /// Whether the turn is passed on by it, rather than a guess.
+    /// Whether the wake passes the turn on, rather than being a guess.
     pub(super) is_turn: bool,
 }
 
 impl Wake {
-    /// The next of the list is to be woken instead; whether there is one.
+    /// Turns to the next call of the list. Returns whether there is one.
     pub(super) fn turn_to_next(&mut self) -> bool {
         let Some(next) = self.rest.take_first() else { return false };
         (self.to, self.tried) = (next, NodeMask::EMPTY);
         true
     }
 
-    /// What is remembered of it until `until`.
+    /// What is remembered of the wake until `until`.
     pub(super) fn successor(&self, node: NodeId, until: Instant) -> Successor {
         let behind = u32::try_from(self.rest.len()).unwrap_or(u32::MAX);
         Successor { id: self.to.id, node, is_turn: self.is_turn, behind, until }
@@ -44,9 +44,9 @@ impl Wake {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Successor {
     pub(super) id: WaiterId,
-    /// The node that the wake went over: what is sent by it comes behind the wake.
+    /// The node that carried the wake: later messages through it come behind the wake.
     pub(super) node: NodeId,
-    /// It was given the turn.
+    /// The call was given the turn.
     pub(super) is_turn: bool,
     /// How many wait behind it.
     pub(super) behind: u32,
@@ -57,7 +57,7 @@ pub(in crate::engine) struct Successor {
 #[derive(Debug, Default)]
 pub(super) struct Wakes {
     under_way: Slab<WakeIndex, Option<Wake>>,
-    /// By the hashes of their keys.
+    /// With the hashes of their keys.
     recent: VecDeque<(u64, Successor)>,
 }
 
@@ -89,7 +89,7 @@ impl Wakes {
         !self.recent.is_empty()
     }
 
-    /// Wakes of long ago cost the next acquisitions nothing.
+    /// Forgets old wakes, so that they cost the next acquisitions nothing.
     pub(super) fn forget_past(&mut self, now: Instant) {
         self.recent.retain(|(_, last)| now < last.until);
     }
@@ -105,9 +105,10 @@ impl Wakes {
         self.note(hash, successor);
     }
 
-    /// A call that comes too late for the one that was woken is sent on to it, or queues behind it.
+    /// Remembers a woken call: late announcements are passed on to it, and new calls queue behind
+    /// it.
     pub(super) fn note(&mut self, hash: u64, mut successor: Successor) {
-        // A call that was given the turn, and is woken once more, still has it.
+        // A call that was given the turn, and is woken again, still has it.
         let mut known = self.recent.iter().filter(|&&(other, _)| other == hash);
         successor.is_turn |= known.any(|(_, last)| last.id == successor.id && last.is_turn);
         self.forget(hash);

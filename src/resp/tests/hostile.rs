@@ -169,7 +169,7 @@ fn a_frame_may_fill_the_size_cap_but_not_pass_it() {
     let limits = Limits { frame_len_max: 16, ..Limits::DEFAULT };
     let outcome = decode_within(b"*2\r\n:1234567\r\n_", limits);
     assert_eq!((outcome.end, outcome.arrived), (Err(E::FrameTooLong), 14));
-    // Nor is anything behind the cap looked at, however much has arrived.
+    // Nothing behind the cap is looked at either, however much has arrived.
     assert_eq!(feed(&repeated(b"+", 1000), [1000], limits).visited, 16);
     // The cap is for each frame, not for the connection.
     let limits = Limits { frame_len_max: 5, ..Limits::DEFAULT };
@@ -271,7 +271,7 @@ const MALFORMED: &[(&[u8], E)] = &[
 fn malformed_elements_are_refused_at_the_first_wrong_byte() {
     for (input, error) in MALFORMED {
         fails(input, *error);
-        // Inside an aggregate it is the same, but for pushes, which may not even begin there.
+        // The same holds inside an aggregate, except for pushes, which may not even begin there.
         if input[0] != b'>' {
             fails(&[b"*2\r\n", *input].concat(), *error);
         }

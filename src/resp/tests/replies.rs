@@ -1,4 +1,4 @@
-//! What well-formed bytes mean, what is printed of them, and how commands are spelt.
+//! What well-formed bytes mean, how they are printed, and how commands are spelt.
 
 use super::{decode, gives, needs_more, show};
 use crate::resp::encode::{append_array_header, append_bulk, append_command, append_decimal};
@@ -251,7 +251,7 @@ fn decimals_are_spelt_as_the_standard_library_spells_them() {
 
 #[test]
 fn foreign_bytes_end_the_iterator() {
-    // Only this module can make such a reply: the decoder would not have let it through.
+    // Only this module can make such a reply: the decoder would have refused it.
     for input in ["*3\r\n:1\r\n", "*3\r\n:1\r\nx", "*2\r\n:1\r\n$9\r\nab\r\n", "*2\r\n:1\r\n:x\r\n"]
     {
         let Some(Reply::Array(mut items)) = Reply::parse(input.as_bytes()) else {

@@ -1,4 +1,5 @@
-//! The machine by itself: each test says what happens outside, and looks at what the machine wants done.
+//! The machine by itself: each test says what happens outside, and looks at what the machine wants
+//! done.
 
 mod table;
 
@@ -38,7 +39,7 @@ fn own(call: u32) -> WaiterId {
     waiter_id(US, call)
 }
 
-/// What was published: the client it was for, what it says, how often it was passed on, and of whom.
+/// A published message: its receiver, its kind, how often it was passed on, and the calls it names.
 type Published = (ClientId, Kind, u8, Vec<WaiterId>);
 
 /// The machine, and the world around it.

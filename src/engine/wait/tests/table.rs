@@ -32,7 +32,7 @@ fn name(state: State) -> &'static str {
     }
 }
 
-/// A world in which a call is in that state.
+/// A world with a call in this state.
 pub(super) fn world(state: &str) -> World {
     let mut world = World::new();
     match state {
@@ -144,8 +144,8 @@ fn input(name: &str, world: &mut World) -> Input {
     }
 }
 
-/// The table: for states and inputs, the next state and what is wanted. Where nothing is listed nothing
-/// is wanted, and the state stays.
+/// The table: for states and inputs, the next state and the actions. Where nothing is listed there
+/// are no actions, and the state stays.
 #[expect(clippy::type_complexity, reason = "it is a table")]
 const TABLE: &[(&[&str], &[&str], &str, &[&str])] = &[
     (&STATES, &["denied"], "holder", &["timer", "ask"]),
