@@ -25,10 +25,10 @@ use crate::config::{Config, Retry};
 use crate::error::{Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError};
 #[cfg(feature = "metrics")]
 use crate::histogram::Histogram;
-use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Node, Now, Wish};
 use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
+use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 use crate::token::{LockToken, TokenBytes};
@@ -308,7 +308,7 @@ impl Engine {
             self.look_after_nodes(now);
         }
         while let Some((index, judged_at)) = self.locks.ops.first_judged() {
-            if judged_at > now.attended || mutant::is(Mutant::RoundNeverJudged) {
+            if rules::has_time_left(judged_at, now.attended) {
                 break;
             }
             self.judge(index, now);

@@ -14,9 +14,9 @@ use crate::engine::spans::traced;
 use crate::error::Cause;
 #[cfg(feature = "tracing")]
 use crate::error::Vote;
-use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::NodeId;
+use crate::rules;
 use crate::slab::SlotIndex;
 
 impl Locks {
@@ -52,8 +52,8 @@ impl Locks {
             return;
         }
         // What was there before its SET, or without it, is none of the lease's.
-        let is_early = slot.unanswered.contains(id) && !mutant::is(Mutant::ChangeBelievedTooSoon);
-        if is_early || !slot.holds.contains(id) || mutant::is(Mutant::ChangeUnheard) {
+        let is_early = rules::is_change_before_set(slot.unanswered.contains(id));
+        if is_early || !rules::is_change_to_lease(slot.holds.contains(id)) {
             return;
         }
         let state = slot.state;
@@ -61,7 +61,7 @@ impl Locks {
         keep.tracked.remove(id);
         keep.doubted.insert(id);
         match state {
-            SlotState::Acquiring => self.withdraw_vote(id, slot_index, now),
+            SlotState::Acquiring => self.withdraw_vote(id, slot_index),
             SlotState::Held => self.check_holders(slot_index, now),
             SlotState::Gated | SlotState::Released | SlotState::Free => {}
         }
@@ -69,7 +69,7 @@ impl Locks {
 
     /// The node granted, and told before the lease was handed over that its key is gone. What was won
     /// with this vote is no lease any more; nobody is told that it was.
-    fn withdraw_vote(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+    fn withdraw_vote(&mut self, id: NodeId, slot_index: SlotIndex) {
         let Some(index) = self.slots.at(slot_index).op else { return };
         let quorum = self.settings.quorum;
         let op = self.ops.at_mut(index);
@@ -82,9 +82,8 @@ impl Locks {
         traced!(TRACE: self.trace_vote(id, slot_index, Vote::Unknown(Cause::Gone)));
         let op = self.ops.at_mut(index);
         if op.outcome != Outcome::Won {
-            self.decide(slot_index, now);
-        } else if !op.round.granted.has_at_least(quorum) && !mutant::is(Mutant::GoneBeforeHandOver)
-        {
+            self.decide(slot_index);
+        } else if !rules::is_still_won(op.round.granted.has_at_least(quorum)) {
             op.outcome = Outcome::Open;
             self.done.retain(|&done| done != Done::Op(index));
             let outcome = Outcome::Expired;
