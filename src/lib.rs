@@ -103,11 +103,11 @@ mod error;
 #[cfg(feature = "metrics")]
 mod histogram;
 mod key;
-mod mutant;
 mod node;
 mod options;
 mod quorum;
 mod round;
+mod rules;
 mod slab;
 mod status;
 mod time;

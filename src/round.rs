@@ -11,8 +11,8 @@
 //!   node has voted.
 
 use crate::error::Vote;
-use crate::mutant::{self, Mutant};
 use crate::quorum::{NodeId, NodeMask};
+use crate::rules;
 
 /// The votes on one SET.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,8 +67,7 @@ impl Round {
         if was_granted {
             self.granted.remove(node);
             self.unknown.insert(node);
-            self.grants =
-                self.grants.wrapping_sub(u8::from(!mutant::is(Mutant::WithdrawnStillCounted)));
+            self.grants = rules::grants_left(self.grants);
         }
         was_granted
     }
@@ -90,8 +89,8 @@ impl Round {
 
     /// Decides among `nodes` nodes with quorum `quorum`.
     #[inline]
-    pub(crate) const fn decide(&self, nodes: u32, quorum: u32) -> Decision {
-        if self.granted.has_at_least(quorum) {
+    pub(crate) fn decide(&self, nodes: u32, quorum: u32) -> Decision {
+        if rules::grants(self.granted, self.unknown).has_at_least(quorum) {
             return Decision::Won;
         }
         let against = self.denied.union(self.failed).union(self.unknown);

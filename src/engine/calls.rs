@@ -12,10 +12,10 @@ use super::locks::state::Failed;
 use super::locks::timers::Timer;
 use super::spans::traced;
 use crate::error::{LockError, Unlocked};
-use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
+use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
@@ -96,10 +96,6 @@ impl Engine {
                 // Before the release, which may give the turn to another call of this client but
                 // not to this one.
                 self.fail(index, Outcome::Cancelled);
-                if mutant::is(Mutant::CancelNotReleased) {
-                    self.waiting.forget_queue(slot);
-                    self.locks.forget_slot(slot);
-                }
                 self.release_slot(slot, now);
             }
             // Won, but not handed over: the lock must not stay held.
@@ -229,11 +225,8 @@ impl Engine {
             // machine.
             return self.fail(index, self.locks.ops.at(index).failed);
         }
-        let token = if mutant::is(Mutant::TokenReusedByRetry) {
-            self.locks.slots.at(last).token.clone()
-        } else {
-            self.locks.draw_token()
-        };
+        let token = self.locks.draw_token();
+        let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
         let began = self.locks.slots.at(last).began;
         self.locks.ops.at_mut(index).began.note(began);
         let key = self.locks.slots.at(last).key.clone();
@@ -285,8 +278,7 @@ impl Engine {
             return false;
         }
         let deadline = self.locks.slots.at(op.slot()).ends;
-        let is_late = now >= deadline || now + op.plan.min_validity > deadline;
-        if !is_late || mutant::is(Mutant::NoCheckAtHandOver) {
+        if !rules::is_too_late_to_hand_over(now, deadline, op.plan.min_validity) {
             return false;
         }
         let now = self.locks.now(now);

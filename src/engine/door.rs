@@ -21,10 +21,10 @@ use super::notice::Notice;
 use super::wait::Waiting;
 use crate::config::{Config, Retry};
 use crate::error::{Cause, ConfigError, ExtendError, LockError, UnlockError};
-use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Node, Now, Wish};
 use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
+use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 
@@ -295,7 +295,7 @@ impl Engine {
             self.look_after_nodes(now);
         }
         while let Some((index, judged_at)) = self.locks.ops.first_judged() {
-            if judged_at > now.attended || mutant::is(Mutant::RoundNeverJudged) {
+            if rules::has_time_left(judged_at, now.attended) {
                 break;
             }
             self.judge(index, now);

@@ -44,7 +44,7 @@ impl Engine {
     /// A node in good standing granted.
     #[inline(always)]
     fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex, now: Instant) {
-        if !self.locks.set_granted(id, slot_index, now) {
+        if !self.locks.set_granted(id, slot_index) {
             self.set_read(id, slot_index, Answer::Ok, now);
         }
     }
@@ -53,7 +53,7 @@ impl Engine {
     #[inline(never)]
     fn set_read(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Instant) {
         self.set_answered(id, slot_index, answer, self.locks.both_clocks(now));
-        self.locks.answer_taken(slot_index);
+        self.locks.slots.unref(slot_index);
     }
 
     /// A node answered the SET of an attempt.
@@ -147,7 +147,7 @@ impl Engine {
             | Request::Query { .. } => return,
         }
         if let Some(slot) = pending.request.slot() {
-            self.locks.answer_taken(slot);
+            self.locks.slots.unref(slot);
         }
     }
 

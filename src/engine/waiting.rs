@@ -12,11 +12,11 @@ use super::spans::traced;
 use super::wait::{Action, Answer, Call, Input, Message, RawToken, Reach, Text, View, Waiting};
 use crate::command::{self, append_get, append_pttl, append_publish};
 use crate::error::Cause;
-use crate::mutant::{self, Mutant};
 use crate::node::{ChannelName, Now, Pending, Request, WaitPart};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
 use crate::round::Round;
+use crate::rules;
 use crate::slab::{Index, OpIndex, SlotIndex, WakeIndex};
 use crate::token::{TokenBytes, unhex};
 use crate::witness::{Sight, saw};
@@ -65,7 +65,7 @@ impl Engine {
     pub(super) fn queue_behind(&mut self, index: OpIndex, now: Now) -> bool {
         let op = self.locks.ops.at(index);
         let slot_index = op.slot();
-        if !op.plan.wakes || mutant::is(Mutant::ReleaserBarges) {
+        if !rules::queues_behind_woken(op.plan.wakes) {
             return false;
         }
         let call = self.call(index);

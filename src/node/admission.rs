@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::config::{Admission, RestartGuard};
 use crate::error::Cause;
-use crate::mutant::{self, Mutant};
 use crate::node::greeting::{Facts, MASTER};
+use crate::rules;
 use crate::time::Instant;
 
 /// The settings that admission depends on.
@@ -89,19 +89,18 @@ impl History {
         // A node that does not show its identity is the same while its connection lasts.
         let is_same = identity == self.identity && (identity.is_some() || facts.is_again);
         let same_process = self.known && is_same;
-        let same_role = self.replid == facts.replid || mutant::is(Mutant::RoleChangeUnnoticed);
-        if same_process && mutant::is(Mutant::BlipEndsQuarantine) {
-            self.until = now;
-        }
+        let same_role = rules::was_always_master(self.replid == facts.replid);
         let wait = match facts.uptime_s {
             // A changed replication id in one process: it was a replica in between and has lost its
             // keys, at an unknown time.
             _ if same_process => rules.guard_time,
-            // Just after a start the field may be up to a second too high.
             Some(uptime) => {
-                let rounding = u64::from(!mutant::is(Mutant::AgeBelievedTooSoon));
-                let age = Duration::from_secs(uptime.saturating_sub(rounding));
-                let age = if was_replica(facts) { age.min(met_for(facts)) } else { age };
+                let age = Duration::from_secs(rules::surely_lived_s(uptime));
+                let age = if rules::may_have_been_replica(facts.was_replica) {
+                    age.min(met_for(facts))
+                } else {
+                    age
+                };
                 rules.guard_time.saturating_sub(age)
             }
             // The node does not say, and may just have restarted. Lenient admission promises to
@@ -109,7 +108,9 @@ impl History {
             None if rules.admission == Admission::Lenient && !self.known => Duration::ZERO,
             None => rules.guard_time,
         };
-        if !(same_process && same_role) {
+        if same_process && same_role {
+            self.until = rules::quarantine_after_reconnect(self.until, now);
+        } else {
             self.until = now + wait;
             if self.known {
                 // The age that a node reports depends on its wall clock; the last answer of the
@@ -137,17 +138,12 @@ impl History {
 
     fn standing(&self, guard: RestartGuard, now: Instant) -> Standing {
         match guard {
-            RestartGuard::On if mutant::is(Mutant::GuardIgnored) => Standing::Admitted,
-            RestartGuard::On if self.until > now => Standing::Quarantined { until: self.until },
+            RestartGuard::On if rules::is_quarantined(self.until, now) => {
+                Standing::Quarantined { until: self.until }
+            }
             RestartGuard::On | RestartGuard::Off => Standing::Admitted,
         }
     }
-}
-
-/// Whether the node may have been a replica a moment ago, whatever its age: it lost its keys when
-/// it became one. A master that was restarted from its RDB file also has two replication ids.
-fn was_replica(facts: &Facts) -> bool {
-    facts.was_replica && !mutant::is(Mutant::PromotionBelieved)
 }
 
 /// For how long the node has certainly been a master, by its marker, on the node's clock.

@@ -56,8 +56,8 @@ use crate::command::{Dialect, append_script_loads};
 use crate::config::RestartGuard;
 use crate::count::{Count, NodeCounts};
 use crate::error::Cause;
-use crate::mutant::{self, Mutant};
 use crate::resp::{Decoder, Limits};
+use crate::rules;
 use crate::time::Instant;
 
 /// How soon the client asks a node again that refuses only for the moment.
@@ -227,9 +227,7 @@ impl Node {
 
     /// Whether a SET may go to the node.
     pub(crate) fn can_vote(&self) -> bool {
-        self.is_admitted()
-            && self.stalled_at.is_none()
-            && (!self.debts.is_owing() || mutant::is(Mutant::SetBeforeDebts))
+        self.is_admitted() && self.stalled_at.is_none() && rules::may_get_set(self.debts.is_owing())
     }
 
     /// Whether the node may become able to vote within a connect timeout, without repair by a

@@ -3,7 +3,6 @@
 use bytes::Buf as _;
 
 use super::{Debt, Node, Pending, Request};
-use crate::slab::SlotIndex;
 use crate::time::Instant;
 
 /// How much may wait for one node.
@@ -84,17 +83,6 @@ impl Node {
     #[inline]
     pub(crate) fn expect_answer(&mut self, pending: Pending) {
         self.pending.push_back(pending);
-    }
-
-    /// Removes the entries for a slot's SET from the list; only a mutant does this. Returns how
-    /// many.
-    pub(crate) fn forget(&mut self, slot: SlotIndex) -> u16 {
-        let is_wanted = |pending: &Pending| pending.request == Request::Set(slot);
-        let place = self.pending.iter().position(is_wanted);
-        place.map_or(0, |place| {
-            self.pending.remove(place);
-            1
-        })
     }
 
     /// The bytes that wait for the socket.

@@ -193,20 +193,6 @@ impl PendingQueue {
         let nth = |nth| self.ring.get(self.place(self.head.wrapping_add(nth)));
         (0..self.len()).filter_map(nth)
     }
-
-    /// Removes the `nth` entry; only a mutant does this.
-    pub(crate) fn remove(&mut self, nth: usize) {
-        for at in nth..self.len() {
-            let to = self.place(self.head.wrapping_add(at));
-            let from = self.place(self.head.wrapping_add(at + 1));
-            if let Some(next) = self.ring.get(from).copied()
-                && let Some(place) = self.ring.get_mut(to)
-            {
-                *place = next;
-            }
-        }
-        self.tail = self.tail.wrapping_sub(1);
-    }
 }
 
 #[cfg(test)]
@@ -243,7 +229,5 @@ mod tests {
         }
         assert!(queue.len() > RING_LEN_MIN, "it grew");
         assert!(queue.iter().map(place).eq(popped..pushed));
-        queue.remove(3);
-        assert!(queue.iter().map(place).nth(3) == Some(popped + 4));
     }
 }

@@ -10,8 +10,8 @@ use super::state::{Answered, Now, Step};
 use super::tracking::is_invalidation;
 use crate::command::Answer;
 use crate::error::Cause;
-use crate::mutant::{self, Mutant};
 use crate::resp::{ProtocolError, Reply, quick};
+use crate::rules;
 use crate::time::Instant;
 
 impl Node {
@@ -81,14 +81,11 @@ impl Node {
             }
             let Some(frame) = self.decoder.frame(source).map_err(protocol_fault)? else {
                 self.keep(input);
-                if mutant::is(Mutant::UnfinishedReplyDropped) {
-                    self.input.clear();
-                }
                 return Ok(Step::Idle);
             };
             let len = frame.len();
-            // A push answers no request.
-            let step = if frame.is_push() && !mutant::is(Mutant::PushCountsAsReply) {
+            // A push takes no answer's place.
+            let step = if rules::answers_nothing(frame.is_push()) {
                 let (name, payload) = (self.login.channel.as_ref(), &mut self.reading.frame);
                 let Reply::Push(items) = frame.reply() else { return Err(Cause::Protocol) };
                 if is_invalidation(&items) {
@@ -100,7 +97,9 @@ impl Node {
                     is_message.then_some(Step::Message)
                 }
             } else {
-                let pending = self.pending.pop_front().ok_or(Cause::Protocol)?;
+                let oldest = &mut || self.pending.pop_front();
+                let pending = rules::request_of_answer(self.stalled_at.is_some(), oldest);
+                let pending = pending.ok_or(Cause::Protocol)?;
                 if pending.request == Request::Subscribe {
                     self.channel.refused(&frame.reply())?;
                 }
@@ -138,7 +137,7 @@ impl Node {
 
     /// Keeps the bytes of an incomplete frame for the next read.
     fn keep(&mut self, input: &mut &[u8]) {
-        self.input.extend_from_slice(mem::take(input));
+        self.input.extend_from_slice(rules::beginning_of_reply(mem::take(input)));
     }
 
     /// The bytes of the answer that [`Step::Query`] reported.

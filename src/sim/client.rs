@@ -17,8 +17,8 @@ use super::task::Task;
 use super::world::{Phase, World};
 use crate::config::Config;
 use crate::engine::{Connection, Engine, LeaseId, NodeState};
-use crate::mutant::{self, Kind, Mutant};
 use crate::quorum::NodeId;
+use crate::rules::{self, Kind};
 use crate::time::Instant;
 
 use rand::rngs::StdRng;
@@ -322,9 +322,8 @@ impl World {
         let bytes = std::mem::take(&mut self.clients[client].taken);
         let Some(id) = self.clients[client].links[node] else { return };
         let Some(node_id) = NodeId::new(node) else { return };
-        let is_old = mutant::is(Mutant::ClockReadBeforeBytes);
         let this = &self.clients[client];
-        let now = if is_old { this.pass_began } else { this.local(self.now) };
+        let now = rules::clock_of_message(this.pass_began, this.local(self.now));
         if !self.conns[id].is_open && self.conns[id].news == Some(News::Opened) {
             self.conns[id].news = None;
             self.conns[id].is_open = true;

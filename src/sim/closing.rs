@@ -5,7 +5,7 @@ use super::counts::Path;
 use super::task::State;
 use super::world::World;
 use crate::engine::NodeReplies;
-use crate::mutant::Kind;
+use crate::rules::Kind;
 use crate::time::Instant;
 
 use std::time::Duration;

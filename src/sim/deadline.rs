@@ -4,9 +4,9 @@
 use super::clock::{Global, MS};
 use super::plan::Plan;
 use super::world::World;
-use crate::mutant::Kind;
 use crate::options::LockOptions;
 use crate::quorum::Drift;
+use crate::rules::Kind;
 use crate::time::Instant;
 
 use std::time::Duration;

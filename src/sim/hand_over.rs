@@ -15,8 +15,8 @@
 use super::clock::{Global, MS};
 use super::world::{Phase, World};
 use crate::config::Retry;
-use crate::mutant::Kind;
 use crate::options::LockOptions;
+use crate::rules::Kind;
 use crate::time::Instant;
 
 use std::time::Duration;

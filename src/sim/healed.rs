@@ -5,7 +5,7 @@ use super::counts::Path;
 use super::net::Conn;
 use super::task::State;
 use super::world::{Event, Phase, World};
-use crate::mutant::Kind;
+use crate::rules::Kind;
 
 impl World {
     /// When all that was owed must have been paid: the longest wait for a connection, twice, with

@@ -46,7 +46,7 @@ mod truth;
 mod watch;
 mod world;
 
-pub use crate::mutant::{Kind, Mutant};
+pub use crate::rules::{Kind, Mutant};
 pub use counts::{Counts, Fault, Path, Setting};
 pub use oracle::Oracle;
 pub use random::Random;
@@ -85,7 +85,7 @@ pub struct Report {
 pub fn run(seed: u64, mutant: Option<Mutant>, trace: Option<fn(&str)>) -> Report {
     let world = || world::World::new(seed, trace).run();
     let run = || catch_unwind(AssertUnwindSafe(world));
-    let (counts, violation) = crate::mutant::run_with(mutant, run).unwrap_or_else(|panic| {
+    let (counts, violation) = crate::rules::run_with(mutant, run).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.unwrap_or_else(|| "an assertion".to_owned());
         (Counts::default(), Some(Violation { kind: Kind::Panic, text }))

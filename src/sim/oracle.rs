@@ -5,7 +5,7 @@
 
 use super::Violation;
 use super::clock::Global;
-use crate::mutant::Kind;
+use crate::rules::Kind;
 
 /// One span in which one holder believed that a key was its own.
 #[derive(Clone, Copy, Debug)]

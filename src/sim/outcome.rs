@@ -5,8 +5,8 @@ use super::task::{State, Task};
 use super::world::{Phase, World};
 use crate::engine::{Event, LeaseId, LostCause};
 use crate::error::{ExtendError, LockError, Unlocked};
-use crate::mutant::Kind;
 use crate::quorum::NodeMask;
+use crate::rules::Kind;
 use crate::time::Instant;
 
 impl World {

@@ -7,8 +7,8 @@ use super::world::{Offer, Phase, World};
 use crate::config::Retry;
 use crate::engine::{LeaseId, OpId};
 use crate::error::{ExtendError, LockError};
-use crate::mutant::Kind;
 use crate::options::{KeepAlive, LockOptions};
+use crate::rules::Kind;
 use crate::time::Instant;
 
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use super::clock::Global;
 use super::world::World;
-use crate::mutant::Kind;
 use crate::quorum::NodeMask;
+use crate::rules::Kind;
 
 use std::time::Duration;
 

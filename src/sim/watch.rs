@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::random::Random;
 use super::world::{Phase, World};
 use crate::engine::LostCause;
-use crate::mutant::Kind;
+use crate::rules::Kind;
 
 impl Plan {
     /// One client whose keys are taken away, on a network that does nothing else: what it is told

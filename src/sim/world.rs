@@ -14,7 +14,7 @@ use super::oracle::Oracle;
 use super::plan::Plan;
 use super::random::Random;
 use crate::config::Config;
-use crate::mutant::Kind;
+use crate::rules::Kind;
 use redbolt_embedded::model::Condition;
 
 /// What happens at a point in time. Names that have become stale find nothing to do.

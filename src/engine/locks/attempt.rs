@@ -11,10 +11,10 @@ use crate::command::Answer;
 use crate::engine::event::Event;
 use crate::engine::spans::traced;
 use crate::error::{Cause, LockError, Vote};
-use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Round;
+use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
@@ -22,7 +22,8 @@ use crate::token::TokenBytes;
 impl Locks {
     /// One attempt: the SET goes to every node that may vote, in one encoding.
     pub(in crate::engine) fn attempt(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
-        let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
+        let t0 = rules::validity_begins(now.real);
+        let deadline = self.deadline_from(t0, self.ops.at(index).plan.ttl_ms);
         let op = self.ops.at_mut(index);
         op.outcome = Outcome::Open;
         op.retry_at = Instant::MAX;
@@ -68,7 +69,7 @@ impl Locks {
             self.timers.set(call_ends, Timer::Judge, self.ops.id(index));
         }
         if written != self.nodes.all() {
-            self.decide(slot_index, now);
+            self.decide(slot_index);
         }
     }
 
@@ -92,40 +93,30 @@ impl Locks {
             self.nodes.counts(node).unknown.up(Cause::Timeout);
             traced!(TRACE: self.trace_vote(node, slot_index, Vote::Unknown(Cause::Timeout)));
         }
-        for node in open.into_iter().filter(|_| mutant::is(Mutant::LateReplyMisattributed)) {
-            let forgotten = self.nodes.forget(node, slot_index);
-            self.slots.at_mut(slot_index).refs -= forgotten;
-        }
         for node in awaited {
             self.fail_vote(node, slot_index);
         }
         if is_gated {
             self.gate_answered(slot_index, now);
         } else {
-            self.decide(slot_index, now);
+            self.decide(slot_index);
         }
     }
 
     /// A node in good standing granted: counts the vote, if nothing else is to be done. Returns
     /// whether it did.
     #[inline(always)]
-    pub(in crate::engine) fn set_granted(
-        &mut self,
-        id: NodeId,
-        slot_index: SlotIndex,
-        now: Instant,
-    ) -> bool {
+    pub(in crate::engine) fn set_granted(&mut self, id: NodeId, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at_mut(slot_index);
         let Some(op) = slot.op.filter(|_| slot.state == SlotState::Acquiring) else { return false };
         slot.unanswered.remove(id);
-        slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
-        let quorum = self.settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
+        slot.refs = rules::names_left(slot.refs);
         traced!(TRACE: self.trace_vote(id, slot_index, Vote::Granted));
         let round = &mut self.ops.at_mut(op).round;
         // Only the end of its connection, or of the round, makes a vote unknown before its answer.
         round.grant(id);
-        if round.is_quorum_just_met(quorum) {
-            self.decide(slot_index, self.both_clocks(now));
+        if round.is_quorum_just_met(self.settings.quorum) {
+            self.decide(slot_index);
         }
         true
     }
@@ -140,9 +131,9 @@ impl Locks {
         now: Now,
     ) {
         // A grant read after the node said that it is not a master does not count.
-        let is_believed = self.nodes.at(id).is_plain()
-            || self.is_believed_in_trouble(id, answer, now)
-            || mutant::is(Mutant::DistrustedGrantCounts);
+        let is_trusted =
+            self.nodes.at(id).is_plain() || self.is_believed_in_trouble(id, answer, now);
+        let is_believed = rules::is_grant_trusted(is_trusted);
         let vote = match answer {
             Answer::Ok if !is_believed => Vote::Unknown(Cause::Quarantined),
             Answer::Ok => Vote::Granted,
@@ -180,7 +171,7 @@ impl Locks {
                 if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
                     self.ops.at_mut(op).blame(id, cause);
                 }
-                self.decide(slot_index, now);
+                self.decide(slot_index);
             }
             SlotState::Gated => {
                 if let (Vote::Failed(cause) | Vote::Unknown(cause), Some(op)) = (vote, slot.op) {
@@ -192,9 +183,7 @@ impl Locks {
             SlotState::Released => {
                 // The key's TTL may have begun only now.
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
-                if !mutant::is(Mutant::DebtEndsTooSoon) {
-                    slot.ends = slot.ends.max(gone_at);
-                }
+                slot.ends = rules::debt_ends(slot.ends, gone_at);
             }
             SlotState::Held => self.check_holders(slot_index, now),
             SlotState::Free => {}
@@ -230,7 +219,7 @@ impl Locks {
             if is_gated {
                 self.gate_answered(slot_index, now);
             } else {
-                self.decide(slot_index, now);
+                self.decide(slot_index);
             }
         }
     }

@@ -3,9 +3,9 @@
 use super::op::{OpKind, Outcome};
 use super::slot::SlotState;
 use super::state::Locks;
-use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::NodeId;
+use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
@@ -30,7 +30,7 @@ impl Locks {
             OpKind::Extend | OpKind::Adopt | OpKind::Keep => slot.state == SlotState::Held,
             OpKind::Release | OpKind::Query | OpKind::Free => false,
         };
-        if !is_waiting && !mutant::is(Mutant::DecidedAttemptStillWaits) {
+        if !rules::may_still_wait(is_waiting) {
             return None;
         }
         let round = &mut self.ops.at_mut(index).round;
@@ -44,7 +44,7 @@ impl Locks {
                 } else {
                     self.fail_vote(id, slot_index);
                 }
-                self.decide(slot_index, now);
+                self.decide(slot_index);
             }
         }
         Some(slot_index)
@@ -60,9 +60,10 @@ impl Locks {
     }
 
     fn send_awaited_set(&mut self, id: NodeId, index: OpIndex, slot_index: SlotIndex, now: Now) {
-        let deadline = self.deadline_from(now.real, self.ops.at(index).plan.ttl_ms);
+        let t0 = rules::validity_begins(now.real);
+        let deadline = self.deadline_from(t0, self.ops.at(index).plan.ttl_ms);
         let is_first = self.ops.at(index).round.written.is_empty();
-        if is_first || mutant::is(Mutant::AwaitedSetMovesT0) {
+        if rules::begins_validity(is_first) {
             // `t0` is the time of the first byte.
             self.slots.at_mut(slot_index).ends = deadline;
         }

@@ -13,9 +13,9 @@ use crate::engine::spans::traced;
 use crate::error::Cause;
 #[cfg(feature = "tracing")]
 use crate::error::Vote;
-use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::quorum::NodeId;
+use crate::rules;
 use crate::slab::{KeepIndex, SlotIndex};
 
 impl Locks {
@@ -51,8 +51,8 @@ impl Locks {
             return;
         }
         // A key that was there before its SET, or without it, is not the lease's.
-        let is_early = slot.unanswered.contains(id) && !mutant::is(Mutant::ChangeBelievedTooSoon);
-        if is_early || !slot.holds.contains(id) || mutant::is(Mutant::ChangeUnheard) {
+        let is_early = rules::is_change_before_set(slot.unanswered.contains(id));
+        if is_early || !rules::is_change_to_lease(slot.holds.contains(id)) {
             return;
         }
         let state = slot.state;
@@ -60,7 +60,7 @@ impl Locks {
         keep.tracked.remove(id);
         keep.doubted.insert(id);
         match state {
-            SlotState::Acquiring => self.withdraw_vote(id, slot_index, now),
+            SlotState::Acquiring => self.withdraw_vote(id, slot_index),
             SlotState::Held => self.check_holders(slot_index, now),
             SlotState::Gated | SlotState::Released | SlotState::Free => {}
         }
@@ -68,7 +68,7 @@ impl Locks {
 
     /// The node granted, and then told before the hand-over that its key is gone. A lock won by
     /// this vote is no longer won, and its loss is not reported, because the caller never had it.
-    fn withdraw_vote(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+    fn withdraw_vote(&mut self, id: NodeId, slot_index: SlotIndex) {
         let Some(index) = self.slots.at(slot_index).op else { return };
         let quorum = self.settings.quorum;
         let op = self.ops.at_mut(index);
@@ -81,9 +81,8 @@ impl Locks {
         traced!(TRACE: self.trace_vote(id, slot_index, Vote::Unknown(Cause::Gone)));
         let op = self.ops.at_mut(index);
         if op.outcome != Outcome::Won {
-            self.decide(slot_index, now);
-        } else if !op.round.granted.has_at_least(quorum) && !mutant::is(Mutant::GoneBeforeHandOver)
-        {
+            self.decide(slot_index);
+        } else if !rules::is_still_won(op.round.granted.has_at_least(quorum)) {
             op.outcome = Outcome::Open;
             self.done.retain(|&done| done != Done::Op(index));
             let outcome = Outcome::Expired;

@@ -15,11 +15,11 @@ use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::{Event, LostCause};
 use crate::engine::spans::traced;
 use crate::error::{Cause, ExtendError};
-use crate::mutant::{self, Mutant};
 use crate::node::{Now, Phase, Request};
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::{Decision, Round, Tally};
+use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
@@ -42,10 +42,10 @@ impl Locks {
         self.slots.held(lease).ok_or(ExtendError::NotOurs)?;
         let slot = self.slots.at(lease.slot);
         let is_busy = slot.op.is_some_and(|op| self.ops.at(op).kind != OpKind::Keep);
-        if is_busy && !mutant::is(Mutant::ExtensionsOverlap) {
+        if rules::is_extension_refused(is_busy) {
             return Err(ExtendError::Busy);
         }
-        if now >= slot.ends && !mutant::is(Mutant::ExtendPastDeadline) {
+        if rules::is_past_extending(slot.ends, now) {
             return Err(ExtendError::Expired);
         }
         if self.is_at_limit(lease.slot, self.deadline_from(now, ttl_ms)) {
@@ -121,13 +121,8 @@ impl Locks {
         slot.phase = slot.phase.next();
         slot.ttl_ms = ttl_ms;
         slot.ttl_longest_ms = slot.ttl_longest_ms.max(ttl_ms);
-        if !mutant::is(Mutant::MissedExtensionKeepsDeadline) {
-            slot.ends = slot.ends.min(new_deadline);
-        }
-        let mut candidates = slot.holds.without(slot.tainted);
-        if mutant::is(Mutant::TaintedNodeExtended) {
-            candidates = slot.holds;
-        }
+        slot.ends = rules::deadline_once_written(slot.ends, new_deadline);
+        let candidates = rules::nodes_to_extend(slot.holds, slot.tainted);
         let absent = all.without(slot.holds);
         let op = self.ops.at_mut(index);
         op.round = Round::default();
@@ -242,8 +237,7 @@ impl Locks {
         let is_wanted = slot.phase == phase && slot.state == SlotState::Held;
         let current = slot.op.filter(|_| is_wanted);
         let is_missing = matches!(answer, Answer::Null | Answer::Zero);
-        let is_recreated = is_missing && mutant::is(Mutant::RecreatedKeyCountsAsExtended);
-        let answer = if is_recreated { Answer::Ok } else { answer };
+        let answer = rules::answer_to_extension(answer, is_missing, Answer::Ok);
         match answer {
             Answer::Ok | Answer::One => {
                 self.key_confirmed(id, slot_index);
@@ -281,7 +275,7 @@ impl Locks {
             }
             Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
                 if let Some(step) = self.next_extend_step(id, step, answer, now)
-                    && (is_wanted || mutant::is(Mutant::StaleExtensionResent))
+                    && rules::is_sent_again(is_wanted)
                 {
                     self.encode_extension(slot_index, step);
                     if self.write(id, Request::Extend { slot: slot_index, step, phase }, now) {
@@ -371,7 +365,7 @@ impl Locks {
                 let (new_deadline, kind) =
                     (self.ops.at(index).new_deadline, self.ops.at(index).kind);
                 let is_late = slot.ends <= now.real && kind != OpKind::Adopt;
-                if is_late && slot.is_kept() && !mutant::is(Mutant::LateExtensionTaken) {
+                if rules::is_won_too_late(is_late && slot.is_kept()) {
                     // The holder may have seen that the lease was over, so it stays over.
                     return self.lose_lease(slot_index, LostCause::Expired, now);
                 }
@@ -381,10 +375,8 @@ impl Locks {
             Decision::Lost => {
                 let lost = slot.holds.count() < quorum;
                 let is_adoption = self.ops.at(index).kind == OpKind::Adopt;
-                if mutant::is(Mutant::DeadlineMovedByMissedQuorum) && !is_adoption {
-                    let new_deadline = self.ops.at(index).new_deadline;
-                    self.slots.at_mut(slot_index).ends = new_deadline;
-                }
+                let (ends, new_deadline) = (slot.ends, self.ops.at(index).new_deadline);
+                self.slots.at_mut(slot_index).ends = rules::deadline_after_miss(ends, new_deadline);
                 self.end_extension(index, if lost { Outcome::Lost } else { Outcome::NoQuorum });
                 if lost && !is_adoption {
                     self.lose_lease(slot_index, LostCause::Gone, now);
@@ -405,7 +397,7 @@ impl Locks {
         let open = op.tally.open.union(slot.tainted).without(yes);
         let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
         let result = match outcome {
-            Outcome::Won if now < slot.ends || mutant::is(Mutant::ExtensionNotChecked) => Ok(()),
+            Outcome::Won if rules::is_extended_in_time(now, slot.ends) => Ok(()),
             Outcome::Won | Outcome::Expired => Err(ExtendError::Expired),
             Outcome::Lost => Err(ExtendError::Lost(ballot())),
             Outcome::Cancelled => Err(ExtendError::Cancelled),

@@ -68,7 +68,7 @@ impl Locks {
             }
             self.track_sets(index, slot_index, now);
             self.begin_gated_round(index, now);
-            self.decide(slot_index, now);
+            self.decide(slot_index);
         } else if round.open().is_empty() {
             let is_taken = !round.denied.is_empty();
             let outcome = if is_taken { Outcome::Taken } else { Outcome::NoQuorum };

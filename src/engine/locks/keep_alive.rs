@@ -9,8 +9,8 @@ use super::op::{OpKind, Outcome};
 use super::state::Locks;
 use crate::engine::event::LostCause;
 use crate::engine::spans::traced;
-use crate::mutant::{self, Mutant};
 use crate::node::Now;
+use crate::rules;
 use crate::slab::{KeepIndex, OpIndex};
 use crate::time::Instant;
 
@@ -31,7 +31,7 @@ impl Locks {
                 continue;
             };
             let is_over = self.slots.at(slot_index).ends <= now.real;
-            if is_over && !mutant::is(Mutant::LossNotTold) {
+            if rules::is_end_told(is_over) {
                 self.keeps.unschedule(index);
                 self.lose_lease(slot_index, LostCause::Expired, now);
             } else if extend_at <= now.real {

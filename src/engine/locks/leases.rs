@@ -14,7 +14,6 @@ use super::state::{Done, Locks};
 use crate::engine::event::{Event, LostCause};
 use crate::engine::spans::traced;
 use crate::error::{Cause, ExtendError};
-use crate::mutant::{self, Mutant};
 use crate::node::Now;
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
@@ -68,9 +67,6 @@ impl Locks {
     /// The lease is released or given away: ends the engine's care for it.
     #[cold]
     pub(in crate::engine) fn end_keeping(&mut self, slot_index: SlotIndex) {
-        if mutant::is(Mutant::KeepAliveAfterRelease) {
-            return;
-        }
         self.slots.at_mut(slot_index).set_kept(false);
         // A failed attempt leaves the entry to the next one.
         let keep = self.keeps.of_slot(slot_index);

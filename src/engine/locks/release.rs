@@ -15,10 +15,10 @@ use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
 use crate::engine::spans::traced;
 use crate::error::{Cause, UnlockError, Unlocked};
-use crate::mutant::{self, Mutant};
 use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
+use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
@@ -126,20 +126,17 @@ impl Locks {
         slot.state = SlotState::Released;
         slot.phase = slot.phase.next();
         slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
-        let (mut holds, op, is_kept) = (slot.holds, slot.op, slot.is_kept());
+        let (mut holds, unanswered) = (slot.holds, slot.unanswered);
+        let (op, is_kept) = (slot.op, slot.is_kept());
         traced!(DEBUG: self.trace_release(slot_index));
-        if let Some(op) = op.filter(|_| mutant::is(Mutant::ReleaseNotBehindSet)) {
-            let unknown = self.ops.at(op).round.unknown;
-            let unanswered = self.slots.at(slot_index).unanswered;
-            holds = holds.without(unanswered.without(unknown));
-        }
-        if let Some(op) = op.filter(|_| mutant::is(Mutant::UnknownNotReleased)) {
-            holds = holds.without(self.ops.at(op).round.unknown);
-        }
         if let Some(op) = op {
-            self.ops.at_mut(op).tally = Tally::begin(holds, all.without(holds));
+            let op = self.ops.at_mut(op);
+            holds = rules::with_unanswered(holds, unanswered.without(op.round.unknown));
+            holds = rules::with_unknown(holds, op.round.unknown);
+            holds = rules::with_cancelled(holds, op.outcome == Outcome::Cancelled);
+            op.tally = Tally::begin(holds, all.without(holds));
         }
-        if is_kept {
+        if rules::ends_keeping(is_kept) {
             self.end_keeping(slot_index);
         }
         let mut others = holds;
@@ -184,20 +181,20 @@ impl Locks {
     /// The debt to a node for the slot's key.
     fn debt(&self, id: NodeId, slot_index: SlotIndex) -> Debt {
         let slot = self.slots.at(slot_index);
-        let may_still_run = slot.unanswered.union(slot.tainted).contains(id)
-            && !mutant::is(Mutant::DebtEndsBeforeSet);
+        let may_still_run =
+            rules::may_set_still_run(slot.unanswered.union(slot.tainted).contains(id));
         Debt {
             slot: slot_index,
             due: Instant::default(),
             expires: if may_still_run { Instant::MAX } else { slot.ends },
-            again: slot.unanswered.contains(id) && !mutant::is(Mutant::DebtPaidOnce),
+            again: rules::is_owed_twice(slot.unanswered.contains(id)),
         }
     }
 
     /// Notes the release as owed to a node that cannot be reached now.
     fn owe(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let debt = self.debt(id, slot_index);
-        if debt.expires <= now.real || mutant::is(Mutant::DebtDropped) {
+        if rules::is_debt_over(debt.expires, now.real) {
             return self.release_unpaid(id, slot_index);
         }
         self.note_debt(id, debt, Debts::push);
@@ -296,7 +293,7 @@ impl Locks {
             return self.release_read(id, slot_index, true, now);
         }
         slot.holds.remove(id);
-        slot.refs -= u16::from(!mutant::is(Mutant::SlotLeaked));
+        slot.refs = rules::names_left(slot.refs);
         let (index, refs) = (slot.op, slot.refs);
         if let Some(index) = index {
             let tally = &mut self.ops.at_mut(index).tally;
@@ -319,7 +316,7 @@ impl Locks {
         now: Instant,
     ) {
         self.release_done(id, slot_index, deleted, self.both_clocks(now));
-        self.answer_taken(slot_index);
+        self.slots.unref(slot_index);
     }
 
     /// A node has deleted the key, or does not have it.
@@ -418,8 +415,7 @@ impl Locks {
         now: Now,
     ) -> Option<ReleaseStep> {
         match answer {
-            Answer::NoScript if mutant::is(Mutant::NoScriptNotFollowed) => None,
-            Answer::NoScript => Some(ReleaseStep::Eval),
+            Answer::NoScript => rules::step_after_noscript(ReleaseStep::Eval),
             Answer::Refused(Cause::Unsupported | Cause::NoPermission) => {
                 self.nodes.leave_release(id, step, now.real);
                 self.nodes.release_step(id)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::config::{Checked, Config, Retry};
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience};
 use crate::quorum::Drift;
+use crate::rules;
 use crate::time::{Instant, nanos};
 
 /// A node counts as stalled when it has owed an answer for this many `node_timeout`.
@@ -38,7 +39,7 @@ impl Settings {
             .unwrap_or(max_ttl_ms);
         Self {
             node_count: u32::try_from(config.nodes.len()).unwrap_or(0),
-            quorum: checked.quorum,
+            quorum: rules::quorum(checked.quorum),
             drift: checked.drift,
             node_timeout: config.node_timeout,
             node_timeout_nanos: nanos(config.node_timeout),

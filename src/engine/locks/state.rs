@@ -24,9 +24,9 @@ use crate::engine::nodes::Nodes;
 #[cfg(feature = "tracing")]
 use crate::engine::spans::Traces;
 use crate::error::{Ballot, Cause};
-use crate::mutant::{self, Mutant};
 use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
@@ -161,8 +161,7 @@ impl Locks {
         let settings = &self.settings;
         u32::try_from(ttl.as_millis())
             .ok()
-            .filter(|ttl_ms| (settings.least_ttl_ms..=settings.max_ttl_ms).contains(ttl_ms))
-            .or_else(|| mutant::is(Mutant::TtlNotBounded).then_some(settings.max_ttl_ms + 1))
+            .filter(|&ttl| rules::is_ttl_allowed(ttl, settings.least_ttl_ms, settings.max_ttl_ms))
     }
 
     pub(in crate::engine) fn ttl_range(&self) -> (Duration, Duration) {
@@ -173,12 +172,8 @@ impl Locks {
     /// The deadline of a lease of `ttl_ms` that counts from `t0`.
     #[inline]
     pub(in crate::engine) fn deadline_from(&self, t0: Instant, ttl_ms: u32) -> Instant {
-        let drift = if mutant::is(Mutant::ValidityWithoutDrift) {
-            0
-        } else {
-            u32::try_from(self.settings.drift.of_ms(ttl_ms.into())).unwrap_or(u32::MAX)
-        };
-        t0.plus_millis(ttl_ms.saturating_sub(drift))
+        let drift = u32::try_from(self.settings.drift.of_ms(ttl_ms.into())).unwrap_or(u32::MAX);
+        t0.plus_millis(ttl_ms.saturating_sub(rules::drift_ms(drift)))
     }
 
     /// The operation is decided; its result waits to be taken.
@@ -227,14 +222,6 @@ impl Locks {
             self.slots.at_mut(slot).refs += count;
         }
         written
-    }
-
-    /// An awaited answer has come: it no longer names its slot.
-    #[inline]
-    pub(in crate::engine) fn answer_taken(&mut self, slot_index: SlotIndex) {
-        if !mutant::is(Mutant::SlotLeaked) {
-            self.slots.unref(slot_index);
-        }
     }
 
     /// The nodes' votes in the operation's round.

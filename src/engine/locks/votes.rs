@@ -10,7 +10,6 @@ use super::state::{Failed, Locks};
 use crate::command::append_set;
 use crate::engine::spans::traced;
 use crate::error::Vote;
-use crate::mutant::{self, Mutant};
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::Decision;
@@ -70,7 +69,7 @@ impl Locks {
 
     /// Decides the attempt if its votes suffice.
     #[inline]
-    pub(in crate::engine) fn decide(&mut self, slot_index: SlotIndex, now: Now) {
+    pub(in crate::engine) fn decide(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
         if slot.state != SlotState::Acquiring {
             return;
@@ -80,18 +79,9 @@ impl Locks {
         if op.outcome != Outcome::Open {
             return;
         }
-        let (settings, mut round) = (&self.settings, op.round);
-        if mutant::is(Mutant::UnknownCountsAsGranted) {
-            round.granted = round.granted.union(round.unknown);
-        }
-        let quorum = settings.quorum - u32::from(mutant::is(Mutant::QuorumOffByOne));
-        match round.decide(settings.node_count, quorum) {
+        match op.round.decide(self.settings.node_count, self.settings.quorum) {
             Decision::Open => {}
             Decision::Won => {
-                if mutant::is(Mutant::ClockReadAfterWrite) {
-                    let deadline = self.deadline_from(now.real, slot.ttl_ms);
-                    self.slots.at_mut(slot_index).ends = deadline;
-                }
                 traced!(DEBUG: self.trace_decision(index, Outcome::Won));
                 self.finish(index, Outcome::Won);
             }

@@ -14,12 +14,12 @@ use std::time::Duration;
 use crate::command::ReleaseStep;
 use crate::count::NodeCounts;
 use crate::error::Cause;
-use crate::mutant::{self, Mutant};
 use crate::node::{
     AdmissionRules, Debt, Debts, Node, Now, Pending, Request, Shown, State, Step, Wish,
 };
 use crate::quorum::{NodeId, NodeMask};
 use crate::resp::{Quick, quick};
+use crate::rules;
 use crate::slab::SlotIndex;
 use crate::time::Instant;
 
@@ -206,9 +206,7 @@ impl Nodes {
         let pending = node.handle_lost(cause, random, now.real);
         node.counts.lost.up(cause);
         self.voters.remove(id);
-        if !mutant::is(Mutant::LostNodeWritten) {
-            self.cohort.nodes.remove(id);
-        }
+        rules::stop_writing(&mut self.cohort.nodes, id);
         self.with_output.remove(id);
         pending.iter().copied().collect()
     }
@@ -226,7 +224,7 @@ impl Nodes {
         bytes: &[u8],
         now: Instant,
     ) -> Option<Everyday> {
-        if self.restless.contains(id) && !mutant::is(Mutant::TroubleUnseen) {
+        if rules::is_read_with_care(self.restless.contains(id)) {
             return None;
         }
         let node = self.nodes.get_mut(id.index())?;
@@ -319,11 +317,8 @@ impl Nodes {
         if !matches!(cause, Cause::WrongType | Cause::Unsupported) {
             node.note_trouble(cause, now);
         }
-        if mutant::is(Mutant::ReadOnlyIgnored) {
-            return;
-        }
-        let is_loading = cause == Cause::Loading && !mutant::is(Mutant::LoadingBelieved);
-        if is_loading || matches!(cause, Cause::Replica | Cause::MasterDown) {
+        let is_replica = rules::is_replica(matches!(cause, Cause::Replica | Cause::MasterDown));
+        if is_replica || rules::may_lose_memory(cause == Cause::Loading) {
             node.distrust(&rules, now);
         } else if matches!(cause, Cause::Credentials | Cause::Cluster | Cause::Protected) {
             node.refuse(cause, now);
@@ -369,12 +364,6 @@ impl Nodes {
     /// again.
     pub(super) fn next_debt(&mut self, id: NodeId, now: Instant) -> Option<Debt> {
         self.at_mut(id).next_debt(now)
-    }
-
-    /// Removes the entries for a slot's SET from the list; only a mutant does this. Returns how
-    /// many.
-    pub(super) fn forget(&mut self, id: NodeId, slot: SlotIndex) -> u16 {
-        self.at_mut(id).forget(slot)
     }
 
     // ---- looking after them ----

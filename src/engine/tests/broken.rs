@@ -13,8 +13,8 @@ use super::waking::{
     a_waiter_that_gives_up_tells_the_holder, two_that_wait_for_each_other_try_again,
 };
 use super::watching::a_vote_that_is_taken_back_is_made_up_for_by_another;
-use crate::mutant::{Kind, Mutant, run_with};
 use crate::node::tests::an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits;
+use crate::rules::{Kind, Mutant, run_with};
 
 #[test]
 fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {

@@ -1,7 +1,7 @@
 //! Nodes that are not to be believed, or not to be written to, for the moment.
 
 use super::*;
-use crate::mutant::{self, Mutant};
+use crate::rules;
 
 const LOADING: &str = "-LOADING Valkey is loading the dataset in memory\r\n";
 const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
@@ -161,8 +161,7 @@ pub(super) fn a_node_that_restarted_while_the_client_stood_still_waits_for_all_o
     let pass_began = rig.now;
     rig.now = rig.now + TTL;
     let (restarted_at, age) = (rig.now - 3 * MS, 0);
-    let is_old = mutant::is(Mutant::ClockReadBeforeBytes);
-    let now = if is_old { pass_began } else { rig.now };
+    let now = rules::clock_of_message(pass_began, rig.now);
     let info = format!("run_id:new\r\nuptime_in_seconds:{age}\r\n");
     let info = format!("${}\r\n{info}\r\n", info.len()).repeat(4);
     rig.engine.handle_bytes(node(0), format!("{HELLO}{info}").as_bytes(), now);

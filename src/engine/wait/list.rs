@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::message::{Listed, WAITERS_MAX, WaiterId, client_of, wait_ms};
-use crate::mutant::{self, Mutant};
 use crate::quorum::NodeId;
+use crate::rules;
 use crate::time::Instant;
 
 /// A call that waits, and the node through which this client learnt that.
@@ -27,7 +27,7 @@ impl Entry {
 
     /// Whether a message that the call with this id has given up strikes the entry off.
     fn is_struck_by(&self, id: WaiterId) -> bool {
-        self.id == id || mutant::is(Mutant::SiblingsStruck) && client_of(&self.id) == client_of(&id)
+        rules::is_struck_off(client_of(&self.id) == client_of(&id), self.id == id)
     }
 }
 

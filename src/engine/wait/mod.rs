@@ -28,9 +28,9 @@ mod waiter;
 mod wakes;
 
 use crate::key::Key;
-use crate::mutant::{self, Mutant};
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
+use crate::rules;
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
 use crate::witness::{Sight, saw};
@@ -224,7 +224,7 @@ impl Waiting {
             self.wakes.forget(hash(key.as_slice()));
             return self.begin_queue(slot, key.as_slice(), list);
         }
-        if let Some((token, node)) = told.filter(|_| !mutant::is(Mutant::GiveUpNotTold)) {
+        if let Some((token, node)) = rules::holder_to_tell(told) {
             saw(Sight::GaveUp);
             let sender = Listed { id, wait_ms: 0 };
             let nobody = std::iter::empty();
@@ -342,7 +342,7 @@ impl Waiting {
         let Self { waiters, actions, calls, client_id, .. } = self;
         waiters.enter(op, || {
             *calls = calls.wrapping_add(1);
-            if call.deadline < Instant::MAX && !mutant::is(Mutant::WaitWithoutEnd) {
+            if rules::has_end(call.deadline) {
                 actions.push(Action::End { op, at: call.deadline });
             }
             Waiter::new(op, call, waiter_id(*client_id, *calls), denied)
@@ -360,8 +360,7 @@ impl Waiting {
     /// The calls that wait for `key`, or have just won it, and their ids.
     fn waiting_for(&self, key: &[u8]) -> impl Iterator<Item = (OpIndex, WaiterId)> {
         let is_meant = move |waiter: &Waiter| {
-            let is_key = waiter.call.key.as_slice() == key || mutant::is(Mutant::MessageForAnyKey);
-            !waiter.is_over() && is_key
+            !waiter.is_over() && rules::is_for_key(waiter.call.key.as_slice(), key)
         };
         let waiters = self.waiters.iter().filter(move |(_, waiter)| is_meant(waiter));
         waiters.map(|(op, waiter)| (op, waiter.id))
@@ -408,9 +407,7 @@ impl Waiting {
                     if let Some(waiter) = self.waiters.get_mut(op) {
                         waiter.carried.append_all(all);
                     }
-                    if !mutant::is(Mutant::RingNotBroken) {
-                        self.step(op, Input::Follower(client_of(&message.sender.id)), view);
-                    }
+                    self.step(op, Input::Follower(client_of(&message.sender.id)), view);
                     return;
                 }
             }
@@ -421,12 +418,10 @@ impl Waiting {
     /// The lock was released for a call of this client.
     fn woken(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let list = entries(message, node, false, view.now);
-        let Some(op) = self.call_of(waiter_of(&message.token), message.key) else {
+        let named = self.call_of(waiter_of(&message.token), message.key);
+        let Some(op) = rules::call_to_try(named) else {
             return self.wake_first(true, Key::from_slice(message.key), list, view);
         };
-        if mutant::is(Mutant::WakeIgnored) {
-            return;
-        }
         saw(Sight::Woken);
         self.actions.push(Action::Woken { op, node });
         // Its turn has come, so the clients it woke earlier are done.
@@ -437,11 +432,8 @@ impl Waiting {
     /// Wakes the first of the list that still waits. `is_turn`: this client may give the turn.
     fn wake_first(&mut self, is_turn: bool, key: Key, mut list: List, view: &mut View<'_>) {
         list.drop_past(view.now);
-        if mutant::is(Mutant::NobodyWoken) {
-            return;
-        }
-        let Some(to) = list.take_first() else { return };
-        let rest = if mutant::is(Mutant::ListLost) { List::default() } else { list };
+        let Some(to) = rules::first_to_wake(list.take_first()) else { return };
+        let rest = rules::carried_on(list);
         if !rest.is_empty() {
             saw(Sight::HandedOn);
         }
@@ -454,7 +446,7 @@ impl Waiting {
         loop {
             let key = wake.key.as_slice();
             if self.is_own(&wake.to.id) {
-                if let Some(op) = self.call_of(wake.to.id, key) {
+                if let Some(op) = rules::sibling_to_wake(self.call_of(wake.to.id, key)) {
                     return self.pass_within(op, wake, view);
                 }
                 // The call has given up.
@@ -475,9 +467,6 @@ impl Waiting {
 
     /// Gives the turn to the first call of a wake, a call of this client.
     fn pass_within(&mut self, op: OpIndex, wake: Wake, view: &mut View<'_>) {
-        if mutant::is(Mutant::SiblingNotWoken) {
-            return;
-        }
         saw(Sight::PassedWithin);
         let successor = wake.successor(wake.to.node, view.now + self.node_timeout * 2);
         self.wakes.note(hash(wake.key.as_slice()), successor);

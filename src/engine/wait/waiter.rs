@@ -45,9 +45,9 @@ use super::list::{Carried, List};
 use super::message::{ClientId, Kind, Listed, RawToken, WaiterId, client_of, token_of, wait_ms};
 use super::outside::{Action, Actions, Answer, Call, Input, Reach, View};
 use super::wakes::Successor;
-use crate::mutant::{self, Mutant};
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
+use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 use crate::witness::{Sight, saw};
@@ -250,7 +250,7 @@ impl Waiter {
             (
                 S::Asking(Q::Announcement | Q::Place { .. } | Q::Poll) | S::Still(_),
                 I::Follower(client),
-            ) if self.is_behind(client) => {
+            ) if rules::is_ring(self.is_behind(client)) => {
                 let reach = scene.view.reach;
                 let gate = reach.first_with_channel(reach.all, self.call.key.as_slice());
                 self.try_at(gate, scene)
@@ -441,7 +441,7 @@ impl Waiter {
         if !is_heard {
             saw(Sight::Unheard);
         }
-        self.holder.is_heard = is_heard && !mutant::is(Mutant::AnnouncementUnheard);
+        self.holder.is_heard = rules::will_be_woken(is_heard);
         if self.holder.is_heard {
             self.carried.hand_on();
         }
@@ -480,10 +480,7 @@ impl Waiter {
     /// Stays still until it is woken, the key's TTL ends or the safety poll is due.
     fn listen(&mut self, poll: Duration, scene: &mut Scene<'_, '_>) -> State {
         let now = scene.view.now;
-        let mut poll = now + poll.mul_f64(1.0 + (scene.view.share)());
-        if mutant::is(Mutant::PollLate) {
-            poll = poll + Duration::from_secs(2);
-        }
+        let poll = rules::safety_poll(now + poll.mul_f64(1.0 + (scene.view.share)()));
         (self.tries, self.holder.changes) = (0, 0);
         self.due = poll.min(self.holder.ends.max(now));
         scene.actions.push(Action::Listen { op: self.op, at: self.due });
