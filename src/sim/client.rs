@@ -35,6 +35,8 @@ pub(super) struct SimClient {
     pub(super) tasks: Vec<Task>,
     /// Leases whose holder let go of them; released with the next turn.
     pub(super) dropped: Vec<LeaseId>,
+    /// Leases that were released out of turn.
+    pub(super) given_up: Vec<LeaseId>,
     /// What the tokens that this process draws begin with.
     pub(super) token_start: String,
     /// The id of this process among clients.
@@ -106,6 +108,7 @@ impl SimClient {
             links: vec![None; plan.nodes],
             tasks,
             dropped: Vec::new(),
+            given_up: Vec::new(),
             token_start,
             id,
             tokens_given: client as u64 * 1_000_000 + epoch * 10_000,
@@ -181,6 +184,7 @@ impl World {
         }
         loop {
             let next = self.step(client, self.clients[client].stage);
+            let next = self.stray_from(next);
             self.clients[client].stage = next;
             if matches!(next, Stage::Asleep) {
                 return self.sleep(client);
@@ -272,6 +276,14 @@ impl World {
                 Stage::Asleep
             }
         }
+    }
+
+    /// What comes next where a client does not keep to its loop: what was read is always handed in.
+    fn stray_from(&mut self, next: Stage) -> Stage {
+        if matches!(next, Stage::HandIn { .. }) || !self.jumps() {
+            return next;
+        }
+        self.random.pick(&[Stage::Pass, Stage::Judge, Stage::Results, Stage::Begin])
     }
 
     /// Does what is due.

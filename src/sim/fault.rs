@@ -28,9 +28,13 @@ const FAULT_ROUNDS_MAX: u64 = 80;
 impl World {
     /// One more fault, or the end of all faults.
     pub(super) fn fault_due(&mut self) {
-        let has_enough = self.counts.attempts >= ATTEMPTS_LEAST
-            && self.counts.leases >= LEASES_LEAST
-            && self.faults >= self.plan.faults_least;
+        let has_enough = if self.plan.strays.is_some() {
+            !self.random.is_given()
+        } else {
+            self.counts.attempts >= ATTEMPTS_LEAST
+                && self.counts.leases >= LEASES_LEAST
+                && self.faults >= self.plan.faults_least
+        };
         self.fault_rounds += 1;
         if has_enough || self.fault_rounds > FAULT_ROUNDS_MAX {
             return self.heal();
@@ -342,6 +346,7 @@ impl World {
                 self.die(client);
             }
         }
+        self.leave_liars();
         self.hurry_all();
         for client in &mut self.clients {
             for task in &mut client.tasks {

@@ -14,6 +14,9 @@
 //!
 //! `oracle` judges what holders believed, `truth` what that stands on, `deadline` that everything ends in
 //! time, `watch` what is told of keys that are taken away. The same seed gives the same run.
+//!
+//! A fuzzer's bytes may make the choices instead ([`run_given`]): then nodes lie as well, and clients
+//! call out of turn (`stray`).
 
 #![expect(
     clippy::indexing_slicing,
@@ -41,6 +44,7 @@ mod outcome;
 mod plan;
 mod random;
 mod rare;
+mod stray;
 mod task;
 mod truth;
 mod watch;
@@ -83,7 +87,17 @@ pub struct Report {
 /// Runs one seed, with `mutant` on if one is given. `trace` is told what happens, line by line.
 #[must_use]
 pub fn run(seed: u64, mutant: Option<Mutant>, trace: Option<fn(&str)>) -> Report {
-    let world = || world::World::new(seed, trace).run();
+    run_by(Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed), mutant, trace)
+}
+
+/// Runs what `bytes` choose instead of a seed, as [`run`] does; faults end with the bytes.
+#[must_use]
+pub fn run_given(bytes: &[u8], mutant: Option<Mutant>, trace: Option<fn(&str)>) -> Report {
+    run_by(Random::given(bytes), mutant, trace)
+}
+
+fn run_by(random: Random, mutant: Option<Mutant>, trace: Option<fn(&str)>) -> Report {
+    let world = || world::World::new(random, trace).run();
     let run = || catch_unwind(AssertUnwindSafe(world));
     let (counts, violation) = crate::rules::run_with(mutant, run).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -83,6 +83,8 @@ pub(super) struct Conn {
     pub(super) news: Option<News>,
     /// The server said on it that it is a replica, since it last became one.
     pub(super) is_told: bool,
+    /// Something stands among its answers that its server did not say.
+    pub(super) has_lied: bool,
 }
 
 /// What a client's system has to tell of a connection.
@@ -110,6 +112,7 @@ impl Conn {
             is_open: false,
             news: None,
             is_told: false,
+            has_lied: false,
         }
     }
 }

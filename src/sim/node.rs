@@ -131,6 +131,7 @@ impl World {
         }
         if !out.is_empty() {
             self.note_replies(id, &out);
+            self.lie(id, &mut out);
             if resp3 && self.random.chance(self.plan.push) && !self.conns[id].is_left {
                 self.counts.fault(Fault::Push);
                 let push: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";

@@ -13,6 +13,7 @@ impl World {
     /// An operation has ended; the client read `now` before it took the result.
     pub(super) fn result(&mut self, client: usize, event: Event, now: Instant) {
         self.log(|_| format!("client {client}: {event:?}"));
+        self.check_words(client, &event, now);
         let (Event::Lock { op, .. }
         | Event::Extend { op, .. }
         | Event::Adopt { op, .. }

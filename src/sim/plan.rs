@@ -8,6 +8,7 @@ use super::clock::{Global, MS, SECOND, US};
 use super::counts::{Fault, Setting};
 use super::random::Random;
 use super::rare::{RARE, Rare};
+use super::stray::Strays;
 use super::task::key_name;
 use crate::config::{Admission, Config, RestartGuard, Retry};
 use crate::quorum::Quorum;
@@ -18,6 +19,8 @@ use redbolt_embedded::Flavor;
 pub(super) struct Plan {
     pub(super) setting: Setting,
     pub(super) rare: Rare,
+    /// Set where the choices are a fuzzer's.
+    pub(super) strays: Option<Strays>,
     pub(super) nodes: usize,
     pub(super) quorum: usize,
     pub(super) clients: usize,
@@ -89,6 +92,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn draw(random: &mut Random) -> Self {
+        let is_given = random.is_given();
         let nodes = random.pick(&[3, 3, 3, 3, 5, 5, 5, 4, 2, 7]);
         let majority = nodes / 2 + 1;
         let quorum = if random.chance(250) {
@@ -114,6 +118,7 @@ impl Plan {
             is_watch_judged: false,
             setting: Setting::Common,
             rare: Rare::default(),
+            strays: None,
             own_patience: random.pick(&[0, 300]),
             unwoken: random.pick(&[0, 0, 200]),
             direct_wake: random.chance(850),
@@ -151,6 +156,9 @@ impl Plan {
             faults_least: random.between(5, 12),
         };
         plan.look_at_something(random);
+        if is_given {
+            plan.stray(random);
+        }
         plan
     }
 

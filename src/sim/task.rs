@@ -106,6 +106,9 @@ impl World {
     /// A task's time has come; `now` is what its client read on its clock before.
     pub(super) fn begin(&mut self, client: usize, task: usize, now: Instant) {
         self.check_ground(client, task);
+        if self.calls_out_of_turn(client, task, now) {
+            return;
+        }
         self.clients[client].tasks[task].next_at = Global::MAX;
         let state = self.clients[client].tasks[task].state;
         match (state, self.phase) {
@@ -386,7 +389,7 @@ impl World {
     }
 
     /// Takes over what another client gave away: as a lease, or to unlock it.
-    fn take_over(&mut self, client: usize, task: usize, offer: &Offer, now: Instant) {
+    pub(super) fn take_over(&mut self, client: usize, task: usize, offer: &Offer, now: Instant) {
         let key = key_name(offer.key);
         let ttl_ms = self.plan.ttl_ms(&mut self.random);
         let ttl = Duration::from_millis(ttl_ms);

@@ -126,8 +126,7 @@ pub(super) struct World {
 const STEPS_MAX: u64 = 3_000_000;
 
 impl World {
-    pub(super) fn new(seed: u64, trace: Option<fn(&str)>) -> Self {
-        let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed);
+    pub(super) fn new(mut random: Random, trace: Option<fn(&str)>) -> Self {
         let plan = Plan::draw(&mut random);
         let config = plan.config();
         // What an earlier run left, if it panicked, is not this one's.

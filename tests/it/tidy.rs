@@ -71,7 +71,7 @@ fn imports_point_only_downward() {
         ("rules", &[]),
         ("address", &[]),
         ("options", &[]),
-        ("fuzzing", &["resp", "engine"]),
+        ("fuzzing", &["resp", "sim"]),
     ];
     for (path, text) in sources("src") {
         let layer = layer(&path);
