@@ -8,7 +8,10 @@ use peer_protocol::{
     Cycles, Peer, Result, Span, TTL, arguments, locked, now, serve, threads, timed,
 };
 use redbolt::driver::Outcome;
-use redbolt::{Client, Config, IdleStrategy, Lease, LockError, LockOptions, RestartGuard, Retry, Shared, Unlocked};
+use redbolt::{
+    Client, Config, IdleStrategy, Lease, LockError, LockOptions, RestartGuard, Retry, Shared,
+    Unlocked,
+};
 
 struct Redbolt {
     client: Client,
