@@ -104,10 +104,15 @@ impl Drop for Driver {
     /// reads no answers.
     fn drop(&mut self) {
         self.end();
-        // Closing a socket that still has bytes to read discards what was written to it.
+        // Closing a socket that still has bytes to read discards what was written to it: what came while
+        // the releases were written is read as well, right before the sockets close.
+        for _ in 0..2 {
+            self.read_all();
+            self.read();
+            self.flush();
+        }
         self.read_all();
         self.read();
-        self.flush();
         self.engine.note_left(clock::now());
         #[cfg(feature = "metrics")]
         self.export_metrics();
