@@ -58,8 +58,8 @@ impl Connection {
         self.session
     }
 
-    /// Reads what is there, runs it, and writes all replies in one go.
-    pub(super) fn serve(&mut self, server: &mut Server, scratch: &mut [u8]) -> Fate {
+    /// Reads what is there and runs it. The replies wait for [`write`](Self::write).
+    pub(super) fn read(&mut self, server: &mut Server, scratch: &mut [u8]) -> Fate {
         for _ in 0..READS_PER_PASS {
             if !self.readable || self.closing {
                 break;
@@ -82,18 +82,21 @@ impl Connection {
                 Err(_) => return Fate::Over,
             }
         }
+        if self.readable && !self.closing { Fate::Again } else { Fate::Waits }
+    }
+
+    /// Appends a message that no request asked for.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Writes what can be written.
+    pub(super) fn write(&mut self) -> Fate {
         match self.flush() {
             Err(_) => Fate::Over,
             Ok(()) if self.closing && self.owed() == 0 => Fate::Over,
-            Ok(()) if self.readable && !self.closing => Fate::Again,
             Ok(()) => Fate::Waits,
         }
-    }
-
-    /// Appends a message that no request asked for, and writes what can be written.
-    pub(super) fn deliver(&mut self, bytes: &[u8]) -> Fate {
-        self.out.extend_from_slice(bytes);
-        if self.flush().is_err() { Fate::Over } else { Fate::Waits }
     }
 
     fn run(&mut self, server: &mut Server, mut input: &[u8]) -> io::Result<()> {

@@ -52,6 +52,8 @@ pub(super) struct Node {
     free: Vec<usize>,
     /// Connections that may have something to read or room to write.
     todo: Vec<usize>,
+    /// Connections that may have something to write.
+    unwritten: Vec<usize>,
     to_accept: bool,
     scratch: Vec<u8>,
 }
@@ -78,6 +80,7 @@ impl Node {
             connections: Vec::new(),
             free: Vec::new(),
             todo: Vec::new(),
+            unwritten: Vec::new(),
             to_accept: false,
             scratch: vec![0; READ_LEN],
         };
@@ -102,10 +105,6 @@ impl Node {
                 let stop = matches!(order, Order::Stop);
                 let done = self.obey(order);
                 let report = done.map(|()| self.report());
-                // Reading the keys may have found some at their end.
-                if self.state == NodeState::Running {
-                    self.deliver();
-                }
                 // The caller may have given up waiting; the order holds all the same.
                 let _ = answer.send(report);
                 if stop {
@@ -168,6 +167,7 @@ impl Node {
 
     fn hang_up(&mut self) {
         self.todo.clear();
+        self.unwritten.clear();
         self.free.clear();
         for connection in self.connections.drain(..).flatten() {
             self.server.disconnect(connection.into_session());
@@ -197,14 +197,26 @@ impl Node {
                 self.admit(stream);
             }
         }
-        for index in std::mem::take(&mut self.todo) {
+        // An order may have found keys at their end.
+        self.append_deliveries();
+        let served = std::mem::take(&mut self.todo);
+        for &index in &served {
             let Some(Some(connection)) = self.connections.get_mut(index) else {
                 continue;
             };
             connection.listed = false;
-            let fate = connection.serve(&mut self.server, &mut self.scratch);
+            let fate = connection.read(&mut self.server, &mut self.scratch);
             self.settle(index, fate);
-            self.deliver();
+            self.append_deliveries();
+        }
+        self.unwritten.extend(served);
+        // As on a real server, all writes of a pass come after its reads: a write to a client that
+        // has gone ends its connection, and what it sent before is to run all the same.
+        while let Some(index) = self.unwritten.pop() {
+            if let Some(Some(connection)) = self.connections.get_mut(index) {
+                let fate = connection.write();
+                self.settle(index, fate);
+            }
         }
     }
 
@@ -250,18 +262,16 @@ impl Node {
         }
     }
 
-    /// Delivers published messages to their subscribers.
-    fn deliver(&mut self) {
-        let deliveries: Vec<_> = self.server.deliveries().collect();
-        for delivery in deliveries {
-            let index = self.connections.iter().position(|slot| {
-                slot.as_ref().is_some_and(|slot| slot.session_id() == delivery.session)
+    /// Appends published messages to what waits to be written to their subscribers.
+    fn append_deliveries(&mut self) {
+        for delivery in self.server.deliveries() {
+            let subscriber = self.connections.iter_mut().enumerate().find_map(|(index, slot)| {
+                let connection = slot.as_mut()?;
+                (connection.session_id() == delivery.session).then_some((index, connection))
             });
-            if let Some(index) = index
-                && let Some(Some(connection)) = self.connections.get_mut(index)
-            {
-                let fate = connection.deliver(&delivery.bytes);
-                self.settle(index, fate);
+            if let Some((index, connection)) = subscriber {
+                connection.append(&delivery.bytes);
+                self.unwritten.push(index);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redbolt_embedded::model::Condition;
 use redbolt_embedded::{Flavor, Memory, NodeState, Nodes, NodesError, NodesOptions};
 
-use redbolt_rig::{Wire, port_of, request};
+use redbolt_rig::{RealServer, Wire, available_kinds, port_of, request};
 
 fn connect(nodes: &Nodes, node: usize) -> Wire {
     let urls = nodes.urls();
@@ -65,6 +65,50 @@ fn a_paused_node_runs_what_was_sent_to_it_on_resume() {
     assert_eq!(before.reply().unwrap(), b"+OK\r\n");
     let mut after = connect(&nodes, 0);
     assert_eq!(after.ask(&["EXISTS", "before", "gone"]).unwrap(), b":2\r\n");
+}
+
+/// A message to a client that has gone cannot be written; what it sent before runs all the same.
+fn runs_what_a_client_sent_before_it_closed(
+    connect: impl Fn() -> Wire,
+    freeze: impl Fn(),
+    thaw: impl Fn(),
+) {
+    let (mut publisher, mut gone) = (connect(), connect());
+    publisher.ask(&["SET", "k", "v"]).unwrap();
+    // With RESP3 a subscriber may send other commands too.
+    gone.ask(&["HELLO", "3"]).unwrap();
+    gone.ask(&["SUBSCRIBE", "c"]).unwrap();
+    // A client that closes with a message unread resets its connection.
+    publisher.ask(&["PUBLISH", "c", "unread"]).unwrap();
+    freeze();
+    publisher.send(&request(&["PUBLISH", "c", "late"])).unwrap();
+    gone.send(&request(&["DEL", "k"])).unwrap();
+    drop(gone);
+    thaw();
+    publisher.reply().unwrap();
+    assert_eq!(publisher.ask(&["EXISTS", "k"]).unwrap(), b":0\r\n");
+}
+
+#[test]
+fn a_node_runs_what_a_client_sent_before_it_closed() {
+    let nodes = Nodes::start(1).unwrap();
+    runs_what_a_client_sent_before_it_closed(
+        || connect(&nodes, 0),
+        || nodes.pause(0).unwrap(),
+        || nodes.resume(0).unwrap(),
+    );
+}
+
+#[test]
+fn real_servers_run_what_a_client_sent_before_it_closed() {
+    for kind in available_kinds() {
+        let server = RealServer::start(kind, &[]);
+        runs_what_a_client_sent_before_it_closed(
+            || server.connect(),
+            || server.freeze(),
+            || server.thaw(),
+        );
+    }
 }
 
 #[test]
