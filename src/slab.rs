@@ -147,6 +147,12 @@ impl<I: Index, T> Slab<I, T> {
         named.filter_map(|(place, entry)| I::at(place).map(|index| (index, entry)))
     }
 
+    /// Every index, also those of places that were given back.
+    #[cfg(feature = "shared")]
+    pub(crate) fn indices(&self) -> impl Iterator<Item = I> + use<I, T> {
+        (0..self.entries.len()).map_while(I::at)
+    }
+
     /// How many places are taken.
     pub(crate) const fn in_use(&self) -> usize {
         self.entries.len() - self.free.len()

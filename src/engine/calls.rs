@@ -182,6 +182,7 @@ impl Engine {
             self.carry_queue(index, slot_index, now);
         }
         self.release_slot(slot_index, now);
+        self.locks.end_with_call(index);
         if self.begin_wait(index, outcome, now) {
             return;
         }
@@ -204,8 +205,7 @@ impl Engine {
         if retry_at >= plan.deadline {
             self.fail(index, outcome);
         } else {
-            self.locks.ops.at_mut(index).retry_at = retry_at;
-            self.locks.timers.set(retry_at, Timer::Retry, self.locks.ops.id(index));
+            self.locks.set_timer(index, Timer::Retry, retry_at);
         }
     }
 
@@ -255,6 +255,8 @@ impl Engine {
                 let op = self.locks.ops.at(index);
                 if op.plan.deadline <= now.real {
                     self.fail(index, op.failed);
+                } else {
+                    self.locks.end_with_call(index);
                 }
             }
             OpKind::Acquire => {

@@ -300,10 +300,7 @@ impl Engine {
             }
             self.judge(index, now);
         }
-        if self.locks.keeps.next() <= now.real {
-            self.locks.handle_keeps(now);
-        }
-        if self.locks.timers.needs_care(now.real) {
+        if self.locks.timers.next() <= now.real {
             self.handle_timers(now);
         }
     }
@@ -325,36 +322,25 @@ impl Engine {
 
     #[cold]
     fn handle_timers(&mut self, now: Now) {
-        while let Some((timer, id)) = self.locks.timers.pop_due(now.real) {
-            let Some(index) = self.locks.ops.find(id) else { continue };
+        while let Some(timer) = self.locks.timers.pop_due(now.real) {
             match timer {
-                Timer::Retry if self.locks.ops.at(index).retry_at <= now.real => {
-                    self.retry_due(index, now);
+                Timer::Retry(op) => {
+                    self.retry_due(op, now);
                     self.follow(now);
                 }
-                Timer::Retry => {}
-                Timer::Wait => {
-                    self.wait_due(index, now);
+                Timer::Wait(op) => {
+                    self.wait_due(op, now);
                     self.follow(now);
                 }
-                Timer::Judge => {
-                    let op = self.locks.ops.at(index);
-                    let is_due = op.judge_at.min(op.plan.deadline) <= now.real;
-                    if is_due && !self.locks.has_time_left(index, now) {
-                        self.judge(index, now);
+                Timer::Judge(op) => {
+                    if !self.locks.has_time_left(op, now) {
+                        self.judge(op, now);
                     }
                 }
+                Timer::Extended(op) => self.locks.keep_alive_ended(op, now),
+                Timer::Keep(keep) => self.locks.keep_due(keep, now),
             }
         }
-        let (ops, waiting) = (&self.locks.ops, &self.waiting);
-        self.locks.timers.sweep(|at, timer, id| {
-            let op = ops.find(id).map(|index| (index, ops.at(index)));
-            op.is_some_and(|(index, op)| match timer {
-                Timer::Retry => op.retry_at == at,
-                Timer::Wait => waiting.due(index) == Some(at),
-                Timer::Judge => op.judge_at == at || op.plan.deadline == at,
-            })
-        });
     }
 
     // ---- outputs ----

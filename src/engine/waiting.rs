@@ -79,6 +79,7 @@ impl Engine {
         (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
         op.causes = [Cause::Queued; NODES_MAX];
         op.began.note(now.real);
+        self.locks.end_with_call(index);
         self.act(now);
         true
     }
@@ -267,15 +268,10 @@ impl Engine {
     fn act(&mut self, now: Now) {
         while let Some(action) = self.waiting.next_action() {
             match action {
-                Action::End { op, at } => {
-                    self.locks.timers.set(at, Timer::Judge, self.locks.ops.id(op))
-                }
-                Action::Timer { op, at } => {
-                    self.locks.timers.set(at, Timer::Wait, self.locks.ops.id(op))
-                }
+                Action::Timer { op, at } => self.locks.set_timer(op, Timer::Wait, at),
                 Action::Listen { op, at } => {
                     traced!(DEBUG: self.locks.trace_wait(op));
-                    self.locks.timers.set(at, Timer::Wait, self.locks.ops.id(op));
+                    self.locks.set_timer(op, Timer::Wait, at);
                 }
                 Action::Ask { op, node, phase, is_look } => {
                     let request = |part| Request::Wait { op, part, phase };

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{Kind, Listener, Reply, Stage};
+use super::calls::{CallIndex, Kind, Listener, Reply, Stage};
 use super::pending::{Pending, Taken};
 use super::rules::Patience;
 use super::table::{Refused, Table, Task};
@@ -40,7 +40,7 @@ impl Shared {
         options.patient(self.owner.inner.with(|table| table.rules.retry))
     }
 
-    fn pending(&self, call: u32, table: &Table) -> Pending {
+    fn pending(&self, call: CallIndex, table: &Table) -> Pending {
         let is_queued = table.calls.at(call).stage == Stage::Queued;
         Pending::new(Arc::clone(&self.owner), call, table.calls.done(call), is_queued)
     }
@@ -64,12 +64,8 @@ impl Shared {
     }
 
     /// Makes a guard of a lease that was won; its remaining time is checked again here.
-    pub(super) fn won(
-        &self,
-        (reply, queue): Taken,
-        asked: Asked,
-    ) -> Result<SharedGuard, LockError> {
-        let Reply::Lock(result) = reply else { return Err(LockError::Closed) };
+    pub(super) fn won(&self, taken: Taken, asked: Asked) -> Result<SharedGuard, LockError> {
+        let (Reply::Lock(result), Some(queue)) = taken else { return Err(LockError::Closed) };
         let lease = result?;
         let owner = Arc::clone(&self.owner);
         let guard = SharedGuard::new(lease, owner, queue, asked.ttl, asked.is_exposed);
@@ -146,12 +142,8 @@ impl Shared {
         self.begin(Kind::Adopt, task).map_err(ExtendError::from)
     }
 
-    pub(super) fn adopted(
-        &self,
-        (reply, queue): Taken,
-        ttl: Duration,
-    ) -> Result<SharedGuard, ExtendError> {
-        let Reply::Adopt(result) = reply else { return Err(ExtendError::Closed) };
+    pub(super) fn adopted(&self, taken: Taken, ttl: Duration) -> Result<SharedGuard, ExtendError> {
+        let (Reply::Adopt(result), Some(queue)) = taken else { return Err(ExtendError::Closed) };
         let guard = SharedGuard::new(result?, Arc::clone(&self.owner), queue, ttl, true);
         if guard.is_valid() { Ok(guard) } else { Err(ExtendError::Expired) }
     }

@@ -13,14 +13,20 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::NONE;
+use super::queues::QueueIndex;
 use super::sync::{AtomicBool, Thread};
 use crate::driver::Lease;
 use crate::engine::{LeaseId, NodeHealth};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
+use crate::slab::{Slab, index_type};
 use crate::status::NodeKey;
 use crate::time::Instant;
+
+index_type! {
+    /// A call under way.
+    pub(super) CallIndex
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -100,9 +106,9 @@ pub(super) struct Call {
     /// The caller has given the call up.
     pub(super) is_abandoned: bool,
     /// The queue of its key.
-    pub(super) queue: u32,
-    pub(super) prev: u32,
-    pub(super) next: u32,
+    pub(super) queue: Option<QueueIndex>,
+    pub(super) prev: Option<CallIndex>,
+    pub(super) next: Option<CallIndex>,
     pub(super) options: LockOptions,
     /// The end of the call.
     pub(super) ends: Instant,
@@ -117,6 +123,24 @@ pub(super) struct Call {
 }
 
 impl Call {
+    fn empty() -> Self {
+        Self {
+            kind: Kind::Nodes,
+            stage: Stage::Free,
+            is_abandoned: false,
+            queue: None,
+            prev: None,
+            next: None,
+            options: LockOptions::new(Duration::ZERO),
+            ends: Instant::MAX,
+            queued_until: Instant::MAX,
+            lease: None,
+            reply: None,
+            listener: Listener::None,
+            done: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
     /// Whether the lease that it gets may go to another waiter afterwards.
     pub(super) const fn may_pass(&self) -> bool {
         matches!(self.kind, Kind::Lock) && self.options.token.is_none()
@@ -126,67 +150,45 @@ impl Call {
 /// All calls of a handle.
 #[derive(Debug)]
 pub(super) struct Calls {
-    calls: Vec<Call>,
-    free: Vec<u32>,
+    calls: Slab<CallIndex, Call>,
     limit: usize,
 }
 
 impl Calls {
-    pub(super) const fn new(limit: usize) -> Self {
-        Self { calls: Vec::new(), free: Vec::new(), limit }
+    pub(super) fn new(limit: usize) -> Self {
+        Self { calls: Slab::default(), limit }
     }
 
     /// Takes a place for a call; `None` if the limit is reached.
-    pub(super) fn open(&mut self, kind: Kind) -> Option<u32> {
-        let is_full = self.free.is_empty() && self.calls.len() >= self.limit;
-        (!is_full).then(|| self.open_beyond(kind))
+    pub(super) fn open(&mut self, kind: Kind) -> Option<CallIndex> {
+        if self.in_use() < self.limit { self.open_beyond(kind) } else { None }
     }
 
     /// Takes a place for a call, whatever the limit.
-    pub(super) fn open_beyond(&mut self, kind: Kind) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| self.add());
+    pub(super) fn open_beyond(&mut self, kind: Kind) -> Option<CallIndex> {
+        let index = self.calls.take(Call::empty)?;
         let call = self.at_mut(index);
         call.kind = kind;
         call.stage = Stage::UnderWay;
-        index
-    }
-
-    #[cold]
-    fn add(&mut self) -> u32 {
-        self.calls.push(Call {
-            kind: Kind::Nodes,
-            stage: Stage::Free,
-            is_abandoned: false,
-            queue: NONE,
-            prev: NONE,
-            next: NONE,
-            options: LockOptions::new(Duration::ZERO),
-            ends: Instant::MAX,
-            queued_until: Instant::MAX,
-            lease: None,
-            reply: None,
-            listener: Listener::None,
-            done: Arc::new(AtomicBool::new(false)),
-        });
-        u32::try_from(self.calls.len() - 1).unwrap_or(NONE)
+        Some(index)
     }
 
     /// Gives the place back. The caller must drop what it held outside of the mutex.
-    pub(super) fn close(&mut self, index: u32) -> (Option<Reply>, Listener) {
+    pub(super) fn close(&mut self, index: CallIndex) -> (Option<Reply>, Listener) {
         let call = self.at_mut(index);
         call.stage = Stage::Free;
         call.is_abandoned = false;
-        call.queue = NONE;
+        call.queue = None;
         call.lease = None;
         call.done.store(false, Ordering::Relaxed);
         let left = (call.reply.take(), std::mem::take(&mut call.listener));
-        self.free.push(index);
+        self.calls.give_back(index);
         left
     }
 
     /// Ends the call with its reply. Returns the listener to notify.
     #[must_use]
-    pub(super) fn finish(&mut self, index: u32, reply: Reply) -> Listener {
+    pub(super) fn finish(&mut self, index: CallIndex, reply: Reply) -> Listener {
         let call = self.at_mut(index);
         call.reply = Some(reply);
         call.stage = Stage::Done;
@@ -196,7 +198,7 @@ impl Calls {
 
     /// Takes back a lease that a call has won and its caller has not taken: the call ends as
     /// closed.
-    pub(super) fn recall(&mut self, index: u32) -> Option<Lease> {
+    pub(super) fn recall(&mut self, index: CallIndex) -> Option<Lease> {
         let call = self.at_mut(index);
         let closed = Reply::closed(call.kind, 0);
         match call.reply.take() {
@@ -212,31 +214,29 @@ impl Calls {
     }
 
     /// Notes the listener, and returns the one before.
-    pub(super) fn listen(&mut self, index: u32, listener: Listener) -> Listener {
+    pub(super) fn listen(&mut self, index: CallIndex, listener: Listener) -> Listener {
         std::mem::replace(&mut self.at_mut(index).listener, listener)
     }
 
-    pub(super) fn done(&self, index: u32) -> Arc<AtomicBool> {
+    pub(super) fn done(&self, index: CallIndex) -> Arc<AtomicBool> {
         Arc::clone(&self.at(index).done)
     }
 
     /// How many calls are under way, or have a result that was not taken.
     pub(super) const fn in_use(&self) -> usize {
-        self.calls.len() - self.free.len()
+        self.calls.in_use()
     }
 
     /// Every place, in use or free.
-    pub(super) fn indices(&self) -> impl Iterator<Item = u32> + use<> {
-        0..u32::try_from(self.calls.len()).unwrap_or(NONE)
+    pub(super) fn indices(&self) -> impl Iterator<Item = CallIndex> + use<> {
+        self.calls.indices()
     }
 
-    #[expect(clippy::indexing_slicing, reason = "whoever names a call keeps it in the table")]
-    pub(super) fn at(&self, index: u32) -> &Call {
-        &self.calls[index as usize]
+    pub(super) fn at(&self, index: CallIndex) -> &Call {
+        self.calls.at(index)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "whoever names a call keeps it in the table")]
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut Call {
-        &mut self.calls[index as usize]
+    pub(super) fn at_mut(&mut self, index: CallIndex) -> &mut Call {
+        self.calls.at_mut(index)
     }
 }

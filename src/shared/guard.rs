@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::inner::{Inner, Owner};
+use super::queues::QueueIndex;
 use super::{Shared, calls};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
@@ -27,7 +28,7 @@ pub struct SharedGuard {
     /// Present until the guard is given away.
     lease: Option<Lease>,
     owner: Arc<Owner>,
-    queue: u32,
+    queue: QueueIndex,
     ttl: Duration,
     /// Others may know the token: the lease must end with its guard.
     is_exposed: AtomicBool,
@@ -39,7 +40,7 @@ impl SharedGuard {
     pub(super) const fn new(
         lease: Lease,
         owner: Arc<Owner>,
-        queue: u32,
+        queue: QueueIndex,
         ttl: Duration,
         is_exposed: bool,
     ) -> Self {
@@ -146,7 +147,7 @@ impl SharedGuard {
         self.lease.as_ref().map(Lease::id)
     }
 
-    pub(super) const fn queue(&self) -> u32 {
+    pub(super) const fn queue(&self) -> QueueIndex {
         self.queue
     }
 

@@ -50,9 +50,6 @@ use rules::Rules;
 use table::{Table, Task};
 use worker::Worker;
 
-/// The end of a list, or no call.
-const NONE: u32 = u32::MAX;
-
 /// Redlock for many threads and tasks: a handle to one I/O thread. Clone it freely.
 ///
 /// Each call exists twice: blocking (`lock`), and as a plain future (`lock_async`) that needs no

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::calls::{Listener, Reply, Stage};
+use super::calls::{CallIndex, Listener, Reply, Stage};
 use super::inner::Owner;
+use super::queues::QueueIndex;
 use super::sync::{AtomicBool, thread};
 use crate::driver::clock::now;
 
@@ -17,7 +18,7 @@ const SPINS: u32 = 64;
 
 pub(super) struct Pending {
     owner: Arc<Owner>,
-    call: u32,
+    call: CallIndex,
     /// Set once the result is there.
     done: Arc<AtomicBool>,
     is_queued: bool,
@@ -25,13 +26,13 @@ pub(super) struct Pending {
 }
 
 /// A call's result, and the queue of its key.
-pub(super) type Taken = (Reply, u32);
+pub(super) type Taken = (Reply, Option<QueueIndex>);
 
 impl Pending {
     /// For a call that has just begun. `is_queued`: it stands behind others of this process.
     pub(super) const fn new(
         owner: Arc<Owner>,
-        call: u32,
+        call: CallIndex,
         done: Arc<AtomicBool>,
         is_queued: bool,
     ) -> Self {
@@ -103,12 +104,12 @@ impl Drop for Pending {
         let (next, _left) = self.owner.inner.with(|table| {
             let place = table.calls.at(call);
             let (queue, may_pass) = (place.queue, place.may_pass());
-            match table.abandon(call) {
-                (Some(Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease))), listener) => {
+            match (table.abandon(call), queue) {
+                ((Some(Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease))), old), Some(queue)) => {
                     // Won, but not taken by its caller: the lease goes to the next in the queue.
-                    (table.give_back(queue, lease, may_pass), (None, listener))
+                    (table.give_back(queue, lease, may_pass), (None, old))
                 }
-                left => (Listener::None, left),
+                (left, _) => (Listener::None, left),
             }
         });
         next.notify();

@@ -3,14 +3,19 @@
 
 use std::collections::HashMap;
 
-use super::NONE;
-use super::calls::{Calls, Stage};
+use super::calls::{CallIndex, Calls, Stage};
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::key::{self, Key};
 use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::NodeMask;
+use crate::slab::{Slab, index_type};
 use crate::time::Instant;
+
+index_type! {
+    /// The queue of a key.
+    pub(super) QueueIndex
+}
 
 /// The lease of a key that this process holds.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +38,10 @@ pub(super) struct Queue {
     pub(super) key: Key,
     pub(super) holder: Option<Holder>,
     /// The call that competes on the network for all.
-    pub(super) competitor: u32,
+    pub(super) competitor: Option<CallIndex>,
     /// The calls behind it.
-    pub(super) first: u32,
-    last: u32,
+    pub(super) first: Option<CallIndex>,
+    last: Option<CallIndex>,
     /// Calls that name this queue and have not ended.
     refs: u32,
 }
@@ -44,64 +49,52 @@ pub(super) struct Queue {
 /// All queues of a handle.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    queues: Vec<Queue>,
-    free: Vec<u32>,
-    by_key: HashMap<Key, u32>,
+    queues: Slab<QueueIndex, Queue>,
+    by_key: HashMap<Key, QueueIndex>,
 }
 
 impl Queues {
-    /// The queue of `key`; one more call names it from now on.
-    pub(super) fn enter(&mut self, key: &[u8]) -> u32 {
+    /// The queue of `key`; one more call names it from now on. `None` if no index could name
+    /// another queue.
+    pub(super) fn enter(&mut self, key: &[u8]) -> Option<QueueIndex> {
         if let Some(&index) = self.by_key.get(key) {
             self.at_mut(index).refs += 1;
-            return index;
+            return Some(index);
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.queues.push(Queue {
-                key: Key::new(),
-                holder: None,
-                competitor: NONE,
-                first: NONE,
-                last: NONE,
-                refs: 0,
-            });
-            u32::try_from(self.queues.len() - 1).unwrap_or(NONE)
-        });
+        let index = self.queues.take(Queue::empty)?;
         let queue = self.at_mut(index);
         key::replace(&mut queue.key, key);
         queue.refs = 1;
         let key = queue.key.clone();
         self.by_key.insert(key, index);
-        index
+        Some(index)
     }
 
     /// A call that names the queue has ended.
-    pub(super) fn leave(&mut self, index: u32) {
+    pub(super) fn leave(&mut self, index: QueueIndex) {
         let queue = self.at_mut(index);
         queue.refs = queue.refs.saturating_sub(1);
         self.free_if_unused(index);
     }
 
-    pub(super) fn free_if_unused(&mut self, index: u32) {
+    pub(super) fn free_if_unused(&mut self, index: QueueIndex) {
         let queue = self.at(index);
         let is_named = self.by_key.get(&queue.key) == Some(&index);
         if queue.refs > 0 || queue.holder.is_some() || !is_named {
             return;
         }
-        let Self { queues, by_key, .. } = self;
-        if let Some(queue) = queues.get(index as usize) {
-            by_key.remove(&queue.key);
-        }
-        self.free.push(index);
+        let Self { queues, by_key } = self;
+        by_key.remove(&queues.at(index).key);
+        queues.give_back(index);
     }
 
     /// Whether this lease holds the queue's key.
-    pub(super) fn is_held_by(&self, index: u32, id: LeaseId) -> bool {
+    pub(super) fn is_held_by(&self, index: QueueIndex, id: LeaseId) -> bool {
         self.at(index).holder.is_some_and(|holder| holder.id == id)
     }
 
     /// A call won the lease of the queue's key.
-    pub(super) fn won(&mut self, index: u32, lease: &Lease, options: &LockOptions) {
+    pub(super) fn won(&mut self, index: QueueIndex, lease: &Lease, options: &LockOptions) {
         self.at_mut(index).holder = Some(Holder {
             id: lease.id(),
             valid_until: lease.deadline(),
@@ -124,41 +117,38 @@ impl Queues {
     }
 
     /// Puts a call at the end of the queue.
-    pub(super) fn push(&mut self, index: u32, call: u32, calls: &mut Calls) {
+    pub(super) fn push(&mut self, index: QueueIndex, call: CallIndex, calls: &mut Calls) {
         let queue = self.at_mut(index);
-        let last = std::mem::replace(&mut queue.last, call);
+        let last = queue.last.replace(call);
         let place = calls.at_mut(call);
         place.stage = Stage::Queued;
         place.prev = last;
-        place.next = NONE;
-        if last == NONE {
-            queue.first = call;
-        } else {
-            calls.at_mut(last).next = call;
+        place.next = None;
+        match last {
+            None => queue.first = Some(call),
+            Some(last) => calls.at_mut(last).next = Some(call),
         }
     }
 
     /// Takes a call out, wherever it stands.
-    pub(super) fn unlink(&mut self, index: u32, call: u32, calls: &mut Calls) {
+    pub(super) fn unlink(&mut self, index: QueueIndex, call: CallIndex, calls: &mut Calls) {
         let place = calls.at_mut(call);
         let (prev, next) = (place.prev, place.next);
         place.stage = Stage::UnderWay;
         let queue = self.at_mut(index);
-        if prev == NONE {
-            queue.first = next;
-        } else {
-            calls.at_mut(prev).next = next;
+        match prev {
+            None => queue.first = next,
+            Some(prev) => calls.at_mut(prev).next = next,
         }
-        if next == NONE {
-            queue.last = prev;
-        } else {
-            calls.at_mut(next).prev = prev;
+        match next {
+            None => queue.last = prev,
+            Some(next) => calls.at_mut(next).prev = prev,
         }
     }
 
     /// Every queue, in use or free; a free one has no holder and no calls.
-    pub(super) fn indices(&self) -> impl Iterator<Item = u32> + use<> {
-        0..u32::try_from(self.queues.len()).unwrap_or(NONE)
+    pub(super) fn indices(&self) -> impl Iterator<Item = QueueIndex> + use<> {
+        self.queues.indices()
     }
 
     /// How many keys this process holds or wants.
@@ -166,13 +156,17 @@ impl Queues {
         self.by_key.len()
     }
 
-    #[expect(clippy::indexing_slicing, reason = "whoever names a queue keeps it in the table")]
-    pub(super) fn at(&self, index: u32) -> &Queue {
-        &self.queues[index as usize]
+    pub(super) fn at(&self, index: QueueIndex) -> &Queue {
+        self.queues.at(index)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "whoever names a queue keeps it in the table")]
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut Queue {
-        &mut self.queues[index as usize]
+    pub(super) fn at_mut(&mut self, index: QueueIndex) -> &mut Queue {
+        self.queues.at_mut(index)
+    }
+}
+
+impl Queue {
+    fn empty() -> Self {
+        Self { key: Key::new(), holder: None, competitor: None, first: None, last: None, refs: 0 }
     }
 }

@@ -13,10 +13,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::NONE;
-use super::calls::{Calls, Kind, Listener, Reply, Stage};
+use super::calls::{CallIndex, Calls, Kind, Listener, Reply, Stage};
 use super::loss::Losses;
-use super::queues::Queues;
+use super::queues::{QueueIndex, Queues};
 use super::rules::{Patience, Rules};
 use crate::driver::{Connecting, Lease};
 use crate::engine::{Engine, LeaseId};
@@ -31,7 +30,7 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) enum Command {
     /// Something for this call.
-    Call(u32, Task),
+    Call(CallIndex, Task),
     /// A lease to release; no call waits for the result.
     Release(Lease),
     Shutdown {
@@ -49,7 +48,7 @@ pub(super) enum Task {
         ends: Instant,
     },
     Extend {
-        queue: u32,
+        queue: QueueIndex,
         lease: LeaseId,
         ttl: Duration,
     },
@@ -118,20 +117,23 @@ impl Table {
         options: LockOptions,
         patience: Patience,
         now: Instant,
-    ) -> Result<u32, LockError> {
+    ) -> Result<CallIndex, LockError> {
         if self.is_closed {
             return Err(LockError::Closed);
         }
         self.rules.check(key, &options)?;
         let call = self.calls.open(Kind::Lock).ok_or(LockError::Full)?;
-        let queue = self.queues.enter(key);
+        let Some(queue) = self.queues.enter(key) else {
+            self.calls.close(call);
+            return Err(LockError::Full);
+        };
         let queued_until = patience.queued_until;
         let place = self.calls.at_mut(call);
-        (place.queue, place.options) = (queue, options);
+        (place.queue, place.options) = (Some(queue), options);
         (place.ends, place.queued_until) = (patience.ends, queued_until);
         let here = self.queues.at(queue);
         let holder = here.holder.filter(|holder| holder.valid_until > now);
-        let is_contended = here.competitor != NONE || here.first != NONE;
+        let is_contended = here.competitor.is_some() || here.first.is_some();
         if queued_until > now && (is_contended || holder.is_some()) {
             // A holder whose time seems to be over is checked again: it blocks the queue.
             let holder_ends = here.holder.map_or(Instant::MAX, |holder| holder.valid_until);
@@ -144,15 +146,15 @@ impl Table {
             return Err(LockError::Taken(self.rules.queued_ballot(holder.voters)));
         } else {
             if !is_contended {
-                self.queues.at_mut(queue).competitor = call;
+                self.queues.at_mut(queue).competitor = Some(call);
             }
-            self.compete(call);
+            self.compete(queue, call);
         }
         Ok(call)
     }
 
     /// Begins a call that has no queue.
-    pub(super) fn begin(&mut self, kind: Kind, task: Task) -> Result<u32, Refused> {
+    pub(super) fn begin(&mut self, kind: Kind, task: Task) -> Result<CallIndex, Refused> {
         if self.is_closed {
             return Err(Refused::Closed);
         }
@@ -163,7 +165,7 @@ impl Table {
                 (place.queue, place.options) = (self.queues.enter(key), options.clone());
             }
             Task::Extend { lease, queue, .. } => {
-                (place.lease, place.queue) = (Some(*lease), *queue);
+                (place.lease, place.queue) = (Some(*lease), Some(*queue));
             }
             Task::Acquire { .. }
             | Task::Unlock { .. }
@@ -178,13 +180,11 @@ impl Table {
     }
 
     /// The caller has given the call up. Returns what the call had won, for the next.
-    pub(super) fn abandon(&mut self, call: u32) -> (Option<Reply>, Listener) {
+    pub(super) fn abandon(&mut self, call: CallIndex) -> (Option<Reply>, Listener) {
         let place = self.calls.at_mut(call);
-        let queue = place.queue;
         match place.stage {
             Stage::Queued => {
-                self.queues.unlink(queue, call, &mut self.calls);
-                self.queues.leave(queue);
+                self.leave_queue(call);
                 self.calls.close(call)
             }
             Stage::UnderWay => {
@@ -199,7 +199,12 @@ impl Table {
 
     /// A lease comes back from its holder: it goes to the next in its queue if it may, or is
     /// released.
-    pub(super) fn give_back(&mut self, queue: u32, lease: Lease, may_pass: bool) -> Listener {
+    pub(super) fn give_back(
+        &mut self,
+        queue: QueueIndex,
+        lease: Lease,
+        may_pass: bool,
+    ) -> Listener {
         let lease = match self.pass_on_if(may_pass, queue, lease) {
             Ok(listener) => return listener,
             Err(lease) => lease,
@@ -216,15 +221,16 @@ impl Table {
 
     /// Hands the lease to the next in its queue, without asking any node. Returns the lease if
     /// there is no next, or the next may not have it.
-    pub(super) fn pass_on(&mut self, queue: u32, lease: Lease) -> Result<Listener, Lease> {
+    pub(super) fn pass_on(&mut self, queue: QueueIndex, lease: Lease) -> Result<Listener, Lease> {
         if self.is_closed || !self.queues.is_held_by(queue, lease.id()) {
             return Err(lease);
         }
         let here = self.queues.at_mut(queue);
-        let next = here.first;
-        let Some(holder) = &mut here.holder else { return Err(lease) };
+        let (Some(next), Some(holder)) = (here.first, &mut here.holder) else {
+            return Err(lease);
+        };
         let turns_max = self.rules.turns_max(holder.is_wanted_elsewhere);
-        if holder.turns >= turns_max || next == NONE || here.competitor != NONE {
+        if holder.turns >= turns_max || here.competitor.is_some() {
             return Err(lease);
         }
         let wanted = &self.calls.at(next).options;
@@ -236,9 +242,8 @@ impl Table {
         }
         holder.turns += 1;
         holder.valid_until = lease.deadline();
-        self.queues.unlink(queue, next, &mut self.calls);
         // The lease keeps the queue from now on.
-        self.queues.leave(queue);
+        self.leave_queue(next);
         Ok(self.calls.finish(next, Reply::Lock(Ok(lease))))
     }
 
@@ -246,14 +251,18 @@ impl Table {
     pub(super) fn pass_on_if(
         &mut self,
         may_pass: bool,
-        queue: u32,
+        queue: QueueIndex,
         lease: Lease,
     ) -> Result<Listener, Lease> {
         if may_pass { self.pass_on(queue, lease) } else { Err(lease) }
     }
 
     /// Begins to release a lease and to report how that went.
-    pub(super) fn begin_unlock(&mut self, queue: u32, lease: Lease) -> Result<u32, Refused> {
+    pub(super) fn begin_unlock(
+        &mut self,
+        queue: QueueIndex,
+        lease: Lease,
+    ) -> Result<CallIndex, Refused> {
         if self.is_closed {
             self.give_back(queue, lease, false);
             return Err(Refused::Closed);
@@ -269,18 +278,18 @@ impl Table {
     }
 
     /// Begins the end. `Err`: the end has come, with this many releases owed.
-    pub(super) fn begin_shutdown(&mut self, ends: Instant) -> Result<u32, usize> {
+    pub(super) fn begin_shutdown(&mut self, ends: Instant) -> Result<CallIndex, usize> {
         self.is_closed = true;
         if let Some(owed) = self.ended {
             return Err(owed);
         }
-        let call = self.calls.open_beyond(Kind::Shutdown);
+        let call = self.calls.open_beyond(Kind::Shutdown).ok_or(0_usize)?;
         self.commands.push(Command::Shutdown { ends });
         Ok(call)
     }
 
     /// The lease has no holder in this process any more.
-    pub(super) fn vacate(&mut self, queue: u32, lease: LeaseId) {
+    pub(super) fn vacate(&mut self, queue: QueueIndex, lease: LeaseId) {
         if self.queues.is_held_by(queue, lease) {
             self.queues.at_mut(queue).holder = None;
             self.advance(queue);
@@ -297,7 +306,7 @@ impl Table {
         engine: &Engine,
         has_lost: bool,
         now: Instant,
-        replies: &mut Vec<(u32, Reply)>,
+        replies: &mut Vec<(CallIndex, Reply)>,
         commands: &mut Vec<Command>,
         tell: &mut Vec<Listener>,
     ) {
@@ -318,26 +327,14 @@ impl Table {
     }
 
     /// Takes the result of an operation.
-    fn complete(&mut self, call: u32, reply: Reply, engine: &Engine) -> Listener {
+    fn complete(&mut self, call: CallIndex, reply: Reply, engine: &Engine) -> Listener {
         let place = self.calls.at(call);
         let (queue, kind, lease) = (place.queue, place.kind, place.lease);
-        if let Some(lease) = lease {
+        if let (Some(queue), Some(lease)) = (queue, lease) {
             self.look_at(queue, lease, engine);
         }
-        let is_lock = matches!(kind, Kind::Lock | Kind::Adopt);
-        if is_lock && self.queues.at(queue).competitor == call {
-            self.queues.at_mut(queue).competitor = NONE;
-        }
-        if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = &reply {
-            self.queues.won(queue, lease, &self.calls.at(call).options);
-            if self.queues.at(queue).first != NONE {
-                // The calls behind wait for the end of this lease.
-                self.next_due = self.next_due.min(lease.deadline());
-            }
-        }
-        if is_lock {
-            self.advance(queue);
-            self.queues.leave(queue);
+        if let Some(queue) = queue.filter(|_| matches!(kind, Kind::Lock | Kind::Adopt)) {
+            self.decided(queue, call, &reply);
         }
         let place = self.calls.at(call);
         if !place.is_abandoned {
@@ -346,23 +343,33 @@ impl Table {
         let may_pass = place.may_pass();
         // No listener: the caller that gave the call up has taken it along.
         self.calls.close(call);
-        match reply {
-            Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) => {
+        match (reply, queue) {
+            (Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)), Some(queue)) => {
                 self.give_back(queue, lease, may_pass)
             }
-            Reply::Lock(Err(_))
-            | Reply::Adopt(Err(_))
-            | Reply::Extend(_)
-            | Reply::Unlock(_)
-            | Reply::Status(_)
-            | Reply::Connect(_)
-            | Reply::Nodes(_)
-            | Reply::Shutdown(_) => Listener::None,
+            _ => Listener::None,
         }
     }
 
+    /// The network has decided a call for a key: it holds the key, or the next one competes.
+    fn decided(&mut self, queue: QueueIndex, call: CallIndex, reply: &Reply) {
+        let here = self.queues.at_mut(queue);
+        if here.competitor == Some(call) {
+            here.competitor = None;
+        }
+        if let Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)) = reply {
+            self.queues.won(queue, lease, &self.calls.at(call).options);
+            if self.queues.at(queue).first.is_some() {
+                // The calls behind wait for the end of this lease.
+                self.next_due = self.next_due.min(lease.deadline());
+            }
+        }
+        self.advance(queue);
+        self.queues.leave(queue);
+    }
+
     /// Notes the present deadline of a lease.
-    pub(super) fn look_at(&mut self, queue: u32, lease: LeaseId, engine: &Engine) {
+    pub(super) fn look_at(&mut self, queue: QueueIndex, lease: LeaseId, engine: &Engine) {
         if !self.queues.is_held_by(queue, lease) {
             return;
         }
@@ -387,10 +394,8 @@ impl Table {
                 next_due = next_due.min(place.queued_until);
                 continue;
             }
-            let queue = place.queue;
-            let error = self.why_not(queue, engine, now);
-            self.queues.unlink(queue, call, &mut self.calls);
-            self.queues.leave(queue);
+            let error = self.why_not(place.queue, engine, now);
+            self.leave_queue(call);
             tell.push(self.calls.finish(call, Reply::Lock(Err(error))));
         }
         for index in self.queues.indices() {
@@ -398,7 +403,7 @@ impl Table {
             let Some(holder) = &mut queue.holder else { continue };
             // The lease may have been extended or lost meanwhile.
             holder.valid_until = engine.deadline(holder.id).unwrap_or_default();
-            if queue.first == NONE {
+            if queue.first.is_none() {
                 continue;
             }
             if holder.valid_until > now {
@@ -412,8 +417,8 @@ impl Table {
     }
 
     /// The error of a call that waited in the queue in vain.
-    fn why_not(&self, queue: u32, engine: &Engine, now: Instant) -> LockError {
-        let holder = self.queues.at(queue).holder;
+    fn why_not(&self, queue: Option<QueueIndex>, engine: &Engine, now: Instant) -> LockError {
+        let holder = queue.and_then(|queue| self.queues.at(queue).holder);
         match engine.connect_error(now) {
             Some(ConnectError::NoQuorum(ballot)) if holder.is_none() => LockError::NoQuorum(ballot),
             _ => {
@@ -452,9 +457,7 @@ impl Table {
         for call in self.calls.indices() {
             let place = self.calls.at(call);
             if place.stage == Stage::Queued {
-                let queue = place.queue;
-                self.queues.unlink(queue, call, &mut self.calls);
-                self.queues.leave(queue);
+                self.leave_queue(call);
                 tell.push(self.calls.finish(call, Reply::closed(Kind::Lock, 0)));
             } else if place.stage == Stage::Done
                 && let Some(lease) = self.calls.recall(call)
@@ -487,21 +490,29 @@ impl Table {
     // ---- inside ----
 
     /// The first of the queue competes, if the key has neither holder nor competitor.
-    fn advance(&mut self, index: u32) {
+    fn advance(&mut self, index: QueueIndex) {
         let queue = self.queues.at_mut(index);
-        let next = queue.first;
-        if queue.holder.is_some() || queue.competitor != NONE || next == NONE {
+        let Some(next) = queue.first else { return };
+        if queue.holder.is_some() || queue.competitor.is_some() {
             return;
         }
-        queue.competitor = next;
+        queue.competitor = Some(next);
         self.queues.unlink(index, next, &mut self.calls);
-        self.compete(next);
+        self.compete(index, next);
     }
 
-    fn compete(&mut self, call: u32) {
+    /// The call waits behind others no longer.
+    fn leave_queue(&mut self, call: CallIndex) {
+        if let Some(queue) = self.calls.at(call).queue {
+            self.queues.unlink(queue, call, &mut self.calls);
+            self.queues.leave(queue);
+        }
+    }
+
+    fn compete(&mut self, queue: QueueIndex, call: CallIndex) {
         let place = self.calls.at(call);
         let (options, ends) = (place.options.clone(), place.ends);
-        let key = self.queues.at(place.queue).key.clone();
+        let key = self.queues.at(queue).key.clone();
         self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{Listener, Reply};
+use super::calls::{CallIndex, Listener, Reply};
 use super::inner::Inner;
 use super::table::{Command, Task};
 use crate::driver::clock::now;
@@ -12,20 +12,21 @@ use crate::engine::OpId;
 use crate::error::LockError;
 use crate::key::Key;
 use crate::options::LockOptions;
+use crate::slab::Index as _;
 use crate::time::Instant;
 
 pub(super) struct Worker {
     driver: Driver,
     poller: Poller,
     /// The call that waits for nodes to connect.
-    connecting: Option<(u32, Connecting)>,
+    connecting: Option<(CallIndex, Connecting)>,
     inner: Arc<Inner>,
     /// The operation of each call, and the call of each operation, by their small numbers.
     ops: Vec<Option<OpId>>,
-    calls: Vec<Option<(OpId, u32)>>,
+    calls: Vec<Option<(OpId, CallIndex)>>,
     /// Reused from pass to pass.
     commands: Vec<Command>,
-    replies: Vec<(u32, Reply)>,
+    replies: Vec<(CallIndex, Reply)>,
     tell: Vec<Listener>,
 }
 
@@ -117,7 +118,7 @@ impl Worker {
         while let Some(done) = self.driver.completion() {
             let Some(place) = self.calls.get_mut(done.id.index()) else { continue };
             let Some((_, call)) = place.take_if(|(op, _)| *op == done.id) else { continue };
-            if let Some(op) = self.ops.get_mut(call as usize) {
+            if let Some(op) = self.ops.get_mut(call.place()) {
                 *op = None;
             }
             if let Some(reply) = self.reply(done) {
@@ -148,7 +149,7 @@ impl Worker {
         tell.drain(..).for_each(Listener::notify);
     }
 
-    fn execute(&mut self, call: u32, task: Task) {
+    fn execute(&mut self, call: CallIndex, task: Task) {
         let driver = &mut self.driver;
         match task {
             Task::Acquire { key, options, ends } => self.acquire(call, &key, options, ends),
@@ -178,14 +179,14 @@ impl Worker {
             Task::Connect(connecting) => self.connecting = Some((call, connecting)),
             Task::Nodes => self.replies.push((call, Reply::Nodes(self.driver.nodes()))),
             Task::Cancel => {
-                if let Some(&Some(op)) = self.ops.get(call as usize) {
+                if let Some(&Some(op)) = self.ops.get(call.place()) {
                     driver.cancel(op);
                 }
             }
         }
     }
 
-    fn acquire(&mut self, call: u32, key: &Key, mut options: LockOptions, ends: Instant) {
+    fn acquire(&mut self, call: CallIndex, key: &Key, mut options: LockOptions, ends: Instant) {
         let time = now();
         if ends < Instant::MAX {
             // A deadline of zero would be one attempt without any.
@@ -196,10 +197,15 @@ impl Worker {
     }
 
     /// Notes the operation of a call, or the error with which it ended at once.
-    fn note<E>(&mut self, call: u32, result: Result<OpId, E>, error: impl FnOnce(E) -> Reply) {
+    fn note<E>(
+        &mut self,
+        call: CallIndex,
+        result: Result<OpId, E>,
+        error: impl FnOnce(E) -> Reply,
+    ) {
         match result {
             Ok(op) => {
-                put(&mut self.ops, call as usize, op);
+                put(&mut self.ops, call.place(), op);
                 put(&mut self.calls, op.index(), (op, call));
             }
             Err(why) => self.replies.push((call, error(why))),

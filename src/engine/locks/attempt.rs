@@ -6,7 +6,6 @@ use rand::Rng;
 use super::op::{OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
-use super::timers::Timer;
 use crate::command::Answer;
 use crate::engine::event::Event;
 use crate::engine::spans::traced;
@@ -26,7 +25,6 @@ impl Locks {
         let deadline = self.deadline_from(t0, self.ops.at(index).plan.ttl_ms);
         let op = self.ops.at_mut(index);
         op.outcome = Outcome::Open;
-        op.retry_at = Instant::MAX;
         op.round = Round::default();
         op.set_slot(slot_index);
         op.causes = [Cause::None; NODES_MAX];
@@ -65,8 +63,11 @@ impl Locks {
             self.awaiting.push(index);
             self.judge_at(index, now.real + self.settings.connect_timeout);
         }
-        if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos) {
-            self.timers.set(call_ends, Timer::Judge, self.ops.id(index));
+        // A timer of an earlier attempt moves to the end of the call.
+        if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos)
+            || self.ops.at(index).is_timed
+        {
+            self.judge_at(index, call_ends);
         }
         if written != self.nodes.all() {
             self.decide(slot_index);
@@ -254,7 +255,7 @@ impl Locks {
         let began = self.ops.at_mut(index).began.take();
         if outcome == Outcome::Won {
             traced!(DEBUG: self.trace_lease(index, now));
-            self.ops.close(index);
+            self.close_op(index);
             let slot = self.slots.at_mut(slot_index);
             slot.op = None;
             slot.state = SlotState::Held;
@@ -272,9 +273,9 @@ impl Locks {
         }
         let error = self.lock_error(index, now);
         traced!(DEBUG: self.trace_refused(index, outcome));
-        self.ops.close(index);
+        self.close_op(index);
         if let Some(keep) = keep {
-            self.keeps.close(keep);
+            self.close_keep(keep);
         }
         debug_assert_eq!(
             self.slots.at(slot_index).op,

@@ -11,6 +11,7 @@
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
+use super::timers::Timer;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::{Event, LostCause};
 use crate::engine::spans::traced;
@@ -346,7 +347,7 @@ impl Locks {
         if self.ops.at(index).kind == OpKind::Keep {
             self.ops.unlist(index);
             self.ops.at_mut(index).outcome = outcome;
-            self.keeps.note_ended(self.ops.id(index));
+            self.set_timer(index, Timer::Extended, Instant::default());
         } else {
             self.finish(index, outcome);
         }
@@ -410,7 +411,7 @@ impl Locks {
         let op = self.ops.id(index);
         self.counts.extensions.note_extension(&result);
         traced!(DEBUG: self.trace_extended(index, result.is_ok()));
-        self.ops.close(index);
+        self.close_op(index);
         // A release may have taken the slot over meanwhile.
         if self.slots.at(slot_index).op == Some(index) {
             self.slots.at_mut(slot_index).op = None;
@@ -424,7 +425,7 @@ impl Locks {
                 }
             } else {
                 if let Some(keep) = keep {
-                    self.keeps.close(keep);
+                    self.close_keep(keep);
                 }
                 self.forget_slot(slot_index);
             }

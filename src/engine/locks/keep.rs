@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::op::OpId;
-use super::schedule::Schedule;
 use super::slot::LeaseId;
 use crate::engine::event::LostCause;
 use crate::options::KeepAlive;
@@ -53,36 +52,16 @@ pub(in crate::engine) struct Loss {
 }
 
 /// All entries of an engine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::engine) struct Keeps {
     keeps: Slab<KeepIndex, Keep>,
     /// The entry of each slot that has one.
     by_slot: Vec<Option<KeepIndex>>,
     /// The entries of each key that is watched.
     by_key: BTreeMap<Box<[u8]>, Vec<KeepIndex>>,
-    schedule: Schedule<KeepIndex>,
-    /// The engine's own extensions that are decided.
-    ended: Vec<OpId>,
     /// Slots of leases whose deadline the engine has moved.
     pub(in crate::engine) changed: VecDeque<SlotIndex>,
     pub(in crate::engine) losses: VecDeque<Loss>,
-    /// When the next entry is due; kept in step with the schedule.
-    next: Instant,
-}
-
-impl Default for Keeps {
-    fn default() -> Self {
-        Self {
-            keeps: Slab::default(),
-            by_slot: Vec::new(),
-            by_key: BTreeMap::new(),
-            schedule: Schedule::default(),
-            ended: Vec::new(),
-            changed: VecDeque::new(),
-            losses: VecDeque::new(),
-            next: Instant::MAX,
-        }
-    }
 }
 
 impl Keeps {
@@ -111,7 +90,6 @@ impl Keeps {
 
     /// The lease is over, or there was none.
     pub(in crate::engine) fn close(&mut self, index: KeepIndex) {
-        self.unschedule(index);
         self.keeps.give_back(index);
         if let Some(key) = self.at_mut(index).watched.take()
             && let Some(entries) = self.by_key.get_mut(&key)
@@ -162,45 +140,6 @@ impl Keeps {
     /// The entry of the slot, which must have one.
     pub(in crate::engine) fn of_slot(&self, slot: SlotIndex) -> Option<KeepIndex> {
         self.by_slot.get(slot.place()).copied().flatten()
-    }
-
-    /// When the next entry is due; [`Instant::MAX`] for never.
-    #[inline]
-    pub(in crate::engine) const fn next(&self) -> Instant {
-        self.next
-    }
-
-    /// An extension by the engine is decided.
-    pub(in crate::engine) fn note_ended(&mut self, op: OpId) {
-        self.ended.push(op);
-        self.refresh();
-    }
-
-    pub(in crate::engine) fn pop_ended(&mut self) -> Option<OpId> {
-        let op = self.ended.pop();
-        self.refresh();
-        op
-    }
-
-    /// An entry that is due by `now`.
-    pub(in crate::engine) fn due(&self, now: Instant) -> Option<KeepIndex> {
-        self.schedule.due(now)
-    }
-
-    /// The entry is due at `at`.
-    pub(in crate::engine) fn schedule(&mut self, index: KeepIndex, at: Instant) {
-        self.schedule.set(index, at);
-        self.refresh();
-    }
-
-    /// The entry is no longer due.
-    pub(in crate::engine) fn unschedule(&mut self, index: KeepIndex) {
-        self.schedule.remove(index);
-        self.refresh();
-    }
-
-    fn refresh(&mut self) {
-        self.next = if self.ended.is_empty() { self.schedule.next() } else { Instant::default() };
     }
 }
 

@@ -15,32 +15,18 @@ use crate::slab::{KeepIndex, OpIndex};
 use crate::time::Instant;
 
 impl Locks {
-    /// Does what is due for the leases in its care.
+    /// Does what is due for a lease in the engine's care.
     #[cold]
-    pub(in crate::engine) fn handle_keeps(&mut self, now: Now) {
-        loop {
-            while let Some(id) = self.keeps.pop_ended() {
-                if let Some(index) = self.ops.find(id) {
-                    self.keep_alive_ended(index, now);
-                }
-            }
-            let Some(index) = self.keeps.due(now.real) else { return };
-            let keep = self.keeps.at(index);
-            let (Some(slot_index), extend_at) = (keep.slot, keep.extend_at) else {
-                self.keeps.unschedule(index);
-                continue;
-            };
-            let is_over = self.slots.at(slot_index).ends <= now.real;
-            if rules::is_end_told(is_over) {
-                self.keeps.unschedule(index);
-                self.lose_lease(slot_index, LostCause::Expired, now);
-            } else if extend_at <= now.real {
-                self.begin_keep_alive(index, now);
-            } else if is_over {
-                self.keeps.unschedule(index);
-            } else {
-                self.schedule_keep(index);
-            }
+    pub(in crate::engine) fn keep_due(&mut self, index: KeepIndex, now: Now) {
+        let keep = self.keeps.at(index);
+        let (Some(slot_index), extend_at) = (keep.slot, keep.extend_at) else { return };
+        let is_over = self.slots.at(slot_index).ends <= now.real;
+        if rules::is_end_told(is_over) {
+            self.lose_lease(slot_index, LostCause::Expired, now);
+        } else if extend_at <= now.real {
+            self.begin_keep_alive(index, now);
+        } else if !is_over {
+            self.schedule_keep(index);
         }
     }
 
@@ -70,18 +56,18 @@ impl Locks {
         };
         self.keeps.at_mut(index).began = now.real;
         self.begin_extension(op, slot_index, ttl_ms, now.real);
-        // The extension may be decided already, but is not concluded before `handle_keeps` goes on.
+        // The extension may be decided already, but is not concluded before its timer is due.
         self.note_change(slot_index);
         self.schedule_keep(index);
     }
 
     /// An extension by the engine itself is decided.
-    fn keep_alive_ended(&mut self, op_index: OpIndex, now: Now) {
+    pub(in crate::engine) fn keep_alive_ended(&mut self, op_index: OpIndex, now: Now) {
         let op = self.ops.at(op_index);
         let (slot_index, outcome) = (op.slot(), op.outcome);
         self.counts.keeps.note(outcome);
         traced!(DEBUG: self.trace_extended(op_index, outcome == Outcome::Won));
-        self.ops.close(op_index);
+        self.close_op(op_index);
         let slot = self.slots.at_mut(slot_index);
         if slot.op == Some(op_index) {
             slot.op = None;

@@ -11,6 +11,7 @@ use super::keep::{Loss, third};
 use super::op::{OpKind, Outcome};
 use super::slot::{CHANGED, LATE_VOTE, LeaseId, SlotState};
 use super::state::{Done, Locks};
+use super::timers::Timer;
 use crate::engine::event::{Event, LostCause};
 use crate::engine::spans::traced;
 use crate::error::{Cause, ExtendError};
@@ -64,6 +65,12 @@ impl Locks {
         self.check_holders(slot_index, now);
     }
 
+    /// Ends the engine's care for a lease: it is over, or there was none.
+    pub(super) fn close_keep(&mut self, index: KeepIndex) {
+        self.timers.remove(Timer::Keep(index));
+        self.keeps.close(index);
+    }
+
     /// The lease is released or given away: ends the engine's care for it.
     #[cold]
     pub(in crate::engine) fn end_keeping(&mut self, slot_index: SlotIndex) {
@@ -71,7 +78,7 @@ impl Locks {
         // A failed attempt leaves the entry to the next one.
         let keep = self.keeps.of_slot(slot_index);
         if let Some(index) = keep.filter(|&index| self.keeps.at(index).is_held) {
-            self.keeps.close(index);
+            self.close_keep(index);
         }
     }
 
@@ -85,7 +92,7 @@ impl Locks {
         let keep = self.keeps.at(index);
         let deadline = keep.slot.map_or(Instant::MAX, |slot| self.slots.at(slot).ends);
         let at = keep.extend_at.min(deadline);
-        self.keeps.schedule(index, at);
+        self.timers.set(Timer::Keep(index), at);
     }
 
     /// An extension of a lease ended, the caller's or the engine's: plans the next one.
@@ -137,7 +144,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         if let Some(op) = slot.op.filter(|&op| self.ops.at(op).kind == OpKind::Keep) {
             slot.op = None;
-            self.ops.close(op);
+            self.close_op(op);
         }
     }
 
@@ -175,7 +182,7 @@ impl Locks {
             }
         }
         let Some(keep_index) = keep_index else { return };
-        self.keeps.unschedule(keep_index);
+        self.timers.remove(Timer::Keep(keep_index));
         let keep = self.keeps.at_mut(keep_index);
         if !std::mem::replace(&mut keep.is_lost, true) {
             let op = keep.op;

@@ -4,6 +4,7 @@
 use super::op::Outcome;
 use super::state::Locks;
 use crate::node::Now;
+use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 
@@ -34,8 +35,15 @@ impl Locks {
         true
     }
 
-    /// The attempt is judged at `at` and no other time, but not after the end of its call, which
-    /// has a timer of its own only if it may come before every configured time.
+    /// Between attempts a call is judged at its own end.
+    #[cold]
+    pub(in crate::engine) fn end_with_call(&mut self, index: OpIndex) {
+        if rules::has_end(self.ops.at(index).plan.deadline) {
+            self.judge_within_call(index, Instant::MAX);
+        }
+    }
+
+    /// The attempt is judged at `at` and no other time, but not after the end of its call.
     #[cold]
     fn judge_within_call(&mut self, index: OpIndex, at: Instant) {
         let op = self.ops.at_mut(index);

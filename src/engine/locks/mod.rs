@@ -17,7 +17,6 @@ pub(super) mod op;
 pub(super) mod prefix;
 mod query;
 mod release;
-mod schedule;
 #[cfg(feature = "metrics")]
 pub(super) mod series;
 pub(super) mod settings;

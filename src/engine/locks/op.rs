@@ -123,15 +123,14 @@ pub(in crate::engine) struct Op {
     next: Option<OpIndex>,
     judged_at: Instant,
     is_listed: bool,
-    /// When an acquisition that waits for nodes is judged; a timer for an earlier attempt is due
-    /// before that and means nothing.
+    /// It has timers.
+    pub(super) is_timed: bool,
+    /// When an acquisition that waits for nodes is judged, if before the end of its call.
     pub(in crate::engine) judge_at: Instant,
     pub(in crate::engine) plan: Plan,
     /// How the last attempt of an acquisition failed; before the first, that other calls come
     /// first.
     pub(in crate::engine) failed: Outcome,
-    /// When the next attempt is due; a timer for an earlier one means nothing.
-    pub(in crate::engine) retry_at: Instant,
     /// The node that the next attempt asks before the others.
     pub(in crate::engine) gate: Option<NodeId>,
     /// The nodes that the attempt under way asks once the gate has granted.
@@ -327,10 +326,10 @@ impl Op {
             next: None,
             judged_at: Instant::default(),
             is_listed: false,
+            is_timed: false,
             judge_at: Instant::MAX,
             plan: Plan::default(),
             failed: Outcome::Taken,
-            retry_at: Instant::MAX,
             gate: None,
             gated: NodeMask::EMPTY,
             round: Round::default(),

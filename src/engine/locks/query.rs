@@ -116,7 +116,7 @@ impl Locks {
     pub(in crate::engine) fn report_query(&mut self, index: OpIndex) -> Event {
         let replies = self.ops.at_mut(index).query.take().map(|query| query.replies);
         let op = self.ops.id(index);
-        self.ops.close(index);
+        self.close_op(index);
         Event::Query { op, replies: replies.unwrap_or_default() }
     }
 }

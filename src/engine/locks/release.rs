@@ -451,7 +451,7 @@ impl Locks {
         let op = self.ops.at(index);
         let (slot_index, outcome) = (op.slot(), op.outcome);
         let op = self.ops.id(index);
-        self.ops.close(index);
+        self.close_op(index);
         debug_assert_eq!(self.slots.at(slot_index).op, Some(index), "a release has its slot");
         self.slots.at_mut(slot_index).op = None;
         self.slots.free_if_unnamed(slot_index);

@@ -118,11 +118,8 @@ impl Locks {
     pub(in crate::engine) fn next_due(&self) -> Option<Instant> {
         let absent = Duration::from_nanos(self.absent);
         let rounds = self.ops.first_judged().map(|(_, at)| at + absent);
-        let keeps = Some(self.keeps.next()).filter(|at| *at < Instant::MAX);
-        [rounds, self.timers.next(), keeps, self.nodes.next_timeout(absent)]
-            .into_iter()
-            .flatten()
-            .min()
+        let timers = Some(self.timers.next()).filter(|at| *at < Instant::MAX);
+        [rounds, timers, self.nodes.next_timeout(absent)].into_iter().flatten().min()
     }
 
     /// `real` on both clocks.
@@ -190,11 +187,32 @@ impl Locks {
         self.ops.list(index, now.attended.plus_nanos(self.settings.node_timeout_nanos));
     }
 
-    /// The operation waits for nodes on their way until `at`, outside of the ordinary rounds.
+    /// The operation is judged at `at` at the latest, outside of the ordinary rounds.
     pub(in crate::engine) fn judge_at(&mut self, index: OpIndex, at: Instant) {
         let op = self.ops.at_mut(index);
         op.judge_at = op.judge_at.min(at);
-        self.timers.set(at, Timer::Judge, self.ops.id(index));
+        let at = op.judge_at;
+        self.set_timer(index, Timer::Judge, at);
+    }
+
+    /// Sets a timer of an operation.
+    pub(in crate::engine) fn set_timer(
+        &mut self,
+        index: OpIndex,
+        timer: impl FnOnce(OpIndex) -> Timer,
+        at: Instant,
+    ) {
+        self.ops.at_mut(index).is_timed = true;
+        self.timers.set(timer(index), at);
+    }
+
+    /// Gives the operation's place back, and removes its timers.
+    #[inline]
+    pub(super) fn close_op(&mut self, index: OpIndex) {
+        if std::mem::take(&mut self.ops.at_mut(index).is_timed) {
+            self.timers.remove_all_of(index);
+        }
+        self.ops.close(index);
     }
 
     /// Writes the scratch buffer to one node.

@@ -1,76 +1,226 @@
-//! Timers of operations other than the rounds' own: when to try again, when a call ends.
+//! When something is due beside the rounds: calls, waits and leases in one heap, in which each timer
+//! knows its place.
 //!
-//! A heap whose entries are checked when they are due. A timer that was moved, or whose operation
-//! has ended, leaves its entry behind; such entries are swept out when they outnumber the live
-//! ones.
+//! # Invariants
+//!
+//! - A timer is in the heap once or not at all: setting, moving and removing it takes logarithmic
+//!   time, and what has ended leaves nothing behind.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use super::op::OpId;
-use crate::slab::OpIndex;
+use crate::slab::{Index as _, KeepIndex, OpIndex, index_type};
 use crate::time::Instant;
 
-/// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::engine) enum Timer {
-    /// Begin the next attempt.
-    Retry,
-    /// The timer of a wait.
-    Wait,
-    /// Count out nodes without an answer: the call, or its wait for nodes, is over.
-    Judge,
+index_type! {
+    /// A place in the heap.
+    HeapPlace
 }
 
-/// Entries below this many are never swept.
-const SWEEP_MIN: usize = 1024;
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Timer {
+    /// The next attempt of a call.
+    Retry(OpIndex),
+    /// The timer of a wait.
+    Wait(OpIndex),
+    /// The end of a call, or of its wait for nodes: those without an answer are counted out.
+    Judge(OpIndex),
+    /// The result of an extension that the engine began by itself.
+    Extended(OpIndex),
+    /// The next extension of a lease, or its end.
+    Keep(KeepIndex),
+}
 
+impl Timer {
+    const KINDS: usize = 5;
+
+    /// A number that no other timer has.
+    fn number(self) -> usize {
+        let (place, kind) = match self {
+            Self::Retry(op) => (op.place(), 0),
+            Self::Wait(op) => (op.place(), 1),
+            Self::Judge(op) => (op.place(), 2),
+            Self::Extended(op) => (op.place(), 3),
+            Self::Keep(keep) => (keep.place(), 4),
+        };
+        place * Self::KINDS + kind
+    }
+}
+
+/// Children of a place in the heap: four keep the heap flat, and siblings together in memory.
+const ARITY: usize = 4;
+
+/// See the [module](self).
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Timers {
-    heap: BinaryHeap<Reverse<(Instant, Timer, OpIndex, u32)>>,
-    sweep_at: usize,
+    heap: Vec<(Instant, Timer)>,
+    /// Where each timer is in the heap, by its number.
+    places: Vec<Option<HeapPlace>>,
 }
 
 impl Timers {
-    pub(in crate::engine) fn set(&mut self, at: Instant, timer: Timer, op: OpId) {
-        self.heap.push(Reverse((at, timer, op.op, op.generation)));
+    /// When the first timer is due; [`Instant::MAX`] for never.
+    #[inline]
+    pub(in crate::engine) fn next(&self) -> Instant {
+        self.heap.first().map_or(Instant::MAX, |(at, _)| *at)
     }
 
     #[cfg(test)]
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(in crate::engine) const fn len(&self) -> usize {
         self.heap.len()
     }
 
-    pub(in crate::engine) fn next(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse((at, ..))| *at)
+    /// Takes a timer that is due by `now`.
+    pub(in crate::engine) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
+        let timer = self.heap.first().filter(|(at, _)| *at <= now).map(|(_, timer)| *timer)?;
+        self.remove(timer);
+        Some(timer)
     }
 
-    /// Whether a timer is due, or so many may be stale that a sweep is due.
-    #[inline]
-    pub(in crate::engine) fn needs_care(&self, now: Instant) -> bool {
-        self.next().is_some_and(|at| at <= now) || self.heap.len() > self.sweep_at.max(SWEEP_MIN)
-    }
-
-    /// Removes and returns a timer that is due.
-    pub(in crate::engine) fn pop_due(&mut self, now: Instant) -> Option<(Timer, OpId)> {
-        if self.next().is_none_or(|at| at > now) {
-            return None;
+    /// Makes the timer due at `at`, and at no other time.
+    pub(in crate::engine) fn set(&mut self, timer: Timer, at: Instant) {
+        let Some(place) = self.place(timer) else {
+            self.heap.push((at, timer));
+            return self.rise(self.heap.len() - 1);
+        };
+        if let Some(entry) = self.heap.get_mut(place) {
+            let was = std::mem::replace(&mut entry.0, at);
+            if at < was {
+                self.rise(place);
+            } else {
+                self.sink(place);
+            }
         }
-        let Reverse((_, timer, op, generation)) = self.heap.pop()?;
-        Some((timer, OpId { op, generation }))
     }
 
-    /// Drops entries that are not `is_live`, and duplicates, once these can be half of the heap.
-    pub(in crate::engine) fn sweep(&mut self, is_live: impl Fn(Instant, Timer, OpId) -> bool) {
-        if self.heap.len() > self.sweep_at.max(SWEEP_MIN) {
-            let mut entries = std::mem::take(&mut self.heap).into_vec();
-            entries.retain(|&Reverse((at, timer, op, generation))| {
-                is_live(at, timer, OpId { op, generation })
-            });
-            entries.sort_unstable();
-            entries.dedup();
-            self.heap = entries.into();
-            self.sweep_at = self.heap.len() * 2;
+    pub(in crate::engine) fn remove(&mut self, timer: Timer) {
+        let Some(place) = self.place(timer) else { return };
+        self.note(timer, None);
+        self.heap.swap_remove(place);
+        if place < self.heap.len() {
+            // The entry moved here from the end may belong above or below.
+            self.sink(place);
+            self.rise(place);
         }
+    }
+
+    /// The operation has ended.
+    #[cold]
+    pub(in crate::engine) fn remove_all_of(&mut self, op: OpIndex) {
+        for timer in [Timer::Retry(op), Timer::Wait(op), Timer::Judge(op), Timer::Extended(op)] {
+            self.remove(timer);
+        }
+    }
+
+    fn place(&self, timer: Timer) -> Option<usize> {
+        self.places.get(timer.number()).copied().flatten().map(HeapPlace::place)
+    }
+
+    fn note(&mut self, timer: Timer, place: Option<HeapPlace>) {
+        let number = timer.number();
+        if number >= self.places.len() {
+            self.places.resize(number + 1, None);
+        }
+        if let Some(known) = self.places.get_mut(number) {
+            *known = place;
+        }
+    }
+
+    /// Moves what is at `place` up to where it belongs.
+    fn rise(&mut self, mut place: usize) {
+        let Some(&entry) = self.heap.get(place) else { return };
+        while place > 0 {
+            let above = (place - 1) / ARITY;
+            let Some(&other) = self.heap.get(above).filter(|other| entry.0 < other.0) else {
+                break;
+            };
+            self.put(place, other);
+            place = above;
+        }
+        self.put(place, entry);
+    }
+
+    /// Moves what is at `place` down to where it belongs.
+    fn sink(&mut self, mut place: usize) {
+        let Some(&entry) = self.heap.get(place) else { return };
+        loop {
+            let first = place * ARITY + 1;
+            let last = (first + ARITY).min(self.heap.len());
+            let below = self.heap.get(first..last).unwrap_or_default();
+            let least = below.iter().enumerate().min_by_key(|(_, (at, _))| *at);
+            let Some((nth, &other)) = least.filter(|(_, (at, _))| *at < entry.0) else { break };
+            self.put(place, other);
+            place = first + nth;
+        }
+        self.put(place, entry);
+    }
+
+    fn put(&mut self, place: usize, entry: (Instant, Timer)) {
+        if let Some(free) = self.heap.get_mut(place) {
+            *free = entry;
+        }
+        self.note(entry.1, HeapPlace::at(place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timer(number: usize) -> Timer {
+        let place = number / Timer::KINDS;
+        let (op, keep) = (OpIndex::at(place).unwrap(), KeepIndex::at(place).unwrap());
+        let kinds = [
+            Timer::Retry(op),
+            Timer::Wait(op),
+            Timer::Judge(op),
+            Timer::Extended(op),
+            Timer::Keep(keep),
+        ];
+        kinds[number % Timer::KINDS]
+    }
+
+    #[test]
+    fn timers_come_due_in_order_however_they_were_moved_and_removed() {
+        let mut timers = Timers::default();
+        let mut times = Vec::new();
+        let mut random = 7_u64;
+        let mut draw = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            Instant::from_nanos(random >> 40)
+        };
+        for number in 0..500 {
+            assert_eq!(timer(number).number(), number);
+            times.push(None);
+            timers.set(timer(number), draw());
+        }
+        for (number, time) in times.iter_mut().enumerate() {
+            if number % 7 == 0 {
+                timers.remove(timer(number));
+            } else {
+                let at = draw();
+                *time = Some(at);
+                timers.set(timer(number), at);
+            }
+        }
+        let mut expected: Vec<_> = times.iter().flatten().copied().collect();
+        expected.sort();
+        for at in expected {
+            assert_eq!(timers.next(), at);
+            assert_eq!(timers.pop_due(Instant::from_nanos(at.as_nanos() - 1)), None);
+            let due = timers.pop_due(at).unwrap();
+            assert_eq!(times[due.number()], Some(at));
+        }
+        assert_eq!(timers.next(), Instant::MAX);
+    }
+
+    #[test]
+    fn an_operation_that_has_ended_leaves_no_timer() {
+        let mut timers = Timers::default();
+        for number in 0..2 * Timer::KINDS {
+            timers.set(timer(number), Instant::from_nanos(number as u64));
+        }
+        timers.remove_all_of(OpIndex::at(0).unwrap());
+        let left: Vec<_> = std::iter::from_fn(|| timers.pop_due(Instant::MAX)).collect();
+        let expected: Vec<_> = (Timer::KINDS - 1..2 * Timer::KINDS).map(timer).collect();
+        assert_eq!(left, expected);
     }
 }

@@ -289,7 +289,7 @@ fn an_acquisition_that_fails_leaves_nothing_to_keep() {
     }
     rig.advance(TTL * 2);
     assert_eq!(rig.waiting(0), Vec::<String>::new());
-    assert_eq!((rig.engine.slots_in_use(), rig.engine.locks.keeps.next()), (0, Instant::MAX));
+    assert_eq!((rig.engine.slots_in_use(), rig.engine.locks.timers.next()), (0, Instant::MAX));
 }
 
 /// The driver shows what the engine did to a lease: the engine names each changed lease once.

@@ -47,7 +47,7 @@ fn tracking_is_asked_for_once_a_connection_behind_the_set() {
     assert!(rig.engine.poll_event(rig.now).is_some());
     rig.engine.release(lease, rig.now);
     rig.answer(0, ":1\r\n");
-    assert_eq!((rig.engine.slots_in_use(), rig.engine.locks.keeps.next()), (0, Instant::MAX));
+    assert_eq!((rig.engine.slots_in_use(), rig.engine.locks.timers.next()), (0, Instant::MAX));
     // A plain lease is not watched.
     rig.acquire("a");
     assert_eq!(rig.waiting(0), ["SET"]);

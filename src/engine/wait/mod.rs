@@ -337,14 +337,11 @@ impl Waiting {
 
     // ---- inside ----
 
-    /// Makes the call a waiter, until its end at the latest.
+    /// Makes the call a waiter.
     fn open(&mut self, op: OpIndex, denied: NodeMask, call: Call) {
-        let Self { waiters, actions, calls, client_id, .. } = self;
+        let Self { waiters, calls, client_id, .. } = self;
         waiters.enter(op, || {
             *calls = calls.wrapping_add(1);
-            if rules::has_end(call.deadline) {
-                actions.push(Action::End { op, at: call.deadline });
-            }
             Waiter::new(op, call, waiter_id(*client_id, *calls), denied)
         });
     }

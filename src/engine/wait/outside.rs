@@ -114,8 +114,6 @@ pub(in crate::engine) struct Text {
 /// input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Action {
-    /// Set the timer of the call's own end.
-    End { op: OpIndex, at: Instant },
     /// Set the call's one timer.
     Timer { op: OpIndex, at: Instant },
     /// The same: the call is still until then, unless it is woken.
@@ -146,11 +144,9 @@ impl Action {
             | Self::Announce { .. }
             | Self::Wake { .. }
             | Self::Try { .. } => true,
-            Self::End { .. }
-            | Self::Timer { .. }
-            | Self::Listen { .. }
-            | Self::Tell { .. }
-            | Self::Woken { .. } => false,
+            Self::Timer { .. } | Self::Listen { .. } | Self::Tell { .. } | Self::Woken { .. } => {
+                false
+            }
         }
     }
 }

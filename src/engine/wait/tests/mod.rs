@@ -147,7 +147,6 @@ impl World {
     /// What it wanted done, in a word each.
     fn done(&self) -> Vec<&'static str> {
         let word = |action: &Action| match action {
-            Action::End { .. } => "end",
             Action::Timer { .. } => "timer",
             Action::Listen { .. } => "listen",
             Action::Ask { is_look: false, .. } => "ask",
