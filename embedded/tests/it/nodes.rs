@@ -74,19 +74,19 @@ fn runs_what_a_client_sent_before_it_closed(
     thaw: impl Fn(),
 ) {
     let (mut publisher, mut gone) = (connect(), connect());
-    publisher.ask(&["SET", "k", "v"]).unwrap();
+    publisher.ask(&["SET", "k", "v"]).expect("the server answers");
     // With RESP3 a subscriber may send other commands too.
-    gone.ask(&["HELLO", "3"]).unwrap();
-    gone.ask(&["SUBSCRIBE", "c"]).unwrap();
+    gone.ask(&["HELLO", "3"]).expect("the server answers");
+    gone.ask(&["SUBSCRIBE", "c"]).expect("the server answers");
     // A client that closes with a message unread resets its connection.
-    publisher.ask(&["PUBLISH", "c", "unread"]).unwrap();
+    publisher.ask(&["PUBLISH", "c", "unread"]).expect("the server answers");
     freeze();
-    publisher.send(&request(&["PUBLISH", "c", "late"])).unwrap();
-    gone.send(&request(&["DEL", "k"])).unwrap();
+    publisher.send(&request(&["PUBLISH", "c", "late"])).expect("the server answers");
+    gone.send(&request(&["DEL", "k"])).expect("the server answers");
     drop(gone);
     thaw();
-    publisher.reply().unwrap();
-    assert_eq!(publisher.ask(&["EXISTS", "k"]).unwrap(), b":0\r\n");
+    publisher.reply().expect("the server answers");
+    assert_eq!(publisher.ask(&["EXISTS", "k"]).expect("the server answers"), b":0\r\n");
 }
 
 #[test]
