@@ -154,6 +154,8 @@ impl Default for Retry {
 /// | `key_prefix` | none | up to 4,095 bytes |
 /// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
 /// | `direct_wake` | on | whether waiting calls are woken by the holder's release |
+/// | `max_clock_skew` | 1 s | 1 ms to 1 h: between client and node, for fenced locks |
+/// | `fence_ttl` | 24 h | `max_ttl` and twice `max_clock_skew` to 10 years |
 /// | `username`, `password` | none | for nodes whose URL names none |
 /// | `client_name` | none | printable ASCII without spaces |
 ///
@@ -178,6 +180,8 @@ pub struct Config {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) local_turns: u32,
     pub(crate) direct_wake: bool,
+    pub(crate) max_clock_skew: Duration,
+    pub(crate) fence_ttl: Duration,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
     pub(crate) key_prefix: Vec<u8>,
@@ -231,6 +235,8 @@ impl Config {
             max_hold: None,
             local_turns: 64,
             direct_wake: true,
+            max_clock_skew: Duration::from_secs(1),
+            fence_ttl: Duration::from_secs(24 * 3600),
             #[cfg(feature = "tls")]
             tls: None,
             key_prefix: Vec::new(),
@@ -363,6 +369,38 @@ impl Config {
         self
     }
 
+    /// How far the client's wall clock and a node's may be apart for a fenced lock
+    /// ([`LockOptions::fenced`](crate::LockOptions::fenced)): a node that is further away does not
+    /// vote for it. 1 s by default, from 1 ms to 1 h. A clock that is years ahead would raise the
+    /// fences of all clients. A restarted node must not vote for longer than twice this time and
+    /// the rounds of an attempt, so fences need a `max_ttl` above that.
+    #[must_use]
+    pub const fn max_clock_skew(mut self, skew: Duration) -> Self {
+        self.max_clock_skew = skew;
+        self
+    }
+
+    /// How long the nodes keep the counter of a key's fences after it was last raised. 24 h by
+    /// default, from [`max_ttl`](Self::max_ttl) and twice
+    /// [`max_clock_skew`](Self::max_clock_skew) to 10 years.
+    #[must_use]
+    pub const fn fence_ttl(mut self, ttl: Duration) -> Self {
+        self.fence_ttl = ttl;
+        self
+    }
+
+    /// Why no lock can be fenced; `guard_ms` is how long a restarted node does not vote.
+    pub(crate) fn why_no_fences(&self, guard_ms: u64) -> Option<&'static str> {
+        let guard = Duration::from_millis(guard_ms);
+        if self.restart_guard == RestartGuard::Off {
+            return Some("the restart guard is off");
+        }
+        let needed = self.max_clock_skew * 2 + self.node_timeout * 2 + self.connect_timeout;
+        (guard <= needed).then_some(
+            "max_ttl must be longer than twice max_clock_skew, twice node_timeout and connect_timeout together",
+        )
+    }
+
     /// Bytes put in front of every key on the nodes, and nowhere else: callers, leases and errors
     /// have the key without it. Key and prefix together have at most 4,096 bytes. By default there
     /// is none.
@@ -429,6 +467,9 @@ impl Config {
         range("node_timeout", self.node_timeout, ms(1), ms(60_000))?;
         range("connect_timeout", self.connect_timeout, ms(1), ms(600_000))?;
         range("max_ttl", self.max_ttl, ms(4), ms(TTL_MS_MAX))?;
+        range("max_clock_skew", self.max_clock_skew, ms(1), ms(3_600_000))?;
+        let least = self.max_ttl + self.max_clock_skew * 2;
+        range("fence_ttl", self.fence_ttl, least, ms(FENCE_TTL_MS_MAX))?;
         if self.in_flight_max == 0 || self.in_flight_max > IN_FLIGHT_LIMIT {
             return Err(ConfigError::InFlight { wanted: self.in_flight_max });
         }
@@ -479,6 +520,9 @@ pub(crate) const KEY_LEN_MAX: usize = 4096;
 /// A TTL and its drift must fit 32 bits of milliseconds.
 const TTL_MS_MAX: u64 = 24 * 24 * 3600 * 1000;
 
+/// Ten years: a time that every server takes.
+const FENCE_TTL_MS_MAX: u64 = 10 * 365 * 24 * 3600 * 1000;
+
 const IN_FLIGHT_LIMIT: usize = 1 << 20;
 
 /// A lease counts its extensions in 16 bits.
@@ -504,6 +548,8 @@ mod tests {
             (config().node_timeout(Duration::ZERO), "node_timeout"),
             (config().connect_timeout(Duration::from_secs(601)), "connect_timeout"),
             (config().max_ttl(Duration::from_millis(3)), "max_ttl"),
+            (config().max_clock_skew(Duration::ZERO), "max_clock_skew"),
+            (config().fence_ttl(Duration::from_secs(31)), "fence_ttl"),
             (config().drift_factor(f64::NAN), "drift_factor"),
             (config().drift_factor(0.0), "drift_factor"),
             (config().quorum(Quorum::AtLeast(1)), "quorum"),

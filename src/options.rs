@@ -40,6 +40,9 @@ pub struct LockOptions {
     /// The lease is watched or has a `node_timeout` of its own: one check for two rare options.
     pub(crate) is_special: bool,
     pub(crate) is_woken: bool,
+    pub(crate) is_fenced: bool,
+    /// For a lock that is adopted.
+    pub(crate) fence: Option<u64>,
 }
 
 /// The engine extends the lease by itself, at each third of its TTL.
@@ -104,6 +107,8 @@ impl LockOptions {
             node_timeout_ms: 0,
             is_special: false,
             is_woken: true,
+            is_fenced: false,
+            fence: None,
         }
     }
 
@@ -164,6 +169,31 @@ impl LockOptions {
     #[must_use]
     pub const fn direct_wake(mut self, on: bool) -> Self {
         self.is_woken = on;
+        self
+    }
+
+    /// The lease comes with a fence ([`Lease::fence`](crate::Lease::fence)): a number above the
+    /// fence of every lease of this key before. A resource that keeps the highest fence it has seen
+    /// and refuses a lower one is safe from a holder that was paused beyond its deadline: see
+    /// `guide::fencing`.
+    ///
+    /// It costs a longer command per node, and a second round trip where another client's number
+    /// was higher. The nodes must run scripts (EVAL), and keep a second key per lock, `key:fence`,
+    /// for [`fence_ttl`](crate::Config::fence_ttl). A node whose clock is further away than
+    /// [`max_clock_skew`](crate::Config::max_clock_skew) does not vote
+    /// ([`Cause::ClockOff`](crate::Cause::ClockOff)). All writers of a resource must ask for
+    /// fences: a lease without one excludes the others, but is not ordered among them.
+    #[must_use]
+    pub const fn fenced(mut self) -> Self {
+        self.is_fenced = true;
+        self
+    }
+
+    /// For a lock that is adopted ([`Client::adopt`](crate::Client::adopt)): the fence that its
+    /// lease had.
+    #[must_use]
+    pub const fn fence(mut self, fence: u64) -> Self {
+        self.fence = Some(fence);
         self
     }
 

@@ -45,6 +45,8 @@ pub enum Kind {
     Unasked,
     /// A call was taken that was to be refused.
     LimitIgnored,
+    /// A later lease had no higher fence than an earlier one.
+    FenceOrder,
     /// Somebody did not get a lock in the end, or a node did not vote again.
     Starved,
     /// A call was refused, or failed, for a reason that was not there.
@@ -127,6 +129,26 @@ rules! {
     fn is_still_won(has_quorum: bool) -> bool { has_quorum }
     /// A lock whose keys are gone before it is handed over is handed over.
     GoneBeforeHandOver => NoQuorum { true }
+
+    /// A number is a fence once a quorum has accepted that same number.
+    fn accepts(accepted: NodeMask, other: NodeMask) -> NodeMask { accepted }
+    /// Accepts of two numbers are added up.
+    AcceptsAddedUp => FenceOrder { accepted.union(other) }
+
+    /// Only a node that holds the token, and whose counter is lower, accepts a number.
+    fn is_accepted(did_node_accept: bool) -> bool { did_node_accept }
+    /// A refusal in the second round counts as an accept.
+    RefusalAccepted => FenceOrder { true }
+
+    /// A lease with a fence goes to no other holder, who needs a higher one.
+    fn needs_own_fence(is_fenced: bool) -> bool { is_fenced }
+    /// A lease goes to the next holder in a process with the fence of the last.
+    FenceHandedOn => ByTest { false }
+
+    /// Only nodes whose clock agrees with the client's vote for a fence.
+    fn may_propose(do_clocks_agree: bool) -> bool { do_clocks_agree }
+    /// A client whose clock is years ahead gets fences.
+    ClockNotCompared => ByTest { true }
 
     /// Each attempt has a token of its own.
     fn token_of_retry<T: Clone>(drawn: T, last: &T) -> T { drawn }

@@ -96,3 +96,27 @@ impl fmt::Debug for Instant {
 pub(crate) const fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
+/// What a wall clock showed at a moment of the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WallClock {
+    pub(crate) read_at: Instant,
+    /// Microseconds since 1970.
+    pub(crate) micros: u64,
+    /// How many microseconds before `read_at` it may have been.
+    pub(crate) error: u64,
+}
+
+impl WallClock {
+    /// What the clock shows at `now`, if nobody sets it.
+    pub(crate) fn at(self, now: Instant) -> u64 {
+        self.micros.saturating_add(now.nanos_since(self.read_at) / 1_000)
+    }
+
+    /// By how many microseconds two clocks may differ.
+    pub(crate) fn skew(self, other: Self) -> u64 {
+        let (first, last) =
+            if self.read_at <= other.read_at { (self, other) } else { (other, self) };
+        let apart = first.at(last.read_at).abs_diff(last.micros);
+        apart.saturating_add(self.error).saturating_add(other.error)
+    }
+}

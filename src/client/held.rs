@@ -46,6 +46,12 @@ impl<'client> Held<'client> {
         self.lease.as_ref().map(Lease::token)
     }
 
+    /// The fence, if the lock was asked for with one: see [`Lease::fence`].
+    #[must_use]
+    pub fn fence(&self) -> Option<u64> {
+        self.lease.as_ref().and_then(Lease::fence)
+    }
+
     /// Extends the lock by its TTL if a third of the TTL has passed, and waits for the result;
     /// otherwise costs a clock read. Call it between the steps of long work.
     ///

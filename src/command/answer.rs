@@ -20,6 +20,8 @@ pub(crate) enum Answer {
     Zero,
     /// Integer one.
     One,
+    /// The counter of fences, or a time in microseconds.
+    Counter(u64),
     /// The script cache does not hold the script.
     NoScript,
     /// Refused before execution.
@@ -53,6 +55,31 @@ pub(crate) fn classify(reply: &Reply<'_>) -> Answer {
     }
 }
 
+/// The answer to a command that raises a counter of fences.
+pub(crate) fn classify_fenced(reply: &Reply<'_>) -> Answer {
+    if let Reply::Bulk(digits) = reply {
+        decimal(digits).map_or(Answer::Odd, Answer::Counter)
+    } else {
+        classify(reply)
+    }
+}
+
+/// The answer to `TIME`: seconds and microseconds, as one number.
+pub(crate) fn classify_time(reply: &Reply<'_>) -> Answer {
+    let Reply::Array(items) = reply else { return classify(reply) };
+    let mut parts = items.clone().map(|item| item.text().and_then(decimal));
+    let (Some(Some(seconds)), Some(Some(micros))) = (parts.next(), parts.next()) else {
+        return Answer::Odd;
+    };
+    let time = seconds.checked_mul(1_000_000).and_then(|time| time.checked_add(micros));
+    time.map_or(Answer::Odd, Answer::Counter)
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let is_plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
+}
+
 /// Scripts append their own text to an error, so only the first words count.
 fn classify_error(text: &[u8]) -> Answer {
     let word = text.split(|&byte| byte == b' ').next().unwrap_or_default();
@@ -71,6 +98,7 @@ fn classify_error(text: &[u8]) -> Answer {
         b"WRONGTYPE" => Cause::WrongType,
         b"MOVED" | b"ASK" | b"CLUSTERDOWN" | b"CROSSSLOT" | b"TRYAGAIN" => Cause::Cluster,
         b"NOPROTO" => Cause::Unsupported,
+        b"FENCE" => Cause::FenceCounter,
         b"ERR" => return classify_plain(text),
         _ => return Answer::Odd,
     };

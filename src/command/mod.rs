@@ -9,7 +9,7 @@ mod tests;
 
 use bytes::BufMut;
 
-pub(crate) use answer::{Answer, classify};
+pub(crate) use answer::{Answer, classify, classify_fenced, classify_time};
 pub(crate) use dialect::{Dialect, ExtendStep, ReleaseStep, Server, ServerKind};
 
 use crate::key::Key;
@@ -22,6 +22,23 @@ pub(crate) const RELEASE_SCRIPT: &str = "if redis.call('get',KEYS[1]) == ARGV[1]
 /// Renews the key's TTL if it holds the token; a missing key stays missing.
 pub(crate) const EXTEND_SCRIPT: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
      return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
+
+/// Takes the lock, and raises the counter of its fences to a proposed number if that is higher.
+/// Answers 0 where the lock is taken, 1 where the number was accepted, and else the counter. The
+/// counter is looked at first, so that an error leaves nothing behind.
+pub(crate) const FENCED_SET_SCRIPT: &str = "local s=redis.call('get',KEYS[2]) or '0' \
+     local c=tonumber(s) if not(c and c>=0 and c<9007199254740991) then \
+     return redis.error_reply('FENCE counter') end \
+     if not redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2]) then return 0 end \
+     if c<tonumber(ARGV[3]) then redis.call('set',KEYS[2],ARGV[3],'PX',ARGV[4]) return 1 end \
+     return s";
+
+/// Raises the counter, if the lock holds the token; else answers 0.
+pub(crate) const RAISE_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
+     local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
+     if not(c and c>=0 and c<9007199254740991) then return redis.error_reply('FENCE counter') end \
+     if c<tonumber(ARGV[2]) then redis.call('set',KEYS[2],ARGV[2],'PX',ARGV[3]) return 1 end \
+     return s";
 
 pub(crate) const RELEASE_SHA: &[u8; 40] = b"ae3671744a5dbb24ea37ef607b8b10ac7856d43e";
 pub(crate) const EXTEND_SHA: &[u8; 40] = b"0be193f9697b4b30826e1bc553c0064e0e04668c";
@@ -40,6 +57,53 @@ pub(crate) fn append_set(
     append_token(out, token);
     options.append(out, ttl_ms);
 }
+
+/// As [`append_set`], with a fence. Like a SET it is never sent a second time, so it goes as EVAL,
+/// which needs no script to be loaded.
+pub(crate) fn append_fenced_set(
+    out: &mut Vec<u8>,
+    key: &Key,
+    token: &TokenBytes,
+    ttl_ms: u32,
+    fence: u64,
+    fence_ttl_ms: u64,
+) {
+    out.extend_from_slice(b"*9\r\n$4\r\nEVAL\r\n");
+    append_bulk(out, FENCED_SET_SCRIPT.as_bytes());
+    append_fence_keys(out, key);
+    append_token(out, token);
+    append_number(out, ttl_ms.into());
+    append_number(out, fence);
+    append_number(out, fence_ttl_ms);
+}
+
+/// Raises the counter of a lock that holds the token.
+pub(crate) fn append_raise(
+    out: &mut Vec<u8>,
+    key: &Key,
+    token: &TokenBytes,
+    fence: u64,
+    fence_ttl_ms: u64,
+) {
+    out.extend_from_slice(b"*8\r\n$4\r\nEVAL\r\n");
+    append_bulk(out, RAISE_SCRIPT.as_bytes());
+    append_fence_keys(out, key);
+    append_token(out, token);
+    append_number(out, fence);
+    append_number(out, fence_ttl_ms);
+}
+
+/// The lock, and beside it the counter of its fences.
+fn append_fence_keys(out: &mut Vec<u8>, key: &Key) {
+    out.extend_from_slice(b"$1\r\n2\r\n");
+    append_key(out, key);
+    let mut counter = key.clone();
+    counter.extend_from_slice(FENCE_SUFFIX);
+    append_key(out, &counter);
+}
+
+/// Behind the key of a lock: the key of the counter of its fences.
+pub(crate) const FENCE_SUFFIX: &[u8] = b":fence";
 
 /// The options of the last SET, encoded: nearly all locks of a program have the same TTL.
 #[derive(Debug)]
@@ -170,6 +234,11 @@ pub(crate) fn append_get(out: &mut Vec<u8>, key: &Key) {
 /// Asks how long the key still lives.
 pub(crate) fn append_pttl(out: &mut impl BufMut, key: &Key) {
     append_command(out, &[b"PTTL", key]);
+}
+
+/// Asks for the server's wall clock.
+pub(crate) fn append_time(out: &mut Vec<u8>) {
+    append_command(out, &[b"TIME"]);
 }
 
 /// Sends a message; the answer is the number of clients that receive it.

@@ -70,7 +70,8 @@ impl Driver {
     fn make_lease(&mut self, id: LeaseId) -> Option<Lease> {
         let (key, token) = self.engine.held_name(id)?;
         let deadline = self.engine.deadline(id)?;
-        let (lease, place) = self.pool.make(id, key, token, deadline, self.engine.votes(id));
+        let (votes, fence) = (self.engine.votes(id), self.engine.fence(id));
+        let (lease, place) = self.pool.make(id, (key, token, fence), deadline, votes);
         self.engine.set_word(id, place);
         Some(lease)
     }

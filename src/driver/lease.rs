@@ -8,6 +8,7 @@
 //! - A state is used for another lease only once it has no other reference.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub(crate) struct LeaseState {
     id: LeaseId,
     key: Key,
     token: TokenBytes,
+    fence: Option<NonZeroU64>,
     deadline: AtomicU64,
     votes: AtomicU32,
     is_lost: AtomicBool,
@@ -115,6 +117,14 @@ impl Lease {
         NodeMask::from_bits(self.state.votes.load(Ordering::Relaxed))
     }
 
+    /// The fence, if the lock was asked for with one
+    /// ([`LockOptions::fenced`](crate::LockOptions::fenced)): higher than that of every lease of
+    /// this key before. Hand it to the resource with each write; an extension keeps it.
+    #[must_use]
+    pub fn fence(&self) -> Option<u64> {
+        self.state.fence.map(NonZeroU64::get)
+    }
+
     pub(crate) fn id(&self) -> LeaseId {
         self.state.id
     }
@@ -164,6 +174,7 @@ impl fmt::Debug for Lease {
             .field("key", &self.key().escape_ascii().to_string())
             .field("deadline", &self.deadline())
             .field("votes", &self.votes())
+            .field("fence", &self.fence())
             .finish_non_exhaustive()
     }
 }
@@ -198,11 +209,11 @@ impl LeasePool {
     pub(crate) fn make(
         &mut self,
         id: LeaseId,
-        key: &[u8],
-        token: &TokenBytes,
+        (key, token, fence): (&[u8], &TokenBytes, Option<u64>),
         deadline: Instant,
         votes: NodeMask,
     ) -> (Lease, u32) {
+        let fence = fence.and_then(NonZeroU64::new);
         let place = self.free.pop();
         let reusable = place.and_then(|place| self.states.get_mut(place as usize));
         if let Some(arc) = reusable
@@ -211,6 +222,7 @@ impl LeasePool {
             state.id = id;
             key::replace(&mut state.key, key);
             state.token.clone_from(token);
+            state.fence = fence;
             *state.deadline.get_mut() = deadline.as_nanos();
             *state.votes.get_mut() = votes.bits();
             *state.is_lost.get_mut() = false;
@@ -225,6 +237,7 @@ impl LeasePool {
             id,
             key: Key::from_slice(key),
             token: token.clone(),
+            fence,
             deadline: AtomicU64::new(deadline.as_nanos()),
             votes: AtomicU32::new(votes.bits()),
             is_lost: AtomicBool::new(false),

@@ -218,6 +218,9 @@ impl Driver {
         now: Instant,
     ) -> Result<OpId, LockError> {
         self.collect_dropped(now);
+        if options.is_fenced {
+            self.engine.set_wall_clock(clock::wall_micros(), now);
+        }
         self.engine.acquire(key, options, now)
     }
 

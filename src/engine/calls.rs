@@ -36,6 +36,10 @@ impl Engine {
         if !self.locks.prefix.is_plain(key) {
             self.locks.prefix.check(key)?;
         }
+        let is_fenced = options.is_fenced;
+        if is_fenced {
+            self.locks.check_fences()?;
+        }
         if let Some(Err(len)) = &options.token {
             return Err(LockError::InvalidToken { len: *len });
         }
@@ -56,6 +60,9 @@ impl Engine {
             None | Some(Err(_)) => self.locks.draw_token(),
         };
         let slot = self.locks.slots.open(key, token);
+        if is_fenced {
+            self.locks.slots.at_mut(slot).set_fenced();
+        }
         if !self.locks.prefix.is_none() {
             self.locks.prefix.put_before(&mut self.locks.slots.at_mut(slot).key);
         }
@@ -230,7 +237,11 @@ impl Engine {
         let began = self.locks.slots.at(last).began;
         self.locks.ops.at_mut(index).began.note(began);
         let key = self.locks.slots.at(last).key.clone();
+        let is_fenced = self.locks.slots.at(last).is_fenced();
         let slot = self.locks.slots.open(key.as_slice(), token);
+        if is_fenced {
+            self.locks.slots.at_mut(slot).set_fenced();
+        }
         self.locks.slots.at_mut(last).op = None;
         self.locks.slots.free_if_unnamed(last);
         self.locks.attempt(index, slot, now);

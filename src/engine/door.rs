@@ -26,7 +26,7 @@ use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
 use crate::slab::OpIndex;
-use crate::time::Instant;
+use crate::time::{Instant, WallClock};
 
 /// Shorter than any round trip.
 const ROUND_TRIP_MIN_NANOS: u64 = 50_000;
@@ -258,6 +258,12 @@ impl Engine {
     /// Whether the node was greeted on its connection and is fit for locks.
     pub(crate) fn serves(&self, id: NodeId) -> bool {
         self.locks.nodes.get(id).is_some_and(Node::serves)
+    }
+
+    /// At `now` the wall clock shows `micros` microseconds since 1970. Call it before each call
+    /// that takes a fenced lock; nothing else depends on the wall clock.
+    pub fn set_wall_clock(&mut self, micros: u64, now: Instant) {
+        self.locks.wall = Some(WallClock { read_at: now, micros, error: 0 });
     }
 
     /// The connection that the engine asked for is open.

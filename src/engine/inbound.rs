@@ -66,6 +66,28 @@ impl Engine {
         self.follow(now);
     }
 
+    /// A node answered the command of a fenced attempt.
+    fn fenced_set_answered(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
+        self.locks.fenced_set_answered(id, slot_index, answer, now);
+        let slot = self.locks.slots.at(slot_index);
+        if let (Answer::Zero, SlotState::Released, Some(op)) = (answer, slot.state, slot.op) {
+            self.waiting.denied_late(op, id);
+        }
+        // What the user may not do with scripts or with the counter says nothing of the node.
+        let is_fencing =
+            |cause| matches!(cause, Cause::NoPermission | Cause::KeyDenied | Cause::FenceCounter);
+        if let Answer::Refused(cause) = answer
+            && !is_fencing(cause)
+        {
+            self.locks.nodes.note_refusal(id, cause, now.real);
+        }
+        let is_grant = matches!(answer, Answer::One | Answer::Counter(_));
+        if is_grant && self.locks.nodes.at(id).is_admitted() {
+            self.locks.nodes.granted(id);
+        }
+        self.follow(now);
+    }
+
     /// Anything but an everyday answer: other frames, frames in pieces, changes of the node.
     #[cold]
     fn handle_rest(&mut self, id: NodeId, mut input: &[u8], now: Instant) {
@@ -121,6 +143,16 @@ impl Engine {
                     self.locks.nodes.granted(id);
                 }
             }
+            Request::FencedSet(slot) => {
+                self.fenced_set_answered(id, slot, answer, now);
+            }
+            Request::Raise(slot) => {
+                self.locks.raise_answered(id, slot, answer, now);
+                self.follow(now);
+            }
+            Request::Time => {
+                return self.locks.nodes.time_told(id, answer, pending.written_at, now);
+            }
             Request::Release { slot, step } => {
                 self.locks.release_answered(id, slot, step, answer, now)
             }
@@ -165,8 +197,12 @@ impl Engine {
         let random = rand::Rng::next_u32(&mut self.locks.rng);
         for entry in self.locks.nodes.handle_lost(id, cause, random, now) {
             match entry.request {
-                Request::Set(slot) => {
+                Request::Set(slot) | Request::FencedSet(slot) => {
                     self.locks.set_lost(id, slot, now);
+                    self.follow(now);
+                }
+                Request::Raise(slot) => {
+                    self.locks.raise_lost(id, slot);
                     self.follow(now);
                 }
                 Request::Release { slot, .. } => self.locks.release_lost(id, slot, now),
@@ -191,6 +227,7 @@ impl Engine {
                 Request::Tracked(slot) => self.locks.untracked(id, slot),
                 Request::ScriptLoad
                 | Request::Tracking
+                | Request::Time
                 | Request::Subscribe
                 | Request::Tell
                 | Request::Greeting(_) => continue,

@@ -59,6 +59,12 @@ impl Engine {
         self.locks.deadline(lease)
     }
 
+    /// The fence of a lease ([`LockOptions::fenced`](crate::LockOptions::fenced)).
+    #[must_use]
+    pub fn fence(&self, lease: LeaseId) -> Option<u64> {
+        self.locks.fence(lease)
+    }
+
     /// How long a lease is still valid at `now`; zero if it is not held.
     #[must_use]
     pub fn remaining_at(&self, lease: LeaseId, now: Instant) -> Duration {

@@ -117,6 +117,16 @@ pub enum Cause {
     ConnectionLost,
     /// An answer that does not say whether the command ran.
     OddReply,
+    /// For a fenced lock: the node runs no scripts for this user.
+    NoScripts,
+    /// For a fenced lock: the node's clock and the client's are further apart than
+    /// `max_clock_skew`, or the node did not tell its time.
+    ClockOff,
+    /// For a fenced lock: another client has raised the counter meanwhile, or the node did not
+    /// answer the second round.
+    FenceRefused,
+    /// For a fenced lock: the key of the counter does not hold a counter.
+    FenceCounter,
     /// The node wrote the key of a watched lock, and then told that the key is gone or changed,
     /// before the caller got the lock.
     Gone,
@@ -176,6 +186,10 @@ impl Cause {
             Self::Timeout => "timeout",
             Self::ConnectionLost => "connection_lost",
             Self::OddReply => "odd_reply",
+            Self::NoScripts => "no_scripts",
+            Self::ClockOff => "clock_off",
+            Self::FenceRefused => "fence_refused",
+            Self::FenceCounter => "fence_counter",
             Self::Gone => "gone",
         }
     }
@@ -237,6 +251,12 @@ impl Cause {
             Self::Timeout => "no answer in time",
             Self::ConnectionLost => "connection lost before the answer",
             Self::OddReply => "unclear answer",
+            Self::NoScripts => {
+                "runs no scripts, which fenced locks need (allow EVAL for this user)"
+            }
+            Self::ClockOff => "its clock differs too much from this machine's (max_clock_skew)",
+            Self::FenceRefused => "did not accept the fence",
+            Self::FenceCounter => "the key of the fences holds something else",
             Self::Gone => "the key is gone again",
         }
     }

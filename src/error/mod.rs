@@ -138,6 +138,15 @@ pub enum LockError {
         /// The configured `max_ttl`.
         most: Duration,
     },
+    /// The configuration allows no fences.
+    #[error("no lock can be fenced: {why}")]
+    NoFences {
+        /// What is in the way.
+        why: &'static str,
+    },
+    /// The key ends in `:fence`: such keys are the counters of fences.
+    #[error("a key that ends in :fence is the counter of another lock's fences")]
+    ReservedKey,
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.
     #[error("the key has {len} bytes with its prefix: 1 to 4096 are allowed")]
     InvalidKey {

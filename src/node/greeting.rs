@@ -51,6 +51,8 @@ pub(crate) struct Facts {
     /// For how long the node has been a master, by the marker on it.
     pub(crate) met_for: Option<Duration>,
     pub(crate) uptime_s: Option<u64>,
+    /// The node's wall clock, in microseconds since 1970.
+    pub(crate) time_us: Option<u64>,
     pub(crate) role: Option<String>,
     pub(crate) mode: Option<String>,
     pub(crate) maxmemory_policy: Option<String>,
@@ -253,6 +255,7 @@ impl Facts {
         match name {
             b"run_id" => self.run_id = text(),
             b"process_id" => self.process_id = text(),
+            b"server_time_usec" => self.time_us = value.parse().ok(),
             b"uptime_in_seconds" => self.uptime_s = value.parse().ok(),
             b"redis_mode" | b"server_mode" => self.mode = text(),
             b"redis_version" if self.version.is_empty() => {

@@ -19,6 +19,7 @@
 mod admission;
 mod backoff;
 mod channel;
+mod clock;
 mod debt;
 mod greeting;
 mod outbound;
@@ -58,7 +59,7 @@ use crate::count::{Count, NodeCounts};
 use crate::error::Cause;
 use crate::resp::{Decoder, Limits};
 use crate::rules;
-use crate::time::Instant;
+use crate::time::{Instant, WallClock};
 
 /// How soon the client asks a node again that refuses only for the moment.
 const RETRY_SOON: Duration = Duration::from_millis(500);
@@ -103,6 +104,8 @@ pub(crate) struct Node {
     pub(crate) granted: Count,
     pub(crate) counts: NodeCounts,
     greeted_at: Instant,
+    /// What the node last said of its clock.
+    clock: Option<WallClock>,
     /// Round trip of the last greeting.
     pub(crate) round_trip: Option<Duration>,
     pub(crate) dialect: Dialect,
@@ -140,6 +143,7 @@ impl Node {
             granted: Count::default(),
             counts: NodeCounts::default(),
             greeted_at: now,
+            clock: None,
             round_trip: None,
             dialect: Dialect { release: None, extend: None },
             debts: Debts::new(room.debts),
@@ -354,6 +358,10 @@ impl Node {
         let is_fit = admission::refusal(&self.reading.facts, rules.admission).is_none();
         if is_fit && self.ask_more(rules, now) {
             return false;
+        }
+        self.clock = None;
+        if let Some(micros) = self.reading.facts.time_us {
+            self.told_time(micros, self.greeted_at, now);
         }
         let standing = self.history.admit(&self.reading.facts, rules, is_duplicate, now.real);
         let standing = match standing {

@@ -18,6 +18,12 @@ pub(crate) enum Request {
     ScriptLoad,
     /// The SET of an attempt.
     Set(SlotIndex),
+    /// The command that takes a fenced lock.
+    FencedSet(SlotIndex),
+    /// The second round of a fenced attempt.
+    Raise(SlotIndex),
+    /// `TIME`.
+    Time,
     /// The compare-and-delete of a slot.
     Release { slot: SlotIndex, step: ReleaseStep },
     /// A compare-and-delete that was owed; `again`: it will be sent once more.
@@ -46,12 +52,15 @@ impl Request {
     pub(crate) const fn slot(self) -> Option<SlotIndex> {
         match self {
             Self::Set(slot)
+            | Self::FencedSet(slot)
+            | Self::Raise(slot)
             | Self::Release { slot, .. }
             | Self::Debt { slot, .. }
             | Self::Extend { slot, .. }
             | Self::Tracked(slot) => Some(slot),
             Self::Greeting(_)
             | Self::ScriptLoad
+            | Self::Time
             | Self::Subscribe
             | Self::Wait { .. }
             | Self::Wake(_)

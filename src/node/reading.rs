@@ -3,7 +3,7 @@
 use super::greeting::Facts;
 use super::pending::{Pending, Request};
 use super::state::{Answered, Step};
-use crate::command::{Answer, classify};
+use crate::command::{Answer, classify, classify_fenced, classify_time};
 use crate::error::Cause;
 use crate::resp::{Frame, Reply};
 
@@ -46,6 +46,8 @@ impl Reading {
                     classify(&frame.reply())
                 }
             }
+            Request::FencedSet(_) | Request::Raise(_) => classify_fenced(&frame.reply()),
+            Request::Time => classify_time(&frame.reply()),
             Request::Greeting(part) => {
                 self.facts.note(part, &frame.reply());
                 self.greeting_open = self.greeting_open.saturating_sub(1);

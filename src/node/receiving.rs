@@ -43,6 +43,7 @@ impl Node {
         let is_plain = !matches!(
             self.pending.front()?.request,
             Request::Query { .. }
+                | Request::Time
                 | Request::Wait { .. }
                 | Request::Greeting(_)
                 | Request::Subscribe

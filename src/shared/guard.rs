@@ -95,6 +95,12 @@ impl SharedGuard {
         self.lease.as_ref().map_or(NodeMask::EMPTY, Lease::votes)
     }
 
+    /// The fence, if the lock was asked for with one: see [`Lease::fence`].
+    #[must_use]
+    pub fn fence(&self) -> Option<u64> {
+        self.lease.as_ref().and_then(Lease::fence)
+    }
+
     /// Extends the lock by the TTL of its call if a third of that TTL has passed; otherwise costs a
     /// clock read. Call it between the steps of long work.
     ///

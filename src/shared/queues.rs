@@ -31,6 +31,7 @@ pub(super) struct Holder {
     /// How it is kept alive.
     pub(super) keep_alive: Option<KeepAlive>,
     pub(super) is_watched: bool,
+    pub(super) is_fenced: bool,
 }
 
 #[derive(Debug)]
@@ -103,6 +104,7 @@ impl Queues {
             is_wanted_elsewhere: false,
             keep_alive: options.keep_alive,
             is_watched: options.is_watched,
+            is_fenced: options.is_fenced || options.fence.is_some(),
         });
     }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::queues::Holder;
 use crate::config::{Config, KEY_LEN_MAX, Retry};
 use crate::error::{ConfigError, LockError};
 use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::Drift;
+use crate::rules;
 use crate::time::Instant;
 
 /// How often in a row a lease is handed on while another process waits for it.
@@ -96,10 +98,14 @@ impl Rules {
         options.min_validity.max(Duration::from_millis(validity_ms.div_ceil(2)))
     }
 
-    /// Whether a lease kept alive as `kept` serves a call that asks for `wanted`. A lease with
-    /// limits serves no other call.
-    pub(super) fn is_kept_as_wanted(kept: Option<KeepAlive>, wanted: Option<KeepAlive>) -> bool {
-        kept == wanted && kept.is_none_or(|kept| kept == KeepAlive::new())
+    /// Whether a lease suits a call with these options: it is kept alive and watched as wanted, has
+    /// no limits, and needs no fence. Each holder has a fence of its own, which only nodes give.
+    pub(super) fn suits(holder: &Holder, wanted: &LockOptions) -> bool {
+        let kept = holder.keep_alive;
+        kept == wanted.keep_alive
+            && kept.is_none_or(|kept| kept == KeepAlive::new())
+            && (holder.is_watched || !wanted.is_watched)
+            && !rules::needs_own_fence(holder.is_fenced || wanted.is_fenced)
     }
 }
 
@@ -136,6 +142,8 @@ fn waits_of(retry: &Retry, waits: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::LeaseId;
+    use crate::quorum::NodeMask;
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -158,6 +166,33 @@ mod tests {
         assert_eq!(rules(|config| config), 64);
         assert_eq!(rules(|config| config.max_extensions(9)), 0);
         assert_eq!(rules(|config| config.max_hold(ms(9_000))), 0);
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn a_handle_that_hands_fences_on_fails_its_test() {
+        let broken = Some(rules::Mutant::FenceHandedOn);
+        let test = a_lease_with_a_fence_is_not_handed_on;
+        assert!(std::panic::catch_unwind(|| rules::run_with(broken, test)).is_err());
+    }
+
+    #[test]
+    fn a_lease_with_a_fence_is_not_handed_on() {
+        let holder = |is_fenced| Holder {
+            id: LeaseId::nth(0),
+            valid_until: Instant::MAX,
+            voters: NodeMask::first(1),
+            turns: 0,
+            is_wanted_elsewhere: false,
+            keep_alive: None,
+            is_watched: false,
+            is_fenced,
+        };
+        let (plain, fenced) = (LockOptions::new(ms(10)), LockOptions::new(ms(10)).fenced());
+        assert!(Rules::suits(&holder(false), &plain));
+        assert!(!Rules::suits(&holder(true), &fenced));
+        assert!(!Rules::suits(&holder(true), &plain));
+        assert!(!Rules::suits(&holder(false), &fenced));
     }
 
     #[test]

@@ -234,10 +234,7 @@ impl Table {
             return Err(lease);
         }
         let wanted = &self.calls.at(next).options;
-        if !Rules::is_kept_as_wanted(holder.keep_alive, wanted.keep_alive)
-            || (wanted.is_watched && !holder.is_watched)
-            || lease.remaining() < self.rules.validity_wanted(wanted)
-        {
+        if !Rules::suits(holder, wanted) || lease.remaining() < self.rules.validity_wanted(wanted) {
             return Err(lease);
         }
         holder.turns += 1;

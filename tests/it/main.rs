@@ -19,6 +19,8 @@ mod drops;
 mod endings;
 mod extend;
 mod faulty_nodes;
+#[cfg(feature = "shared")]
+mod fences;
 #[cfg(feature = "fuzzing")]
 mod fuzz_corpus;
 mod greeting;

@@ -1,4 +1,4 @@
-//! Scripts: the two that a Redlock client sends, recognised by their text.
+//! Scripts: those that Redbolt sends, recognised by their text.
 //!
 //! Layer: sans-IO. There is no Lua here; any other script is refused with a plain error.
 
@@ -12,27 +12,59 @@ use crate::request::{Args, number};
 
 /// A script this node can run.
 struct Known {
+    does: Does,
     text: &'static str,
     /// SHA-1 of the text, as `SCRIPT LOAD` answers it.
     sha1: &'static str,
 }
 
-const RELEASE: usize = 0;
-const KNOWN: [Known; 2] = [
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Release,
+    Extend,
+    /// Takes a lock, and raises the counter of its fences.
+    Acquire,
+    /// Raises the counter of a lock that is held.
+    Raise,
+}
+
+pub(super) const KNOWN_LEN: usize = 4;
+const KNOWN: [Known; KNOWN_LEN] = [
     Known {
+        does: Does::Release,
         text: "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) \
                else return 0 end",
         sha1: "ae3671744a5dbb24ea37ef607b8b10ac7856d43e",
     },
     Known {
+        does: Does::Extend,
         text: "if redis.call('get',KEYS[1]) == ARGV[1] then return \
                redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end",
         sha1: "0be193f9697b4b30826e1bc553c0064e0e04668c",
     },
+    Known {
+        does: Does::Acquire,
+        text: "local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
+               if not(c and c>=0 and c<9007199254740991) then \
+               return redis.error_reply('FENCE counter') end \
+               if not redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2]) then return 0 end \
+               if c<tonumber(ARGV[3]) then redis.call('set',KEYS[2],ARGV[3],'PX',ARGV[4]) \
+               return 1 end return s",
+        sha1: "a87ec9b0648fb49b7692a68d969779d86d84c6a6",
+    },
+    Known {
+        does: Does::Raise,
+        text: "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
+               local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
+               if not(c and c>=0 and c<9007199254740991) then \
+               return redis.error_reply('FENCE counter') end \
+               if c<tonumber(ARGV[2]) then redis.call('set',KEYS[2],ARGV[2],'PX',ARGV[3]) \
+               return 1 end return s",
+        sha1: "8650c930ebaa7e619e7a42ce42e1cf76aa5d953a",
+    },
 ];
 
-const UNKNOWN: &str = "ERR an embedded node has no Lua: it knows only the compare-and-delete and \
-                       compare-and-expire scripts of Redbolt";
+const UNKNOWN: &str = "ERR an embedded node has no Lua: it knows only the scripts of Redbolt";
 
 /// `EVAL script numkeys key .. arg ..`
 pub(super) fn eval(call: &mut Call<'_>) {
@@ -123,12 +155,23 @@ fn keys_len(args: Args<'_>) -> Result<usize, &'static str> {
     usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")
 }
 
+/// What a script returns.
+enum Answer {
+    Integer(bool),
+    Text(Vec<u8>),
+    /// An error that the script made itself.
+    Error(&'static str),
+}
+
 /// Runs a script and writes its answer. An error of a command inside names the script.
 fn run(call: &mut Call<'_>, index: usize, keys_len: usize) {
-    match compare_then(call, index, keys_len) {
-        Ok(answer) => call.reply().integer(i64::from(answer)),
+    let Some(known) = KNOWN.get(index) else { return };
+    match answer(call, known.does, keys_len) {
+        Ok(Answer::Integer(answer)) => call.reply().integer(i64::from(answer)),
+        Ok(Answer::Text(text)) => call.reply().bulk(&text),
+        Ok(Answer::Error(text)) => call.reply().error(text),
         Err(text) => {
-            let sha1 = KNOWN.get(index).map_or("", |known| known.sha1);
+            let sha1 = known.sha1;
             let place = match call.server.flavor {
                 Flavor::Valkey91 => " script: on @user_script:1.".to_owned(),
                 Flavor::Redis70 | Flavor::Redis80 | Flavor::Redis86 | Flavor::Valkey81 => {
@@ -140,39 +183,136 @@ fn run(call: &mut Call<'_>, index: usize, keys_len: usize) {
     }
 }
 
-fn compare_then(call: &mut Call<'_>, index: usize, keys_len: usize) -> Result<bool, String> {
-    let key = if keys_len > 0 { call.args.get(3) } else { None };
-    let args = call.args;
-    let argv = |number: usize| args.get(3 + keys_len + number);
-    let Some(key) = key else {
-        return Err(call.server.flavor.script_argument().to_owned());
-    };
+fn answer(call: &mut Call<'_>, does: Does, keys_len: usize) -> Result<Answer, String> {
+    match does {
+        Does::Release | Does::Extend => {
+            compare_then(call, does == Does::Release, keys_len).map(Answer::Integer)
+        }
+        Does::Acquire => acquire(call, keys_len),
+        Does::Raise => raise(call, keys_len),
+    }
+}
+
+/// The `number`-th key of the script.
+fn key<'a>(call: &Call<'a>, keys_len: usize, number: usize) -> Result<&'a [u8], String> {
+    let key = if number < keys_len { call.args.get(3 + number) } else { None };
+    key.ok_or_else(|| call.server.flavor.script_argument().to_owned())
+}
+
+/// The `number`-th argument of the script.
+fn argument<'a>(call: &Call<'a>, keys_len: usize, number: usize) -> Result<&'a [u8], String> {
+    let argument = call.args.get(3 + keys_len + number);
+    argument.ok_or_else(|| call.server.flavor.script_argument().to_owned())
+}
+
+/// `GET` inside a script.
+fn read(call: &mut Call<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
     allowed(call, "get")?;
     note_read(call, key);
     let entry = call.server.keys.entry(call.session.db, key, call.now_ms);
-    let equal = match entry.map(|entry| &entry.value) {
-        None => false,
-        Some(Value::Text(text)) => argv(0).is_some_and(|expected| expected == text),
-        Some(Value::List(_)) => return Err(WRONG_TYPE.to_owned()),
-    };
-    if !equal {
-        return Ok(false);
+    match entry.map(|entry| &entry.value) {
+        None => Ok(None),
+        Some(Value::Text(text)) => Ok(Some(text.clone())),
+        Some(Value::List(_)) => Err(WRONG_TYPE.to_owned()),
     }
-    if index != RELEASE && argv(1).is_none() {
-        return Err(call.server.flavor.script_argument().to_owned());
-    }
-    allowed(call, if index == RELEASE { "del" } else { "pexpire" })?;
+}
+
+/// When a key set with `PX` inside a script ends; checked before anything is written.
+fn end(call: &Call<'_>, px: &[u8]) -> Result<i64, String> {
+    let px = number(px).ok_or_else(|| NOT_INTEGER.to_owned())?;
+    let end = call.now_ms.checked_add(px).filter(|_| px > 0);
+    end.ok_or_else(|| "ERR invalid expire time in 'set' command".to_owned())
+}
+
+/// Whether a write inside a script would be refused.
+fn writable(call: &Call<'_>, command: &str) -> Result<(), String> {
+    allowed(call, command)?;
     if call.server.state.misconf {
         return Err(call.server.misconf());
     }
     if call.server.state.replica {
         return Err(READONLY.to_owned());
     }
-    if index == RELEASE {
-        return Ok(call.server.keys.delete(call.session.db, key, call.now_ms));
+    // DEL and PEXPIRE need no memory.
+    if command == "set" && call.server.state.oom {
+        return Err("OOM command not allowed when used memory > 'maxmemory'.".to_owned());
     }
-    let amount = argv(1).unwrap_or(b"");
-    move_end(call, key, amount, When::default()).map_err(str::to_owned)
+    Ok(())
+}
+
+/// The text of a counter and its value, which Lua keeps as a double.
+fn counter(call: &mut Call<'_>, key: &[u8]) -> Result<Option<(Vec<u8>, f64)>, String> {
+    let text = read(call, key)?.unwrap_or_else(|| b"0".to_vec());
+    let value = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    let value = value.filter(|value| (0.0..COUNTER_END).contains(value));
+    Ok(value.map(|value| (text, value)))
+}
+
+const COUNTER_END: f64 = 9_007_199_254_740_991.0;
+const BAD_COUNTER: Answer = Answer::Error("FENCE counter");
+
+fn acquire(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
+    let (lock, fence) = (key(call, keys_len, 0)?, key(call, keys_len, 1)?);
+    let Some(counter) = counter(call, fence)? else { return Ok(BAD_COUNTER) };
+    let token = argument(call, keys_len, 0)?;
+    let px = argument(call, keys_len, 1)?;
+    writable(call, "set")?;
+    let ends_at_ms = end(call, px)?;
+    let (db, now_ms) = (call.session.db, call.now_ms);
+    if call.server.keys.entry(db, lock, now_ms).is_some() {
+        return Ok(Answer::Integer(false));
+    }
+    call.server.keys.set(db, lock, token, Some(ends_at_ms), now_ms);
+    // A script that has written is not refused any more.
+    accept(call, fence, counter, 3 + keys_len + 2, false)
+}
+
+fn raise(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
+    let lock = key(call, keys_len, 0)?;
+    let held = read(call, lock)?;
+    if held.is_none() || held.as_deref() != call.args.get(3 + keys_len) {
+        return Ok(Answer::Integer(false));
+    }
+    let fence = key(call, keys_len, 1)?;
+    let Some(counter) = counter(call, fence)? else { return Ok(BAD_COUNTER) };
+    accept(call, fence, counter, 3 + keys_len + 1, true)
+}
+
+/// Raises a counter to the number in the arguments, if that is higher.
+fn accept(
+    call: &mut Call<'_>,
+    key: &[u8],
+    (text, counter): (Vec<u8>, f64),
+    at: usize,
+    is_first_write: bool,
+) -> Result<Answer, String> {
+    let proposed = call.args.get(at).unwrap_or_default();
+    let value = std::str::from_utf8(proposed).ok().and_then(|text| text.trim().parse::<f64>().ok());
+    if value.is_some_and(|value| counter < value) {
+        if is_first_write {
+            writable(call, "set")?;
+        }
+        let px = argument(call, at - 3, 1)?;
+        let (db, now_ms, ends_at_ms) = (call.session.db, call.now_ms, end(call, px)?);
+        call.server.keys.set(db, key, proposed, Some(ends_at_ms), now_ms);
+        return Ok(Answer::Integer(true));
+    }
+    Ok(Answer::Text(text))
+}
+
+fn compare_then(call: &mut Call<'_>, is_release: bool, keys_len: usize) -> Result<bool, String> {
+    let lock = key(call, keys_len, 0)?;
+    let Some(text) = read(call, lock)? else { return Ok(false) };
+    if call.args.get(3 + keys_len) != Some(&text) {
+        return Ok(false);
+    }
+    if is_release {
+        writable(call, "del")?;
+        return Ok(call.server.keys.delete(call.session.db, lock, call.now_ms));
+    }
+    let amount = argument(call, keys_len, 1)?;
+    writable(call, "pexpire")?;
+    move_end(call, lock, amount, When::default()).map_err(str::to_owned)
 }
 
 /// ACLs apply to the commands inside a script as well.

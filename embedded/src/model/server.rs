@@ -21,7 +21,7 @@ pub struct Server {
     pub(crate) named: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) keys: Keyspace,
     /// Which of the known scripts are in the script cache.
-    pub(crate) scripts: [bool; 2],
+    pub(crate) scripts: [bool; super::script::KNOWN_LEN],
     pub(crate) channels: Channels,
     pub(crate) trackers: Trackers,
     pub(crate) state: State,
@@ -213,7 +213,7 @@ impl Server {
             password: options.password.clone(),
             named: options.named.clone(),
             keys: Keyspace::default(),
-            scripts: [false; 2],
+            scripts: [false; super::script::KNOWN_LEN],
             channels: Channels::default(),
             trackers: Trackers::default(),
             state: State::default(),
@@ -232,7 +232,7 @@ impl Server {
             Memory::Kept => self.keys.forget_sessions(),
         }
         self.life = life;
-        self.scripts = [false; 2];
+        self.scripts = [false; super::script::KNOWN_LEN];
         self.channels = Channels::default();
         self.trackers = Trackers::default();
         self.stats = Stats::default();
@@ -375,7 +375,7 @@ impl Server {
 
     /// Empties the script cache, as `SCRIPT FLUSH` does.
     pub const fn flush_scripts(&mut self) {
-        self.scripts = [false; 2];
+        self.scripts = [false; super::script::KNOWN_LEN];
     }
 
     /// Whether the server is loading its keys: see [`Condition::Loading`].

@@ -19,6 +19,23 @@ pub(crate) const RELEASE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then r
 pub(crate) const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return \
                                  redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
+/// The script that takes a lock and raises the counter of its fences.
+pub(crate) const ACQUIRE: &str = "local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
+     if not(c and c>=0 and c<9007199254740991) then \
+     return redis.error_reply('FENCE counter') end \
+     if not redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2]) then return 0 end \
+     if c<tonumber(ARGV[3]) then redis.call('set',KEYS[2],ARGV[3],'PX',ARGV[4]) \
+     return 1 end return s";
+pub(crate) const ACQUIRE_SHA: &str = "a87ec9b0648fb49b7692a68d969779d86d84c6a6";
+/// The script that raises the counter of a lock that is held.
+pub(crate) const RAISE: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
+     local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
+     if not(c and c>=0 and c<9007199254740991) then \
+     return redis.error_reply('FENCE counter') end \
+     if c<tonumber(ARGV[2]) then redis.call('set',KEYS[2],ARGV[2],'PX',ARGV[3]) \
+     return 1 end return s";
+pub(crate) const RAISE_SHA: &str = "8650c930ebaa7e619e7a42ce42e1cf76aa5d953a";
+
 pub(crate) fn words(words: &[&str]) -> Request {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()
 }
@@ -57,13 +74,15 @@ impl Pair {
         self.model.set_condition(condition);
     }
 
-    /// Sends lines of words on the first connection, one at a time. `RELEASE` and `EXTEND` stand
-    /// for the scripts.
+    /// Sends lines of words on the first connection, one at a time. `RELEASE`, `EXTEND`,
+    /// `ACQUIRE` and `RAISE` stand for the scripts.
     pub(crate) fn say(&mut self, lines: &[&str]) {
         for line in lines {
             let word = |word: &str| match word {
                 "RELEASE" => RELEASE.into(),
                 "EXTEND" => EXTEND.into(),
+                "ACQUIRE" => ACQUIRE.into(),
+                "RAISE" => RAISE.into(),
                 word => word.into(),
             };
             self.run(0, &[line.split(' ').map(word).collect()]);

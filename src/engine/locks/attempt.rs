@@ -10,7 +10,7 @@ use crate::command::Answer;
 use crate::engine::event::Event;
 use crate::engine::spans::traced;
 use crate::error::{Cause, LockError, Vote};
-use crate::node::Now;
+use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Round;
 use crate::rules;
@@ -38,13 +38,20 @@ impl Locks {
         slot.began = now.real;
         traced!(DEBUG: self.trace_attempt(index));
 
-        self.encode_set(slot_index);
+        let (mut voters, mut request) = (self.nodes.voters(), Request::Set(slot_index));
+        if self.slots.at(slot_index).is_fenced() {
+            self.propose_fence(slot_index, now);
+            self.encode_fenced_set(slot_index);
+            (voters, request) = (self.voters_by_clock(), Request::FencedSet(slot_index));
+        } else {
+            self.encode_plain_set(slot_index);
+        }
         if let Some(gate) = self.ops.at_mut(index).gate.take()
             && self.try_gate(gate, index, slot_index, now)
         {
             return;
         }
-        let (voters, written) = (self.nodes.voters(), self.write_sets(index, slot_index, now));
+        let written = self.write_sets(index, slot_index, (voters, request), now);
         for node in voters.without(written) {
             self.send_set(node, slot_index, now);
         }
@@ -97,6 +104,9 @@ impl Locks {
         for node in awaited {
             self.fail_vote(node, slot_index);
         }
+        if self.slots.at(slot_index).is_fenced() {
+            self.give_up_raise(slot_index);
+        }
         if is_gated {
             self.gate_answered(slot_index, now);
         } else {
@@ -131,19 +141,32 @@ impl Locks {
         answer: Answer,
         now: Now,
     ) {
-        // A grant read after the node said that it is not a master does not count.
-        let is_trusted =
-            self.nodes.at(id).is_plain() || self.is_believed_in_trouble(id, answer, now);
-        let is_believed = rules::is_grant_trusted(is_trusted);
         let vote = match answer {
-            Answer::Ok if !is_believed => Vote::Unknown(Cause::Quarantined),
-            Answer::Ok => Vote::Granted,
+            Answer::Ok => self.vote_of_grant(id, now),
             Answer::Null => Vote::Denied,
             Answer::Refused(cause) => Vote::Failed(cause),
-            Answer::Zero | Answer::One | Answer::NoScript | Answer::Odd => {
+            Answer::Zero | Answer::One | Answer::Counter(_) | Answer::NoScript | Answer::Odd => {
                 Vote::Unknown(Cause::OddReply)
             }
         };
+        self.voted(id, slot_index, vote, now);
+    }
+
+    /// A node granted: whether that counts. A grant read after the node said that it is not a
+    /// master does not.
+    #[inline]
+    pub(super) fn vote_of_grant(&mut self, id: NodeId, now: Now) -> Vote {
+        let is_trusted = self.nodes.at(id).is_plain() || self.is_believed_in_trouble(id, now);
+        if rules::is_grant_trusted(is_trusted) {
+            Vote::Granted
+        } else {
+            Vote::Unknown(Cause::Quarantined)
+        }
+    }
+
+    /// A node has voted in an attempt.
+    #[inline]
+    pub(super) fn voted(&mut self, id: NodeId, slot_index: SlotIndex, vote: Vote, now: Now) {
         match vote {
             // Already counted when it was read.
             Vote::Granted => {}
@@ -194,10 +217,8 @@ impl Locks {
     /// Whether the answer counts of a node that is not admitted, or in trouble; it may have lost
     /// its vote since.
     #[cold]
-    fn is_believed_in_trouble(&mut self, id: NodeId, answer: Answer, now: Now) -> bool {
-        if answer == Answer::Ok {
-            self.nodes.granted_in_trouble(id, now.real);
-        }
+    fn is_believed_in_trouble(&mut self, id: NodeId, now: Now) -> bool {
+        self.nodes.granted_in_trouble(id, now.real);
         self.nodes.at(id).is_admitted()
     }
 

@@ -38,6 +38,7 @@ impl Locks {
             | Answer::One
             | Answer::NoScript
             | Answer::Refused(_)
+            | Answer::Counter(_)
             | Answer::Odd => {}
         }
     }

@@ -8,6 +8,7 @@
 //! - Nothing here can create a key: every form of the command compares first.
 //! - A node that may still run an older extension of the lease is not sent another.
 
+use super::fences::Fencing;
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
@@ -85,6 +86,10 @@ impl Locks {
         let wire_key = self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
         let slot_index = self.open_foreign(&wire_key, token);
+        if let Some(fence) = acquire.fence {
+            self.slots.at_mut(slot_index).set_fenced();
+            self.slots.fences.put(slot_index, Fencing::carried(fence));
+        }
         if acquire.is_looked_after() {
             self.open_keep(index, key, acquire);
             self.bind_keep(index, slot_index);
@@ -274,7 +279,7 @@ impl Locks {
                 }
                 self.check_holders(slot_index, now);
             }
-            Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
+            Answer::NoScript | Answer::Refused(_) | Answer::Counter(_) | Answer::Odd => {
                 if let Some(step) = self.next_extend_step(id, step, answer, now)
                     && rules::is_sent_again(is_wanted)
                 {
@@ -320,7 +325,12 @@ impl Locks {
                 self.nodes.note_refusal(id, cause, now.real);
                 None
             }
-            Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => None,
+            Answer::Ok
+            | Answer::Null
+            | Answer::Zero
+            | Answer::One
+            | Answer::Counter(_)
+            | Answer::Odd => None,
         }
     }
 

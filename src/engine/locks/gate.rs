@@ -21,9 +21,10 @@ impl Locks {
         slot_index: SlotIndex,
         now: Now,
     ) -> bool {
-        let mut gated = self.nodes.voters();
+        let voters = self.voters_for(slot_index);
+        let mut gated = voters;
         gated.remove(gate);
-        let is_use = self.nodes.voters().contains(gate) && !gated.is_empty();
+        let is_use = voters.contains(gate) && !gated.is_empty();
         if !is_use || gated.count() + 1 < self.settings.quorum {
             return false;
         }
@@ -32,7 +33,7 @@ impl Locks {
         self.send_set(gate, slot_index, now);
         self.track_sets(index, slot_index, now);
         self.ops.at_mut(index).gated = gated;
-        let absent = self.nodes.all().without(self.nodes.voters());
+        let absent = self.nodes.all().without(voters);
         for node in absent {
             self.fail_vote(node, slot_index);
         }

@@ -375,7 +375,12 @@ impl Op {
         let cause = match answer {
             Answer::Refused(cause) => cause,
             Answer::NoScript => Cause::Unsupported,
-            Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => Cause::OddReply,
+            Answer::Ok
+            | Answer::Null
+            | Answer::Zero
+            | Answer::One
+            | Answer::Counter(_)
+            | Answer::Odd => Cause::OddReply,
         };
         self.blame(node, cause);
     }

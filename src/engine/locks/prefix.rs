@@ -3,9 +3,16 @@
 
 use std::borrow::Cow;
 
+use crate::command::FENCE_SUFFIX;
 use crate::config::KEY_LEN_MAX;
 use crate::error::LockError;
 use crate::key::Key;
+
+/// The counters of fences are beside the locks; no lock may be mistaken for one.
+#[inline]
+fn is_reserved(key: &[u8]) -> bool {
+    key.ends_with(FENCE_SUFFIX)
+}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -23,9 +30,9 @@ impl Prefix {
 
     /// Whether the key goes to the nodes as it is: without a prefix, every key that may.
     #[inline]
-    pub(in crate::engine) const fn is_plain(&self, key: &[u8]) -> bool {
+    pub(in crate::engine) fn is_plain(&self, key: &[u8]) -> bool {
         // An empty key wraps around to the longest there is.
-        key.len().wrapping_sub(1) < self.plain_len_max
+        key.len().wrapping_sub(1) < self.plain_len_max && !is_reserved(key)
     }
 
     /// Whether keys go to the nodes as they are.
@@ -37,6 +44,9 @@ impl Prefix {
     /// Whether a key may go to the nodes behind the prefix.
     #[cold]
     pub(in crate::engine) fn check(&self, key: &[u8]) -> Result<(), LockError> {
+        if is_reserved(key) {
+            return Err(LockError::ReservedKey);
+        }
         let len = if key.is_empty() { 0 } else { key.len() + self.bytes.len() };
         if (1..=KEY_LEN_MAX).contains(&len) { Ok(()) } else { Err(LockError::InvalidKey { len }) }
     }

@@ -266,7 +266,12 @@ impl Locks {
             Answer::One | Answer::Zero | Answer::Refused(Cause::WrongType) => {
                 self.release_done(id, slot_index, answer == Answer::One, now);
             }
-            Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
+            Answer::Ok
+            | Answer::Null
+            | Answer::NoScript
+            | Answer::Refused(_)
+            | Answer::Counter(_)
+            | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
                     if !self.write(id, Request::Release { slot: slot_index, step }, now) {
@@ -377,7 +382,12 @@ impl Locks {
                 }
                 self.decide_release(slot_index);
             }
-            Answer::Ok | Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Odd => {
+            Answer::Ok
+            | Answer::Null
+            | Answer::NoScript
+            | Answer::Refused(_)
+            | Answer::Counter(_)
+            | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
                     if self.write(id, Request::Debt { slot: slot_index, step, again }, now) {
@@ -424,7 +434,12 @@ impl Locks {
                 self.nodes.note_refusal(id, cause, now.real);
                 None
             }
-            Answer::Ok | Answer::Null | Answer::Zero | Answer::One | Answer::Odd => None,
+            Answer::Ok
+            | Answer::Null
+            | Answer::Zero
+            | Answer::One
+            | Answer::Counter(_)
+            | Answer::Odd => None,
         }
     }
 

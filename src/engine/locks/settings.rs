@@ -27,6 +27,11 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) max_hold: Duration,
     pub(in crate::engine) admission: AdmissionRules,
     pub(in crate::engine) direct_wake: bool,
+    /// Microseconds.
+    pub(in crate::engine) max_clock_skew_us: u64,
+    pub(in crate::engine) fence_ttl_ms: u64,
+    /// Why no lock can be fenced.
+    pub(in crate::engine) no_fences: Option<&'static str>,
     pub(in crate::engine) retry: Retry,
 }
 
@@ -50,6 +55,9 @@ impl Settings {
             max_extensions: config.max_extensions.unwrap_or(u32::MAX),
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
+            max_clock_skew_us: nanos(config.max_clock_skew) / 1_000,
+            fence_ttl_ms: u64::try_from(config.fence_ttl.as_millis()).unwrap_or(u64::MAX),
+            no_fences: config.why_no_fences(guard_ms),
             retry: config.retry,
             admission: AdmissionRules {
                 guard: config.restart_guard,

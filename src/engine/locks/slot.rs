@@ -6,6 +6,7 @@
 //!   late answer always finds the attempt it belongs to.
 //! - Handles carry a generation, so one to a freed slot finds nothing.
 
+use super::fences::Fences;
 use crate::key::{self, Key};
 use crate::node::Phase;
 use crate::quorum::NodeMask;
@@ -85,6 +86,8 @@ const KEPT: u8 = 1;
 pub(in crate::engine) const LATE_VOTE: u8 = 2;
 /// The same for the list of leases whose deadline the engine moved.
 pub(in crate::engine) const CHANGED: u8 = 4;
+/// The attempt, or the lease, has an entry in [`Fences`].
+const FENCED: u8 = 8;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
@@ -92,6 +95,7 @@ const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot ea
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Slots {
     slots: Slab<SlotIndex, Slot>,
+    pub(in crate::engine) fences: Fences,
 }
 
 impl Slots {
@@ -101,7 +105,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.state = SlotState::Acquiring;
         slot.op = None;
-        slot.set_kept(false);
+        slot.marks &= !(KEPT | FENCED);
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -160,6 +164,9 @@ impl Slots {
         if slot.state == SlotState::Released && slot.refs == 0 && slot.op.is_none() {
             slot.state = SlotState::Free;
             slot.generation = slot.generation.wrapping_add(1);
+            if slot.is_fenced() {
+                self.fences.remove(index);
+            }
             self.slots.give_back(index);
         }
     }
@@ -179,6 +186,15 @@ impl Slot {
     #[inline]
     pub(in crate::engine) const fn set_kept(&mut self, is_kept: bool) {
         self.marks = if is_kept { self.marks | KEPT } else { self.marks & !KEPT };
+    }
+
+    #[inline]
+    pub(in crate::engine) const fn is_fenced(&self) -> bool {
+        self.marks & FENCED != 0
+    }
+
+    pub(in crate::engine) const fn set_fenced(&mut self) {
+        self.marks |= FENCED;
     }
 
     /// Marks the slot as in a list. Returns whether it is new there.

@@ -28,7 +28,7 @@ use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
-use crate::time::Instant;
+use crate::time::{Instant, WallClock};
 use crate::token::TokenBytes;
 
 /// An event that waits to be taken.
@@ -62,6 +62,8 @@ pub(in crate::engine) struct Locks {
     /// Operations that wait for nodes on their way.
     pub(in crate::engine) awaiting: Vec<OpIndex>,
     pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
+    /// What the caller last said of the wall clock.
+    pub(in crate::engine) wall: Option<WallClock>,
     /// How many nanoseconds the sockets were not read, in all.
     absent: u64,
     pub(in crate::engine) last_pass: Instant,
@@ -99,6 +101,7 @@ impl Locks {
             keeps: Keeps::default(),
             awaiting: Vec::new(),
             late_votes: VecDeque::new(),
+            wall: None,
             absent: 0,
             last_pass: now,
             last_call: now,
@@ -209,7 +212,8 @@ impl Locks {
     /// Gives the operation's place back, and removes its timers.
     #[inline]
     pub(super) fn close_op(&mut self, index: OpIndex) {
-        if std::mem::take(&mut self.ops.at_mut(index).is_timed) {
+        if self.ops.at(index).is_timed {
+            self.ops.at_mut(index).is_timed = false;
             self.timers.remove_all_of(index);
         }
         self.ops.close(index);

@@ -9,14 +9,24 @@ use super::slot::SlotState;
 use super::state::{Failed, Locks};
 use crate::command::append_set;
 use crate::engine::spans::traced;
-use crate::error::Vote;
+use crate::error::{Cause, Vote};
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::Decision;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
+    /// Encodes the SET of an attempt, or the command that stands for it.
     pub(in crate::engine) fn encode_set(&mut self, slot_index: SlotIndex) {
+        if self.slots.at(slot_index).is_fenced() {
+            self.encode_fenced_set(slot_index);
+        } else {
+            self.encode_plain_set(slot_index);
+        }
+    }
+
+    #[inline]
+    pub(super) fn encode_plain_set(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
         self.scratch.clear();
         let (key, options) = (&slot.key, &mut self.set_options);
@@ -29,9 +39,10 @@ impl Locks {
         &mut self,
         index: OpIndex,
         slot_index: SlotIndex,
+        (voters, request): (NodeMask, Request),
         now: Now,
     ) -> NodeMask {
-        let written = self.write_cohort(self.nodes.voters(), Request::Set(slot_index), now);
+        let written = self.write_cohort(voters, request, now);
         self.ops.at_mut(index).round.written = written;
         let slot = self.slots.at_mut(slot_index);
         slot.holds = written;
@@ -42,7 +53,8 @@ impl Locks {
     /// Writes the encoded SET to one node.
     #[inline]
     pub(in crate::engine) fn send_set(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
-        if self.write(id, Request::Set(slot_index), now) {
+        let request = self.set_request(slot_index);
+        if self.may_be_asked(id, slot_index) && self.write(id, request, now) {
             let slot = self.slots.at_mut(slot_index);
             slot.holds.insert(id);
             slot.unanswered.insert(id);
@@ -54,9 +66,24 @@ impl Locks {
         }
     }
 
+    #[inline]
+    fn set_request(&self, slot_index: SlotIndex) -> Request {
+        if self.slots.at(slot_index).is_fenced() {
+            Request::FencedSet(slot_index)
+        } else {
+            Request::Set(slot_index)
+        }
+    }
+
+    #[inline]
+    fn may_be_asked(&self, id: NodeId, slot_index: SlotIndex) -> bool {
+        !self.slots.at(slot_index).is_fenced() || self.does_clock_agree(id)
+    }
+
     /// The node is not asked: nothing was written there.
     pub(in crate::engine) fn fail_vote(&mut self, id: NodeId, slot_index: SlotIndex) {
-        let cause = self.nodes.at(id).cause();
+        let is_off = self.nodes.voters().contains(id) && !self.may_be_asked(id, slot_index);
+        let cause = if is_off { Cause::ClockOff } else { self.nodes.at(id).cause() };
         let vote = Vote::Failed(cause);
         if let Some(op) = self.slots.at(slot_index).op {
             let op = self.ops.at_mut(op);
@@ -81,6 +108,9 @@ impl Locks {
         }
         match op.round.decide(self.settings.node_count, self.settings.quorum) {
             Decision::Open => {}
+            Decision::Won if slot.is_fenced() => {
+                self.decide_fence(slot_index, self.both_clocks(self.last_call));
+            }
             Decision::Won => {
                 traced!(DEBUG: self.trace_decision(index, Outcome::Won));
                 self.finish(index, Outcome::Won);

@@ -306,6 +306,19 @@ impl Nodes {
         is_over
     }
 
+    /// The node answered TIME.
+    pub(super) fn time_told(
+        &mut self,
+        id: NodeId,
+        answer: crate::command::Answer,
+        asked_at: Instant,
+        now: Now,
+    ) {
+        if let crate::command::Answer::Counter(micros) = answer {
+            self.at_mut(id).told_time(micros, asked_at, now);
+        }
+    }
+
     pub(super) fn tracking_answered(&mut self, id: NodeId, answer: crate::command::Answer) {
         self.at_mut(id).tracking_answered(answer);
     }

@@ -8,6 +8,7 @@ mod broken;
 #[cfg(feature = "metrics")]
 mod counting;
 mod extending;
+mod fencing;
 mod fuzzed;
 mod keeping;
 mod limits;

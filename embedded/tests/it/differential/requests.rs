@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::pair::{EXTEND, RELEASE, Request};
+use crate::pair::{ACQUIRE, ACQUIRE_SHA, EXTEND, RAISE, RAISE_SHA, RELEASE, Request};
 
 /// A stream of random requests.
 pub(crate) struct Requests {
@@ -51,6 +51,8 @@ impl Requests {
     fn request(&mut self) -> Request {
         let table = if self.is_tracking && self.chance(0.4) {
             TRACKING
+        } else if !self.is_tracking && self.chance(0.15) {
+            FENCING
         } else if self.chance(0.05) {
             RARE
         } else {
@@ -80,6 +82,11 @@ impl Requests {
             "E" => self.one(&["NX", "XX", "GT", "LT", "gt", "ON", "ASYNC"]).into(),
             "SR" => RELEASE.into(),
             "SE" => EXTEND.into(),
+            "SA" => ACQUIRE.into(),
+            "SU" => RAISE.into(),
+            "HA" => ACQUIRE_SHA.into(),
+            "HU" => RAISE_SHA.into(),
+            "N" => self.one(&FENCES).into(),
             "HR" => "ae3671744a5dbb24ea37ef607b8b10ac7856d43e".into(),
             "HE" => "0BE193F9697B4b30826e1bc553c0064e0e04668c".into(),
             "O" => {
@@ -107,6 +114,20 @@ impl Requests {
 
 const KEYS: [&[u8]; 6] = [b"a", b"b", b"list", b"", b"k\0\r\n*1\r\n", b"\xff'\"\\ key"];
 const VALUES: [&[u8]; 7] = [b"v", b"w", b"", b"10", b"\r\n$-1\r\n", b"\0\x01\xfe", b"a longer one"];
+/// Not where keys are tracked: when a server tells of two changes in one script is up to its version.
+const FENCING: &[&str] = &[
+    "EVAL SA 2 K K V P N P",
+    "EVAL SA 2 K a V P N P",
+    "EVAL SA 2 K a V P N P",
+    "EVAL SA 2 K b V T N P",
+    "EVAL SU 2 K a V N P",
+    "EVAL SU 2 K b V N P",
+    "EVALSHA HA 2 K a V P N P",
+    "EVALSHA HU 2 K a V N P",
+    "EVAL SA 1 K a V P N P",
+    "EVAL SU 1 K V N P",
+];
+const FENCES: [&str; 6] = ["0", "9", "10", "11", "1795000000000000", "9007199254740990"];
 const AMOUNTS: [&str; 9] = [
     "0",
     "-1",
@@ -137,7 +158,7 @@ const SET_OPTIONS: [&str; 16] = [
     "PXAT 99999999999999",
 ];
 /// `K` is a key, `V` a value, `P` a proper amount of time, `T` any, `O` options of SET, `E` of PEXPIRE; `SR` and
-/// `SE` are the scripts, `HR` and `HE` their hashes. Heavy rows stand more than once.
+/// `SE` are the scripts, `HR` and `HE` their hashes; `SA`, `SU`, `HA` and `HU` those of fences, `N` a fence. Heavy rows stand more than once.
 const TEMPLATES: &[&str] = &[
     "SET K V",
     "SET K V NX PX T",
@@ -181,6 +202,8 @@ const TEMPLATES: &[&str] = &[
     "EVAL SR T K V",
     "EVAL SE 1 K",
     "EVAL SR 0 V",
+    "SCRIPT LOAD SA",
+    "SCRIPT LOAD SU",
     "SCRIPT LOAD SR",
     "SCRIPT LOAD SE",
     "SCRIPT EXISTS HR HE V",

@@ -1,0 +1,93 @@
+//! What the nodes answered to the two rounds of a fenced attempt.
+//!
+//! # Invariants
+//!
+//! - An accept counts only where a grant of the node would: read from an admitted node.
+
+use super::slot::SlotState;
+use super::state::Locks;
+use crate::command::Answer;
+use crate::error::{Cause, Vote};
+use crate::node::Now;
+use crate::quorum::NodeId;
+use crate::slab::SlotIndex;
+
+impl Locks {
+    /// A node answered the command of a fenced attempt.
+    pub(in crate::engine) fn fenced_set_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Answer,
+        now: Now,
+    ) {
+        let vote = match answer {
+            Answer::One | Answer::Counter(_) => self.vote_of_grant(id, now),
+            Answer::Zero => Vote::Denied,
+            Answer::Refused(Cause::Unsupported) => Vote::Failed(Cause::NoScripts),
+            Answer::Refused(Cause::NoPermission) => Vote::Unknown(Cause::NoScripts),
+            Answer::Refused(cause) => Vote::Unknown(cause),
+            Answer::Ok | Answer::Null | Answer::NoScript | Answer::Odd => {
+                Vote::Unknown(Cause::OddReply)
+            }
+        };
+        if vote == Vote::Granted
+            && let Some(fencing) = self.slots.fences.of_mut(slot_index)
+        {
+            if let Answer::Counter(counter) = answer {
+                fencing.refuse(counter);
+            } else {
+                fencing.accept(id);
+            }
+        }
+        self.see_counter(slot_index, answer, now);
+        let is_raising = self.slots.fences.of(slot_index).is_some_and(|it| it.raise.is_some());
+        if vote == Vote::Granted && is_raising {
+            self.send_raise(id, slot_index, now);
+        }
+        self.voted(id, slot_index, vote, now);
+    }
+
+    fn see_counter(&mut self, slot_index: SlotIndex, answer: Answer, now: Now) {
+        if let Answer::Counter(counter) = answer {
+            let (wall, key) = (self.wall_clock(now.real), &self.slots.at(slot_index).key.clone());
+            self.slots.fences.see(key, counter, wall, now.real);
+        }
+    }
+
+    /// A node answered the second round.
+    pub(in crate::engine) fn raise_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Answer,
+        now: Now,
+    ) {
+        self.see_counter(slot_index, answer, now);
+        // An accept read after the node said that it is not a master does not count.
+        let is_accepted = answer == Answer::One && self.vote_of_grant(id, now) == Vote::Granted;
+        self.raise_ended(id, slot_index, is_accepted);
+        if answer == Answer::Zero && self.slots.at(slot_index).state == SlotState::Acquiring {
+            // The node no longer holds the key for this client.
+            if let Some(op) = self.slots.at(slot_index).op {
+                self.ops.at_mut(op).round.withdraw(id);
+                self.ops.at_mut(op).blame(id, Cause::Gone);
+            }
+        }
+        self.decide(slot_index);
+    }
+
+    /// The connection ended before the second round was answered.
+    pub(in crate::engine) fn raise_lost(&mut self, id: NodeId, slot_index: SlotIndex) {
+        self.raise_ended(id, slot_index, false);
+        self.decide(slot_index);
+    }
+
+    fn raise_ended(&mut self, id: NodeId, slot_index: SlotIndex, is_accepted: bool) {
+        if self.slots.at(slot_index).state == SlotState::Acquiring
+            && let Some(fencing) = self.slots.fences.of_mut(slot_index)
+        {
+            fencing.raised(id, is_accepted);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Fenced attempts: locks whose leases have a number above that of every lease before.
+//!
+//! # Invariants
+//!
+//! - The command that takes a fenced lock is never sent twice: an unclear answer is an unknown vote,
+//!   and is released.
+//! - Only nodes whose clock agrees with the client's are asked: one clock years ahead would raise
+//!   the counter for everybody.
+
+use super::fences::{Fencing, Progress};
+use super::op::Outcome;
+use super::slot::{LeaseId, SlotState};
+use super::state::{Failed, Locks};
+use crate::command::{append_fenced_set, append_raise, append_time};
+use crate::error::{Cause, LockError};
+use crate::node::{Now, Request};
+use crate::quorum::{NodeId, NodeMask};
+use crate::rules;
+use crate::slab::SlotIndex;
+use crate::time::{Instant, WallClock};
+
+use std::time::Duration;
+
+/// How long what a node said of its clock is good for.
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+impl Locks {
+    /// Whether the configuration allows fences.
+    #[cold]
+    pub(in crate::engine) fn check_fences(&self) -> Result<(), LockError> {
+        match self.settings.no_fences {
+            Some(why) => Err(LockError::NoFences { why }),
+            None => Ok(()),
+        }
+    }
+
+    /// A fenced attempt begins: chooses its number. Clocks that were not looked at for long are
+    /// asked for.
+    #[cold]
+    pub(super) fn propose_fence(&mut self, slot_index: SlotIndex, now: Now) {
+        let wall = self.wall_clock(now.real);
+        let key = self.slots.at(slot_index).key.clone();
+        let number = self.slots.fences.propose(&key, wall, now.real);
+        self.slots.fences.put(slot_index, Fencing::propose(number));
+        for id in self.nodes.voters() {
+            let clock = self.nodes.at(id).clock();
+            if clock.is_none_or(|clock| clock.read_at + CLOCK_CHECK_INTERVAL <= now.real) {
+                self.scratch.clear();
+                append_time(&mut self.scratch);
+                self.write(id, Request::Time, now);
+            }
+        }
+    }
+
+    /// Without a wall clock the number grows by one only, and no node's clock agrees.
+    pub(super) fn wall_clock(&self, now: Instant) -> WallClock {
+        self.wall.unwrap_or(WallClock { read_at: now, micros: 0, error: 0 })
+    }
+
+    /// The nodes that may vote for the attempt in a slot.
+    #[inline]
+    pub(super) fn voters_for(&self, slot_index: SlotIndex) -> NodeMask {
+        if self.slots.at(slot_index).is_fenced() {
+            self.voters_by_clock()
+        } else {
+            self.nodes.voters()
+        }
+    }
+
+    #[cold]
+    pub(super) fn voters_by_clock(&self) -> NodeMask {
+        let mut voters = self.nodes.voters();
+        for id in self.nodes.voters() {
+            if !self.does_clock_agree(id) {
+                voters.remove(id);
+            }
+        }
+        voters
+    }
+
+    /// Whether the node's clock and the client's are near enough to each other for fences.
+    pub(super) fn does_clock_agree(&self, id: NodeId) -> bool {
+        let skew_max = self.settings.max_clock_skew_us;
+        let skew = |wall: WallClock, clock| wall.skew(clock);
+        let agrees = self
+            .wall
+            .zip(self.nodes.at(id).clock())
+            .is_some_and(|(wall, clock)| skew(wall, clock) <= skew_max);
+        rules::may_propose(agrees)
+    }
+
+    #[cold]
+    pub(super) fn encode_fenced_set(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at(slot_index);
+        let number = self.slots.fences.of(slot_index).map_or(0, Fencing::proposed);
+        let lasts = self.settings.fence_ttl_ms;
+        self.scratch.clear();
+        append_fenced_set(&mut self.scratch, &slot.key, &slot.token, slot.ttl_ms, number, lasts);
+    }
+
+    /// A quorum granted: the attempt is won if a quorum accepted one number, else a second round
+    /// follows.
+    #[cold]
+    pub(super) fn decide_fence(&mut self, slot_index: SlotIndex, now: Now) {
+        let Some(index) = self.slots.at(slot_index).op else { return };
+        let round = self.ops.at(index).round;
+        let unheard = round.open().union(round.awaited);
+        let Some(fencing) = self.slots.fences.of_mut(slot_index) else { return };
+        match fencing.judge(self.settings.quorum, unheard) {
+            Progress::Fenced => self.finish(index, Outcome::Won),
+            Progress::Open => {}
+            Progress::Raise(number) => {
+                fencing.begin_raise(number);
+                for id in round.granted {
+                    self.send_raise(id, slot_index, now);
+                }
+                self.begin_round(index, now);
+                self.limit_attempt(index, now);
+                // There may have been no room for the commands.
+                self.decide_fence(slot_index, now);
+            }
+            Progress::Lost => {
+                // A grant without a fence is none: the ballot says whose it was.
+                for id in round.granted {
+                    self.ops.at_mut(index).round.withdraw(id);
+                    self.ops.at_mut(index).blame(id, Cause::FenceRefused);
+                }
+                self.failed.push_back(Failed { op: index, outcome: Outcome::NoQuorum });
+            }
+        }
+    }
+
+    pub(super) fn send_raise(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        let Some(fencing) = self.slots.fences.of_mut(slot_index) else { return };
+        let Some(number) = fencing.raise.map(|raise| raise.number) else { return };
+        let slot = self.slots.at(slot_index);
+        self.scratch.clear();
+        let lasts = self.settings.fence_ttl_ms;
+        append_raise(&mut self.scratch, &slot.key, &slot.token, number, lasts);
+        if self.write(id, Request::Raise(slot_index), now)
+            && let Some(fencing) = self.slots.fences.of_mut(slot_index)
+        {
+            fencing.ask(id);
+        }
+    }
+
+    /// The time of a round is up: what has no answer in the second round has no accept.
+    #[cold]
+    pub(super) fn give_up_raise(&mut self, slot_index: SlotIndex) {
+        if let Some(fencing) = self.slots.fences.of_mut(slot_index) {
+            fencing.give_up();
+        }
+    }
+
+    /// The fence of a lease that is held.
+    pub(in crate::engine) fn fence(&self, lease: LeaseId) -> Option<u64> {
+        let slot = self.slots.held(lease).filter(|slot| slot.is_fenced())?;
+        debug_assert!(slot.state == SlotState::Held, "only a lease has a fence");
+        self.slots.fences.of(lease.slot)?.fence()
+    }
+}

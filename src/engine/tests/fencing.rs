@@ -1,0 +1,245 @@
+//! Fenced locks: what is asked, what counts as a fence, and what does not.
+
+use super::*;
+
+const WALL: u64 = 1_795_000_000_000_000;
+
+/// Nodes whose clocks are `skews` microseconds ahead of the client's.
+fn rig_with(skews: &[i64]) -> Rig {
+    let mut rig = Rig::unconnected(skews.len(), |config| config.restart_guard(RestartGuard::On));
+    rig.engine.set_wall_clock(WALL, rig.now);
+    for (index, skew) in skews.iter().enumerate() {
+        let time = WALL.checked_add_signed(*skew).unwrap();
+        let info = format!(
+            "run_id:{index}\r\nuptime_in_seconds:9999\r\nserver_time_usec:{time}\r\nrole:master\r\n"
+        );
+        rig.greet(index, HELLO, &info);
+    }
+    rig
+}
+
+fn rig() -> Rig {
+    rig_with(&[0; 5])
+}
+
+fn begin(rig: &mut Rig) -> Vec<String> {
+    rig.acquire_with("k", LockOptions::new(TTL).fenced());
+    rig.collect();
+    rig.inbox[0].last().expect("the node was asked").clone()
+}
+
+/// The number in the last command to a node.
+fn number(rig: &mut Rig, index: usize) -> u64 {
+    rig.collect();
+    let command = rig.inbox[index].last().expect("the node was asked");
+    command[command.len() - 2].parse().expect("a number")
+}
+
+#[test]
+fn a_fenced_lock_is_one_script_with_the_lock_and_the_counter_beside_it() {
+    let mut rig = rig();
+    let command = begin(&mut rig);
+    assert_eq!(command[0], "EVAL");
+    assert_eq!(command[2..5], ["2", "k", "k:fence"]);
+    assert_eq!(command[5].len(), 40);
+    assert_eq!(command[6..], ["10000", &WALL.to_string(), "86400000"]);
+}
+
+#[test]
+fn a_quorum_of_accepts_gives_the_fence_in_one_round() {
+    let mut rig = rig();
+    begin(&mut rig);
+    rig.answer_all(0..2, ":1\r\n");
+    assert!(rig.lock_result().is_none());
+    rig.answer(2, ":1\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.fence(lease), Some(WALL));
+}
+
+#[test]
+fn a_lock_without_a_fence_has_none() {
+    let mut rig = rig();
+    let lease = rig.lease("k");
+    assert_eq!(rig.engine.fence(lease), None);
+}
+
+#[test]
+fn where_the_number_is_refused_a_second_round_is_above_every_counter() {
+    let mut rig = rig();
+    begin(&mut rig);
+    let counter = (WALL + 7).to_string();
+    rig.answer(0, ":1\r\n");
+    rig.answer(1, &format!("${}\r\n{counter}\r\n", counter.len()));
+    rig.answer(2, ":1\r\n");
+    assert!(rig.lock_result().is_none(), "three votes, and two accepts");
+    for index in 0..3 {
+        assert_eq!(number(&mut rig, index), WALL + 8);
+    }
+    rig.answer_all(0..3, ":1\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.fence(lease), Some(WALL + 8));
+}
+
+#[test]
+fn a_late_grant_is_asked_for_the_second_number_as_well() {
+    let mut rig = rig();
+    begin(&mut rig);
+    let counter = format!("$16\r\n{}\r\n", WALL + 1);
+    rig.answer_all(0..3, &counter);
+    rig.answer(3, &counter);
+    rig.answer_all([0, 1, 3], ":1\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.fence(lease), Some(WALL + 2));
+}
+
+#[test]
+fn accepts_of_two_numbers_make_no_fence() {
+    let mut rig = rig_with(&[0; 3]);
+    begin(&mut rig);
+    rig.answer(0, ":1\r\n");
+    rig.answer(1, &format!("$16\r\n{}\r\n", WALL + 1));
+    // One accept of the first number, one of the second; then the holder was too slow.
+    rig.answer(0, &format!("$16\r\n{}\r\n", WALL + 9));
+    rig.answer(1, ":1\r\n");
+    rig.answer(2, ":0\r\n");
+    let error = rig.refused();
+    assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
+    // All that may be written is released.
+    rig.collect();
+    assert!(rig.inbox[..2].iter().all(|inbox| inbox.iter().any(|it| it[0] == "DELIFEQ")));
+}
+
+#[test]
+fn a_node_that_lost_the_key_before_the_second_round_has_no_vote() {
+    let mut rig = rig_with(&[0; 3]);
+    begin(&mut rig);
+    let counter = format!("$16\r\n{}\r\n", WALL + 1);
+    rig.answer_all(0..2, &counter);
+    rig.answer(2, ":0\r\n");
+    rig.answer(0, ":0\r\n");
+    assert!(matches!(rig.refused(), LockError::Taken(_)));
+}
+
+#[test]
+fn a_second_round_without_answers_ends_with_its_time() {
+    let mut rig = rig_with(&[0; 3]);
+    begin(&mut rig);
+    let counter = format!("$16\r\n{}\r\n", WALL + 1);
+    rig.answer_all(0..3, &counter);
+    rig.advance(100 * MS);
+    let error = rig.refused();
+    assert!(error.to_string().contains("did not accept the fence"), "{error}");
+}
+
+#[test]
+fn an_unclear_answer_is_an_unknown_vote_and_is_released() {
+    let mut rig = rig_with(&[0; 3]);
+    begin(&mut rig);
+    rig.answer(0, "-ERR something inside script: x, on @user_script:1.\r\n");
+    rig.answer(1, "-FENCE counter\r\n");
+    let error = rig.refused();
+    assert!(error.to_string().contains("the key of the fences holds something else"), "{error}");
+    rig.collect();
+    assert!(rig.inbox.iter().all(|inbox| inbox.iter().any(|it| it[0] == "DELIFEQ")));
+}
+
+#[test]
+fn a_node_without_scripts_says_so_and_votes_for_plain_locks() {
+    let mut rig = rig_with(&[0; 3]);
+    begin(&mut rig);
+    rig.answer_all(0..2, "-NOPERM this user has no permissions to run the 'eval' command\r\n");
+    let error = rig.refused();
+    assert!(error.to_string().contains("runs no scripts"), "{error}");
+    assert_eq!(rig.engine.voters().count(), 3);
+}
+
+#[test]
+pub(super) fn a_client_whose_clock_is_off_gets_no_fence() {
+    let mut rig = rig_with(&[0, 5_000_000, -5_000_000]);
+    rig.acquire_with("k", LockOptions::new(TTL).fenced());
+    let error = rig.refused();
+    assert!(error.to_string().contains("its clock differs too much"), "{error}");
+    rig.collect();
+    assert!(rig.inbox[1].is_empty() && rig.inbox[2].is_empty(), "nothing was written there");
+}
+
+#[test]
+fn a_minority_of_clocks_that_are_off_does_not_matter() {
+    let mut rig = rig_with(&[0, 900_000, 3_600_000_000]);
+    begin(&mut rig);
+    rig.answer_all(0..2, ":1\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.fence(lease), Some(WALL));
+}
+
+#[test]
+fn clocks_are_asked_for_again_once_a_minute() {
+    let mut rig = rig_with(&[0; 3]);
+    rig.advance(Duration::from_secs(61));
+    rig.acquire_with("k", LockOptions::new(TTL).fenced());
+    assert_eq!(rig.waiting(0), ["TIME", "EVAL"]);
+    // By the answer this node's clock was set back by an hour.
+    rig.answer(0, "*2\r\n$10\r\n1794996461\r\n$1\r\n0\r\n");
+    rig.answer_all(1..3, "*2\r\n$10\r\n1795000061\r\n$1\r\n0\r\n");
+    rig.answer_all(0..3, ":1\r\n");
+    rig.locked();
+    rig.acquire_with("other", LockOptions::new(TTL).fenced());
+    assert_eq!(rig.waiting(0), Vec::<String>::new());
+    assert_eq!(rig.waiting(1), ["EVAL"]);
+}
+
+#[test]
+fn a_retry_proposes_a_higher_number() {
+    let mut rig = rig_with(&[0; 3]);
+    let retry = crate::config::Retry::every(MS, Duration::ZERO).attempts(2);
+    rig.acquire_with("k", LockOptions::new(TTL).fenced().retry(retry));
+    let first = number(&mut rig, 0);
+    rig.answer_all(0..3, ":0\r\n");
+    rig.advance(2 * MS);
+    assert!(number(&mut rig, 0) > first);
+}
+
+#[test]
+fn an_extension_keeps_the_fence_and_a_release_leaves_the_counter() {
+    let mut rig = rig_with(&[0; 3]);
+    begin(&mut rig);
+    rig.answer_all(0..3, ":1\r\n");
+    let lease = rig.locked();
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..3, "+OK\r\n");
+    assert_eq!(rig.engine.fence(lease), Some(WALL));
+    rig.engine.poll_event(rig.now);
+    rig.engine.unlock(lease, rig.now).unwrap();
+    rig.collect();
+    assert_eq!(rig.inbox[0], [["DELIFEQ", "k", &rig.inbox[0][0][2].clone()]]);
+    rig.answer_all(0..3, ":1\r\n");
+    assert_eq!(rig.engine.fence(lease), None);
+}
+
+#[test]
+fn an_adopted_lock_keeps_the_fence_that_it_came_with() {
+    let mut rig = rig_with(&[0; 3]);
+    let options = LockOptions::new(TTL).fence(17);
+    rig.engine.adopt(b"k", b"token", &options, rig.now).unwrap();
+    rig.answer_all(0..3, "+OK\r\n");
+    let Some(Event::Adopt { result: Ok(lease), .. }) = rig.engine.poll_event(rig.now) else {
+        panic!("not adopted")
+    };
+    assert_eq!(rig.engine.fence(lease), Some(17));
+}
+
+#[test]
+fn the_counters_keys_are_no_locks() {
+    let mut rig = rig();
+    let options = LockOptions::new(TTL);
+    let error = rig.engine.try_lock(b"k:fence", &options, rig.now).unwrap_err();
+    assert!(matches!(error, LockError::ReservedKey), "{error}");
+}
+
+#[test]
+fn without_the_restart_guard_there_are_no_fences() {
+    let mut rig = Rig::new(3);
+    let options = LockOptions::new(TTL).fenced();
+    let error = rig.engine.try_lock(b"k", &options, rig.now).unwrap_err();
+    assert_eq!(error.to_string(), "no lock can be fenced: the restart guard is off");
+}
