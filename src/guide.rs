@@ -1,4 +1,4 @@
-//! Guides: one for each way in, the settings, and how to test. Every example runs as a test.
+//! Guides: one for each way in, fencing, the settings, and how to test. Every example runs as a test.
 //!
 // Of two definitions of a link the first counts: these, not those in the files, which are for
 // readers of the files.
@@ -8,6 +8,7 @@
 //! [guide-loops.md]: crate::guide::other_loops
 //! [guide-engine.md]: crate::guide::engine
 //! [guide-testing.md]: crate::guide::testing
+//! [fencing.md]: crate::guide::fencing
 //! [settings.md]: crate::guide::settings
 #![doc = ""]
 #![doc = include_str!("../docs/guide.md")]
@@ -33,6 +34,9 @@ pub mod engine {}
 
 #[doc = include_str!("../docs/guide-testing.md")]
 pub mod testing {}
+
+#[doc = include_str!("../docs/fencing.md")]
+pub mod fencing {}
 
 #[doc = include_str!("../docs/settings.md")]
 pub mod settings {}

@@ -65,7 +65,8 @@
 //!
 //! A node that restarts empty is ignored until every lock it may have lost has expired
 //! ([`RestartGuard`]). A process that acts after its deadline is not excluded: check
-//! [`Lease::remaining`] right before every effect, or fence at the resource.
+//! [`Lease::remaining`] right before every effect, and let the resource refuse it by its fence
+//! ([`fence`], [`guide::fencing`]).
 //!
 //! # Features
 //!
@@ -90,6 +91,7 @@
 
 pub mod driver;
 pub mod engine;
+pub mod fence;
 pub mod inspect;
 pub mod resp;
 pub mod safety;

@@ -20,7 +20,7 @@
 //! | 5a | a node that was a replica shows it to clients that meet it later | Redbolt, where the server keeps `master_replid2`: `repl-backlog-ttl` is longer than `max_ttl` (an hour by default) |
 //! | 6 | no replicas, no cluster, no proxy | Redbolt refuses nodes that say they are one; a proxy does not say so |
 //! | 7 | clock rates differ by less than `drift_factor` | you (1 % is a thousand times what a quartz does) |
-//! | 8 | the work ends before the deadline | you: check [`Lease::remaining`](crate::Lease::remaining) before each effect, or fence at the resource |
+//! | 8 | the work ends before the deadline | you: check [`Lease::remaining`](crate::Lease::remaining) before each effect, and let the resource refuse it by its fence ([`crate::fence`], [`crate::guide::fencing`]) |
 //!
 //! # How many nodes may forget
 //!
@@ -50,7 +50,7 @@
 //! # Not promised
 //!
 //! - Exclusion for a process that acts after its deadline because it was paused, or because the
-//!   network delayed its request. Only the resource can refuse it.
+//!   network delayed its request. Only the resource can refuse it ([`crate::guide::fencing`]).
 //! - Anything while precondition 1, 4, 6 or 7 does not hold.
 //! - That a lock can be taken while fewer than `q` nodes are admitted: after a majority restarts,
 //!   that lasts as long as the guard.

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Installs PostgreSQL 15 under DIR for the tests of docs/fencing.md: DIR/bin/postgres-15, initdb-15, psql-15.
+#
+# usage: tests/postgres.sh DIR         quiet, and quick where it is installed already
+#
+# The packages are those of Debian 12, from the machine's own package sources (apt). No root is needed and nothing
+# outside DIR is touched. If PostgreSQL cannot be installed, one line on stderr says why, and the exit code is 1.
+set -euo pipefail
+
+version=15 release=bookworm
+programs=(postgres initdb psql)
+[ $# -eq 1 ] || { echo "usage: tests/postgres.sh DIR" >&2; exit 64; }
+mkdir -p "$1/bin"
+dir=$(cd "$1" && pwd)
+top=$dir/postgres-$version
+packages=(postgresql-"$version" postgresql-client-"$version" libpq5 libicu72 libxml2 libssl3 libldap-2.5-0
+  libsasl2-2 libgssapi-krb5-2 libkrb5-3 libkrb5support0 libk5crypto3 libkeyutils1 libcom-err2 libsystemd0 libpam0g
+  libaudit1 libcap-ng0 libcap2 libgcrypt20 libgpg-error0 liblzma5 liblz4-1 libzstd1 zlib1g libstdc++6 libgcc-s1
+  libreadline8 libtinfo6 libgnutls30 libp11-kit0 libidn2-0 libunistring2 libtasn1-6 libnettle8 libhogweed6
+  libgmp10 libffi8 libcrypt1)
+
+# Whether all programs start and are of this version.
+runs() {
+  local program
+  for program in "${programs[@]}"; do
+    [[ $("$dir/bin/$program-$version" --version 2>/dev/null) == *" $version."* ]] || return 1
+  done
+}
+
+unpack() {
+  local source deb
+  [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || { echo "built for Linux on x86_64 only"; return 1; }
+  source=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$') ||
+    { echo "no Debian package source is set up here"; return 1; }
+  rm -rf "$top"
+  mkdir -p "$top"/{lists/partial,cache/archives/partial,debs,root}
+  # What is installed here is of no account: the release's own versions are wanted.
+  : >"$top/status"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $source $release main" >"$top/sources.list"
+  local options=(-qq -o "Dir::Etc::sourcelist=$top/sources.list" -o Dir::Etc::sourceparts=-
+    -o "Dir::State::Lists=$top/lists" -o "Dir::State::status=$top/status"
+    -o "Dir::Cache=$top/cache" -o APT::Sandbox::User=root)
+  apt-get "${options[@]}" update && (cd "$top/debs" && apt-get "${options[@]}" download "${packages[@]}") || return 1
+  for deb in "$top"/debs/*.deb; do dpkg-deb -x "$deb" "$top/root" || return 1; done
+  rm -rf "$top/cache" "$top/lists" "$top/debs"
+}
+
+# Writes DIR/bin/PROGRAM-VERSION, which finds all paths from its own place, so that DIR can be moved.
+with_libraries() {
+  local file=$dir/bin/$1-$version
+  cat >"$file.new" <<END
+#!/bin/sh
+root=\$(dirname "\$(dirname "\$(readlink -f "\$0")")")/postgres-$version/root
+LD_LIBRARY_PATH=\$root/usr/lib/x86_64-linux-gnu:\$root/lib/x86_64-linux-gnu
+export LD_LIBRARY_PATH
+exec "\$root/usr/lib/postgresql/$version/bin/$1" "\$@"
+END
+  chmod +x "$file.new"
+  mv -f "$file.new" "$file"
+}
+
+lay() {
+  local program
+  unpack || return 1
+  for program in "${programs[@]}"; do
+    with_libraries "$program" || return 1
+    # With what it says where it does not start.
+    "$dir/bin/$program-$version" --version || return 1
+  done
+  runs || { echo "what was unpacked has another version"; return 1; }
+}
+
+runs && exit 0
+log=$dir/postgres.log
+if ! lay >"$log" 2>&1; then
+  why=$(grep -v '^ *$' "$log" | tail -n 1) || why=
+  echo "tests/postgres.sh: postgres-$version is missing: ${why:-its tools said nothing}" >&2
+  rm -f "$log"
+  exit 1
+fi
+rm -f "$log"
