@@ -100,6 +100,7 @@ mod address;
 mod client;
 mod command;
 mod config;
+#[cfg(feature = "metrics")]
 mod count;
 mod error;
 #[cfg(feature = "metrics")]

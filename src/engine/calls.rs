@@ -6,11 +6,11 @@
 
 use super::core::Engine;
 use super::event::Event;
+use super::locks::observe::Happening;
 use super::locks::op::{OpId, OpKind, Outcome};
 use super::locks::slot::SlotState;
 use super::locks::state::Failed;
 use super::locks::timers::Timer;
-use super::spans::traced;
 use crate::error::{LockError, Unlocked};
 use crate::node::Now;
 use crate::options::LockOptions;
@@ -66,7 +66,7 @@ impl Engine {
         if !self.locks.prefix.is_none() {
             self.locks.prefix.put_before(&mut self.locks.slots.at_mut(slot).key);
         }
-        traced!(DEBUG: self.locks.trace_acquire(index, slot, ttl_ms));
+        self.locks.observe(Happening::Call { op: index, slot, ttl_ms });
         let now = self.locks.now(now);
         if self.waiting.has_recent_wakes() {
             let op = self.locks.ops.at_mut(index);
@@ -98,7 +98,7 @@ impl Engine {
                     self.locks.slots.at(slot).state,
                     SlotState::Acquiring | SlotState::Gated
                 ) {
-                    self.locks.counts.attempts.note(Outcome::Cancelled);
+                    self.locks.observe(Happening::AttemptCancelled);
                 }
                 // Before the release, which may give the turn to another call of this client but
                 // not to this one.
@@ -108,7 +108,7 @@ impl Engine {
             // Won, but not handed over: the lock must not stay held.
             (OpKind::Acquire, Outcome::Won) => {
                 let slot = op.slot();
-                self.locks.counts.attempts.note(Outcome::Cancelled);
+                self.locks.observe(Happening::AttemptCancelled);
                 self.locks.ops.at_mut(index).outcome = Outcome::Cancelled;
                 self.waiting.over(index);
                 self.release_slot(slot, now);
@@ -182,8 +182,7 @@ impl Engine {
     fn attempt_failed(&mut self, index: OpIndex, outcome: Outcome, now: Now) {
         self.locks.ops.unlist(index);
         self.locks.ops.at_mut(index).failed = outcome;
-        self.locks.counts.attempts.note(outcome);
-        traced!(DEBUG: self.locks.trace_decision(index, outcome));
+        self.locks.observe(Happening::AttemptFailed { op: index, outcome });
         let slot_index = self.locks.ops.at(index).slot();
         if self.waiting.has_queue(slot_index) {
             self.carry_queue(index, slot_index, now);
@@ -235,7 +234,7 @@ impl Engine {
         let token = self.locks.draw_token();
         let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
         let began = self.locks.slots.at(last).began;
-        self.locks.ops.at_mut(index).began.note(began);
+        self.locks.observe(Happening::Retry { op: index, began });
         let key = self.locks.slots.at(last).key.clone();
         let is_fenced = self.locks.slots.at(last).is_fenced();
         let slot = self.locks.slots.open(key.as_slice(), token);

@@ -1,13 +1,16 @@
-//! The engine's counts: one addition per event, read only by the exporter.
+//! The engine's counts, for the feature `metrics`: one addition per event, read only by the
+//! exporter.
 //!
 //! # Invariants
 //!
 //! - The engine itself never reads them: with and without them the same bytes go out.
 //! - No series names a key, a token or text from a server.
 
+use super::event::LostCause;
 use super::locks::op::Outcome;
-use crate::count::{Count, Times};
-use crate::error::{ExtendError, UnlockError, Unlocked};
+use crate::count::Times;
+use crate::error::{UnlockError, Unlocked};
+use crate::time::Instant;
 
 /// The counts of an engine; those of a node are kept with the node.
 #[derive(Debug, Default)]
@@ -16,14 +19,14 @@ pub(super) struct Counts {
     /// Extensions that callers began, and the engine's own.
     pub(super) extensions: Ends,
     pub(super) keeps: Ends,
-    pub(super) released: Count,
-    pub(super) not_held: Count,
-    pub(super) unknown: Count,
-    pub(super) unreported: Count,
-    pub(super) lost_expired: Count,
-    pub(super) lost_gone: Count,
-    pub(super) wakes_sent: Count,
-    pub(super) wakes_received: Count,
+    pub(super) released: u64,
+    pub(super) not_held: u64,
+    pub(super) unknown: u64,
+    pub(super) unreported: u64,
+    pub(super) lost_expired: u64,
+    pub(super) lost_gone: u64,
+    pub(super) wakes_sent: u64,
+    pub(super) wakes_received: u64,
     /// From the first byte of the winning attempt to its hand-over.
     pub(super) attempt_times: Times,
     /// From the start of the first attempt to the hand-over, for calls that needed more than one.
@@ -33,46 +36,52 @@ pub(super) struct Counts {
 /// How attempts or extensions ended.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    pub(super) won: Count,
-    pub(super) taken: Count,
-    pub(super) no_quorum: Count,
-    pub(super) expired: Count,
-    pub(super) cancelled: Count,
+    pub(super) won: u64,
+    pub(super) taken: u64,
+    pub(super) no_quorum: u64,
+    pub(super) expired: u64,
+    pub(super) cancelled: u64,
 }
 
 impl Ends {
-    /// An attempt or an extension of the engine's own ended.
-    pub(super) const fn note(&mut self, outcome: Outcome) {
+    pub(super) const fn ended(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Won => self.won.up(),
-            Outcome::Taken | Outcome::Lost => self.taken.up(),
-            Outcome::NoQuorum => self.no_quorum.up(),
-            Outcome::Expired => self.expired.up(),
-            Outcome::Cancelled => self.cancelled.up(),
+            Outcome::Won => self.won += 1,
+            Outcome::Taken | Outcome::Lost => self.taken += 1,
+            Outcome::NoQuorum => self.no_quorum += 1,
+            Outcome::Expired => self.expired += 1,
+            Outcome::Cancelled => self.cancelled += 1,
             Outcome::Open | Outcome::Unlocked(_) | Outcome::Answered => {}
-        }
-    }
-
-    /// An extension ended for its caller.
-    pub(super) const fn note_extension(&mut self, result: &Result<(), ExtendError>) {
-        match result {
-            Ok(()) => self.won.up(),
-            Err(ExtendError::Lost(_)) => self.taken.up(),
-            Err(ExtendError::NoQuorum(_)) => self.no_quorum.up(),
-            Err(ExtendError::Expired) => self.expired.up(),
-            Err(_) => self.cancelled.up(),
         }
     }
 }
 
 impl Counts {
+    /// A lease was handed over; `call_began` for a call that needed more than one attempt.
+    #[inline(always)]
+    pub(super) fn lease(&mut self, began: Instant, call_began: Option<Instant>, now: Instant) {
+        self.attempts.won += 1;
+        self.attempt_times.note(began, now);
+        if let Some(call_began) = call_began {
+            self.wait_times.note(call_began, now);
+        }
+    }
+
     /// A release was reported.
-    pub(super) const fn note_release(&mut self, result: Result<Unlocked, UnlockError>) {
+    pub(super) const fn released(&mut self, result: Result<Unlocked, UnlockError>) {
         match result {
-            Ok(Unlocked::Released) => self.released.up(),
-            Ok(Unlocked::Unknown) => self.unknown.up(),
+            Ok(Unlocked::Released) => self.released += 1,
+            Ok(Unlocked::Unknown) => self.unknown += 1,
             // A release that was begun has no other error.
-            Err(_) => self.not_held.up(),
+            Err(_) => self.not_held += 1,
+        }
+    }
+
+    /// A lease in the engine's care was lost.
+    pub(super) const fn lost(&mut self, cause: LostCause) {
+        match cause {
+            LostCause::Expired => self.lost_expired += 1,
+            LostCause::Gone => self.lost_gone += 1,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Input from the nodes: connections, bytes, losses.
 
 use super::core::Engine;
+use super::locks::observe::Happening;
 use super::locks::slot::SlotState;
 use super::nodes::Everyday;
-use super::spans::traced;
 use crate::command::Answer;
 use crate::error::Cause;
 use crate::node::{Answered, Node, Now, Request, Step, changed_keys};
@@ -81,10 +81,6 @@ impl Engine {
         {
             self.locks.nodes.note_refusal(id, cause, now.real);
         }
-        let is_grant = matches!(answer, Answer::One | Answer::Counter(_));
-        if is_grant && self.locks.nodes.at(id).is_admitted() {
-            self.locks.nodes.granted(id);
-        }
         self.follow(now);
     }
 
@@ -139,9 +135,6 @@ impl Engine {
                 if let Answer::Refused(cause) = answer {
                     self.locks.nodes.note_refusal(id, cause, now.real);
                 }
-                if answer == Answer::Ok && self.locks.nodes.at(id).is_admitted() {
-                    self.locks.nodes.granted(id);
-                }
             }
             Request::FencedSet(slot) => {
                 self.fenced_set_answered(id, slot, answer, now);
@@ -195,7 +188,9 @@ impl Engine {
     /// before the release behind it.
     pub(super) fn lose(&mut self, id: NodeId, cause: Cause, now: Now) {
         let random = rand::Rng::next_u32(&mut self.locks.rng);
-        for entry in self.locks.nodes.handle_lost(id, cause, random, now) {
+        let pending = self.locks.nodes.handle_lost(id, cause, random, now);
+        self.locks.observe(Happening::Disconnected { node: id, cause });
+        for entry in pending {
             match entry.request {
                 Request::Set(slot) | Request::FencedSet(slot) => {
                     self.locks.set_lost(id, slot, now);
@@ -271,7 +266,7 @@ impl Engine {
     #[cold]
     pub(super) fn refresh(&mut self, id: NodeId, now: Now) {
         if self.locks.nodes.note_shown(id, now.real) {
-            traced!(DEBUG: self.locks.trace_node(id, now));
+            self.locks.observe(Happening::NodeChanged { node: id, now });
         }
         self.locks.pay_debts(id, now);
         if self.locks.nodes.refresh(id) && !self.locks.awaiting.is_empty() {

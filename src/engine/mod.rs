@@ -33,6 +33,7 @@
 
 mod calls;
 mod core;
+#[cfg(feature = "metrics")]
 mod counts;
 mod door;
 mod event;
@@ -41,6 +42,7 @@ pub(crate) mod locks;
 mod look;
 mod nodes;
 pub(crate) mod notice;
+#[cfg(feature = "tracing")]
 mod spans;
 #[cfg(test)]
 mod tests;

@@ -1,77 +1,50 @@
-//! The spans of operations, for the program's subscriber. Compiles to nothing without the feature
-//! `tracing`.
-//!
-//! # Invariants
-//!
-//! - Without a subscriber at its level an event costs one check.
+//! The spans of operations, for the program's subscriber: the feature `tracing`.
 
-/// Does something for the log, if a subscriber may listen at that level.
-macro_rules! traced {
-    ($level:ident: $tell:expr) => {
-        #[cfg(feature = "tracing")]
-        {
-            if tracing::Level::$level <= tracing::level_filters::LevelFilter::current() {
-                $tell;
-            }
-        }
-    };
+use tracing::Span;
+
+use crate::slab::{Index, OpIndex};
+
+/// The spans of operations under way.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Traces {
+    pub(in crate::engine) ops: Vec<Spans>,
 }
 
-pub(super) use traced;
+/// The spans of one operation.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Spans {
+    pub(in crate::engine) call: Span,
+    pub(in crate::engine) attempt: Span,
+}
 
-#[cfg(feature = "tracing")]
-pub(super) use on::Traces;
-
-#[cfg(feature = "tracing")]
-mod on {
-    //! With the feature.
-
-    use tracing::Span;
-
-    use crate::slab::{Index, OpIndex};
-
-    /// The spans of operations under way.
-    #[derive(Debug, Default)]
-    pub(in crate::engine) struct Traces {
-        pub(in crate::engine) ops: Vec<Spans>,
+impl Spans {
+    fn none() -> Self {
+        Self { call: Span::none(), attempt: Span::none() }
     }
+}
 
-    /// The spans of one operation.
-    #[derive(Clone, Debug)]
-    pub(in crate::engine) struct Spans {
-        pub(in crate::engine) call: Span,
-        pub(in crate::engine) attempt: Span,
-    }
-
-    impl Spans {
-        fn none() -> Self {
-            Self { call: Span::none(), attempt: Span::none() }
+impl Traces {
+    pub(in crate::engine) fn begin(&mut self, index: OpIndex, call: Span) {
+        let place = index.place();
+        if place >= self.ops.len() {
+            self.ops.resize(place + 1, Spans::none());
+        }
+        if let Some(spans) = self.ops.get_mut(place) {
+            *spans = Spans { call, attempt: Span::none() };
         }
     }
 
-    impl Traces {
-        pub(in crate::engine) fn begin(&mut self, index: OpIndex, call: Span) {
-            let place = index.place();
-            if place >= self.ops.len() {
-                self.ops.resize(place + 1, Spans::none());
-            }
-            if let Some(spans) = self.ops.get_mut(place) {
-                *spans = Spans { call, attempt: Span::none() };
-            }
-        }
+    pub(in crate::engine) fn end(&mut self, index: OpIndex) -> Spans {
+        let spans = self.ops.get_mut(index.place());
+        spans.map_or_else(Spans::none, |spans| std::mem::replace(spans, Spans::none()))
+    }
 
-        pub(in crate::engine) fn end(&mut self, index: OpIndex) -> Spans {
-            let spans = self.ops.get_mut(index.place());
-            spans.map_or_else(Spans::none, |spans| std::mem::replace(spans, Spans::none()))
-        }
-
-        /// The innermost span of the operation.
-        pub(in crate::engine) fn of(&self, index: Option<OpIndex>) -> &Span {
-            const NONE: &Span = &Span::none();
-            let Some(spans) = index.and_then(|index| self.ops.get(index.place())) else {
-                return NONE;
-            };
-            if spans.attempt.is_none() { &spans.call } else { &spans.attempt }
-        }
+    /// The innermost span of the operation.
+    pub(in crate::engine) fn of(&self, index: Option<OpIndex>) -> &Span {
+        const NONE: &Span = &Span::none();
+        let Some(spans) = index.and_then(|index| self.ops.get(index.place())) else {
+            return NONE;
+        };
+        if spans.attempt.is_none() { &spans.call } else { &spans.attempt }
     }
 }

@@ -2,13 +2,13 @@
 //! actions. Nothing is decided here.
 
 use super::core::Engine;
+use super::locks::observe::Happening;
 use super::locks::op::Outcome;
 #[cfg(feature = "shared")]
 use super::locks::slot::LeaseId;
 use super::locks::slot::SlotState;
 use super::locks::state::share_of;
 use super::locks::timers::Timer;
-use super::spans::traced;
 use super::wait::{Action, Answer, Call, Input, Message, RawToken, Reach, Text, View, Waiting};
 use crate::command::{self, append_get, append_pttl, append_publish};
 use crate::error::Cause;
@@ -19,7 +19,6 @@ use crate::round::Round;
 use crate::rules;
 use crate::slab::{Index, OpIndex, SlotIndex, WakeIndex};
 use crate::token::{TokenBytes, unhex};
-use crate::witness::{Sight, saw};
 
 impl Engine {
     // ---- what happens to a call ----
@@ -78,7 +77,7 @@ impl Engine {
         let op = self.locks.ops.at_mut(index);
         (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
         op.causes = [Cause::Queued; NODES_MAX];
-        op.began.note(now.real);
+        self.locks.observe(Happening::Queued { op: index, now: now.real });
         self.locks.end_with_call(index);
         self.act(now);
         true
@@ -95,10 +94,11 @@ impl Engine {
     #[cold]
     pub(super) fn end_wait(&mut self, index: OpIndex, now: Now) {
         let op = self.locks.ops.at(index);
-        if matches!(op.outcome, Outcome::Taken | Outcome::NoQuorum) {
-            saw(Sight::WaitEnded);
+        let outcome = op.outcome;
+        let won = (outcome == Outcome::Won).then(|| op.slot());
+        if matches!(outcome, Outcome::Taken | Outcome::NoQuorum) {
+            self.locks.observe(Happening::WaitEnded);
         }
-        let won = (op.outcome == Outcome::Won).then(|| op.slot());
         self.tell_waiting(now, |waiting, view| waiting.ended(index, won, view));
     }
 
@@ -270,7 +270,7 @@ impl Engine {
             match action {
                 Action::Timer { op, at } => self.locks.set_timer(op, Timer::Wait, at),
                 Action::Listen { op, at } => {
-                    traced!(DEBUG: self.locks.trace_wait(op));
+                    self.locks.observe(Happening::Waits { op });
                     self.locks.set_timer(op, Timer::Wait, at);
                 }
                 Action::Ask { op, node, phase, is_look } => {
@@ -299,14 +299,7 @@ impl Engine {
                     }
                 }
                 Action::Try { op, gate } => self.tries.push_back((op, gate)),
-                #[cfg_attr(
-                    not(feature = "tracing"),
-                    expect(unused_variables, reason = "only a trace tells of them")
-                )]
-                Action::Woken { op, node } => {
-                    self.locks.counts.wakes_received.up();
-                    traced!(DEBUG: self.locks.trace_woken(op, node));
-                }
+                Action::Woken { op, node } => self.locks.observe(Happening::Woken { op, node }),
             }
         }
     }
@@ -357,8 +350,8 @@ impl Engine {
         let request = Request::Wake(wake);
         self.locks.nodes.wake(id, request, &self.locks.scratch, now.attended);
         self.waiting.wake_written(wake, id, now.real);
-        self.locks.counts.wakes_sent.up();
-        traced!(DEBUG: self.locks.trace_wake(id, self.waiting.key_of(wake)));
+        let key = self.waiting.key_of(wake);
+        self.locks.observe(Happening::WakeSent { node: id, key });
     }
 }
 

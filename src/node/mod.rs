@@ -55,7 +55,8 @@ use trouble::Trouble;
 
 use crate::command::{Dialect, append_script_loads};
 use crate::config::RestartGuard;
-use crate::count::{Count, NodeCounts};
+#[cfg(feature = "metrics")]
+use crate::count::NodeCounts;
 use crate::error::Cause;
 use crate::resp::{Decoder, Limits};
 use crate::rules;
@@ -100,8 +101,7 @@ pub(crate) struct Node {
     /// The connection is made and waits for its TLS handshake.
     is_securing: bool,
     history: History,
-    /// Grants; counted on each vote, so kept apart.
-    pub(crate) granted: Count,
+    #[cfg(feature = "metrics")]
     pub(crate) counts: NodeCounts,
     greeted_at: Instant,
     /// What the node last said of its clock.
@@ -140,7 +140,7 @@ impl Node {
             is_mute: false,
             is_securing: false,
             history: History::default(),
-            granted: Count::default(),
+            #[cfg(feature = "metrics")]
             counts: NodeCounts::default(),
             greeted_at: now,
             clock: None,

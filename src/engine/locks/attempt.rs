@@ -3,12 +3,12 @@
 
 use rand::Rng;
 
+use super::observe::Happening;
 use super::op::{OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
 use crate::command::Answer;
 use crate::engine::event::Event;
-use crate::engine::spans::traced;
 use crate::error::{Cause, LockError, Vote};
 use crate::node::{Now, Request};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
@@ -36,7 +36,7 @@ impl Locks {
         slot.ttl_longest_ms = ttl_ms;
         slot.ends = deadline;
         slot.began = now.real;
-        traced!(DEBUG: self.trace_attempt(index));
+        self.observe(Happening::Attempt { op: index });
 
         let (mut voters, mut request) = (self.nodes.voters(), Request::Set(slot_index));
         if self.slots.at(slot_index).is_fenced() {
@@ -93,13 +93,13 @@ impl Locks {
         let is_gated = self.slots.at(slot_index).state == SlotState::Gated;
         let op = self.ops.at_mut(index);
         let (open, awaited) = (op.round.open(), std::mem::take(&mut op.round.awaited));
+        let vote = Vote::Unknown(Cause::Timeout);
         for node in open {
-            op.round.enter(node, Vote::Unknown(Cause::Timeout));
+            op.round.enter(node, vote);
         }
         op.blame_all(open, Cause::Timeout);
         for node in open {
-            self.nodes.counts(node).unknown.up(Cause::Timeout);
-            traced!(TRACE: self.trace_vote(node, slot_index, Vote::Unknown(Cause::Timeout)));
+            self.observe(Happening::Vote { node, slot: slot_index, vote });
         }
         for node in awaited {
             self.fail_vote(node, slot_index);
@@ -122,7 +122,7 @@ impl Locks {
         let Some(op) = slot.op.filter(|_| slot.state == SlotState::Acquiring) else { return false };
         slot.unanswered.remove(id);
         slot.refs = rules::names_left(slot.refs);
-        traced!(TRACE: self.trace_vote(id, slot_index, Vote::Granted));
+        self.observe(Happening::Vote { node: id, slot: slot_index, vote: Vote::Granted });
         let round = &mut self.ops.at_mut(op).round;
         // Only the end of its connection, or of the round, makes a vote unknown before its answer.
         round.grant(id);
@@ -167,14 +167,7 @@ impl Locks {
     /// A node has voted in an attempt.
     #[inline]
     pub(super) fn voted(&mut self, id: NodeId, slot_index: SlotIndex, vote: Vote, now: Now) {
-        match vote {
-            // Already counted when it was read.
-            Vote::Granted => {}
-            Vote::Denied => self.nodes.counts(id).denied.up(),
-            Vote::Failed(cause) => self.nodes.counts(id).failed.up(cause),
-            Vote::Unknown(cause) => self.nodes.counts(id).unknown.up(cause),
-        }
-        traced!(TRACE: self.trace_vote(id, slot_index, vote));
+        self.observe(Happening::Vote { node: id, slot: slot_index, vote });
         let slot = self.slots.at_mut(slot_index);
         if vote == Vote::Granted {
             slot.granted.insert(id);
@@ -227,8 +220,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         let vote = Vote::Unknown(Cause::ConnectionLost);
         if slot.state != SlotState::Released {
-            self.nodes.counts(id).unknown.up(Cause::ConnectionLost);
-            traced!(TRACE: self.trace_vote(id, slot_index, vote));
+            self.observe(Happening::Vote { node: id, slot: slot_index, vote });
         }
         let slot = self.slots.at_mut(slot_index);
         if matches!(slot.state, SlotState::Acquiring | SlotState::Gated) {
@@ -273,19 +265,13 @@ impl Locks {
         let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
         let granted = op.round.granted;
         let op = self.ops.id(index);
-        let began = self.ops.at_mut(index).began.take();
         if outcome == Outcome::Won {
-            traced!(DEBUG: self.trace_lease(index, now));
+            self.observe(Happening::Lease { op: index, slot: slot_index, now });
             self.close_op(index);
             let slot = self.slots.at_mut(slot_index);
             slot.op = None;
             slot.state = SlotState::Held;
             slot.granted = granted;
-            self.counts.attempts.won.up();
-            self.counts.attempt_times.note(slot.began, now);
-            if let Some(began) = began {
-                self.counts.wait_times.note(began, now);
-            }
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
             if let Some(keep) = keep {
                 self.begin_keeping(slot_index, keep, self.both_clocks(now));
@@ -293,7 +279,7 @@ impl Locks {
             return Some(Event::Lock { op, result: Ok(lease) });
         }
         let error = self.lock_error(index, now);
-        traced!(DEBUG: self.trace_refused(index, outcome));
+        self.observe(Happening::Refused { op: index, outcome });
         self.close_op(index);
         if let Some(keep) = keep {
             self.close_keep(keep);

@@ -5,14 +5,12 @@
 //! - A push only takes votes from a lease, it never adds any: a node that told of a change does not
 //!   count as holding the key until a genuine extension shows that it does.
 
+use super::observe::Happening;
 use super::op::Outcome;
 use super::slot::SlotState;
 use super::state::{Done, Failed, Locks};
 use crate::command::Answer;
-use crate::engine::spans::traced;
-use crate::error::Cause;
-#[cfg(feature = "tracing")]
-use crate::error::Vote;
+use crate::error::{Cause, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
 use crate::rules;
@@ -78,8 +76,8 @@ impl Locks {
             return;
         }
         op.blame(id, Cause::Gone);
-        self.nodes.counts(id).unknown.up(Cause::Gone);
-        traced!(TRACE: self.trace_vote(id, slot_index, Vote::Unknown(Cause::Gone)));
+        let vote = Vote::Unknown(Cause::Gone);
+        self.observe(Happening::Vote { node: id, slot: slot_index, vote });
         let op = self.ops.at_mut(index);
         if op.outcome != Outcome::Won {
             self.decide(slot_index);

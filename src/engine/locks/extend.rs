@@ -9,13 +9,13 @@
 //! - A node that may still run an older extension of the lease is not sent another.
 
 use super::fences::Fencing;
+use super::observe::Happening;
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
 use super::timers::Timer;
 use crate::command::{Answer, ExtendStep, append_extend};
 use crate::engine::event::{Event, LostCause};
-use crate::engine::spans::traced;
 use crate::error::{Cause, ExtendError};
 use crate::node::{Now, Phase, Request};
 use crate::options::LockOptions;
@@ -115,7 +115,7 @@ impl Locks {
     ) {
         let new_deadline = self.deadline_from(now, ttl_ms);
         let now = self.now(now);
-        traced!(DEBUG: self.trace_extension(index, slot_index, ttl_ms));
+        self.observe(Happening::Extension { op: index, slot: slot_index, ttl_ms });
         let op = self.ops.at_mut(index);
         op.set_slot(slot_index);
         op.new_deadline = new_deadline;
@@ -407,9 +407,11 @@ impl Locks {
         // On a dead connection the extension may still run.
         let open = op.tally.open.union(slot.tainted).without(yes);
         let ballot = || self.ballot(index, yes, gone.without(yes), open.without(gone), now);
-        let result = match outcome {
-            Outcome::Won if rules::is_extended_in_time(now, slot.ends) => Ok(()),
-            Outcome::Won | Outcome::Expired => Err(ExtendError::Expired),
+        let is_late = outcome == Outcome::Won && !rules::is_extended_in_time(now, slot.ends);
+        let judged = if is_late { Outcome::Expired } else { outcome };
+        let result = match judged {
+            Outcome::Won => Ok(()),
+            Outcome::Expired => Err(ExtendError::Expired),
             Outcome::Lost => Err(ExtendError::Lost(ballot())),
             Outcome::Cancelled => Err(ExtendError::Cancelled),
             Outcome::NoQuorum
@@ -419,8 +421,7 @@ impl Locks {
             | Outcome::Answered => Err(ExtendError::NoQuorum(ballot())),
         };
         let op = self.ops.id(index);
-        self.counts.extensions.note_extension(&result);
-        traced!(DEBUG: self.trace_extended(index, result.is_ok()));
+        self.observe(Happening::Extended { op: index, outcome: judged });
         self.close_op(index);
         // A release may have taken the slot over meanwhile.
         if self.slots.at(slot_index).op == Some(index) {

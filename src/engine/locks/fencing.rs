@@ -8,6 +8,7 @@
 //!   the counter for everybody.
 
 use super::fences::{Fencing, Progress};
+use super::observe::Happening;
 use super::op::Outcome;
 use super::slot::{LeaseId, SlotState};
 use super::state::{Failed, Locks};
@@ -107,7 +108,10 @@ impl Locks {
         let unheard = round.open().union(round.awaited);
         let Some(fencing) = self.slots.fences.of_mut(slot_index) else { return };
         match fencing.judge(self.settings.quorum, unheard) {
-            Progress::Fenced => self.finish(index, Outcome::Won),
+            Progress::Fenced => {
+                self.observe(Happening::Won { op: index });
+                self.finish(index, Outcome::Won);
+            }
             Progress::Open => {}
             Progress::Raise(number) => {
                 fencing.begin_raise(number);

@@ -1,6 +1,7 @@
 //! Attempts that ask one node before the others, so that many clients that saw a key end do not
 //! split the votes.
 
+use super::observe::Happening;
 use super::op::Outcome;
 use super::slot::SlotState;
 use super::state::{Failed, Locks};
@@ -8,7 +9,6 @@ use crate::error::{Cause, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
 use crate::slab::{OpIndex, SlotIndex};
-use crate::witness::{Sight, saw};
 
 impl Locks {
     /// Writes the encoded SET to one node first; the others are asked once it has granted. Returns
@@ -28,7 +28,7 @@ impl Locks {
         if !is_use || gated.count() + 1 < self.settings.quorum {
             return false;
         }
-        saw(Sight::Gated);
+        self.observe(Happening::Gated);
         self.slots.at_mut(slot_index).state = SlotState::Gated;
         self.send_set(gate, slot_index, now);
         self.track_sets(index, slot_index, now);
@@ -78,7 +78,7 @@ impl Locks {
                 let round = &mut self.ops.at_mut(index).round;
                 round.enter(node, Vote::Failed(Cause::Gated));
                 self.ops.at_mut(index).blame(node, Cause::Gated);
-                self.nodes.counts(node).failed.up(Cause::Gated);
+                self.observe(Happening::NotAsked { node });
             }
             self.failed.push_back(Failed { op: index, outcome });
         }

@@ -5,10 +5,10 @@
 //! - The engine's own extensions obey all rules of a caller's: one at a time, never after the
 //!   deadline, never behind a release, and only a quorum moves the deadline on.
 
+use super::observe::Happening;
 use super::op::{OpKind, Outcome};
 use super::state::Locks;
 use crate::engine::event::LostCause;
-use crate::engine::spans::traced;
 use crate::node::Now;
 use crate::rules;
 use crate::slab::{KeepIndex, OpIndex};
@@ -65,8 +65,7 @@ impl Locks {
     pub(in crate::engine) fn keep_alive_ended(&mut self, op_index: OpIndex, now: Now) {
         let op = self.ops.at(op_index);
         let (slot_index, outcome) = (op.slot(), op.outcome);
-        self.counts.keeps.note(outcome);
-        traced!(DEBUG: self.trace_extended(op_index, outcome == Outcome::Won));
+        self.observe(Happening::KeptAlive { op: op_index, outcome });
         self.close_op(op_index);
         let slot = self.slots.at_mut(slot_index);
         if slot.op == Some(op_index) {

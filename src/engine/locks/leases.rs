@@ -8,12 +8,12 @@
 //!   fewer than a quorum can hold the key.
 
 use super::keep::{Loss, third};
+use super::observe::Happening;
 use super::op::{OpKind, Outcome};
 use super::slot::{CHANGED, LATE_VOTE, LeaseId, SlotState};
 use super::state::{Done, Locks};
 use super::timers::Timer;
 use crate::engine::event::{Event, LostCause};
-use crate::engine::spans::traced;
 use crate::error::{Cause, ExtendError};
 use crate::node::Now;
 use crate::options::LockOptions;
@@ -186,11 +186,7 @@ impl Locks {
         let keep = self.keeps.at_mut(keep_index);
         if !std::mem::replace(&mut keep.is_lost, true) {
             let op = keep.op;
-            match cause {
-                LostCause::Expired => self.counts.lost_expired.up(),
-                LostCause::Gone => self.counts.lost_gone.up(),
-            }
-            traced!(WARN: self.trace_lost(slot_index, cause));
+            self.observe(Happening::Lost { slot: slot_index, cause });
             self.keeps.losses.push_back(Loss { lease, op, cause });
             self.done.push_back(Done::Loss);
             self.note_change(slot_index);

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - Events decide nothing: with and without them the same bytes go out. No event has a token.
+//! - No event has a token.
 
 use tracing::{Level, Span, event, span};
 
@@ -61,19 +61,14 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_acquire(
-        &mut self,
-        index: OpIndex,
-        slot: SlotIndex,
-        ttl_ms: u32,
-    ) {
+    pub(super) fn log_call(&mut self, index: OpIndex, slot: SlotIndex, ttl_ms: u32) {
         let key = self.key_text(slot);
         let call = span!(target: LOCK, Level::DEBUG, "acquire", key, ttl_ms);
         self.traces.begin(index, call);
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_attempt(&mut self, index: OpIndex) {
+    pub(super) fn log_attempt(&mut self, index: OpIndex) {
         let voters = self.nodes.voters().count();
         if let Some(spans) = self.traces.ops.get_mut(index.place()) {
             let call = &spans.call;
@@ -82,7 +77,7 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_vote(&self, id: NodeId, slot_index: SlotIndex, vote: Vote) {
+    pub(super) fn log_vote(&self, id: NodeId, slot_index: SlotIndex, vote: Vote) {
         let slot = self.slots.at(slot_index);
         let is_late = !matches!(slot.state, SlotState::Acquiring | SlotState::Gated);
         let span = if is_late { &Span::none() } else { self.traces.of(slot.op) };
@@ -95,7 +90,7 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_decision(&mut self, index: OpIndex, outcome: Outcome) {
+    pub(super) fn log_decision(&mut self, index: OpIndex, outcome: Outcome) {
         let op = self.ops.at(index);
         let (granted, denied) = (op.round.granted.count(), op.round.denied.count());
         let (failed, unknown) = (op.round.failed.count(), op.round.unknown.count());
@@ -110,7 +105,7 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_lease(&mut self, index: OpIndex, now: Instant) {
+    pub(super) fn log_lease(&mut self, index: OpIndex, now: Instant) {
         let op = self.ops.at(index);
         let slot = self.slots.at(op.slot());
         let votes = op.round.granted.count();
@@ -123,7 +118,7 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_refused(&mut self, index: OpIndex, outcome: Outcome) {
+    pub(super) fn log_refused(&mut self, index: OpIndex, outcome: Outcome) {
         let spans = self.traces.end(index);
         let outcome = outcome_name(outcome);
         event!(
@@ -133,12 +128,12 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_wait(&self, index: OpIndex) {
+    pub(super) fn log_wait(&self, index: OpIndex) {
         event!(name: "wait", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG, "wait");
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_woken(&self, index: OpIndex, id: NodeId) {
+    pub(super) fn log_woken(&self, index: OpIndex, id: NodeId) {
         let node = self.name_of(id);
         event!(
             name: "wake", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG,
@@ -147,7 +142,7 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_wake(&self, id: NodeId, key: Option<&[u8]>) {
+    pub(super) fn log_wake(&self, id: NodeId, key: Option<&[u8]>) {
         let node = self.name_of(id);
         let key = key.map(|key| self.prefix.plain_key(key).escape_ascii().to_string());
         event!(
@@ -157,7 +152,7 @@ impl Locks {
 
     /// A release of what a slot may have written begins: after a failed attempt, or for its holder.
     #[cold]
-    pub(in crate::engine) fn trace_release(&mut self, slot_index: SlotIndex) {
+    pub(super) fn log_release(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at(slot_index);
         let (nodes, op) = (slot.holds.count(), slot.op);
         let key = self.key_text(slot_index);
@@ -172,11 +167,7 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_released(
-        &mut self,
-        index: OpIndex,
-        result: Result<Unlocked, UnlockError>,
-    ) {
+    pub(super) fn log_released(&mut self, index: OpIndex, result: Result<Unlocked, UnlockError>) {
         let spans = self.traces.end(index);
         let outcome = match result {
             Ok(Unlocked::Released) => "released",
@@ -190,12 +181,7 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_extension(
-        &mut self,
-        index: OpIndex,
-        slot: SlotIndex,
-        ttl_ms: u32,
-    ) {
+    pub(super) fn log_extension(&mut self, index: OpIndex, slot: SlotIndex, ttl_ms: u32) {
         let key = self.key_text(slot);
         let by = match self.ops.at(index).kind {
             OpKind::Keep => "keep_alive",
@@ -209,7 +195,8 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_extended(&mut self, index: OpIndex, is_won: bool) {
+    pub(super) fn log_extended(&mut self, index: OpIndex, outcome: Outcome) {
+        let is_won = outcome == Outcome::Won;
         let op = self.ops.at(index);
         let (extended, gone) = (op.tally.yes.count(), op.tally.no.count());
         let spans = self.traces.end(index);
@@ -220,7 +207,7 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_lost(&self, slot_index: SlotIndex, cause: LostCause) {
+    pub(super) fn log_lost(&self, slot_index: SlotIndex, cause: LostCause) {
         let key = self.key_text(slot_index);
         let cause = match cause {
             LostCause::Expired => "expired",
@@ -230,32 +217,32 @@ impl Locks {
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_debt(&self, id: NodeId, slot_index: SlotIndex) {
+    pub(super) fn log_debt(&self, id: NodeId, slot_index: SlotIndex) {
         let (node, key) = (self.name_of(id), self.key_text(slot_index));
         event!(name: "debt", target: NODE, Level::DEBUG, node, key, state = "owed", "debt");
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_debt_paid(&self, id: NodeId, slot_index: SlotIndex) {
+    pub(super) fn log_debt_paid(&self, id: NodeId, slot_index: SlotIndex) {
         let (node, key) = (self.name_of(id), self.key_text(slot_index));
         event!(name: "debt", target: NODE, Level::DEBUG, node, key, state = "paid", "debt");
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_debt_dropped(&self, id: NodeId) {
+    pub(super) fn log_debt_dropped(&self, id: NodeId) {
         let node = self.name_of(id);
         event!(name: "debt", target: NODE, Level::WARN, node, state = "dropped", "debt");
     }
 
     #[cold]
-    pub(in crate::engine) fn trace_left(&self, id: NodeId, count: usize) {
+    pub(super) fn log_left(&self, id: NodeId, count: usize) {
         let node = self.name_of(id);
         event!(name: "debt", target: NODE, Level::WARN, node, state = "left", count, "debt");
     }
 
     /// A node's state has changed.
     #[cold]
-    pub(in crate::engine) fn trace_node(&self, id: NodeId, now: Now) {
+    pub(super) fn log_node(&self, id: NodeId, now: Now) {
         let Some(health) = self.health(id, now.real) else { return };
         let node = health.name.as_str();
         let (cause, server) = (health.cause.name(), health.server.as_deref());

@@ -16,6 +16,7 @@ mod leases;
 mod limits;
 #[cfg(feature = "tracing")]
 mod log;
+pub(super) mod observe;
 pub(super) mod op;
 pub(super) mod prefix;
 mod query;

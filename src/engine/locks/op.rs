@@ -8,7 +8,6 @@
 
 use crate::command::Answer;
 use crate::config::Retry;
-use crate::count::Began;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
@@ -144,7 +143,8 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) causes: [Cause; NODES_MAX],
     pub(in crate::engine) query: Option<Box<Query>>,
     /// When the first attempt of a call that needs more than one began.
-    pub(in crate::engine) began: Began,
+    #[cfg(feature = "metrics")]
+    pub(in crate::engine) began: Option<Instant>,
 }
 
 /// The answers to a query.
@@ -337,7 +337,8 @@ impl Op {
             new_deadline: Instant::default(),
             causes: [Cause::None; NODES_MAX],
             query: None,
-            began: Began::default(),
+            #[cfg(feature = "metrics")]
+            began: None,
         }
     }
 

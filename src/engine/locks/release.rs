@@ -8,12 +8,12 @@
 //! - The client stops deleting a key only when the node answered, or when the key's TTL has
 //!   certainly ended.
 
+use super::observe::Happening;
 use super::op::{OpId, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
-use crate::engine::spans::traced;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
@@ -31,7 +31,7 @@ impl Locks {
         if is_held {
             let now = self.now(now);
             self.cancel_extension(lease.slot);
-            self.counts.unreported.up();
+            self.observe(Happening::Unreported);
             self.release_slot(lease.slot, now);
         }
         is_held
@@ -96,7 +96,7 @@ impl Locks {
         // First of all, so that an extension of the engine's own gives its place back.
         self.cancel_extension(slot_index);
         let Some(index) = self.ops.open(OpKind::Release) else {
-            self.counts.unreported.up();
+            self.observe(Happening::Unreported);
             self.release_slot(slot_index, now);
             return Err(UnlockError::Full);
         };
@@ -128,7 +128,7 @@ impl Locks {
         slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
         let (mut holds, unanswered) = (slot.holds, slot.unanswered);
         let (op, is_kept) = (slot.op, slot.is_kept());
-        traced!(DEBUG: self.trace_release(slot_index));
+        self.observe(Happening::Release { slot: slot_index });
         if let Some(op) = op {
             let op = self.ops.at_mut(op);
             holds = rules::with_unanswered(holds, unanswered.without(op.round.unknown));
@@ -218,9 +218,9 @@ impl Locks {
         push: fn(&mut Debts, Debt) -> Option<SlotIndex>,
     ) {
         self.slots.at_mut(debt.slot).refs += 1;
-        traced!(DEBUG: self.trace_debt(id, debt.slot));
+        self.observe(Happening::DebtOwed { node: id, slot: debt.slot });
         if let Some(dropped) = self.nodes.owe(id, debt, push) {
-            traced!(WARN: self.trace_debt_dropped(id));
+            self.observe(Happening::DebtDropped { node: id });
             self.slots.unref(dropped);
         }
     }
@@ -247,7 +247,7 @@ impl Locks {
                     self.note_debt(id, debt, Debts::push);
                     return self.slots.unref(debt.slot);
                 }
-                traced!(DEBUG: self.trace_debt_paid(id, debt.slot));
+                self.observe(Happening::DebtPaid { node: id, slot: debt.slot });
             }
             self.slots.unref(debt.slot);
         }
@@ -472,8 +472,7 @@ impl Locks {
         self.slots.free_if_unnamed(slot_index);
         let result =
             if let Outcome::Unlocked(result) = outcome { result } else { Ok(Unlocked::Unknown) };
-        self.counts.note_release(result);
-        traced!(DEBUG: self.trace_released(index, result));
+        self.observe(Happening::Released { op: index, result });
         Some(Event::Unlock { op, result })
     }
 
@@ -502,10 +501,9 @@ impl Locks {
     /// read.
     pub(in crate::engine) fn note_left(&mut self, now: Instant) {
         for id in self.nodes.all() {
-            let owed = owed(self.nodes.at(id), now);
-            self.nodes.counts(id).left.add(owed);
-            if owed > 0 {
-                traced!(WARN: self.trace_left(id, owed));
+            let count = owed(self.nodes.at(id), now);
+            if count > 0 {
+                self.observe(Happening::DebtsLeft { node: id, count });
             }
         }
     }

@@ -39,11 +39,11 @@ const NO_LABEL: (&str, &str) = ("", "");
 
 impl Ends {
     fn each(&self, lost: &'static str, mut tell: impl FnMut(&'static str, u64)) {
-        tell("won", self.won.value());
-        tell(lost, self.taken.value());
-        tell("no_quorum", self.no_quorum.value());
-        tell("expired", self.expired.value());
-        tell("cancelled", self.cancelled.value());
+        tell("won", self.won);
+        tell(lost, self.taken);
+        tell("no_quorum", self.no_quorum);
+        tell("expired", self.expired);
+        tell("cancelled", self.cancelled);
     }
 }
 
@@ -72,15 +72,15 @@ impl Locks {
             ("redbolt_wakes_total", ("direction", "sent"), counts.wakes_sent),
             ("redbolt_wakes_total", ("direction", "received"), counts.wakes_received),
         ];
-        all.extend(table.map(|(name, label, count)| (Series::new(name, label), count.value())));
+        all.extend(table.map(|(name, label, count)| (Series::new(name, label), count)));
         for (node, id) in self.nodes.iter().zip((0..).map_while(NodeId::new)) {
             let votes = "redbolt_votes_total";
             let mut tell = |name, labels, count| {
                 all.push((Series::of_node(name, id, labels), count));
             };
             let counts = &node.counts;
-            tell(votes, [("vote", "granted"), ("cause", "none")], node.granted.value());
-            tell(votes, [("vote", "denied"), ("cause", "held")], counts.denied.value());
+            tell(votes, [("vote", "granted"), ("cause", "none")], counts.granted);
+            tell(votes, [("vote", "denied"), ("cause", "held")], counts.denied);
             for (cause, count) in counts.failed.iter() {
                 tell(votes, [("vote", "failed"), ("cause", cause.name())], count);
             }
@@ -92,9 +92,9 @@ impl Locks {
                 tell(name, [("cause", cause.name()), NO_LABEL], count);
             }
             let none = [NO_LABEL; 2];
-            tell("redbolt_debts_total", none, counts.debts.value());
+            tell("redbolt_debts_total", none, counts.debts);
             tell("redbolt_debts_dropped_total", none, node.debts.dropped());
-            tell("redbolt_debts_left_total", none, counts.left.value());
+            tell("redbolt_debts_left_total", none, counts.left);
         }
         all
     }

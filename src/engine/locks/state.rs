@@ -19,6 +19,7 @@ use super::settings::Settings;
 use super::slot::{SlotState, Slots};
 use super::timers::{Timer, Timers};
 use crate::command::SetOptions;
+#[cfg(feature = "metrics")]
 use crate::engine::counts::Counts;
 use crate::engine::nodes::Nodes;
 #[cfg(feature = "tracing")]
@@ -76,6 +77,7 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) scratch: Vec<u8>,
     pub(super) set_options: SetOptions,
     pub(in crate::engine) prefix: Prefix,
+    #[cfg(feature = "metrics")]
     pub(in crate::engine) counts: Counts,
     #[cfg(feature = "tracing")]
     pub(in crate::engine) traces: Traces,
@@ -111,6 +113,7 @@ impl Locks {
             scratch: Vec::new(),
             set_options: SetOptions::new(),
             prefix,
+            #[cfg(feature = "metrics")]
             counts: Counts::default(),
             #[cfg(feature = "tracing")]
             traces: Traces::default(),

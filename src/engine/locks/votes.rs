@@ -4,11 +4,11 @@
 //!
 //! - A node that may not vote gets no request: its vote fails at once.
 
+use super::observe::Happening;
 use super::op::Outcome;
 use super::slot::SlotState;
 use super::state::{Failed, Locks};
 use crate::command::append_set;
-use crate::engine::spans::traced;
 use crate::error::{Cause, Vote};
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
@@ -90,8 +90,7 @@ impl Locks {
             op.round.enter(id, vote);
             op.blame(id, cause);
         }
-        self.nodes.counts(id).failed.up(cause);
-        traced!(TRACE: self.trace_vote(id, slot_index, vote));
+        self.observe(Happening::Vote { node: id, slot: slot_index, vote });
     }
 
     /// Decides the attempt if its votes suffice.
@@ -112,7 +111,7 @@ impl Locks {
                 self.decide_fence(slot_index, self.both_clocks(self.last_call));
             }
             Decision::Won => {
-                traced!(DEBUG: self.trace_decision(index, Outcome::Won));
+                self.observe(Happening::Won { op: index });
                 self.finish(index, Outcome::Won);
             }
             Decision::Lost => {

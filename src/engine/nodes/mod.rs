@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::command::ReleaseStep;
+#[cfg(feature = "metrics")]
 use crate::count::NodeCounts;
 use crate::error::Cause;
 use crate::node::{
@@ -176,13 +177,9 @@ impl Nodes {
     // ---- what happens to one ----
 
     /// The counts of the node.
+    #[cfg(feature = "metrics")]
     pub(super) fn counts(&mut self, id: NodeId) -> &mut NodeCounts {
         &mut self.at_mut(id).counts
-    }
-
-    /// A grant of the node was counted as a vote.
-    pub(super) fn granted(&mut self, id: NodeId) {
-        self.at_mut(id).granted.up();
     }
 
     #[cfg(feature = "tls")]
@@ -204,7 +201,6 @@ impl Nodes {
     ) -> Vec<Pending> {
         let node = self.at_mut(id);
         let pending = node.handle_lost(cause, random, now.real);
-        node.counts.lost.up(cause);
         self.voters.remove(id);
         rules::stop_writing(&mut self.cohort.nodes, id);
         self.with_output.remove(id);
@@ -233,7 +229,6 @@ impl Nodes {
             && bytes == b"+OK\r\n"
         {
             node.answer_read(now);
-            node.granted.up();
             return Some(Everyday::Granted(slot));
         }
         if let Request::Release { slot, .. } = request
@@ -259,10 +254,7 @@ impl Nodes {
         let request = node.awaited()?.request;
         let (word, len) = quick(input)?;
         let answer = match (request, word) {
-            (Request::Set(slot), Quick::Ok) => {
-                node.granted.up();
-                Everyday::Granted(slot)
-            }
+            (Request::Set(slot), Quick::Ok) => Everyday::Granted(slot),
             (Request::Set(slot), Quick::Null) => Everyday::Denied(slot),
             (Request::Release { slot, .. }, Quick::One) => Everyday::Deleted(slot),
             (Request::Release { slot, .. }, Quick::Zero) => Everyday::NotThere(slot),
@@ -369,7 +361,6 @@ impl Nodes {
     ) -> Option<SlotIndex> {
         self.restless.insert(id);
         let node = self.at_mut(id);
-        node.counts.debts.up();
         push(&mut node.debts, debt)
     }
 

@@ -134,7 +134,6 @@ impl Waiting {
     }
 
     /// The key of a wake whose answer is awaited.
-    #[cfg(feature = "tracing")]
     pub(super) fn key_of(&self, wake: WakeIndex) -> Option<&[u8]> {
         self.wakes.at(wake).map(|wake| wake.key.as_slice())
     }
@@ -191,7 +190,6 @@ impl Waiting {
         if !last.is_turn || !view.reach.channel.contains(last.node) {
             return false;
         }
-        saw(Sight::QueuedBehind);
         // The call has made no attempt: any node may have the key.
         self.open(op, view.reach.all, call);
         self.step(op, Input::Behind(last), view);
@@ -419,7 +417,6 @@ impl Waiting {
         let Some(op) = rules::call_to_try(named) else {
             return self.wake_first(true, Key::from_slice(message.key), list, view);
         };
-        saw(Sight::Woken);
         self.actions.push(Action::Woken { op, node });
         // Its turn has come, so the clients it woke earlier are done.
         self.wakes.forget(hash(message.key));

@@ -1,0 +1,207 @@
+//! What happened, and what that means for those who watch: a line of the log, a count, a sight of
+//! the simulation.
+//!
+//! Code that decides names a [`Happening`], and [`Locks::observe`] alone says who hears of it. What
+//! only the machine of `wait` knows it tells the simulation itself, because it has no locks.
+//!
+//! # Invariants
+//!
+//! - Observing decides nothing, and reads no clock: with and without it the same bytes go out.
+//! - Without its feature each of the three compiles to nothing; without a subscriber at its level a
+//!   line of the log costs one check, and nothing is computed for it.
+
+use super::op::Outcome;
+use super::state::Locks;
+use crate::engine::event::LostCause;
+use crate::error::{Cause, UnlockError, Unlocked, Vote};
+use crate::node::Now;
+use crate::quorum::NodeId;
+use crate::slab::{OpIndex, SlotIndex};
+use crate::time::Instant;
+use crate::witness::{Sight, saw};
+
+/// What happened.
+pub(in crate::engine) enum Happening<'a> {
+    /// A call for a lock has begun.
+    Call { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
+    /// It goes to the end of a queue without an attempt.
+    Queued { op: OpIndex, now: Instant },
+    /// An attempt begins.
+    Attempt { op: OpIndex },
+    /// It asks one node before the others.
+    Gated,
+    /// That one did not grant, so this one is not asked.
+    NotAsked { node: NodeId },
+    /// A node's vote is known.
+    Vote { node: NodeId, slot: SlotIndex, vote: Vote },
+    /// A quorum has granted.
+    Won { op: OpIndex },
+    /// A quorum cannot be had, or came too late.
+    AttemptFailed { op: OpIndex, outcome: Outcome },
+    /// The caller cancelled it.
+    AttemptCancelled,
+    /// Another attempt follows one that began then.
+    Retry { op: OpIndex, began: Instant },
+    /// The call waits to be woken.
+    Waits { op: OpIndex },
+    /// A message through the node woke it.
+    Woken { op: OpIndex, node: NodeId },
+    /// Its wait ended without a lock.
+    WaitEnded,
+    /// Its lease is handed over.
+    Lease { op: OpIndex, slot: SlotIndex, now: Instant },
+    /// It ends without a lease.
+    Refused { op: OpIndex, outcome: Outcome },
+    /// A waiter of another client is woken.
+    WakeSent { node: NodeId, key: Option<&'a [u8]> },
+    /// An extension begins.
+    Extension { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
+    /// A caller's extension, or its adoption of a lease, is reported.
+    Extended { op: OpIndex, outcome: Outcome },
+    /// An extension of the engine's own has ended.
+    KeptAlive { op: OpIndex, outcome: Outcome },
+    /// A lease in the engine's care is lost.
+    Lost { slot: SlotIndex, cause: LostCause },
+    /// A release begins, after a failed attempt or of a lease.
+    Release { slot: SlotIndex },
+    /// That of a lease, and no result will be reported.
+    Unreported,
+    /// Its result is reported.
+    Released { op: OpIndex, result: Result<Unlocked, UnlockError> },
+    /// The node is owed a release.
+    DebtOwed { node: NodeId, slot: SlotIndex },
+    /// That release is written.
+    DebtPaid { node: NodeId, slot: SlotIndex },
+    /// The node is owed too many.
+    DebtDropped { node: NodeId },
+    /// The client ends before these releases are done.
+    DebtsLeft { node: NodeId, count: usize },
+    /// A connection, or an attempt at one, has ended.
+    Disconnected { node: NodeId, cause: Cause },
+    /// What people see of the node has changed.
+    NodeChanged { node: NodeId, now: Now },
+}
+
+/// Does something for the log, if a subscriber may listen at that level.
+#[cfg(feature = "tracing")]
+macro_rules! log {
+    ($level:ident: $tell:expr) => {
+        if tracing::Level::$level <= tracing::level_filters::LevelFilter::current() {
+            $tell;
+        }
+    };
+}
+#[cfg(not(feature = "tracing"))]
+macro_rules! log {
+    ($level:ident: $tell:expr) => {{}};
+}
+
+/// Does something for the counts.
+#[cfg(feature = "metrics")]
+macro_rules! count {
+    ($count:expr) => {{
+        $count;
+    }};
+}
+#[cfg(not(feature = "metrics"))]
+macro_rules! count {
+    ($count:expr) => {{}};
+}
+
+impl Locks {
+    /// Tells all who watch. Each call is the one arm that it names, because it is inlined.
+    #[cfg_attr(
+        not(all(feature = "tracing", feature = "metrics")),
+        expect(unused_variables, reason = "each is for the log, the counts, or both")
+    )]
+    #[cfg_attr(
+        not(any(feature = "tracing", feature = "metrics")),
+        expect(clippy::needless_pass_by_ref_mut, reason = "it counts with a feature only")
+    )]
+    #[expect(clippy::too_many_lines, reason = "a table with an arm for each")]
+    #[inline(always)]
+    pub(in crate::engine) fn observe(&mut self, what: Happening<'_>) {
+        match what {
+            Happening::Call { op, slot, ttl_ms } => log!(DEBUG: self.log_call(op, slot, ttl_ms)),
+            Happening::Queued { op, now } => {
+                count!(self.ops.at_mut(op).began = Some(now));
+                saw(Sight::QueuedBehind);
+            }
+            Happening::Attempt { op } => log!(DEBUG: self.log_attempt(op)),
+            Happening::Gated => saw(Sight::Gated),
+            Happening::NotAsked { node } => {
+                count!(self.nodes.counts(node).failed.up(Cause::Gated));
+            }
+            Happening::Vote { node, slot, vote } => {
+                count!(self.nodes.counts(node).vote(vote));
+                log!(TRACE: self.log_vote(node, slot, vote));
+            }
+            Happening::Won { op } => log!(DEBUG: self.log_decision(op, Outcome::Won)),
+            Happening::AttemptFailed { op, outcome } => {
+                count!(self.counts.attempts.ended(outcome));
+                log!(DEBUG: self.log_decision(op, outcome));
+            }
+            Happening::AttemptCancelled => count!(self.counts.attempts.cancelled += 1),
+            Happening::Retry { op, began } => {
+                count!(self.ops.at_mut(op).began.get_or_insert(began));
+            }
+            Happening::Waits { op } => log!(DEBUG: self.log_wait(op)),
+            Happening::Woken { op, node } => {
+                count!(self.counts.wakes_received += 1);
+                log!(DEBUG: self.log_woken(op, node));
+                saw(Sight::Woken);
+            }
+            Happening::WaitEnded => saw(Sight::WaitEnded),
+            Happening::Lease { op, slot, now } => {
+                log!(DEBUG: self.log_lease(op, now));
+                count!({
+                    let call_began = self.ops.at_mut(op).began.take();
+                    self.counts.lease(self.slots.at(slot).began, call_began, now);
+                });
+            }
+            Happening::Refused { op, outcome } => {
+                count!(self.ops.at_mut(op).began = None);
+                log!(DEBUG: self.log_refused(op, outcome));
+            }
+            Happening::WakeSent { node, key } => {
+                count!(self.counts.wakes_sent += 1);
+                log!(DEBUG: self.log_wake(node, key));
+            }
+            Happening::Extension { op, slot, ttl_ms } => {
+                log!(DEBUG: self.log_extension(op, slot, ttl_ms));
+            }
+            Happening::Extended { op, outcome } => {
+                count!(self.counts.extensions.ended(outcome));
+                log!(DEBUG: self.log_extended(op, outcome));
+            }
+            Happening::KeptAlive { op, outcome } => {
+                count!(self.counts.keeps.ended(outcome));
+                log!(DEBUG: self.log_extended(op, outcome));
+            }
+            Happening::Lost { slot, cause } => {
+                count!(self.counts.lost(cause));
+                log!(WARN: self.log_lost(slot, cause));
+            }
+            Happening::Release { slot } => log!(DEBUG: self.log_release(slot)),
+            Happening::Unreported => count!(self.counts.unreported += 1),
+            Happening::Released { op, result } => {
+                count!(self.counts.released(result));
+                log!(DEBUG: self.log_released(op, result));
+            }
+            Happening::DebtOwed { node, slot } => {
+                count!(self.nodes.counts(node).debts += 1);
+                log!(DEBUG: self.log_debt(node, slot));
+            }
+            Happening::DebtPaid { node, slot } => log!(DEBUG: self.log_debt_paid(node, slot)),
+            Happening::DebtDropped { node } => log!(WARN: self.log_debt_dropped(node)),
+            Happening::DebtsLeft { node, count } => {
+                count!(self.nodes.counts(node).left += count as u64);
+                log!(WARN: self.log_left(node, count));
+            }
+            Happening::Disconnected { node, cause } => {
+                count!(self.nodes.counts(node).lost.up(cause));
+            }
+            Happening::NodeChanged { node, now } => log!(DEBUG: self.log_node(node, now)),
+        }
+    }
+}
