@@ -155,6 +155,7 @@ impl Default for Retry {
 /// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
 /// | `direct_wake` | on | whether waiting calls are woken by the holder's release |
 /// | `max_clock_skew` | 1 s | 1 ms to 1 h: between client and node, for fenced locks |
+/// | `wall_clock` | the system's | for the fences of fenced locks |
 /// | `fence_ttl` | 24 h | `max_ttl` and twice `max_clock_skew` to 10 years |
 /// | `username`, `password` | none | for nodes whose URL names none |
 /// | `client_name` | none | printable ASCII without spaces |
@@ -182,6 +183,8 @@ pub struct Config {
     pub(crate) direct_wake: bool,
     pub(crate) max_clock_skew: Duration,
     pub(crate) fence_ttl: Duration,
+    /// None for the system's.
+    pub(crate) wall_clock: Option<fn() -> Duration>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
     pub(crate) key_prefix: Vec<u8>,
@@ -237,6 +240,7 @@ impl Config {
             direct_wake: true,
             max_clock_skew: Duration::from_secs(1),
             fence_ttl: Duration::from_secs(24 * 3600),
+            wall_clock: None,
             #[cfg(feature = "tls")]
             tls: None,
             key_prefix: Vec::new(),
@@ -386,6 +390,14 @@ impl Config {
     #[must_use]
     pub const fn fence_ttl(mut self, ttl: Duration) -> Self {
         self.fence_ttl = ttl;
+        self
+    }
+
+    /// The wall clock that the numbers of fenced locks begin with: how long ago 1970 began, in UTC.
+    /// The system's by default. Deadlines never depend on it.
+    #[must_use]
+    pub const fn wall_clock(mut self, clock: fn() -> Duration) -> Self {
+        self.wall_clock = Some(clock);
         self
     }
 

@@ -1,5 +1,7 @@
 //! The one clock: everything above the sans-IO line reads time here.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::time::Instant;
@@ -12,12 +14,11 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// The wall clock, in microseconds since 1970. Only the numbers of fenced locks depend on it.
-pub(crate) fn wall_micros() -> u64 {
+/// The system's wall clock: how long ago 1970 began. Only fences begin with it.
+pub(super) fn wall() -> Duration {
     let time = clock_gettime(ClockId::Realtime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000).saturating_add(nanos / 1_000)
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// The time now. About 23 ns on Linux: it reads the kernel's page and makes no system call.

@@ -110,6 +110,7 @@ pub struct Driver {
     own_poll: Option<(Poll, Events)>,
     resolver: Option<Resolver>,
     pool: LeasePool,
+    wall_clock: fn() -> Duration,
     /// Nodes whose sockets may hold bytes to read.
     readable: NodeMask,
     /// Nodes whose connection is being made and had an event.
@@ -151,6 +152,7 @@ impl Driver {
             own_poll: None,
             resolver: None,
             pool: LeasePool::new(),
+            wall_clock: config.wall_clock.unwrap_or(clock::wall),
             readable: NodeMask::EMPTY,
             connecting: NodeMask::EMPTY,
             blocked: NodeMask::EMPTY,
@@ -219,7 +221,8 @@ impl Driver {
     ) -> Result<OpId, LockError> {
         self.collect_dropped(now);
         if options.is_fenced {
-            self.engine.set_wall_clock(clock::wall_micros(), now);
+            let micros = (self.wall_clock)().as_micros();
+            self.engine.set_wall_clock(u64::try_from(micros).unwrap_or(u64::MAX), now);
         }
         self.engine.acquire(key, options, now)
     }
