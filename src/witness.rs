@@ -21,6 +21,8 @@ pub(crate) enum Sight {
     Gated,
     /// A waiter told the holder that it waits no more.
     GaveUp,
+    /// A number was refused, and a second one proposed.
+    SecondRound,
     /// A call's deadline ended its wait.
     WaitEnded,
 }

@@ -171,6 +171,7 @@ fn describe() {
         ("redbolt_extensions_total", "Extensions, by how they ended and who began them"),
         ("redbolt_releases_total", "Releases of leases, by how they ended"),
         ("redbolt_leases_lost_total", "Leases kept alive or watched that were lost, by cause"),
+        ("redbolt_fence_second_rounds_total", "Fenced attempts that needed a second round trip"),
         ("redbolt_wakes_total", "Messages that wake waiters, sent and received"),
         ("redbolt_connections_lost_total", "Connections and attempts at one that ended"),
         ("redbolt_debts_total", "Releases that a node could not be sent when they were due"),

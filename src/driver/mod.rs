@@ -221,8 +221,7 @@ impl Driver {
     ) -> Result<OpId, LockError> {
         self.collect_dropped(now);
         if options.is_fenced {
-            let micros = (self.wall_clock)().as_micros();
-            self.engine.set_wall_clock(u64::try_from(micros).unwrap_or(u64::MAX), now);
+            self.set_wall_clock(now);
         }
         self.engine.acquire(key, options, now)
     }
@@ -357,6 +356,9 @@ impl Driver {
         self.poll_own();
         // Read before the sockets are: a node gets a little more time by that, never less.
         let now = clock::now();
+        if self.engine.uses_wall_clock() {
+            self.set_wall_clock(now);
+        }
         self.read();
         self.copy_late_votes();
         self.collect_dropped(now);
@@ -406,6 +408,13 @@ impl Driver {
     }
 
     // ---- inside ----
+
+    /// A call may wait for long, and its clock may be set meanwhile.
+    #[cold]
+    fn set_wall_clock(&mut self, now: Instant) {
+        let micros = (self.wall_clock)().as_micros();
+        self.engine.set_wall_clock(u64::try_from(micros).unwrap_or(u64::MAX), now);
+    }
 
     fn poll_own(&mut self) {
         let Some((mut poll, mut events)) = self.own_poll.take() else { return };

@@ -64,6 +64,13 @@ impl Engine {
         self.locks.nodes.limit(room);
     }
 
+    /// Believes every node's clock to agree with the client's; only before the engine is used.
+    #[cfg(feature = "sim")]
+    pub(crate) const fn trust_clocks(&mut self) {
+        self.locks.settings.max_clock_skew_us = u64::MAX;
+        self.locks.settings.no_fences = None;
+    }
+
     // ---- operations ----
 
     /// Begins one attempt at the lock `key`. `now` is `t0`: the clock, read just before this call.
@@ -260,8 +267,15 @@ impl Engine {
         self.locks.nodes.get(id).is_some_and(Node::serves)
     }
 
+    /// Whether fenced locks were asked for: the wall clock is to be set in every pass.
+    #[must_use]
+    pub const fn uses_wall_clock(&self) -> bool {
+        self.locks.wall.is_some()
+    }
+
     /// At `now` the wall clock shows `micros` microseconds since 1970. Call it before each call
-    /// that takes a fenced lock; nothing else depends on the wall clock.
+    /// that takes a fenced lock, and in each pass from then on; nothing else depends on the wall
+    /// clock.
     pub fn set_wall_clock(&mut self, micros: u64, now: Instant) {
         self.locks.wall = Some(WallClock { read_at: now, micros, error: 0 });
     }

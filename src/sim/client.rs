@@ -24,10 +24,15 @@ use crate::time::Instant;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+/// When the simulation begins, in microseconds since 1970.
+const WALL_US: u64 = 1_700_000_000_000_000;
+
 /// One client: a process with an engine.
 pub(super) struct SimClient {
     pub(super) engine: Engine,
     pub(super) clock: Clock,
+    /// How far its wall clock is ahead of the true time, in microseconds.
+    wall_ahead: u64,
     /// Counts the processes that were this client.
     pub(super) epoch: u64,
     /// The connection to each node.
@@ -95,6 +100,7 @@ impl SimClient {
         let mut engine =
             Engine::new(config, seed, clock.local(now)).expect("the configuration is valid");
         engine.limit(plan.rare.room);
+        engine.trust_clocks();
         let mut id = [0; 8];
         StdRng::from_seed(seed).fill_bytes(&mut id);
         let token_start = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -104,6 +110,7 @@ impl SimClient {
         Self {
             engine,
             clock,
+            wall_ahead: random.below(plan.clock_spread / US + 1),
             epoch,
             links: vec![None; plan.nodes],
             tasks,
@@ -286,8 +293,18 @@ impl World {
         self.random.pick(&[Stage::Pass, Stage::Judge, Stage::Results, Stage::Begin])
     }
 
+    /// Reads the wall clock, which only fences need.
+    pub(super) fn look_at_the_wall(&mut self, client: usize) {
+        if self.plan.fenced > 0 {
+            let this = &mut self.clients[client];
+            let micros = WALL_US + self.now / US + this.wall_ahead;
+            this.engine.set_wall_clock(micros, this.clock.local(self.now));
+        }
+    }
+
     /// Does what is due.
     fn judge(&mut self, client: usize, now: Instant) {
+        self.look_at_the_wall(client);
         let this = &mut self.clients[client];
         for lease in this.dropped.drain(..) {
             this.engine.release(lease, now);

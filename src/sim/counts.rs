@@ -156,6 +156,10 @@ counted! {
     Path {
         /// A lock was won.
         Locked,
+        /// It has a fence.
+        Fenced,
+        /// A fenced attempt needed a second round.
+        SecondRound,
         /// A lock was won at a later attempt than the first.
         LockedByRetry,
         /// `LockError::Taken`.
@@ -330,6 +334,7 @@ impl Counts {
             (Sight::PassedWithin, Path::PassedWithin),
             (Sight::Gated, Path::Gated),
             (Sight::GaveUp, Path::GaveUp),
+            (Sight::SecondRound, Path::SecondRound),
             (Sight::WaitEnded, Path::WaitEnded),
         ] {
             self.paths[path as usize] += crate::witness::take(sight);

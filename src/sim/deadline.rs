@@ -31,7 +31,10 @@ impl World {
         let is_once = acquire.retry.is_none() || acquire.token.is_some();
         // Patience of its own begins when those on their way have come.
         let own = Duration::from_millis(acquire.node_timeout_ms.into());
-        let once = is_once.then(|| own + self.round_time());
+        // A fence may need a second round.
+        let second = Duration::from_nanos(self.plan.node_timeout) + own;
+        let second = if acquire.is_fenced { second } else { Duration::ZERO };
+        let once = is_once.then(|| own + self.round_time() + second);
         let nearest = nearest.filter(|deadline| !deadline.is_zero()).into_iter().chain(once).min();
         nearest.map_or(Instant::MAX, |deadline| now + deadline)
     }

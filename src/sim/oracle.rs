@@ -20,6 +20,8 @@ struct Window {
 #[non_exhaustive]
 pub struct Oracle {
     keys: Vec<Vec<Window>>,
+    /// The fence of the last lease of each key.
+    fences: Vec<u64>,
     /// The first violation.
     pub violation: Option<Violation>,
     /// What is no violation any longer.
@@ -30,7 +32,7 @@ impl Oracle {
     /// Nobody holds any of so many keys.
     #[must_use]
     pub fn new(keys: usize) -> Self {
-        Self { keys: vec![Vec::new(); keys], violation: None, excused: &[] }
+        Self { keys: vec![Vec::new(); keys], fences: vec![0; keys], violation: None, excused: &[] }
     }
 
     /// Something is not as it must be. The first one counts.
@@ -65,6 +67,15 @@ impl Oracle {
             Some(window) => window.end = end,
             None => windows.push(Window { holder, start: now, end }),
         }
+    }
+
+    /// A lease of `key` with this fence was handed over. As leases exclude each other, each is
+    /// granted behind the one before, and so must the fences be.
+    pub fn fenced(&mut self, key: usize, fence: u64) {
+        let last = std::mem::replace(&mut self.fences[key], fence);
+        self.check(Kind::FenceOrder, last < fence, || {
+            format!("key {key}: fence {fence} behind fence {last}")
+        });
     }
 
     /// `holder` stops believing at `at`.

@@ -52,6 +52,17 @@ impl World {
         }
     }
 
+    /// A lease that is handed over late, as its client stood still, may be behind a later one.
+    fn look_at_fence(&mut self, client: usize, task: usize, lease: LeaseId) {
+        let this = &self.clients[client];
+        let Some(fence) = this.engine.fence(lease) else { return };
+        self.counts.path(Path::Fenced);
+        let now = this.local(self.now);
+        if this.engine.deadline(lease).is_some_and(|deadline| now < deadline) {
+            self.oracle.fenced(this.tasks[task].key, fence);
+        }
+    }
+
     fn locked(
         &mut self,
         client: usize,
@@ -82,6 +93,7 @@ impl World {
                     format!("a lease with {votes} votes")
                 });
                 self.counts.path(Path::Locked);
+                self.look_at_fence(client, task, lease);
                 self.clients[client].tasks[task].holder = self.holder();
                 self.holds(client, task, lease, now);
                 return self.check_votes(client, task);

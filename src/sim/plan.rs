@@ -37,6 +37,10 @@ pub(super) struct Plan {
     /// How often a call has a patience of its own, and looks for the lock by itself, in a thousand.
     pub(super) own_patience: u64,
     pub(super) unwoken: u64,
+    /// How often a lock is asked for with a fence, in a thousand.
+    pub(super) fenced: u64,
+    /// How far the wall clocks of clients are apart.
+    pub(super) clock_spread: Global,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
     /// How often a published message is lost, late, or followed by a forged one, in a thousand.
@@ -120,6 +124,8 @@ impl Plan {
             rare: Rare::default(),
             strays: None,
             own_patience: random.pick(&[0, 300]),
+            fenced: random.pick(&[0, 300, 1000]),
+            clock_spread: 0,
             unwoken: random.pick(&[0, 0, 200]),
             direct_wake: random.chance(850),
             message_lost: random.pick(&[0, 0, 50, 300]),
@@ -159,7 +165,28 @@ impl Plan {
         if is_given {
             plan.stray(random);
         }
+        plan.spread_clocks();
         plan
+    }
+
+    /// Fences need no clock as long as no node forgets; else clocks must be nearer to each other
+    /// than a node without memory is ignored for.
+    fn spread_clocks(&mut self) {
+        let forgets = |fault: &Fault| {
+            matches!(fault, Fault::RestartLost | Fault::RoleChange | Fault::Evicted)
+        };
+        let ignored = self.max_ttl_ms * MS;
+        let needed = self.connect_timeout + 2 * self.node_timeout;
+        if !self.faults.iter().any(forgets) {
+            self.clock_spread = 5 * 3600 * SECOND;
+        } else if ignored > needed {
+            self.clock_spread = (ignored - needed) / 2;
+        } else {
+            self.fenced = 0;
+        }
+        if self.rare.no_guard {
+            self.fenced = 0;
+        }
     }
 
     /// Most seeds look at one thing, and leave others out for it.

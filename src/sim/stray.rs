@@ -27,8 +27,14 @@ pub(super) struct Strays {
 }
 
 /// What nodes that lie are not held to.
-const BELIEVED: &[Kind] =
-    &[Kind::TwoHolders, Kind::NoGround, Kind::Amnesia, Kind::Misattributed, Kind::Orphan];
+const BELIEVED: &[Kind] = &[
+    Kind::TwoHolders,
+    Kind::NoGround,
+    Kind::Amnesia,
+    Kind::Misattributed,
+    Kind::Orphan,
+    Kind::FenceOrder,
+];
 
 impl Plan {
     pub(super) fn stray(&mut self, random: &mut Random) {

@@ -178,6 +178,9 @@ impl World {
         if self.random.chance(self.plan.unwoken) {
             acquire = acquire.direct_wake(false);
         }
+        if self.random.chance(self.plan.fenced) {
+            acquire = acquire.fenced();
+        }
         let this = &mut self.clients[client].tasks[task];
         (this.is_retried, this.is_kept, this.is_watched) = (is_retried, is_kept, is_watched);
         self.acquire(client, task, key, &acquire, min_validity, now);
@@ -213,6 +216,7 @@ impl World {
         min_validity: Duration,
         now: Instant,
     ) {
+        self.look_at_the_wall(client);
         let result = self.clients[client].engine.acquire(&key_name(key), acquire, now);
         self.log(|_| format!("client {client} acquires {key} at {now:?}: {result:?}"));
         let pause = self.gap();

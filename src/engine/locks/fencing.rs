@@ -115,6 +115,7 @@ impl Locks {
             Progress::Open => {}
             Progress::Raise(number) => {
                 fencing.begin_raise(number);
+                self.observe(Happening::SecondRound);
                 for id in round.granted {
                     self.send_raise(id, slot_index, now);
                 }
@@ -137,6 +138,10 @@ impl Locks {
     pub(super) fn send_raise(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let Some(fencing) = self.slots.fences.of_mut(slot_index) else { return };
         let Some(number) = fencing.raise.map(|raise| raise.number) else { return };
+        // A node that has gone since it granted is not asked.
+        if !self.nodes.voters().contains(id) {
+            return;
+        }
         let slot = self.slots.at(slot_index);
         self.scratch.clear();
         let lasts = self.settings.fence_ttl_ms;

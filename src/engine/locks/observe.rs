@@ -34,6 +34,8 @@ pub(in crate::engine) enum Happening<'a> {
     NotAsked { node: NodeId },
     /// A node's vote is known.
     Vote { node: NodeId, slot: SlotIndex, vote: Vote },
+    /// A quorum has granted, but not accepted the proposed fence.
+    SecondRound,
     /// A quorum has granted.
     Won { op: OpIndex },
     /// A quorum cannot be had, or came too late.
@@ -135,6 +137,10 @@ impl Locks {
             Happening::Vote { node, slot, vote } => {
                 count!(self.nodes.counts(node).vote(vote));
                 log!(TRACE: self.log_vote(node, slot, vote));
+            }
+            Happening::SecondRound => {
+                count!(self.counts.second_rounds += 1);
+                saw(Sight::SecondRound);
             }
             Happening::Won { op } => log!(DEBUG: self.log_decision(op, Outcome::Won)),
             Happening::AttemptFailed { op, outcome } => {

@@ -71,6 +71,7 @@ impl Locks {
             ("redbolt_leases_lost_total", ("cause", "gone"), counts.lost_gone),
             ("redbolt_wakes_total", ("direction", "sent"), counts.wakes_sent),
             ("redbolt_wakes_total", ("direction", "received"), counts.wakes_received),
+            ("redbolt_fence_second_rounds_total", NO_LABEL, counts.second_rounds),
         ];
         all.extend(table.map(|(name, label, count)| (Series::new(name, label), count)));
         for (node, id) in self.nodes.iter().zip((0..).map_while(NodeId::new)) {
