@@ -75,8 +75,11 @@ impl World {
         let patience =
             if self.random.chance(100) { self.random.between(MS, 8 * hold) } else { 3000 * MS };
         let retry = Retry::every(Duration::from_millis(2), Duration::from_millis(1));
-        let acquire = LockOptions::new(Duration::from_millis(self.plan.max_ttl_ms))
+        let mut acquire = LockOptions::new(Duration::from_millis(self.plan.max_ttl_ms))
             .retry(retry.timeout(Duration::from_nanos(patience)));
+        if self.random.chance(self.plan.fenced) {
+            acquire = acquire.fenced();
+        }
         let this = &mut self.clients[client].tasks[task];
         (this.is_retried, this.is_kept, this.is_watched) = (true, false, false);
         self.acquire(client, task, key, &acquire, Duration::ZERO, now);

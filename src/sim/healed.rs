@@ -147,9 +147,8 @@ impl World {
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
             let local = node.clock.on_server(self.now);
-            let is_lock = |name: &&[u8]| {
-                !name.starts_with(b"redbolt:since:") && !name.ends_with(b":fence")
-            };
+            let is_lock =
+                |name: &&[u8]| !name.starts_with(b"redbolt:since:") && !name.ends_with(b":fence");
             let keys = node.server.key_names(local).filter(is_lock).count();
             self.oracle.check(Kind::Orphan, keys == 0, || {
                 format!("node {index}: {keys} keys outlive everything")
