@@ -106,7 +106,11 @@ impl Engine {
     #[cold]
     pub(super) fn pass_lock_on(&mut self, slot_index: SlotIndex, now: Now) {
         let key = self.locks.slots.at(slot_index).key.clone();
-        self.tell_waiting(now, |waiting, view| waiting.released(slot_index, key, view));
+        let fence = self.locks.fence_of(slot_index).unwrap_or(0);
+        self.tell_waiting(now, |waiting, view| {
+            view.fence = fence;
+            waiting.released(slot_index, key, view);
+        });
     }
 
     // ---- what comes in ----
@@ -164,6 +168,9 @@ impl Engine {
     pub(super) fn message(&mut self, id: NodeId, now: Now) {
         let bytes = self.take_frame(id);
         if let Some(message) = Message::parse(&bytes) {
+            if let Some(fence) = message.fence() {
+                self.locks.hear_of_fence(message.key, fence, now);
+            }
             let slot = self.slot_meant(&message);
             self.tell_waiting(now, |waiting, view| waiting.message(id, &message, slot, view));
         }
@@ -251,7 +258,7 @@ impl Engine {
     fn input<R>(&mut self, now: Now, input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R) -> R {
         let reach = self.reach();
         let mut share = || share_of(&mut self.locks.rng);
-        input(&mut self.waiting, &mut View { now: now.real, reach, share: &mut share })
+        input(&mut self.waiting, &mut View { now: now.real, reach, share: &mut share, fence: 0 })
     }
 
     /// Gives the machine an input, and carries out its actions.

@@ -10,7 +10,7 @@
 use super::fences::{Fencing, Progress};
 use super::observe::Happening;
 use super::op::Outcome;
-use super::slot::{LeaseId, SlotState};
+use super::slot::LeaseId;
 use super::state::{Failed, Locks};
 use crate::command::{append_fenced_set, append_raise, append_time};
 use crate::error::{Cause, LockError};
@@ -24,6 +24,9 @@ use std::time::Duration;
 
 /// How long what a node said of its clock is good for.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// An hour, the greatest `max_clock_skew`.
+const AHEAD_MAX_US: u64 = 3_600_000_000;
 
 impl Locks {
     /// Whether the configuration allows fences.
@@ -161,10 +164,26 @@ impl Locks {
         }
     }
 
+    /// Another client says which fence its lease had. A message may be forged, so it moves this
+    /// client's next number no further than a clock may be ahead.
+    #[cold]
+    pub(in crate::engine) fn hear_of_fence(&mut self, key: &[u8], fence: u64, now: Now) {
+        let wall = self.wall_clock(now.real);
+        let ahead = self.settings.max_clock_skew_us.min(AHEAD_MAX_US);
+        if fence <= wall.at(now.real).saturating_add(ahead) {
+            self.slots.fences.see(key, fence, wall, now.real);
+        }
+    }
+
     /// The fence of a lease that is held.
     pub(in crate::engine) fn fence(&self, lease: LeaseId) -> Option<u64> {
-        let slot = self.slots.held(lease).filter(|slot| slot.is_fenced())?;
-        debug_assert!(slot.state == SlotState::Held, "only a lease has a fence");
-        self.slots.fences.of(lease.slot)?.fence()
+        self.slots.held(lease)?;
+        self.fence_of(lease.slot)
+    }
+
+    /// The fence of a lease that is held, or was until now.
+    pub(in crate::engine) fn fence_of(&self, slot_index: SlotIndex) -> Option<u64> {
+        let is_fenced = self.slots.at(slot_index).is_fenced();
+        if is_fenced { self.slots.fences.of(slot_index)?.fence() } else { None }
     }
 }

@@ -49,7 +49,8 @@ pub(in crate::engine) struct Message<'a> {
     /// How often it was passed on.
     pub(in crate::engine) hops: u8,
     pub(in crate::engine) sender: Listed,
-    /// The token of the holder that it is for, or the id of the waiter and zeros.
+    /// The token of the holder that it is for, or the id of the waiter, and in a wake the fence of
+    /// the sender's lease.
     pub(in crate::engine) token: RawToken,
     list: &'a [u8],
     pub(in crate::engine) key: &'a [u8],
@@ -79,6 +80,12 @@ impl<'a> Message<'a> {
         let (list, key) = rest.split_at_checked(count * LISTED_LEN)?;
         let is_key = (1..=crate::config::KEY_LEN_MAX).contains(&key.len());
         is_key.then_some(Self { kind, hops, sender: Listed::parse(sender), token, list, key })
+    }
+
+    /// The fence that a wake names: the receiver's must be higher.
+    pub(in crate::engine) fn fence(&self) -> Option<u64> {
+        let fence = u64::from_le_bytes(*self.token.last_chunk()?);
+        (self.kind == Kind::Wake && fence > 0).then_some(fence)
     }
 
     /// The calls that wait behind the sender, or behind the receiver of a wake.
@@ -144,6 +151,15 @@ pub(super) fn token_of(waiter: WaiterId) -> RawToken {
     token
 }
 
+/// The same of a wake: with the fence of the sender's lease.
+pub(super) fn token_of_wake(waiter: WaiterId, fence: u64) -> RawToken {
+    let mut token = token_of(waiter);
+    if let Some(place) = token.last_chunk_mut() {
+        *place = fence.to_le_bytes();
+    }
+    token
+}
+
 /// The waiter that a message is for, if it is for one.
 pub(super) fn waiter_of(token: &RawToken) -> WaiterId {
     token.first_chunk().copied().unwrap_or_default()
@@ -178,6 +194,16 @@ mod tests {
             assert_eq!((message.kind, message.hops, message.sender), (kind, 1, listed(9)));
             assert_eq!((message.token, message.key), ([7; 20], &b"a\r\nkey"[..]));
             assert!(message.list().eq(list));
+        }
+    }
+
+    #[test]
+    fn a_wake_names_the_waiter_and_the_fence_before() {
+        for (fence, read) in [(0, None), (1_795_000_000_000_000, Some(1_795_000_000_000_000))] {
+            let (mut bytes, token) = (Vec::new(), token_of_wake([5; 12], fence));
+            append(&mut bytes, (Kind::Wake, 0), listed(9), &token, std::iter::empty(), b"k");
+            let message = Message::parse(&bytes).unwrap();
+            assert_eq!((waiter_of(&message.token), message.fence()), ([5; 12], read));
         }
     }
 

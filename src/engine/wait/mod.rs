@@ -42,7 +42,7 @@ pub(super) use outside::{Action, Answer, Call, Input, Reach, Text, View};
 
 use beside::Beside;
 use list::{Entry, List};
-use message::{Listed, WaiterId, client_of, token_of, waiter_id, waiter_of};
+use message::{Listed, WaiterId, client_of, token_of, token_of_wake, waiter_id, waiter_of};
 use outside::Actions;
 use waiter::{Scene, Waiter};
 use wakes::{Wake, Wakes};
@@ -431,7 +431,8 @@ impl Waiting {
         if !rest.is_empty() {
             saw(Sight::HandedOn);
         }
-        self.wake(Wake { key, to, rest, tried: NodeMask::EMPTY, is_turn }, view);
+        let fence = view.fence;
+        self.wake(Wake { key, to, rest, fence, tried: NodeMask::EMPTY, is_turn }, view);
     }
 
     /// Sends a wake through the node that its waiter used, or the next that was not tried. A call
@@ -470,7 +471,7 @@ impl Waiting {
     fn send_wake(&mut self, node: NodeId, wake: Wake, now: Instant) {
         // The sender's call does not matter in a wake.
         let sender = Listed { id: waiter_id(self.client_id, 0), wait_ms: 0 };
-        let (token, rest) = (token_of(wake.to.id), wake.rest.listed(now));
+        let (token, rest) = (token_of_wake(wake.to.id, wake.fence), wake.rest.listed(now));
         let key = wake.key.as_slice();
         let text = self.actions.write((Kind::Wake, 0), sender, &token, rest, key);
         if let Some(wake) = self.wakes.keep(wake) {

@@ -49,6 +49,8 @@ pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) reach: Reach,
     /// Draws a random share, from 0 to just below 1.
     pub(in crate::engine) share: &'a mut dyn FnMut() -> f64,
+    /// The fence of the lease that is released; zero for none.
+    pub(in crate::engine) fence: u64,
 }
 
 /// What the caller asked for.

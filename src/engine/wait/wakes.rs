@@ -19,6 +19,8 @@ pub(super) struct Wake {
     pub(super) key: Key,
     pub(super) to: Entry,
     pub(super) rest: List,
+    /// The fence of the lease before.
+    pub(super) fence: u64,
     /// The nodes through which the call was not reached.
     pub(super) tried: NodeMask,
     /// Whether the wake passes the turn on, rather than being a guess.

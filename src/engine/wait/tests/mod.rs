@@ -66,7 +66,7 @@ impl World {
 
     fn tell(&mut self, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
         let mut share = || 0.0;
-        let view = &mut View { now: self.now, reach: self.reach, share: &mut share };
+        let view = &mut View { now: self.now, reach: self.reach, share: &mut share, fence: 0 };
         input(&mut self.waiting, view);
         (self.actions, self.published) = (Vec::new(), Vec::new());
         while let Some(action) = self.waiting.next_action() {

@@ -113,7 +113,7 @@ fn input(name: &str, world: &mut World) -> Input {
         "behind" => {
             let to = Entry { id: OTHER, until: Instant::MAX, node: node(0) };
             let (key, rest) = (Key::from_slice(KEY), List::default());
-            let wake = Wake { key, to, rest, tried: NodeMask::EMPTY, is_turn: true };
+            let wake = Wake { key, to, rest, fence: 0, tried: NodeMask::EMPTY, is_turn: true };
             Input::Behind(wake.successor(node(0), Instant::MAX))
         }
         "turn" => Input::Turn(List::default()),
