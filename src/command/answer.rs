@@ -20,8 +20,8 @@ pub(crate) enum Answer {
     Zero,
     /// Integer one.
     One,
-    /// The counter of fences, or a time in microseconds.
-    Counter(u64),
+    /// A counter of fences, or a time; the number itself is beside the answer, which is small.
+    Number,
     /// The script cache does not hold the script.
     NoScript,
     /// Refused before execution.
@@ -55,24 +55,17 @@ pub(crate) fn classify(reply: &Reply<'_>) -> Answer {
     }
 }
 
-/// The answer to a command that raises a counter of fences.
-pub(crate) fn classify_fenced(reply: &Reply<'_>) -> Answer {
-    if let Reply::Bulk(digits) = reply {
-        decimal(digits).map_or(Answer::Odd, Answer::Counter)
-    } else {
-        classify(reply)
-    }
+/// The number in the answer to a command that raises a counter of fences.
+pub(crate) fn counter(reply: &Reply<'_>) -> Option<u64> {
+    if let Reply::Bulk(digits) = reply { decimal(digits) } else { None }
 }
 
-/// The answer to `TIME`: seconds and microseconds, as one number.
-pub(crate) fn classify_time(reply: &Reply<'_>) -> Answer {
-    let Reply::Array(items) = reply else { return classify(reply) };
+/// The answer to `TIME`: seconds and microseconds, as microseconds.
+pub(crate) fn time(reply: &Reply<'_>) -> Option<u64> {
+    let Reply::Array(items) = reply else { return None };
     let mut parts = items.clone().map(|item| item.text().and_then(decimal));
-    let (Some(Some(seconds)), Some(Some(micros))) = (parts.next(), parts.next()) else {
-        return Answer::Odd;
-    };
-    let time = seconds.checked_mul(1_000_000).and_then(|time| time.checked_add(micros));
-    time.map_or(Answer::Odd, Answer::Counter)
+    let (seconds, micros) = (parts.next()??, parts.next()??);
+    seconds.checked_mul(1_000_000)?.checked_add(micros)
 }
 
 fn decimal(digits: &[u8]) -> Option<u64> {

@@ -9,7 +9,7 @@ mod tests;
 
 use bytes::BufMut;
 
-pub(crate) use answer::{Answer, classify, classify_fenced, classify_time};
+pub(crate) use answer::{Answer, classify, counter, time};
 pub(crate) use dialect::{Dialect, ExtendStep, ReleaseStep, Server, ServerKind};
 
 use crate::key::Key;

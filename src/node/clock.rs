@@ -10,6 +10,11 @@ impl Node {
         self.clock
     }
 
+    /// The number of the answer that was just read.
+    pub(crate) const fn number(&self) -> u64 {
+        self.reading.number
+    }
+
     /// The node told its time, for which it was asked at `asked_at` on the attended clock.
     pub(crate) const fn told_time(&mut self, micros: u64, asked_at: Instant, now: Now) {
         let error = now.attended.nanos_since(asked_at) / 1_000;

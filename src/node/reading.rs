@@ -3,7 +3,7 @@
 use super::greeting::Facts;
 use super::pending::{Pending, Request};
 use super::state::{Answered, Step};
-use crate::command::{Answer, classify, classify_fenced, classify_time};
+use crate::command::{Answer, classify, counter, time};
 use crate::error::Cause;
 use crate::resp::{Frame, Reply};
 
@@ -16,6 +16,8 @@ pub(super) struct Reading {
     pub(super) greeting_open: u32,
     /// The last answer whose bytes the engine reads.
     pub(super) frame: Vec<u8>,
+    /// The number in the last answer that was one.
+    pub(super) number: u64,
     /// Some answer said that the node is not a master in service.
     pub(super) no_master: Option<Cause>,
 }
@@ -46,8 +48,8 @@ impl Reading {
                     classify(&frame.reply())
                 }
             }
-            Request::FencedSet(_) | Request::Raise(_) => classify_fenced(&frame.reply()),
-            Request::Time => classify_time(&frame.reply()),
+            Request::FencedSet(_) | Request::Raise(_) => self.number(counter, frame),
+            Request::Time => self.number(time, frame),
             Request::Greeting(part) => {
                 self.facts.note(part, &frame.reply());
                 self.greeting_open = self.greeting_open.saturating_sub(1);
@@ -63,6 +65,17 @@ impl Reading {
             | Request::Extend { .. } => classify(&frame.reply()),
         };
         Step::Answered(Answered { pending, answer })
+    }
+
+    /// Keeps the number of an answer for the engine.
+    fn number(&mut self, read: fn(&Reply<'_>) -> Option<u64>, frame: &Frame<'_>) -> Answer {
+        match read(&frame.reply()) {
+            Some(number) => {
+                self.number = number;
+                Answer::Number
+            }
+            None => classify(&frame.reply()),
+        }
     }
 
     /// Keeps the bytes of an answer for the engine.

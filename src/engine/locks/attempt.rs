@@ -70,10 +70,7 @@ impl Locks {
             self.awaiting.push(index);
             self.judge_at(index, now.real + self.settings.connect_timeout);
         }
-        // A timer of an earlier attempt moves to the end of the call.
-        if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos)
-            || self.ops.at(index).is_timed
-        {
+        if call_ends < now.real.plus_nanos(self.settings.longest_wait_nanos) {
             self.judge_at(index, call_ends);
         }
         if written != self.nodes.all() {
@@ -145,7 +142,7 @@ impl Locks {
             Answer::Ok => self.vote_of_grant(id, now),
             Answer::Null => Vote::Denied,
             Answer::Refused(cause) => Vote::Failed(cause),
-            Answer::Zero | Answer::One | Answer::Counter(_) | Answer::NoScript | Answer::Odd => {
+            Answer::Zero | Answer::One | Answer::Number | Answer::NoScript | Answer::Odd => {
                 Vote::Unknown(Cause::OddReply)
             }
         };

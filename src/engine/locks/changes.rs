@@ -36,7 +36,7 @@ impl Locks {
             | Answer::One
             | Answer::NoScript
             | Answer::Refused(_)
-            | Answer::Counter(_)
+            | Answer::Number
             | Answer::Odd => {}
         }
     }

@@ -279,7 +279,7 @@ impl Locks {
                 }
                 self.check_holders(slot_index, now);
             }
-            Answer::NoScript | Answer::Refused(_) | Answer::Counter(_) | Answer::Odd => {
+            Answer::NoScript | Answer::Refused(_) | Answer::Number | Answer::Odd => {
                 if let Some(step) = self.next_extend_step(id, step, answer, now)
                     && rules::is_sent_again(is_wanted)
                 {
@@ -329,7 +329,7 @@ impl Locks {
             | Answer::Null
             | Answer::Zero
             | Answer::One
-            | Answer::Counter(_)
+            | Answer::Number
             | Answer::Odd => None,
         }
     }

@@ -22,7 +22,7 @@ impl Locks {
         now: Now,
     ) {
         let vote = match answer {
-            Answer::One | Answer::Counter(_) => self.vote_of_grant(id, now),
+            Answer::One | Answer::Number => self.vote_of_grant(id, now),
             Answer::Zero => Vote::Denied,
             Answer::Refused(Cause::Unsupported) => Vote::Failed(Cause::NoScripts),
             Answer::Refused(Cause::NoPermission) => Vote::Unknown(Cause::NoScripts),
@@ -34,13 +34,13 @@ impl Locks {
         if vote == Vote::Granted
             && let Some(fencing) = self.slots.fences.of_mut(slot_index)
         {
-            if let Answer::Counter(counter) = answer {
-                fencing.refuse(counter);
+            if answer == Answer::Number {
+                fencing.refuse(self.nodes.at(id).number());
             } else {
                 fencing.accept(id);
             }
         }
-        self.see_counter(slot_index, answer, now);
+        self.see_counter(id, slot_index, answer, now);
         let is_raising = self.slots.fences.of(slot_index).is_some_and(|it| it.raise.is_some());
         if vote == Vote::Granted && is_raising {
             self.send_raise(id, slot_index, now);
@@ -48,8 +48,9 @@ impl Locks {
         self.voted(id, slot_index, vote, now);
     }
 
-    fn see_counter(&mut self, slot_index: SlotIndex, answer: Answer, now: Now) {
-        if let Answer::Counter(counter) = answer {
+    fn see_counter(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
+        if answer == Answer::Number {
+            let counter = self.nodes.at(id).number();
             let (wall, key) = (self.wall_clock(now.real), &self.slots.at(slot_index).key.clone());
             self.slots.fences.see(key, counter, wall, now.real);
         }
@@ -63,7 +64,7 @@ impl Locks {
         answer: Answer,
         now: Now,
     ) {
-        self.see_counter(slot_index, answer, now);
+        self.see_counter(id, slot_index, answer, now);
         // An accept read after the node said that it is not a master does not count.
         let is_accepted = answer == Answer::One && self.vote_of_grant(id, now) == Vote::Granted;
         self.raise_ended(id, slot_index, is_accepted);

@@ -195,6 +195,8 @@ impl Fences {
         self.by_slot.get_mut(&slot)
     }
 
+    #[cold]
+    #[inline(never)]
     pub(in crate::engine) fn remove(&mut self, slot: SlotIndex) {
         self.by_slot.remove(&slot);
     }

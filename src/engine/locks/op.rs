@@ -122,8 +122,8 @@ pub(in crate::engine) struct Op {
     next: Option<OpIndex>,
     judged_at: Instant,
     is_listed: bool,
-    /// It has timers.
-    pub(super) is_timed: bool,
+    /// It has timers, or is a query.
+    pub(super) has_more: bool,
     /// When an acquisition that waits for nodes is judged, if before the end of its call.
     pub(in crate::engine) judge_at: Instant,
     pub(in crate::engine) plan: Plan,
@@ -222,9 +222,6 @@ impl Ops {
         let op = self.at_mut(index);
         op.kind = OpKind::Free;
         op.generation = op.generation.wrapping_add(1);
-        if op.query.is_some() {
-            op.forget_query();
-        }
         self.ops.give_back(index);
     }
 
@@ -326,7 +323,7 @@ impl Op {
             next: None,
             judged_at: Instant::default(),
             is_listed: false,
-            is_timed: false,
+            has_more: false,
             judge_at: Instant::MAX,
             plan: Plan::default(),
             failed: Outcome::Taken,
@@ -352,11 +349,6 @@ impl Op {
         self.slot = Some(slot);
     }
 
-    #[cold]
-    fn forget_query(&mut self) {
-        self.query = None;
-    }
-
     /// Notes why `node` did not grant.
     pub(in crate::engine) fn blame(&mut self, node: NodeId, cause: Cause) {
         if let Some(place) = self.causes.get_mut(node.index()) {
@@ -380,7 +372,7 @@ impl Op {
             | Answer::Null
             | Answer::Zero
             | Answer::One
-            | Answer::Counter(_)
+            | Answer::Number
             | Answer::Odd => Cause::OddReply,
         };
         self.blame(node, cause);

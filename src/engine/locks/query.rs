@@ -53,6 +53,7 @@ impl Locks {
             replies.push(answers);
         }
         let parts = commands.len();
+        self.ops.at_mut(index).has_more = true;
         self.ops.at_mut(index).query =
             Some(Box::new(Query { asked_at: now.real, parts, replies, open }));
         if open == 0 {

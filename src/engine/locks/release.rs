@@ -270,7 +270,7 @@ impl Locks {
             | Answer::Null
             | Answer::NoScript
             | Answer::Refused(_)
-            | Answer::Counter(_)
+            | Answer::Number
             | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
@@ -386,7 +386,7 @@ impl Locks {
             | Answer::Null
             | Answer::NoScript
             | Answer::Refused(_)
-            | Answer::Counter(_)
+            | Answer::Number
             | Answer::Odd => {
                 if let Some(step) = self.next_release_step(id, step, answer, now) {
                     self.encode_release(slot_index, step);
@@ -438,7 +438,7 @@ impl Locks {
             | Answer::Null
             | Answer::Zero
             | Answer::One
-            | Answer::Counter(_)
+            | Answer::Number
             | Answer::Odd => None,
         }
     }

@@ -208,18 +208,25 @@ impl Locks {
         timer: impl FnOnce(OpIndex) -> Timer,
         at: Instant,
     ) {
-        self.ops.at_mut(index).is_timed = true;
+        self.ops.at_mut(index).has_more = true;
         self.timers.set(timer(index), at);
     }
 
-    /// Gives the operation's place back, and removes its timers.
-    #[inline]
+    /// Gives the operation's place back, and ends what belongs to it.
+    #[inline(always)]
     pub(super) fn close_op(&mut self, index: OpIndex) {
-        if self.ops.at(index).is_timed {
-            self.ops.at_mut(index).is_timed = false;
-            self.timers.remove_all_of(index);
+        if self.ops.at(index).has_more {
+            self.close_more(index);
         }
         self.ops.close(index);
+    }
+
+    #[cold]
+    fn close_more(&mut self, index: OpIndex) {
+        self.timers.remove_all_of(index);
+        let op = self.ops.at_mut(index);
+        op.has_more = false;
+        op.query = None;
     }
 
     /// Writes the scratch buffer to one node.

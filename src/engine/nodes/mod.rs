@@ -306,7 +306,8 @@ impl Nodes {
         asked_at: Instant,
         now: Now,
     ) {
-        if let crate::command::Answer::Counter(micros) = answer {
+        if answer == crate::command::Answer::Number {
+            let micros = self.at(id).number();
             self.at_mut(id).told_time(micros, asked_at, now);
         }
     }
