@@ -35,8 +35,15 @@ pub mod engine {}
 #[doc = include_str!("../docs/guide-testing.md")]
 pub mod testing {}
 
+/// [fence-proof.md]: crate::guide::fence_proof
+#[doc = ""]
 #[doc = include_str!("../docs/fencing.md")]
 pub mod fencing {}
+
+/// [fencing.md]: crate::guide::fencing
+#[doc = ""]
+#[doc = include_str!("../docs/fence-proof.md")]
+pub mod fence_proof {}
 
 #[doc = include_str!("../docs/settings.md")]
 pub mod settings {}

@@ -7,6 +7,7 @@
 mod acl;
 mod acquire;
 mod batch;
+mod broken_fences;
 mod circles;
 mod common;
 mod concurrency;
