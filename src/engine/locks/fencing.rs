@@ -48,7 +48,9 @@ impl Locks {
         self.slots.fences.put(slot_index, Fencing::propose(number));
         for id in self.nodes.voters() {
             let clock = self.nodes.at(id).clock();
-            if clock.is_none_or(|clock| clock.read_at + CLOCK_CHECK_INTERVAL <= now.real) {
+            let is_old = clock.is_none_or(|clock| clock.read_at + CLOCK_CHECK_INTERVAL <= now.real);
+            // What looks off may have been read late, or been set since.
+            if is_old || !self.does_clock_agree(id) {
                 self.scratch.clear();
                 append_time(&mut self.scratch);
                 self.write(id, Request::Time, now);

@@ -159,8 +159,19 @@ pub(super) fn a_client_whose_clock_is_off_gets_no_fence() {
     rig.acquire_with("k", LockOptions::new(TTL).fenced());
     let error = rig.refused();
     assert!(error.to_string().contains("its clock differs too much"), "{error}");
-    rig.collect();
-    assert!(rig.inbox[1].is_empty() && rig.inbox[2].is_empty(), "nothing was written there");
+    assert_eq!((rig.waiting(1), rig.waiting(2)), (vec!["TIME".into()], vec!["TIME".into()]));
+}
+
+#[test]
+fn a_clock_that_was_set_right_votes_at_the_next_attempt() {
+    let mut rig = rig_with(&[0, 5_000_000, -5_000_000]);
+    rig.acquire_with("k", LockOptions::new(TTL).fenced());
+    rig.refused();
+    rig.answer_all(1..3, "*2\r\n$10\r\n1795000000\r\n$1\r\n0\r\n");
+    rig.acquire_with("other", LockOptions::new(TTL).fenced());
+    rig.answer_all(1..3, ":1\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.fence(lease), Some(WALL + 1));
 }
 
 #[test]
@@ -184,7 +195,7 @@ fn clocks_are_asked_for_again_once_a_minute() {
     rig.answer_all(0..3, ":1\r\n");
     rig.locked();
     rig.acquire_with("other", LockOptions::new(TTL).fenced());
-    assert_eq!(rig.waiting(0), Vec::<String>::new());
+    assert_eq!(rig.waiting(0), ["TIME"], "it does not vote, and is asked again");
     assert_eq!(rig.waiting(1), ["EVAL"]);
 }
 
