@@ -169,17 +169,12 @@ fn clocks(nodes: &[Examined], clients: &Clients) -> (Level, String) {
     }
     let unknown = names(nodes, |node| node.was_asked() && node.clock_us.is_none());
     match clocks().map(|(us, _)| us.unsigned_abs()).max() {
-        _ if !unknown.is_empty() => (Level::Note, clock_unknown(&unknown)),
+        _ if !unknown.is_empty() => {
+            (Level::Note, format!("not known of {unknown}: grant the user +time"))
+        }
         None => nothing_known(),
         Some(_) => (Level::Ok, format!("all within {} of this machine's", short(limit))),
     }
-}
-
-fn clock_unknown(names: &str) -> String {
-    format!(
-        "not known of {names}, so those do not vote for locks with a fence (--fence): grant the user \
-         +time"
-    )
 }
 
 fn versions(nodes: &[Examined]) -> (Level, String) {

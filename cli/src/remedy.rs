@@ -77,9 +77,7 @@ pub(crate) fn remedy(cause: Cause) -> &'static str {
         Cause::NoReplicas => "set min-replicas-to-write 0 there",
         Cause::KeyDenied => "grant the user the keys of the locks",
         Cause::NoScripts => "grant the user +eval +get +set",
-        Cause::ClockOff => {
-            "set its clock and this machine's by NTP, and grant the user +time; or raise --max-clock-skew"
-        }
+        Cause::ClockOff => "set its clock and this machine's by NTP, or raise --max-clock-skew",
         Cause::FenceCounter => {
             "delete the lock's key that ends in :fence there: no counter is lost"
         }

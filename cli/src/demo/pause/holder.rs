@@ -29,6 +29,14 @@ pub(super) const TTL: Duration = Duration::from_millis(600);
 /// TTL of the other one, which is done long before.
 const LONG_TTL: Duration = Duration::from_secs(5);
 
+/// One of the two holders of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// The one that is stopped.
+    A,
+    B,
+}
+
 /// Which lock to take, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Role {

@@ -1,18 +1,10 @@
 //! One side of the demo: a lock, the record that its holders write, and the steps of a turn.
 
-use super::holder::{Holder, Role, Said};
+use super::holder::{Holder, Role, Said, Who};
 use super::picture::Side;
 use super::record::Record;
 use crate::exit::{Failure, SYSTEM};
 use crate::output::Paint;
-
-/// One of the two processes of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
-    /// The one that is stopped.
-    A,
-    B,
-}
 
 /// What one of them does next.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use console::{Alignment, pad_str};
 
-use super::holder::Said;
-use super::lane::Who;
+use super::holder::{Said, Who};
 use super::record::{Counts, Written};
 use crate::output::{Paint, short};
 
