@@ -182,7 +182,7 @@ pub struct Config {
     pub(crate) local_turns: u32,
     pub(crate) direct_wake: bool,
     pub(crate) max_clock_skew: Duration,
-    pub(crate) fence_ttl: Duration,
+    pub(crate) fence_ttl: Option<Duration>,
     /// None for the system's.
     pub(crate) wall_clock: Option<fn() -> Duration>,
     #[cfg(feature = "tls")]
@@ -239,7 +239,7 @@ impl Config {
             local_turns: 64,
             direct_wake: true,
             max_clock_skew: Duration::from_secs(1),
-            fence_ttl: Duration::from_secs(24 * 3600),
+            fence_ttl: None,
             wall_clock: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -385,11 +385,11 @@ impl Config {
     }
 
     /// How long the nodes keep the counter of a key's fences after it was last raised. 24 h by
-    /// default, from [`max_ttl`](Self::max_ttl) and twice
+    /// default, or longer where `max_ttl` is; from [`max_ttl`](Self::max_ttl) and twice
     /// [`max_clock_skew`](Self::max_clock_skew) to 10 years.
     #[must_use]
     pub const fn fence_ttl(mut self, ttl: Duration) -> Self {
-        self.fence_ttl = ttl;
+        self.fence_ttl = Some(ttl);
         self
     }
 
@@ -399,6 +399,16 @@ impl Config {
     pub const fn wall_clock(mut self, clock: fn() -> Duration) -> Self {
         self.wall_clock = Some(clock);
         self
+    }
+
+    /// A counter must not end before every clock is past its number.
+    fn fence_ttl_least(&self) -> Duration {
+        self.max_ttl + self.max_clock_skew * 2
+    }
+
+    /// How long counters last.
+    pub(crate) fn fence_ttl_or_default(&self) -> Duration {
+        self.fence_ttl.unwrap_or_else(|| FENCE_TTL_DEFAULT.max(self.fence_ttl_least()))
     }
 
     /// Why no lock can be fenced; `guard_ms` is how long a restarted node does not vote.
@@ -480,8 +490,9 @@ impl Config {
         range("connect_timeout", self.connect_timeout, ms(1), ms(600_000))?;
         range("max_ttl", self.max_ttl, ms(4), ms(TTL_MS_MAX))?;
         range("max_clock_skew", self.max_clock_skew, ms(1), ms(3_600_000))?;
-        let least = self.max_ttl + self.max_clock_skew * 2;
-        range("fence_ttl", self.fence_ttl, least, ms(FENCE_TTL_MS_MAX))?;
+        if let Some(ttl) = self.fence_ttl {
+            range("fence_ttl", ttl, self.fence_ttl_least(), ms(FENCE_TTL_MS_MAX))?;
+        }
         if self.in_flight_max == 0 || self.in_flight_max > IN_FLIGHT_LIMIT {
             return Err(ConfigError::InFlight { wanted: self.in_flight_max });
         }
@@ -532,6 +543,8 @@ pub(crate) const KEY_LEN_MAX: usize = 4096;
 /// A TTL and its drift must fit 32 bits of milliseconds.
 const TTL_MS_MAX: u64 = 24 * 24 * 3600 * 1000;
 
+const FENCE_TTL_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+
 /// Ten years: a time that every server takes.
 const FENCE_TTL_MS_MAX: u64 = 10 * 365 * 24 * 3600 * 1000;
 
@@ -575,6 +588,7 @@ mod tests {
             assert!(message.contains(setting), "{setting}: {message}");
         }
         assert!(config().check().is_ok());
+        assert!(config().max_ttl(Duration::from_secs(3 * 24 * 3600)).check().is_ok());
     }
 
     #[test]

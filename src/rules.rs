@@ -141,6 +141,7 @@ rules! {
     RefusalAccepted => FenceOrder { true }
 
     /// A lease with a fence goes to no other holder, who needs a higher one.
+    #[cfg_attr(not(feature = "shared"), expect(dead_code, reason = "only `Shared` hands leases on"))]
     fn needs_own_fence(is_fenced: bool) -> bool { is_fenced }
     /// A lease goes to the next holder in a process with the fence of the last.
     FenceHandedOn => ByTest { false }

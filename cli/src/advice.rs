@@ -65,6 +65,7 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     if node.state != NodeState::Refused {
         judge.taking(clients);
         judge.releasing();
+        judge.fencing();
         judge.waiting();
     }
     judge.memory();
@@ -143,6 +144,16 @@ impl Judge<'_> {
                 "locks are released there by a slower way than {native}: grant +{}",
                 native.to_lowercase()
             ));
+        }
+    }
+
+    /// Whether locks with a fence can be taken there.
+    fn fencing(&mut self) {
+        if self.node.is_denied("EVAL") {
+            self.note(
+                "the user may not run EVAL, so the node does not vote for locks with a fence (--fence): \
+                 grant +eval",
+            );
         }
     }
 
@@ -285,12 +296,13 @@ mod tests {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};
         let all = ["DELIFEQ", "DELEX", "EVAL"].map(|command| (command, NoPermission));
         type Refused = (&'static str, Cause);
-        let table: [(&[Refused], bool, &str); 9] = [
+        let table: [(&[Refused], bool, &str); 10] = [
             (&[("SET", NoPermission)], true, "grant +set"),
             (&[("SET", KeyDenied)], false, "--key NAME"),
             (&[("SET", OutOfMemory)], false, "raise maxmemory"),
             (&all, true, "grant the user +eval"),
             (&all[..1], false, "grant +delifeq"),
+            (&all[2..], false, "with a fence (--fence): grant +eval"),
             (&[("GET", NoPermission), ("PTTL", NoPermission)], false, "grant +get +pttl"),
             (&[("PUBLISH", KeyDenied)], false, "&redbolt:*"),
             (&[(MARKER, KeyDenied)], false, "~redbolt:since:*"),

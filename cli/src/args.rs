@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::duration::{duration, ttl};
+use super::output::shown;
 
 /// Locks on N independent Redis or Valkey masters
 #[derive(Debug, Parser)]
@@ -28,7 +29,7 @@ Durations are written as 30s, 250ms or 1m30s.
 
 Exit codes:
   0      done
-  1      demo: something was oversold, or not all was sold
+  1      demo: something was oversold, not all was sold, or a stale write was accepted
   64     the command line is wrong
   69     no quorum: too few nodes could be reached or answered in time; status: unknown
   70     run: a lock was lost before or while CMD ran; unlock, extend: it is no longer held
@@ -58,6 +59,13 @@ pub(crate) struct Global {
     /// How long a node may take to answer [default: 50ms]
     #[arg(long, global = true, value_name = "D", value_parser = duration)]
     pub(crate) node_timeout: Option<Duration>,
+    /// How far a node's clock may be from this machine's for a lock with --fence [default: 1s]
+    #[arg(long, global = true, value_name = "D", value_parser = duration)]
+    pub(crate) max_clock_skew: Option<Duration>,
+    /// How long the nodes remember the last fence of a lock [default: 24h, or as long as --max-ttl
+    /// needs]
+    #[arg(long, global = true, value_name = "D", value_parser = duration)]
+    pub(crate) fence_ttl: Option<Duration>,
     /// Prefix of every key on the nodes
     #[arg(long, global = true, value_name = "TEXT")]
     pub(crate) prefix: Option<OsString>,
@@ -114,10 +122,12 @@ pub(crate) enum Command {
 Without --nodes it starts five embedded nodes; one is killed, one hangs and one restarts without
 its memory while the sale goes on. With --nodes nothing is made to fail.
 
-Exit code 0 only if every piece was sold exactly once, else 1.
+Exit code 0 only if every piece was sold exactly once, else 1; with --pause if no stale write was
+accepted from a holder with a fence.
 
 Example:  redbolt demo
-          redbolt demo --no-lock     what happens without locks")]
+          redbolt demo --no-lock     what happens without locks
+          redbolt demo --pause       what fences are for")]
 pub(crate) struct DemoArgs {
     /// Threads that sell, each with its own client
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -128,6 +138,10 @@ pub(crate) struct DemoArgs {
     /// Sell without locks
     #[arg(long)]
     pub(crate) no_lock: bool,
+    /// Instead of a sale: a holder is stopped until its lock is over, and writes when it goes on;
+    /// without fences beside with fences
+    #[arg(long, conflicts_with_all = ["workers", "stock", "no_lock"])]
+    pub(crate) pause: bool,
 }
 
 #[derive(Debug, Args)]
@@ -146,7 +160,13 @@ pub(crate) struct NodeArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:  redbolt lock sku:42 --ttl 30s --wait 5s")]
+#[command(after_help = "\
+A fence is a number that grows with every holder of the lock. Give it to the resource with each
+write, and let the resource refuse a lower one than it has seen: then a holder that was stopped until
+its lock was over can no longer write.
+
+Example:  redbolt lock sku:42 --ttl 30s --wait 5s
+          redbolt lock sku:42 --ttl 30s --fence      prints the fence too")]
 pub(crate) struct LockArgs {
     /// Name of the lock, 1 to 4096 bytes
     #[arg(value_parser = key_parser())]
@@ -157,6 +177,9 @@ pub(crate) struct LockArgs {
     /// How long to try again if the lock is taken [default: one attempt]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
+    /// Take the lock with a fence, and print it
+    #[arg(long)]
+    pub(crate) fence: bool,
 }
 
 #[derive(Debug, Args)]
@@ -171,7 +194,10 @@ pub(crate) struct UnlockArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:  redbolt extend sku:42 5f2b0c6e9d... --ttl 30s")]
+#[command(after_help = "\
+A lock that was taken with --fence keeps its fence.
+
+Example:  redbolt extend sku:42 5f2b0c6e9d... --ttl 30s")]
 pub(crate) struct ExtendArgs {
     /// Name of the lock
     #[arg(value_parser = key_parser())]
@@ -206,6 +232,9 @@ pub(crate) struct RunArgs {
     /// Least time left of a lock for CMD to go on [default: a tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
+    /// Take the lock, a single one, with a fence; CMD finds it in its environment as REDBOLT_FENCE
+    #[arg(long)]
+    pub(crate) fence: bool,
     /// A line for the shell ($SHELL, else /bin/sh) instead of CMD
     #[arg(short = 'c', long = "command", value_name = "LINE", conflicts_with = "command")]
     pub(crate) line: Option<OsString>,
@@ -225,10 +254,16 @@ Several locks are taken one after the other in the order of their bytes, whateve
 arguments, so that commands that want the same locks cannot block each other. --wait is the time for
 all of them together. They are released in reverse order.
 
+A fence is a number that grows with every holder of the lock. CMD gives $REDBOLT_FENCE to the resource
+with each write, and the resource refuses a lower one than it has seen: then no CMD of an earlier
+holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences compare within one lock
+only, so --fence takes one KEY.
+
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
 Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
           redbolt run stock orders -- ./reconcile    both are held
+          redbolt run stock --fence -c './write --fence $REDBOLT_FENCE'
           redbolt run -n -E 0 cleanup -c 'find /var/spool/x -mtime +7 -delete'
                                                      in a crontab: silent if another machine
                                                      does it";
@@ -333,8 +368,21 @@ fn name_parser(
     }
 }
 
+/// How the key ends in which the nodes keep the last fence of the lock in front of it.
+const COUNTER: &[u8] = b":fence";
+
 fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
-    OsStringValueParser::new().try_map(name_parser(4096))
+    let parse = name_parser(4096);
+    OsStringValueParser::new().try_map(move |text| {
+        let key = parse(text)?;
+        match key.0.strip_suffix(COUNTER) {
+            Some(lock) => Err(format!(
+                "it is no lock: in this key the nodes keep the last fence of the lock '{}'",
+                shown(lock)
+            )),
+            None => Ok(key),
+        }
+    })
 }
 
 fn token_parser() -> impl clap::builder::TypedValueParser<Value = Name> {

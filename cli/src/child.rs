@@ -30,6 +30,9 @@ use crate::own_binary;
 use crate::signals::{self, Signal};
 use crate::watchdog::Watchdog;
 
+/// Where the command finds the fence of its lock.
+const FENCE_VARIABLE: &str = "REDBOLT_FENCE";
+
 /// The first argument of the second start.
 pub(crate) const HIDDEN: &str = "--exec-under-lock";
 
@@ -55,15 +58,26 @@ pub(crate) enum Fate {
 }
 
 impl Group {
-    /// Starts the command, which the watchdog kills at `kill_at`. Only for the main thread: the
-    /// kernel kills the command when the thread that started it ends.
-    pub(crate) fn start(command: &[OsString], kill_at: Instant) -> io::Result<Self> {
+    /// Starts the command with the fence of its lock, if it has one. The watchdog kills the command at
+    /// `kill_at`. Only for the main thread: the kernel kills the command when the thread that started
+    /// it ends.
+    pub(crate) fn start(
+        command: &[OsString],
+        fence: Option<u64>,
+        kill_at: Instant,
+    ) -> io::Result<Self> {
         let mut watchdog = Watchdog::start()?;
         let is_foreground = may_give_terminal();
         // The signal that lets the command begin must stay pending, even if the parent process
         // ignores it.
         signals::block(Signal::SIGCONT)?;
-        let child = own_binary::command(HIDDEN)?
+        let mut start = own_binary::command(HIDDEN)?;
+        match fence {
+            Some(fence) => start.env(FENCE_VARIABLE, fence.to_string()),
+            // That of another lock, if this process runs under one.
+            None => start.env_remove(FENCE_VARIABLE),
+        };
+        let child = start
             .arg(getpid().as_raw_nonzero().to_string())
             .arg(if is_foreground { "foreground" } else { "background" })
             .args(command)
@@ -183,20 +197,20 @@ fn replace(
     Err(Command::new(command).args(args).exec())
 }
 
-/// Asks the kernel to kill this process when `run` dies.
+/// Asks the kernel to kill this process when the one that started it dies.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn die_with(parent: &OsStr) -> io::Result<()> {
+pub(crate) fn die_with(parent: &OsStr) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(KernelSignal::KILL))?;
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
-    // `run` may have died before this request.
-    if is_parent { Ok(()) } else { Err(io::Error::other("redbolt run has ended")) }
+    // It may have died before this request.
+    if is_parent { Ok(()) } else { Err(io::Error::other("redbolt has ended")) }
 }
 
 /// Other systems have no such request.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn die_with(parent: &OsStr) -> io::Result<()> {
+pub(crate) fn die_with(parent: &OsStr) -> io::Result<()> {
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
-    if is_parent { Ok(()) } else { Err(io::Error::other("redbolt run has ended")) }
+    if is_parent { Ok(()) } else { Err(io::Error::other("redbolt has ended")) }
 }
 
 /// Whether `run` may give the terminal away: stdin is one, this process is in its foreground, and

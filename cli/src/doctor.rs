@@ -18,9 +18,6 @@ use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{look, settings, terminal};
 
-/// The clients' default for the longest TTL.
-const MAX_TTL: Duration = Duration::from_secs(30);
-
 /// The key whose permissions are checked if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
 
@@ -29,7 +26,8 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     let clients = Clients {
         quorum: settings::quorum(global, &config)?,
         guard_is_on: global.restart_guard != Some(Switch::Off),
-        max_ttl: global.max_ttl.unwrap_or(MAX_TTL),
+        max_ttl: settings::max_ttl(global),
+        max_clock_skew: settings::max_clock_skew(global),
         has_key: args.key.is_some(),
     };
     let asked_us = wall_us();

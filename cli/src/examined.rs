@@ -49,6 +49,7 @@ pub(crate) struct Clients {
     pub(crate) quorum: usize,
     pub(crate) guard_is_on: bool,
     pub(crate) max_ttl: Duration,
+    pub(crate) max_clock_skew: Duration,
     /// Whether the user named a lock whose key must be permitted.
     pub(crate) has_key: bool,
 }
@@ -135,6 +136,7 @@ pub(crate) mod samples {
     }
 
     pub(crate) fn clients(quorum: usize, guard_is_on: bool) -> Clients {
-        Clients { quorum, guard_is_on, max_ttl: Duration::from_secs(30), has_key: false }
+        let (max_ttl, max_clock_skew) = (Duration::from_secs(30), Duration::from_secs(1));
+        Clients { quorum, guard_is_on, max_ttl, max_clock_skew, has_key: false }
     }
 }

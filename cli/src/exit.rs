@@ -10,6 +10,7 @@ use redbolt::{
 use serde_json::{Value, json};
 
 use crate::output::{note, say, shown};
+use crate::remedy::fence_remedy;
 
 pub(crate) const OVERSOLD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
@@ -215,7 +216,8 @@ impl From<LockError> for Failure {
                 Self { message, ..failure }
             }
             LockError::NoQuorum(ballot) => {
-                Self::ballot(NO_QUORUM, "no_quorum", "no quorum", ballot).hint(DOCTOR)
+                let hint = fence_remedy(ballot).unwrap_or(DOCTOR);
+                Self::ballot(NO_QUORUM, "no_quorum", "no quorum", ballot).hint(hint)
             }
             LockError::Expired(ballot) => {
                 let what = "a quorum granted too late for the TTL, take a longer one";
@@ -224,9 +226,10 @@ impl From<LockError> for Failure {
             LockError::Lost => Self::new(LOST, "lost", error.to_string()),
             LockError::InvalidTtl { .. } => Self::usage(error.to_string())
                 .hint("--max-ttl raises the limit, and must be the same for all clients"),
-            LockError::InvalidKey { .. } | LockError::InvalidToken { .. } => {
-                Self::usage(error.to_string())
-            }
+            LockError::NoFences { .. } => Self::new(USAGE, "config", error.to_string()),
+            LockError::InvalidKey { .. }
+            | LockError::InvalidToken { .. }
+            | LockError::ReservedKey => Self::usage(error.to_string()),
             LockError::Cancelled | LockError::Full | LockError::System(_) => {
                 Self::new(SYSTEM, "system", error.to_string())
             }

@@ -26,8 +26,8 @@ pub(crate) struct Check {
     pub(crate) text: String,
 }
 
-/// The doctor mentions wall clocks that are further apart than this.
-const CLOCK_OFFSET_MAX_US: u64 = 1_000_000;
+/// The doctor mentions wall clocks that are further apart than this, if the clients allow so much.
+const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(1);
 
 /// The oldest version of each server that the tests run on.
 const TESTED: [(&str, u32, u32); 2] = [("redis", 7, 0), ("valkey", 8, 1)];
@@ -39,7 +39,7 @@ pub(crate) fn judge_set(nodes: &[Examined], clients: &Clients) -> Vec<Check> {
         check("quorum", quorum(nodes, clients)),
         check("persistence", persistence(nodes, clients)),
         check("guard", guard(nodes, clients)),
-        check("clocks", clocks(nodes)),
+        check("clocks", clocks(nodes, clients)),
         check("versions", versions(nodes)),
         check("access", access(nodes)),
     ]
@@ -133,25 +133,36 @@ fn guard(nodes: &[Examined], clients: &Clients) -> (Level, String) {
     }
 }
 
-fn clocks(nodes: &[Examined]) -> (Level, String) {
+fn clocks(nodes: &[Examined], clients: &Clients) -> (Level, String) {
+    let limit = CLOCK_OFFSET_MAX.min(clients.max_clock_skew);
+    let is_far = |us: u64, limit: Duration| Duration::from_micros(us) > limit;
     let clocks = || nodes.iter().filter_map(|node| node.clock_us.map(|us| (us, &node.name)));
     let mut wrong = Vec::new();
-    for (us, name) in clocks().filter(|(us, _)| us.unsigned_abs() > CLOCK_OFFSET_MAX_US) {
+    for (us, name) in clocks().filter(|(us, _)| is_far(us.unsigned_abs(), limit)) {
         let by = short(Duration::from_micros(us.unsigned_abs()));
         let side = if us > 0 { "ahead of" } else { "behind" };
         wrong.push(format!("{name} is {by} {side} this machine"));
     }
     if let (Some((least, slow)), Some((most, fast))) = (clocks().min(), clocks().max())
         && wrong.len() > 1
-        && most.abs_diff(least) > CLOCK_OFFSET_MAX_US
+        && is_far(most.abs_diff(least), limit)
     {
         let apart = short(Duration::from_micros(most.abs_diff(least)));
         wrong.push(format!("{slow} and {fast} are {apart} apart"));
     }
     if !wrong.is_empty() {
+        let no_votes = clocks().any(|(us, _)| is_far(us.unsigned_abs(), clients.max_clock_skew));
+        let fences = if no_votes {
+            format!(
+                "; beyond {} (--max-clock-skew) a node does not vote for locks with a fence",
+                short(clients.max_clock_skew)
+            )
+        } else {
+            String::new()
+        };
         let text = format!(
             "{}: set them by NTP, and never by a jump: a node's clock that jumps forward ends \
-             locks early",
+             locks early{fences}",
             wrong.join("; ")
         );
         return (Level::Note, text);
@@ -162,7 +173,7 @@ fn clocks(nodes: &[Examined]) -> (Level, String) {
             (Level::Note, format!("not known of {unknown}: grant the user +time"))
         }
         None => nothing_known(),
-        Some(_) => (Level::Ok, "all within a second of this machine's".to_owned()),
+        Some(_) => (Level::Ok, format!("all within {} of this machine's", short(limit))),
     }
 }
 
@@ -299,7 +310,16 @@ mod tests {
         let mut nodes = [fit("a"), fit("b"), fit("c")];
         nodes[2].clock_us = Some(-3_000_000);
         let checks = judge_set(&nodes, &clients(2, true));
-        assert!(find(&checks, "clocks").text.contains("c is 3.0 s behind"), "{checks:?}");
+        let text = &find(&checks, "clocks").text;
+        assert!(text.contains("c is 3.0 s behind"), "{text}");
+        assert!(
+            text.ends_with(
+                "beyond 1.0 s (--max-clock-skew) a node does not vote for locks with a fence"
+            ),
+            "{text}"
+        );
+        let patient = Clients { max_clock_skew: Duration::from_secs(5), ..clients(2, true) };
+        assert!(find(&judge_set(&nodes, &patient), "clocks").text.ends_with("ends locks early"));
     }
 
     #[test]

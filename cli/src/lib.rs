@@ -45,6 +45,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command};
+use demo::pause::holder;
 use exit::Failure;
 
 /// The command `redbolt`: runs the process's arguments and returns the exit code.
@@ -59,6 +60,9 @@ pub fn main() -> ExitCode {
     match words.next() {
         Some(word) if word == child::HIDDEN => {
             return ExitCode::from(child::become_command(words));
+        }
+        Some(word) if word == holder::HIDDEN => {
+            return ExitCode::from(holder::become_holder(words));
         }
         Some(word) if word == watchdog::HIDDEN => {
             let code = if watchdog::watch().is_ok() { 0 } else { exit::SYSTEM };

@@ -1,4 +1,5 @@
-//! `redbolt lock`, and what it shares with `extend`: printing the lock that is held.
+//! `redbolt lock`, and what it shares with `extend` and `run`: its options, and printing the lock that
+//! is held.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::signals::ENDING;
 pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &ENDING)?;
     let spinner = waiting(&args.key.0, args.wait);
-    let result = session.lock(&args.key.0, LockOptions::new(args.ttl), args.wait);
+    let result = session.lock(&args.key.0, options(args.ttl, args.fence), args.wait);
     drop(spinner);
     let result = result.and_then(|lease| {
         session.gather_votes(&lease)?;
@@ -28,7 +29,13 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     result.map_err(|failure| hint_taken(failure, &args.key.0, args.wait))
 }
 
-/// Prints key, token, validity and votes.
+/// What a lock is taken with.
+pub(crate) const fn options(ttl: Duration, is_fenced: bool) -> LockOptions {
+    let options = LockOptions::new(ttl);
+    if is_fenced { options.fenced() } else { options }
+}
+
+/// Prints key, token, validity and votes, and the fence of a lock that was taken with one.
 pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(), Failure> {
     let nodes = session.driver.nodes().len();
     let (key, validity) = (shown(lease.key()), lease.remaining());
@@ -40,12 +47,16 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
             "validity_ms": ms(validity),
             "votes": votes,
             "nodes": nodes,
+            "fence": lease.fence(),
         }))?;
     } else {
         say(format_args!(
             "key       {key}\ntoken     {token}\nvalidity  {}\nvotes     {votes} of {nodes}",
             short(validity)
         ))?;
+        if let Some(fence) = lease.fence() {
+            say(format_args!("fence     {fence}"))?;
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What to do about a node that does not vote, by the cause.
 
-use redbolt::Cause;
 use redbolt::inspect::Notice;
+use redbolt::{Ballot, Cause, Vote};
 
 /// What a command says of a node while it goes on.
 pub(crate) fn told(notice: &Notice) -> String {
@@ -10,6 +10,19 @@ pub(crate) fn told(notice: &Notice) -> String {
     } else {
         format!("{notice}: {}", remedy(notice.cause))
     }
+}
+
+/// What to do where nodes did not vote because of the fence alone. Locks without one are not affected,
+/// and the doctor does not see all of it.
+pub(crate) fn fence_remedy(ballot: &Ballot) -> Option<&'static str> {
+    let has = |wanted: Cause| {
+        let is_it =
+            |vote| matches!(vote, Vote::Failed(cause) | Vote::Unknown(cause) if cause == wanted);
+        ballot.votes().any(|(_, vote)| is_it(vote))
+    };
+    // The last one passes by itself.
+    let causes = [Cause::NoScripts, Cause::FenceCounter, Cause::ClockOff, Cause::FenceRefused];
+    causes.into_iter().find(|cause| has(*cause)).map(remedy)
 }
 
 /// What to do about a node that does not vote.
@@ -63,6 +76,12 @@ pub(crate) fn remedy(cause: Cause) -> &'static str {
         Cause::SaveFailed => "repair its disk, or the permission to write there",
         Cause::NoReplicas => "set min-replicas-to-write 0 there",
         Cause::KeyDenied => "grant the user the keys of the locks",
+        Cause::NoScripts => "grant the user +eval +get +set",
+        Cause::ClockOff => "set its clock and this machine's by NTP, or raise --max-clock-skew",
+        Cause::FenceCounter => {
+            "delete the lock's key that ends in :fence there: no counter is lost"
+        }
+        Cause::FenceRefused => "try again: another client took the lock at the same time",
         Cause::Loading => "wait until the dataset is loaded",
         Cause::Busy => "end the script that runs there (script kill)",
         Cause::Stalled | Cause::Timeout => "look whether the server is frozen or overloaded",

@@ -18,12 +18,12 @@ use std::time::Duration;
 use redbolt::Instant;
 use redbolt::driver::Outcome;
 use redbolt::engine::OpId;
-use redbolt::{KeepAlive, Lease, LockOptions, UnlockError, Unlocked, now};
+use redbolt::{KeepAlive, Lease, UnlockError, Unlocked, now};
 
 use crate::args::{Global, RunArgs};
 use crate::child::{Fate, Group, exit_code};
 use crate::exit::{Failure, LOST, SYSTEM, TAKEN};
-use crate::lock::{hint_taken, waiting};
+use crate::lock::{hint_taken, options, waiting};
 use crate::output::{note, short, shown};
 use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
 use crate::signals::Signal;
@@ -50,6 +50,9 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
         let message = format!("--grace {} leaves too little of --ttl", short(grace));
         return Err(Failure::usage(message).hint("it must be less than half of it"));
     }
+    if args.fence && keys(args).len() > 1 {
+        return Err(Failure::usage("--fence takes one KEY: fences compare within one lock only"));
+    }
     // The kernel then does not report how a child ended.
     if crate::signals::is_ignored(Signal::SIGCHLD) {
         let message =
@@ -67,7 +70,8 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
     session.is_telling = true;
     let limit = Limit::new(deadline(&leases), grace);
-    let group = match Group::start(&command(args), limit.watchdog_at()) {
+    let fence = leases.first().and_then(Lease::fence);
+    let group = match Group::start(&command(args), fence, limit.watchdog_at()) {
         Ok(group) => group,
         Err(error) => {
             drop(leases);
@@ -95,19 +99,25 @@ fn deadline(leases: &[Lease]) -> Instant {
     leases.iter().map(Lease::deadline).min().unwrap_or_else(now)
 }
 
-/// Takes the locks, in the order of their bytes. If one cannot be taken, the others are dropped and
-/// so released.
-fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure> {
+/// The names of the locks, each once and in the order of their bytes.
+fn keys(args: &RunArgs) -> Vec<&[u8]> {
     let mut keys: Vec<&[u8]> = args.keys.iter().map(|key| &*key.0).collect();
     keys.sort_unstable();
     keys.dedup();
+    keys
+}
+
+/// Takes the locks, in the order of their bytes. If one cannot be taken, the others are dropped and
+/// so released.
+fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure> {
+    let keys = keys(args);
     session.wait_settled(CONNECT_LIMIT)?;
     let end = args.wait.map(|wait| now() + wait);
     let mut leases: Vec<Lease> = Vec::with_capacity(keys.len());
     for key in keys {
         let left = end.map(|end| now().until(end));
         let spinner = waiting(key, left);
-        let acquire = LockOptions::new(args.ttl).keep_alive(KeepAlive::new());
+        let acquire = options(args.ttl, args.fence).keep_alive(KeepAlive::new());
         let taken = session.lock(key, acquire, left);
         drop(spinner);
         if let Some(lost) = leases.iter().find(|lease| !lease.is_valid()) {

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
+use std::time::Duration;
 
 use redbolt::{Config, Quorum, RestartGuard};
 
@@ -11,7 +12,13 @@ use crate::args::{Global, Switch};
 use crate::exit::Failure;
 
 /// The environment variable that names the nodes where `--nodes` does not.
-const NODES_VARIABLE: &str = "REDBOLT_NODES";
+pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
+
+/// The clients' default for the longest TTL.
+const MAX_TTL: Duration = Duration::from_secs(30);
+
+/// The clients' default for the distance between a node's clock and their own.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 
 /// The nodes that the user named; `None` if none were.
 pub(crate) fn named_nodes(global: &Global) -> Result<Option<String>, Failure> {
@@ -55,6 +62,10 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
     if let Some(timeout) = global.node_timeout {
         config = config.node_timeout(timeout);
     }
+    config = config.max_clock_skew(max_clock_skew(global));
+    if let Some(ttl) = global.fence_ttl {
+        config = config.fence_ttl(ttl);
+    }
     if global.restart_guard == Some(Switch::Off) {
         config = config.restart_guard(RestartGuard::Off);
     }
@@ -78,6 +89,16 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
         return Err(Failure::usage("--user needs --password-file"));
     }
     with_tls(global, config)
+}
+
+/// The longest TTL that any client uses.
+pub(crate) fn max_ttl(global: &Global) -> Duration {
+    global.max_ttl.unwrap_or(MAX_TTL)
+}
+
+/// How far a node's clock may be from this machine's for a lock with a fence.
+pub(crate) fn max_clock_skew(global: &Global) -> Duration {
+    global.max_clock_skew.unwrap_or(MAX_CLOCK_SKEW)
 }
 
 /// The configuration with the certificates that the options name.

@@ -40,7 +40,7 @@ impl<'client> Held<'client> {
         self.lease.as_ref().map_or_else(Instant::default, Lease::deadline)
     }
 
-    /// The lock's token, for a resource that can compare it.
+    /// The lock's token: see [`Lease::token`].
     #[must_use]
     pub fn token(&self) -> Option<LockToken> {
         self.lease.as_ref().map(Lease::token)

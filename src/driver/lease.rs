@@ -105,7 +105,8 @@ impl Lease {
     }
 
     /// The value that the nodes hold. With key and token any process can extend and release the
-    /// lock, and a resource can compare the token to fence off other holders.
+    /// lock. It says nothing of the order of the holders: to have a resource refuse an earlier one,
+    /// use [`fence`](Self::fence).
     #[must_use]
     pub fn token(&self) -> LockToken {
         LockToken::new(&self.state.token)

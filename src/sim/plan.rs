@@ -165,13 +165,12 @@ impl Plan {
         if is_given {
             plan.stray(random);
         }
-        plan.spread_clocks();
-        plan
+        plan.with_clocks_apart()
     }
 
     /// Fences need no clock as long as no node forgets; else clocks must be nearer to each other
     /// than a node without memory is ignored for.
-    fn spread_clocks(&mut self) {
+    fn with_clocks_apart(mut self) -> Self {
         let forgets = |fault: &Fault| {
             matches!(fault, Fault::RestartLost | Fault::RoleChange | Fault::Evicted)
         };
@@ -187,6 +186,7 @@ impl Plan {
         if self.rare.no_guard {
             self.fenced = 0;
         }
+        self
     }
 
     /// Most seeds look at one thing, and leave others out for it.

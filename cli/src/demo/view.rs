@@ -58,7 +58,27 @@ impl View {
     /// Prints the title.
     pub(super) fn begin(&mut self, title: &str) -> io::Result<()> {
         // A live view shows its title in every redraw.
-        if self.place == Place::Terminal { Ok(()) } else { self.event(Duration::ZERO, title) }
+        self.line(Duration::ZERO, title)
+    }
+
+    /// Prints what stands above a live view, or before the first line.
+    pub(super) fn opening(&self, text: &str) -> io::Result<()> {
+        if self.place == Place::Stderr {
+            // A failure to print it changes nothing.
+            drop(writeln!(io::stderr().lock(), "{text}\n"));
+            return Ok(());
+        }
+        crate::output::say(format_args!("{text}\n"))
+    }
+
+    /// Reports an event where there is no live view.
+    pub(super) fn line(&mut self, elapsed: Duration, text: &str) -> io::Result<()> {
+        if self.place == Place::Terminal { Ok(()) } else { self.event(elapsed, text) }
+    }
+
+    /// Draws lines over the last ones, in a live view.
+    pub(super) fn show(&mut self, lines: Vec<String>) -> io::Result<()> {
+        if self.place == Place::Terminal { self.picture.draw(lines) } else { Ok(()) }
     }
 
     /// Reports an event.
@@ -84,11 +104,7 @@ impl View {
 
     /// Draws a scene over the last one.
     pub(super) fn draw(&mut self, scene: &Scene<'_>) -> io::Result<()> {
-        if self.place != Place::Terminal {
-            return Ok(());
-        }
-        let lines = self.lines(scene);
-        self.picture.draw(lines)
+        self.show(self.lines(scene))
     }
 
     fn lines(&self, scene: &Scene<'_>) -> Vec<String> {

@@ -4,6 +4,7 @@ mod bench;
 mod cli;
 mod deployed;
 mod doctor;
+mod fences;
 mod lock;
 mod look;
 mod prefix;

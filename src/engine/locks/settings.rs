@@ -56,7 +56,8 @@ impl Settings {
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
             max_clock_skew_us: nanos(config.max_clock_skew) / 1_000,
-            fence_ttl_ms: u64::try_from(config.fence_ttl.as_millis()).unwrap_or(u64::MAX),
+            fence_ttl_ms: u64::try_from(config.fence_ttl_or_default().as_millis())
+                .unwrap_or(u64::MAX),
             no_fences: config.why_no_fences(guard_ms),
             retry: config.retry,
             admission: AdmissionRules {

@@ -1,0 +1,162 @@
+//! An inventory service that sells from SQLite while its sellers are paused for longer than their
+//! lock lasts: without a check of fences it oversells, with it never.
+//!
+//! The lock alone cannot help here. A seller looks at its lease right before the write, and is paused
+//! between the two: by a machine that is suspended, or a disk that hangs. When it goes on, another
+//! seller has the lock, and has sold. So each write carries the fence of its lease, a number that
+//! grows with every holder, and the statement writes nothing if the row has seen a higher one. The
+//! statements are those of `docs/fencing.md`.
+//!
+//! Run it with `cargo run --example fenced_inventory`, or with `REDBOLT_NODES` set. It sells twice,
+//! with the check and without; `-- checked` or `-- unchecked` does one of the two.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use redbolt::{Client, Config, LockOptions, Retry};
+use rusqlite::{Connection, named_params};
+
+type Anything<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const SELLERS: usize = 4;
+const STOCK: i64 = 100;
+const TTL: Duration = Duration::from_millis(250);
+/// How long a payment takes.
+const PAYMENT: Duration = Duration::from_millis(1);
+/// How often a seller is paused, and in which of its sales.
+const PAUSES: u32 = 3;
+const SALES_BETWEEN: u32 = 5;
+/// Longer than the lease lasts.
+const PAUSE: Duration = Duration::from_millis(400);
+
+fn main() -> Anything {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (checked, unchecked) = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["seller", database, nodes, check] => {
+            return sell(database.as_ref(), nodes, check == "checked");
+        }
+        [] => (true, true),
+        ["checked"] => (true, false),
+        ["unchecked"] => (false, true),
+        _ => return Err("fenced_inventory takes checked, unchecked or nothing".into()),
+    };
+    let found = common::nodes()?;
+    let directory = tempfile::tempdir()?;
+    let urls = found.urls.join(",");
+    println!("{STOCK} pieces, {SELLERS} sellers that are paused for longer than their lock lasts");
+    if unchecked {
+        let sold = run(&directory.path().join("unchecked.db"), &urls, "unchecked")?;
+        println!("fences not checked  {sold} sold, {} oversold", (sold - STOCK).max(0));
+        if sold <= STOCK {
+            return Err("without the check stale writes should have oversold".into());
+        }
+    }
+    if checked {
+        let sold = run(&directory.path().join("checked.db"), &urls, "checked")?;
+        println!("fences checked      {sold} sold, {} oversold", (sold - STOCK).max(0));
+        if sold != STOCK {
+            return Err("with the check every piece is sold once".into());
+        }
+    }
+    Ok(())
+}
+
+/// Lets all sellers sell from a fresh database, and returns how many pieces they sold.
+fn run(database: &Path, nodes: &str, check: &str) -> Anything<i64> {
+    let connection = open(database)?;
+    connection.execute_batch(
+        "CREATE TABLE stock (id TEXT PRIMARY KEY, pieces INTEGER, fence BIGINT NOT NULL DEFAULT 0);
+         CREATE TABLE sales (seller INTEGER);",
+    )?;
+    connection.execute("INSERT INTO stock (id, pieces) VALUES ('sku:42', ?1)", [STOCK])?;
+    let sellers = (0..SELLERS).map(|_| {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("seller").arg(database).args([nodes, check]).spawn()
+    });
+    let sellers = sellers.collect::<Result<Vec<Child>, _>>()?;
+    let ends = sellers.into_iter().map(|mut seller| seller.wait()).collect::<Vec<_>>();
+    for end in ends {
+        if !end.as_ref().is_ok_and(ExitStatus::success) {
+            return Err(format!("a seller ended with {end:?}").into());
+        }
+    }
+    Ok(connection.query_row("SELECT count(*) FROM sales", [], |row| row.get(0))?)
+}
+
+fn open(database: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(database)?;
+    connection.busy_timeout(Duration::from_secs(10))?;
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
+    Ok(connection)
+}
+
+/// One seller, a process of its own.
+fn sell(database: &Path, nodes: &str, is_checked: bool) -> Anything {
+    let mut connection = open(database)?;
+    let patient = Retry::default().timeout(Duration::from_secs(60));
+    let mut client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
+    let mut sales = 0;
+    loop {
+        let lease = client.lock("stock:sku:42", LockOptions::new(TTL).fenced())?;
+        let fence = i64::try_from(lease.fence().ok_or("the lock was asked for with a fence")?)?;
+        // The first act: from now on no earlier holder can write.
+        if is_checked && !touch(&connection, fence)? {
+            continue;
+        }
+        let left = pieces(&connection)?;
+        if left == 0 {
+            return Ok(());
+        }
+        std::thread::sleep(PAYMENT);
+        if !lease.is_valid() {
+            continue;
+        }
+        sales += 1;
+        if sales % SALES_BETWEEN == 0 && sales <= PAUSES * SALES_BETWEEN {
+            // The holder cannot know of it: it has just looked.
+            std::thread::sleep(PAUSE);
+        }
+        // Refused: the lock is over and another seller is at work, so nothing is sold.
+        let _is_sold = write(&mut connection, left - 1, fence, is_checked)?;
+        // An error: the lock was over before. The fence has said so to the stock already.
+        let _ = client.unlock(lease);
+    }
+}
+
+/// Tells the row of a new holder; false if it has seen a later one.
+fn touch(connection: &Connection, fence: i64) -> rusqlite::Result<bool> {
+    let changed = connection.execute(
+        "UPDATE stock SET fence = :fence WHERE id = :id AND fence <= :fence",
+        named_params! { ":id": "sku:42", ":fence": fence },
+    )?;
+    Ok(changed == 1)
+}
+
+fn pieces(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("SELECT pieces FROM stock WHERE id = 'sku:42'", [], |row| row.get(0))
+}
+
+/// Writes what is left, and the sale, in one transaction; false if the row has seen a later holder.
+fn write(
+    connection: &mut Connection,
+    pieces: i64,
+    fence: i64,
+    is_checked: bool,
+) -> rusqlite::Result<bool> {
+    let statement = if is_checked {
+        "UPDATE stock SET pieces = :pieces, fence = :fence WHERE id = :id AND fence <= :fence"
+    } else {
+        "UPDATE stock SET pieces = :pieces, fence = :fence WHERE id = :id"
+    };
+    let transaction = connection.transaction()?;
+    let parameters = named_params! { ":id": "sku:42", ":pieces": pieces, ":fence": fence };
+    let is_sold = transaction.execute(statement, parameters)? == 1;
+    if is_sold {
+        transaction.execute("INSERT INTO sales VALUES (?1)", [std::process::id()])?;
+    }
+    transaction.commit()?;
+    Ok(is_sold)
+}
