@@ -6,7 +6,7 @@
 
 use redbolt_rig::Wire;
 
-use super::common::{Cluster, request};
+use super::common::Cluster;
 
 const ACQUIRE: &str = "local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
     if not redis.call('set',KEYS[1],ARGV[1],'NX','PX',60000) then return 'taken' end \
@@ -39,27 +39,31 @@ impl Nodes {
         Some(Self { cluster, wires })
     }
 
+    fn wire(&mut self, node: usize) -> &mut Wire {
+        self.wires.get_mut(node).expect("there are three")
+    }
+
     fn run(&mut self, node: usize, script: &str, token: &str, number: u64) -> Answer {
         let number = number.to_string();
         let command = ["EVAL", script, "2", "k", "k:fence", token, &number];
-        let reply = self.wires[node].ask(&command).unwrap();
-        let text = String::from_utf8(reply).unwrap();
+        let reply = self.wire(node).ask(&command).expect("the server answers");
+        let text = String::from_utf8(reply).expect("text");
         match text.lines().last().expect("a bulk string") {
             "accepted" => Accepted,
             "taken" | "gone" => No,
-            counter => Refused(counter.parse().unwrap()),
+            counter => Refused(counter.parse().expect("a number")),
         }
     }
 
     fn set_counter(&mut self, node: usize, number: u64) {
-        self.wires[node].send(&request(&["SET", "k:fence", &number.to_string()])).unwrap();
-        self.wires[node].reply().unwrap();
+        let command = ["SET", "k:fence", &number.to_string()];
+        self.wire(node).ask(&command).expect("the server answers");
     }
 
     /// The lock of whoever held it is over, on all nodes.
     fn expire(&mut self) {
         for wire in &mut self.wires {
-            wire.ask(&["DEL", "k"]).unwrap();
+            wire.ask(&["DEL", "k"]).expect("the server answers");
         }
     }
 }

@@ -50,9 +50,7 @@ impl Locks {
 
     fn see_counter(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
         if answer == Answer::Number {
-            let counter = self.nodes.at(id).number();
-            let (wall, key) = (self.wall_clock(now.real), &self.slots.at(slot_index).key.clone());
-            self.slots.fences.see(key, counter, wall, now.real);
+            self.see_fence(slot_index, self.nodes.at(id).number(), now);
         }
     }
 

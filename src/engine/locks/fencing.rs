@@ -10,7 +10,7 @@
 use super::fences::{Fencing, Progress};
 use super::observe::Happening;
 use super::op::Outcome;
-use super::slot::LeaseId;
+use super::slot::{LeaseId, Slots};
 use super::state::{Failed, Locks};
 use crate::command::{append_fenced_set, append_raise, append_time};
 use crate::error::{Cause, LockError};
@@ -114,6 +114,10 @@ impl Locks {
         let Some(fencing) = self.slots.fences.of_mut(slot_index) else { return };
         match fencing.judge(self.settings.quorum, unheard) {
             Progress::Fenced => {
+                // A raised number may be ahead of the clock: the next one must be above it.
+                if let Some(fence) = fencing.fence() {
+                    self.see_fence(slot_index, fence, now);
+                }
                 self.observe(Happening::Won { op: index });
                 self.finish(index, Outcome::Won);
             }
@@ -156,6 +160,13 @@ impl Locks {
         {
             fencing.ask(id);
         }
+    }
+
+    /// A number of the slot's key was seen.
+    pub(super) fn see_fence(&mut self, slot_index: SlotIndex, number: u64, now: Now) {
+        let wall = self.wall_clock(now.real);
+        let Slots { slots, fences } = &mut self.slots;
+        fences.see(slots.at(slot_index).key.as_slice(), number, wall, now.real);
     }
 
     /// The time of a round is up: what has no answer in the second round has no accept.

@@ -94,7 +94,7 @@ const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot ea
 /// All slots of an engine.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Slots {
-    slots: Slab<SlotIndex, Slot>,
+    pub(super) slots: Slab<SlotIndex, Slot>,
     pub(in crate::engine) fences: Fences,
 }
 

@@ -80,6 +80,20 @@ fn where_the_number_is_refused_a_second_round_is_above_every_counter() {
     assert_eq!(rig.engine.fence(lease), Some(WALL + 8));
 }
 
+/// Its own counter would refuse it: a round trip for nothing.
+#[test]
+fn the_next_number_is_above_the_clients_own_last_fence() {
+    let mut rig = rig_with(&[0; 3]);
+    begin(&mut rig);
+    rig.answer_all(0..2, &format!("$16\r\n{}\r\n", WALL + 1_000));
+    rig.answer_all([2, 0, 1], ":1\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.fence(lease), Some(WALL + 1_001));
+    rig.engine.release(lease, rig.now);
+    rig.acquire_with("k", LockOptions::new(TTL).fenced());
+    assert_eq!(number(&mut rig, 2), WALL + 1_002);
+}
+
 #[test]
 fn a_late_grant_is_asked_for_the_second_number_as_well() {
     let mut rig = rig();
