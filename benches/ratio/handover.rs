@@ -54,17 +54,17 @@ struct Turns {
 }
 
 /// What contenders saw.
-struct Seen {
+pub(crate) struct Seen {
     /// The nanoseconds of each change of hands.
     times: Vec<u64>,
     /// How often each of them was given the lock by another.
     given: Vec<u64>,
     /// All turns, also those of one who took the lock again before anybody else asked for it.
-    turns: u64,
+    pub(crate) turns: u64,
 }
 
 impl Seen {
-    fn p50(&self) -> f64 {
+    pub(crate) fn p50(&self) -> f64 {
         percentile(&self.times, 0.5)
     }
 }
@@ -185,7 +185,11 @@ impl Contender for Redbolt {
 }
 
 /// All hand-overs among the contenders within `time`.
-fn contend(contenders: Vec<impl Contender>, time: Duration, hold: Duration) -> Anything<Seen> {
+pub(crate) fn contend(
+    contenders: Vec<impl Contender>,
+    time: Duration,
+    hold: Duration,
+) -> Anything<Seen> {
     let turns = Turns::default();
     let count = contenders.len();
     let each: Vec<_> = thread::scope(|scope| {

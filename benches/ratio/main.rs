@@ -2,13 +2,14 @@
 //!
 //! `cargo bench -p redbolt-benches --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
-//! Suites: latency, throughput, locks, faults, handover, siblings, network; without one, all of them.
+//! Suites: latency, throughput, locks, faults, handover, siblings, network, fences; without one, all of them.
 //! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
 //! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
 //! reported are medians over the slices. Nothing is asserted.
 
 mod bare;
 mod faults;
+mod fences;
 mod handover;
 mod latency;
 mod locks;
@@ -36,7 +37,7 @@ pub(crate) struct Options {
 
 type Suite = fn(&Options) -> Anything;
 
-const SUITES: [(&str, Suite); 7] = [
+const SUITES: [(&str, Suite); 8] = [
     ("latency", latency::run),
     ("throughput", throughput::run),
     ("locks", locks::run),
@@ -44,6 +45,7 @@ const SUITES: [(&str, Suite); 7] = [
     ("handover", handover::run),
     ("siblings", siblings::run),
     ("network", network::run),
+    ("fences", fences::run),
 ];
 
 fn main() -> Anything {

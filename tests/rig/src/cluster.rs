@@ -52,6 +52,17 @@ impl Cluster {
         self.servers.iter()
     }
 
+    /// Begins new processes for these nodes, side by side: [`RealServer::restart`].
+    pub fn restart(&mut self, indices: &[usize]) {
+        thread::scope(|scope| {
+            for (index, server) in self.servers.iter_mut().enumerate() {
+                if indices.contains(&index) {
+                    scope.spawn(|| server.restart());
+                }
+            }
+        });
+    }
+
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(RealServer::url).collect()
     }
