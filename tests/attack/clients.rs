@@ -81,7 +81,7 @@ fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut R
 }
 
 fn hold(round: &Round, held: &mut Vec<Held>, key: usize, lease: Lease, may_move: bool) {
-    let holder = round.held(key, lease.deadline());
+    let holder = round.held(key, lease.deadline(), lease.fence());
     held.push(Held { lease, key, holder, may_move });
 }
 
@@ -123,7 +123,7 @@ fn with_lock(round: &Round, client: &mut Client, key: usize, random: &mut Random
     let (time, panics) = (ms(random.below(6)), random.chance(300));
     let work = AssertUnwindSafe(|| {
         client.with_lock::<_, LockError>(KEYS[key], round.ttl(), |lock| {
-            let holder = round.held(key, lock.deadline());
+            let holder = round.held(key, lock.deadline(), lock.fence());
             thread::sleep(time);
             if lock.extend_if_due().is_ok() {
                 round.still_held(holder, key, lock.deadline());

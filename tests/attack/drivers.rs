@@ -163,7 +163,7 @@ impl Life<'_> {
             Outcome::Extend(_) | Outcome::Unlock(_) | Outcome::Lost(_) | _ => None,
         };
         if let Some(lease) = lease {
-            let holder = self.round.held(asked.key, lease.deadline());
+            let holder = self.round.held(asked.key, lease.deadline(), lease.fence());
             let may_move = asked.may_move;
             self.held.push(Held { lease, key: asked.key, holder, may_move });
         }

@@ -24,6 +24,8 @@ pub(crate) type Player = fn(&Round, Random);
 pub(crate) const KEYS: [&str; 3] = ["k0", "k1", "k2"];
 pub(crate) const NODE_TIMEOUT: Duration = ms(100);
 const CONNECT_TIMEOUT: Duration = ms(500);
+/// All clocks are this machine's; nodes tell theirs late.
+const CLOCK_SKEW: Duration = ms(200);
 /// What a loaded machine may add to the end of a call.
 const SLACK: Duration = ms(4_000);
 /// How long what was written takes to be carried out.
@@ -189,6 +191,7 @@ impl Round {
             .node_timeout(NODE_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .max_ttl(self.ttl())
+            .max_clock_skew(CLOCK_SKEW)
             .retry(retry.timeout(ms(random.between(5, 200))))
             .direct_wake(random.chance(700))
             .local_turns(random.pick(&[0, 3, 64]))
@@ -204,6 +207,9 @@ impl Round {
         }
         if random.chance(300) {
             acquire = acquire.watch(true);
+        }
+        if random.chance(400) {
+            acquire = acquire.fenced();
         }
         if random.chance(100) {
             acquire = acquire.min_validity(ms(random.below(600)));
@@ -239,8 +245,15 @@ impl Round {
     // ---- what players believe ----
 
     /// Somebody new holds a lock: the belief begins once the lease is given.
-    pub(crate) fn held(&self, key: usize, deadline: redbolt::Instant) -> u64 {
+    pub(crate) fn held(&self, key: usize, deadline: redbolt::Instant, fence: Option<u64>) -> u64 {
         let holder = self.holders.fetch_add(1, Ordering::Relaxed);
+        if let Some(fence) = fence {
+            let mut judge = self.judge();
+            // A lease that is over may be behind a later one.
+            if now() < deadline {
+                judge.fenced(key, fence);
+            }
+        }
         self.still_held(holder, key, deadline);
         holder
     }

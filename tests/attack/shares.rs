@@ -129,7 +129,7 @@ impl Life<'_> {
     }
 
     fn hold(&self, held: &mut Vec<Held>, key: usize, guard: SharedGuard, may_move: bool) {
-        let holder = self.round.held(key, guard.deadline());
+        let holder = self.round.held(key, guard.deadline(), guard.fence());
         held.push(Held { guard, key, holder, may_move });
     }
 
