@@ -25,8 +25,8 @@ use std::time::Duration;
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Begins an acquisition.
-    pub(super) fn begin_acquire(
+    /// Begins to take a lock: one attempt, unless the options have a `retry`.
+    pub(crate) fn acquire(
         &mut self,
         key: &[u8],
         options: &LockOptions,

@@ -86,7 +86,7 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         if options.retry.is_none() {
-            return self.begin_acquire(key, options, now);
+            return self.acquire(key, options, now);
         }
         self.acquire_retried(key, options, None, now)
     }
@@ -104,7 +104,7 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, LockError> {
         if options.retry.is_some() {
-            return self.begin_acquire(key, options, now);
+            return self.acquire(key, options, now);
         }
         self.acquire_retried(key, options, Some(self.default_retry()), now)
     }
@@ -118,22 +118,12 @@ impl Engine {
         retry: Option<Retry>,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        self.begin_acquire(key, &LockOptions { retry, ..options.clone() }, now)
+        self.acquire(key, &LockOptions { retry, ..options.clone() }, now)
     }
 
     /// The configuration's retry.
     pub(crate) const fn default_retry(&self) -> Retry {
         self.locks.settings.retry
-    }
-
-    /// Begins to take a lock: one attempt, unless the options have a `retry`.
-    pub(crate) fn acquire(
-        &mut self,
-        key: &[u8],
-        options: &LockOptions,
-        now: Instant,
-    ) -> Result<OpId, LockError> {
-        self.begin_acquire(key, options, now)
     }
 
     /// Cancels an operation. An acquisition ends as cancelled and its keys are released. An
@@ -174,10 +164,10 @@ impl Engine {
         &mut self,
         key: &[u8],
         token: &[u8],
-        acquire: &LockOptions,
+        options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        self.locks.adopt(key, token, acquire, now)
+        self.locks.adopt(key, token, options, now)
     }
 
     /// Releases a lease and reports the result.

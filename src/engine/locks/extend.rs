@@ -78,20 +78,20 @@ impl Locks {
         &mut self,
         key: &[u8],
         token: &[u8],
-        acquire: &LockOptions,
+        options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, ExtendError> {
-        let ttl_ms = self.extension_ttl(acquire.ttl)?;
+        let ttl_ms = self.extension_ttl(options.ttl)?;
         let token = TokenBytes::from_wire(token).ok_or(ExtendError::InvalidName)?;
         let wire_key = self.prefix.wire_key(key).map_err(|_| ExtendError::InvalidName)?;
         let index = self.ops.open(OpKind::Adopt).ok_or(ExtendError::Full)?;
         let slot_index = self.open_foreign(&wire_key, token);
-        if let Some(fence) = acquire.fence {
+        if let Some(fence) = options.fence {
             self.slots.at_mut(slot_index).set_fenced();
             self.slots.fences.put(slot_index, Fencing::carried(fence));
         }
-        if acquire.is_looked_after() {
-            self.open_keep(index, key, acquire);
+        if options.is_looked_after() {
+            self.open_keep(index, key, options);
             self.bind_keep(index, slot_index);
         }
         self.slots.at_mut(slot_index).began = now;

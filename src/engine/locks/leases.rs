@@ -32,11 +32,11 @@ impl Locks {
         &mut self,
         index: OpIndex,
         key: &[u8],
-        acquire: &LockOptions,
+        options: &LockOptions,
     ) {
-        let Some(keep) = self.keeps.open(self.ops.id(index), acquire.keep_alive) else { return };
+        let Some(keep) = self.keeps.open(self.ops.id(index), options.keep_alive) else { return };
         self.ops.at_mut(index).keep = Some(keep);
-        if acquire.is_watched
+        if options.is_watched
             && let Ok(key) = self.prefix.wire_key(key)
         {
             self.keeps.watch(keep, &key);
