@@ -18,7 +18,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 
 use redbolt::Instant;
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal as KernelSignal, WaitId, WaitIdOptions, getpgrp, getpid, getppid, kill_process,
     kill_process_group, waitid,
@@ -55,6 +55,24 @@ pub(crate) enum Fate {
     Running,
     /// The command has ended, but is not reaped yet.
     Ended,
+}
+
+/// Whether a child was stopped since somebody last asked.
+#[derive(Debug, PartialEq, Eq)]
+enum Stopped {
+    No,
+    By(Option<i32>),
+    /// It has ended, and is not reaped yet: the kernel then says that there is no such child.
+    HasEnded,
+}
+
+fn stopped_by(pid: Pid) -> io::Result<Stopped> {
+    match waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG) {
+        Ok(None) => Ok(Stopped::No),
+        Ok(Some(status)) => Ok(Stopped::By(status.stopping_signal())),
+        Err(Errno::CHILD) => Ok(Stopped::HasEnded),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Group {
@@ -97,16 +115,20 @@ impl Group {
     /// Checks whether the command has ended. Undoes a suspension from the keyboard: the lock would
     /// run out without the command, and the caller would wait for both.
     pub(crate) fn look(&self) -> io::Result<Fate> {
-        let id = WaitId::Pid(self.pid);
-        let (ended, stopped) = (WaitIdOptions::EXITED, WaitIdOptions::STOPPED);
-        let look = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if waitid(WaitId::Pid(self.pid), ended | look)?.is_some() {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if waitid(WaitId::Pid(self.pid), look)?.is_some() {
             return Ok(Fate::Ended);
         }
-        let Some(status) = waitid(id, stopped | WaitIdOptions::NOHANG)? else {
-            return Ok(Fate::Running);
-        };
-        match status.stopping_signal() {
+        match stopped_by(self.pid)? {
+            Stopped::HasEnded => return Ok(Fate::Ended),
+            Stopped::No => return Ok(Fate::Running),
+            Stopped::By(signal) => self.was_stopped(signal),
+        }
+        Ok(Fate::Running)
+    }
+
+    fn was_stopped(&self, signal: Option<i32>) {
+        match signal {
             Some(signal) if signal == Signal::SIGTSTP as i32 => {
                 note("a command under a lock cannot be suspended: it goes on");
                 self.send(Signal::SIGCONT);
@@ -118,7 +140,6 @@ impl Group {
             }
             _ => {}
         }
-        Ok(Fate::Running)
     }
 
     /// Sends a signal to the command and everything that it started in its group.
@@ -220,4 +241,19 @@ fn may_give_terminal() -> bool {
     stdin.is_terminal()
         && tcgetpgrp(&stdin).is_ok_and(|group| group == getpgrp())
         && !std::fs::metadata("/dev/stdout").is_ok_and(|stdout| stdout.file_type().is_fifo())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Between the two looks of `Group::look`.
+    #[test]
+    fn a_command_that_ends_while_it_is_looked_at_has_ended() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        assert_eq!(stopped_by(pid).unwrap(), Stopped::HasEnded);
+        child.wait().unwrap();
+    }
 }
