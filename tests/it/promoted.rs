@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redbolt::{Cause, Client, Config, LockError, now};
 
-use super::common::{PATIENCE, RealServer, available_kinds, causes, eventually, ms};
+use super::common::{PATIENCE, RealServer, available_kinds, causes, eventually, ms, on_each_kind};
 
 /// The longest TTL of these locks, and so about the time that a node waits.
 const MAX_TTL: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ fn grows_old(server: &RealServer) {
 
 #[test]
 fn a_promoted_replica_is_not_believed_before_what_it_lost_is_over_and_then_by_all() {
-    for kind in available_kinds() {
+    on_each_kind(|kind| {
         let (master, server) = (RealServer::start(kind, &[]), RealServer::start(kind, &[]));
         grows_old(&server);
         for _ in 0..2 {
@@ -74,16 +74,16 @@ fn a_promoted_replica_is_not_believed_before_what_it_lost_is_over_and_then_by_al
         let flushed_at = now();
         server.command(&["FLUSHALL"]);
         is_met_again(&server, flushed_at);
-    }
+    });
 }
 
 #[test]
 fn a_plain_master_lets_newcomers_in_and_keeps_no_marker() {
-    for kind in available_kinds() {
+    on_each_kind(|kind| {
         let server = RealServer::start(kind, &[]);
         grows_old(&server);
         assert_eq!(server.command(&["DBSIZE"]), b":0\r\n", "{}", kind.name());
-    }
+    });
 }
 
 /// Its second replication id comes back from its file.
@@ -93,7 +93,7 @@ fn a_master_with_replicas_is_believed_again_after_its_restart() {
         (&["--save", "3600 1000000"][..], &["SAVE"][..]),
         (&["--appendonly", "yes"], &["BGREWRITEAOF"]),
     ] {
-        for kind in available_kinds() {
+        on_each_kind(|kind| {
             let mut server = RealServer::start(kind, args);
             let replica = RealServer::start(kind, &[]);
             replica.replicate(&server);
@@ -112,7 +112,7 @@ fn a_master_with_replicas_is_believed_again_after_its_restart() {
                 server.restart();
                 is_met_again(&server, restarted_at);
             }
-        }
+        });
     }
 }
 

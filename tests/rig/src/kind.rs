@@ -46,6 +46,17 @@ pub fn available_kinds() -> Vec<Kind> {
     Kind::ALL.into_iter().filter_map(kind_or_skip).collect()
 }
 
+/// Runs a test that mostly waits on all kinds that are installed, side by side.
+pub fn on_each_kind(test: impl Fn(Kind) + Sync) {
+    let kinds = available_kinds();
+    let test = &test;
+    std::thread::scope(|scope| {
+        for kind in kinds {
+            scope.spawn(move || test(kind));
+        }
+    });
+}
+
 /// `kind` if it is installed; if not, the running test is reported as skipped for it.
 pub fn kind_or_skip(kind: Kind) -> Option<Kind> {
     if kind.is_installed() {
