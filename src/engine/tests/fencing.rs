@@ -6,7 +6,12 @@ const WALL: u64 = 1_795_000_000_000_000;
 
 /// Nodes whose clocks are `skews` microseconds ahead of the client's.
 fn rig_with(skews: &[i64]) -> Rig {
-    let mut rig = Rig::unconnected(skews.len(), |config| config.restart_guard(RestartGuard::On));
+    rig_of(skews, |config| config)
+}
+
+fn rig_of(skews: &[i64], change: impl FnOnce(Config) -> Config) -> Rig {
+    let mut rig =
+        Rig::unconnected(skews.len(), |config| change(config.restart_guard(RestartGuard::On)));
     rig.engine.set_wall_clock(WALL, rig.now);
     for (index, skew) in skews.iter().enumerate() {
         let time = WALL.checked_add_signed(*skew).unwrap();
@@ -143,6 +148,17 @@ fn a_second_round_without_answers_ends_with_its_time() {
     rig.advance(100 * MS);
     let error = rig.refused();
     assert!(error.to_string().contains("did not accept the fence"), "{error}");
+}
+
+/// One round is over before this call is, two are not.
+#[test]
+fn a_call_ends_by_its_own_time_also_in_its_second_round() {
+    let mut rig = rig_of(&[0; 3], |config| config.connect_timeout(50 * MS));
+    rig.acquire_with("k", LockOptions::new(TTL).fenced().timeout(60 * MS));
+    rig.advance(40 * MS);
+    rig.answer_all(0..2, &format!("$16\r\n{}\r\n", WALL + 50_000));
+    rig.advance(20 * MS);
+    assert!(matches!(rig.refused(), LockError::NoQuorum(_)));
 }
 
 #[test]
