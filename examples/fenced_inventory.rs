@@ -11,9 +11,10 @@
 //! with the check and without; `-- checked` or `-- unchecked` does one of the two.
 
 mod common;
+#[path = "common/sellers.rs"]
+mod sellers;
 
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use redbolt::{Client, Config, LockOptions, Retry};
@@ -66,36 +67,18 @@ fn main() -> Anything {
 
 /// Lets all sellers sell from a fresh database, and returns how many pieces they sold.
 fn run(database: &Path, nodes: &str, check: &str) -> Anything<i64> {
-    let connection = open(database)?;
+    let connection = sellers::open(database)?;
     connection.execute_batch(
         "CREATE TABLE stock (id TEXT PRIMARY KEY, pieces INTEGER, fence BIGINT NOT NULL DEFAULT 0);
          CREATE TABLE sales (seller INTEGER);",
     )?;
     connection.execute("INSERT INTO stock (id, pieces) VALUES ('sku:42', ?1)", [STOCK])?;
-    let sellers = (0..SELLERS).map(|_| {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("seller").arg(database).args([nodes, check]).spawn()
-    });
-    let sellers = sellers.collect::<Result<Vec<Child>, _>>()?;
-    let ends = sellers.into_iter().map(|mut seller| seller.wait()).collect::<Vec<_>>();
-    for end in ends {
-        if !end.as_ref().is_ok_and(ExitStatus::success) {
-            return Err(format!("a seller ended with {end:?}").into());
-        }
-    }
-    Ok(connection.query_row("SELECT count(*) FROM sales", [], |row| row.get(0))?)
-}
-
-fn open(database: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(database)?;
-    connection.busy_timeout(Duration::from_secs(10))?;
-    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
-    Ok(connection)
+    sellers::sell_all(SELLERS, database, &[nodes, check])
 }
 
 /// One seller, a process of its own.
 fn sell(database: &Path, nodes: &str, is_checked: bool) -> Anything {
-    let mut connection = open(database)?;
+    let mut connection = sellers::open(database)?;
     let patient = Retry::default().timeout(Duration::from_secs(60));
     let mut client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
     let mut sales = 0;

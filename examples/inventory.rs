@@ -8,9 +8,10 @@
 //! Run it with `cargo run --example inventory`, or with `REDBOLT_NODES` set.
 
 mod common;
+#[path = "common/sellers.rs"]
+mod sellers;
 
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use redbolt::{Client, Config, Retry};
@@ -49,35 +50,17 @@ fn main() -> Anything {
 
 /// Lets all sellers sell from a fresh database, and returns how many pieces they sold.
 fn run(database: &Path, nodes: Option<&str>) -> Result<i64, Box<dyn std::error::Error>> {
-    let connection = open(database)?;
+    let connection = sellers::open(database)?;
     connection.execute_batch(
         "CREATE TABLE stock (article TEXT PRIMARY KEY, pieces INTEGER);
          CREATE TABLE sales (seller INTEGER);",
     )?;
     connection.execute("INSERT INTO stock VALUES ('sku:42', ?1)", [STOCK])?;
-    let sellers = (0..SELLERS).map(|_| {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("seller").arg(database).args(nodes).spawn()
-    });
-    let sellers = sellers.collect::<Result<Vec<Child>, _>>()?;
-    let ends = sellers.into_iter().map(|mut seller| seller.wait()).collect::<Vec<_>>();
-    for end in ends {
-        if !end.as_ref().is_ok_and(ExitStatus::success) {
-            return Err(format!("a seller ended with {end:?}").into());
-        }
-    }
-    Ok(connection.query_row("SELECT count(*) FROM sales", [], |row| row.get(0))?)
-}
-
-fn open(database: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(database)?;
-    connection.busy_timeout(Duration::from_secs(10))?;
-    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
-    Ok(connection)
+    sellers::sell_all(SELLERS, database, nodes.as_slice())
 }
 
 fn sell_with_lock(database: &Path, nodes: &str) -> Anything {
-    let connection = open(database)?;
+    let connection = sellers::open(database)?;
     // The release of one seller wakes the next; waiting sellers give up after a minute.
     let patient = Retry::default().timeout(Duration::from_secs(60));
     let mut client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
@@ -98,7 +81,7 @@ fn sell_with_lock(database: &Path, nodes: &str) -> Anything {
 }
 
 fn sell_without(database: &Path) -> Anything {
-    let connection = open(database)?;
+    let connection = sellers::open(database)?;
     while let Some(left) = begin_sale(&connection)? {
         end_sale(&connection, left)?;
     }

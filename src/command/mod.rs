@@ -68,10 +68,8 @@ pub(crate) fn append_fenced_set(
     fence: u64,
     fence_ttl_ms: u64,
 ) {
-    out.extend_from_slice(b"*9\r\n$4\r\nEVAL\r\n");
-    append_bulk(out, FENCED_SET_SCRIPT.as_bytes());
-    append_fence_keys(out, key);
-    append_token(out, token);
+    out.extend_from_slice(b"*9\r\n");
+    append_fence_script(out, FENCED_SET_SCRIPT, key, token);
     append_number(out, ttl_ms.into());
     append_number(out, fence);
     append_number(out, fence_ttl_ms);
@@ -85,21 +83,22 @@ pub(crate) fn append_raise(
     fence: u64,
     fence_ttl_ms: u64,
 ) {
-    out.extend_from_slice(b"*8\r\n$4\r\nEVAL\r\n");
-    append_bulk(out, RAISE_SCRIPT.as_bytes());
-    append_fence_keys(out, key);
-    append_token(out, token);
+    out.extend_from_slice(b"*8\r\n");
+    append_fence_script(out, RAISE_SCRIPT, key, token);
     append_number(out, fence);
     append_number(out, fence_ttl_ms);
 }
 
-/// The lock, and beside it the counter of its fences.
-fn append_fence_keys(out: &mut Vec<u8>, key: &Key) {
+/// What both begin with: the script, the lock, the counter beside it, and the token.
+fn append_fence_script(out: &mut Vec<u8>, script: &str, key: &Key, token: &TokenBytes) {
+    out.extend_from_slice(b"$4\r\nEVAL\r\n");
+    append_bulk(out, script.as_bytes());
     out.extend_from_slice(b"$1\r\n2\r\n");
     append_key(out, key);
     let mut counter = key.clone();
     counter.extend_from_slice(FENCE_SUFFIX);
     append_key(out, &counter);
+    append_token(out, token);
 }
 
 /// Behind the key of a lock: the key of the counter of its fences.

@@ -59,20 +59,22 @@ impl Engine {
     /// A node answered the SET of an attempt.
     fn set_answered(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
         self.locks.set_answered(id, slot_index, answer, now);
+        self.note_late_denial(id, slot_index, answer == Answer::Null);
+        self.follow(now);
+    }
+
+    /// The attempt may have failed before this node denied it: its call waits then.
+    fn note_late_denial(&mut self, id: NodeId, slot_index: SlotIndex, is_denied: bool) {
         let slot = self.locks.slots.at(slot_index);
-        if let (Answer::Null, SlotState::Released, Some(op)) = (answer, slot.state, slot.op) {
+        if let (true, SlotState::Released, Some(op)) = (is_denied, slot.state, slot.op) {
             self.waiting.denied_late(op, id);
         }
-        self.follow(now);
     }
 
     /// A node answered the command of a fenced attempt.
     fn fenced_set_answered(&mut self, id: NodeId, slot_index: SlotIndex, answer: Answer, now: Now) {
         self.locks.fenced_set_answered(id, slot_index, answer, now);
-        let slot = self.locks.slots.at(slot_index);
-        if let (Answer::Zero, SlotState::Released, Some(op)) = (answer, slot.state, slot.op) {
-            self.waiting.denied_late(op, id);
-        }
+        self.note_late_denial(id, slot_index, answer == Answer::Zero);
         // What the user may not do with scripts or with the counter says nothing of the node.
         let is_fencing =
             |cause| matches!(cause, Cause::NoPermission | Cause::KeyDenied | Cause::FenceCounter);

@@ -41,8 +41,7 @@ impl Locks {
             }
         }
         self.see_counter(id, slot_index, answer, now);
-        let is_raising = self.slots.fences.of(slot_index).is_some_and(|it| it.raise.is_some());
-        if vote == Vote::Granted && is_raising {
+        if vote == Vote::Granted {
             self.send_raise(id, slot_index, now);
         }
         self.voted(id, slot_index, vote, now);

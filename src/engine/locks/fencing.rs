@@ -43,9 +43,9 @@ impl Locks {
     #[cold]
     pub(super) fn propose_fence(&mut self, slot_index: SlotIndex, now: Now) {
         let wall = self.wall_clock(now.real);
-        let key = self.slots.at(slot_index).key.clone();
-        let number = self.slots.fences.propose(&key, wall, now.real);
-        self.slots.fences.put(slot_index, Fencing::propose(number));
+        let Slots { slots, fences } = &mut self.slots;
+        let number = fences.propose(slots.at(slot_index).key.as_slice(), wall, now.real);
+        fences.put(slot_index, Fencing::propose(number));
         for id in self.nodes.voters() {
             let clock = self.nodes.at(id).clock();
             let is_old = clock.is_none_or(|clock| clock.read_at + CLOCK_CHECK_INTERVAL <= now.real);
@@ -86,13 +86,9 @@ impl Locks {
 
     /// Whether the node's clock and the client's are near enough to each other for fences.
     pub(super) fn does_clock_agree(&self, id: NodeId) -> bool {
-        let skew_max = self.settings.max_clock_skew_us;
-        let skew = |wall: WallClock, clock| wall.skew(clock);
-        let agrees = self
-            .wall
-            .zip(self.nodes.at(id).clock())
-            .is_some_and(|(wall, clock)| skew(wall, clock) <= skew_max);
-        rules::may_propose(agrees)
+        let clocks = self.wall.zip(self.nodes.at(id).clock());
+        let skew = clocks.map(|(wall, clock)| wall.skew(clock));
+        rules::may_propose(skew.is_some_and(|skew| skew <= self.settings.max_clock_skew_us))
     }
 
     #[cold]
@@ -146,9 +142,10 @@ impl Locks {
         }
     }
 
+    /// Sends the number of the second round to a node that granted, if there is one.
     pub(super) fn send_raise(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
-        let Some(fencing) = self.slots.fences.of_mut(slot_index) else { return };
-        let Some(number) = fencing.raise.map(|raise| raise.number) else { return };
+        let raise = self.slots.fences.of(slot_index).and_then(|fencing| fencing.raise);
+        let Some(number) = raise.map(|raise| raise.number) else { return };
         // A node that has gone since it granted is not asked.
         if !self.nodes.voters().contains(id) {
             return;

@@ -36,10 +36,10 @@ const END_SHOWN: Duration = Duration::from_millis(250);
 const TITLE: &str = "redbolt demo --pause: a holder is stopped, and writes after its lock is over";
 
 const INTRO: &str = "\
-Process A takes a lock, checks that it has time left, and is stopped (SIGSTOP) before it writes; its lock \
-runs out, process B takes the lock and writes, and then A goes on and writes too: it cannot know. With \
-fences each holder has a number, higher than that of the holder before, and what they write to refuses a \
-number lower than one it has seen.";
+Process A takes a lock, checks that it has time left, and is stopped (SIGSTOP) before it writes. Its lock \
+runs out. Process B takes the lock and writes. Then A goes on and writes too: it cannot know. With fences \
+each holder has a number, higher than that of the holder before. The record that they write refuses a \
+number lower than the highest it has seen.";
 
 const PLAIN: &str = "redbolt:demo:plain";
 const FENCED: &str = "redbolt:demo:fenced";
