@@ -11,7 +11,6 @@
 //! with the check and without; `-- checked` or `-- unchecked` does one of the two.
 
 mod common;
-#[path = "common/sellers.rs"]
 mod sellers;
 
 use std::path::Path;

@@ -8,7 +8,6 @@
 //! Run it with `cargo run --example inventory`, or with `REDBOLT_NODES` set.
 
 mod common;
-#[path = "common/sellers.rs"]
 mod sellers;
 
 use std::path::Path;
