@@ -17,6 +17,8 @@ pub(crate) struct Call<'a> {
     pub(crate) session: &'a mut Session,
     pub(crate) args: Args<'a>,
     pub(crate) out: &'a mut Vec<u8>,
+    /// Pushes to this session, which follow the answer.
+    pub(crate) pushes: &'a mut Vec<u8>,
     /// The server's wall clock.
     pub(crate) now_ms: i64,
 }
@@ -53,16 +55,16 @@ impl Server {
         }
         let found = table::find(args, self.flavor, &self.state.renamed);
         let answer_at = out.len();
-        self.run(session, args, &found, now_ms, out);
+        let mut pushes = Vec::new();
+        self.run(session, args, &found, now_ms, out, &mut pushes);
         end_caching(session, &found);
-        let mut own = Vec::new();
-        self.tell_changes(Some(session.id), Some((session.id, &mut own)));
+        self.tell_changes(Some(session.id), Some((session.id, &mut pushes)));
         // Redis 8 sends the push to the flushing session before its answer.
         let is_flush =
             matches!(&found, Found::Command(command) if command.name.starts_with("flush"));
         let is_first = is_flush && matches!(self.flavor, Flavor::Redis80 | Flavor::Redis86);
         let at = if is_first { answer_at } else { out.len() };
-        out.splice(at..at, own);
+        out.splice(at..at, pushes);
     }
 
     fn run(
@@ -72,6 +74,7 @@ impl Server {
         found: &Found,
         now_ms: i64,
         out: &mut Vec<u8>,
+        pushes: &mut Vec<u8>,
     ) {
         let refusal = self.refusal(session, args, found);
         let command = match (found, refusal) {
@@ -81,7 +84,7 @@ impl Server {
                 return Reply::new(out, session.resp3).error_bytes(text);
             }
         };
-        Call { server: self, session, args, out, now_ms }.run(command);
+        Call { server: self, session, args, out, pushes, now_ms }.run(command);
     }
 
     /// Why the request may not run; the text without its minus sign.

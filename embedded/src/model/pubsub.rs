@@ -111,9 +111,17 @@ fn confirm(call: &mut Call<'_>, what: &str, channel: Option<&[u8]>) {
 
 /// `PUBLISH channel message`
 pub(super) fn publish(call: &mut Call<'_>) {
-    let (channel, message) = (call.args.at(1), call.args.at(2));
+    let count = send(call, call.args.at(1), call.args.at(2));
+    call.reply().count(count);
+}
+
+/// Sends a message to the subscribers of a channel. Returns how many they are.
+pub(super) fn send(call: &mut Call<'_>, channel: &[u8], message: &[u8]) -> usize {
     let own_id = call.session.id;
-    let mut own = Vec::new();
+    // What a script has changed before, the others hear of before the message; this session hears
+    // of it behind the message.
+    let (mut own, mut changes) = (Vec::new(), Vec::new());
+    call.server.tell_changes(Some(own_id), Some((own_id, &mut changes)));
     let channels = &mut call.server.channels;
     let subscribers = channels.subscribers.get(channel).map_or(&[][..], Vec::as_slice);
     let count = subscribers.len();
@@ -131,12 +139,9 @@ pub(super) fn publish(call: &mut Call<'_>) {
         }
     }
     // In Redis 7.0 a message on the publisher's own channel comes before the reply.
-    let first = call.server.flavor == Flavor::Redis70;
-    if first {
-        call.out.extend_from_slice(&own);
-    }
-    call.reply().count(count);
-    if !first {
-        call.out.extend_from_slice(&own);
-    }
+    let is_first = call.server.flavor == Flavor::Redis70;
+    let place = if is_first { &mut *call.out } else { &mut *call.pushes };
+    place.append(&mut own);
+    call.pushes.append(&mut changes);
+    count
 }

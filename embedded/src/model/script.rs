@@ -6,6 +6,7 @@ use super::flavor::Flavor;
 use super::gate::{Call, READONLY};
 use super::keys::{When, move_end};
 use super::keyspace::Value;
+use super::pubsub;
 use super::strings::{NOT_INTEGER, WRONG_TYPE};
 use super::tracking::note_read;
 use crate::request::{Args, number};
@@ -26,9 +27,11 @@ enum Does {
     Acquire,
     /// Raises the counter of a lock that is held.
     Raise,
+    /// Hands a lock over to a waiter who hears of it; deletes it if none does.
+    Transfer,
 }
 
-pub(super) const KNOWN_LEN: usize = 4;
+pub(super) const KNOWN_LEN: usize = 5;
 const KNOWN: [Known; KNOWN_LEN] = [
     Known {
         does: Does::Release,
@@ -61,6 +64,17 @@ const KNOWN: [Known; KNOWN_LEN] = [
                if c<tonumber(ARGV[2]) then redis.call('set',KEYS[2],ARGV[2],'PX',ARGV[3]) \
                return 1 end return s",
         sha1: "8650c930ebaa7e619e7a42ce42e1cf76aa5d953a",
+    },
+    Known {
+        does: Does::Transfer,
+        text: "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
+               redis.call('del',KEYS[1]) \
+               local s=redis.pcall('set',KEYS[1],ARGV[2],'PX',ARGV[3]) \
+               if type(s)=='table' and s.ok then \
+               local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
+               if type(n)=='number' and n>0 then return 2 end \
+               redis.call('del',KEYS[1]) end return 1",
+        sha1: "08b5cbf20887b6fb60f14c38e58ae038919e426a",
     },
 ];
 
@@ -157,7 +171,7 @@ fn keys_len(args: Args<'_>) -> Result<usize, &'static str> {
 
 /// What a script returns.
 enum Answer {
-    Integer(bool),
+    Integer(i64),
     Text(Vec<u8>),
     /// An error that the script made itself.
     Error(&'static str),
@@ -167,7 +181,7 @@ enum Answer {
 fn run(call: &mut Call<'_>, index: usize, keys_len: usize) {
     let Some(known) = KNOWN.get(index) else { return };
     match answer(call, known.does, keys_len) {
-        Ok(Answer::Integer(answer)) => call.reply().integer(i64::from(answer)),
+        Ok(Answer::Integer(answer)) => call.reply().integer(answer),
         Ok(Answer::Text(text)) => call.reply().bulk(&text),
         Ok(Answer::Error(text)) => call.reply().error(text),
         Err(text) => {
@@ -186,10 +200,12 @@ fn run(call: &mut Call<'_>, index: usize, keys_len: usize) {
 fn answer(call: &mut Call<'_>, does: Does, keys_len: usize) -> Result<Answer, String> {
     match does {
         Does::Release | Does::Extend => {
-            compare_then(call, does == Does::Release, keys_len).map(Answer::Integer)
+            let done = compare_then(call, does == Does::Release, keys_len)?;
+            Ok(Answer::Integer(i64::from(done)))
         }
         Does::Acquire => acquire(call, keys_len),
         Does::Raise => raise(call, keys_len),
+        Does::Transfer => transfer(call, keys_len),
     }
 }
 
@@ -260,7 +276,7 @@ fn acquire(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     let ends_at_ms = end(call, px)?;
     let (db, now_ms) = (call.session.db, call.now_ms);
     if call.server.keys.entry(db, lock, now_ms).is_some() {
-        return Ok(Answer::Integer(false));
+        return Ok(Answer::Integer(0));
     }
     call.server.keys.set(db, lock, token, Some(ends_at_ms), now_ms);
     // A script that has written is not refused any more.
@@ -269,9 +285,8 @@ fn acquire(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
 
 fn raise(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     let lock = key(call, keys_len, 0)?;
-    let held = read(call, lock)?;
-    if held.is_none() || held.as_deref() != call.args.get(3 + keys_len) {
-        return Ok(Answer::Integer(false));
+    if !is_held(call, lock, keys_len)? {
+        return Ok(Answer::Integer(0));
     }
     let fence = key(call, keys_len, 1)?;
     let Some(counter) = counter(call, fence)? else { return Ok(BAD_COUNTER) };
@@ -295,15 +310,52 @@ fn accept(
         let px = argument(call, at - 3, 1)?;
         let (db, now_ms, ends_at_ms) = (call.session.db, call.now_ms, end(call, px)?);
         call.server.keys.set(db, key, proposed, Some(ends_at_ms), now_ms);
-        return Ok(Answer::Integer(true));
+        return Ok(Answer::Integer(1));
     }
     Ok(Answer::Text(text))
 }
 
+/// Only its first DEL is refused with an error. Where a `redis.pcall` is refused, the lock is deleted.
+fn transfer(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
+    let lock = key(call, keys_len, 0)?;
+    if !is_held(call, lock, keys_len)? {
+        return Ok(Answer::Integer(0));
+    }
+    writable(call, "del")?;
+    call.server.keys.delete(call.session.db, lock, call.now_ms);
+    let heard = set_next(call, lock, keys_len).and_then(|()| tell_next(call, keys_len));
+    if heard.is_ok_and(|count| count > 0) {
+        return Ok(Answer::Integer(2));
+    }
+    call.server.keys.delete(call.session.db, lock, call.now_ms);
+    Ok(Answer::Integer(1))
+}
+
+/// Makes the waiter the holder of the lock. Its script has written: only access lists refuse it now.
+fn set_next(call: &mut Call<'_>, lock: &[u8], keys_len: usize) -> Result<(), String> {
+    let (token, px) = (argument(call, keys_len, 1)?, argument(call, keys_len, 2)?);
+    allowed(call, "set")?;
+    let (db, now_ms, ends_at_ms) = (call.session.db, call.now_ms, end(call, px)?);
+    call.server.keys.set(db, lock, token, Some(ends_at_ms), now_ms);
+    Ok(())
+}
+
+/// Tells the waiter. Returns how many heard it.
+fn tell_next(call: &mut Call<'_>, keys_len: usize) -> Result<usize, String> {
+    let (channel, message) = (argument(call, keys_len, 3)?, argument(call, keys_len, 4)?);
+    allowed(call, "publish")?;
+    Ok(pubsub::send(call, channel, message))
+}
+
+/// Whether the lock holds the first argument; a lock that is not there holds nothing.
+fn is_held(call: &mut Call<'_>, lock: &[u8], keys_len: usize) -> Result<bool, String> {
+    let held = read(call, lock)?;
+    Ok(held.is_some() && held.as_deref() == call.args.get(3 + keys_len))
+}
+
 fn compare_then(call: &mut Call<'_>, is_release: bool, keys_len: usize) -> Result<bool, String> {
     let lock = key(call, keys_len, 0)?;
-    let Some(text) = read(call, lock)? else { return Ok(false) };
-    if call.args.get(3 + keys_len) != Some(&text) {
+    if !is_held(call, lock, keys_len)? {
         return Ok(false);
     }
     if is_release {

@@ -27,6 +27,9 @@ const QUESTIONS: &[&str] = &[
     "DELIFEQ k v",
     "DELEX k IFEQ v",
     "RPUSH list x",
+    "EVAL TRANSFER 1 passed other next 60000 c m",
+    "EVAL TRANSFER 1 passed mine next 60000 c m",
+    "GET passed",
     "FLUSHALL",
     "DBSIZE",
     "SELECT 0",
@@ -62,7 +65,8 @@ fn in_condition(args: &[&str], enter: &[&[&str]], condition: &Condition) {
     for kind in available_kinds() {
         let server = RealServer::start(kind, args);
         let mut pair = Pair::new(&server);
-        pair.say(&["SET held held", "SET k v PX 60000"]);
+        pair.say(&["SET held held", "SET k v PX 60000", "SET passed mine"]);
+        pair.run(1, &[words(&["SUBSCRIBE", "c"])]);
         for command in enter {
             let reply = server.command(command);
             assert_eq!(reply, b"+OK\r\n", "{} {command:?}", kind.name());
@@ -112,7 +116,8 @@ fn a_node_that_cannot_persist_answers_as_such_a_server() {
     for kind in available_kinds() {
         let server = RealServer::start(kind, &["--save", "3600 1"]);
         let mut pair = Pair::new(&server);
-        pair.say(&["SET held held", "SET k v PX 60000"]);
+        pair.say(&["SET held held", "SET k v PX 60000", "SET passed mine"]);
+        pair.run(1, &[words(&["SUBSCRIBE", "c"])]);
         std::fs::remove_dir_all(server.dir()).unwrap();
         assert!(server.command(&["BGSAVE"]).starts_with(b"+Background saving started"));
         let failed = (0..1000).any(|_| {

@@ -52,6 +52,10 @@ fn compare(kind: Kind) {
         if requests.chance(0.5) {
             pair.run(0, &[words(&["HELLO", "3"])]);
             pair.run(1, &[words(&["HELLO", "3"])]);
+            // In RESP2 a connection that is subscribed could ask for little else.
+            for connection in 0..requests.up_to(3) - 1 {
+                pair.run(connection, &[words(&["SUBSCRIBE", "a"])]);
+            }
         }
         // When a real server finds out that a key's time is over, and tells of it, is up to its timers.
         let is_tracking = requests.begin_tracking(0.3);
@@ -64,6 +68,10 @@ fn compare(kind: Kind) {
                 // Time has to pass on the real server's clock; nothing is waited for.
                 std::thread::sleep(Duration::from_millis(4));
             }
+        }
+        // The next sequence must not count these subscribers.
+        for connection in [0, 1] {
+            pair.run(connection, &[words(&["RESET"])]);
         }
     }
 }

@@ -5,3 +5,4 @@ mod differential;
 mod info;
 mod nodes;
 mod pair;
+mod transfer;

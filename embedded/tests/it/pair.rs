@@ -35,6 +35,15 @@ pub(crate) const RAISE: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then retur
      if c<tonumber(ARGV[2]) then redis.call('set',KEYS[2],ARGV[2],'PX',ARGV[3]) \
      return 1 end return s";
 pub(crate) const RAISE_SHA: &str = "8650c930ebaa7e619e7a42ce42e1cf76aa5d953a";
+/// The script that hands a lock over to a waiter who hears of it, or deletes it.
+pub(crate) const TRANSFER: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
+     redis.call('del',KEYS[1]) \
+     local s=redis.pcall('set',KEYS[1],ARGV[2],'PX',ARGV[3]) \
+     if type(s)=='table' and s.ok then \
+     local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
+     if type(n)=='number' and n>0 then return 2 end \
+     redis.call('del',KEYS[1]) end return 1";
+pub(crate) const TRANSFER_SHA: &str = "08b5cbf20887b6fb60f14c38e58ae038919e426a";
 
 pub(crate) fn words(words: &[&str]) -> Request {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()
@@ -75,7 +84,7 @@ impl Pair {
     }
 
     /// Sends lines of words on the first connection, one at a time. `RELEASE`, `EXTEND`,
-    /// `ACQUIRE` and `RAISE` stand for the scripts.
+    /// `ACQUIRE`, `RAISE` and `TRANSFER` stand for the scripts.
     pub(crate) fn say(&mut self, lines: &[&str]) {
         for line in lines {
             let word = |word: &str| match word {
@@ -83,6 +92,7 @@ impl Pair {
                 "EXTEND" => EXTEND.into(),
                 "ACQUIRE" => ACQUIRE.into(),
                 "RAISE" => RAISE.into(),
+                "TRANSFER" => TRANSFER.into(),
                 word => word.into(),
             };
             self.run(0, &[line.split(' ').map(word).collect()]);
@@ -167,10 +177,12 @@ fn read(wire: &mut Wire, len: usize, history: &str) -> Vec<u8> {
     frames.unwrap_or_else(|error| panic!("{history}{error}")).concat()
 }
 
-/// How often the client is told that a tracked key has changed.
+/// How often the client is told that a tracked key has changed, or hears a message.
 fn pushes(bytes: &[u8]) -> usize {
-    const PUSH: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
-    bytes.windows(PUSH.len()).filter(|window| *window == PUSH).count()
+    let starts: [&[u8]; 3] =
+        [b">2\r\n$10\r\ninvalidate\r\n", b">3\r\n$7\r\nmessage\r\n", b"*3\r\n$7\r\nmessage\r\n"];
+    let count = |start: &[u8]| bytes.windows(start.len()).filter(|part| *part == start).count();
+    starts.into_iter().map(count).sum()
 }
 
 /// Blanks what may differ: large numbers (times) and the connection's id in HELLO.

@@ -5,7 +5,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::pair::{ACQUIRE, ACQUIRE_SHA, EXTEND, RAISE, RAISE_SHA, RELEASE, Request};
+use crate::pair::{
+    ACQUIRE, ACQUIRE_SHA, EXTEND, RAISE, RAISE_SHA, RELEASE, Request, TRANSFER, TRANSFER_SHA,
+};
 
 /// A stream of random requests.
 pub(crate) struct Requests {
@@ -51,6 +53,8 @@ impl Requests {
     fn request(&mut self) -> Request {
         let table = if self.is_tracking && self.chance(0.4) {
             TRACKING
+        } else if self.chance(0.1) {
+            TRANSFERS
         } else if !self.is_tracking && self.chance(0.15) {
             FENCING
         } else if self.chance(0.05) {
@@ -84,6 +88,8 @@ impl Requests {
             "SE" => EXTEND.into(),
             "SA" => ACQUIRE.into(),
             "SU" => RAISE.into(),
+            "ST" => TRANSFER.into(),
+            "HT" => TRANSFER_SHA.into(),
             "HA" => ACQUIRE_SHA.into(),
             "HU" => RAISE_SHA.into(),
             "N" => self.one(&FENCES).into(),
@@ -127,6 +133,16 @@ const FENCING: &[&str] = &[
     "EVAL SA 1 K a V P N P",
     "EVAL SU 1 K V N P",
 ];
+const TRANSFERS: &[&str] = &[
+    "SET a v",
+    "SET a v PX P",
+    "SCRIPT LOAD ST",
+    "EVAL ST 1 a v v P a V",
+    "EVAL ST 1 a v v T a V",
+    "EVAL ST 1 a v v P K V",
+    "EVAL ST 1 K V V P a V",
+    "EVALSHA HT 1 a v v P a V",
+];
 const FENCES: [&str; 6] = ["0", "9", "10", "11", "1795000000000000", "9007199254740990"];
 const AMOUNTS: [&str; 9] = [
     "0",
@@ -158,7 +174,8 @@ const SET_OPTIONS: [&str; 16] = [
     "PXAT 99999999999999",
 ];
 /// `K` is a key, `V` a value, `P` a proper amount of time, `T` any, `O` options of SET, `E` of PEXPIRE; `SR` and
-/// `SE` are the scripts, `HR` and `HE` their hashes; `SA`, `SU`, `HA` and `HU` those of fences, `N` a fence. Heavy rows stand more than once.
+/// `SE` are the scripts, `HR` and `HE` their hashes; `SA`, `SU`, `HA` and `HU` those of fences, `N` a fence; `ST` and
+/// `HT` that of a hand-over. Heavy rows stand more than once.
 const TEMPLATES: &[&str] = &[
     "SET K V",
     "SET K V NX PX T",

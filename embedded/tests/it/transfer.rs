@@ -1,0 +1,131 @@
+//! The script that hands a lock over: its answers, what it leaves, and what others hear of it, in
+//! which order.
+
+use redbolt_embedded::model::Condition;
+use redbolt_rig::{RealServer, available_kinds};
+
+use super::pair::{Pair, TRANSFER, TRANSFER_SHA, words};
+
+/// Takes the lock `k`, hands it over with these arguments and looks at what is left.
+fn hand_over(pair: &mut Pair, args: &str) {
+    let transfer = format!("EVAL TRANSFER {args}");
+    pair.say(&["DEL k", "SET k mine PX 90000", &transfer, "GET k", "PTTL k"]);
+}
+
+#[test]
+fn a_lock_goes_to_a_waiter_who_hears_of_it_and_is_deleted_if_none_does() {
+    for kind in available_kinds() {
+        let server = RealServer::start(kind, &[]);
+        let mut pair = Pair::new(&server);
+        for version in ["2", "3"] {
+            pair.run(1, &[words(&["RESET"]), words(&["HELLO", version])]);
+            hand_over(&mut pair, "1 k mine next 60000 c m");
+            pair.run(1, &[words(&["SUBSCRIBE", "c"])]);
+            hand_over(&mut pair, "1 k mine next 60000 c m");
+            hand_over(&mut pair, "1 k mine next 60000 other m");
+            hand_over(&mut pair, "1 k other next 60000 c m");
+            hand_over(&mut pair, "1 missing mine next 60000 c m");
+            for px in ["0", "-1", "abc", "1.5", "9223372036854775807", "9223372036854775808"] {
+                hand_over(&mut pair, &format!("1 k mine next {px} c m"));
+            }
+            // Too few arguments, down to none, and too many.
+            let args = "1 k mine next 60000 c m more";
+            for (end, _) in args.match_indices(' ') {
+                hand_over(&mut pair, args.get(..end).unwrap());
+            }
+            hand_over(&mut pair, args);
+            hand_over(&mut pair, "0 mine next 60000 c m");
+            hand_over(&mut pair, "2 k more mine next 60000 c m");
+            pair.say(&["DEL list", "RPUSH list mine", "EVAL TRANSFER 1 list mine next 60000 c m"]);
+            pair.say(&["SCRIPT FLUSH", "SCRIPT LOAD TRANSFER", "SET k mine"]);
+            pair.say(&[&format!("EVALSHA {TRANSFER_SHA} 1 k mine next 60000 c m"), "GET k"]);
+        }
+    }
+}
+
+/// Its own message stands before or behind the answer.
+#[test]
+fn who_hands_a_lock_over_to_itself_hears_of_it_as_on_real_servers() {
+    for kind in available_kinds() {
+        let server = RealServer::start(kind, &[]);
+        let mut pair = Pair::new(&server);
+        let transfer = ["EVAL", TRANSFER, "1", "k", "mine", "next", "60000", "c", "m"];
+        pair.run(1, &[words(&["SUBSCRIBE", "c"])]);
+        pair.say(&["HELLO 3", "SUBSCRIBE c"]);
+        hand_over(&mut pair, "1 k mine next 60000 c m");
+        hand_over(&mut pair, "1 k mine next 0 c m");
+        pair.run(0, &[words(&["PING"]), words(&["SET", "k", "mine"]), words(&transfer)]);
+        pair.run(0, &[words(&transfer), words(&["PING"])]);
+    }
+}
+
+/// A waiter that has read the lock hears that it changed, then the message. Who hands it over hears
+/// the message first.
+#[test]
+fn trackers_hear_of_a_lock_that_is_handed_over_as_on_real_servers() {
+    for kind in available_kinds() {
+        let server = RealServer::start(kind, &[]);
+        for options in ["", " NOLOOP", " OPTIN", " OPTIN NOLOOP"] {
+            for args in ["next 60000 c m", "next 60000 other m", "next 0 c m"] {
+                let mut pair = Pair::new(&server);
+                let track = format!("CLIENT TRACKING ON{options}");
+                let cache = if options.contains("OPTIN") { "CLIENT CACHING YES" } else { "PING" };
+                let transfer = format!("EVAL TRANSFER 1 k mine {args}");
+                pair.say(&["SET k mine"]);
+                for connection in [1, 0] {
+                    for line in ["HELLO 3", "SUBSCRIBE c", &track, cache, "GET k"] {
+                        let line: Vec<_> = line.split(' ').collect();
+                        pair.run(connection, &[words(&line)]);
+                    }
+                }
+                // The second time only its own GET has read the lock.
+                pair.say(&[&transfer, "SET k mine", cache, &transfer, "GET k"]);
+                // Nobody was told anything else.
+                pair.run(0, &[words(&["PING"])]);
+                pair.run(1, &[words(&["PING"])]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lock_is_handed_over_as_far_as_the_user_may_run_the_commands_inside() {
+    for kind in available_kinds() {
+        for denied in ["get", "set", "publish", "del"] {
+            let server = RealServer::start(kind, &[]);
+            let mut pair = Pair::new(&server);
+            pair.run(1, &[words(&["SUBSCRIBE", "c"])]);
+            for channel in ["c", "other"] {
+                pair.say(&["DEL k", "SET k mine"]);
+                let rule = |sign| format!("{sign}{denied}");
+                server.command(&["ACL", "SETUSER", "default", &rule("-")]);
+                pair.set_condition(Condition::Denied(vec![denied.to_owned()]));
+                pair.say(&[&format!("EVAL TRANSFER 1 k mine next 60000 {channel} m")]);
+                server.command(&["ACL", "SETUSER", "default", &rule("+")]);
+                pair.set_condition(Condition::Denied(Vec::new()));
+                pair.say(&["GET k", "PTTL k"]);
+            }
+        }
+    }
+}
+
+/// Its waiter is told nothing, neither by message nor by a changed key.
+#[test]
+fn a_lock_that_the_user_may_not_delete_stays_with_its_holder() {
+    for kind in available_kinds() {
+        let server = RealServer::start(kind, &[]);
+        let mut pair = Pair::new(&server);
+        pair.say(&["SET k mine"]);
+        for line in [&["HELLO", "3"][..], &["SUBSCRIBE", "c"], &["CLIENT", "TRACKING", "ON"]] {
+            pair.run(1, &[words(line)]);
+        }
+        pair.run(1, &[words(&["GET", "k"])]);
+        server.command(&["ACL", "SETUSER", "default", "-del"]);
+        pair.set_condition(Condition::Denied(vec!["del".to_owned()]));
+        pair.say(&["EVAL TRANSFER 1 k mine next 60000 c m", "GET k", "PTTL k"]);
+        pair.run(1, &[words(&["PING"])]);
+        let transfer = ["EVAL", TRANSFER, "1", "k", "mine", "next", "60000", "c", "m"];
+        assert!(server.command(&transfer).starts_with(b"-ERR "), "{}", kind.name());
+        assert_eq!(server.command(&["GET", "k"]), b"$4\r\nmine\r\n", "{}", kind.name());
+    }
+}
