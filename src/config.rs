@@ -10,6 +10,7 @@ use crate::address::Address;
 use crate::address::Encryption;
 use crate::error::ConfigError;
 use crate::quorum::{Drift, NODES_MAX, Quorum};
+use crate::retry::Retry;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
@@ -54,84 +55,6 @@ pub enum IdleStrategy {
     SpinThenPark(Duration),
 }
 
-/// How a call tries again for a lock that it did not win.
-///
-/// After each failed attempt but the last, the call waits `delay` and a random part of `jitter`, at
-/// least 1 ms. Each attempt uses a new token and is sent behind the release of the one before.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Retry {
-    /// Attempts at most, the first one included; `None` for as many as the timeout allows.
-    pub attempts: Option<u32>,
-    /// The shortest wait between two attempts.
-    pub delay: Duration,
-    /// The random part of the wait is up to this long.
-    pub jitter: Duration,
-    /// The wait after each attempt, given the attempt's number from 1; instead of `delay` and
-    /// `jitter`.
-    pub wait_after: Option<fn(u32) -> Duration>,
-    /// How long the whole call may take; `None` for no limit.
-    pub timeout: Option<Duration>,
-}
-
-impl Retry {
-    /// One attempt.
-    pub const ONCE: Self = Self::every(Duration::ZERO, Duration::ZERO).attempts(1);
-
-    /// An attempt every `delay` and up to `jitter` more, until the call's timeout. Without
-    /// [`timeout`](Self::timeout) or [`LockOptions::timeout`](crate::LockOptions::timeout) there is
-    /// none: the call then waits for ever, or until its [`attempts`](Self::attempts) are used up.
-    #[must_use]
-    pub const fn every(delay: Duration, jitter: Duration) -> Self {
-        Self { attempts: None, delay, jitter, wait_after: None, timeout: None }
-    }
-
-    /// Attempts with your own backoff: `wait_after` gets the number of the failed attempt, from 1.
-    /// This turns wake-ups ([`Config::direct_wake`]) off; the call then polls. As with
-    /// [`every`](Self::every) there is no timeout unless you set one: the call then waits for ever.
-    ///
-    /// ```
-    /// use redbolt::Retry;
-    /// use std::time::Duration;
-    ///
-    /// let doubling = Retry::custom(|attempt| Duration::from_millis(10 << attempt.min(6)));
-    /// # let _ = doubling;
-    /// ```
-    #[must_use]
-    pub const fn custom(wait_after: fn(u32) -> Duration) -> Self {
-        Self { wait_after: Some(wait_after), ..Self::every(Duration::ZERO, Duration::ZERO) }
-    }
-
-    /// At most `attempts` attempts, at least one. This turns wake-ups ([`Config::direct_wake`])
-    /// off; the call then polls.
-    #[must_use]
-    pub const fn attempts(mut self, attempts: u32) -> Self {
-        self.attempts = Some(if attempts == 0 { 1 } else { attempts });
-        self
-    }
-
-    /// The call ends at the latest `timeout` after its start. 10 s in [`Retry::default`], else
-    /// none.
-    #[must_use]
-    pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-}
-
-impl Default for Retry {
-    /// 200 ms and up to 200 ms more between attempts, for 10 s.
-    fn default() -> Self {
-        Self {
-            attempts: None,
-            delay: Duration::from_millis(200),
-            jitter: Duration::from_millis(200),
-            wait_after: None,
-            timeout: Some(Duration::from_secs(10)),
-        }
-    }
-}
-
 /// The nodes and settings of a client.
 ///
 /// All clients of the same locks must have the same nodes, `quorum` and `max_ttl`: mutual exclusion
@@ -154,6 +77,7 @@ impl Default for Retry {
 /// | `key_prefix` | none | up to 4,095 bytes |
 /// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
 /// | `direct_wake` | on | whether waiting calls are woken by the holder's release |
+/// | `transfers_in_row` | 16 | 0 to 255: how often a lock is handed over before it is free again |
 /// | `max_clock_skew` | 1 s | 1 ms to 1 h: between client and node, for fenced locks |
 /// | `wall_clock` | the system's | for the fences of fenced locks |
 /// | `fence_ttl` | 24 h | `max_ttl` and twice `max_clock_skew` to 10 years |
@@ -181,6 +105,7 @@ pub struct Config {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) local_turns: u32,
     pub(crate) direct_wake: bool,
+    pub(crate) transfers_in_row: u8,
     pub(crate) max_clock_skew: Duration,
     pub(crate) fence_ttl: Option<Duration>,
     /// None for the system's.
@@ -238,6 +163,7 @@ impl Config {
             max_hold: None,
             local_turns: 64,
             direct_wake: true,
+            transfers_in_row: 16,
             max_clock_skew: Duration::from_secs(1),
             fence_ttl: None,
             wall_clock: None,
@@ -370,6 +296,19 @@ impl Config {
     #[must_use]
     pub const fn direct_wake(mut self, on: bool) -> Self {
         self.direct_wake = on;
+        self
+    }
+
+    /// How many times in a row a release may hand the lock over to the client that waits first,
+    /// before the key is free for a moment. 16 by default. A hand-over takes one round trip, where
+    /// a wake takes two: one to the waiter, and one for its attempt. Clients of other kinds see the
+    /// key standing meanwhile, and get their turn when it is free. With 0 this client hands nothing
+    /// over and takes nothing over: its releases wake the first waiter, and its waiting calls make
+    /// an attempt when they are woken. Without [`direct_wake`](Self::direct_wake) nothing is handed
+    /// over either.
+    #[must_use]
+    pub const fn transfers_in_row(mut self, most: u8) -> Self {
+        self.transfers_in_row = most;
         self
     }
 

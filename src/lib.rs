@@ -97,6 +97,7 @@ pub mod resp;
 pub mod safety;
 
 mod address;
+mod beside;
 mod client;
 mod command;
 mod config;
@@ -109,6 +110,7 @@ mod key;
 mod node;
 mod options;
 mod quorum;
+mod retry;
 mod round;
 mod rules;
 mod slab;
@@ -131,7 +133,7 @@ mod shared;
 pub mod fuzzing;
 
 pub use client::{Batch, Client, Held};
-pub use config::{Admission, Config, IdleStrategy, RestartGuard, Retry};
+pub use config::{Admission, Config, IdleStrategy, RestartGuard};
 pub use driver::clock::now;
 pub use driver::lease::Lease;
 pub use error::{
@@ -139,6 +141,7 @@ pub use error::{
 };
 pub use options::{KeepAlive, LockOptions};
 pub use quorum::Quorum;
+pub use retry::Retry;
 #[cfg(feature = "shared")]
 pub use shared::{Shared, SharedGuard};
 pub use time::Instant;

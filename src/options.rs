@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::config::Retry;
+use crate::retry::Retry;
 use crate::token::TokenBytes;
 
 const NODE_TIMEOUT_MS_MAX: u16 = 60_000;

@@ -38,6 +38,12 @@ pub(crate) enum Decision {
 }
 
 impl Round {
+    /// A round in which these nodes have granted without having been asked.
+    pub(crate) fn of(granted: NodeMask) -> Self {
+        let grants = u8::try_from(granted.count()).unwrap_or(u8::MAX);
+        Self { written: granted, granted, grants, ..Self::default() }
+    }
+
     /// Enters `node`'s vote; a late one replaces unknown.
     #[inline]
     pub(crate) fn enter(&mut self, node: NodeId, vote: Vote) {

@@ -130,6 +130,26 @@ rules! {
     /// A lock whose keys are gone before it is handed over is handed over.
     GoneBeforeHandOver => NoQuorum { true }
 
+    /// A token that the client deletes at a node, or is about to, has no vote there any more.
+    fn counts_where_deleted(is_clean: bool) -> bool { is_clean }
+    /// A transfer counts although its token is being deleted.
+    DeletedTransferCounts => NoGround { true }
+
+    /// The lease of a transfer counts from before its token was offered.
+    fn transfer_ends(offered: Instant, received: Instant) -> Instant { offered }
+    /// The lease of a transfer counts from its receipt.
+    TransferCountsFromReceipt => NoGround { received }
+
+    /// A transfer counts for the node that ran it, and for no other by which it came.
+    fn is_by_its_node(is_same: bool) -> bool { is_same }
+    /// A transfer counts for whatever node it came by.
+    AnyNodeTransfers => ByTest { true }
+
+    /// A transfer names the node that it goes by.
+    fn mark_of(node: [u8; 8]) -> [u8; 8] { node }
+    /// A transfer names no node.
+    TransferNotMarked => ByTest { [0; 8] }
+
     /// A number is a fence once a quorum has accepted that same number.
     fn accepts(accepted: NodeMask, other: NodeMask) -> NodeMask { accepted }
     /// Accepts of two numbers are added up.
@@ -312,6 +332,21 @@ rules! {
     /// A failed attempt releases only where its SET was answered.
     ReleaseNotBehindSet => Orphan { nodes.without(unanswered) }
 
+    /// What nobody takes that was handed over is deleted.
+    fn is_unwanted_deleted(is_unwanted: bool) -> bool { is_unwanted }
+    /// What nobody takes that was handed over is left.
+    UnwantedKept => Orphan { false }
+
+    /// Where a connection ended a hand-over may have gone unheard: a delete is owed.
+    fn is_unheard_owed(may_be_unheard: bool) -> bool { may_be_unheard }
+    /// What was handed over over a connection that ended is left.
+    UnheardNotOwed => Orphan { false }
+
+    /// A lock that was taken over is released also where a script may still hand it over.
+    fn with_late_scripts(told: NodeMask, heard: NodeMask) -> NodeMask { told.union(heard) }
+    /// A lock that was taken over is released only where that was told.
+    LateScriptNotReleased => Orphan { told }
+
     /// A failed attempt is released also where its vote is unknown.
     fn with_unknown(nodes: NodeMask, unknown: NodeMask) -> NodeMask { nodes }
     /// A failed attempt does not release where its vote is unknown.
@@ -452,6 +487,16 @@ rules! {
     fn safety_poll(planned: Instant) -> Instant { planned }
     /// The safety poll of a waiter comes two seconds late.
     PollLate => LostWaiter { planned.plus_millis(2_000) }
+
+    /// Clients of other kinds, who see the key standing all the time, get their turn.
+    fn is_in_row(is_short: bool) -> bool { is_short }
+    /// A lock is handed over without end.
+    RowWithoutEnd => ByTest { true }
+
+    /// A lock is handed over only to a waiter that was there a moment ago.
+    fn is_alive(was_seen: bool) -> bool { was_seen }
+    /// A lock is handed over to a waiter that was silent for long.
+    SilentTakesOver => ByTest { true }
 
     /// Of two that wait for each other, the one that finds out tries again.
     fn is_ring(is_holder_behind: bool) -> bool { is_holder_behind }

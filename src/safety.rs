@@ -8,6 +8,12 @@
 //! shares a node with this one; that node can only grant after this client's key there has expired.
 //! So no two holders overlap, under the preconditions below.
 //!
+//! A lock that a holder hands over to a waiter is held by the same argument. The waiter draws a
+//! token, reads its clock as `t0`, and only then tells anybody of it. A node that writes the token
+//! to the key, in the place of the holder's and in one step, does so after `t0`, with the waiter's
+//! TTL, and tells the waiter so itself. A quorum of such nodes is as good as a quorum of grants;
+//! neither the holder's clock nor its word enters.
+//!
 //! # Preconditions
 //!
 //! | # | precondition | ensured by |
@@ -15,6 +21,7 @@
 //! | 1 | all clients have the same nodes, quorum and `max_ttl` | you |
 //! | 2 | N distinct processes | Redbolt: equal `run_id`s are refused |
 //! | 3 | a value unique to the attempt, written with NX | Redbolt: a new token per attempt (you must keep a token of your own unique) |
+//! | 3a | nobody else publishes on the channels `redbolt:*`: what a quorum of nodes publishes there is a lock | you, by the rights of the nodes' users |
 //! | 4 | a granted key stays for its TTL: no eviction, no FLUSHALL, no other writer | Redbolt refuses nodes that may evict; the rest is you |
 //! | 5 | a node that restarts empty does not vote until every lock it may have lost has expired | Redbolt: the restart guard; it rests on `uptime_in_seconds`, and for a node that was a replica on a marker that the first client writes there, so a node's wall clock must not jump forward while it is young; a client whose user may not write `redbolt:since:*` waits each time |
 //! | 5a | a node that was a replica shows it to clients that meet it later | Redbolt, where the server keeps `master_replid2`: `repl-backlog-ttl` is longer than `max_ttl` (an hour by default) |
@@ -36,6 +43,7 @@
 //! | promise | shown by |
 //! |---|---|
 //! | no two holders of one key; no key left behind; every operation ends | the simulation: production engines against models of masters with faults by seed (`tests/run simulation`; `REDBOLT_SEED=N` replays one), and its mutants, each a rule broken on purpose that the simulation must notice (`tests/run mutants`) |
+//! | a lock that is handed over is won by a quorum of nodes that wrote it, and what nobody takes is deleted | `src/engine/tests/transfers.rs`, and the simulation, where locks are handed over in most seeds |
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |

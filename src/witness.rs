@@ -23,6 +23,16 @@ pub(crate) enum Sight {
     GaveUp,
     /// A number was refused, and a second one proposed.
     SecondRound,
+    /// A lock was handed over to a waiter.
+    HandedOver,
+    /// A waiter took a lock over.
+    TakenOver,
+    /// A lock was handed over that nobody took.
+    TransferUnwanted,
+    /// Too few nodes told the waiter of a lock that was handed over.
+    TransferFailed,
+    /// A lock was handed over in part, and no more of it came.
+    TransferPartly,
     /// A call's deadline ended its wait.
     WaitEnded,
 }

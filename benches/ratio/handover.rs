@@ -88,7 +88,95 @@ pub(crate) fn run(_: &Options) -> Anything {
         }
         println!();
     }
+    by_round_trip(&setup)
+}
+
+/// Round trips that are added to those of loopback, in milliseconds.
+const ADDED: [u64; 4] = [0, 1, 10, 30];
+
+/// How often the two ways take turns.
+const SLICES: usize = 3;
+
+/// Locks that are handed over beside locks that are released and waited for, by turns: what a change
+/// of hands takes where the network is slow.
+fn by_round_trip(setup: &Setup) -> Anything {
+    println!(
+        "| added round trip | clients | way | hand-over p50 | in round trips | p99 | turns a second | \
+         least of mean | commands a turn |"
+    );
+    println!("|{}", "---|".repeat(9));
+    for added in ADDED {
+        for clients in [2, 8] {
+            let proxies: Vec<Proxy> =
+                setup.addresses.iter().map(|node| Proxy::start(node)).collect::<Result<_, _>>()?;
+            for proxy in proxies.iter().filter(|_| added > 0) {
+                proxy.set(Mode::Delay(Duration::from_millis(added)));
+            }
+            let far: Vec<_> = proxies.iter().map(Proxy::address).collect();
+            let addresses = if added > 0 { &far } else { &setup.addresses };
+            let mut ways = [("woken", 0_u8), ("handed over", 16)].map(|(name, in_row)| Way {
+                name,
+                in_row,
+                times: Vec::new(),
+                given: vec![0; clients],
+                turns: 0,
+                commands: 0,
+            });
+            for _ in 0..SLICES {
+                for way in &mut ways {
+                    way.slice(setup, addresses, clients)?;
+                }
+            }
+            for way in &ways {
+                way.print(added, clients);
+            }
+        }
+    }
     Ok(())
+}
+
+/// One way of handing over, and what was seen of it.
+struct Way {
+    name: &'static str,
+    in_row: u8,
+    times: Vec<u64>,
+    given: Vec<u64>,
+    turns: u64,
+    commands: u64,
+}
+
+impl Way {
+    fn slice(&mut self, setup: &Setup, addresses: &[String], clients: usize) -> Anything {
+        let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
+        let config = config(addresses, IdleStrategy::Park)?
+            .node_timeout(Duration::from_millis(500))
+            .transfers_in_row(self.in_row)
+            .retry(retry);
+        let connect = |_| Ok(Redbolt { client: Client::connect(config.clone())?, lease: None });
+        let contenders = (0..clients).map(connect).collect::<Anything<Vec<_>>>()?;
+        let before = commands(setup)?;
+        let seen = contend(contenders, TIME, Duration::from_micros(100))?;
+        self.commands += commands(setup)? - before;
+        self.turns += seen.turns;
+        self.times.extend(&seen.times);
+        self.given.iter_mut().zip(&seen.given).for_each(|(sum, given)| *sum += given);
+        Ok(())
+    }
+
+    fn print(&self, added: u64, clients: usize) {
+        let p50 = percentile(&self.times, 0.5);
+        let mean = self.given.iter().sum::<u64>() as f64 / clients as f64;
+        let least = self.given.iter().copied().min().unwrap_or(0) as f64 / mean;
+        let trips =
+            if added > 0 { format!("{:.2}", p50 / (added as f64 * 1e3)) } else { "-".to_owned() };
+        println!(
+            "| {added} ms | {clients} | {} | {p50:.0} us | {trips} | {:.0} us | {:.0} | {least:.2} | {:.1} |",
+            self.name,
+            percentile(&self.times, 0.99),
+            self.turns as f64 / (SLICES as f64 * TIME.as_secs_f64()),
+            self.commands as f64 / self.turns as f64,
+        );
+    }
 }
 
 fn row(
@@ -137,16 +225,27 @@ fn row(
     Ok(())
 }
 
-/// What all nodes have run so far.
+/// What a script that hands a lock over runs itself.
+const COMMANDS_OF_A_SCRIPT: u64 = 4;
+
+/// What clients have sent to all nodes so far.
 fn commands(setup: &Setup) -> Anything<u64> {
     let mut sum = 0;
     for address in &setup.addresses {
         let mut node = TcpStream::connect(address)?;
-        node.write_all(b"INFO stats\r\nQUIT\r\n")?;
+        node.write_all(b"INFO commandstats\r\nQUIT\r\n")?;
         let mut said = String::new();
         node.read_to_string(&mut said)?;
-        let count = said.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
-        sum += count.and_then(|count| count.parse().ok()).unwrap_or(0);
+        let calls = |line: &str| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_owned(), rest.split(',').next()?.parse::<u64>().ok()?))
+        };
+        for (name, calls) in said.lines().filter_map(calls) {
+            sum += calls;
+            if name == "eval" {
+                sum -= COMMANDS_OF_A_SCRIPT * calls;
+            }
+        }
     }
     Ok(sum)
 }

@@ -65,7 +65,7 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     if node.state != NodeState::Refused {
         judge.taking(clients);
         judge.releasing();
-        judge.fencing();
+        judge.scripts();
         judge.waiting();
     }
     judge.memory();
@@ -147,12 +147,18 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether locks with a fence can be taken there.
-    fn fencing(&mut self) {
+    /// Whether locks with a fence can be taken there, and locks handed over.
+    fn scripts(&mut self) {
         if self.node.is_denied("EVAL") {
             self.note(
-                "the user may not run EVAL, so the node does not vote for locks with a fence (--fence): \
+                "the user may not run EVAL, so the node does not vote for locks with a fence (--fence), \
+                 and a lock that is waited for changes hands in two round trips instead of one: \
                  grant +eval",
+            );
+        } else if self.node.is_denied("DEL") {
+            self.note(
+                "the user may not run DEL, so a lock that is waited for changes hands in two round \
+                 trips instead of one: grant +del",
             );
         }
     }
@@ -296,13 +302,14 @@ mod tests {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};
         let all = ["DELIFEQ", "DELEX", "EVAL"].map(|command| (command, NoPermission));
         type Refused = (&'static str, Cause);
-        let table: [(&[Refused], bool, &str); 10] = [
+        let table: [(&[Refused], bool, &str); 11] = [
             (&[("SET", NoPermission)], true, "grant +set"),
             (&[("SET", KeyDenied)], false, "--key NAME"),
             (&[("SET", OutOfMemory)], false, "raise maxmemory"),
             (&all, true, "grant the user +eval"),
             (&all[..1], false, "grant +delifeq"),
-            (&all[2..], false, "with a fence (--fence): grant +eval"),
+            (&all[2..], false, "instead of one: grant +eval"),
+            (&[("DEL", NoPermission)], false, "instead of one: grant +del"),
             (&[("GET", NoPermission), ("PTTL", NoPermission)], false, "grant +get +pttl"),
             (&[("PUBLISH", KeyDenied)], false, "&redbolt:*"),
             (&[(MARKER, KeyDenied)], false, "~redbolt:since:*"),

@@ -192,11 +192,13 @@ impl<'client> Batch<'client> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        if self.in_flight == 0 {
+        if self.in_flight > 0 {
+            self.client.driver.cancel_all();
+            self.client.discard();
+        } else if !self.client.driver.engine().takes_transfers() {
             return;
         }
-        self.client.driver.cancel_all();
-        self.client.discard();
+        self.client.leave_transfers();
         self.client.driver.drive();
     }
 }

@@ -302,6 +302,7 @@ impl Client {
                 if matches!(done.result, Outcome::Lost(_)) {
                     self.note_loss();
                 } else if done.id == op {
+                    self.leave_transfers();
                     self.driver.flush();
                     return Ok(done.result);
                 }
@@ -309,8 +310,16 @@ impl Client {
             if let Err(error) = self.pass(None) {
                 // The caller will not know of the lock, so the client must not hold it.
                 self.driver.cancel(op);
+                self.leave_transfers();
                 return Err(error);
             }
+        }
+    }
+
+    /// Between calls nobody reads what holders hand over.
+    fn leave_transfers(&mut self) {
+        if self.driver.engine().takes_transfers() {
+            self.driver.leave_transfers();
         }
     }
 

@@ -33,7 +33,8 @@ const CHANNEL: &[u8] = b"redbolt:permissions";
 /// Asks every connected node whether the user may run the commands of a lock named `key`: SET; SET
 /// of the marker by which new clients trust a master that was once a replica (`SET
 /// redbolt:since:*`); GET, PTTL and PUBLISH; those that release a lock (DELIFEQ, DELEX, EVAL), of
-/// which one is enough; and those that watch one (CLIENT TRACKING, CLIENT CACHING). Nothing is
+/// which one is enough; EVAL and DEL, which hand one over; and those that watch one (CLIENT
+/// TRACKING, CLIENT CACHING). Nothing is
 /// written: a server refuses a SET with a TTL of zero, but only after it has checked permissions,
 /// memory, role and disk. Takes one round trip to the slowest node, at most `node_timeout`.
 ///
@@ -56,6 +57,8 @@ pub fn permissions(
         &[b"DELIFEQ", key, NOBODY],
         &[b"DELEX", key, b"IFEQ", NOBODY],
         &[b"EVAL", b"return 0", b"1", key],
+        // Of a marker that nobody has written.
+        &[b"DEL", MARKER],
         // No such subcommand exists; the refusal says only whether the user may use the command.
         &[b"CLIENT", b"TRACKING", b"PROBE"],
         &[b"CLIENT", b"CACHING", b"PROBE"],
@@ -84,7 +87,7 @@ pub fn permissions(
 }
 
 /// The commands, in the order in which they are tried.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "SET",
     SET_MARKER,
     "GET",
@@ -93,6 +96,7 @@ const NAMES: [&str; 10] = [
     "DELIFEQ",
     "DELEX",
     "EVAL",
+    "DEL",
     "CLIENT TRACKING",
     "CLIENT CACHING",
 ];

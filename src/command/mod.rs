@@ -33,6 +33,16 @@ pub(crate) const FENCED_SET_SCRIPT: &str = "local s=redis.call('get',KEYS[2]) or
      if c<tonumber(ARGV[3]) then redis.call('set',KEYS[2],ARGV[3],'PX',ARGV[4]) return 1 end \
      return s";
 
+/// Hands the lock over, if it holds the token: writes the token of a waiter, and tells the waiter.
+/// Answers 0 where the lock does not hold the token, 2 where the waiter heard of it; else the key
+/// is deleted, and the answer is 1. DEL comes first: a user who may not run it gets an error before
+/// anything has changed. SET comes before PUBLISH: of one that is refused nobody may have been told,
+/// and a message without a SET of this script would be a vote that the node did not cast.
+pub(crate) const TRANSFER_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
+     redis.call('del',KEYS[1]) local s=redis.pcall('set',KEYS[1],ARGV[2],'PX',ARGV[3]) \
+     if type(s)=='table' and s.ok then local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
+     if type(n)=='number' and n>0 then return 2 end redis.call('del',KEYS[1]) end return 1";
+
 /// Raises the counter, if the lock holds the token; else answers 0.
 pub(crate) const RAISE_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
@@ -73,6 +83,26 @@ pub(crate) fn append_fenced_set(
     append_number(out, ttl_ms.into());
     append_number(out, fence);
     append_number(out, fence_ttl_ms);
+}
+
+/// Hands the lock over to the waiter with the token `to`, and tells it by `message`. It goes as EVAL:
+/// by the time of a NOSCRIPT the waiter could not be told in time.
+pub(crate) fn append_transfer(
+    out: &mut Vec<u8>,
+    key: &Key,
+    token: &TokenBytes,
+    (to, ttl_ms): (&TokenBytes, u32),
+    (channel, message): (&[u8], &[u8]),
+) {
+    out.extend_from_slice(b"*9\r\n$4\r\nEVAL\r\n");
+    append_bulk(out, TRANSFER_SCRIPT.as_bytes());
+    out.extend_from_slice(b"$1\r\n1\r\n");
+    append_key(out, key);
+    append_token(out, token);
+    append_token(out, to);
+    append_number(out, ttl_ms.into());
+    append_bulk(out, channel);
+    append_bulk(out, message);
 }
 
 /// Raises the counter of a lock that holds the token.

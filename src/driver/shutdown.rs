@@ -44,6 +44,11 @@ impl Driver {
         self.collect_dropped(clock::now());
     }
 
+    /// Takes no lock over any more, until a call waits again: whatever holders hand over is deleted.
+    pub(crate) fn leave_transfers(&mut self) {
+        self.engine.leave_transfers(clock::now());
+    }
+
     /// Sends what is owed and waits at most `limit` for the answers. Returns how many releases are
     /// still owed.
     pub(crate) fn wait_released(&mut self, limit: Duration) -> usize {

@@ -188,6 +188,7 @@ impl Engine {
             self.carry_queue(index, slot_index, now);
         }
         self.release_slot(slot_index, now);
+        self.locks.retire_parts(index, now);
         self.locks.end_with_call(index);
         if self.begin_wait(index, outcome, now) {
             return;
@@ -231,6 +232,7 @@ impl Engine {
             // machine.
             return self.fail(index, self.locks.ops.at(index).failed);
         }
+        self.locks.retire_parts(index, now);
         let token = self.locks.draw_token();
         let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
         let began = self.locks.slots.at(last).began;

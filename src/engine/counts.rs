@@ -27,6 +27,8 @@ pub(super) struct Counts {
     pub(super) lost_gone: u64,
     pub(super) wakes_sent: u64,
     pub(super) wakes_received: u64,
+    pub(super) transfers_sent: u64,
+    pub(super) transfers_received: u64,
     /// Fenced attempts that needed a second round.
     pub(super) second_rounds: u64,
     /// From the first byte of the winning attempt to its hand-over.

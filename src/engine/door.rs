@@ -19,11 +19,12 @@ use super::locks::timers::Timer;
 use super::nodes::Nodes;
 use super::notice::Notice;
 use super::wait::Waiting;
-use crate::config::{Config, Retry};
+use crate::config::Config;
 use crate::error::{Cause, ConfigError, ExtendError, LockError, UnlockError};
 use crate::node::{ChannelName, Node, Now, Wish};
 use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
+use crate::retry::Retry;
 use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::{Instant, WallClock};
@@ -52,7 +53,7 @@ impl Engine {
         let drawn = (config.in_flight_max, client_id, rng);
         Ok(Self {
             locks: Locks::new(settings, nodes, prefix, drawn, now),
-            waiting: Waiting::new(client_id, config.node_timeout),
+            waiting: Waiting::new(client_id, config.node_timeout, rules::quorum(checked.quorum)),
             tries: VecDeque::new(),
             frame: Vec::new(),
         })
@@ -178,6 +179,9 @@ impl Engine {
     /// cannot be reported: the lease is released all the same.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
         self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
+        if self.waiting.has_queue(lease.slot) {
+            self.choose_heir(lease.slot, self.locks.both_clocks(now));
+        }
         let op = self.locks.release_reported(lease.slot, now);
         self.pass_on(lease.slot, self.locks.both_clocks(now));
         op.inspect(|&op| self.locks.conclude_release(op))
@@ -201,6 +205,9 @@ impl Engine {
     /// Releases a lease without a report: nothing waits for the answers. Harmless if the lease is
     /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
+        if self.locks.slots.held(lease).is_some() && self.waiting.has_queue(lease.slot) {
+            self.choose_heir(lease.slot, self.locks.both_clocks(now));
+        }
         if self.locks.release_quietly(lease, now) {
             self.pass_on(lease.slot, self.locks.both_clocks(now));
         }
@@ -211,6 +218,7 @@ impl Engine {
     pub fn detach(&mut self, lease: LeaseId) {
         if self.locks.slots.held(lease).is_some() {
             self.waiting.forget_queue(lease.slot);
+            self.locks.give_away(lease.slot);
             self.locks.detach(lease);
         }
     }
@@ -347,6 +355,7 @@ impl Engine {
                         self.judge(op, now);
                     }
                 }
+                Timer::Offers => self.locks.sweep_offers(now),
                 Timer::Extended(op) => self.locks.keep_alive_ended(op, now),
                 Timer::Keep(keep) => self.locks.keep_due(keep, now),
             }
@@ -504,6 +513,8 @@ impl Engine {
     /// The client is about to end: from now on releases go out in a form that needs no second step.
     pub fn begin_close(&mut self) {
         self.locks.nodes.begin_close();
+        self.locks.settings.takes_transfers = false;
+        self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));
     }
 }
 

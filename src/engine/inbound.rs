@@ -151,6 +151,10 @@ impl Engine {
             Request::Release { slot, step } => {
                 self.locks.release_answered(id, slot, step, answer, now)
             }
+            Request::Transfer(slot) => {
+                self.transfer_answered(id, slot, answer, now);
+                self.follow(now);
+            }
             Request::Debt { slot, step, again } => {
                 self.locks.debt_answered(id, slot, step, again, answer, now);
             }
@@ -168,6 +172,7 @@ impl Engine {
             }
             Request::ScriptLoad
             | Request::Subscribe
+            | Request::SubscribeTransfers
             | Request::Wait { .. }
             | Request::Tell
             | Request::Greeting(_)
@@ -190,6 +195,7 @@ impl Engine {
     /// before the release behind it.
     pub(super) fn lose(&mut self, id: NodeId, cause: Cause, now: Now) {
         let random = rand::Rng::next_u32(&mut self.locks.rng);
+        let was_heard = self.locks.nodes.at(id).takes_transfers();
         let pending = self.locks.nodes.handle_lost(id, cause, random, now);
         self.locks.observe(Happening::Disconnected { node: id, cause });
         for entry in pending {
@@ -203,6 +209,10 @@ impl Engine {
                     self.follow(now);
                 }
                 Request::Release { slot, .. } => self.locks.release_lost(id, slot, now),
+                Request::Transfer(slot) => {
+                    self.transfer_lost(id, slot, now);
+                    self.follow(now);
+                }
                 Request::Debt { slot, again, .. } => self.locks.debt_lost(id, slot, again),
                 Request::Extend { slot, phase, .. } => {
                     self.locks.extension_lost(id, slot, phase, now)
@@ -226,12 +236,16 @@ impl Engine {
                 | Request::Tracking
                 | Request::Time
                 | Request::Subscribe
+                | Request::SubscribeTransfers
                 | Request::Tell
                 | Request::Greeting(_) => continue,
             }
             if let Some(slot) = entry.request.slot() {
                 self.locks.slots.unref(slot);
             }
+        }
+        if was_heard {
+            self.locks.offers_unheard(id, now);
         }
     }
 

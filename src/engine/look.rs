@@ -134,7 +134,7 @@ impl Engine {
     /// How many slots are in use: leases, and attempts that late answers and debts may still name.
     #[cfg(any(test, feature = "sim", feature = "fuzzing"))]
     pub(crate) fn slots_in_use(&self) -> usize {
-        self.locks.slots.in_use()
+        self.locks.slots.in_use() - self.locks.offers_remembered()
     }
 
     /// How many releases, over all nodes, are owed or unanswered and may be done by `until`.

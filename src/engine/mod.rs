@@ -46,6 +46,7 @@ pub(crate) mod notice;
 mod spans;
 #[cfg(test)]
 mod tests;
+mod transfers;
 mod wait;
 mod waiting;
 

@@ -7,9 +7,11 @@ use super::locks::op::Outcome;
 #[cfg(feature = "shared")]
 use super::locks::slot::LeaseId;
 use super::locks::slot::SlotState;
-use super::locks::state::share_of;
+use super::locks::state::Locks;
 use super::locks::timers::Timer;
-use super::wait::{Action, Answer, Call, Input, Message, RawToken, Reach, Text, View, Waiting};
+use super::wait::{
+    Action, Answer, Call, Input, Message, Offer, Reach, Source, Text, View, Waiting,
+};
 use crate::command::{self, append_get, append_pttl, append_publish};
 use crate::error::Cause;
 use crate::node::{ChannelName, Now, Pending, Request, WaitPart};
@@ -17,8 +19,10 @@ use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::resp::{Decoder, Limits, Reply};
 use crate::round::Round;
 use crate::rules;
-use crate::slab::{Index, OpIndex, SlotIndex, WakeIndex};
+use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::token::{TokenBytes, unhex};
+
+use std::time::Duration;
 
 impl Engine {
     // ---- what happens to a call ----
@@ -99,6 +103,7 @@ impl Engine {
         if matches!(outcome, Outcome::Taken | Outcome::NoQuorum) {
             self.locks.observe(Happening::WaitEnded);
         }
+        self.locks.retire_offers(index, now);
         self.tell_waiting(now, |waiting, view| waiting.ended(index, won, view));
     }
 
@@ -107,8 +112,9 @@ impl Engine {
     pub(super) fn pass_lock_on(&mut self, slot_index: SlotIndex, now: Now) {
         let key = self.locks.slots.at(slot_index).key.clone();
         let fence = self.locks.fence_of(slot_index).unwrap_or(0);
+        let scripts = self.locks.scripts.take();
         self.tell_waiting(now, |waiting, view| {
-            view.fence = fence;
+            (view.fence, view.scripts) = (fence, scripts);
             waiting.released(slot_index, key, view);
         });
     }
@@ -164,42 +170,23 @@ impl Engine {
         self.tell_waiting(now, |waiting, view| waiting.key_changed(id, key, view));
     }
 
-    /// Another client sent this one a message through the node.
-    pub(super) fn message(&mut self, id: NodeId, now: Now) {
-        let bytes = self.take_frame(id);
-        if let Some(message) = Message::parse(&bytes) {
-            if let Some(fence) = message.fence() {
-                self.locks.hear_of_fence(message.key, fence, now);
-            }
-            let slot = self.slot_meant(&message);
-            self.tell_waiting(now, |waiting, view| waiting.message(id, &message, slot, view));
-        }
-        self.frame = bytes;
-    }
-
     /// The slot whose lock a message is about: by the token that it names, or by its key.
-    fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
+    pub(super) fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
         let is_meant = |slot_index: SlotIndex, by_key: bool| {
             let slot = self.locks.slots.get(slot_index)?;
             let is_alive = match slot.state {
                 SlotState::Held | SlotState::Acquiring | SlotState::Gated => true,
-                SlotState::Free | SlotState::Released => false,
+                SlotState::Free | SlotState::Offered | SlotState::Released => false,
             };
             let is_token = slot.token == TokenBytes::Drawn(message.token);
             let is_key = slot.key.as_slice() == message.key;
             (is_alive && is_key && (is_token || by_key && slot.state == SlotState::Held))
                 .then_some(slot_index)
         };
-        let named = self.slot_of_token(&message.token).and_then(|slot| is_meant(slot, false));
+        let named = self.locks.slot_of_token(&message.token).and_then(|slot| is_meant(slot, false));
         named.or_else(|| {
             self.waiting.queues_for(message.key).find_map(|slot_index| is_meant(slot_index, true))
         })
-    }
-
-    /// The slot that a drawn token names.
-    fn slot_of_token(&self, token: &RawToken) -> Option<SlotIndex> {
-        let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>())?;
-        SlotIndex::at((u32::from_le_bytes(*named) ^ self.locks.slot_mask) as usize)
     }
 
     /// The leases that other clients wait for, and their keys.
@@ -255,20 +242,29 @@ impl Engine {
         reach
     }
 
-    fn input<R>(&mut self, now: Now, input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R) -> R {
-        let reach = self.reach();
-        let mut share = || share_of(&mut self.locks.rng);
-        input(&mut self.waiting, &mut View { now: now.real, reach, share: &mut share, fence: 0 })
+    pub(super) fn input<R>(
+        &mut self,
+        now: Now,
+        input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R,
+    ) -> R {
+        let (reach, read_since) = (self.reach(), self.locks.last_pass);
+        let source = &mut Outside { locks: &mut self.locks, now };
+        let view = &mut View { now: now.real, read_since, reach, source, scripts: None, fence: 0 };
+        input(&mut self.waiting, view)
     }
 
     /// Gives the machine an input, and carries out its actions.
-    fn tell_waiting(&mut self, now: Now, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
+    pub(super) fn tell_waiting(
+        &mut self,
+        now: Now,
+        input: impl FnOnce(&mut Waiting, &mut View<'_>),
+    ) {
         self.input(now, input);
         self.act(now);
     }
 
     /// The same, for one call.
-    fn tell_call(&mut self, index: OpIndex, input: Input, now: Now) {
+    pub(super) fn tell_call(&mut self, index: OpIndex, input: Input, now: Now) {
         self.tell_waiting(now, |waiting, view| waiting.step(index, input, view));
     }
 
@@ -346,7 +342,7 @@ impl Engine {
     fn encode_publish(&mut self, text: &Text) {
         self.locks.scratch.clear();
         let channel = ChannelName::of(text.to);
-        append_publish(&mut self.locks.scratch, channel.as_bytes(), self.waiting.text(text));
+        append_publish(&mut self.locks.scratch, channel.messages(), self.waiting.text(text));
     }
 
     fn write_wake(&mut self, wake: WakeIndex, id: NodeId, text: &Text, now: Now) {
@@ -359,6 +355,27 @@ impl Engine {
         self.waiting.wake_written(wake, id, now.real);
         let key = self.waiting.key_of(wake);
         self.locks.observe(Happening::WakeSent { node: id, key });
+    }
+}
+
+/// What the machine may ask of the locks.
+struct Outside<'a> {
+    locks: &'a mut Locks,
+    now: Now,
+}
+
+impl Source for Outside<'_> {
+    fn share(&mut self) -> f64 {
+        self.locks.random_share()
+    }
+
+    fn offer(&mut self, op: OpIndex) -> Option<Offer> {
+        let (token, ttl_ms) = self.locks.offer(op, self.now)?;
+        Some(Offer { token, ttl_ms })
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.locks.nodes.round_trip(self.locks.settings.quorum)
     }
 }
 

@@ -1,13 +1,14 @@
-//! The channel on which other clients reach this one through the node: a subscription beside the
-//! ordinary commands of a RESP3 connection.
+//! The channels on which other clients reach this one through the node: subscriptions beside the
+//! ordinary commands of a RESP3 connection. One carries messages. The other carries transfers, and
+//! the client leaves it where nobody would read what a holder hands over.
 //!
 //! # Invariants
 //!
 //! - SUBSCRIBE is written only after HELLO answered `proto 3`: over RESP2 a subscribed connection
 //!   takes no ordinary commands.
-//! - At the head of the list of awaited answers, SUBSCRIBE is answered by the push that confirms
-//!   this client's own channel, or by an error. Anything else ends the connection. No other push
-//!   ever answers a request.
+//! - At the head of the list of awaited answers, SUBSCRIBE and UNSUBSCRIBE are answered by the push
+//!   that confirms them for this client's own channel, or by an error. Anything else ends the
+//!   connection. No other push ever answers a request.
 
 use super::Node;
 use super::pending::{Pending, PendingQueue, Request};
@@ -16,26 +17,37 @@ use crate::error::Cause;
 use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
 
-/// The prefix of every client's channel.
-const PREFIX: &[u8; 8] = b"redbolt:";
+/// The prefix of every client's channels, with the version of the messages.
+const PREFIX: &[u8; 10] = b"redbolt:3:";
 
-/// The name of a client's channel: the prefix and the client's id in hexadecimal digits.
+/// Behind the name of a client's channel: its channel for transfers.
+const TRANSFERS: &[u8; 2] = b":t";
+
+/// The names of a client's channels: the prefix and the client's id in hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChannelName([u8; 24]);
+pub(crate) struct ChannelName([u8; 28]);
 
 impl ChannelName {
     /// The channel of the client with that id.
     pub(crate) fn of(client_id: [u8; 8]) -> Self {
-        let mut name = [0; 24];
-        let (prefix, digits) = name.split_at_mut(PREFIX.len());
+        let mut name = [0; 28];
+        let (prefix, rest) = name.split_at_mut(PREFIX.len());
         prefix.copy_from_slice(PREFIX);
+        let (digits, last) = rest.split_at_mut(2 * client_id.len());
+        last.copy_from_slice(TRANSFERS);
         for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(client_id) {
             *pair = [digit(byte >> 4), digit(byte & 15)];
         }
         Self(name)
     }
 
-    pub(crate) const fn as_bytes(&self) -> &[u8] {
+    /// The channel for messages.
+    pub(crate) const fn messages(&self) -> &[u8] {
+        self.0.split_at(self.0.len() - TRANSFERS.len()).0
+    }
+
+    /// The channel for transfers.
+    pub(crate) const fn transfers(&self) -> &[u8] {
         &self.0
     }
 }
@@ -44,7 +56,7 @@ const fn digit(nibble: u8) -> u8 {
     nibble + b'0' + if nibble > 9 { b'a' - b'0' - 10 } else { 0 }
 }
 
-/// The state of the subscription.
+/// The state of the subscription to messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 enum Subscription {
     #[default]
@@ -53,10 +65,16 @@ enum Subscription {
     Open,
 }
 
-/// One end of the channel.
+/// One end of the channels.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     subscription: Subscription,
+    /// SUBSCRIBE for transfers is written on this connection, and no UNSUBSCRIBE behind it.
+    takes_transfers: bool,
+    /// Whether the client takes transfers, on this connection and later ones.
+    wants_transfers: bool,
+    /// The node answered the script that hands a lock over with an error, on this connection.
+    refuses_transfers: bool,
 }
 
 impl Channel {
@@ -71,14 +89,25 @@ impl Channel {
         let mut items = items.clone();
         let kind = items.next().and_then(|item| item.text());
         let channel = items.next().and_then(|item| item.text());
-        let is_ours = channel.is_some() && channel == name.map(ChannelName::as_bytes);
-        if kind == Some(b"subscribe") {
-            let is_awaited = pending.front().is_some_and(|it| it.request == Request::Subscribe);
-            if !(is_awaited && is_ours) {
+        let is_messages = channel.is_some() && channel == name.map(ChannelName::messages);
+        let is_transfers = channel.is_some() && channel == name.map(ChannelName::transfers);
+        let is_ours = is_messages || is_transfers;
+        let awaited = pending.front().map(|it| it.request);
+        let is_confirmed = match kind {
+            Some(b"subscribe") if is_messages => Some(awaited == Some(Request::Subscribe)),
+            Some(b"subscribe" | b"unsubscribe") => {
+                Some(is_transfers && awaited == Some(Request::SubscribeTransfers))
+            }
+            _ => None,
+        };
+        if let Some(is_awaited) = is_confirmed {
+            if !is_awaited {
                 return Err(Cause::Protocol);
             }
             pending.drop_front();
-            self.subscription = Subscription::Open;
+            if is_messages {
+                self.subscription = Subscription::Open;
+            }
             return Ok(false);
         }
         let bytes = items.next().and_then(|item| item.text());
@@ -92,14 +121,17 @@ impl Channel {
 
     /// A reply answered SUBSCRIBE: only an error may do that. Any other reply belongs to another
     /// request, and every answer behind it would be matched to the wrong request.
-    pub(super) const fn refused(&mut self, reply: &Reply<'_>) -> Result<(), Cause> {
-        self.close();
+    pub(super) fn refused(&mut self, request: Request, reply: &Reply<'_>) -> Result<(), Cause> {
+        if request == Request::Subscribe {
+            self.subscription = Subscription::None;
+        }
         if matches!(reply, Reply::Error(_)) { Ok(()) } else { Err(Cause::Protocol) }
     }
 
-    /// The connection has ended, or SUBSCRIBE was refused.
+    /// The connection has ended.
     pub(super) const fn close(&mut self) {
         self.subscription = Subscription::None;
+        (self.takes_transfers, self.refuses_transfers) = (false, false);
     }
 }
 
@@ -108,12 +140,64 @@ impl Node {
     pub(super) fn subscribe(&mut self, now: Now) {
         let Some(name) = self.login.channel.filter(|_| self.reading.facts.resp3) else { return };
         if self.channel.subscription == Subscription::None {
-            append_command(&mut self.output, &[b"SUBSCRIBE", name.as_bytes()]);
+            append_command(&mut self.output, &[b"SUBSCRIBE", name.messages()]);
             let written_at = now.attended;
             let pending = Pending { request: Request::Subscribe, written_at };
             self.pending.push_back(pending);
             self.channel.subscription = Subscription::Asked;
         }
+        if self.channel.wants_transfers {
+            self.take_transfers(now);
+        }
+    }
+
+    /// Subscribes to transfers, in front of whatever is written next, and after each greeting.
+    pub(crate) fn take_transfers(&mut self, now: Now) {
+        self.channel.wants_transfers = true;
+        let is_able = self.channel.subscription != Subscription::None && self.is_connected();
+        let Some(name) = self.login.channel.filter(|_| is_able) else { return };
+        if !std::mem::replace(&mut self.channel.takes_transfers, true) {
+            self.write_subscription(b"SUBSCRIBE", name, now);
+        }
+    }
+
+    /// Leaves the channel for transfers: a holder's script that runs behind this is heard by
+    /// nobody, and deletes the key instead.
+    pub(crate) fn leave_transfers(&mut self, now: Now) {
+        self.channel.wants_transfers = false;
+        let Some(name) = self.login.channel else { return };
+        if std::mem::take(&mut self.channel.takes_transfers) {
+            self.write_subscription(b"UNSUBSCRIBE", name, now);
+        }
+    }
+
+    fn write_subscription(&mut self, command: &[u8], name: ChannelName, now: Now) {
+        append_command(&mut self.output, &[command, name.transfers()]);
+        let written_at = now.attended;
+        self.pending.push_back(Pending { request: Request::SubscribeTransfers, written_at });
+    }
+
+    /// Whether a holder's script at this node would be heard, or was on this connection.
+    pub(crate) const fn takes_transfers(&self) -> bool {
+        self.channel.takes_transfers
+    }
+
+    /// Whether the node hands locks over for this client.
+    pub(crate) fn runs_transfers(&self) -> bool {
+        self.can_be_asked() && !self.channel.refuses_transfers && self.mark().is_some()
+    }
+
+    /// The node answered the script that does with an error.
+    pub(crate) const fn refuse_transfers(&mut self) {
+        self.channel.refuses_transfers = true;
+    }
+
+    /// How the node is named in the transfers that go through it; `None` if it is not known.
+    pub(crate) fn mark(&self) -> Option<[u8; 8]> {
+        let run_id = self.facts().run_id.as_ref()?;
+        let mut mark = [0; 8];
+        mark.iter_mut().zip(run_id.bytes()).for_each(|(place, byte)| *place = byte);
+        Some(mark)
     }
 
     /// Whether this client can receive and send messages through this node.

@@ -30,8 +30,12 @@ pub(crate) enum Request {
     Debt { slot: SlotIndex, step: ReleaseStep, again: bool },
     /// The compare-and-extend of a slot, its `phase`-th.
     Extend { slot: SlotIndex, step: ExtendStep, phase: Phase },
-    /// The subscription to this client's own channel.
+    /// The subscription to this client's own channel for messages.
     Subscribe,
+    /// The subscription to its channel for transfers, or the end of that.
+    SubscribeTransfers,
+    /// The script that hands a slot's lock over.
+    Transfer(SlotIndex),
     /// A question of an acquisition that waits; the phase shows whether that wait has ended since.
     Wait { op: OpIndex, part: WaitPart, phase: Phase },
     /// A message that wakes a waiter.
@@ -54,6 +58,7 @@ impl Request {
             Self::Set(slot)
             | Self::FencedSet(slot)
             | Self::Raise(slot)
+            | Self::Transfer(slot)
             | Self::Release { slot, .. }
             | Self::Debt { slot, .. }
             | Self::Extend { slot, .. }
@@ -62,6 +67,7 @@ impl Request {
             | Self::ScriptLoad
             | Self::Time
             | Self::Subscribe
+            | Self::SubscribeTransfers
             | Self::Wait { .. }
             | Self::Wake(_)
             | Self::Tell

@@ -39,7 +39,8 @@ impl Reading {
                 self.keep(frame);
                 return Step::Waited(pending);
             }
-            Request::Subscribe => return Step::Idle,
+            Request::Subscribe | Request::SubscribeTransfers => return Step::Idle,
+            Request::Transfer(_) if matches!(frame.reply(), Reply::Integer(2)) => Answer::Ok,
             Request::Tracked(_) => {
                 if let Reply::Integer(ms) = frame.reply() {
                     // Gone, or without a TTL: not a lock of ours.
@@ -58,6 +59,7 @@ impl Reading {
             Request::ScriptLoad
             | Request::Set(_)
             | Request::Release { .. }
+            | Request::Transfer(_)
             | Request::Debt { .. }
             | Request::Wake(_)
             | Request::Tell

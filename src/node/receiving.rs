@@ -47,6 +47,8 @@ impl Node {
                 | Request::Wait { .. }
                 | Request::Greeting(_)
                 | Request::Subscribe
+                | Request::SubscribeTransfers
+                | Request::Transfer(_)
         );
         let (word, len) = quick(input).filter(|_| is_plain && self.input.is_empty())?;
         let pending = self.pending.pop_front()?;
@@ -101,8 +103,8 @@ impl Node {
                 let oldest = &mut || self.pending.pop_front();
                 let pending = rules::request_of_answer(self.stalled_at.is_some(), oldest);
                 let pending = pending.ok_or(Cause::Protocol)?;
-                if pending.request == Request::Subscribe {
-                    self.channel.refused(&frame.reply())?;
+                if let Request::Subscribe | Request::SubscribeTransfers = pending.request {
+                    self.channel.refused(pending.request, &frame.reply())?;
                 }
                 Some(self.reading.step(pending, &frame))
             };

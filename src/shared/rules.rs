@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queues::Holder;
-use crate::config::{Config, KEY_LEN_MAX, Retry};
+use crate::config::{Config, KEY_LEN_MAX};
 use crate::error::{ConfigError, LockError};
 use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::Drift;
+use crate::retry::Retry;
 use crate::rules;
 use crate::time::Instant;
 

@@ -19,13 +19,14 @@ use super::inner::{Inner, Owner};
 use super::rules::Rules;
 use super::table::{Command, Table, Task};
 use super::{Shared, SharedGuard};
-use crate::config::{Config, Retry};
+use crate::config::Config;
 use crate::driver::clock::now;
 use crate::driver::{Lease, LeasePool};
 use crate::engine::{Engine, LeaseId};
 use crate::error::{LockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
+use crate::retry::Retry;
 use crate::time::Instant;
 use crate::token::TokenBytes;
 

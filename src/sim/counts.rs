@@ -274,6 +274,16 @@ counted! {
         Gated,
         /// A waiter told the holder that it waits no more.
         GaveUp,
+        /// A lock was handed over to a waiter.
+        HandedOver,
+        /// A waiter took a lock over.
+        TakenOver,
+        /// A lock was handed over that nobody took.
+        TransferUnwanted,
+        /// A lock was handed over in part, and no more of it came.
+        TransferPartly,
+        /// Too few nodes told the waiter of a lock that was handed over.
+        TransferFailed,
         /// The deadline of a call ended its wait.
         WaitEnded,
     }
@@ -335,6 +345,11 @@ impl Counts {
             (Sight::Gated, Path::Gated),
             (Sight::GaveUp, Path::GaveUp),
             (Sight::SecondRound, Path::SecondRound),
+            (Sight::HandedOver, Path::HandedOver),
+            (Sight::TakenOver, Path::TakenOver),
+            (Sight::TransferUnwanted, Path::TransferUnwanted),
+            (Sight::TransferPartly, Path::TransferPartly),
+            (Sight::TransferFailed, Path::TransferFailed),
             (Sight::WaitEnded, Path::WaitEnded),
         ] {
             self.paths[path as usize] += crate::witness::take(sight);

@@ -14,8 +14,8 @@
 
 use super::clock::{Global, MS};
 use super::world::{Phase, World};
-use crate::config::Retry;
 use crate::options::LockOptions;
+use crate::retry::Retry;
 use crate::rules::Kind;
 use crate::time::Instant;
 
@@ -26,7 +26,7 @@ const FREE_MAX: Global = 8 * MS;
 
 /// How often somebody may be overtaken in one seed, of some sixty turns: whoever is told by way of
 /// clients that wait themselves may stand in two lists, or behind those that came later.
-const OVERTAKEN_MAX: u64 = 2;
+const OVERTAKEN_MAX: u64 = 3;
 
 /// The same where they have raced: a safety poll, and what follows.
 const FREE_AFTER_RACE_MAX: Global = 250 * MS;

@@ -78,9 +78,17 @@ impl World {
     /// A client has ended, and says that it owes nothing.
     pub(super) fn look_for_left(&mut self, client: usize) {
         let start = self.clients[client].token_start.clone();
-        let is_busy =
-            |conn: &Conn| conn.client == client && (conn.up.len() > 0 || !conn.backlog.is_empty());
-        if !self.plan.ghosts && !self.conns.iter().any(is_busy) {
+        // Somebody may just have handed a lock over to it, which it does not know yet.
+        let is_told = |conn: &Conn| conn.down.len() > 0 || !conn.inbox.is_empty();
+        let is_busy = |conn: &Conn| {
+            let is_heard = conn.up.len() > 0 || !conn.backlog.is_empty();
+            conn.client == client && (is_heard || is_told(conn))
+        };
+        let is_late = self
+            .late_messages
+            .iter()
+            .any(|(conn, bytes)| self.conns[*conn].client == client && !bytes.is_empty());
+        if !self.plan.ghosts && !is_late && !self.conns.iter().any(is_busy) {
             self.look_for_orphans(|token| token.starts_with(start.as_bytes()));
         }
     }

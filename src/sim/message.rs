@@ -19,6 +19,10 @@ impl World {
                 self.phase == Phase::Safety && !bytes.starts_with(b">2\r\n$10\r\ninvalidate");
             if is_safety && self.random.chance(self.plan.message_lost) {
                 self.counts.fault(Fault::MessageLost);
+                // A server that drops what a subscriber does not read drops the subscriber.
+                if is_transfer(&bytes) {
+                    self.reset(self.conns[conn].client, node);
+                }
             } else if is_safety && self.random.chance(self.plan.message_late) {
                 self.counts.fault(Fault::MessageLate);
                 let after = self.random.between(self.plan.latency, 4 * self.plan.node_timeout);
@@ -48,7 +52,7 @@ impl World {
         }
         self.forgeries += 1;
         let client = self.random.index(self.plan.clients);
-        let channel = format!("redbolt:{}", self.clients[client].token_start);
+        let channel = format!("redbolt:3:{}", self.clients[client].token_start);
         let (fault, text) = self.forged_text();
         self.counts.fault(fault);
         self.log(|_| format!("forged for client {client} on node {node}: {fault:?}"));
@@ -77,8 +81,8 @@ impl World {
             0 => {
                 let mut text = self.random.bytes::<64>().to_vec();
                 text.truncate(self.random.index(65));
-                if let Some(version) = text.first_mut() {
-                    *version = 2 * u8::from(self.random.chance(800));
+                if let Some(kind) = text.first_mut() {
+                    *kind %= 6;
                 }
                 (Fault::ForgedGarbage, text)
             }
@@ -97,15 +101,20 @@ impl World {
         }
     }
 
-    /// A message as clients send them, written down once more: version, kind, hops; sender and its
-    /// wait; token, or whose turn it is; how many are listed; each with its wait; key.
+    /// A message as clients send them, written down once more: kind, hops; sender, its wait, age, TTL
+    /// and what it offers; token, or whose turn it is; node; how many are listed; each of them; key.
     fn forged_message(&mut self, kind: u8, listed: u64, key: &[u8]) -> Vec<u8> {
-        let mut text = vec![2, kind, self.random.below(10) as u8];
+        let mut text = vec![kind, self.random.below(10) as u8];
         let append_waiter = |text: &mut Vec<u8>, world: &mut Self| {
             let id = world.waiter();
             text.extend_from_slice(&id);
             let wait_ms = world.random.pick(&[0, 1, 1000, u32::MAX]);
             text.extend_from_slice(&wait_ms.to_le_bytes());
+            let age_ms = world.random.pick(&[0, 1, 600]);
+            text.extend_from_slice(&(age_ms as u16).to_le_bytes());
+            let ttl_ms = world.random.pick(&[0, 0, 1, 1000, u32::MAX]);
+            text.extend_from_slice(&ttl_ms.to_le_bytes());
+            text.extend_from_slice(&world.random.bytes::<12>());
         };
         append_waiter(&mut text, self);
         let mut token = self.random.bytes::<20>();
@@ -114,6 +123,7 @@ impl World {
             token[..12].copy_from_slice(&self.waiter());
         }
         text.extend_from_slice(&token);
+        text.extend_from_slice(&self.random.bytes::<8>());
         text.extend_from_slice(&(listed as u16).to_le_bytes());
         for _ in 0..listed {
             append_waiter(&mut text, self);
@@ -133,6 +143,11 @@ impl World {
         }
         id
     }
+}
+
+/// Whether a message came on a channel for transfers.
+fn is_transfer(bytes: &[u8]) -> bool {
+    bytes.get(..80).unwrap_or(bytes).windows(4).any(|end| end == b":t\r\n")
 }
 
 /// A list is passed on by each who is on it: forged as often as messages go, more and more would.

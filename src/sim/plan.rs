@@ -10,8 +10,9 @@ use super::random::Random;
 use super::rare::{RARE, Rare};
 use super::stray::Strays;
 use super::task::key_name;
-use crate::config::{Admission, Config, RestartGuard, Retry};
+use crate::config::{Admission, Config, RestartGuard};
 use crate::quorum::Quorum;
+use crate::retry::Retry;
 use redbolt_embedded::Flavor;
 
 /// The settings of one run.
@@ -43,6 +44,8 @@ pub(super) struct Plan {
     pub(super) clock_spread: Global,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
+    /// How often a lock is handed over in a row.
+    pub(super) transfers_in_row: u8,
     /// How often a published message is lost, late, or followed by a forged one, in a thousand.
     pub(super) message_lost: u64,
     pub(super) message_late: u64,
@@ -98,12 +101,10 @@ impl Plan {
     pub(super) fn draw(random: &mut Random) -> Self {
         let is_given = random.is_given();
         let nodes = random.pick(&[3, 3, 3, 3, 5, 5, 5, 4, 2, 7]);
-        let majority = nodes / 2 + 1;
-        let quorum = if random.chance(250) {
-            random.between(majority as u64, nodes as u64) as usize
-        } else {
-            majority
-        };
+        let least = nodes / 2 + 1;
+        let is_more = random.chance(250);
+        let quorum =
+            if is_more { random.between(least as u64, nodes as u64) as usize } else { least };
         let drift_ppm = random.pick(&[10_000, 50_000, 100_000]);
         let max_ttl_ms = random.pick(&[60, 150, 400, 1000, 2000, 2000, 10_000, 30_000]);
         let node_timeout = random.pick(&[5, 10, 20, 50]) * MS;
@@ -128,6 +129,7 @@ impl Plan {
             clock_spread: 0,
             unwoken: random.pick(&[0, 0, 200]),
             direct_wake: random.chance(850),
+            transfers_in_row: random.pick(&[16, 16, 16, 255, 1, 0]),
             message_lost: random.pick(&[0, 0, 50, 300]),
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
@@ -341,6 +343,7 @@ impl Plan {
             .max_ttl(Duration::from_millis(self.max_ttl_ms))
             .in_flight_max(self.in_flight_max)
             .direct_wake(self.direct_wake)
+            .transfers_in_row(self.transfers_in_row)
             .key_prefix(self.prefix)
     }
 

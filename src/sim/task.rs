@@ -4,10 +4,10 @@
 use super::clock::{Global, MS};
 use super::counts::Path;
 use super::world::{Offer, Phase, World};
-use crate::config::Retry;
 use crate::engine::{LeaseId, OpId};
 use crate::error::{ExtendError, LockError};
 use crate::options::{KeepAlive, LockOptions};
+use crate::retry::Retry;
 use crate::rules::Kind;
 use crate::time::Instant;
 

@@ -52,7 +52,7 @@ fn set_user(server: &RealServer, line: &[&str]) {
 /// What the user may not run, the ways of releasing apart, of which one is enough.
 fn denied(node: &NodePermissions) -> String {
     let is_denied = |cause: &Cause| matches!(cause, Cause::NoPermission | Cause::KeyDenied);
-    let ways_of_release = ["DELIFEQ", "DELEX", "EVAL"];
+    let ways_of_release = ["DELIFEQ", "DELEX"];
     let refused = node.refused.iter().filter(|(_, cause)| is_denied(cause));
     let names = refused.map(|(name, _)| *name).filter(|name| !ways_of_release.contains(name));
     names.collect::<Vec<_>>().join(" ")
@@ -168,6 +168,7 @@ fn see(cluster: &Cluster) -> Seen {
         }
     }
     client.wait_released(ms(100));
+    say("left", subscriptions_after_a_wait(cluster).to_string());
     let report = examine(&mut client).expect("answers").remove(0);
     say("dialect", report.health.dialect.clone().unwrap_or_default());
     say("denied", denied(&permissions(&mut client, "lock:k").expect("answers").remove(0)));
@@ -178,6 +179,22 @@ fn see(cluster: &Cluster) -> Seen {
     say("notices", format!("{notices:?}"));
     cluster.node(0).command(&["FLUSHALL"]);
     Seen(seen)
+}
+
+/// To how many channels a client is subscribed that has waited for a lock in vain.
+fn subscriptions_after_a_wait(cluster: &Cluster) -> usize {
+    cluster.node(0).command(&["SET", "lock:waited", &"ab".repeat(20), "PX", "60000"]);
+    let retry = Retry::every(ms(1), Duration::ZERO).timeout(ms(50));
+    let Ok(mut client) = Client::connect(config(cluster).client_name("waits").retry(retry)) else {
+        return 0;
+    };
+    drop(client.lock("lock:waited", TTL));
+    drop(client.status("lock:waited"));
+    let clients = cluster.node(0).command(&["CLIENT", "LIST"]);
+    let clients = String::from_utf8_lossy(&clients).into_owned();
+    let its = clients.lines().find(|line| line.contains(" name=waits "));
+    let count = its.and_then(|line| line.split(" sub=").nth(1)?.split(' ').next()?.parse().ok());
+    count.unwrap_or(0)
 }
 
 #[test]

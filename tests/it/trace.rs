@@ -231,47 +231,55 @@ fn a_node_that_is_too_young_is_told_as_quarantined() {
 }
 
 #[test]
-fn a_lost_lease_and_a_wake_are_told() {
-    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let log = Recording::default();
-    let config = cluster.config().node_timeout(ms(500));
-    let mut waiter = Client::connect(config.clone()).unwrap();
-    tracing::subscriber::with_default(log.clone(), || {
-        let mut client = Client::connect(config).unwrap();
-        let kept = LockOptions::new(ms(1_000)).keep_alive(KeepAlive::new());
-        let lease = client.try_lock("k", kept).unwrap();
-        for index in 0..3 {
-            cluster.node(index).command(&["DEL", "k"]);
-        }
-        assert!(!client.drive_for(PATIENCE).unwrap(), "it is lost");
-        drop(lease);
-        let events = log.take();
-        let lost = named(&events, "lost");
-        assert_eq!(lost.len(), 1, "{events:#?}");
-        assert!(lost[0].level == Level::WARN && lost[0].fields.contains("key=\"k\""), "{lost:?}");
+fn a_lost_lease_a_wake_and_a_transfer_are_told() {
+    for (event, transfers_in_row) in [("wake", 0), ("transfer", 16)] {
+        let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+        let log = Recording::default();
+        let config = cluster.config().node_timeout(ms(500)).transfers_in_row(transfers_in_row);
+        let mut waiter = Client::connect(config.clone()).unwrap();
+        tracing::subscriber::with_default(log.clone(), || {
+            let mut client = Client::connect(config).unwrap();
+            let kept = LockOptions::new(ms(1_000)).keep_alive(KeepAlive::new());
+            let lease = client.try_lock("k", kept).unwrap();
+            for index in 0..3 {
+                cluster.node(index).command(&["DEL", "k"]);
+            }
+            assert!(!client.drive_for(PATIENCE).unwrap(), "it is lost");
+            drop(lease);
+            let events = log.take();
+            let lost = named(&events, "lost");
+            assert_eq!(lost.len(), 1, "{events:#?}");
+            assert!(
+                lost[0].level == Level::WARN && lost[0].fields.contains("key=\"k\""),
+                "{lost:?}"
+            );
 
-        let lease = client.try_lock("k", TTL).unwrap();
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(move || waiter.lock("k", TTL).is_ok());
-            let told = || {
-                client.drive().unwrap();
-                cluster.nodes().any(|server| {
-                    let stats = server.command(&["INFO", "commandstats"]);
-                    String::from_utf8_lossy(&stats).contains("cmdstat_publish")
-                })
-            };
-            assert!(eventually(PATIENCE, told), "it tells nobody");
-            client.unlock(lease).unwrap();
-            assert!(eventually(PATIENCE, || {
-                client.wait_released(ms(1));
-                waits.is_finished()
-            }));
-            assert!(waits.join().unwrap());
+            let lease = client.try_lock("k", TTL).unwrap();
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(move || waiter.lock("k", TTL).is_ok());
+                let told = || {
+                    client.drive().unwrap();
+                    cluster.nodes().any(|server| {
+                        let stats = server.command(&["INFO", "commandstats"]);
+                        String::from_utf8_lossy(&stats).contains("cmdstat_publish")
+                    })
+                };
+                assert!(eventually(PATIENCE, told), "it tells nobody");
+                client.unlock(lease).unwrap();
+                assert!(eventually(PATIENCE, || {
+                    client.wait_released(ms(1));
+                    waits.is_finished()
+                }));
+                assert!(waits.join().unwrap());
+            });
+            let events = log.take();
+            let told = named(&events, event);
+            assert!(
+                !told.is_empty() && told[0].fields.contains("direction=\"sent\""),
+                "{events:#?}"
+            );
         });
-        let events = log.take();
-        let wakes = named(&events, "wake");
-        assert!(!wakes.is_empty() && wakes[0].fields.contains("direction=\"sent\""), "{events:#?}");
-    });
+    }
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl Locks {
                 slot.ends = rules::debt_ends(slot.ends, gone_at);
             }
             SlotState::Held => self.check_holders(slot_index, now),
-            SlotState::Free => {}
+            SlotState::Free | SlotState::Offered => {}
         }
     }
 

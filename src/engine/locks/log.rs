@@ -150,6 +150,29 @@ impl Locks {
         );
     }
 
+    #[cold]
+    pub(super) fn log_handed_over(&self, slot_index: SlotIndex) {
+        let slot = self.slots.at(slot_index);
+        let key = self.prefix.plain_key(slot.key.as_slice()).escape_ascii().to_string();
+        event!(name: "transfer", target: LOCK, Level::DEBUG, key, direction = "sent", "transfer");
+    }
+
+    #[cold]
+    pub(super) fn log_taken_over(&self, index: OpIndex) {
+        event!(
+            name: "transfer", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG,
+            direction = "received", "transfer"
+        );
+    }
+
+    #[cold]
+    pub(super) fn log_unwanted(&self, id: NodeId) {
+        let node = self.name_of(id);
+        event!(
+            name: "transfer", target: LOCK, Level::DEBUG, node, direction = "refused", "transfer"
+        );
+    }
+
     /// A release of what a slot may have written begins: after a failed attempt, or for its holder.
     #[cold]
     pub(super) fn log_release(&mut self, slot_index: SlotIndex) {

@@ -10,6 +10,8 @@ mod fence_answers;
 mod fences;
 mod fencing;
 mod gate;
+pub(super) mod handover;
+mod heir;
 pub(super) mod keep;
 mod keep_alive;
 mod leases;
@@ -17,6 +19,7 @@ mod limits;
 #[cfg(feature = "tracing")]
 mod log;
 pub(super) mod observe;
+pub(super) mod offers;
 pub(super) mod op;
 pub(super) mod prefix;
 mod query;

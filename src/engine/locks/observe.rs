@@ -56,6 +56,12 @@ pub(in crate::engine) enum Happening<'a> {
     Refused { op: OpIndex, outcome: Outcome },
     /// A waiter of another client is woken.
     WakeSent { node: NodeId, key: Option<&'a [u8]> },
+    /// Its lock is handed over to a waiter of another client.
+    HandedOver { slot: SlotIndex },
+    /// A holder handed its lock over to the call.
+    TakenOver { op: OpIndex },
+    /// A node was told to hand over what nobody takes any more.
+    TransferUnwanted { node: NodeId },
     /// An extension begins.
     Extension { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
     /// A caller's extension, or its adoption of a lease, is reported.
@@ -172,6 +178,20 @@ impl Locks {
             Happening::WakeSent { node, key } => {
                 count!(self.counts.wakes_sent += 1);
                 log!(DEBUG: self.log_wake(node, key));
+            }
+            Happening::HandedOver { slot } => {
+                count!(self.counts.transfers_sent += 1);
+                log!(DEBUG: self.log_handed_over(slot));
+                saw(Sight::HandedOver);
+            }
+            Happening::TakenOver { op } => {
+                count!(self.counts.transfers_received += 1);
+                log!(DEBUG: self.log_taken_over(op));
+                saw(Sight::TakenOver);
+            }
+            Happening::TransferUnwanted { node } => {
+                log!(DEBUG: self.log_unwanted(node));
+                saw(Sight::TransferUnwanted);
             }
             Happening::Extension { op, slot, ttl_ms } => {
                 log!(DEBUG: self.log_extension(op, slot, ttl_ms));

@@ -7,10 +7,10 @@
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
 use crate::command::Answer;
-use crate::config::Retry;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
+use crate::retry::Retry;
 use crate::round::{Round, Tally};
 use crate::slab::{Index, KeepIndex, OpIndex, Slab, SlotIndex};
 use crate::time::Instant;

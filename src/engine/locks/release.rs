@@ -140,7 +140,9 @@ impl Locks {
             self.end_keeping(slot_index);
         }
         let mut others = holds;
-        if let Some(step) = self.nodes.common_release(holds) {
+        if let Some(heir) = self.heir.take() {
+            others = self.write_transfers(slot_index, holds, *heir, now);
+        } else if let Some(step) = self.nodes.common_release(holds) {
             self.encode_release(slot_index, step);
             let request = Request::Release { slot: slot_index, step };
             others = holds.without(self.write_cohort(holds, request, now));
@@ -153,7 +155,7 @@ impl Locks {
 
     /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch
     /// buffer holds.
-    fn send_release(
+    pub(super) fn send_release(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
@@ -192,7 +194,7 @@ impl Locks {
     }
 
     /// Notes the release as owed to a node that cannot be reached now.
-    fn owe(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+    pub(super) fn owe(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let debt = self.debt(id, slot_index);
         if rules::is_debt_over(debt.expires, now.real) {
             return self.release_unpaid(id, slot_index);
@@ -283,6 +285,32 @@ impl Locks {
                 }
             }
         }
+    }
+
+    /// A node answered the script that hands the lock over. Returns whether the waiter was told.
+    pub(in crate::engine) fn transfer_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Answer,
+        now: Now,
+    ) -> bool {
+        match answer {
+            Answer::Ok | Answer::One | Answer::Zero => {
+                self.release_done(id, slot_index, answer != Answer::Zero, now);
+            }
+            Answer::Refused(Cause::WrongType) => self.release_done(id, slot_index, false, now),
+            Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Number | Answer::Odd => {
+                self.nodes.transfer_refused(id);
+                if let Answer::Refused(cause) = answer
+                    && !matches!(cause, Cause::NoPermission | Cause::KeyDenied)
+                {
+                    self.nodes.note_refusal(id, cause, now.real);
+                }
+                self.send_release(id, slot_index, &mut None, now);
+            }
+        }
+        answer == Answer::Ok
     }
 
     /// A node in good standing deleted the key.
@@ -515,6 +543,8 @@ fn owed(node: &Node, now: Instant) -> usize {
 
 /// How many releases were written to a node and are not answered.
 fn unanswered(node: &Node) -> usize {
-    let is_release = |request| matches!(request, Request::Release { .. } | Request::Debt { .. });
+    let is_release = |request| {
+        matches!(request, Request::Release { .. } | Request::Debt { .. } | Request::Transfer(_))
+    };
     node.pending().filter(|pending| is_release(pending.request)).count()
 }

@@ -71,6 +71,8 @@ impl Locks {
             ("redbolt_leases_lost_total", ("cause", "gone"), counts.lost_gone),
             ("redbolt_wakes_total", ("direction", "sent"), counts.wakes_sent),
             ("redbolt_wakes_total", ("direction", "received"), counts.wakes_received),
+            ("redbolt_transfers_total", ("direction", "sent"), counts.transfers_sent),
+            ("redbolt_transfers_total", ("direction", "received"), counts.transfers_received),
             ("redbolt_fence_second_rounds_total", NO_LABEL, counts.second_rounds),
         ];
         all.extend(table.map(|(name, label, count)| (Series::new(name, label), count)));

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::config::{Checked, Config, Retry};
+use crate::config::{Checked, Config};
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience};
 use crate::quorum::Drift;
+use crate::retry::Retry;
 use crate::rules;
 use crate::time::{Instant, nanos};
 
@@ -27,6 +28,10 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) max_hold: Duration,
     pub(in crate::engine) admission: AdmissionRules,
     pub(in crate::engine) direct_wake: bool,
+    /// How many transfers there may be in a row.
+    pub(in crate::engine) transfers_in_row: u8,
+    /// Whether calls that wait take a lock over.
+    pub(in crate::engine) takes_transfers: bool,
     /// Microseconds.
     pub(in crate::engine) max_clock_skew_us: u64,
     pub(in crate::engine) fence_ttl_ms: u64,
@@ -55,6 +60,8 @@ impl Settings {
             max_extensions: config.max_extensions.unwrap_or(u32::MAX),
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
+            transfers_in_row: config.transfers_in_row,
+            takes_transfers: config.direct_wake && config.transfers_in_row > 0,
             max_clock_skew_us: nanos(config.max_clock_skew) / 1_000,
             fence_ttl_ms: u64::try_from(config.fence_ttl_or_default().as_millis())
                 .unwrap_or(u64::MAX),

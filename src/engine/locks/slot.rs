@@ -39,6 +39,8 @@ pub(in crate::engine) enum SlotState {
     Acquiring,
     /// As above, but only one node is asked until it grants.
     Gated,
+    /// Offered by a call that waits: a holder may hand its lock over to it.
+    Offered,
     /// A lease.
     Held,
     /// No longer a lock: its keys are deleted or being deleted.

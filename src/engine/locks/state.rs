@@ -12,6 +12,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use super::handover::{Heir, Offers};
 use super::keep::Keeps;
 use super::op::{Ops, Outcome};
 use super::prefix::Prefix;
@@ -63,6 +64,13 @@ pub(in crate::engine) struct Locks {
     /// Operations that wait for nodes on their way.
     pub(in crate::engine) awaiting: Vec<OpIndex>,
     pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
+    /// What waiting calls offer.
+    pub(in crate::engine) offers: Offers,
+    /// To whom the next release hands its lock over.
+    pub(in crate::engine) heir: Option<Box<Heir>>,
+    /// The nodes to which that release has written the script, and the one by which later messages
+    /// come behind.
+    pub(in crate::engine) scripts: Option<(NodeMask, NodeId)>,
     /// What the caller last said of the wall clock.
     pub(in crate::engine) wall: Option<WallClock>,
     /// How many nanoseconds the sockets were not read, in all.
@@ -103,6 +111,9 @@ impl Locks {
             keeps: Keeps::default(),
             awaiting: Vec::new(),
             late_votes: VecDeque::new(),
+            offers: Offers::default(),
+            heir: None,
+            scripts: None,
             wall: None,
             absent: 0,
             last_pass: now,

@@ -27,6 +27,8 @@ pub(in crate::engine) enum Timer {
     Extended(OpIndex),
     /// The next extension of a lease, or its end.
     Keep(KeepIndex),
+    /// The end of an offer.
+    Offers,
 }
 
 impl Timer {
@@ -40,8 +42,9 @@ impl Timer {
             Self::Judge(op) => (op.place(), 2),
             Self::Extended(op) => (op.place(), 3),
             Self::Keep(keep) => (keep.place(), 4),
+            Self::Offers => return 0,
         };
-        place * Self::KINDS + kind
+        1 + place * Self::KINDS + kind
     }
 }
 
@@ -188,7 +191,7 @@ mod tests {
             Instant::from_nanos(random >> 40)
         };
         for number in 0..500 {
-            assert_eq!(timer(number).number(), number);
+            assert_eq!(timer(number).number(), 1 + number);
             times.push(None);
             timers.set(timer(number), draw());
         }
@@ -207,7 +210,7 @@ mod tests {
             assert_eq!(timers.next(), at);
             assert_eq!(timers.pop_due(Instant::from_nanos(at.as_nanos() - 1)), None);
             let due = timers.pop_due(at).unwrap();
-            assert_eq!(times[due.number()], Some(at));
+            assert_eq!(times[due.number() - 1], Some(at));
         }
         assert_eq!(timers.next(), Instant::MAX);
     }

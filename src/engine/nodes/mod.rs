@@ -18,7 +18,7 @@ use crate::error::Cause;
 use crate::node::{
     AdmissionRules, Debt, Debts, Node, Now, Pending, Request, Shown, State, Step, Wish,
 };
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::resp::{Quick, quick};
 use crate::rules;
 use crate::slab::SlotIndex;
@@ -70,6 +70,8 @@ pub(super) struct Nodes {
     with_news: NodeMask,
     /// The client is about to end: it will not be there to read a NOSCRIPT.
     is_closing: bool,
+    /// The client subscribes to transfers.
+    takes_transfers: bool,
 }
 
 impl Nodes {
@@ -93,6 +95,7 @@ impl Nodes {
             stalls_at: now,
             with_news: NodeMask::EMPTY,
             is_closing: false,
+            takes_transfers: false,
             nodes,
         }
     }
@@ -158,6 +161,18 @@ impl Nodes {
         let node = self.at(id);
         let step = node.dialect.release.filter(|_| node.is_greeted())?;
         Some(if self.is_closing && step == ReleaseStep::EvalSha { ReleaseStep::Eval } else { step })
+    }
+
+    /// From a request to its answer at the slowest node of the fastest `quorum`, as the greetings
+    /// have shown it.
+    pub(super) fn round_trip(&self, quorum: u32) -> Duration {
+        let mut trips = [Duration::MAX; NODES_MAX];
+        for (trip, node) in trips.iter_mut().zip(&self.nodes) {
+            *trip = node.round_trip.filter(|_| node.can_vote()).unwrap_or(Duration::MAX);
+        }
+        trips.sort_unstable();
+        let nth = usize::try_from(quorum).unwrap_or(NODES_MAX).saturating_sub(1);
+        trips.get(nth).filter(|&&trip| trip < Duration::MAX).copied().unwrap_or_default()
     }
 
     /// The nodes of `absent` that are on their way, if `quorum` needs them beside `present`.

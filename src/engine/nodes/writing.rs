@@ -3,7 +3,7 @@
 use super::Nodes;
 use crate::command::ReleaseStep;
 use crate::key::Key;
-use crate::node::{Node, Pending, Request};
+use crate::node::{Node, Now, Pending, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 
@@ -15,6 +15,46 @@ impl Nodes {
     pub(in crate::engine) fn begin_close(&mut self) {
         self.is_closing = true;
         self.gather_cohort();
+    }
+
+    /// Subscribes to transfers at each node that carries messages, in front of what is written
+    /// next.
+    pub(in crate::engine) fn take_transfers(&mut self, now: Now) {
+        self.takes_transfers = true;
+        for (id, node) in NodeMask::first(self.nodes.len()).into_iter().zip(&mut self.nodes) {
+            node.take_transfers(now);
+            self.with_output.set(id, node.has_output());
+        }
+    }
+
+    /// Leaves the channels for transfers.
+    pub(in crate::engine) fn leave_transfers(&mut self, now: Now) {
+        self.takes_transfers = false;
+        for (id, node) in NodeMask::first(self.nodes.len()).into_iter().zip(&mut self.nodes) {
+            node.leave_transfers(now);
+            self.with_output.set(id, node.has_output());
+        }
+    }
+
+    /// Whether any node may hand a lock over to this client.
+    #[inline]
+    pub(in crate::engine) const fn takes_transfers(&self) -> bool {
+        self.takes_transfers
+    }
+
+    /// The nodes where a script that hands a lock over to this client would be heard.
+    pub(in crate::engine) fn with_transfers(&self) -> NodeMask {
+        let mut nodes = NodeMask::EMPTY;
+        for id in self.all().into_iter().filter(|&id| self.at(id).takes_transfers()) {
+            nodes.insert(id);
+        }
+        nodes
+    }
+
+    /// The node answered the script that hands a lock over with an error: it gets none over
+    /// this connection.
+    pub(in crate::engine) fn transfer_refused(&mut self, id: NodeId) {
+        self.at_mut(id).refuse_transfers();
     }
 
     /// Writes a request to one node, unless too much waits for it. `attended` is the time on the

@@ -6,6 +6,11 @@ use std::panic::catch_unwind;
 use super::extending::a_node_that_lacks_the_script_is_extended_though_the_others_have_decided;
 use super::fencing::a_client_whose_clock_is_off_gets_no_fence;
 use super::releasing::a_debt_lives_a_ttl_from_the_late_answer_of_its_set;
+use super::transfers::{
+    a_lock_is_free_for_a_moment_after_so_many_transfers,
+    a_transfer_counts_for_the_node_that_ran_it_alone, a_waiter_that_was_silent_for_long_is_woken,
+    each_node_is_named_in_what_it_tells,
+};
 use super::trouble::{
     a_node_that_is_owed_releases_gets_no_set_before_them,
     a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
@@ -19,7 +24,11 @@ use crate::rules::{Kind, Mutant, run_with};
 
 #[test]
 fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
-    let tests: [(Mutant, fn()); 9] = [
+    let tests: [(Mutant, fn()); 13] = [
+        // It needs a replica that passes on what its master published.
+        (Mutant::AnyNodeTransfers, a_transfer_counts_for_the_node_that_ran_it_alone),
+        // Nobody's transfers count then.
+        (Mutant::TransferNotMarked, each_node_is_named_in_what_it_tells),
         // It costs no order: only whom the resource refuses later.
         (Mutant::ClockNotCompared, a_client_whose_clock_is_off_gets_no_fence),
         // It needs a restart, a slow answer and a long stop at once: one seed in thousands.
@@ -43,6 +52,10 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
             Mutant::StaleExtensionResent,
             a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
         ),
+        // It starves clients of other kinds.
+        (Mutant::RowWithoutEnd, a_lock_is_free_for_a_moment_after_so_many_transfers),
+        // It costs the others time.
+        (Mutant::SilentTakesOver, a_waiter_that_was_silent_for_long_is_woken),
         // Each finds out by a poll.
         (Mutant::RingNotBroken, two_that_wait_for_each_other_try_again),
         // A waiter that is woken too late passes the turn on: that costs a round trip.

@@ -131,7 +131,7 @@ fn the_time_of_an_attempt_is_from_its_first_byte_to_its_hand_over() {
     assert!(times(rig.engine.wait_times()).is_empty(), "it was the first attempt");
 
     // A second attempt, 200 ms after the first.
-    let retry = crate::config::Retry::every(200 * MS, Duration::ZERO).attempts(2);
+    let retry = crate::retry::Retry::every(200 * MS, Duration::ZERO).attempts(2);
     rig.acquire_with("b", LockOptions::new(TTL).retry(retry));
     rig.answer_all(0..3, "_\r\n");
     rig.advance(201 * MS);

@@ -1,7 +1,7 @@
 //! What fuzzing the engine has found (`fuzz/`, target `engine_ops`) and no other test had.
 
 use super::*;
-use crate::config::Retry;
+use crate::retry::Retry;
 
 /// A SET that was answered after its release was sent has its TTL before it from then on.
 #[test]

@@ -1,7 +1,7 @@
 //! What one call may have of its own: its `node_timeout`, and its way of waiting.
 
 use super::*;
-use crate::config::Retry;
+use crate::retry::Retry;
 
 fn patient(timeout: Duration) -> LockOptions {
     LockOptions::new(TTL).node_timeout(timeout)

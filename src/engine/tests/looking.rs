@@ -5,7 +5,7 @@ use super::waking::{
     ALIEN, OTHER, WAKE, answer_each, listening, message, rig, subscribed, token_of,
 };
 use super::*;
-use crate::config::Retry;
+use crate::retry::Retry;
 
 const NODES: usize = 5;
 

@@ -19,6 +19,7 @@ mod prefixed;
 mod releasing;
 mod siblings;
 mod suspended;
+mod transfers;
 mod trouble;
 mod waiting;
 mod waking;
@@ -67,7 +68,7 @@ impl Rig {
 
     fn unconnected(nodes: usize, change: impl FnOnce(Config) -> Config) -> Self {
         let config = Config::new((1..=nodes).map(|port| format!("n:{port}"))).unwrap();
-        let config = config.direct_wake(false);
+        let config = config.direct_wake(false).transfers_in_row(0);
         let config = change(config.restart_guard(RestartGuard::Off));
         let now = Instant::from_nanos(1_000_000_000_000);
         let engine = Engine::new(&config, [7; 32], now).unwrap();

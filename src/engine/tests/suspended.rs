@@ -2,8 +2,8 @@
 //! nodes go on. Each deadline is judged at the first call after that.
 
 use super::*;
-use crate::config::Retry;
 use crate::error::UnlockError;
+use crate::retry::Retry;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const GONE: &str = ":0\r\n";

@@ -1,7 +1,7 @@
 //! Retries, nodes on their way, nodes that do not answer, time in which the caller was absent.
 
 use super::*;
-use crate::config::Retry;
+use crate::retry::Retry;
 
 fn retrying() -> LockOptions {
     LockOptions::new(TTL).retry(Retry::every(100 * MS, 50 * MS).attempts(3))

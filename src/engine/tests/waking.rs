@@ -1,14 +1,14 @@
 //! Clients that tell each other that they wait: each test plays the nodes, and the other clients.
 
 use super::*;
-use crate::config::Retry;
+use crate::retry::Retry;
 
 /// Another client's id, and its channel.
 pub(super) const OTHER: &str = "ABCDEFGH";
-pub(super) const OTHERS_CHANNEL: &str = "redbolt:4142434445464748";
+pub(super) const OTHERS_CHANNEL: &str = "redbolt:3:4142434445464748";
 /// A second one.
 pub(super) const THIRD: &str = "abcdefgh";
-pub(super) const THIRDS_CHANNEL: &str = "redbolt:6162636465666768";
+pub(super) const THIRDS_CHANNEL: &str = "redbolt:3:6162636465666768";
 const DELAY: Duration = Duration::from_millis(20);
 
 /// A token that the client drew, as a node answers it.
@@ -42,9 +42,9 @@ pub(super) fn message_for(
     list: &[&[u8]],
 ) -> Vec<u8> {
     let padded = |bytes: &[u8], len| [bytes, &[0; 20][..len - bytes.len()]].concat();
-    let waits = |id: &[u8]| [padded(id, 12), vec![0, 64, 0, 0]].concat();
+    let waits = |id: &[u8]| [padded(id, 12), vec![0, 64, 0, 0], vec![0; 18]].concat();
     let count = u8::try_from(list.len()).unwrap();
-    let mut text = [vec![2, kind as u8, 0], waits(sender), padded(token, 20)].concat();
+    let mut text = [vec![kind as u8, 0], waits(sender), padded(token, 20), vec![0; 8]].concat();
     text.extend([count, 0]);
     list.iter().for_each(|id| text.extend(waits(id)));
     text.push(b'a');
@@ -55,7 +55,7 @@ pub(super) fn message_for(
 pub(super) fn push(rig: &Rig, what: &str, last: &str) -> String {
     let channel: String =
         rig.engine.waiting.client_id().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!(">3\r\n${}\r\n{what}\r\n$24\r\nredbolt:{channel}\r\n{last}", what.len())
+    format!(">3\r\n${}\r\n{what}\r\n$26\r\nredbolt:3:{channel}\r\n{last}", what.len())
 }
 
 pub(super) const ANNOUNCE: char = '\u{1}';
@@ -129,7 +129,7 @@ pub(super) fn published(rig: &mut Rig, index: usize) -> (String, char) {
     rig.collect();
     let command = rig.inbox[index].iter().find(|command| command[0] == "PUBLISH");
     let command = command.expect("a message");
-    (command[1].clone(), command[2].chars().nth(1).expect("a kind"))
+    (command[1].clone(), command[2].chars().next().expect("a kind"))
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn the_list_of_a_wake_goes_before_those_who_came_while_it_was_awaited() {
     rig.answer(0, "+OK\r\n");
     let lease = rig.locked();
     rig.engine.release(lease, rig.now);
-    assert_eq!(published(&mut rig, 0), ("redbolt:3132333435363738".to_owned(), WAKE));
+    assert_eq!(published(&mut rig, 0), ("redbolt:3:3132333435363738".to_owned(), WAKE));
     let text = rig.inbox[0].last().expect("the wake")[2].clone();
     assert!(text.contains(THIRD), "it carries the rest");
 }
@@ -434,13 +434,13 @@ fn an_announcement_that_is_late_by_some_turns_goes_on_to_who_has_the_lock_now() 
         rig.collect();
         answer_each(&mut rig, node, &[":1\r\n", ":1\r\n"]);
         let mut late = message(&rig, ANNOUNCE, THIRD, &[]);
-        let text = late.windows(3).position(|bytes| bytes == b"\x02\x01\x00").unwrap();
-        late[text + 2] = hops;
+        let text = late.windows(3).position(|bytes| bytes == b"\x01\x00a").unwrap();
+        late[text + 1] = hops;
         rig.engine.handle_bytes(NodeId::new(node).unwrap(), &late, rig.now);
         assert_eq!(published(&mut rig, node), (channel.to_owned(), kind), "{hops} hops");
         if kind == ANNOUNCE {
             let text = rig.inbox[node].last().expect("the announcement")[2].clone();
-            assert_eq!(text.as_bytes()[2], hops + 1);
+            assert_eq!(text.as_bytes()[1], hops + 1);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Leases whose nodes tell when another client changes the key.
 
 use super::*;
-use crate::config::Retry;
 use crate::options::KeepAlive;
+use crate::retry::Retry;
 
 const GONE: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n";
 const ALL_GONE: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::message::{Listed, WAITERS_MAX, WaiterId, client_of, wait_ms};
+use super::message::{Listed, Offer, WAITERS_MAX, WaiterId, client_of, wait_ms};
 use crate::quorum::NodeId;
 use crate::rules;
 use crate::time::Instant;
@@ -13,16 +13,31 @@ pub(super) struct Entry {
     pub(super) id: WaiterId,
     pub(super) until: Instant,
     pub(super) node: NodeId,
+    /// When it surely was still there.
+    pub(super) seen: Instant,
+    pub(super) offer: Option<Offer>,
 }
 
 impl Entry {
-    /// What a message that came through `node` says about a call.
-    pub(super) fn of(listed: Listed, node: NodeId, now: Instant) -> Self {
-        Self { id: listed.id, until: now.plus_millis(listed.wait_ms), node }
+    /// What a message that came through `node` says about a call. It may lie unread since the
+    /// sockets were read before, at `read_since`.
+    pub(super) fn of(listed: Listed, node: NodeId, read_since: Instant, now: Instant) -> Self {
+        Self {
+            id: listed.id,
+            until: now.plus_millis(listed.wait_ms),
+            node,
+            seen: read_since.minus_nanos(u64::from(listed.age_ms) * 1_000_000),
+            offer: listed.offer,
+        }
     }
 
-    fn listed(&self, now: Instant) -> Listed {
-        Listed { id: self.id, wait_ms: wait_ms(now, self.until) }
+    pub(super) fn listed(&self, now: Instant) -> Listed {
+        Listed {
+            id: self.id,
+            wait_ms: wait_ms(now, self.until),
+            age_ms: u16::try_from(wait_ms(self.seen, now)).unwrap_or(u16::MAX),
+            offer: self.offer,
+        }
     }
 
     /// Whether a message that the call with this id has given up strikes the entry off.
@@ -47,11 +62,13 @@ impl FromIterator<Entry> for List {
 }
 
 impl List {
-    /// Adds a call at the end. A call that is already there keeps its place, and is reached through
-    /// the latest node.
+    /// Adds a call at the end. A call that is already there keeps its place; the younger entry says
+    /// how it is reached, and what it offers.
     pub(super) fn append(&mut self, entry: Entry) {
         if let Some(known) = self.0.iter_mut().find(|other| other.id == entry.id) {
-            *known = entry;
+            if entry.seen >= known.seen {
+                *known = entry;
+            }
         } else if self.0.len() < WAITERS_MAX {
             self.0.push(entry);
         }
@@ -60,6 +77,10 @@ impl List {
     /// Adds all of another list.
     pub(super) fn append_all(&mut self, list: Self) {
         list.0.into_iter().for_each(|entry| self.append(entry));
+    }
+
+    pub(super) fn first(&self) -> Option<&Entry> {
+        self.0.first()
     }
 
     /// Removes and returns the first.

@@ -2,16 +2,15 @@
 //!
 //! # Contract
 //!
-//! - Messages are hints: safety does not depend on them, they may be forged or lost. Anything that
-//!   is not a message of this version is ignored.
-//! - Bounded: at most [`WAITERS_MAX`] waiters, and the longest key that is allowed.
+//! - Messages are hints: safety does not depend on them, they may be forged or lost. The one
+//!   exception is a [transfer](Kind::Transfer), by which a node votes; a quorum of nodes must send it.
+//! - Anything that is not a message is ignored. The version is in the name of the channel.
+//! - Bounded: at most [`WAITERS_MAX`] waiters of 34 bytes each, and the longest key that is allowed.
 
 use crate::time::Instant;
 
 /// The most waiters in a list; the others depend on their timers.
 pub(in crate::engine) const WAITERS_MAX: usize = 256;
-
-const VERSION: u8 = 2;
 
 /// The raw bytes of a drawn token.
 pub(in crate::engine) type RawToken = [u8; 20];
@@ -32,6 +31,9 @@ pub(in crate::engine) enum Kind {
     Wake,
     /// The call of the sender has given up.
     GiveUp,
+    /// The node has written the named token to the key: its vote for the receiver's lease. The
+    /// listed calls wait behind it.
+    Transfer,
 }
 
 /// A call that waits for a key.
@@ -40,38 +42,57 @@ pub(in crate::engine) struct Listed {
     pub(in crate::engine) id: WaiterId,
     /// How long it still waits, in milliseconds.
     pub(in crate::engine) wait_ms: u32,
+    /// How long ago it was last heard of, in milliseconds, rounded up.
+    pub(in crate::engine) age_ms: u16,
+    pub(in crate::engine) offer: Option<Offer>,
+}
+
+/// The lease that a waiter would take over: a token that nobody has used, and the TTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Offer {
+    pub(in crate::engine) token: RawToken,
+    pub(in crate::engine) ttl_ms: u32,
 }
 
 /// A message as it was received.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Message<'a> {
     pub(in crate::engine) kind: Kind,
-    /// How often it was passed on.
+    /// How often it was passed on; in a transfer, how many transfers the lock has gone through.
     pub(in crate::engine) hops: u8,
+    /// In a transfer: the receiver, as the sender knew it, with the token that was written.
     pub(in crate::engine) sender: Listed,
     /// The token of the holder that it is for, or the id of the waiter, and in a wake the fence of
-    /// the sender's lease.
+    /// the sender's lease. In a transfer the token that the key had before.
     pub(in crate::engine) token: RawToken,
+    /// In a transfer: the node that has run it.
+    pub(in crate::engine) mark: Mark,
     list: &'a [u8],
     pub(in crate::engine) key: &'a [u8],
 }
 
-const LISTED_LEN: usize = 16;
+/// How a node is named: the beginning of its `run_id`. A replica passes on what its master's clients
+/// publish, and each client has its own order of the nodes.
+pub(in crate::engine) type Mark = [u8; 8];
+
+const LISTED_LEN: usize = 34;
+
+/// Where the mark is in a message. It is written without, and then goes by several nodes.
+pub(super) const MARK_AT: usize = 2 + LISTED_LEN + 20;
 
 impl<'a> Message<'a> {
     pub(in crate::engine) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let (&[version, kind, hops], rest) = bytes.split_first_chunk()?;
-        if version != VERSION {
-            return None;
-        }
+        let (&[kind, hops], rest) = bytes.split_first_chunk()?;
         let kind = match kind {
             1 => Kind::Announce,
             2 => Kind::Wake,
             3 => Kind::GiveUp,
+            4 => Kind::Transfer,
             _ => return None,
         };
         let (sender, rest) = rest.split_first_chunk()?;
         let (&token, rest) = rest.split_first_chunk()?;
+        let (&mark, rest) = rest.split_first_chunk()?;
         let (&count, rest) = rest.split_first_chunk()?;
         let count = usize::from(u16::from_le_bytes(count));
         if count > WAITERS_MAX {
@@ -79,7 +100,7 @@ impl<'a> Message<'a> {
         }
         let (list, key) = rest.split_at_checked(count * LISTED_LEN)?;
         let is_key = (1..=crate::config::KEY_LEN_MAX).contains(&key.len());
-        is_key.then_some(Self { kind, hops, sender: Listed::parse(sender), token, list, key })
+        is_key.then_some(Self { kind, hops, sender: Listed::parse(sender), token, mark, list, key })
     }
 
     /// The fence that a wake names: the receiver's must be higher.
@@ -95,17 +116,38 @@ impl<'a> Message<'a> {
 }
 
 impl Listed {
+    /// A call of which only the id matters.
+    pub(in crate::engine) const fn named(id: WaiterId) -> Self {
+        Self { id, wait_ms: 0, age_ms: 0, offer: None }
+    }
+
     fn parse(bytes: &[u8; LISTED_LEN]) -> Self {
-        let (id, wait_ms) = bytes.split_at(12);
+        let (id, rest) = bytes.split_at(12);
+        let id: WaiterId = id.try_into().unwrap_or_default();
+        let (wait_ms, rest) = rest.split_at(4);
+        let (age_ms, rest) = rest.split_at(2);
+        let (ttl_ms, drawn) = rest.split_at(4);
+        let ttl_ms = ttl_ms.try_into().map_or(0, u32::from_le_bytes);
+        let mut token = [0; 20];
+        let (client, last) = token.split_at_mut(8);
+        client.copy_from_slice(&client_of(&id));
+        last.copy_from_slice(drawn);
         Self {
-            id: id.try_into().unwrap_or_default(),
+            id,
             wait_ms: wait_ms.try_into().map_or(0, u32::from_le_bytes),
+            age_ms: age_ms.try_into().map_or(u16::MAX, u16::from_le_bytes),
+            offer: (ttl_ms > 0).then_some(Offer { token, ttl_ms }),
         }
     }
 
     fn append(self, out: &mut Vec<u8>) {
+        let (ttl_ms, token) = self.offer.map_or((0, [0; 20]), |offer| (offer.ttl_ms, offer.token));
         out.extend_from_slice(&self.id);
         out.extend_from_slice(&self.wait_ms.to_le_bytes());
+        out.extend_from_slice(&self.age_ms.to_le_bytes());
+        out.extend_from_slice(&ttl_ms.to_le_bytes());
+        // A token begins with its client's id, as the waiter's id does.
+        out.extend_from_slice(token.split_at(8).1);
     }
 }
 
@@ -122,10 +164,12 @@ pub(in crate::engine) fn append(
         Kind::Announce => 1,
         Kind::Wake => 2,
         Kind::GiveUp => 3,
+        Kind::Transfer => 4,
     };
-    out.extend_from_slice(&[VERSION, kind, hops]);
+    out.extend_from_slice(&[kind, hops]);
     sender.append(out);
     out.extend_from_slice(token);
+    out.extend_from_slice(&[0; size_of::<Mark>()]);
     let count = list.len().min(WAITERS_MAX);
     out.extend_from_slice(&u16::try_from(count).unwrap_or(0).to_le_bytes());
     for listed in list.take(count) {
@@ -181,18 +225,28 @@ mod tests {
     use super::*;
 
     fn listed(byte: u8) -> Listed {
-        Listed { id: [byte; 12], wait_ms: u32::from(byte) * 1000 }
+        let offer = Offer { token: [byte; 20], ttl_ms: 30_000 };
+        Listed {
+            id: [byte; 12],
+            wait_ms: u32::from(byte) * 1000,
+            age_ms: byte.into(),
+            offer: (byte > 1).then_some(offer),
+        }
     }
 
     #[test]
     fn a_message_is_read_as_it_was_written() {
-        for (kind, count) in [(Kind::Announce, 0), (Kind::Wake, 3), (Kind::GiveUp, 0)] {
+        for (kind, count) in
+            [(Kind::Announce, 0), (Kind::Wake, 3), (Kind::GiveUp, 0), (Kind::Transfer, 4)]
+        {
             let list: Vec<_> = (0..count).map(listed).collect();
             let mut bytes = Vec::new();
             append(&mut bytes, (kind, 1), listed(9), &[7; 20], list.iter().copied(), b"a\r\nkey");
+            bytes[MARK_AT..MARK_AT + 8].copy_from_slice(b"12345678");
             let message = Message::parse(&bytes).unwrap();
             assert_eq!((message.kind, message.hops, message.sender), (kind, 1, listed(9)));
             assert_eq!((message.token, message.key), ([7; 20], &b"a\r\nkey"[..]));
+            assert_eq!(message.mark, *b"12345678");
             assert!(message.list().eq(list));
         }
     }
@@ -215,10 +269,11 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Message::parse(&bytes[..len]).is_none(), "cut at {len}");
         }
-        for (at, byte) in [(0, 1), (0, 3), (1, 0), (1, 4), (39, 1), (40, 255)] {
+        let count_at = MARK_AT + size_of::<Mark>();
+        for (at, byte) in [(0, 0), (0, 5), (count_at, 3), (count_at + 1, 255)] {
             let mut broken = bytes.clone();
             broken[at] = byte;
-            assert!(at == 39 || Message::parse(&broken).is_none(), "byte {at} is {byte}");
+            assert!(Message::parse(&broken).is_none(), "byte {at} is {byte}");
         }
         assert!(Message::parse(&vec![1; 9_000]).is_none());
     }

@@ -3,8 +3,8 @@
 //!
 //! After a denied attempt the waiter asks one of the denying nodes who holds the key. If the holder
 //! is a Redbolt client, the waiter sends it a message through that node. Then it is still until it
-//! is woken, the key's TTL ends, or a slow safety poll finds the key gone. Messages are only hints:
-//! only the votes of a quorum give a lock.
+//! is woken or is handed the lock, the key's TTL ends, or a slow safety poll finds the key gone.
+//! Messages of clients are only hints: only the votes of a quorum of nodes give a lock.
 //!
 //! # Contract
 //!
@@ -18,15 +18,17 @@
 //! - A list of waiters is in one place: with the waiter that was woken with it, the slot that it
 //!   won, or a wake under way.
 
-mod beside;
+mod handover;
 mod list;
 mod message;
 mod outside;
+mod state;
 #[cfg(test)]
 mod tests;
 mod waiter;
 mod wakes;
 
+use crate::beside::Beside;
 use crate::key::Key;
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
@@ -37,14 +39,16 @@ use crate::witness::{Sight, saw};
 
 use std::time::Duration;
 
-pub(super) use message::{ClientId, Kind, Message, RawToken};
-pub(super) use outside::{Action, Answer, Call, Input, Reach, Text, View};
+pub(super) use handover::Terms;
+pub(super) use message::{ClientId, Kind, Message, Offer, RawToken};
+pub(super) use outside::{Action, Answer, Call, Input, Reach, Source, Text, View};
 
-use beside::Beside;
+use handover::Handover;
 use list::{Entry, List};
 use message::{Listed, WaiterId, client_of, token_of, token_of_wake, waiter_id, waiter_of};
 use outside::Actions;
-use waiter::{Scene, Waiter};
+use state::Scene;
+use waiter::Waiter;
 use wakes::{Wake, Wakes};
 
 /// How often a message is passed on, so that a client that missed some turns finds the holder. A
@@ -57,6 +61,8 @@ struct Queue {
     /// The hash of the key.
     hash: u64,
     list: List,
+    /// How many transfers in a row have brought the lock here.
+    row: u8,
 }
 
 /// See the [module](self).
@@ -64,9 +70,12 @@ struct Queue {
 pub(super) struct Waiting {
     client_id: ClientId,
     node_timeout: Duration,
+    quorum: u32,
     waiters: Beside<OpIndex, Waiter>,
     queues: Beside<SlotIndex, Queue>,
     wakes: Wakes,
+    /// By the slot that was released.
+    handovers: Beside<SlotIndex, Handover>,
     actions: Actions,
     /// How many calls have waited so far.
     calls: u32,
@@ -74,13 +83,15 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(client_id: ClientId, node_timeout: Duration) -> Self {
+    pub(super) fn new(client_id: ClientId, node_timeout: Duration, quorum: u32) -> Self {
         Self {
             client_id,
             node_timeout,
+            quorum,
             waiters: Beside::default(),
             queues: Beside::default(),
             wakes: Wakes::default(),
+            handovers: Beside::default(),
             actions: Actions::default(),
             calls: 0,
             questions: 0,
@@ -217,14 +228,15 @@ impl Waiting {
     pub(super) fn ended(&mut self, op: OpIndex, won: Option<SlotIndex>, view: &mut View<'_>) {
         let Some(waiter) = self.waiters.remove(op) else { return };
         let told = waiter.told();
+        let row = waiter.row;
         let (key, id, list) = (waiter.call.key, waiter.id, waiter.carried.into_list());
         if let Some(slot) = won {
             self.wakes.forget(hash(key.as_slice()));
-            return self.begin_queue(slot, key.as_slice(), list);
+            return self.begin_queue(slot, key.as_slice(), list, row);
         }
         if let Some((token, node)) = rules::holder_to_tell(told) {
             saw(Sight::GaveUp);
-            let sender = Listed { id, wait_ms: 0 };
+            let sender = Listed::named(id);
             let nobody = std::iter::empty();
             self.tell(node, (Kind::GiveUp, 0), sender, &token, nobody, key.as_slice());
         }
@@ -233,11 +245,18 @@ impl Waiting {
 
     // ---- inputs: the lists of locks ----
 
-    /// The lock of a slot is released: behind the release, wakes the first of its waiters.
+    /// The lock of a slot is released. Unless it was handed over to the first of its waiters, that
+    /// one is woken, behind the release.
     pub(super) fn released(&mut self, slot: SlotIndex, key: Key, view: &mut View<'_>) {
-        if let Some(queue) = self.queues.remove(slot) {
-            self.wake_first(true, key, queue.list, view);
+        let Some(mut queue) = self.queues.remove(slot) else { return };
+        if let Some(scripts) = view.scripts
+            && let Some(to) = queue.list.take_first()
+        {
+            let (rest, fence) = (rules::carried_on(queue.list), view.fence);
+            let wake = Wake { key, to, rest, fence, tried: NodeMask::EMPTY, is_turn: true };
+            return self.handed_over(slot, wake, scripts, view);
         }
+        self.wake_first(true, key, queue.list, view);
     }
 
     /// The lock now belongs to another client, which does not learn of the waiters: their own polls
@@ -313,8 +332,8 @@ impl Waiting {
     ) {
         match (message.kind, slot) {
             (Kind::Announce, Some(slot)) => {
-                let all = entries(message, node, true, view.now);
-                self.begin_queue(slot, message.key, all);
+                let all = entries(message, node, true, view);
+                self.begin_queue(slot, message.key, all, 0);
             }
             (Kind::Announce, None) => self.announced(node, message, view),
             (Kind::Wake, _) => self.woken(node, message, view),
@@ -323,6 +342,8 @@ impl Waiting {
                     queue.list.strike(message.sender.id);
                 }
             }
+            // The engine takes these.
+            (Kind::Transfer, _) => {}
             (Kind::GiveUp, None) => {
                 for op in self.waiting_for(message.key).map(|(op, _)| op).collect::<Vec<_>>() {
                     if let Some(waiter) = self.waiters.get_mut(op) {
@@ -331,6 +352,39 @@ impl Waiting {
                 }
             }
         }
+    }
+
+    /// A node has handed a lock over to a call, at least in part: those who wait for the lock now
+    /// wait behind that call. `row`: a quorum has, after so many transfers in a row.
+    pub(super) fn transferred(
+        &mut self,
+        (op, node): (OpIndex, NodeId),
+        message: &Message<'_>,
+        row: Option<u8>,
+        view: &mut View<'_>,
+    ) {
+        let list = entries(message, node, false, view);
+        // Its turn has come, so the clients it woke earlier are done.
+        self.wakes.forget(hash(message.key));
+        self.step(op, Input::Transferred { list, row }, view);
+    }
+
+    /// The same as [`transferred`](Self::transferred), for a lease that has been reported.
+    pub(super) fn list_follows(
+        &mut self,
+        slot: SlotIndex,
+        node: NodeId,
+        message: &Message<'_>,
+        view: &View<'_>,
+    ) {
+        let list = entries(message, node, false, view);
+        self.begin_queue(slot, message.key, list, message.hops);
+    }
+
+    /// A lock was handed over that nobody here takes: the next in its list is woken.
+    pub(super) fn declined(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
+        let list = entries(message, node, false, view);
+        self.wake_first(true, Key::from_slice(message.key), list, view);
     }
 
     // ---- inside ----
@@ -345,8 +399,9 @@ impl Waiting {
     }
 
     /// Gives a slot a list, or adds to the one that it has.
-    fn begin_queue(&mut self, slot: SlotIndex, key: &[u8], list: List) {
-        let new = || Queue { hash: hash(key), list: List::default() };
+    fn begin_queue(&mut self, slot: SlotIndex, key: &[u8], list: List, row: u8) {
+        let hash = hash(key);
+        let new = || Queue { hash, list: List::default(), row };
         if let Some(queue) = self.queues.enter(slot, new) {
             queue.list.append_all(list);
         }
@@ -384,7 +439,7 @@ impl Waiting {
 
     /// Another call waits for a key that this client held, or wants too.
     fn announced(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
-        let all = entries(message, node, true, view.now);
+        let mut all = entries(message, node, true, view);
         // The lock was released, either for the sender, which tried before the release was on all
         // nodes, or for another call, which has the lock now or soon.
         let successor = self.wakes.successor(hash(message.key), view.now);
@@ -392,8 +447,10 @@ impl Waiting {
         match successor.filter(|last| !is_passed_on && !self.is_own(&last.id)) {
             Some(successor) if successor.id != message.sender.id => {
                 let (token, hops) = (token_of(successor.id), message.hops.saturating_add(1));
-                let list = message.list().collect::<Vec<_>>().into_iter();
-                let (kind, sender) = ((message.kind, hops), message.sender);
+                let Some(sender) = all.take_first().map(|entry| entry.listed(view.now)) else {
+                    return;
+                };
+                let (kind, list) = ((message.kind, hops), all.listed(view.now));
                 return self.tell(node, kind, sender, &token, list, message.key);
             }
             Some(_) => {}
@@ -412,7 +469,7 @@ impl Waiting {
 
     /// The lock was released for a call of this client.
     fn woken(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
-        let list = entries(message, node, false, view.now);
+        let list = entries(message, node, false, view);
         let named = self.call_of(waiter_of(&message.token), message.key);
         let Some(op) = rules::call_to_try(named) else {
             return self.wake_first(true, Key::from_slice(message.key), list, view);
@@ -470,7 +527,7 @@ impl Waiting {
 
     fn send_wake(&mut self, node: NodeId, wake: Wake, now: Instant) {
         // The sender's call does not matter in a wake.
-        let sender = Listed { id: waiter_id(self.client_id, 0), wait_ms: 0 };
+        let sender = Listed::named(waiter_id(self.client_id, 0));
         let (token, rest) = (token_of_wake(wake.to.id, wake.fence), wake.rest.listed(now));
         let key = wake.key.as_slice();
         let text = self.actions.write((Kind::Wake, 0), sender, &token, rest, key);
@@ -495,10 +552,10 @@ impl Waiting {
 }
 
 /// The calls that a message lists, with or without its sender in front.
-fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, now: Instant) -> List {
+fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, view: &View<'_>) -> List {
     let sender = with_sender.then_some(message.sender);
     let listed = sender.into_iter().chain(message.list());
-    listed.map(|listed| Entry::of(listed, node, now)).collect()
+    listed.map(|listed| Entry::of(listed, node, view.read_since, view.now)).collect()
 }
 
 /// FNV-1a: the same on every client.

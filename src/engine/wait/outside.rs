@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::hash;
 use super::list::List;
-use super::message::{self, ClientId, Kind, Listed, RawToken, client_of};
+use super::message::{self, ClientId, Kind, Listed, Offer, RawToken, client_of};
 use super::wakes::Successor;
 use crate::key::Key;
 use crate::node::Phase;
@@ -38,17 +38,37 @@ impl Reach {
 
     /// The first node of `nodes`, in the key's order, that carries messages.
     pub(super) fn first_with_channel(self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
-        let able = nodes.intersection(self.channel);
-        self.in_key_order(key).find(|&node| able.contains(node))
+        self.first_of(nodes.intersection(self.channel), key)
     }
+
+    /// The first node of `nodes` in the key's order.
+    pub(super) fn first_of(self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
+        self.in_key_order(key).find(|&node| nodes.contains(node))
+    }
+}
+
+/// What the machine asks the outside for while it works on an input.
+pub(in crate::engine) trait Source {
+    /// Draws a random share, from 0 to just below 1.
+    fn share(&mut self) -> f64;
+
+    /// The lease that a call would take over, if it takes one over.
+    fn offer(&mut self, op: OpIndex) -> Option<Offer>;
+
+    /// From a request to its answer, at the slowest node of the fastest quorum.
+    fn round_trip(&self) -> Duration;
 }
 
 /// What comes with an input.
 pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) now: Instant,
+    /// When the sockets were read before: what they brought now may have come since.
+    pub(in crate::engine) read_since: Instant,
     pub(in crate::engine) reach: Reach,
-    /// Draws a random share, from 0 to just below 1.
-    pub(in crate::engine) share: &'a mut dyn FnMut() -> f64,
+    pub(in crate::engine) source: &'a mut dyn Source,
+    /// The nodes to which the scripts are written that hand a lock over, and the one by which later
+    /// messages come behind; `None` if it is not handed over.
+    pub(in crate::engine) scripts: Option<(NodeMask, NodeId)>,
     /// The fence of the lease that is released; zero for none.
     pub(in crate::engine) fence: u64,
 }
@@ -91,6 +111,11 @@ pub(in crate::engine) enum Input {
     Turn(List),
     /// A call of this client waits behind the call.
     Follower(ClientId),
+    /// A node has handed the lock over to the call, and these wait behind it. `row`: a quorum has.
+    Transferred {
+        list: List,
+        row: Option<u8>,
+    },
     Answer(Answer),
     /// There was no room for the question.
     Unwritten,

@@ -16,14 +16,18 @@
 //! | trying | behind | asking: place | announces itself to the call that has its turn first |
 //! | trying | turn | trying | the list that comes with it is kept |
 //! | any other | turn | trying | the same, and an attempt |
+//! | any other than trying | transferred in part | receiving | the list that comes with it is kept; the engine has the votes |
+//! | any | transferred | trying | the same: the lock is won |
+//! | receiving | due | trying | an attempt: no more of it came |
 //! | asking after it told, still | a follower for which it waits | trying | an attempt at one node: each waits for the other |
 //! | asking: holder, look | a holder | the same | the answer for how long comes next |
 //! | | remaining | asking: announcement | tells the holder and asks who holds the key now; looks if the holder was told in vain, or is unknown |
 //! | | gone | trying | an attempt at that node |
 //! | asking: announcement | heard | the same | the holder has the calls that it named |
 //! | | the same holder | still: listening | asks the next, if no client received it |
-//! | asking: poll | the same holder | still: listening | |
-//! | asking: announcement, poll | another holder | asking: announcement | tells that holder; looks if it is unknown |
+//! | asking: poll | the same holder | still: listening | or tells the holder again, so that it knows that the call is there |
+//! | | another holder, and the call was listed a moment ago | still: listening | the list goes with the lock |
+//! | asking: announcement, poll | another holder otherwise | asking: announcement | tells that holder; looks if it is unknown |
 //! | | gone, while listed with a holder | still: listening | looks again soon: the lock may be changing hands |
 //! | | gone, otherwise or once more | trying | an attempt at that node |
 //! | asking: place | heard | still: listening | |
@@ -43,7 +47,12 @@ use std::time::Duration;
 
 use super::list::{Carried, List};
 use super::message::{ClientId, Kind, Listed, RawToken, WaiterId, client_of, token_of, wait_ms};
-use super::outside::{Action, Actions, Answer, Call, Input, Reach, View};
+use super::outside::{Action, Answer, Call, Input, Reach, View};
+use super::state::{
+    CHANGES_MAX, FIRST_POLL, FIRST_POLL_TRIPS, Holder, PAUSE, POLL, POLL_A_TURN, POLL_A_TURN_TRIPS,
+    POLL_MIN, Question, REST_MIN, SECOND_LOOK, Scene, State, Still, TRACKED_POLL, TRIES_IN_ROW,
+    renew_after,
+};
 use super::wakes::Successor;
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
@@ -51,92 +60,6 @@ use crate::rules;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 use crate::witness::{Sight, saw};
-
-/// The safety poll comes after this, and up to as long again.
-const POLL: Duration = Duration::from_millis(100);
-
-/// When a call that queued behind another polls first, if it saw no holder of the key: two calls
-/// that wait for each other find out this way. Later by as much for each call before it.
-const FIRST_POLL: Duration = Duration::from_millis(10);
-const POLL_A_TURN: Duration = Duration::from_millis(2);
-
-/// A poll that finds the key gone looks again after this, and up to as long again.
-const SECOND_LOOK: Duration = Duration::from_millis(1);
-
-/// If all nodes that denied a call track the key's next change, the call looks at the key after
-/// this and up to as long again.
-const TRACKED_POLL: Duration = Duration::from_secs(1);
-
-/// Without a wake, no client looks at a key more often.
-const POLL_MIN: Duration = Duration::from_millis(5);
-
-/// A call that looks at a key that is about to end tries no sooner than other calls may.
-const REST_MIN: Duration = Duration::from_millis(1);
-
-/// From the third attempt in a row on, a call first pauses this long, up to five times as long.
-const PAUSE: Duration = Duration::from_millis(1);
-const TRIES_IN_ROW: u32 = 3;
-
-/// After a change of holder a waiter turns to all nodes again, at most this often before it is
-/// still or tries again.
-const CHANGES_MAX: u8 = 4;
-
-/// The state of a call that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// An attempt is under way, or won.
-    Trying,
-    /// An attempt is about to be made.
-    Pausing,
-    /// The call's plan makes the next attempt.
-    Failed,
-    /// Answers are awaited.
-    Asking(Question),
-    Still(Still),
-}
-
-/// What a call has asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Question {
-    /// A node: who holds the key, and for how long.
-    Holder,
-    /// The same, and the node tracks the key's next change.
-    Look,
-    /// The holder, for a wake; and the node: who holds the key now.
-    Announcement,
-    /// The call that has its turn first, with this many before that call.
-    Place { ahead: u32 },
-    /// The holder's node: who holds the key now.
-    Poll,
-}
-
-/// What a still call waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Still {
-    /// The holder was told, and will wake the call.
-    Listening,
-    /// No holder was told: the timer, or a node's push that the key has changed, ends this.
-    Looking,
-}
-
-/// What is known about the holder of the key.
-#[derive(Debug)]
-struct Holder {
-    /// The token, if a Redbolt client drew it.
-    token: Option<RawToken>,
-    /// When the key's TTL ends, if known.
-    ends: Instant,
-    /// A client received the announcement.
-    is_heard: bool,
-    /// The holder of the lock received it: the call is on the list that goes with the lock.
-    is_listed: bool,
-    /// The last poll found the key gone.
-    is_gone: bool,
-    /// The holder that no node reaches.
-    unheard: Option<RawToken>,
-    /// How often another holder was seen since the last attempt, or since the call was still.
-    changes: u8,
-}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -165,15 +88,10 @@ pub(super) struct Waiter {
     pub(super) tracked: NodeMask,
     /// The calls behind this one.
     pub(super) carried: Carried,
-}
-
-/// What an input may use besides the waiter itself.
-pub(super) struct Scene<'a, 'b> {
-    pub(super) view: &'a mut View<'b>,
-    pub(super) actions: &'a mut Actions,
-    /// How many questions all calls have asked so far.
-    pub(super) questions: &'a mut u32,
-    pub(super) node_timeout: Duration,
+    /// When the holder was last told, if that was with an offer.
+    offered_at: Option<Instant>,
+    /// How many transfers in a row brought the lock that the call has won.
+    pub(super) row: u8,
 }
 
 impl Waiter {
@@ -202,6 +120,8 @@ impl Waiter {
             looked_at: None,
             tracked: NodeMask::EMPTY,
             carried: Carried::default(),
+            offered_at: None,
+            row: 0,
         }
     }
 
@@ -230,19 +150,16 @@ impl Waiter {
         use {Input as I, Question as Q, State as S};
         let Some(state) = self.state else { return };
         let next = match (state, input) {
-            (S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Denied(nodes)) => {
-                self.denied(nodes, scene)
-            }
-            (S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Failed) => {
-                S::Failed
-            }
+            (_, I::Denied(nodes)) => self.denied(nodes, scene),
+            (_, I::Failed) => S::Failed,
+            (_, I::Transferred { list, row }) => self.transferred(list, row, scene),
             (S::Failed, I::Retry) => self.begin(None, scene),
             (S::Trying, I::Behind(last)) => self.queue(last, scene),
             (S::Trying, I::Turn(list)) => {
                 self.have_turn(list);
                 state
             }
-            (S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Turn(list)) => {
+            (S::Receiving | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Turn(list)) => {
                 self.have_turn(list);
                 self.tries = 0;
                 self.try_at(None, scene)
@@ -262,6 +179,8 @@ impl Waiter {
             | (S::Asking(_), I::Unanswered) => self.asked_in_vain(scene),
             (S::Asking(Q::Place { .. } | Q::Poll), I::Unwritten)
             | (S::Asking(Q::Place { .. }), I::Due) => self.try_at(None, scene),
+            // No more of it has come: the engine gives up what did, before the attempt.
+            (S::Receiving, I::Due) => self.try_at(None, scene),
             (S::Pausing, I::Due) => self.begin(self.node, scene),
             (S::Still(still), I::Due) => self.rested(still, scene),
             (S::Still(Still::Looking), I::Changed(node)) => self.changed(node, scene),
@@ -269,23 +188,42 @@ impl Waiter {
                 self.untracked(node, scene)
             }
             (
-                S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_),
+                S::Trying | S::Receiving | S::Pausing | S::Failed | S::Asking(_) | S::Still(_),
                 I::Changed(node) | I::Untracked(node),
             ) => {
                 self.tracked.remove(node);
                 state
             }
             // Inputs that come too late, or never.
-            (S::Trying | S::Pausing | S::Asking(_) | S::Still(_), I::Retry)
-            | (S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Behind(_))
-            | (S::Trying | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Follower(_))
+            (S::Trying | S::Receiving | S::Pausing | S::Asking(_) | S::Still(_), I::Retry)
+            | (S::Receiving | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Behind(_))
             | (
-                S::Trying | S::Pausing | S::Failed | S::Still(_),
+                S::Trying | S::Receiving | S::Pausing | S::Failed | S::Asking(_) | S::Still(_),
+                I::Follower(_),
+            )
+            | (
+                S::Trying | S::Receiving | S::Pausing | S::Failed | S::Still(_),
                 I::Answer(_) | I::Unwritten | I::Unanswered,
             )
             | (S::Trying | S::Failed, I::Due) => state,
         };
         self.state = Some(next);
+    }
+
+    /// The lock was handed over, at least in part, and these wait behind the call.
+    fn transferred(&mut self, list: List, row: Option<u8>, scene: &mut Scene<'_, '_>) -> State {
+        self.have_turn(list);
+        if let Some(row) = row {
+            (self.row, self.due) = (row, Instant::MAX);
+            return State::Trying;
+        }
+        match self.state {
+            Some(state @ (State::Trying | State::Receiving)) => state,
+            Some(State::Pausing | State::Failed | State::Asking(_) | State::Still(_)) | None => {
+                self.wait_until(scene.view.now + scene.node_timeout, scene);
+                State::Receiving
+            }
+        }
     }
 
     /// An answer to the question.
@@ -314,7 +252,7 @@ impl Waiter {
                     self.asked_in_vain(scene)
                 }
             }
-            (Q::Poll, A::Holder(holder)) if holder.is_some() && holder == known => {
+            (Q::Poll, A::Holder(holder)) if holder.is_some() && self.may_listen(holder, scene) => {
                 self.note_holder(holder);
                 self.listen(POLL, scene)
             }
@@ -329,8 +267,11 @@ impl Waiter {
             (Q::Place { ahead }, A::Heard(is_heard)) => {
                 self.note_heard(is_heard);
                 if self.holder.is_heard {
-                    let poll = FIRST_POLL + POLL_A_TURN.saturating_mul(ahead);
-                    self.listen(poll.min(POLL), scene)
+                    let trip = scene.view.source.round_trip();
+                    let first = FIRST_POLL.max(trip * FIRST_POLL_TRIPS);
+                    let a_turn = POLL_A_TURN.max(trip * POLL_A_TURN_TRIPS);
+                    let poll = first.saturating_add(a_turn.saturating_mul(ahead));
+                    self.listen(poll.min(POLL.max(renew_after(trip))), scene)
                 } else {
                     self.try_at(None, scene)
                 }
@@ -339,6 +280,17 @@ impl Waiter {
             (Q::Holder | Q::Look | Q::Poll, A::Heard(_))
             | (Q::Announcement | Q::Poll, A::Remaining(_))
             | (Q::Place { .. }, A::Gone | A::Holder(_) | A::Remaining(_)) => same,
+        }
+    }
+
+    /// Whether a poll that finds this holder leaves the call as it is.
+    fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
+        match self.offered_at {
+            Some(at) => {
+                let renew = renew_after(scene.view.source.round_trip());
+                self.holder.is_heard && scene.view.now < at + renew
+            }
+            None => holder == self.holder.token,
         }
     }
 
@@ -471,7 +423,10 @@ impl Waiter {
     fn tell(&mut self, node: NodeId, to: &RawToken, with_look: bool, scene: &mut Scene<'_, '_>) {
         let phase = self.next_question(node, scene);
         let now = scene.view.now;
-        let sender = Listed { id: self.id, wait_ms: wait_ms(now, self.call.deadline) };
+        let offer = scene.view.source.offer(self.op);
+        self.offered_at = offer.map(|_| now);
+        let wait_ms = wait_ms(now, self.call.deadline);
+        let sender = Listed { id: self.id, wait_ms, age_ms: 0, offer };
         let (list, key) = (self.carried.name_all(now), self.call.key.as_slice());
         let text = scene.actions.write((Kind::Announce, 0), sender, to, list, key);
         scene.actions.push(Action::Announce { op: self.op, node, phase, text, with_look });
@@ -480,7 +435,7 @@ impl Waiter {
     /// Stays still until it is woken, the key's TTL ends or the safety poll is due.
     fn listen(&mut self, poll: Duration, scene: &mut Scene<'_, '_>) -> State {
         let now = scene.view.now;
-        let poll = rules::safety_poll(now + poll.mul_f64(1.0 + (scene.view.share)()));
+        let poll = rules::safety_poll(now + poll.mul_f64(1.0 + scene.view.source.share()));
         (self.tries, self.holder.changes) = (0, 0);
         self.due = poll.min(self.holder.ends.max(now));
         scene.actions.push(Action::Listen { op: self.op, at: self.due });
@@ -505,7 +460,8 @@ impl Waiter {
         let is_listed = self.holder.is_listed && (is_poll || self.holder.is_heard);
         if is_listed && !self.holder.is_gone {
             self.holder.is_gone = true;
-            return self.listen(SECOND_LOOK, scene);
+            let trip = scene.view.source.round_trip();
+            return self.listen(SECOND_LOOK.max(trip * 2), scene);
         }
         if is_poll {
             saw(Sight::PollFoundGone);
@@ -533,7 +489,7 @@ impl Waiter {
     /// change. From then on looks are for missed changes. No node tells a client of its own
     /// changes.
     fn look_delay(&self, view: &mut View<'_>) -> Duration {
-        let share = (view.share)();
+        let share = view.source.share();
         let (call, reach) = (&self.call, view.reach);
         let delay = call.delay.saturating_add(call.jitter.mul_f64(share)).max(POLL_MIN);
         let told_by = self.tracked.intersection(reach.tracks);
@@ -565,7 +521,7 @@ impl Waiter {
 
     /// The next attempt, at once or, where several failed in a row, after a short pause.
     fn try_at(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> State {
-        let pause = PAUSE.mul_f64(1.0 + 4.0 * (scene.view.share)());
+        let pause = PAUSE.mul_f64(1.0 + 4.0 * scene.view.source.share());
         self.node = gate;
         if self.tries >= TRIES_IN_ROW {
             self.wait_until(scene.view.now + pause, scene);
@@ -576,6 +532,7 @@ impl Waiter {
 
     fn begin(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> State {
         self.due = Instant::MAX;
+        self.row = 0;
         scene.actions.push(Action::Try { op: self.op, gate });
         State::Trying
     }

@@ -3,7 +3,7 @@
 
 mod table;
 
-use super::waiter::{State, Still};
+use super::state::{State, Still};
 use super::*;
 use crate::slab::Index;
 
@@ -42,6 +42,23 @@ fn own(call: u32) -> WaiterId {
 /// A published message: its receiver, its kind, how often it was passed on, and the calls it names.
 type Published = (ClientId, Kind, u8, Vec<WaiterId>);
 
+/// No chance, and no offers.
+struct Quiet;
+
+impl Source for Quiet {
+    fn share(&mut self) -> f64 {
+        0.0
+    }
+
+    fn offer(&mut self, _: OpIndex) -> Option<Offer> {
+        None
+    }
+
+    fn round_trip(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 /// The machine, and the world around it.
 struct World {
     waiting: Waiting,
@@ -56,7 +73,7 @@ impl World {
     fn new() -> Self {
         let all = NodeMask::first(NODES);
         Self {
-            waiting: Waiting::new(US, NODE_TIMEOUT),
+            waiting: Waiting::new(US, NODE_TIMEOUT, 2),
             now: Instant::from_nanos(1_000_000_000),
             reach: Reach { all, channel: all, asked: all, tracks: all },
             actions: Vec::new(),
@@ -65,8 +82,15 @@ impl World {
     }
 
     fn tell(&mut self, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
-        let mut share = || 0.0;
-        let view = &mut View { now: self.now, reach: self.reach, share: &mut share, fence: 0 };
+        let source = &mut Quiet;
+        let view = &mut View {
+            now: self.now,
+            read_since: self.now,
+            reach: self.reach,
+            source,
+            scripts: None,
+            fence: 0,
+        };
         input(&mut self.waiting, view);
         (self.actions, self.published) = (Vec::new(), Vec::new());
         while let Some(action) = self.waiting.next_action() {
@@ -122,7 +146,7 @@ impl World {
         ids: &[WaiterId],
         lock: Option<usize>,
     ) {
-        let listed = |&id| Listed { id, wait_ms: 5_000 };
+        let listed = |&id| Listed { wait_ms: 5_000, ..Listed::named(id) };
         let mut bytes = Vec::new();
         let list = ids[1..].iter().map(listed);
         message::append(&mut bytes, (kind, hops), listed(&ids[0]), &to, list, KEY);

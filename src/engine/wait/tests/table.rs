@@ -1,10 +1,10 @@
 //! The table of a waiter's states: every input in every state.
 
 use super::super::list::Entry;
-use super::super::waiter::Question;
+use super::super::state::Question;
 use super::*;
 
-const STATES: [&str; 10] = [
+const STATES: [&str; 11] = [
     "trying",
     "pausing",
     "failed",
@@ -15,6 +15,7 @@ const STATES: [&str; 10] = [
     "poll",
     "listening",
     "looking",
+    "receiving",
 ];
 
 fn name(state: State) -> &'static str {
@@ -29,6 +30,7 @@ fn name(state: State) -> &'static str {
         State::Asking(Question::Poll) => "poll",
         State::Still(Still::Listening) => "listening",
         State::Still(Still::Looking) => "looking",
+        State::Receiving => "receiving",
     }
 }
 
@@ -45,6 +47,10 @@ pub(super) fn world(state: &str) -> World {
                 world.deny(0);
                 world.answer(0, Answer::Gone);
             }
+        }
+        "receiving" => {
+            world.deny(0);
+            world.step(0, Input::Transferred { list: List::default(), row: None });
         }
         "failed" => {
             world.deny(0);
@@ -82,7 +88,7 @@ pub(super) fn world(state: &str) -> World {
     world
 }
 
-const INPUTS: [&str; 19] = [
+const INPUTS: [&str; 21] = [
     "denied",
     "failed",
     "retry",
@@ -102,6 +108,8 @@ const INPUTS: [&str; 19] = [
     "ended",
     "changed",
     "untracked",
+    "transferred in part",
+    "transferred",
 ];
 
 fn input(name: &str, world: &mut World) -> Input {
@@ -111,7 +119,13 @@ fn input(name: &str, world: &mut World) -> Input {
         "failed" => Input::Failed,
         "retry" => Input::Retry,
         "behind" => {
-            let to = Entry { id: OTHER, until: Instant::MAX, node: node(0) };
+            let to = Entry {
+                id: OTHER,
+                until: Instant::MAX,
+                node: node(0),
+                seen: Instant::MAX,
+                offer: None,
+            };
             let (key, rest) = (Key::from_slice(KEY), List::default());
             let wake = Wake { key, to, rest, fence: 0, tried: NodeMask::EMPTY, is_turn: true };
             Input::Behind(wake.successor(node(0), Instant::MAX))
@@ -136,6 +150,8 @@ fn input(name: &str, world: &mut World) -> Input {
             Input::Due
         }
         "changed" => Input::Changed(node(0)),
+        "transferred in part" => Input::Transferred { list: List::default(), row: None },
+        "transferred" => Input::Transferred { list: List::default(), row: Some(1) },
         "untracked" => {
             let waiter = world.waiting.waiters.get(op(0)).unwrap();
             Input::Untracked(waiter.tracked.first_node().unwrap_or_else(|| node(0)))
@@ -163,11 +179,30 @@ const TABLE: &[(&[&str], &[&str], &str, &[&str])] = &[
             "poll",
             "listening",
             "looking",
+            "receiving",
         ],
         &["turn"],
         "trying",
         &["try"],
     ),
+    (&STATES, &["transferred"], "trying", &[]),
+    (
+        &[
+            "pausing",
+            "failed",
+            "holder",
+            "look",
+            "announcement",
+            "place",
+            "poll",
+            "listening",
+            "looking",
+        ],
+        &["transferred in part"],
+        "receiving",
+        &["timer"],
+    ),
+    (&["receiving"], &["due", "ended"], "trying", &["try"]),
     (&["announcement", "place", "poll", "listening"], &["follower"], "trying", &["try at one"]),
     (&["holder", "look", "announcement"], &["gone"], "trying", &["try at one"]),
     (&["holder"], &["remaining"], "look", &["timer", "look"]),

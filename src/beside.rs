@@ -1,4 +1,6 @@
 //! Entries beside a few of the entries of another table.
+//!
+//! Layer: bottom.
 
 use crate::slab::{Index, Slab, index_type};
 
@@ -9,7 +11,7 @@ index_type! {
 /// See the [module](self). Found by the other table's index; iterated in the order in which they
 /// were added.
 #[derive(Debug)]
-pub(super) struct Beside<K, T> {
+pub(crate) struct Beside<K, T> {
     places: Vec<Option<EntryIndex>>,
     entries: Slab<EntryIndex, Option<T>>,
     order: Vec<K>,
@@ -28,21 +30,25 @@ impl<K: Index, T> Beside<K, T> {
     }
 
     #[inline]
-    pub(super) fn contains(&self, key: K) -> bool {
+    pub(crate) fn contains(&self, key: K) -> bool {
         self.place(key).is_some()
     }
 
-    pub(super) fn get(&self, key: K) -> Option<&T> {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub(crate) fn get(&self, key: K) -> Option<&T> {
         self.entries.at(self.place(key)?).as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, key: K) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
         let place = self.place(key)?;
         self.entries.at_mut(place).as_mut()
     }
 
     /// The entry of `key`; `new` makes it if there is none.
-    pub(super) fn enter(&mut self, key: K, new: impl FnOnce() -> T) -> Option<&mut T> {
+    pub(crate) fn enter(&mut self, key: K, new: impl FnOnce() -> T) -> Option<&mut T> {
         if !self.contains(key) {
             let entry = self.entries.insert(Some(new()))?;
             if self.places.len() <= key.place() {
@@ -54,14 +60,14 @@ impl<K: Index, T> Beside<K, T> {
         self.get_mut(key)
     }
 
-    pub(super) fn remove(&mut self, key: K) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: K) -> Option<T> {
         let entry = self.places.get_mut(key.place())?.take()?;
         self.order.retain(|&other| other != key);
         self.entries.give_back(entry);
         self.entries.at_mut(entry).take()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         self.order.iter().filter_map(|&key| Some((key, self.get(key)?)))
     }
 }

@@ -1,0 +1,64 @@
+//! What is kept of locks that change hands by a script.
+
+use std::collections::VecDeque;
+
+use crate::beside::Beside;
+use crate::node::ChannelName;
+use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{OpIndex, SlotIndex};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+/// To whom a release hands its lock over, and by which nodes.
+#[derive(Debug)]
+pub(in crate::engine) struct Heir {
+    pub(in crate::engine) token: TokenBytes,
+    pub(in crate::engine) ttl_ms: u32,
+    pub(in crate::engine) channel: ChannelName,
+    /// The nodes that run the script; the others get the plain release.
+    pub(in crate::engine) nodes: NodeMask,
+    /// The node by which later messages come behind the hand-over.
+    pub(in crate::engine) near: NodeId,
+    /// What the waiter is told, and where that names the node by which it goes.
+    pub(in crate::engine) text: Vec<u8>,
+    pub(in crate::engine) mark_at: usize,
+}
+
+/// All offers of an engine. Each is counted among what names its slot.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Offers {
+    /// The calls that would take a lock over by them.
+    pub(super) open: Beside<SlotIndex, OpIndex>,
+    /// Those that have ended, in this order.
+    pub(super) past: VecDeque<Past>,
+    /// The token that a key had before the lock was last handed over in vain.
+    pub(super) declined: Option<[u8; 20]>,
+    /// The tokens of leases that were given away lately: nothing of them is deleted here.
+    pub(super) given_away: VecDeque<[u8; 20]>,
+}
+
+/// An offer that has ended.
+#[derive(Debug)]
+pub(super) struct Past {
+    pub(super) slot: SlotIndex,
+    /// Until when it is remembered.
+    pub(super) until: Instant,
+    /// The token that the key had before, if a lock was taken over.
+    pub(super) from: Option<[u8; 20]>,
+}
+
+impl Offers {
+    #[inline]
+    pub(in crate::engine) const fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(super) fn of(&self, op: OpIndex) -> impl Iterator<Item = SlotIndex> {
+        self.open.iter().filter(move |(_, of)| **of == op).map(|(slot, _)| slot)
+    }
+
+    pub(super) fn all(&self) -> Vec<SlotIndex> {
+        let past = self.past.iter().map(|past| past.slot);
+        self.open.iter().map(|(slot, _)| slot).chain(past).collect()
+    }
+}

@@ -1,0 +1,63 @@
+//! Releases that hand the lock over: at each node one script writes the token of a waiter in the
+//! place of the holder's, and tells that waiter.
+//!
+//! # Invariants
+//!
+//! - The holder counts its lease as ended from the moment at which the scripts are written,
+//!   whatever the nodes answer.
+//! - A node that answers with an error gets the plain release at once, and no script again over
+//!   its connection.
+//! - What is owed after a lost script is the delete of the holder's own token, never the waiter's.
+
+use super::handover::Heir;
+use super::state::Locks;
+use crate::command::append_transfer;
+use crate::node::{Now, Request};
+use crate::quorum::NodeMask;
+use crate::rules;
+use crate::slab::SlotIndex;
+
+impl Locks {
+    /// The nodes that hold the slot's key and can hand it over.
+    pub(in crate::engine) fn able_to_transfer(&self, slot_index: SlotIndex) -> NodeMask {
+        let mut able = NodeMask::EMPTY;
+        for id in self.slots.at(slot_index).granted {
+            if self.nodes.at(id).runs_transfers() {
+                able.insert(id);
+            }
+        }
+        able
+    }
+
+    /// Writes the script to the nodes that can run it. Returns those of `holds` that need the plain
+    /// release.
+    #[cold]
+    pub(super) fn write_transfers(
+        &mut self,
+        slot_index: SlotIndex,
+        holds: NodeMask,
+        mut heir: Heir,
+        now: Now,
+    ) -> NodeMask {
+        let (mut rest, mut written) = (holds, NodeMask::EMPTY);
+        for id in holds.intersection(heir.nodes) {
+            let node = self.nodes.at(id);
+            let Some(mark) = node.mark() else { continue };
+            let text = &mut heir.text;
+            if let Some(place) = text.get_mut(heir.mark_at..).and_then(<[u8]>::first_chunk_mut) {
+                *place = rules::mark_of(mark);
+            }
+            let slot = self.slots.at(slot_index);
+            self.scratch.clear();
+            let (to, by) =
+                ((&heir.token, heir.ttl_ms), (heir.channel.transfers(), text.as_slice()));
+            append_transfer(&mut self.scratch, &slot.key, &slot.token, to, by);
+            if self.write(id, Request::Transfer(slot_index), now) {
+                rest.remove(id);
+                written.insert(id);
+            }
+        }
+        self.scripts = Some((written, heir.near));
+        rest
+    }
+}

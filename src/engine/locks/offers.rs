@@ -1,0 +1,410 @@
+//! What waiting calls offer: a token and a TTL each, to which a holder may hand its lock over.
+//!
+//! An offer is a slot of its own. A node that writes its token for a holder tells this client so,
+//! and that is the node's vote: a quorum of them is a lease, as after a SET.
+//!
+//! # Invariants
+//!
+//! - The deadline counts from the clock that was read before the offer was first made. Each node
+//!   writes the token after it was told of it, so its key lives at least until then. No clock of
+//!   another client, and not the time of receipt, enters.
+//! - From the moment at which a compare-and-delete of the token is written or owed to a node, no
+//!   grant by it counts: the node is tainted.
+//! - An offer is remembered for a while after its end, used or not: a holder may know of it still.
+//!   Where a connection ends meanwhile, what was handed over may have gone unheard, so a
+//!   compare-and-delete of the token is owed.
+
+use super::handover::Past;
+use super::observe::Happening;
+use super::op::Outcome;
+use super::slot::{SlotState, Slots};
+use super::state::Locks;
+use super::timers::Timer;
+use crate::error::{Cause, Vote};
+use crate::node::Now;
+use crate::quorum::{NODES_MAX, NodeId};
+use crate::round::Round;
+use crate::rules;
+use crate::slab::{Index as _, OpIndex, SlotIndex};
+use crate::time::Instant;
+use crate::token::TokenBytes;
+use crate::witness::{Sight, saw};
+
+use std::time::Duration;
+
+/// An offer that is older than this part of its TTL is replaced by a new one.
+const FRESH_PARTS: u32 = 4;
+
+/// How long an offer is remembered after its end. No holder hands a lock over to a call of which it
+/// has not heard for 500 ms; the rest is for what is on its way.
+const REMEMBERED: Duration = Duration::from_secs(2);
+
+/// How many leases that were given away are remembered.
+const GIVEN_AWAY_MAX: usize = 1024;
+
+/// Offers that have ended are forgotten at most this often.
+const SWEEP: Duration = Duration::from_millis(100);
+
+/// What became of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Taken {
+    /// It is for nobody here, and the key is deleted again: who waits behind is to be told.
+    Declined,
+    /// The same, but that was done, or the lock that was handed over has been here and gone on.
+    Ignored,
+    /// Another vote for a lease that this client has, or has won.
+    Late(SlotIndex),
+    /// A vote for the offer of this call, or for what may become one; a quorum is not reached.
+    Partly(OpIndex),
+    /// The vote that made a quorum for the call.
+    Quorum(OpIndex, SlotIndex),
+}
+
+/// A transfer, as a node has told it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Transfer<'a> {
+    pub(in crate::engine) key: &'a [u8],
+    /// The token that the key had before.
+    pub(in crate::engine) from: [u8; 20],
+    pub(in crate::engine) token: [u8; 20],
+    pub(in crate::engine) ttl_ms: u32,
+}
+
+impl Locks {
+    /// The token and TTL of the lease that a call would take over; `None` if it takes none over. A
+    /// quarter of the TTL long each call makes the same offer.
+    pub(in crate::engine) fn offer(&mut self, op: OpIndex, now: Now) -> Option<([u8; 20], u32)> {
+        if !self.takes_over(op) {
+            return None;
+        }
+        self.nodes.take_transfers(now);
+        let newest = self.offers.of(op).last();
+        if let Some(slot) = newest.map(|slot| self.slots.at(slot))
+            && slot.began + ttl(slot.ttl_ms) / FRESH_PARTS > now.real
+            && slot.holds.is_empty()
+            && let TokenBytes::Drawn(token) = slot.token
+        {
+            return Some((token, slot.ttl_ms));
+        }
+        for past in self.offers.of(op).collect::<Vec<_>>() {
+            if self.slots.at(past).ends <= now.real {
+                self.end_offer(past, now);
+            }
+        }
+        self.new_offer(op, now.real)
+    }
+
+    /// Whether the call may take a lock over: it has no fence to get, and no key to watch.
+    fn takes_over(&self, index: OpIndex) -> bool {
+        let op = self.ops.at(index);
+        let is_watched = op.keep.is_some_and(|keep| self.keeps.at(keep).watched.is_some());
+        self.settings.takes_transfers && !is_watched && !self.slots.at(op.slot()).is_fenced()
+    }
+
+    fn new_offer(&mut self, index: OpIndex, now: Instant) -> Option<([u8; 20], u32)> {
+        let TokenBytes::Drawn(token) = self.draw_token() else { return None };
+        let op = self.ops.at(index);
+        let (key, ttl_ms) = (self.slots.at(op.slot()).key.clone(), op.plan.ttl_ms);
+        let deadline = self.deadline_from(now, ttl_ms);
+        let slot_index = self.slots.open(key.as_slice(), TokenBytes::Drawn(token));
+        let slot = self.slots.at_mut(slot_index);
+        slot.state = SlotState::Offered;
+        (slot.ttl_ms, slot.ttl_longest_ms) = (ttl_ms, ttl_ms);
+        (slot.began, slot.ends) = (now, deadline);
+        slot.refs = 1;
+        self.offers.open.enter(slot_index, || index);
+        Some((token, ttl_ms))
+    }
+
+    /// A node has written the token of a transfer, and told so.
+    pub(in crate::engine) fn transferred(
+        &mut self,
+        id: NodeId,
+        transfer: Transfer<'_>,
+        now: Now,
+    ) -> Taken {
+        if self.offers.given_away.contains(&transfer.token) {
+            return Taken::Ignored;
+        }
+        let Some(slot_index) = self.slot_with(&transfer) else {
+            return self.refuse_unknown(id, transfer, now);
+        };
+        let is_trusted = self.vote_of_grant(id, now) == Vote::Granted;
+        let slot = self.slots.at_mut(slot_index);
+        let is_clean = rules::counts_where_deleted(!slot.tainted.contains(id));
+        let is_vote = is_clean && is_trusted && slot.ttl_ms == transfer.ttl_ms;
+        match slot.state {
+            SlotState::Offered => {
+                let op = self.offers.open.get(slot_index).copied();
+                let Some(op) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) else {
+                    return self.decline(id, slot_index, transfer, now);
+                };
+                if !is_clean {
+                    self.delete_transferred(id, slot_index, now);
+                    return Taken::Partly(op);
+                }
+                slot.holds.insert(id);
+                if !is_vote {
+                    return Taken::Partly(op);
+                }
+                slot.granted.insert(id);
+                let granted = slot.granted;
+                self.observe(Happening::Vote { node: id, slot: slot_index, vote: Vote::Granted });
+                if granted.has_at_least(self.settings.quorum) {
+                    Taken::Quorum(op, slot_index)
+                } else {
+                    Taken::Partly(op)
+                }
+            }
+            SlotState::Acquiring | SlotState::Gated | SlotState::Held => {
+                slot.holds.insert(id);
+                if is_clean {
+                    slot.unanswered.remove(id);
+                }
+                if is_vote && !slot.granted.contains(id) {
+                    slot.granted.insert(id);
+                    let op = slot.op.filter(|_| slot.state == SlotState::Acquiring);
+                    if let Some(op) = op {
+                        self.ops.at_mut(op).round.enter(id, Vote::Granted);
+                    } else {
+                        self.note_late_vote(slot_index);
+                    }
+                }
+                Taken::Late(slot_index)
+            }
+            SlotState::Released => {
+                let mut past = self.offers.past.iter().rev();
+                let was_here = past
+                    .find(|past| past.slot == slot_index)
+                    .is_some_and(|past| past.from == Some(transfer.from));
+                if was_here {
+                    self.delete_transferred(id, slot_index, now);
+                    Taken::Ignored
+                } else {
+                    self.decline(id, slot_index, transfer, now)
+                }
+            }
+            SlotState::Free => Taken::Ignored,
+        }
+    }
+
+    /// The slot that has the transfer's key and token.
+    fn slot_with(&self, transfer: &Transfer<'_>) -> Option<SlotIndex> {
+        let slot_index = self.slot_of_token(&transfer.token)?;
+        let slot = self.slots.get(slot_index).filter(|slot| slot.state != SlotState::Free)?;
+        let is_same =
+            slot.token == TokenBytes::Drawn(transfer.token) && slot.key.as_slice() == transfer.key;
+        is_same.then_some(slot_index)
+    }
+
+    /// The slot that a drawn token names.
+    pub(in crate::engine) fn slot_of_token(&self, token: &[u8; 20]) -> Option<SlotIndex> {
+        let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>())?;
+        SlotIndex::at((u32::from_le_bytes(*named) ^ self.slot_mask) as usize)
+    }
+
+    /// A quorum of nodes has the token of the offer: the call has its lease.
+    pub(in crate::engine) fn take_over(
+        &mut self,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        transfer: Transfer<'_>,
+        now: Now,
+    ) {
+        let last = self.ops.at(index).slot();
+        // An attempt under way ends behind its release; both cannot be valid.
+        self.ops.unlist(index);
+        self.release_slot(last, now);
+        self.slots.at_mut(last).op = None;
+        self.slots.free_if_unnamed(last);
+        self.offers.open.remove(slot_index);
+        self.remember(slot_index, Some(transfer.from), now.real);
+        self.retire_offers(index, now);
+        // Where this client is heard a script may have run, or may still run.
+        let heard = self.nodes.with_transfers();
+        let received = self.deadline_from(now.real, self.slots.at(slot_index).ttl_ms);
+        let slot = self.slots.at_mut(slot_index);
+        slot.state = SlotState::Acquiring;
+        slot.op = Some(index);
+        slot.ends = rules::transfer_ends(slot.ends, received);
+        slot.holds = rules::with_late_scripts(slot.holds, heard);
+        slot.unanswered = slot.unanswered.union(slot.holds.without(slot.granted));
+        let granted = slot.granted;
+        let op = self.ops.at_mut(index);
+        op.set_slot(slot_index);
+        op.round = Round::of(granted);
+        op.causes = [Cause::None; NODES_MAX];
+        self.observe(Happening::Won { op: index });
+        self.finish(index, Outcome::Won);
+    }
+
+    /// The call takes nothing over any more.
+    pub(in crate::engine) fn retire_offers(&mut self, op: OpIndex, now: Now) {
+        for slot_index in self.offers.of(op).collect::<Vec<_>>() {
+            self.end_offer(slot_index, now);
+        }
+    }
+
+    /// Gives up what was handed over in part: an attempt that follows goes behind the deletes.
+    pub(in crate::engine) fn retire_parts(&mut self, op: OpIndex, now: Now) {
+        if self.offers.is_empty() {
+            return;
+        }
+        let parts = self.offers.of(op).filter(|&slot| !self.slots.at(slot).holds.is_empty());
+        for slot_index in parts.collect::<Vec<_>>() {
+            saw(Sight::TransferPartly);
+            self.end_offer(slot_index, now);
+        }
+    }
+
+    /// An offer is none any more: deletes what was handed over. A node that has not told of a script
+    /// has not run it, or will tell.
+    fn end_offer(&mut self, slot_index: SlotIndex, now: Now) {
+        if self.offers.open.remove(slot_index).is_none() {
+            return;
+        }
+        self.remember(slot_index, None, now.real);
+        let slot = self.slots.at_mut(slot_index);
+        slot.tainted = slot.tainted.union(slot.holds);
+        if slot.holds.is_empty() {
+            slot.state = SlotState::Released;
+        } else {
+            self.release_slot(slot_index, now);
+        }
+    }
+
+    /// The lease is given away: what a node tells late of its token is another's concern.
+    pub(in crate::engine) fn give_away(&mut self, slot_index: SlotIndex) {
+        let TokenBytes::Drawn(token) = self.slots.at(slot_index).token else { return };
+        let past = self.offers.past.iter().position(|past| past.slot == slot_index);
+        if let Some(place) = past {
+            self.offers.past.remove(place);
+            self.slots.unref(slot_index);
+        }
+        if self.offers.given_away.len() >= GIVEN_AWAY_MAX {
+            self.offers.given_away.pop_front();
+        }
+        self.offers.given_away.push_back(token);
+    }
+
+    fn remember(&mut self, slot: SlotIndex, from: Option<[u8; 20]>, now: Instant) {
+        let until = now + REMEMBERED;
+        if self.offers.past.is_empty() {
+            self.timers.set(Timer::Offers, until);
+        }
+        self.offers.past.push_back(Past { slot, until, from });
+    }
+
+    /// Forgets offers that ended a while ago.
+    pub(in crate::engine) fn sweep_offers(&mut self, now: Now) {
+        while let Some(&Past { slot, until, .. }) = self.offers.past.front() {
+            if until > now.real {
+                return self.timers.set(Timer::Offers, until.max(now.real + SWEEP));
+            }
+            self.offers.past.pop_front();
+            self.slots.unref(slot);
+        }
+    }
+
+    /// The client is about to end, or nobody will read what holders hand over from now on.
+    pub(in crate::engine) fn leave_transfers(&mut self, now: Now) {
+        let heard = self.nodes.with_transfers();
+        self.nodes.leave_transfers(now);
+        for slot_index in self.offers.all() {
+            self.end_offer(slot_index, now);
+            // What was handed over before is deleted behind that; a lease, by its own release.
+            let slot = self.slots.at_mut(slot_index);
+            if slot.state == SlotState::Released {
+                let rest = heard.without(slot.holds);
+                slot.holds = slot.holds.union(heard);
+                slot.tainted = slot.tainted.union(heard);
+                for id in rest {
+                    self.send_release(id, slot_index, &mut None, now);
+                }
+            }
+        }
+        for Past { slot, .. } in std::mem::take(&mut self.offers.past) {
+            self.slots.unref(slot);
+        }
+        self.timers.remove(Timer::Offers);
+    }
+
+    /// The connection to the node has ended: what it told of offers may be lost.
+    pub(in crate::engine) fn offers_unheard(&mut self, id: NodeId, now: Now) {
+        for slot_index in self.offers.all() {
+            let slot = self.slots.at_mut(slot_index);
+            // A lease deletes its key by its own release; any other may be on its way there already.
+            let is_lease = !matches!(slot.state, SlotState::Offered | SlotState::Released);
+            if is_lease || !rules::is_unheard_owed(!slot.holds.contains(id)) {
+                continue;
+            }
+            slot.holds.insert(id);
+            slot.tainted.insert(id);
+            slot.unanswered.insert(id);
+            self.owe(id, slot_index, now);
+        }
+    }
+
+    /// The token that was last offered.
+    #[cfg(test)]
+    pub(in crate::engine) fn last_offered(&self) -> Option<TokenBytes> {
+        let (slot, _) = self.offers.open.iter().last()?;
+        Some(self.slots.at(slot).token.clone())
+    }
+
+    /// How many offers are only remembered: nothing else names their slots.
+    #[cfg(any(test, feature = "sim", feature = "fuzzing"))]
+    pub(in crate::engine) fn offers_remembered(&self) -> usize {
+        let slots = self.offers.past.iter().map(|past| self.slots.at(past.slot));
+        slots.filter(|slot| slot.state == SlotState::Released && slot.refs == 1).count()
+    }
+
+    /// A lock was handed over that nobody takes: it is deleted at once at all nodes that may have
+    /// been told of it, so that who is woken next comes behind the deletes.
+    fn decline(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        transfer: Transfer<'_>,
+        now: Now,
+    ) -> Taken {
+        if self.offers.declined.replace(transfer.from) == Some(transfer.from) {
+            self.delete_transferred(id, slot_index, now);
+            return Taken::Ignored;
+        }
+        for id in self.nodes.with_transfers() {
+            self.delete_transferred(id, slot_index, now);
+        }
+        Taken::Declined
+    }
+
+    /// A token was handed over that nobody waits for: it is deleted at the node.
+    fn delete_transferred(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        self.observe(Happening::TransferUnwanted { node: id });
+        if !rules::is_unwanted_deleted(true) {
+            return;
+        }
+        let slot = self.slots.at_mut(slot_index);
+        slot.tainted.insert(id);
+        slot.holds.insert(id);
+        self.send_release(id, slot_index, &mut None, now);
+    }
+
+    /// The same for a token whose offer is forgotten.
+    fn refuse_unknown(&mut self, id: NodeId, transfer: Transfer<'_>, now: Now) -> Taken {
+        let slots: &mut Slots = &mut self.slots;
+        let slot_index = slots.open(transfer.key, TokenBytes::Drawn(transfer.token));
+        let slot = slots.at_mut(slot_index);
+        slot.state = SlotState::Released;
+        let ttl_ms = transfer.ttl_ms.min(self.settings.max_ttl_ms);
+        (slot.ttl_ms, slot.ttl_longest_ms) = (ttl_ms, ttl_ms);
+        slot.ends = now.real.plus_millis(ttl_ms);
+        let taken = self.decline(id, slot_index, transfer, now);
+        self.slots.free_if_unnamed(slot_index);
+        taken
+    }
+}
+
+fn ttl(ttl_ms: u32) -> Duration {
+    Duration::from_millis(ttl_ms.into())
+}

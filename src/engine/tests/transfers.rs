@@ -1,0 +1,358 @@
+//! Locks that change hands by a script: each test plays the nodes, and the other clients.
+
+use super::waking::{
+    OTHER, OTHERS_CHANNEL, WAKE, answer_each, denied, own_waiter, published, subscribed, token_of,
+};
+use super::*;
+use crate::token::TokenBytes;
+
+const FROM: [u8; 20] = [7; 20];
+
+/// `nodes` nodes that carry messages, of a client that hands locks over and takes them over.
+fn rig(nodes: usize) -> Rig {
+    let mut rig = Rig::with(nodes, |config| config.direct_wake(true).transfers_in_row(2));
+    (0..nodes).for_each(|index| subscribed(&mut rig, index));
+    rig
+}
+
+fn channel(rig: &Rig) -> String {
+    let id: String =
+        rig.engine.waiting.client_id().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("redbolt:3:{id}:t")
+}
+
+/// A call that waits behind `OTHER`, which was told what it offers; the node that told it.
+fn offering(rig: &mut Rig) -> usize {
+    let node = denied(rig);
+    answer_each(rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    rig.collect();
+    let channel = channel(rig);
+    for index in 0..rig.inbox.len() {
+        assert_eq!(rig.inbox[index].remove(0), ["SUBSCRIBE", &channel], "in front of it");
+        let push = format!(">3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:2\r\n", channel.len());
+        rig.receive(index, &push);
+    }
+    answer_each(rig, node, &[":1\r\n", &token_of(OTHER)]);
+    node
+}
+
+fn offered(rig: &Rig) -> [u8; 20] {
+    match rig.engine.locks.last_offered() {
+        Some(TokenBytes::Drawn(token)) => token,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A waiter as it is listed: its id, its wait of 16 s, its age, and the TTL and token that it offers.
+fn listed(id: &[u8], age_ms: u16, token: &[u8; 20]) -> Vec<u8> {
+    let mut text = [id, &[0; 12][..12 - id.len()], &[0, 64, 0, 0]].concat();
+    text.extend(age_ms.to_le_bytes());
+    text.extend(10_000_u32.to_le_bytes());
+    text.extend(&token[8..]);
+    text
+}
+
+/// What a node tells that has written `token` for the holder of `FROM`, as the node with this mark.
+fn transfer(rig: &Rig, token: &[u8; 20], mark: usize) -> Vec<u8> {
+    let waiter = listed(&own_waiter(rig, rig.engine.waiting.calls()), 1, token);
+    let mark = [format!("{mark}").as_bytes(), &[0; 7]].concat();
+    let text = [&[4, 1][..], &waiter, &FROM, &mark, &[0, 0], b"a"].concat();
+    let channel = channel(rig);
+    let head =
+        format!(">3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n", channel.len(), text.len());
+    [head.as_bytes(), &text, b"\r\n"].concat()
+}
+
+/// The node with this index tells that it has written the token that was offered.
+fn told(rig: &mut Rig, index: usize) {
+    let message = transfer(rig, &offered(rig), index);
+    rig.receive(index, &message);
+}
+
+#[test]
+fn a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer() {
+    let mut rig = rig(5);
+    let offered_at = rig.now;
+    offering(&mut rig);
+    rig.advance(90 * MS);
+    for index in 0..2 {
+        told(&mut rig, index);
+        assert!(rig.lock_result().is_none(), "two of five are no quorum");
+    }
+    told(&mut rig, 4);
+    let lease = rig.locked();
+    let validity = TTL - TTL / 100 - 2 * MS;
+    assert_eq!(rig.engine.deadline(lease), Some(offered_at + validity));
+    assert_eq!(rig.engine.votes(lease).count(), 3);
+    // Another node tells late: one more vote, and nothing is written.
+    let late = transfer(&rig, &token_bytes(&rig, lease), 3);
+    rig.receive(3, &late);
+    assert_eq!(rig.engine.votes(lease).count(), 4);
+    assert!((0..5).all(|index| rig.waiting(index).iter().all(|word| word == "GET")));
+    // A script may still run at the last: the release goes there too.
+    rig.engine.release(lease, rig.now);
+    for index in 0..5 {
+        assert_eq!(rig.waiting(index).last().unwrap(), "DELIFEQ");
+    }
+}
+
+fn token_bytes(rig: &Rig, lease: LeaseId) -> [u8; 20] {
+    match rig.engine.locks.slots.held(lease).unwrap().token {
+        TokenBytes::Drawn(token) => token,
+        TokenBytes::Given(_) => panic!("it was drawn"),
+    }
+}
+
+/// A replica passes on what its master's clients publish, and each client has its own order of the
+/// nodes.
+#[test]
+pub(super) fn a_transfer_counts_for_the_node_that_ran_it_alone() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    told(&mut rig, 0);
+    let forwarded = transfer(&rig, &offered(&rig), 0);
+    rig.receive(1, &forwarded);
+    rig.receive(2, &forwarded);
+    assert!(rig.lock_result().is_none(), "one node has told");
+    told(&mut rig, 2);
+    rig.locked();
+}
+
+#[test]
+fn a_node_that_tells_twice_has_one_vote() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    told(&mut rig, 0);
+    told(&mut rig, 0);
+    assert!(rig.lock_result().is_none());
+}
+
+/// What its message said may be lost with the connection: the delete of the token goes behind the
+/// new subscription, and from then on the node has no vote for it.
+#[test]
+fn where_a_connection_ended_the_token_is_deleted_and_has_no_vote() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    let token = offered(&rig);
+    rig.lose(1);
+    rig.connect(1);
+    let words = rig.waiting(1);
+    assert_eq!(words, ["SUBSCRIBE", "SUBSCRIBE", "DELIFEQ"], "in this order");
+    told(&mut rig, 0);
+    let message = transfer(&rig, &token, 1);
+    rig.receive(1, &message);
+    assert!(rig.lock_result().is_none(), "the key is about to go");
+    told(&mut rig, 2);
+    let lease = rig.locked();
+    assert_eq!(rig.engine.votes(lease).count(), 2);
+}
+
+/// A part of a lock is nobody's: the call deletes it, and makes an attempt behind that.
+#[test]
+fn a_part_of_a_lock_is_given_up_when_no_more_comes() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    told(&mut rig, 0);
+    rig.collect();
+    rig.inbox.iter_mut().for_each(Vec::clear);
+    rig.advance(60 * MS);
+    assert_eq!(rig.waiting(0), ["DELIFEQ", "SET"]);
+    assert_eq!(rig.waiting(1), ["SET"]);
+}
+
+#[test]
+fn what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    let token = offered(&rig);
+    rig.engine.cancel_all(rig.now);
+    assert!(matches!(rig.refused(), LockError::Cancelled));
+    rig.collect();
+    rig.inbox.iter_mut().for_each(Vec::clear);
+    let message = transfer(&rig, &token, 1);
+    rig.receive(1, &message);
+    for index in 0..3 {
+        assert_eq!(rig.waiting(index), ["DELIFEQ"], "node {index}");
+    }
+    rig.inbox.iter_mut().for_each(Vec::clear);
+    let message = transfer(&rig, &token, 2);
+    rig.receive(2, &message);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"], "it came behind the first");
+    assert_eq!(rig.waiting(0), Vec::<String>::new());
+}
+
+/// A message that is refused moves no deadline: that of the offer stands.
+#[test]
+fn a_transfer_that_does_not_count_leaves_the_deadline_alone() {
+    let mut rig = rig(3);
+    let offered_at = rig.now;
+    offering(&mut rig);
+    rig.lose(1);
+    rig.connect(1);
+    rig.advance(50 * MS);
+    let token = offered(&rig);
+    for index in [1, 0, 2] {
+        let message = transfer(&rig, &token, index);
+        rig.receive(index, &message);
+    }
+    let lease = rig.locked();
+    assert_eq!(rig.engine.deadline(lease), Some(offered_at + TTL - TTL / 100 - 2 * MS));
+}
+
+// ---- the holder ----
+
+/// A lease for which `OTHER` waits, of whom its client heard this long ago.
+fn waited_for(rig: &mut Rig, age_ms: u16) -> LeaseId {
+    let lease = rig.lease("a");
+    announce(rig, lease, age_ms);
+    lease
+}
+
+fn announce(rig: &mut Rig, lease: LeaseId, age_ms: u16) {
+    let waiter = listed(OTHER.as_bytes(), age_ms, b"ABCDEFGH0123456789ab");
+    let token = token_bytes(rig, lease);
+    let text = [&[1, 0][..], &waiter, &token, &[0; 8], &[0, 0], b"a"].concat();
+    let channel = channel(rig).trim_end_matches(":t").to_owned();
+    let head =
+        format!(">3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n", channel.len(), text.len());
+    rig.pass();
+    rig.receive(0, &[head.as_bytes(), &text, b"\r\n"].concat());
+}
+
+#[test]
+fn a_release_hands_the_lock_over_to_who_waits() {
+    let mut rig = rig(3);
+    let lease = waited_for(&mut rig, 1);
+    rig.engine.unlock(lease, rig.now).unwrap();
+    for index in 0..3 {
+        assert_eq!(rig.waiting(index), ["EVAL"]);
+        let script = &rig.inbox[index][0];
+        let token: String = b"ABCDEFGH0123456789ab".iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!((&*script[3], &*script[5], &*script[6]), ("a", &*token, "10000"));
+        assert_eq!(script[7], format!("{OTHERS_CHANNEL}:t"));
+    }
+    rig.answer_all(0..2, ":2\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(
+        matches!(event, Some(Event::Unlock { result: Ok(Unlocked::Released), .. })),
+        "{event:?}"
+    );
+    rig.answer(2, ":2\r\n");
+    assert!((0..3).all(|index| rig.waiting(index).is_empty()), "nobody is woken");
+}
+
+#[test]
+fn who_is_told_by_too_few_nodes_is_woken_instead() {
+    for answers in [[":2\r\n", ":1\r\n", ":1\r\n"], [":0\r\n", ":2\r\n", ":0\r\n"]] {
+        let mut rig = rig(3);
+        let lease = waited_for(&mut rig, 1);
+        rig.engine.release(lease, rig.now);
+        for (index, answer) in answers.into_iter().enumerate() {
+            rig.answer(index, answer);
+        }
+        let node = (0..3).find(|&index| !rig.waiting(index).is_empty()).expect("a wake");
+        assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), WAKE));
+    }
+}
+
+#[test]
+fn a_node_that_cannot_run_the_script_gets_the_plain_release_at_once_and_no_script_again() {
+    let mut rig = rig(3);
+    let lease = waited_for(&mut rig, 1);
+    rig.engine.release(lease, rig.now);
+    rig.answer(0, "-NOPERM this user has no permissions to run the 'eval' command\r\n");
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+    rig.answer(0, ":1\r\n");
+    rig.answer_all(1..3, ":2\r\n");
+    let lease = waited_for(&mut rig, 1);
+    rig.engine.release(lease, rig.now);
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+    assert_eq!(rig.waiting(1), ["EVAL"]);
+}
+
+/// Who is frozen and is given a lock costs the others its TTL.
+#[test]
+pub(super) fn a_waiter_that_was_silent_for_long_is_woken() {
+    for (age_ms, command) in [(490, "EVAL"), (501, "DELIFEQ")] {
+        let mut rig = rig(3);
+        let lease = waited_for(&mut rig, age_ms);
+        rig.engine.release(lease, rig.now);
+        assert!((0..3).all(|index| rig.waiting(index)[0] == command), "{age_ms} ms");
+    }
+}
+
+/// Clients of other kinds see the key standing while a lock is handed over.
+#[test]
+pub(super) fn a_lock_is_free_for_a_moment_after_so_many_transfers() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    told(&mut rig, 0);
+    // The message says that it is the first in a row; two are allowed.
+    told(&mut rig, 1);
+    let mut lease = rig.locked();
+    for (command, row) in [("EVAL", 1), ("DELIFEQ", 2)] {
+        announce(&mut rig, lease, 1);
+        rig.collect();
+        rig.inbox.iter_mut().for_each(Vec::clear);
+        rig.engine.release(lease, rig.now);
+        assert_eq!(rig.waiting(0)[0], command, "{row} before");
+        rig = self::rig(3);
+        offering(&mut rig);
+        for index in 0..2 {
+            let mut message = transfer(&rig, &offered(&rig), index);
+            let row_at = message.windows(2).position(|it| it == [4, 1]).unwrap() + 1;
+            message[row_at] = 2;
+            rig.receive(index, &message);
+        }
+        lease = rig.locked();
+    }
+}
+
+/// The text says by which node it goes.
+#[test]
+pub(super) fn each_node_is_named_in_what_it_tells() {
+    let mut rig = rig(3);
+    let lease = waited_for(&mut rig, 1);
+    rig.engine.release(lease, rig.now);
+    for index in 0..3 {
+        rig.collect();
+        let text = &rig.inbox[index][0][8];
+        assert!(text.contains(&format!("{index}\0\0\0\0\0\0\0")), "{text:?}");
+    }
+}
+
+/// Nobody reads what comes between the calls of a blocking client: it leaves the channel, and what
+/// was handed over before is deleted behind that.
+#[test]
+fn who_reads_no_more_leaves_the_channel_and_deletes_what_came() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    rig.engine.cancel_all(rig.now);
+    rig.refused();
+    rig.collect();
+    rig.inbox.iter_mut().for_each(Vec::clear);
+    rig.engine.leave_transfers(rig.now);
+    for index in 0..3 {
+        assert_eq!(rig.waiting(index), ["UNSUBSCRIBE", "DELIFEQ"]);
+    }
+}
+
+/// Who adopts a lease may rely on every node that holds its key: a late word of the node that handed it
+/// over, or the end of a connection, deletes none of them.
+#[test]
+fn a_lease_that_was_given_away_is_left_alone() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    told(&mut rig, 0);
+    told(&mut rig, 1);
+    let lease = rig.locked();
+    let late = transfer(&rig, &token_bytes(&rig, lease), 2);
+    rig.collect();
+    rig.inbox.iter_mut().for_each(Vec::clear);
+    rig.engine.detach(lease);
+    rig.receive(2, &late);
+    assert!((0..3).all(|index| rig.waiting(index).is_empty()), "nothing is deleted");
+    rig.lose(1);
+    rig.connect(1);
+    assert_eq!(rig.waiting(1), ["SUBSCRIBE", "SUBSCRIBE"]);
+}

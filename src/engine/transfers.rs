@@ -1,0 +1,147 @@
+//! Locks that change hands: a holder's release gives the lock to the first of its waiters, and a
+//! waiter counts what the nodes tell it.
+
+use super::core::Engine;
+use super::locks::handover::Heir;
+use super::locks::observe::Happening;
+use super::locks::offers::{Taken, Transfer};
+use super::wait::{Kind, Message, Terms};
+use crate::command::Answer;
+use crate::node::{ChannelName, Now};
+use crate::quorum::NodeId;
+use crate::rules;
+use crate::slab::SlotIndex;
+use crate::token::TokenBytes;
+
+impl Engine {
+    // ---- the holder ----
+
+    /// The lock of a slot is about to be released: chooses who gets it, if anybody may.
+    #[cold]
+    pub(super) fn choose_heir(&mut self, slot_index: SlotIndex, now: Now) {
+        let settings = &self.locks.settings;
+        let terms = Terms {
+            able: self.locks.able_to_transfer(slot_index),
+            in_row: settings.transfers_in_row,
+            ttl_max_ms: settings.max_ttl_ms,
+        };
+        let slot = self.locks.slots.at(slot_index);
+        // A token that the caller chose may be in use elsewhere: nothing can be told by it.
+        let TokenBytes::Drawn(token) = slot.token else { return };
+        let key = slot.key.clone();
+        let next = self.input(now, |waiting, view| {
+            waiting.next_holder(slot_index, (&key, &token), terms, view)
+        });
+        let Some(next) = next else { return };
+        self.locks.observe(Happening::HandedOver { slot: slot_index });
+        self.locks.heir = Some(Box::new(Heir {
+            token: TokenBytes::Drawn(next.offer.token),
+            ttl_ms: next.offer.ttl_ms,
+            channel: ChannelName::of(next.client),
+            nodes: terms.able,
+            near: next.near,
+            text: next.text,
+            mark_at: next.mark_at,
+        }));
+    }
+
+    /// A node answered the script that hands a lock over.
+    pub(super) fn transfer_answered(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        answer: Answer,
+        now: Now,
+    ) {
+        let is_told = self.locks.transfer_answered(id, slot_index, answer, now);
+        self.tell_waiting(now, |waiting, view| {
+            waiting.transfer_answered(slot_index, id, is_told, view);
+        });
+    }
+
+    /// The connection ended before it was answered.
+    pub(super) fn transfer_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        self.locks.release_lost(id, slot_index, now);
+        self.tell_waiting(now, |waiting, view| {
+            waiting.transfer_answered(slot_index, id, false, view);
+        });
+    }
+
+    // ---- the waiter ----
+
+    /// Another client sent this one a message through the node.
+    pub(super) fn message(&mut self, id: NodeId, now: Now) {
+        let bytes = self.take_frame(id);
+        if let Some(message) = Message::parse(&bytes) {
+            if message.kind == Kind::Transfer {
+                self.transferred(id, &message, now);
+            } else {
+                if let Some(fence) = message.fence() {
+                    self.locks.hear_of_fence(message.key, fence, now);
+                }
+                let slot = self.slot_meant(&message);
+                self.tell_waiting(now, |waiting, view| waiting.message(id, &message, slot, view));
+            }
+        }
+        self.frame = bytes;
+    }
+
+    /// A node has written a token of this client's to a key, for the holder of that key.
+    fn transferred(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
+        let is_by_node = self.locks.nodes.at(id).mark() == Some(message.mark);
+        let Some(offer) = message.sender.offer else { return };
+        let is_own = offer.token.starts_with(&self.locks.client_id);
+        if !(rules::is_by_its_node(is_by_node) && is_own) {
+            return;
+        }
+        let transfer = Transfer {
+            key: message.key,
+            from: message.token,
+            token: offer.token,
+            ttl_ms: offer.ttl_ms,
+        };
+        match self.locks.transferred(id, transfer, now) {
+            Taken::Ignored => {}
+            Taken::Declined => {
+                self.tell_waiting(now, |waiting, view| waiting.declined(id, message, view));
+            }
+            Taken::Late(slot_index) => self.list_follows(slot_index, id, message, now),
+            Taken::Partly(op) => {
+                self.tell_waiting(now, |waiting, view| {
+                    waiting.transferred((op, id), message, None, view);
+                });
+            }
+            Taken::Quorum(op, slot_index) => {
+                let last = self.locks.ops.at(op).slot();
+                if self.waiting.has_queue(last) {
+                    self.carry_queue(op, last, now);
+                }
+                self.locks.take_over(op, slot_index, transfer, now);
+                self.locks.observe(Happening::TakenOver { op });
+                self.tell_waiting(now, |waiting, view| {
+                    waiting.transferred((op, id), message, Some(message.hops), view);
+                });
+            }
+        }
+    }
+
+    /// One more node has told of a lock that the client has: its message may carry the list.
+    fn list_follows(&mut self, slot: SlotIndex, id: NodeId, message: &Message<'_>, now: Now) {
+        let op = self.locks.slots.at(slot).op.filter(|&op| self.waiting.has_waiter(op));
+        self.tell_waiting(now, |waiting, view| match op {
+            Some(op) => waiting.transferred((op, id), message, None, view),
+            None => waiting.list_follows(slot, id, message, view),
+        });
+    }
+
+    /// Nobody will read what holders hand over from now on.
+    pub(crate) fn leave_transfers(&mut self, now: crate::time::Instant) {
+        let now = self.locks.now(now);
+        self.locks.leave_transfers(now);
+    }
+
+    /// Whether holders may hand something over to this client.
+    pub(crate) const fn takes_transfers(&self) -> bool {
+        self.locks.nodes.takes_transfers()
+    }
+}

@@ -1,0 +1,151 @@
+//! Locks that are handed over: to whom, and whether it came.
+//!
+//! # Invariants
+//!
+//! - Where fewer than a quorum of nodes can still tell the waiter, it is woken instead: it gives up
+//!   what it was told of, and makes an attempt behind that.
+//! - The list goes with every node's message: who has a quorum of them has it too.
+
+use std::time::Duration;
+
+use super::message::{self, ClientId, Kind, Offer, RawToken, client_of};
+use super::outside::View;
+use super::wakes::Wake;
+use super::{Waiting, hash};
+use crate::key::Key;
+use crate::quorum::{NodeId, NodeMask};
+use crate::rules;
+use crate::slab::SlotIndex;
+use crate::witness::{Sight, saw};
+
+/// A waiter that was silent for longer is woken instead: one that is frozen and is given a lock
+/// costs the others its TTL.
+const SILENT_MAX: Duration = Duration::from_millis(500);
+
+/// A waiter that was silent for this part of its TTL would have too little of it left.
+const SILENT_PARTS: u32 = 4;
+
+/// The waiter that gets a lock next, as the nodes must be told.
+#[derive(Debug)]
+pub(in crate::engine) struct NextHolder {
+    pub(in crate::engine) client: ClientId,
+    pub(in crate::engine) offer: Offer,
+    /// The node by which later messages come behind the hand-over.
+    pub(in crate::engine) near: NodeId,
+    /// The message, and where it names the node by which it goes.
+    pub(in crate::engine) text: Vec<u8>,
+    pub(in crate::engine) mark_at: usize,
+}
+
+/// What a lock can be handed over by, and to whom.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Terms {
+    /// The nodes that can do it.
+    pub(in crate::engine) able: NodeMask,
+    /// How many transfers there may be in a row: clients of other kinds get their turn then.
+    pub(in crate::engine) in_row: u8,
+    pub(in crate::engine) ttl_max_ms: u32,
+}
+
+/// A lock that is being handed over.
+#[derive(Debug)]
+pub(super) struct Handover {
+    /// What is to be done where it fails.
+    wake: Wake,
+    /// The nodes that told the waiter.
+    told: NodeMask,
+    /// The nodes whose answer is awaited.
+    open: NodeMask,
+}
+
+impl Waiting {
+    /// Who gets the lock of a slot that is about to be released; `None` if the first of its waiters
+    /// is to be woken instead.
+    pub(in crate::engine) fn next_holder(
+        &mut self,
+        slot: SlotIndex,
+        (key, token): (&Key, &RawToken),
+        terms: Terms,
+        view: &View<'_>,
+    ) -> Option<NextHolder> {
+        let now = view.now;
+        let queue = self.queues.get_mut(slot)?;
+        queue.list.drop_past(now);
+        let is_in_row = rules::is_in_row(queue.row < terms.in_row);
+        let first = *queue.list.first()?;
+        let offer = first.offer?;
+        let silent = first.seen.until(now);
+        let fresh = Duration::from_millis(offer.ttl_ms.into()) / SILENT_PARTS;
+        let is_alive = rules::is_alive(silent <= SILENT_MAX) && silent <= fresh;
+        let has_time = now + self.node_timeout * 2 < first.until;
+        let is_able = terms.able.has_at_least(self.quorum) && offer.ttl_ms <= terms.ttl_max_ms;
+        if client_of(&first.id) == self.client_id || !(is_in_row && is_alive && has_time && is_able)
+        {
+            return None;
+        }
+        let near = Some(first.node).filter(|&node| terms.able.contains(node));
+        let near = near.or_else(|| view.reach.first_of(terms.able, key.as_slice()))?;
+        let mut text = Vec::new();
+        let header = (Kind::Transfer, queue.row.saturating_add(1));
+        let rest = queue.list.listed(now).skip(1);
+        message::append(&mut text, header, first.listed(now), token, rest, key);
+        Some(NextHolder {
+            client: client_of(&first.id),
+            offer,
+            near,
+            text,
+            mark_at: message::MARK_AT,
+        })
+    }
+
+    /// The scripts that hand the lock of a slot over were written.
+    pub(super) fn handed_over(
+        &mut self,
+        slot: SlotIndex,
+        wake: Wake,
+        (written, near): (NodeMask, NodeId),
+        view: &mut View<'_>,
+    ) {
+        if !wake.rest.is_empty() {
+            saw(Sight::HandedOn);
+        }
+        let until = view.now + self.node_timeout * 2;
+        self.wakes.note(hash(wake.key.as_slice()), wake.successor(near, until));
+        let handover = Handover { wake, told: NodeMask::EMPTY, open: written };
+        self.handovers.enter(slot, || handover);
+        self.settle_handover(slot, view);
+    }
+
+    /// A node has answered the script, or never will: whether the waiter was told.
+    pub(in crate::engine) fn transfer_answered(
+        &mut self,
+        slot: SlotIndex,
+        node: NodeId,
+        is_told: bool,
+        view: &mut View<'_>,
+    ) {
+        let Some(handover) = self.handovers.get_mut(slot) else { return };
+        handover.open.remove(node);
+        if is_told {
+            handover.told.insert(node);
+        } else {
+            handover.wake.tried.insert(node);
+        }
+        self.settle_handover(slot, view);
+    }
+
+    fn settle_handover(&mut self, slot: SlotIndex, view: &mut View<'_>) {
+        let Some(handover) = self.handovers.get_mut(slot) else { return };
+        let possible = handover.told.union(handover.open);
+        if !possible.has_at_least(self.quorum) {
+            saw(Sight::TransferFailed);
+            if let Some(Handover { wake, .. }) = self.handovers.remove(slot) {
+                self.wake(wake, view);
+            }
+            return;
+        }
+        if self.handovers.get(slot).is_some_and(|handover| handover.open.is_empty()) {
+            self.handovers.remove(slot);
+        }
+    }
+}

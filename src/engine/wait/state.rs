@@ -1,0 +1,121 @@
+//! The states of a call that waits, what it knows of the holder, and its times.
+
+use std::time::Duration;
+
+use super::message::RawToken;
+use super::outside::{Actions, View};
+use crate::time::Instant;
+
+/// The safety poll comes after this, and up to as long again.
+pub(super) const POLL: Duration = Duration::from_millis(100);
+
+/// When a call that queued behind another polls first, if it saw no holder of the key: two calls
+/// that wait for each other find out this way. Later by as much for each call before it.
+pub(super) const FIRST_POLL: Duration = Duration::from_millis(10);
+pub(super) const POLL_A_TURN: Duration = Duration::from_millis(2);
+
+/// The same in round trips, where these take longer than the times above: what is under way must
+/// have had the time to come.
+pub(super) const FIRST_POLL_TRIPS: u32 = 4;
+pub(super) const POLL_A_TURN_TRIPS: u32 = 2;
+
+/// A call that offers to take the lock over tells its holder again that it is there where a poll
+/// comes this long after it last did: the list goes from holder to holder, and may be lost. A holder
+/// that has not heard of it for 500 ms wakes it instead.
+const RENEW_MIN: Duration = Duration::from_millis(100);
+const RENEW_MAX: Duration = Duration::from_millis(250);
+const RENEW_TRIPS: u32 = 8;
+
+/// The same, where a request takes `trip` to be answered.
+pub(super) fn renew_after(trip: Duration) -> Duration {
+    (trip * RENEW_TRIPS).clamp(RENEW_MIN, RENEW_MAX)
+}
+
+/// A poll that finds the key gone looks again after this, and up to as long again.
+pub(super) const SECOND_LOOK: Duration = Duration::from_millis(1);
+
+/// If all nodes that denied a call track the key's next change, the call looks at the key after
+/// this and up to as long again.
+pub(super) const TRACKED_POLL: Duration = Duration::from_secs(1);
+
+/// Without a wake, no client looks at a key more often.
+pub(super) const POLL_MIN: Duration = Duration::from_millis(5);
+
+/// A call that looks at a key that is about to end tries no sooner than other calls may.
+pub(super) const REST_MIN: Duration = Duration::from_millis(1);
+
+/// From the third attempt in a row on, a call first pauses this long, up to five times as long.
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
+pub(super) const TRIES_IN_ROW: u32 = 3;
+
+/// After a change of holder a waiter turns to all nodes again, at most this often before it is
+/// still or tries again.
+pub(super) const CHANGES_MAX: u8 = 4;
+
+/// The state of a call that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// An attempt is under way, or won.
+    Trying,
+    /// An attempt is about to be made.
+    Pausing,
+    /// A part of the nodes has handed the lock over.
+    Receiving,
+    /// The call's plan makes the next attempt.
+    Failed,
+    /// Answers are awaited.
+    Asking(Question),
+    Still(Still),
+}
+
+/// What a call has asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// A node: who holds the key, and for how long.
+    Holder,
+    /// The same, and the node tracks the key's next change.
+    Look,
+    /// The holder, for a wake; and the node: who holds the key now.
+    Announcement,
+    /// The call that has its turn first, with this many before that call.
+    Place { ahead: u32 },
+    /// The holder's node: who holds the key now.
+    Poll,
+}
+
+/// What a still call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Still {
+    /// The holder was told, and will wake the call.
+    Listening,
+    /// No holder was told: the timer, or a node's push that the key has changed, ends this.
+    Looking,
+}
+
+/// What is known about the holder of the key.
+#[derive(Debug)]
+pub(super) struct Holder {
+    /// The token, if a Redbolt client drew it.
+    pub(super) token: Option<RawToken>,
+    /// When the key's TTL ends, if known.
+    pub(super) ends: Instant,
+    /// A client received the announcement.
+    pub(super) is_heard: bool,
+    /// The holder of the lock received it: the call is on the list that goes with the lock.
+    pub(super) is_listed: bool,
+    /// The last poll found the key gone.
+    pub(super) is_gone: bool,
+    /// The holder that no node reaches.
+    pub(super) unheard: Option<RawToken>,
+    /// How often another holder was seen since the last attempt, or since the call was still.
+    pub(super) changes: u8,
+}
+
+/// What an input may use besides the waiter itself.
+pub(super) struct Scene<'a, 'b> {
+    pub(super) view: &'a mut View<'b>,
+    pub(super) actions: &'a mut Actions,
+    /// How many questions all calls have asked so far.
+    pub(super) questions: &'a mut u32,
+    pub(super) node_timeout: Duration,
+}
