@@ -71,7 +71,8 @@ impl Client {
     /// [`ConnectError::Config`] and [`ConnectError::System`].
     pub fn open(config: Config) -> Result<Self, ConnectError> {
         let node_timeout = config.node_timeout;
-        let (driver, poller) = Poller::open(config)?;
+        let (mut driver, poller) = Poller::open(config)?;
+        driver.set_blocking();
         Ok(Self { driver, poller, node_timeout, submitted: Vec::new(), has_lost: false })
     }
 

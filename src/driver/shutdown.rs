@@ -44,6 +44,11 @@ impl Driver {
         self.collect_dropped(clock::now());
     }
 
+    /// The sockets are read only while a call lasts.
+    pub(crate) const fn set_blocking(&mut self) {
+        self.engine.set_blocking();
+    }
+
     /// Takes no lock over any more, until a call waits again: whatever holders hand over is deleted.
     pub(crate) fn leave_transfers(&mut self) {
         self.engine.leave_transfers(clock::now());

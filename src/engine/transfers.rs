@@ -134,6 +134,11 @@ impl Engine {
         });
     }
 
+    /// The sockets are read only while a call lasts.
+    pub(crate) const fn set_blocking(&mut self) {
+        self.locks.settings.is_looped = false;
+    }
+
     /// Nobody will read what holders hand over from now on.
     pub(crate) fn leave_transfers(&mut self, now: crate::time::Instant) {
         let now = self.locks.now(now);

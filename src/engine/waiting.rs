@@ -247,7 +247,7 @@ impl Engine {
         now: Now,
         input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R,
     ) -> R {
-        let (reach, read_since) = (self.reach(), self.locks.last_pass);
+        let (reach, read_since) = (self.reach(), self.locks.read_since(now));
         let source = &mut Outside { locks: &mut self.locks, now };
         let view = &mut View { now: now.real, read_since, reach, source, scripts: None, fence: 0 };
         input(&mut self.waiting, view)

@@ -20,8 +20,12 @@ impl World {
             if is_safety && self.random.chance(self.plan.message_lost) {
                 self.counts.fault(Fault::MessageLost);
                 // A server that drops what a subscriber does not read drops the subscriber.
-                if is_transfer(&bytes) {
-                    self.reset(self.conns[conn].client, node);
+                let client = self.conns[conn].client;
+                // Two of a client's nodes may be one server.
+                let mut links = self.clients[client].links.iter();
+                let link = links.position(|link| *link == Some(conn));
+                if let Some(link) = link.filter(|_| is_transfer(&bytes)) {
+                    self.reset(client, link);
                 }
             } else if is_safety && self.random.chance(self.plan.message_late) {
                 self.counts.fault(Fault::MessageLate);

@@ -55,6 +55,7 @@ mod tls;
 mod tokens;
 #[cfg(feature = "tracing")]
 mod trace;
+mod transfers;
 mod unlock;
 mod waiting;
 mod waiting_faults;
