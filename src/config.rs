@@ -288,9 +288,10 @@ impl Config {
 
     /// Whether a release wakes a call that waits for the lock. Calls with limited attempts
     /// ([`Retry::attempts`]) or a backoff of their own ([`Retry::custom`]) always poll. Each client
-    /// has a channel (`redbolt:` and the client's id) at the nodes that speak RESP3, on which the
-    /// others tell it. On by default. It costs nothing while no call waits, and one more command
-    /// per release while one does. Off, or where the nodes allow no channel (ACL users have none
+    /// has channels (`redbolt:3:` and the client's id) at the nodes that speak RESP3, on which the
+    /// others tell it. On by default. It costs nothing while no call waits. While one does, a
+    /// release hands the lock over to it (see [`transfers_in_row`](Self::transfers_in_row)), or
+    /// wakes it by one more command. Off, or where the nodes allow no channel (ACL users have none
     /// since Redis 7: `&redbolt:*` allows them), a waiting call tries again after `delay` and
     /// `jitter` of [`Retry`].
     #[must_use]

@@ -9,7 +9,6 @@
 //!   its connection.
 //! - What is owed after a lost script is the delete of the holder's own token, never the waiter's.
 
-use super::handover::Heir;
 use super::state::Locks;
 use crate::command::append_transfer;
 use crate::node::{Now, Request};
@@ -36,9 +35,9 @@ impl Locks {
         &mut self,
         slot_index: SlotIndex,
         holds: NodeMask,
-        mut heir: Heir,
         now: Now,
     ) -> NodeMask {
+        let Some(mut heir) = self.heir.take() else { return holds };
         let (mut rest, mut written) = (holds, NodeMask::EMPTY);
         for id in holds.intersection(heir.nodes) {
             let node = self.nodes.at(id);

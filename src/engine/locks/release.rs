@@ -140,8 +140,8 @@ impl Locks {
             self.end_keeping(slot_index);
         }
         let mut others = holds;
-        if let Some(heir) = self.heir.take() {
-            others = self.write_transfers(slot_index, holds, *heir, now);
+        if self.heir.is_some() {
+            others = self.write_transfers(slot_index, holds, now);
         } else if let Some(step) = self.nodes.common_release(holds) {
             self.encode_release(slot_index, step);
             let request = Request::Release { slot: slot_index, step };
