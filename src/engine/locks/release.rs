@@ -242,7 +242,7 @@ impl Locks {
     pub(in crate::engine) fn pay_debts(&mut self, id: NodeId, now: Now) {
         while let Some(debt) = self.nodes.next_debt(id, now.real) {
             let Some(step) = self.nodes.release_step(id) else { return };
-            if debt.expires > now.real {
+            if debt.expires > now.real && !self.is_debt_void(debt.slot) {
                 self.encode_release(debt.slot, step);
                 let request = Request::Debt { slot: debt.slot, step, again: debt.again };
                 if !self.write(id, request, now) {

@@ -126,10 +126,9 @@ impl Waiting {
     ) {
         let Some(handover) = self.handovers.get_mut(slot) else { return };
         handover.open.remove(node);
+        // Whoever is not told there may hear messages all the same.
         if is_told {
             handover.told.insert(node);
-        } else {
-            handover.wake.tried.insert(node);
         }
         self.settle_handover(slot, view);
     }
