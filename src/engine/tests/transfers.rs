@@ -130,7 +130,7 @@ fn a_node_that_tells_twice_has_one_vote() {
 /// What its message said may be lost with the connection: the delete of the token goes behind the
 /// new subscription, and from then on the node has no vote for it.
 #[test]
-fn where_a_connection_ended_the_token_is_deleted_and_has_no_vote() {
+pub(super) fn where_a_connection_ended_the_token_is_deleted_and_has_no_vote() {
     let mut rig = rig(3);
     offering(&mut rig);
     let token = offered(&rig);
