@@ -133,7 +133,7 @@ rules! {
     /// A token that the client deletes at a node, or is about to, has no vote there any more.
     fn counts_where_deleted(is_clean: bool) -> bool { is_clean }
     /// A transfer counts although its token is being deleted.
-    DeletedTransferCounts => NoGround { true }
+    DeletedTransferCounts => ByTest { true }
 
     /// The lease of a transfer counts from before its token was offered.
     fn transfer_ends(offered: Instant, received: Instant) -> Instant { offered }

@@ -513,6 +513,8 @@ impl Engine {
     /// The client is about to end: from now on releases go out in a form that needs no second step.
     pub fn begin_close(&mut self) {
         self.locks.nodes.begin_close();
+        // A script that is refused, or that nobody hears of, needs a second step.
+        self.locks.settings.transfers_in_row = 0;
         self.locks.settings.takes_transfers = false;
         self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));
     }

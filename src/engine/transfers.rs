@@ -29,20 +29,21 @@ impl Engine {
         // A token that the caller chose may be in use elsewhere: nothing can be told by it.
         let TokenBytes::Drawn(token) = slot.token else { return };
         let key = slot.key.clone();
+        let mut text = std::mem::take(&mut self.locks.heir_text);
         let next = self.input(now, |waiting, view| {
-            waiting.next_holder(slot_index, (&key, &token), terms, view)
+            waiting.next_holder(slot_index, (&key, &token), terms, &mut text, view)
         });
+        self.locks.heir_text = text;
         let Some(next) = next else { return };
         self.locks.observe(Happening::HandedOver { slot: slot_index });
-        self.locks.heir = Some(Box::new(Heir {
+        self.locks.heir = Some(Heir {
             token: TokenBytes::Drawn(next.offer.token),
             ttl_ms: next.offer.ttl_ms,
             channel: ChannelName::of(next.client),
             nodes: terms.able,
             near: next.near,
-            text: next.text,
             mark_at: next.mark_at,
-        }));
+        });
     }
 
     /// A node answered the script that hands a lock over.

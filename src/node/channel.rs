@@ -20,6 +20,9 @@ use crate::resp::{Items, Reply};
 /// The prefix of every client's channels, with the version of the messages.
 const PREFIX: &[u8; 10] = b"redbolt:3:";
 
+/// More than a subscription and its end take.
+const SUBSCRIPTION_LEN: usize = 256;
+
 /// Behind the name of a client's channel: its channel for transfers.
 const TRANSFERS: &[u8; 2] = b":t";
 
@@ -65,6 +68,13 @@ enum Subscription {
     Open,
 }
 
+/// The beginning of a `run_id`.
+fn mark_of(run_id: &str) -> [u8; 8] {
+    let mut mark = [0; 8];
+    mark.iter_mut().zip(run_id.bytes()).for_each(|(place, byte)| *place = byte);
+    mark
+}
+
 /// One end of the channels.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
@@ -75,6 +85,8 @@ pub(super) struct Channel {
     wants_transfers: bool,
     /// The node answered the script that hands a lock over with an error, on this connection.
     refuses_transfers: bool,
+    /// How the node is named in transfers, by its last greeting on this connection.
+    mark: Option<[u8; 8]>,
 }
 
 impl Channel {
@@ -132,12 +144,14 @@ impl Channel {
     pub(super) const fn close(&mut self) {
         self.subscription = Subscription::None;
         (self.takes_transfers, self.refuses_transfers) = (false, false);
+        self.mark = None;
     }
 }
 
 impl Node {
     /// After a greeting in RESP3: subscribes to this client's channel, unless that is done.
     pub(super) fn subscribe(&mut self, now: Now) {
+        self.channel.mark = self.facts().run_id.as_deref().map(mark_of);
         let Some(name) = self.login.channel.filter(|_| self.reading.facts.resp3) else { return };
         if self.channel.subscription == Subscription::None {
             append_command(&mut self.output, &[b"SUBSCRIBE", name.messages()]);
@@ -154,7 +168,13 @@ impl Node {
     /// Subscribes to transfers, in front of whatever is written next, and after each greeting.
     pub(crate) fn take_transfers(&mut self, now: Now) {
         self.channel.wants_transfers = true;
-        let is_able = self.channel.subscription != Subscription::None && self.is_connected();
+        // What a node without a name tells would be nobody's vote, and its key nobody's. A client
+        // that comes and goes must not fill the output of a node that does not read.
+        let is_able = self.channel.subscription != Subscription::None
+            && self.channel.mark.is_some()
+            && self.is_connected()
+            && !self.is_stalled()
+            && self.has_room_in_step(SUBSCRIPTION_LEN);
         let Some(name) = self.login.channel.filter(|_| is_able) else { return };
         if !std::mem::replace(&mut self.channel.takes_transfers, true) {
             self.write_subscription(b"SUBSCRIBE", name, now);
@@ -192,12 +212,10 @@ impl Node {
         self.channel.refuses_transfers = true;
     }
 
-    /// How the node is named in the transfers that go through it; `None` if it is not known.
-    pub(crate) fn mark(&self) -> Option<[u8; 8]> {
-        let run_id = self.facts().run_id.as_ref()?;
-        let mut mark = [0; 8];
-        mark.iter_mut().zip(run_id.bytes()).for_each(|(place, byte)| *place = byte);
-        Some(mark)
+    /// How the node is named in the transfers that go through it; `None` if it is not known. While
+    /// the node is greeted again it keeps its name.
+    pub(crate) const fn mark(&self) -> Option<[u8; 8]> {
+        self.channel.mark
     }
 
     /// Whether this client can receive and send messages through this node.

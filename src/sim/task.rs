@@ -106,6 +106,9 @@ impl World {
     /// A task's time has come; `now` is what its client read on its clock before.
     pub(super) fn begin(&mut self, client: usize, task: usize, now: Instant) {
         self.check_ground(client, task);
+        if !self.plan.hand_over && self.random.chance(100) {
+            self.clients[client].engine.leave_transfers(now);
+        }
         if self.calls_out_of_turn(client, task, now) {
             return;
         }

@@ -34,6 +34,8 @@ fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
             let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
             assert!(eventually(PATIENCE, || cluster.calls("publish") > words), "it waits");
             first.signal(signal);
+            // The lock is handed over to who was there half a second ago.
+            thread::sleep(ms(700));
             holder.unlock(lease).expect("it is held");
             assert!(eventually(PATIENCE, || {
                 holder.wait_released(ms(1));

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use crate::beside::Beside;
 use crate::node::ChannelName;
 use crate::quorum::{NodeId, NodeMask};
@@ -19,8 +21,7 @@ pub(in crate::engine) struct Heir {
     pub(in crate::engine) nodes: NodeMask,
     /// The node by which later messages come behind the hand-over.
     pub(in crate::engine) near: NodeId,
-    /// What the waiter is told, and where that names the node by which it goes.
-    pub(in crate::engine) text: Vec<u8>,
+    /// Where what the waiter is told names the node by which it goes.
     pub(in crate::engine) mark_at: usize,
 }
 
@@ -57,7 +58,7 @@ impl Offers {
         self.open.iter().filter(move |(_, of)| **of == op).map(|(slot, _)| slot)
     }
 
-    pub(super) fn all(&self) -> Vec<SlotIndex> {
+    pub(super) fn all(&self) -> SmallVec<[SlotIndex; 8]> {
         let past = self.past.iter().map(|past| past.slot);
         self.open.iter().map(|(slot, _)| slot).chain(past).collect()
     }

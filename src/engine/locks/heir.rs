@@ -37,12 +37,12 @@ impl Locks {
         holds: NodeMask,
         now: Now,
     ) -> NodeMask {
-        let Some(mut heir) = self.heir.take() else { return holds };
+        let Some(heir) = self.heir.take() else { return holds };
         let (mut rest, mut written) = (holds, NodeMask::EMPTY);
         for id in holds.intersection(heir.nodes) {
             let node = self.nodes.at(id);
             let Some(mark) = node.mark() else { continue };
-            let text = &mut heir.text;
+            let text = &mut self.heir_text;
             if let Some(place) = text.get_mut(heir.mark_at..).and_then(<[u8]>::first_chunk_mut) {
                 *place = rules::mark_of(mark);
             }

@@ -32,8 +32,14 @@ use crate::witness::{Sight, saw};
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 /// An offer that is older than this part of its TTL is replaced by a new one.
 const FRESH_PARTS: u32 = 4;
+
+/// A call that wants more than this part of its TTL makes no offer: one that is fresh may be taken
+/// up when it is half a TTL old.
+const WANTED_PARTS: u32 = 3;
 
 /// How long an offer is remembered after its end. No holder hands a lock over to a call of which it
 /// has not heard for 500 ms; the rest is for what is on its way.
@@ -82,11 +88,12 @@ impl Locks {
         if let Some(slot) = newest.map(|slot| self.slots.at(slot))
             && slot.began + ttl(slot.ttl_ms) / FRESH_PARTS > now.real
             && slot.holds.is_empty()
+            && slot.tainted.is_empty()
             && let TokenBytes::Drawn(token) = slot.token
         {
             return Some((token, slot.ttl_ms));
         }
-        for past in self.offers.of(op).collect::<Vec<_>>() {
+        for past in self.offers.of(op).collect::<SmallVec<[_; 4]>>() {
             if self.slots.at(past).ends <= now.real {
                 self.end_offer(past, now);
             }
@@ -94,11 +101,16 @@ impl Locks {
         self.new_offer(op, now.real)
     }
 
-    /// Whether the call may take a lock over: it has no fence to get, and no key to watch.
+    /// Whether the call may take a lock over: it has no fence to get and no key to watch, and a
+    /// lease that counts from its offer has enough left for it.
     fn takes_over(&self, index: OpIndex) -> bool {
         let op = self.ops.at(index);
         let is_watched = op.keep.is_some_and(|keep| self.keeps.at(keep).watched.is_some());
-        self.settings.takes_transfers && !is_watched && !self.slots.at(op.slot()).is_fenced()
+        let has_enough = op.plan.min_validity <= ttl(op.plan.ttl_ms) / WANTED_PARTS;
+        self.settings.takes_transfers
+            && has_enough
+            && !is_watched
+            && !self.slots.at(op.slot()).is_fenced()
     }
 
     fn new_offer(&mut self, index: OpIndex, now: Instant) -> Option<([u8; 20], u32)> {
@@ -108,7 +120,7 @@ impl Locks {
         let deadline = self.deadline_from(now, ttl_ms);
         let slot_index = self.slots.open(key.as_slice(), TokenBytes::Drawn(token));
         let slot = self.slots.at_mut(slot_index);
-        slot.state = SlotState::Offered;
+        slot.set_offered();
         (slot.ttl_ms, slot.ttl_longest_ms) = (ttl_ms, ttl_ms);
         (slot.began, slot.ends) = (now, deadline);
         slot.refs = 1;
@@ -155,6 +167,10 @@ impl Locks {
                 } else {
                     Taken::Partly(op)
                 }
+            }
+            // Forged: tokens of attempts and leases are on the nodes for all to read.
+            SlotState::Acquiring | SlotState::Gated | SlotState::Held if !slot.was_offered() => {
+                Taken::Ignored
             }
             SlotState::Acquiring | SlotState::Gated | SlotState::Held => {
                 slot.holds.insert(id);
@@ -240,7 +256,7 @@ impl Locks {
 
     /// The call takes nothing over any more.
     pub(in crate::engine) fn retire_offers(&mut self, op: OpIndex, now: Now) {
-        for slot_index in self.offers.of(op).collect::<Vec<_>>() {
+        for slot_index in self.offers.of(op).collect::<SmallVec<[_; 4]>>() {
             self.end_offer(slot_index, now);
         }
     }
@@ -251,7 +267,7 @@ impl Locks {
             return;
         }
         let parts = self.offers.of(op).filter(|&slot| !self.slots.at(slot).holds.is_empty());
-        for slot_index in parts.collect::<Vec<_>>() {
+        for slot_index in parts.collect::<SmallVec<[_; 4]>>() {
             saw(Sight::TransferPartly);
             self.end_offer(slot_index, now);
         }
@@ -323,7 +339,7 @@ impl Locks {
                 }
             }
         }
-        for Past { slot, .. } in std::mem::take(&mut self.offers.past) {
+        while let Some(Past { slot, .. }) = self.offers.past.pop_front() {
             self.slots.unref(slot);
         }
         self.timers.remove(Timer::Offers);
@@ -333,15 +349,17 @@ impl Locks {
     pub(in crate::engine) fn offers_unheard(&mut self, id: NodeId, now: Now) {
         for slot_index in self.offers.all() {
             let slot = self.slots.at_mut(slot_index);
-            // A lease deletes its key by its own release; any other may be on its way there already.
-            let is_lease = !matches!(slot.state, SlotState::Offered | SlotState::Released);
-            if is_lease || !rules::is_unheard_owed(!slot.holds.contains(id)) {
+            // A delete may be on its way there already.
+            if !rules::is_unheard_owed(!slot.holds.contains(id)) {
                 continue;
             }
             slot.holds.insert(id);
-            slot.tainted.insert(id);
             slot.unanswered.insert(id);
-            self.owe(id, slot_index, now);
+            // A lease deletes its key by its own release.
+            if matches!(slot.state, SlotState::Offered | SlotState::Released) {
+                slot.tainted.insert(id);
+                self.owe(id, slot_index, now);
+            }
         }
     }
 
@@ -350,6 +368,12 @@ impl Locks {
     pub(in crate::engine) fn last_offered(&self) -> Option<TokenBytes> {
         let (slot, _) = self.offers.open.iter().last()?;
         Some(self.slots.at(slot).token.clone())
+    }
+
+    /// The call that made an offer.
+    #[cfg(test)]
+    pub(in crate::engine) fn offers_op(&self, slot: SlotIndex) -> OpIndex {
+        *self.offers.open.get(slot).expect("it is open")
     }
 
     /// How many offers are only remembered: nothing else names their slots.
@@ -386,8 +410,13 @@ impl Locks {
         }
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
+        slot.granted.remove(id);
         slot.holds.insert(id);
-        self.send_release(id, slot_index, &mut None, now);
+        // The count of references has 16 bits and must not wrap around, however often a message is
+        // repeated: by now many deletes are on their way.
+        if slot.refs < u16::MAX / 2 {
+            self.send_release(id, slot_index, &mut None, now);
+        }
     }
 
     /// The same for a token whose offer is forgotten.

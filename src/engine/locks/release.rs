@@ -242,7 +242,7 @@ impl Locks {
     pub(in crate::engine) fn pay_debts(&mut self, id: NodeId, now: Now) {
         while let Some(debt) = self.nodes.next_debt(id, now.real) {
             let Some(step) = self.nodes.release_step(id) else { return };
-            if debt.expires > now.real {
+            if debt.expires > now.real && !self.is_debt_void(debt.slot) {
                 self.encode_release(debt.slot, step);
                 let request = Request::Debt { slot: debt.slot, step, again: debt.again };
                 if !self.write(id, request, now) {
@@ -253,6 +253,18 @@ impl Locks {
             }
             self.slots.unref(debt.slot);
         }
+    }
+
+    /// Whether nothing is owed for a slot any more: its offer has become a lease, which deletes its
+    /// keys by its own release, or was given away.
+    fn is_debt_void(&self, slot_index: SlotIndex) -> bool {
+        let slot = self.slots.at(slot_index);
+        if !slot.was_offered() {
+            return false;
+        }
+        let is_lease = matches!(slot.state, SlotState::Acquiring | SlotState::Held);
+        let is_given = |given: &[u8; 20]| slot.token == TokenBytes::Drawn(*given);
+        is_lease || self.offers.given_away.iter().any(is_given)
     }
 
     /// A node answered a release.

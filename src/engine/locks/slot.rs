@@ -90,6 +90,8 @@ pub(in crate::engine) const LATE_VOTE: u8 = 2;
 pub(in crate::engine) const CHANGED: u8 = 4;
 /// The attempt, or the lease, has an entry in [`Fences`].
 const FENCED: u8 = 8;
+/// A waiting call has offered the token: a holder may hand its lock over to it.
+const OFFERED: u8 = 16;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
@@ -107,7 +109,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.state = SlotState::Acquiring;
         slot.op = None;
-        slot.marks &= !(KEPT | FENCED);
+        slot.marks &= !(KEPT | FENCED | OFFERED);
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -197,6 +199,16 @@ impl Slot {
 
     pub(in crate::engine) const fn set_fenced(&mut self) {
         self.marks |= FENCED;
+    }
+
+    /// Whether the token was ever offered: no other is handed over.
+    pub(in crate::engine) const fn was_offered(&self) -> bool {
+        self.marks & OFFERED != 0
+    }
+
+    pub(in crate::engine) const fn set_offered(&mut self) {
+        self.state = SlotState::Offered;
+        self.marks |= OFFERED;
     }
 
     /// Marks the slot as in a list. Returns whether it is new there.

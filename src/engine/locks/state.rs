@@ -67,7 +67,9 @@ pub(in crate::engine) struct Locks {
     /// What waiting calls offer.
     pub(in crate::engine) offers: Offers,
     /// To whom the next release hands its lock over.
-    pub(in crate::engine) heir: Option<Box<Heir>>,
+    pub(in crate::engine) heir: Option<Heir>,
+    /// What that one is told; kept for its memory.
+    pub(in crate::engine) heir_text: Vec<u8>,
     /// The nodes to which that release has written the script, and the one by which later messages
     /// come behind.
     pub(in crate::engine) scripts: Option<(NodeMask, NodeId)>,
@@ -113,6 +115,7 @@ impl Locks {
             late_votes: VecDeque::new(),
             offers: Offers::default(),
             heir: None,
+            heir_text: Vec::new(),
             scripts: None,
             wall: None,
             absent: 0,

@@ -21,6 +21,7 @@ mod siblings;
 mod suspended;
 mod transfers;
 mod trouble;
+mod untimely;
 mod waiting;
 mod waking;
 mod watching;

@@ -6,23 +6,23 @@ use super::waking::{
 use super::*;
 use crate::token::TokenBytes;
 
-const FROM: [u8; 20] = [7; 20];
+pub(super) const FROM: [u8; 20] = [7; 20];
 
 /// `nodes` nodes that carry messages, of a client that hands locks over and takes them over.
-fn rig(nodes: usize) -> Rig {
+pub(super) fn rig(nodes: usize) -> Rig {
     let mut rig = Rig::with(nodes, |config| config.direct_wake(true).transfers_in_row(2));
     (0..nodes).for_each(|index| subscribed(&mut rig, index));
     rig
 }
 
-fn channel(rig: &Rig) -> String {
+pub(super) fn channel(rig: &Rig) -> String {
     let id: String =
         rig.engine.waiting.client_id().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("redbolt:3:{id}:t")
 }
 
 /// A call that waits behind `OTHER`, which was told what it offers; the node that told it.
-fn offering(rig: &mut Rig) -> usize {
+pub(super) fn offering(rig: &mut Rig) -> usize {
     let node = denied(rig);
     answer_each(rig, node, &[&token_of(OTHER), ":9000\r\n"]);
     rig.collect();
@@ -36,7 +36,7 @@ fn offering(rig: &mut Rig) -> usize {
     node
 }
 
-fn offered(rig: &Rig) -> [u8; 20] {
+pub(super) fn offered(rig: &Rig) -> [u8; 20] {
     match rig.engine.locks.last_offered() {
         Some(TokenBytes::Drawn(token)) => token,
         other => panic!("{other:?}"),
@@ -44,7 +44,7 @@ fn offered(rig: &Rig) -> [u8; 20] {
 }
 
 /// A waiter as it is listed: its id, its wait of 16 s, its age, and the TTL and token that it offers.
-fn listed(id: &[u8], age_ms: u16, token: &[u8; 20]) -> Vec<u8> {
+pub(super) fn listed(id: &[u8], age_ms: u16, token: &[u8; 20]) -> Vec<u8> {
     let mut text = [id, &[0; 12][..12 - id.len()], &[0, 64, 0, 0]].concat();
     text.extend(age_ms.to_le_bytes());
     text.extend(10_000_u32.to_le_bytes());
@@ -53,7 +53,7 @@ fn listed(id: &[u8], age_ms: u16, token: &[u8; 20]) -> Vec<u8> {
 }
 
 /// What a node tells that has written `token` for the holder of `FROM`, as the node with this mark.
-fn transfer(rig: &Rig, token: &[u8; 20], mark: usize) -> Vec<u8> {
+pub(super) fn transfer(rig: &Rig, token: &[u8; 20], mark: usize) -> Vec<u8> {
     let waiter = listed(&own_waiter(rig, rig.engine.waiting.calls()), 1, token);
     let mark = [format!("{mark}").as_bytes(), &[0; 7]].concat();
     let text = [&[4, 1][..], &waiter, &FROM, &mark, &[0, 0], b"a"].concat();
@@ -64,7 +64,7 @@ fn transfer(rig: &Rig, token: &[u8; 20], mark: usize) -> Vec<u8> {
 }
 
 /// The node with this index tells that it has written the token that was offered.
-fn told(rig: &mut Rig, index: usize) {
+pub(super) fn told(rig: &mut Rig, index: usize) {
     let message = transfer(rig, &offered(rig), index);
     rig.receive(index, &message);
 }
@@ -96,7 +96,7 @@ fn a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer()
     }
 }
 
-fn token_bytes(rig: &Rig, lease: LeaseId) -> [u8; 20] {
+pub(super) fn token_bytes(rig: &Rig, lease: LeaseId) -> [u8; 20] {
     match rig.engine.locks.slots.held(lease).unwrap().token {
         TokenBytes::Drawn(token) => token,
         TokenBytes::Given(_) => panic!("it was drawn"),
@@ -130,7 +130,7 @@ fn a_node_that_tells_twice_has_one_vote() {
 /// What its message said may be lost with the connection: the delete of the token goes behind the
 /// new subscription, and from then on the node has no vote for it.
 #[test]
-fn where_a_connection_ended_the_token_is_deleted_and_has_no_vote() {
+pub(super) fn where_a_connection_ended_the_token_is_deleted_and_has_no_vote() {
     let mut rig = rig(3);
     offering(&mut rig);
     let token = offered(&rig);
@@ -202,13 +202,13 @@ fn a_transfer_that_does_not_count_leaves_the_deadline_alone() {
 // ---- the holder ----
 
 /// A lease for which `OTHER` waits, of whom its client heard this long ago.
-fn waited_for(rig: &mut Rig, age_ms: u16) -> LeaseId {
+pub(super) fn waited_for(rig: &mut Rig, age_ms: u16) -> LeaseId {
     let lease = rig.lease("a");
     announce(rig, lease, age_ms);
     lease
 }
 
-fn announce(rig: &mut Rig, lease: LeaseId, age_ms: u16) {
+pub(super) fn announce(rig: &mut Rig, lease: LeaseId, age_ms: u16) {
     let waiter = listed(OTHER.as_bytes(), age_ms, b"ABCDEFGH0123456789ab");
     let token = token_bytes(rig, lease);
     let text = [&[1, 0][..], &waiter, &token, &[0; 8], &[0, 0], b"a"].concat();

@@ -32,8 +32,7 @@ pub(in crate::engine) struct NextHolder {
     pub(in crate::engine) offer: Offer,
     /// The node by which later messages come behind the hand-over.
     pub(in crate::engine) near: NodeId,
-    /// The message, and where it names the node by which it goes.
-    pub(in crate::engine) text: Vec<u8>,
+    /// Where the message names the node by which it goes.
     pub(in crate::engine) mark_at: usize,
 }
 
@@ -60,12 +59,13 @@ pub(super) struct Handover {
 
 impl Waiting {
     /// Who gets the lock of a slot that is about to be released; `None` if the first of its waiters
-    /// is to be woken instead.
+    /// is to be woken instead. Writes the message for it into `text`.
     pub(in crate::engine) fn next_holder(
         &mut self,
         slot: SlotIndex,
         (key, token): (&Key, &RawToken),
         terms: Terms,
+        text: &mut Vec<u8>,
         view: &View<'_>,
     ) -> Option<NextHolder> {
         let now = view.now;
@@ -85,17 +85,11 @@ impl Waiting {
         }
         let near = Some(first.node).filter(|&node| terms.able.contains(node));
         let near = near.or_else(|| view.reach.first_of(terms.able, key.as_slice()))?;
-        let mut text = Vec::new();
+        text.clear();
         let header = (Kind::Transfer, queue.row.saturating_add(1));
         let rest = queue.list.listed(now).skip(1);
-        message::append(&mut text, header, first.listed(now), token, rest, key);
-        Some(NextHolder {
-            client: client_of(&first.id),
-            offer,
-            near,
-            text,
-            mark_at: message::MARK_AT,
-        })
+        message::append(text, header, first.listed(now), token, rest, key);
+        Some(NextHolder { client: client_of(&first.id), offer, near, mark_at: message::MARK_AT })
     }
 
     /// The scripts that hand the lock of a slot over were written.
@@ -126,10 +120,9 @@ impl Waiting {
     ) {
         let Some(handover) = self.handovers.get_mut(slot) else { return };
         handover.open.remove(node);
+        // Whoever is not told there may hear messages all the same.
         if is_told {
             handover.told.insert(node);
-        } else {
-            handover.wake.tried.insert(node);
         }
         self.settle_handover(slot, view);
     }

@@ -403,6 +403,7 @@ impl Waiting {
         let hash = hash(key);
         let new = || Queue { hash, list: List::default(), row };
         if let Some(queue) = self.queues.enter(slot, new) {
+            queue.row = queue.row.max(row);
             queue.list.append_all(list);
         }
     }

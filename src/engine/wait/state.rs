@@ -23,7 +23,7 @@ pub(super) const POLL_A_TURN_TRIPS: u32 = 2;
 /// comes this long after it last did: the list goes from holder to holder, and may be lost. A holder
 /// that has not heard of it for 500 ms wakes it instead.
 const RENEW_MIN: Duration = Duration::from_millis(100);
-const RENEW_MAX: Duration = Duration::from_millis(250);
+pub(super) const RENEW_MAX: Duration = Duration::from_millis(250);
 const RENEW_TRIPS: u32 = 8;
 
 /// The same, where a request takes `trip` to be answered.

@@ -50,8 +50,8 @@ use super::message::{ClientId, Kind, Listed, RawToken, WaiterId, client_of, toke
 use super::outside::{Action, Answer, Call, Input, Reach, View};
 use super::state::{
     CHANGES_MAX, FIRST_POLL, FIRST_POLL_TRIPS, Holder, PAUSE, POLL, POLL_A_TURN, POLL_A_TURN_TRIPS,
-    POLL_MIN, Question, REST_MIN, SECOND_LOOK, Scene, State, Still, TRACKED_POLL, TRIES_IN_ROW,
-    renew_after,
+    POLL_MIN, Question, RENEW_MAX, REST_MIN, SECOND_LOOK, Scene, State, Still, TRACKED_POLL,
+    TRIES_IN_ROW, renew_after,
 };
 use super::wakes::Successor;
 use crate::node::Phase;
@@ -287,7 +287,10 @@ impl Waiter {
     fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
         match self.offered_at {
             Some(at) => {
-                let renew = renew_after(scene.view.source.round_trip());
+                // The same holder has the call on its list.
+                let is_same = holder == self.holder.token;
+                let trip = scene.view.source.round_trip();
+                let renew = if is_same { RENEW_MAX } else { renew_after(trip) };
                 self.holder.is_heard && scene.view.now < at + renew
             }
             None => holder == self.holder.token,

@@ -1,0 +1,346 @@
+//! Transfers that come late, twice, forged or in the wrong moment, and nodes and clients that come and
+//! go meanwhile.
+
+use super::transfers::{
+    FROM, channel, listed, offered, offering, rig, token_bytes, told, transfer, waited_for,
+};
+use super::waking::{
+    OTHER, OTHERS_CHANNEL, WAKE, answer_each, denied, published, subscribed, token_of,
+};
+use super::*;
+use crate::token::TokenBytes;
+
+fn clear(rig: &mut Rig) {
+    rig.collect();
+    rig.inbox.iter_mut().for_each(Vec::clear);
+}
+
+/// What confirms a subscription to this channel.
+fn confirmed(name: &str) -> String {
+    format!(">3\r\n$9\r\nsubscribe\r\n${}\r\n{name}\r\n:1\r\n", name.len())
+}
+
+/// The node that was connected again confirms both subscriptions.
+fn subscribed_again(rig: &mut Rig, index: usize) {
+    let name = channel(rig);
+    for name in [name.trim_end_matches(":t"), &name] {
+        rig.answer(index, &confirmed(name));
+    }
+}
+
+/// The node confirms the subscription to transfers, in front of which a release may stand.
+fn takes_transfers(rig: &mut Rig, index: usize) {
+    if rig.waiting(index)[0] == "DELIFEQ" {
+        rig.answer(index, ":0\r\n");
+    }
+    let name = channel(rig);
+    assert_eq!(rig.inbox[index][0], ["SUBSCRIBE", &name]);
+    rig.answer(index, &confirmed(&name));
+}
+
+/// A release is owed for an offer that may have been handed over unheard; once the offer is a lease
+/// that has been given away, nothing of it is deleted any more.
+#[test]
+fn what_was_owed_for_an_offer_is_not_paid_out_of_the_lease() {
+    for is_detached in [false, true] {
+        let mut rig = rig(3);
+        offering(&mut rig);
+        rig.lose(1);
+        rig.connect(1);
+        // SUBSCRIBE, SUBSCRIBE, DELIFEQ: the first payment, which comes before the script.
+        assert_eq!(rig.waiting(1).last().unwrap(), "DELIFEQ");
+        subscribed_again(&mut rig, 1);
+        rig.answer(1, ":0\r\n");
+        told(&mut rig, 0);
+        told(&mut rig, 2);
+        let lease = rig.locked();
+        let late = transfer(&rig, &token_bytes(&rig, lease), 1);
+        rig.receive(1, &late);
+        clear(&mut rig);
+        if is_detached {
+            rig.engine.detach(lease);
+        }
+        rig.advance(200 * MS);
+        assert!(
+            rig.waiting(1).iter().all(|word| word != "DELIFEQ"),
+            "detached: {is_detached}: {:?}",
+            rig.waiting(1)
+        );
+        if !is_detached {
+            rig.engine.release(lease, rig.now);
+            assert_eq!(rig.waiting(1).last().unwrap(), "DELIFEQ");
+        }
+    }
+}
+
+/// The node subscribed after the lock was taken over, and its connection ended before what the
+/// script there told was read.
+#[test]
+fn a_script_that_ran_unheard_after_the_lock_was_taken_over_is_released_with_the_lease() {
+    let mut rig = rig(3);
+    rig.lose(2);
+    rig.acquire_with("a", waking::waiting());
+    rig.answer_all(0..2, "_\r\n");
+    let node = (0..2).find(|&index| rig.waiting(index).contains(&"GET".into())).unwrap();
+    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    for index in 0..2 {
+        takes_transfers(&mut rig, index);
+        told(&mut rig, index);
+    }
+    let lease = rig.locked();
+    rig.connect(2);
+    assert!(rig.waiting(2).len() >= 2, "it takes transfers: {:?}", rig.inbox[2]);
+    // The script runs here, and nobody reads what it told.
+    rig.lose(2);
+    rig.engine.release(lease, rig.now);
+    rig.connect(2);
+    assert!(rig.waiting(2).contains(&"DELIFEQ".into()), "{:?}", rig.waiting(2));
+}
+
+/// Forged: the token of an attempt is on the nodes for all to read.
+#[test]
+fn no_message_is_a_vote_for_an_attempt() {
+    let mut rig = rig(3);
+    rig.acquire("a");
+    let set = {
+        rig.collect();
+        rig.inbox[0][0].clone()
+    };
+    assert_eq!(set[0], "SET");
+    let token: Vec<u8> =
+        (0..20).map(|at| u8::from_str_radix(&set[2][2 * at..2 * at + 2], 16).unwrap()).collect();
+    let forged = transfer(&rig, &token.try_into().unwrap(), 1);
+    rig.receive(1, &forged);
+    rig.answer(0, "+OK\r\n");
+    rig.answer(2, "_\r\n");
+    assert!(rig.lock_result().is_none(), "node 1 has not voted");
+}
+
+/// A token that was deleted at a quorum of nodes is no good any more: the next announcement has
+/// another.
+#[test]
+fn a_token_that_was_deleted_somewhere_is_not_offered_again() {
+    let mut rig = rig(3);
+    let node = offering(&mut rig);
+    let token = offered(&rig);
+    for index in (0..3).filter(|&index| index != node) {
+        rig.lose(index);
+        rig.connect(index);
+        subscribed_again(&mut rig, index);
+        rig.answer(index, ":0\r\n");
+    }
+    // The second payment, and polls that find the same holder; then it tells again.
+    for _ in 0..60 {
+        rig.advance(10 * MS);
+        for index in 0..3 {
+            rig.collect();
+            while let Some(command) = rig.inbox[index].first().cloned() {
+                let answer = match &*command[0] {
+                    "DELIFEQ" => ":0\r\n".to_owned(),
+                    "GET" => token_of(OTHER),
+                    "PUBLISH" => ":1\r\n".to_owned(),
+                    other => panic!("{other}"),
+                };
+                rig.answer(index, &answer);
+            }
+        }
+    }
+    let slot = rig.engine.locks.slot_of_token(&offered(&rig)).unwrap();
+    assert_ne!(offered(&rig), token);
+    assert!(rig.engine.locks.slots.at(slot).tainted.is_empty());
+}
+
+/// The vote of a node that was told, and at which the token was deleted since, is none.
+#[test]
+fn a_vote_ends_with_the_delete() {
+    use crate::engine::locks::op::Outcome;
+    let mut rig = rig(3);
+    offering(&mut rig);
+    told(&mut rig, 0);
+    let token = offered(&rig);
+    let slot_index = rig.engine.locks.slot_of_token(&token).unwrap();
+    assert!(rig.engine.locks.slots.at(slot_index).granted.contains(node(0)));
+    // The call has won by other means, and another node tells of the offer.
+    let op = rig.engine.locks.offers_op(slot_index);
+    rig.engine.locks.ops.at_mut(op).outcome = Outcome::Won;
+    let message = transfer(&rig, &token, 1);
+    rig.receive(1, &message);
+    let slot = rig.engine.locks.slots.at(slot_index);
+    assert!(slot.tainted.contains(node(0)) && slot.tainted.contains(node(1)));
+    assert!(slot.granted.is_empty(), "{:?}", slot.granted);
+}
+
+/// The client closes: what goes out then needs no second step.
+#[test]
+fn a_client_that_closes_hands_nothing_over() {
+    let mut rig = rig(3);
+    let lease = waited_for(&mut rig, 1);
+    rig.engine.begin_close();
+    rig.engine.release(lease, rig.now);
+    for index in 0..3 {
+        assert_eq!(rig.waiting(index)[0], "DELIFEQ");
+    }
+}
+
+/// Forged, again and again: the count of what names the slot does not wrap around.
+#[test]
+fn a_flood_of_one_token_wraps_no_count() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    let token = offered(&rig);
+    rig.engine.cancel_all(rig.now);
+    rig.refused();
+    let message = transfer(&rig, &token, 1);
+    let mut other = message.clone();
+    let from_at = message.windows(20).position(|it| it == FROM).unwrap();
+    other[from_at] = 8;
+    for _ in 0..30_000 {
+        rig.receive(1, &message);
+        rig.receive(1, &other);
+    }
+}
+
+/// An announcement that comes in between does not set back how many transfers there were.
+#[test]
+fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    for index in 0..2 {
+        let mut message = transfer(&rig, &offered(&rig), index);
+        let row_at = message.windows(2).position(|it| it == [4, 1]).unwrap() + 1;
+        message[row_at] = 2;
+        rig.receive(index, &message);
+    }
+    // Before the result is taken.
+    let token = {
+        let op = rig.engine.locks.done.front().copied();
+        let Some(locks::state::Done::Op(op)) = op else { panic!("{op:?}") };
+        let slot = rig.engine.locks.ops.at(op).slot();
+        match rig.engine.locks.slots.at(slot).token {
+            TokenBytes::Drawn(token) => token,
+            TokenBytes::Given(_) => panic!(),
+        }
+    };
+    let waiter = listed(OTHER.as_bytes(), 1, b"ABCDEFGH0123456789ab");
+    let text = [&[1, 0][..], &waiter, &token, &[0; 8], &[0, 0], b"a"].concat();
+    let name = channel(&rig).trim_end_matches(":t").to_owned();
+    let head = format!(">3\r\n$7\r\nmessage\r\n${}\r\n{name}\r\n${}\r\n", name.len(), text.len());
+    rig.pass();
+    rig.receive(0, &[head.as_bytes(), &text, b"\r\n"].concat());
+    let lease = rig.locked();
+    clear(&mut rig);
+    rig.engine.release(lease, rig.now);
+    assert_eq!(rig.waiting(0)[0], "DELIFEQ", "two in a row are allowed");
+}
+
+/// A quarantine ends with another greeting over the same connection. What a node tells meanwhile
+/// is no vote, but its key is there.
+#[test]
+fn what_is_told_during_another_greeting_is_deleted() {
+    let mut rig = Rig::unconnected(3, |config| {
+        config
+            .restart_guard(RestartGuard::On)
+            .direct_wake(true)
+            .transfers_in_row(2)
+            .max_ttl(Duration::from_secs(20))
+    });
+    rig.connect(1);
+    rig.connect(2);
+    rig.greet(0, HELLO, "run_id:0\r\nuptime_in_seconds:19\r\n");
+    for index in 0..3 {
+        subscribed(&mut rig, index);
+    }
+    assert_eq!(rig.engine.voters().count(), 2, "one is in quarantine");
+    rig.acquire_with("a", waking::waiting());
+    rig.answer_all(1..3, "_\r\n");
+    let at = (0..3).find(|&index| rig.waiting(index).contains(&"GET".into())).unwrap();
+    answer_each(&mut rig, at, &[&token_of(OTHER), ":9000\r\n"]);
+    (0..3).for_each(|index| takes_transfers(&mut rig, index));
+    answer_each(&mut rig, at, &[":1\r\n", &token_of(OTHER)]);
+    while !rig.waiting(0).contains(&"HELLO".into()) {
+        rig.advance(10 * MS);
+        for index in 1..3 {
+            while let Some(command) = {
+                rig.collect();
+                rig.inbox[index].first().cloned()
+            } {
+                let answer = match &*command[0] {
+                    "GET" => token_of(OTHER),
+                    "PTTL" => ":9000\r\n".to_owned(),
+                    "PUBLISH" => ":1\r\n".to_owned(),
+                    "SET" => "_\r\n".to_owned(),
+                    "DELIFEQ" => ":0\r\n".to_owned(),
+                    other => panic!("{other}"),
+                };
+                rig.answer(index, &answer);
+            }
+        }
+    }
+    let token = offered(&rig);
+    let message = transfer(&rig, &token, 0);
+    rig.receive(0, &message);
+    for _ in 1..5 {
+        let hello = rig.inbox[0][0][0] == "HELLO";
+        let info = "run_id:0\r\nuptime_in_seconds:29\r\n";
+        let answer =
+            if hello { HELLO.to_owned() } else { format!("${}\r\n{info}\r\n", info.len()) };
+        rig.answer(0, &answer);
+    }
+    rig.answer(0, "$29\r\nrun_id:0\r\nuptime_in_seconds:9\r\n");
+    rig.advance(200 * MS);
+    assert!(rig.waiting(0).contains(&"DELIFEQ".into()), "{:?}", rig.waiting(0));
+}
+
+/// What a node tells that has no name is no vote, so nobody must be told by it.
+#[test]
+fn a_node_without_a_name_is_not_listened_to() {
+    let mut rig = Rig::unconnected(3, |config| config.direct_wake(true).transfers_in_row(2));
+    (1..3).for_each(|index| rig.connect(index));
+    rig.greet(0, HELLO, "uptime_in_seconds:9999\r\n");
+    (0..3).for_each(|index| subscribed(&mut rig, index));
+    let node = denied(&mut rig);
+    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    for index in 0..3 {
+        let is_subscribed = rig.waiting(index).contains(&"SUBSCRIBE".into());
+        assert_eq!(is_subscribed, index != 0, "node {index}");
+    }
+}
+
+/// A blocking client comes and goes with each call, and a node that is frozen reads nothing.
+#[test]
+fn coming_and_going_fills_no_output_that_is_not_read() {
+    let mut rig = rig(3);
+    for _ in 0..20_000 {
+        let now = rig.engine.locks.now(rig.now);
+        rig.engine.locks.nodes.take_transfers(now);
+        rig.engine.leave_transfers(rig.now);
+    }
+    let most = 1 << 20;
+    assert!(rig.engine.output(node(0)).len() <= most, "{}", rig.engine.output(node(0)).len());
+}
+
+/// Who wants more of the TTL than an offer may have left is woken, and counts from its own attempt.
+#[test]
+fn who_wants_most_of_the_ttl_takes_nothing_over() {
+    let mut rig = rig(3);
+    rig.acquire_with("a", waking::waiting().min_validity(TTL - 200 * MS));
+    let node = waking::deny(&mut rig);
+    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    for index in 0..3 {
+        assert!(!rig.waiting(index).contains(&"SUBSCRIBE".into()), "node {index}");
+    }
+}
+
+/// That nobody hears of transfers at a node does not mean that nobody hears messages there.
+#[test]
+fn who_is_not_told_by_the_only_node_is_woken_through_it() {
+    for answer in [":1\r\n", ":0\r\n"] {
+        let mut rig = rig(1);
+        let lease = waited_for(&mut rig, 1);
+        rig.engine.release(lease, rig.now);
+        assert_eq!(rig.waiting(0), ["EVAL"]);
+        rig.answer(0, answer);
+        assert_eq!(rig.waiting(0), ["PUBLISH"], "{answer}");
+        assert_eq!(published(&mut rig, 0), (OTHERS_CHANNEL.to_owned(), WAKE));
+    }
+}
