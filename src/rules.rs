@@ -345,7 +345,7 @@ rules! {
     /// A lock that was taken over is released also where a script may still hand it over.
     fn with_late_scripts(told: NodeMask, heard: NodeMask) -> NodeMask { told.union(heard) }
     /// A lock that was taken over is released only where that was told.
-    LateScriptNotReleased => Orphan { told }
+    LateScriptNotReleased => ByTest { told }
 
     /// A failed attempt is released also where its vote is unknown.
     fn with_unknown(nodes: NodeMask, unknown: NodeMask) -> NodeMask { nodes }

@@ -8,6 +8,7 @@ use super::fencing::a_client_whose_clock_is_off_gets_no_fence;
 use super::releasing::a_debt_lives_a_ttl_from_the_late_answer_of_its_set;
 use super::transfers::{
     a_lock_is_free_for_a_moment_after_so_many_transfers,
+    a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
     a_transfer_counts_for_the_node_that_ran_it_alone, a_waiter_that_was_silent_for_long_is_woken,
     each_node_is_named_in_what_it_tells,
     where_a_connection_ended_the_token_is_deleted_and_has_no_vote,
@@ -25,7 +26,7 @@ use crate::rules::{Kind, Mutant, run_with};
 
 #[test]
 fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
-    let tests: [(Mutant, fn()); 14] = [
+    let tests: [(Mutant, fn()); 15] = [
         // What is owed is not paid out of a lease: it needs a delete that is on its way.
         (
             Mutant::DeletedTransferCounts,
@@ -52,6 +53,12 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
         (Mutant::SetBeforeDebts, a_node_that_is_owed_releases_gets_no_set_before_them),
         // The attempt ends by its timeout.
         (Mutant::WithdrawnStillCounted, a_vote_that_is_taken_back_is_made_up_for_by_another),
+        // It needs a script that runs unheard after the lock was taken over, and a connection that
+        // goes on.
+        (
+            Mutant::LateScriptNotReleased,
+            a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
+        ),
         (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
         // The release stands behind it on the connection.
         (

@@ -70,7 +70,7 @@ pub(super) fn told(rig: &mut Rig, index: usize) {
 }
 
 #[test]
-fn a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer() {
+pub(super) fn a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer() {
     let mut rig = rig(5);
     let offered_at = rig.now;
     offering(&mut rig);
