@@ -34,10 +34,6 @@ impl<K: Index, T> Beside<K, T> {
         self.place(key).is_some()
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.order.is_empty()
-    }
-
     pub(crate) fn get(&self, key: K) -> Option<&T> {
         self.entries.at(self.place(key)?).as_ref()
     }

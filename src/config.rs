@@ -303,7 +303,10 @@ impl Config {
     /// How many times in a row a release may hand the lock over to the client that waits first,
     /// before the key is free for a moment. 16 by default. A hand-over takes one round trip, where
     /// a wake takes two: one to the waiter, and one for its attempt. Clients of other kinds see the
-    /// key standing meanwhile, and get their turn when it is free. With 0 this client hands nothing
+    /// key standing meanwhile, and get their turn when it is free. A lease that was taken over counts
+    /// from when its call offered to take it: half of its TTL may be gone when the call returns. A
+    /// waiter that dies or stops within 500 ms before its turn gets the lock all the same, and keeps
+    /// it until the TTL ends. With 0 this client hands nothing
     /// over and takes nothing over: its releases wake the first waiter, and its waiting calls make
     /// an attempt when they are woken. Without [`direct_wake`](Self::direct_wake) nothing is handed
     /// over either.

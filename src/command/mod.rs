@@ -94,10 +94,8 @@ pub(crate) fn append_transfer(
     (to, ttl_ms): (&TokenBytes, u32),
     (channel, message): (&[u8], &[u8]),
 ) {
-    out.extend_from_slice(b"*9\r\n$4\r\nEVAL\r\n");
-    append_bulk(out, TRANSFER_SCRIPT.as_bytes());
-    out.extend_from_slice(b"$1\r\n1\r\n");
-    append_key(out, key);
+    out.extend_from_slice(b"*9\r\n");
+    append_script(out, TRANSFER_SCRIPT, key);
     append_token(out, token);
     append_token(out, to);
     append_number(out, ttl_ms.into());
@@ -196,10 +194,8 @@ pub(crate) fn append_release(out: &mut Vec<u8>, step: ReleaseStep, key: &Key, to
             append_key(out, key);
         }
         ReleaseStep::Eval => {
-            out.extend_from_slice(b"*5\r\n$4\r\nEVAL\r\n");
-            append_bulk(out, RELEASE_SCRIPT.as_bytes());
-            out.extend_from_slice(b"$1\r\n1\r\n");
-            append_key(out, key);
+            out.extend_from_slice(b"*5\r\n");
+            append_script(out, RELEASE_SCRIPT, key);
         }
     }
     append_token(out, token);
@@ -230,10 +226,8 @@ pub(crate) fn append_extend(
             append_token(out, token);
         }
         ExtendStep::Eval => {
-            out.extend_from_slice(b"*6\r\n$4\r\nEVAL\r\n");
-            append_bulk(out, EXTEND_SCRIPT.as_bytes());
-            out.extend_from_slice(b"$1\r\n1\r\n");
-            append_key(out, key);
+            out.extend_from_slice(b"*6\r\n");
+            append_script(out, EXTEND_SCRIPT, key);
             append_token(out, token);
         }
     }
@@ -279,6 +273,14 @@ pub(crate) fn append_publish(out: &mut Vec<u8>, channel: &[u8], message: &[u8]) 
 pub(crate) fn append_script_loads(out: &mut impl BufMut) {
     append_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT.as_bytes()]);
     append_command(out, &[b"SCRIPT", b"LOAD", EXTEND_SCRIPT.as_bytes()]);
+}
+
+/// What a command with a script of one key begins with.
+fn append_script(out: &mut Vec<u8>, script: &str, key: &Key) {
+    out.extend_from_slice(b"$4\r\nEVAL\r\n");
+    append_bulk(out, script.as_bytes());
+    out.extend_from_slice(b"$1\r\n1\r\n");
+    append_key(out, key);
 }
 
 #[inline(always)]

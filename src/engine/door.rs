@@ -515,7 +515,6 @@ impl Engine {
         self.locks.nodes.begin_close();
         // A script that is refused, or that nobody hears of, needs a second step.
         self.locks.settings.transfers_in_row = 0;
-        self.locks.settings.takes_transfers = false;
         self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));
     }
 }

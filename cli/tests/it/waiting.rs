@@ -34,7 +34,7 @@ fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
             let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
             assert!(eventually(PATIENCE, || cluster.calls("publish") > words), "it waits");
             first.signal(signal);
-            // The lock is handed over to who was there half a second ago.
+            // A lock is handed over only to a waiter that was heard of within half a second.
             thread::sleep(ms(700));
             holder.unlock(lease).expect("it is held");
             assert!(eventually(PATIENCE, || {

@@ -49,15 +49,12 @@ pub(super) struct Past {
 }
 
 impl Offers {
-    #[inline]
-    pub(in crate::engine) const fn is_empty(&self) -> bool {
-        self.open.is_empty()
+    /// Those of one call that have not ended, the oldest first.
+    pub(super) fn of(&self, op: OpIndex) -> SmallVec<[SlotIndex; 4]> {
+        self.open.iter().filter(|(_, of)| **of == op).map(|(slot, _)| slot).collect()
     }
 
-    pub(super) fn of(&self, op: OpIndex) -> impl Iterator<Item = SlotIndex> {
-        self.open.iter().filter(move |(_, of)| **of == op).map(|(slot, _)| slot)
-    }
-
+    /// Those that have ended too.
     pub(super) fn all(&self) -> SmallVec<[SlotIndex; 8]> {
         let past = self.past.iter().map(|past| past.slot);
         self.open.iter().map(|(slot, _)| slot).chain(past).collect()

@@ -17,12 +17,12 @@
 use super::handover::Past;
 use super::observe::Happening;
 use super::op::Outcome;
-use super::slot::{SlotState, Slots};
+use super::slot::SlotState;
 use super::state::Locks;
 use super::timers::Timer;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
-use crate::quorum::{NODES_MAX, NodeId};
+use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Round;
 use crate::rules;
 use crate::slab::{Index as _, OpIndex, SlotIndex};
@@ -31,8 +31,6 @@ use crate::token::TokenBytes;
 use crate::witness::{Sight, saw};
 
 use std::time::Duration;
-
-use smallvec::SmallVec;
 
 /// An offer that is older than this part of its TTL is replaced by a new one.
 const FRESH_PARTS: u32 = 4;
@@ -84,8 +82,8 @@ impl Locks {
             return None;
         }
         self.nodes.take_transfers(now);
-        let newest = self.offers.of(op).last();
-        if let Some(slot) = newest.map(|slot| self.slots.at(slot))
+        let made = self.offers.of(op);
+        if let Some(slot) = made.last().map(|&newest| self.slots.at(newest))
             && slot.began + ttl(slot.ttl_ms) / FRESH_PARTS > now.real
             && slot.holds.is_empty()
             && slot.tainted.is_empty()
@@ -93,9 +91,9 @@ impl Locks {
         {
             return Some((token, slot.ttl_ms));
         }
-        for past in self.offers.of(op).collect::<SmallVec<[_; 4]>>() {
-            if self.slots.at(past).ends <= now.real {
-                self.end_offer(past, now);
+        for old in made {
+            if self.slots.at(old).ends <= now.real {
+                self.end_offer(old, now);
             }
         }
         self.new_offer(op, now.real)
@@ -107,7 +105,7 @@ impl Locks {
         let op = self.ops.at(index);
         let is_watched = op.keep.is_some_and(|keep| self.keeps.at(keep).watched.is_some());
         let has_enough = op.plan.min_validity <= ttl(op.plan.ttl_ms) / WANTED_PARTS;
-        self.settings.takes_transfers
+        self.settings.transfers_in_row > 0
             && has_enough
             && !is_watched
             && !self.slots.at(op.slot()).is_fenced()
@@ -256,20 +254,18 @@ impl Locks {
 
     /// The call takes nothing over any more.
     pub(in crate::engine) fn retire_offers(&mut self, op: OpIndex, now: Now) {
-        for slot_index in self.offers.of(op).collect::<SmallVec<[_; 4]>>() {
+        for slot_index in self.offers.of(op) {
             self.end_offer(slot_index, now);
         }
     }
 
     /// Gives up what was handed over in part: an attempt that follows goes behind the deletes.
     pub(in crate::engine) fn retire_parts(&mut self, op: OpIndex, now: Now) {
-        if self.offers.is_empty() {
-            return;
-        }
-        let parts = self.offers.of(op).filter(|&slot| !self.slots.at(slot).holds.is_empty());
-        for slot_index in parts.collect::<SmallVec<[_; 4]>>() {
-            saw(Sight::TransferPartly);
-            self.end_offer(slot_index, now);
+        for slot_index in self.offers.of(op) {
+            if !self.slots.at(slot_index).holds.is_empty() {
+                saw(Sight::TransferPartly);
+                self.end_offer(slot_index, now);
+            }
         }
     }
 
@@ -421,13 +417,9 @@ impl Locks {
 
     /// The same for a token whose offer is forgotten.
     fn refuse_unknown(&mut self, id: NodeId, transfer: Transfer<'_>, now: Now) -> Taken {
-        let slots: &mut Slots = &mut self.slots;
-        let slot_index = slots.open(transfer.key, TokenBytes::Drawn(transfer.token));
-        let slot = slots.at_mut(slot_index);
-        slot.state = SlotState::Released;
-        let ttl_ms = transfer.ttl_ms.min(self.settings.max_ttl_ms);
-        (slot.ttl_ms, slot.ttl_longest_ms) = (ttl_ms, ttl_ms);
-        slot.ends = now.real.plus_millis(ttl_ms);
+        let slot_index = self.open_foreign(transfer.key, TokenBytes::Drawn(transfer.token));
+        let slot = self.slots.at_mut(slot_index);
+        (slot.state, slot.holds) = (SlotState::Released, NodeMask::EMPTY);
         let taken = self.decline(id, slot_index, transfer, now);
         self.slots.free_if_unnamed(slot_index);
         taken

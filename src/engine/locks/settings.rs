@@ -28,10 +28,8 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) max_hold: Duration,
     pub(in crate::engine) admission: AdmissionRules,
     pub(in crate::engine) direct_wake: bool,
-    /// How many transfers there may be in a row.
+    /// How many transfers there may be in a row; none once the client is about to end.
     pub(in crate::engine) transfers_in_row: u8,
-    /// Whether calls that wait take a lock over.
-    pub(in crate::engine) takes_transfers: bool,
     /// Whether somebody reads the sockets all the time, and not only while a call lasts.
     pub(in crate::engine) is_looped: bool,
     /// Microseconds.
@@ -63,7 +61,6 @@ impl Settings {
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
             transfers_in_row: config.transfers_in_row,
-            takes_transfers: config.direct_wake && config.transfers_in_row > 0,
             is_looped: true,
             max_clock_skew_us: nanos(config.max_clock_skew) / 1_000,
             fence_ttl_ms: u64::try_from(config.fence_ttl_or_default().as_millis())

@@ -141,6 +141,12 @@ impl Rig {
         }
     }
 
+    /// Nothing that was sent so far is answered.
+    fn clear(&mut self) {
+        self.collect();
+        self.inbox.iter_mut().for_each(Vec::clear);
+    }
+
     /// The names of the commands that wait at a node.
     fn waiting(&mut self, index: usize) -> Vec<String> {
         self.collect();

@@ -43,6 +43,15 @@ pub(super) fn offered(rig: &Rig) -> [u8; 20] {
     }
 }
 
+/// The token that a call has offered which is cancelled.
+pub(super) fn given_up(rig: &mut Rig) -> [u8; 20] {
+    offering(rig);
+    let token = offered(rig);
+    rig.engine.cancel_all(rig.now);
+    assert!(matches!(rig.refused(), LockError::Cancelled));
+    token
+}
+
 /// A waiter as it is listed: its id, its wait of 16 s, its age, and the TTL and token that it offers.
 pub(super) fn listed(id: &[u8], age_ms: u16, token: &[u8; 20]) -> Vec<u8> {
     let mut text = [id, &[0; 12][..12 - id.len()], &[0, 64, 0, 0]].concat();
@@ -153,8 +162,7 @@ fn a_part_of_a_lock_is_given_up_when_no_more_comes() {
     let mut rig = rig(3);
     offering(&mut rig);
     told(&mut rig, 0);
-    rig.collect();
-    rig.inbox.iter_mut().for_each(Vec::clear);
+    rig.clear();
     rig.advance(60 * MS);
     assert_eq!(rig.waiting(0), ["DELIFEQ", "SET"]);
     assert_eq!(rig.waiting(1), ["SET"]);
@@ -163,18 +171,14 @@ fn a_part_of_a_lock_is_given_up_when_no_more_comes() {
 #[test]
 fn what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere() {
     let mut rig = rig(3);
-    offering(&mut rig);
-    let token = offered(&rig);
-    rig.engine.cancel_all(rig.now);
-    assert!(matches!(rig.refused(), LockError::Cancelled));
-    rig.collect();
-    rig.inbox.iter_mut().for_each(Vec::clear);
+    let token = given_up(&mut rig);
+    rig.clear();
     let message = transfer(&rig, &token, 1);
     rig.receive(1, &message);
     for index in 0..3 {
         assert_eq!(rig.waiting(index), ["DELIFEQ"], "node {index}");
     }
-    rig.inbox.iter_mut().for_each(Vec::clear);
+    rig.clear();
     let message = transfer(&rig, &token, 2);
     rig.receive(2, &message);
     assert_eq!(rig.waiting(2), ["DELIFEQ"], "it came behind the first");
@@ -292,8 +296,7 @@ pub(super) fn a_lock_is_free_for_a_moment_after_so_many_transfers() {
     let mut lease = rig.locked();
     for (command, row) in [("EVAL", 1), ("DELIFEQ", 2)] {
         announce(&mut rig, lease, 1);
-        rig.collect();
-        rig.inbox.iter_mut().for_each(Vec::clear);
+        rig.clear();
         rig.engine.release(lease, rig.now);
         assert_eq!(rig.waiting(0)[0], command, "{row} before");
         rig = self::rig(3);
@@ -329,8 +332,7 @@ fn who_reads_no_more_leaves_the_channel_and_deletes_what_came() {
     offering(&mut rig);
     rig.engine.cancel_all(rig.now);
     rig.refused();
-    rig.collect();
-    rig.inbox.iter_mut().for_each(Vec::clear);
+    rig.clear();
     rig.engine.leave_transfers(rig.now);
     for index in 0..3 {
         assert_eq!(rig.waiting(index), ["UNSUBSCRIBE", "DELIFEQ"]);
@@ -347,8 +349,7 @@ fn a_lease_that_was_given_away_is_left_alone() {
     told(&mut rig, 1);
     let lease = rig.locked();
     let late = transfer(&rig, &token_bytes(&rig, lease), 2);
-    rig.collect();
-    rig.inbox.iter_mut().for_each(Vec::clear);
+    rig.clear();
     rig.engine.detach(lease);
     rig.receive(2, &late);
     assert!((0..3).all(|index| rig.waiting(index).is_empty()), "nothing is deleted");

@@ -2,18 +2,14 @@
 //! go meanwhile.
 
 use super::transfers::{
-    FROM, channel, listed, offered, offering, rig, token_bytes, told, transfer, waited_for,
+    FROM, channel, given_up, listed, offered, offering, rig, token_bytes, told, transfer,
+    waited_for,
 };
 use super::waking::{
     OTHER, OTHERS_CHANNEL, WAKE, answer_each, denied, published, subscribed, token_of,
 };
 use super::*;
 use crate::token::TokenBytes;
-
-fn clear(rig: &mut Rig) {
-    rig.collect();
-    rig.inbox.iter_mut().for_each(Vec::clear);
-}
 
 /// What confirms a subscription to this channel.
 fn confirmed(name: &str) -> String {
@@ -56,7 +52,7 @@ fn what_was_owed_for_an_offer_is_not_paid_out_of_the_lease() {
         let lease = rig.locked();
         let late = transfer(&rig, &token_bytes(&rig, lease), 1);
         rig.receive(1, &late);
-        clear(&mut rig);
+        rig.clear();
         if is_detached {
             rig.engine.detach(lease);
         }
@@ -186,10 +182,7 @@ fn a_client_that_closes_hands_nothing_over() {
 #[test]
 fn a_flood_of_one_token_wraps_no_count() {
     let mut rig = rig(3);
-    offering(&mut rig);
-    let token = offered(&rig);
-    rig.engine.cancel_all(rig.now);
-    rig.refused();
+    let token = given_up(&mut rig);
     let message = transfer(&rig, &token, 1);
     let mut other = message.clone();
     let from_at = message.windows(20).position(|it| it == FROM).unwrap();
@@ -228,7 +221,7 @@ fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
     rig.pass();
     rig.receive(0, &[head.as_bytes(), &text, b"\r\n"].concat());
     let lease = rig.locked();
-    clear(&mut rig);
+    rig.clear();
     rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(0)[0], "DELIFEQ", "two in a row are allowed");
 }

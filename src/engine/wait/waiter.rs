@@ -25,7 +25,8 @@
 //! | | gone | trying | an attempt at that node |
 //! | asking: announcement | heard | the same | the holder has the calls that it named |
 //! | | the same holder | still: listening | asks the next, if no client received it |
-//! | asking: poll | the same holder | still: listening | or tells the holder again, so that it knows that the call is there |
+//! | asking: poll | the same holder | still: listening | |
+//! | | the same holder, which was told of an offer a while ago | asking: announcement | tells the holder again |
 //! | | another holder, and the call was listed a moment ago | still: listening | the list goes with the lock |
 //! | asking: announcement, poll | another holder otherwise | asking: announcement | tells that holder; looks if it is unknown |
 //! | | gone, while listed with a holder | still: listening | looks again soon: the lock may be changing hands |

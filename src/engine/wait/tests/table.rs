@@ -6,6 +6,7 @@ use super::*;
 
 const STATES: [&str; 11] = [
     "trying",
+    "receiving",
     "pausing",
     "failed",
     "holder",
@@ -15,8 +16,10 @@ const STATES: [&str; 11] = [
     "poll",
     "listening",
     "looking",
-    "receiving",
 ];
+
+const ALL_BUT_TRYING: &[&str] = STATES.split_at(1).1;
+const WITHOUT_A_PART: &[&str] = STATES.split_at(2).1;
 
 fn name(state: State) -> &'static str {
     match state {
@@ -168,40 +171,9 @@ const TABLE: &[(&[&str], &[&str], &str, &[&str])] = &[
     (&STATES, &["failed"], "failed", &[]),
     (&["failed"], &["retry"], "trying", &["try"]),
     (&["trying"], &["behind"], "place", &["timer", "announce"]),
-    (
-        &[
-            "pausing",
-            "failed",
-            "holder",
-            "look",
-            "announcement",
-            "place",
-            "poll",
-            "listening",
-            "looking",
-            "receiving",
-        ],
-        &["turn"],
-        "trying",
-        &["try"],
-    ),
+    (ALL_BUT_TRYING, &["turn"], "trying", &["try"]),
     (&STATES, &["transferred"], "trying", &[]),
-    (
-        &[
-            "pausing",
-            "failed",
-            "holder",
-            "look",
-            "announcement",
-            "place",
-            "poll",
-            "listening",
-            "looking",
-        ],
-        &["transferred in part"],
-        "receiving",
-        &["timer"],
-    ),
+    (WITHOUT_A_PART, &["transferred in part"], "receiving", &["timer"]),
     (&["receiving"], &["due", "ended"], "trying", &["try"]),
     (&["announcement", "place", "poll", "listening"], &["follower"], "trying", &["try at one"]),
     (&["holder", "look", "announcement"], &["gone"], "trying", &["try at one"]),
