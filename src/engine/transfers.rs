@@ -7,7 +7,7 @@ use super::locks::observe::Happening;
 use super::locks::offers::{Taken, Transfer};
 use super::wait::{Kind, Message, Terms};
 use crate::command::Answer;
-use crate::node::{ChannelName, Now};
+use crate::node::Now;
 use crate::quorum::NodeId;
 use crate::rules;
 use crate::slab::SlotIndex;
@@ -37,9 +37,8 @@ impl Engine {
         let Some(next) = next else { return };
         self.locks.observe(Happening::HandedOver { slot: slot_index });
         self.locks.heir = Some(Heir {
-            token: TokenBytes::Drawn(next.offer.token),
+            token: next.offer.token,
             ttl_ms: next.offer.ttl_ms,
-            channel: ChannelName::of(next.client),
             nodes: terms.able,
             near: next.near,
             mark_at: next.mark_at,

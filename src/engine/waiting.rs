@@ -342,7 +342,7 @@ impl Engine {
     fn encode_publish(&mut self, text: &Text) {
         self.locks.scratch.clear();
         let channel = ChannelName::of(text.to);
-        append_publish(&mut self.locks.scratch, channel.messages(), self.waiting.text(text));
+        append_publish(&mut self.locks.scratch, channel.as_bytes(), self.waiting.text(text));
     }
 
     fn write_wake(&mut self, wake: WakeIndex, id: NodeId, text: &Text, now: Now) {

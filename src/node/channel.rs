@@ -1,6 +1,8 @@
 //! The channels on which other clients reach this one through the node: subscriptions beside the
 //! ordinary commands of a RESP3 connection. One carries messages. The other carries transfers, and
-//! the client leaves it where nobody would read what a holder hands over.
+//! the client leaves it where nobody would read what a holder hands over. Each time it comes back it
+//! listens on another one: an old offer that some list still names is then handed over unheard, and
+//! the script deletes it.
 //!
 //! # Invariants
 //!
@@ -23,35 +25,67 @@ const PREFIX: &[u8; 10] = b"redbolt:3:";
 /// More than a subscription and its end take.
 const SUBSCRIPTION_LEN: usize = 256;
 
-/// Behind the name of a client's channel: its channel for transfers.
+/// Behind the name of a client's channel: its channels for transfers.
 const TRANSFERS: &[u8; 2] = b":t";
 
-/// The names of a client's channels: the prefix and the client's id in hexadecimal digits.
+/// How often a client has left its channel for transfers. Each offer's token ends with it.
+pub(crate) type Period = [u8; 2];
+
+/// The name of a client's channel for messages: the prefix and the client's id in hexadecimal
+/// digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChannelName([u8; 28]);
+pub(crate) struct ChannelName([u8; 26]);
+
+/// The name of a client's channel for the transfers of one period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TransfersName([u8; 32]);
 
 impl ChannelName {
     /// The channel of the client with that id.
     pub(crate) fn of(client_id: [u8; 8]) -> Self {
-        let mut name = [0; 28];
-        let (prefix, rest) = name.split_at_mut(PREFIX.len());
+        let mut name = [0; 26];
+        let (prefix, digits) = name.split_at_mut(PREFIX.len());
         prefix.copy_from_slice(PREFIX);
-        let (digits, last) = rest.split_at_mut(2 * client_id.len());
-        last.copy_from_slice(TRANSFERS);
-        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(client_id) {
-            *pair = [digit(byte >> 4), digit(byte & 15)];
-        }
+        write_hex(digits, &client_id);
         Self(name)
     }
 
-    /// The channel for messages.
-    pub(crate) const fn messages(&self) -> &[u8] {
-        self.0.split_at(self.0.len() - TRANSFERS.len()).0
+    pub(crate) const fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
-    /// The channel for transfers.
-    pub(crate) const fn transfers(&self) -> &[u8] {
+    fn transfers(&self, period: Period) -> TransfersName {
+        let mut name = [0; 32];
+        let (first, rest) = name.split_at_mut(self.0.len());
+        first.copy_from_slice(&self.0);
+        let (mark, digits) = rest.split_at_mut(TRANSFERS.len());
+        mark.copy_from_slice(TRANSFERS);
+        write_hex(digits, &period);
+        TransfersName(name)
+    }
+
+    /// Whether this is one of the client's channels for transfers.
+    fn has_transfers(&self, channel: &[u8]) -> bool {
+        channel.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with(TRANSFERS))
+    }
+}
+
+impl TransfersName {
+    /// Where the client that offers the token hears that it was written.
+    pub(crate) fn of(token: &[u8; 20]) -> Self {
+        let client_id = token.first_chunk().copied().unwrap_or_default();
+        let period = token.last_chunk().copied().unwrap_or_default();
+        ChannelName::of(client_id).transfers(period)
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+fn write_hex(out: &mut [u8], bytes: &[u8]) {
+    for (pair, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *pair = [digit(byte >> 4), digit(byte & 15)];
     }
 }
 
@@ -79,10 +113,11 @@ fn mark_of(run_id: &str) -> [u8; 8] {
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     subscription: Subscription,
-    /// SUBSCRIBE for transfers is written on this connection, and no UNSUBSCRIBE behind it.
-    takes_transfers: bool,
-    /// Whether the client takes transfers, on this connection and later ones.
-    wants_transfers: bool,
+    /// SUBSCRIBE for the transfers of this period is written on this connection, and no UNSUBSCRIBE
+    /// behind it.
+    takes_transfers: Option<Period>,
+    /// The period whose transfers the client takes, on this connection and later ones.
+    wants_transfers: Option<Period>,
     /// The node answered the script that hands a lock over with an error, on this connection.
     refuses_transfers: bool,
     /// How the node is named in transfers, by its last greeting on this connection.
@@ -101,8 +136,9 @@ impl Channel {
         let mut items = items.clone();
         let kind = items.next().and_then(|item| item.text());
         let channel = items.next().and_then(|item| item.text());
-        let is_messages = channel.is_some() && channel == name.map(ChannelName::messages);
-        let is_transfers = channel.is_some() && channel == name.map(ChannelName::transfers);
+        let own = name.zip(channel);
+        let is_messages = own.is_some_and(|(name, channel)| name.as_bytes() == channel);
+        let is_transfers = own.is_some_and(|(name, channel)| name.has_transfers(channel));
         let is_ours = is_messages || is_transfers;
         let awaited = pending.front().map(|it| it.request);
         let is_confirmed = match kind {
@@ -143,7 +179,7 @@ impl Channel {
     /// The connection has ended.
     pub(super) const fn close(&mut self) {
         self.subscription = Subscription::None;
-        (self.takes_transfers, self.refuses_transfers) = (false, false);
+        (self.takes_transfers, self.refuses_transfers) = (None, false);
         self.mark = None;
     }
 }
@@ -154,20 +190,20 @@ impl Node {
         self.channel.mark = self.facts().run_id.as_deref().map(mark_of);
         let Some(name) = self.login.channel.filter(|_| self.reading.facts.resp3) else { return };
         if self.channel.subscription == Subscription::None {
-            append_command(&mut self.output, &[b"SUBSCRIBE", name.messages()]);
+            append_command(&mut self.output, &[b"SUBSCRIBE", name.as_bytes()]);
             let written_at = now.attended;
             let pending = Pending { request: Request::Subscribe, written_at };
             self.pending.push_back(pending);
             self.channel.subscription = Subscription::Asked;
         }
-        if self.channel.wants_transfers {
-            self.take_transfers(now);
+        if let Some(period) = self.channel.wants_transfers {
+            self.take_transfers(period, now);
         }
     }
 
     /// Subscribes to transfers, in front of whatever is written next, and after each greeting.
-    pub(crate) fn take_transfers(&mut self, now: Now) {
-        self.channel.wants_transfers = true;
+    pub(crate) fn take_transfers(&mut self, period: Period, now: Now) {
+        self.channel.wants_transfers = Some(period);
         // What a node without a name tells would be nobody's vote, and its key nobody's. A client
         // that comes and goes must not fill the output of a node that does not read.
         let is_able = self.channel.subscription != Subscription::None
@@ -176,30 +212,30 @@ impl Node {
             && !self.is_stalled()
             && self.has_room_in_step(SUBSCRIPTION_LEN);
         let Some(name) = self.login.channel.filter(|_| is_able) else { return };
-        if !std::mem::replace(&mut self.channel.takes_transfers, true) {
-            self.write_subscription(b"SUBSCRIBE", name, now);
+        if self.channel.takes_transfers.replace(period).is_none() {
+            self.write_subscription(b"SUBSCRIBE", name.transfers(period), now);
         }
     }
 
     /// Leaves the channel for transfers: a holder's script that runs behind this is heard by
     /// nobody, and deletes the key instead.
     pub(crate) fn leave_transfers(&mut self, now: Now) {
-        self.channel.wants_transfers = false;
+        self.channel.wants_transfers = None;
         let Some(name) = self.login.channel else { return };
-        if std::mem::take(&mut self.channel.takes_transfers) {
-            self.write_subscription(b"UNSUBSCRIBE", name, now);
+        if let Some(period) = self.channel.takes_transfers.take() {
+            self.write_subscription(b"UNSUBSCRIBE", name.transfers(period), now);
         }
     }
 
-    fn write_subscription(&mut self, command: &[u8], name: ChannelName, now: Now) {
-        append_command(&mut self.output, &[command, name.transfers()]);
+    fn write_subscription(&mut self, command: &[u8], name: TransfersName, now: Now) {
+        append_command(&mut self.output, &[command, name.as_bytes()]);
         let written_at = now.attended;
         self.pending.push_back(Pending { request: Request::SubscribeTransfers, written_at });
     }
 
     /// Whether a holder's script at this node would be heard, or was on this connection.
     pub(crate) const fn takes_transfers(&self) -> bool {
-        self.channel.takes_transfers
+        self.channel.takes_transfers.is_some()
     }
 
     /// Whether the node hands locks over for this client.

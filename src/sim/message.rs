@@ -151,7 +151,7 @@ impl World {
 
 /// Whether a message came on a channel for transfers.
 fn is_transfer(bytes: &[u8]) -> bool {
-    bytes.get(..80).unwrap_or(bytes).windows(4).any(|end| end == b":t\r\n")
+    bytes.get(..80).unwrap_or(bytes).windows(2).any(|mark| mark == b":t")
 }
 
 /// A list is passed on by each who is on it: forged as often as messages go, more and more would.

@@ -5,18 +5,15 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 
 use crate::beside::Beside;
-use crate::node::ChannelName;
 use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
-use crate::token::TokenBytes;
 
 /// To whom a release hands its lock over, and by which nodes.
 #[derive(Debug)]
 pub(in crate::engine) struct Heir {
-    pub(in crate::engine) token: TokenBytes,
+    pub(in crate::engine) token: [u8; 20],
     pub(in crate::engine) ttl_ms: u32,
-    pub(in crate::engine) channel: ChannelName,
     /// The nodes that run the script; the others get the plain release.
     pub(in crate::engine) nodes: NodeMask,
     /// The node by which later messages come behind the hand-over.

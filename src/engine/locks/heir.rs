@@ -11,10 +11,11 @@
 
 use super::state::Locks;
 use crate::command::append_transfer;
-use crate::node::{Now, Request};
+use crate::node::{Now, Request, TransfersName};
 use crate::quorum::NodeMask;
 use crate::rules;
 use crate::slab::SlotIndex;
+use crate::token::TokenBytes;
 
 impl Locks {
     /// The nodes that hold the slot's key and can hand it over.
@@ -38,6 +39,8 @@ impl Locks {
         now: Now,
     ) -> NodeMask {
         let Some(heir) = self.heir.take() else { return holds };
+        let channel = TransfersName::of(&heir.token);
+        let to = (&TokenBytes::Drawn(heir.token), heir.ttl_ms);
         let (mut rest, mut written) = (holds, NodeMask::EMPTY);
         for id in holds.intersection(heir.nodes) {
             let node = self.nodes.at(id);
@@ -48,8 +51,7 @@ impl Locks {
             }
             let slot = self.slots.at(slot_index);
             self.scratch.clear();
-            let (to, by) =
-                ((&heir.token, heir.ttl_ms), (heir.channel.transfers(), text.as_slice()));
+            let by = (channel.as_bytes(), text.as_slice());
             append_transfer(&mut self.scratch, &slot.key, &slot.token, to, by);
             if self.write(id, Request::Transfer(slot_index), now) {
                 rest.remove(id);

@@ -21,7 +21,7 @@ use super::slot::SlotState;
 use super::state::Locks;
 use super::timers::Timer;
 use crate::error::{Cause, Vote};
-use crate::node::Now;
+use crate::node::{Now, Period};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Round;
 use crate::rules;
@@ -81,7 +81,7 @@ impl Locks {
         if !self.takes_over(op) {
             return None;
         }
-        self.nodes.take_transfers(now);
+        let period = self.nodes.take_transfers(now);
         let made = self.offers.of(op);
         if let Some(slot) = made.last().map(|&newest| self.slots.at(newest))
             && slot.began + ttl(slot.ttl_ms) / FRESH_PARTS > now.real
@@ -96,7 +96,7 @@ impl Locks {
                 self.end_offer(old, now);
             }
         }
-        self.new_offer(op, now.real)
+        self.new_offer(op, period, now.real)
     }
 
     /// Whether the call may take a lock over: it has no fence to get and no key to watch, and a
@@ -111,8 +111,14 @@ impl Locks {
             && !self.slots.at(op.slot()).is_fenced()
     }
 
-    fn new_offer(&mut self, index: OpIndex, now: Instant) -> Option<([u8; 20], u32)> {
-        let TokenBytes::Drawn(token) = self.draw_token() else { return None };
+    fn new_offer(
+        &mut self,
+        index: OpIndex,
+        period: Period,
+        now: Instant,
+    ) -> Option<([u8; 20], u32)> {
+        let TokenBytes::Drawn(mut token) = self.draw_token() else { return None };
+        *token.last_chunk_mut()? = period;
         let op = self.ops.at(index);
         let (key, ttl_ms) = (self.slots.at(op.slot()).key.clone(), op.plan.ttl_ms);
         let deadline = self.deadline_from(now, ttl_ms);
@@ -326,13 +332,15 @@ impl Locks {
             self.end_offer(slot_index, now);
             // What was handed over before is deleted behind that; a lease, by its own release.
             let slot = self.slots.at_mut(slot_index);
+            let rest = heard.without(slot.holds);
+            slot.holds = rules::with_late_scripts(slot.holds, heard);
             if slot.state == SlotState::Released {
-                let rest = heard.without(slot.holds);
-                slot.holds = slot.holds.union(heard);
                 slot.tainted = slot.tainted.union(heard);
                 for id in rest {
                     self.send_release(id, slot_index, &mut None, now);
                 }
+            } else {
+                slot.unanswered = slot.unanswered.union(rest);
             }
         }
         while let Some(Past { slot, .. }) = self.offers.past.pop_front() {
@@ -392,7 +400,9 @@ impl Locks {
             self.delete_transferred(id, slot_index, now);
             return Taken::Ignored;
         }
-        for id in self.nodes.with_transfers() {
+        let mut told = self.nodes.with_transfers();
+        told.insert(id);
+        for id in told {
             self.delete_transferred(id, slot_index, now);
         }
         Taken::Declined

@@ -72,6 +72,8 @@ pub(super) struct Nodes {
     is_closing: bool,
     /// The client subscribes to transfers.
     takes_transfers: bool,
+    /// How often it has left the channels for them.
+    period: u16,
 }
 
 impl Nodes {
@@ -96,6 +98,7 @@ impl Nodes {
             with_news: NodeMask::EMPTY,
             is_closing: false,
             takes_transfers: false,
+            period: 0,
             nodes,
         }
     }

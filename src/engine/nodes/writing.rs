@@ -3,7 +3,7 @@
 use super::Nodes;
 use crate::command::ReleaseStep;
 use crate::key::Key;
-use crate::node::{Node, Now, Pending, Request};
+use crate::node::{Node, Now, Pending, Period, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 
@@ -18,18 +18,21 @@ impl Nodes {
     }
 
     /// Subscribes to transfers at each node that carries messages, in front of what is written
-    /// next.
-    pub(in crate::engine) fn take_transfers(&mut self, now: Now) {
+    /// next. Returns what the tokens of offers end with.
+    pub(in crate::engine) fn take_transfers(&mut self, now: Now) -> Period {
         self.takes_transfers = true;
+        let period = self.period.to_le_bytes();
         for (id, node) in NodeMask::first(self.nodes.len()).into_iter().zip(&mut self.nodes) {
-            node.take_transfers(now);
+            node.take_transfers(period, now);
             self.with_output.set(id, node.has_output());
         }
+        period
     }
 
     /// Leaves the channels for transfers.
     pub(in crate::engine) fn leave_transfers(&mut self, now: Now) {
         self.takes_transfers = false;
+        self.period = self.period.wrapping_add(1);
         for (id, node) in NodeMask::first(self.nodes.len()).into_iter().zip(&mut self.nodes) {
             node.leave_transfers(now);
             self.with_output.set(id, node.has_output());

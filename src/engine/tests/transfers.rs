@@ -15,10 +15,16 @@ pub(super) fn rig(nodes: usize) -> Rig {
     rig
 }
 
-pub(super) fn channel(rig: &Rig) -> String {
+/// The channel for messages.
+pub(super) fn messages(rig: &Rig) -> String {
     let id: String =
         rig.engine.waiting.client_id().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("redbolt:3:{id}:t")
+    format!("redbolt:3:{id}")
+}
+
+/// The channel for transfers of a client that has not left it yet.
+pub(super) fn channel(rig: &Rig) -> String {
+    format!("{}:t0000", messages(rig))
 }
 
 /// A call that waits behind `OTHER`, which was told what it offers; the node that told it.
@@ -216,7 +222,7 @@ pub(super) fn announce(rig: &mut Rig, lease: LeaseId, age_ms: u16) {
     let waiter = listed(OTHER.as_bytes(), age_ms, b"ABCDEFGH0123456789ab");
     let token = token_bytes(rig, lease);
     let text = [&[1, 0][..], &waiter, &token, &[0; 8], &[0, 0], b"a"].concat();
-    let channel = channel(rig).trim_end_matches(":t").to_owned();
+    let channel = messages(rig);
     let head =
         format!(">3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n", channel.len(), text.len());
     rig.pass();
@@ -233,7 +239,7 @@ fn a_release_hands_the_lock_over_to_who_waits() {
         let script = &rig.inbox[index][0];
         let token: String = b"ABCDEFGH0123456789ab".iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!((&*script[3], &*script[5], &*script[6]), ("a", &*token, "10000"));
-        assert_eq!(script[7], format!("{OTHERS_CHANNEL}:t"));
+        assert_eq!(script[7], format!("{OTHERS_CHANNEL}:t6162"));
     }
     rig.answer_all(0..2, ":2\r\n");
     let event = rig.engine.poll_event(rig.now);

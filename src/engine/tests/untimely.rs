@@ -2,7 +2,7 @@
 //! go meanwhile.
 
 use super::transfers::{
-    FROM, channel, given_up, listed, offered, offering, rig, token_bytes, told, transfer,
+    FROM, channel, given_up, listed, messages, offered, offering, rig, token_bytes, told, transfer,
     waited_for,
 };
 use super::waking::{
@@ -18,9 +18,8 @@ fn confirmed(name: &str) -> String {
 
 /// The node that was connected again confirms both subscriptions.
 fn subscribed_again(rig: &mut Rig, index: usize) {
-    let name = channel(rig);
-    for name in [name.trim_end_matches(":t"), &name] {
-        rig.answer(index, &confirmed(name));
+    for name in [messages(rig), channel(rig)] {
+        rig.answer(index, &confirmed(&name));
     }
 }
 
@@ -178,6 +177,43 @@ fn a_client_that_closes_hands_nothing_over() {
     }
 }
 
+/// A holder may still know an offer of the call before: nobody must hear of that one any more, since
+/// nobody remembers it.
+#[test]
+fn a_client_that_comes_back_listens_on_another_channel() {
+    let mut rig = rig(3);
+    given_up(&mut rig);
+    rig.engine.leave_transfers(rig.now);
+    let left = confirmed(&channel(&rig)).replace("$9\r\nsub", "$11\r\nunsub");
+    for index in 0..3 {
+        while let Some(command) = rig.waiting(index).first() {
+            let answer = if command == "UNSUBSCRIBE" { &*left } else { ":0\r\n" };
+            rig.answer(index, answer);
+        }
+    }
+    let at = denied(&mut rig);
+    answer_each(&mut rig, at, &[&token_of(OTHER), ":9000\r\n"]);
+    rig.collect();
+    for index in 0..3 {
+        let again = rig.inbox[index].iter().find(|command| command[0] == "SUBSCRIBE").unwrap();
+        assert_eq!(again[1], format!("{}:t0100", messages(&rig)));
+    }
+    assert_eq!(offered(&rig)[18..], [1, 0]);
+}
+
+/// What a node tells between UNSUBSCRIBE and the answer to it.
+#[test]
+fn what_is_told_while_the_client_leaves_is_deleted() {
+    let mut rig = rig(3);
+    let token = given_up(&mut rig);
+    rig.engine.leave_transfers(rig.now);
+    // It is forgotten by now.
+    rig.clear();
+    let message = transfer(&rig, &token, 1);
+    rig.receive(1, &message);
+    assert!(rig.waiting(1).contains(&"DELIFEQ".into()), "{:?}", rig.waiting(1));
+}
+
 /// Forged, again and again: the count of what names the slot does not wrap around.
 #[test]
 fn a_flood_of_one_token_wraps_no_count() {
@@ -216,7 +252,7 @@ fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
     };
     let waiter = listed(OTHER.as_bytes(), 1, b"ABCDEFGH0123456789ab");
     let text = [&[1, 0][..], &waiter, &token, &[0; 8], &[0, 0], b"a"].concat();
-    let name = channel(&rig).trim_end_matches(":t").to_owned();
+    let name = messages(&rig);
     let head = format!(">3\r\n$7\r\nmessage\r\n${}\r\n{name}\r\n${}\r\n", name.len(), text.len());
     rig.pass();
     rig.receive(0, &[head.as_bytes(), &text, b"\r\n"].concat());

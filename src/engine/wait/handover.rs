@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::message::{self, ClientId, Kind, Offer, RawToken, client_of};
+use super::message::{self, Kind, Offer, RawToken, client_of};
 use super::outside::View;
 use super::wakes::Wake;
 use super::{Waiting, hash};
@@ -28,7 +28,6 @@ const SILENT_PARTS: u32 = 4;
 /// The waiter that gets a lock next, as the nodes must be told.
 #[derive(Debug)]
 pub(in crate::engine) struct NextHolder {
-    pub(in crate::engine) client: ClientId,
     pub(in crate::engine) offer: Offer,
     /// The node by which later messages come behind the hand-over.
     pub(in crate::engine) near: NodeId,
@@ -89,7 +88,7 @@ impl Waiting {
         let header = (Kind::Transfer, queue.row.saturating_add(1));
         let rest = queue.list.listed(now).skip(1);
         message::append(text, header, first.listed(now), token, rest, key);
-        Some(NextHolder { client: client_of(&first.id), offer, near, mark_at: message::MARK_AT })
+        Some(NextHolder { offer, near, mark_at: message::MARK_AT })
     }
 
     /// The scripts that hand the lock of a slot over were written.
