@@ -10,6 +10,13 @@ pub(crate) type Key = SmallVec<[u8; SHORT_MAX]>;
 /// The most with which a slot of the engine fits two cache lines.
 const SHORT_MAX: usize = 32;
 
+/// FNV-1a.
+pub(crate) fn hash(key: &[u8]) -> u64 {
+    key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 /// Puts a key where another was. A long one takes over the memory of a long one.
 #[inline]
 pub(crate) fn replace(place: &mut Key, key: &[u8]) {

@@ -41,6 +41,8 @@ pub struct LockOptions {
     pub(crate) is_special: bool,
     pub(crate) is_woken: bool,
     pub(crate) is_fenced: bool,
+    /// For how long the lease may linger; zero for not at all.
+    pub(crate) linger_ms: u32,
     /// For a lock that is adopted.
     pub(crate) fence: Option<u64>,
 }
@@ -108,6 +110,7 @@ impl LockOptions {
             is_special: false,
             is_woken: true,
             is_fenced: false,
+            linger_ms: 0,
             fence: None,
         }
     }
@@ -189,6 +192,29 @@ impl LockOptions {
         self
     }
 
+    /// The lock may linger behind its unlock: nothing is written for at most this long, and the next
+    /// call of this client for the key has the lock at once, without a command. Useful for keys that
+    /// mostly come back to the same process: see `guide::shared`.
+    ///
+    /// Whole milliseconds, counted from the last SET or extension that a quorum answered. The lock
+    /// is handed over or released as soon as another client of this library announces that it
+    /// waits, when half of the TTL is over, after 64 turns, and when the client ends. Clients of
+    /// other libraries cannot announce themselves: they wait for as long as the lock lingers. So do
+    /// all while the sockets are not driven.
+    ///
+    /// An unlock says [`Released`](crate::Unlocked::Released) although the nodes hold the key. The
+    /// option has no effect for a lock with a fence or a token of its own, a watched one, one with
+    /// limits, and one whose token was asked for ([`Lease::token`](crate::Lease::token)). The next
+    /// call must ask for the same TTL; else the lock is released first.
+    ///
+    /// A [`Client`](crate::Client) refuses it ([`LockError::NoLinger`](crate::LockError::NoLinger)):
+    /// between its calls nobody hears who waits.
+    #[must_use]
+    pub fn linger(mut self, limit: Duration) -> Self {
+        self.linger_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+        self
+    }
+
     /// For a lock that is adopted ([`Client::adopt`](crate::Client::adopt)): the fence that its
     /// lease had.
     #[must_use]
@@ -221,6 +247,12 @@ impl LockOptions {
         self.is_watched = is_watched;
         self.is_special = is_watched || self.node_timeout_ms > 0;
         self
+    }
+
+    /// For how long the lease may linger; zero for not at all.
+    #[cfg(feature = "shared")]
+    pub(crate) const fn linger_limit(&self) -> Duration {
+        Duration::from_millis(self.linger_ms as u64)
     }
 
     /// One attempt.

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{Client, Config, LockError, Retry};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, Config, LockError, LockOptions, Retry, Shared};
 use redbolt_benches::rig::Rig;
 use redbolt_embedded::Nodes;
 
@@ -90,7 +90,7 @@ fn a_warm_lock_allocates_nothing() {
 #[test]
 fn a_warm_call_of_a_shared_handle_allocates_nothing() {
     let nodes = Nodes::start(5).unwrap();
-    let shared = redbolt::Shared::connect(config(&nodes)).unwrap();
+    let shared = Shared::connect(config(&nodes)).unwrap();
     let unlocked = allocations(|round| {
         let guard = shared.try_lock(key(round), TTL).unwrap();
         shared.unlock(guard).unwrap();
@@ -189,4 +189,32 @@ fn output_that_piles_up_and_drains_in_parts_allocates_nothing() {
         rig.cycle_in_parts(takes, [&[b"+O", b"K\r\n"], &[b":1\r", b"\n"]]).unwrap();
     });
     assert_eq!(piled, 0, "taken in parts");
+}
+
+#[test]
+fn a_lock_that_lingers_is_taken_again_without_an_allocation() {
+    let nodes = Nodes::start(3).unwrap();
+    let options = LockOptions::new(TTL).linger(TTL);
+    let mut driver = Driver::standalone(config(&nodes)).unwrap();
+    while !driver.is_settled() {
+        driver.drive();
+    }
+    let lock = |driver: &mut Driver| loop {
+        match driver.completion().map(|done| done.result) {
+            Some(Outcome::Lock(result)) => break result.unwrap(),
+            Some(_) => {}
+            None => driver.drive(),
+        }
+    };
+    // The first of 64 turns needs the nodes.
+    let in_driver = allocations(|_| {
+        driver.try_lock("k", options.clone()).unwrap();
+        let lease = lock(&mut driver);
+        driver.unlock(lease).unwrap();
+    });
+    assert_eq!(in_driver, 0, "in a driver");
+
+    let shared = Shared::connect(config(&nodes)).unwrap();
+    let through_shared = allocations(|_| drop(shared.try_lock("s", options.clone()).unwrap()));
+    assert_eq!(through_shared, 0, "through a shared handle");
 }

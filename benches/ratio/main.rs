@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p redbolt-benches --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
-//! Suites: latency, throughput, locks, faults, handover, siblings, network, fences; without one, all of them.
+//! Suites: latency, throughput, locks, faults, handover, lingering, siblings, network, fences; without one, all of them.
 //! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
 //! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
 //! reported are medians over the slices. Nothing is asserted.
@@ -12,6 +12,7 @@ mod faults;
 mod fences;
 mod handover;
 mod latency;
+mod lingering;
 mod locks;
 mod network;
 mod nodes;
@@ -37,12 +38,13 @@ pub(crate) struct Options {
 
 type Suite = fn(&Options) -> Anything;
 
-const SUITES: [(&str, Suite); 8] = [
+const SUITES: [(&str, Suite); 9] = [
     ("latency", latency::run),
     ("throughput", throughput::run),
     ("locks", locks::run),
     ("faults", faults::run),
     ("handover", handover::run),
+    ("lingering", lingering::run),
     ("siblings", siblings::run),
     ("network", network::run),
     ("fences", fences::run),

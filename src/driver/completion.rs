@@ -3,6 +3,7 @@
 use super::{Driver, Lease};
 use crate::engine::{Event, LeaseId, LostCause, NodeReplies, OpId};
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::time::Instant;
 
 /// An operation that has ended.
 #[derive(Debug)]
@@ -65,6 +66,24 @@ impl Driver {
             }
             Event::Query { op, replies } => Completion { id: op, result: Outcome::Query(replies) },
         }
+    }
+
+    /// Releases the leases that were dropped, and forgets those that were given away.
+    pub(crate) fn collect_dropped(&mut self, now: Instant) {
+        if !self.pool.has_dropped() {
+            return;
+        }
+        let engine = &mut self.engine;
+        self.pool.take_dropped(|dropped| {
+            if dropped.is_detached {
+                engine.detach(dropped.id);
+                return;
+            }
+            if dropped.is_token_seen {
+                engine.forbid_linger(dropped.id);
+            }
+            engine.release(dropped.id, now);
+        });
     }
 
     fn make_lease(&mut self, id: LeaseId) -> Option<Lease> {

@@ -45,6 +45,8 @@ pub(crate) struct LeaseState {
     deadline: AtomicU64,
     votes: AtomicU32,
     is_lost: AtomicBool,
+    /// The user has the token, and may have given it to others.
+    is_token_seen: AtomicBool,
     /// What dropping it means: [`HELD`], [`DETACHED`] or [`RECLAIMED`].
     drop_means: AtomicU8,
     /// The next place in the list of dropped leases.
@@ -106,9 +108,11 @@ impl Lease {
 
     /// The value that the nodes hold. With key and token any process can extend and release the
     /// lock. It says nothing of the order of the holders: to have a resource refuse an earlier one,
-    /// use [`fence`](Self::fence).
+    /// use [`fence`](Self::fence). A lock whose token was asked for does not
+    /// [linger](crate::LockOptions::linger).
     #[must_use]
     pub fn token(&self) -> LockToken {
+        self.state.is_token_seen.store(true, Ordering::Relaxed);
         LockToken::new(&self.state.token)
     }
 
@@ -128,6 +132,10 @@ impl Lease {
 
     pub(crate) fn id(&self) -> LeaseId {
         self.state.id
+    }
+
+    pub(crate) fn is_token_seen(&self) -> bool {
+        self.state.is_token_seen.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_of(&self, pool: &LeasePool) -> bool {
@@ -194,6 +202,7 @@ pub(crate) struct Dropped {
     pub(crate) id: LeaseId,
     /// Whether the lock was given away, so that it is not released.
     pub(crate) is_detached: bool,
+    pub(crate) is_token_seen: bool,
 }
 
 impl LeasePool {
@@ -227,6 +236,7 @@ impl LeasePool {
             *state.deadline.get_mut() = deadline.as_nanos();
             *state.votes.get_mut() = votes.bits();
             *state.is_lost.get_mut() = false;
+            *state.is_token_seen.get_mut() = false;
             *state.drop_means.get_mut() = HELD;
             return (Lease { state: Arc::clone(arc) }, state_place(place));
         }
@@ -242,6 +252,7 @@ impl LeasePool {
             deadline: AtomicU64::new(deadline.as_nanos()),
             votes: AtomicU32::new(votes.bits()),
             is_lost: AtomicBool::new(false),
+            is_token_seen: AtomicBool::new(false),
             drop_means: AtomicU8::new(HELD),
             next: AtomicU32::new(END),
         });
@@ -269,7 +280,8 @@ impl LeasePool {
         let mut place = self.inbox.head.swap(END, Ordering::Acquire);
         while let Some(state) = self.states.get(place as usize) {
             let is_detached = state.drop_means.load(Ordering::Acquire) == DETACHED;
-            each(Dropped { id: state.id, is_detached });
+            let is_token_seen = state.is_token_seen.load(Ordering::Relaxed);
+            each(Dropped { id: state.id, is_detached, is_token_seen });
             self.free.push(place);
             place = state.next.load(Ordering::Relaxed);
         }

@@ -217,9 +217,13 @@ impl Driver {
         &mut self,
         key: &[u8],
         options: &LockOptions,
-        now: Instant,
+        mut now: Instant,
     ) -> Result<OpId, LockError> {
         self.collect_dropped(now);
+        if self.engine.needs_look(key, now) {
+            self.look();
+            now = clock::now();
+        }
         if options.is_fenced {
             self.set_wall_clock(now);
         }
@@ -261,6 +265,9 @@ impl Driver {
 
     /// As [`unlock`](Self::unlock), for a lease of this driver; the caller has just read the clock.
     pub(crate) fn unlock_at(&mut self, lease: Lease, now: Instant) -> Result<OpId, UnlockError> {
+        if lease.is_token_seen() {
+            self.engine.forbid_linger(lease.id());
+        }
         let result = self.engine.unlock(lease.id(), now);
         self.pool.reclaim(lease);
         // The releases of dropped leases go out with this one.
@@ -552,21 +559,6 @@ impl Driver {
         self.connecting.remove(id);
         self.blocked.remove(id);
         self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry, served))
-    }
-
-    /// Releases the leases that were dropped, and forgets those that were given away.
-    pub(crate) fn collect_dropped(&mut self, now: Instant) {
-        if !self.pool.has_dropped() {
-            return;
-        }
-        let engine = &mut self.engine;
-        self.pool.take_dropped(|dropped| {
-            if dropped.is_detached {
-                engine.detach(dropped.id);
-            } else {
-                engine.release(dropped.id, now);
-            }
-        });
     }
 }
 

@@ -26,7 +26,7 @@ const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Begins to take a lock: one attempt, unless the options have a `retry`.
-    pub(crate) fn acquire(
+    pub(super) fn begin_call(
         &mut self,
         key: &[u8],
         options: &LockOptions,
@@ -43,18 +43,10 @@ impl Engine {
         if let Some(Err(len)) = &options.token {
             return Err(LockError::InvalidToken { len: *len });
         }
-        let index = self.locks.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
-        let plan = &mut self.locks.ops.at_mut(index).plan;
-        plan.ttl_ms = ttl_ms;
-        plan.min_validity = options.min_validity;
-        plan.attempts_left = 1;
-        plan.wakes = false;
-        if options.retry.is_some() || options.timeout.is_some() {
-            plan.retry_as(options, now);
+        if options.linger_ms > 0 {
+            self.locks.check_linger()?;
         }
-        if options.is_looked_after() {
-            self.locks.open_keep(index, key, options);
-        }
+        let index = self.open_call(key, options, ttl_ms, now)?;
         let token = match &options.token {
             Some(Ok(token)) => token.clone(),
             None | Some(Err(_)) => self.locks.draw_token(),
@@ -83,6 +75,32 @@ impl Engine {
             self.attempt_specially(index, options, now);
         }
         Ok(self.locks.ops.id(index))
+    }
+
+    /// Takes a place for a call that takes a lock.
+    #[inline(always)]
+    pub(super) fn open_call(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        ttl_ms: u32,
+        now: Instant,
+    ) -> Result<OpIndex, LockError> {
+        let linger_ms = self.locks.linger_ms(options);
+        let index = self.locks.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
+        let plan = &mut self.locks.ops.at_mut(index).plan;
+        plan.ttl_ms = ttl_ms;
+        plan.min_validity = options.min_validity;
+        plan.attempts_left = 1;
+        plan.wakes = false;
+        plan.linger_ms = linger_ms;
+        if options.retry.is_some() || options.timeout.is_some() {
+            plan.retry_as(options, now);
+        }
+        if options.is_looked_after() {
+            self.locks.open_keep(index, key, options);
+        }
+        Ok(index)
     }
 
     /// Cancels an operation.

@@ -29,6 +29,8 @@ pub(super) struct Counts {
     pub(super) wakes_received: u64,
     pub(super) transfers_sent: u64,
     pub(super) transfers_received: u64,
+    /// Locks that were taken again while they lingered.
+    pub(super) retaken: u64,
     /// Fenced attempts that needed a second round.
     pub(super) second_rounds: u64,
     /// From the first byte of the winning attempt to its hand-over.

@@ -13,7 +13,7 @@ use super::event::{Connection, Event};
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
 use super::locks::settings::{Settings, nodes_of};
-use super::locks::slot::LeaseId;
+use super::locks::slot::{LeaseId, Slot};
 use super::locks::state::{Done, Locks};
 use super::locks::timers::Timer;
 use super::nodes::Nodes;
@@ -178,7 +178,12 @@ impl Engine {
     /// [`UnlockError::NotOurs`] if the lease is no longer held; [`UnlockError::Full`] if the result
     /// cannot be reported: the lease is released all the same.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
-        self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
+        let slot = self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
+        if slot.lingers()
+            && let Some(op) = self.begin_linger_reported(lease.slot, now)
+        {
+            return Ok(op);
+        }
         if self.waiting.has_queue(lease.slot) {
             self.choose_heir(lease.slot, self.locks.both_clocks(now));
         }
@@ -205,11 +210,9 @@ impl Engine {
     /// Releases a lease without a report: nothing waits for the answers. Harmless if the lease is
     /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
-        if self.locks.slots.held(lease).is_some() && self.waiting.has_queue(lease.slot) {
-            self.choose_heir(lease.slot, self.locks.both_clocks(now));
-        }
-        if self.locks.release_quietly(lease, now) {
-            self.pass_on(lease.slot, self.locks.both_clocks(now));
+        let lingers = self.locks.slots.held(lease).is_some_and(Slot::lingers);
+        if !(lingers && self.begin_linger(lease.slot, now)) {
+            self.let_go(lease, now);
         }
     }
 
@@ -356,6 +359,7 @@ impl Engine {
                     }
                 }
                 Timer::Offers => self.locks.sweep_offers(now),
+                Timer::Linger(slot) => self.linger_due(slot, now.real),
                 Timer::Extended(op) => self.locks.keep_alive_ended(op, now),
                 Timer::Keep(keep) => self.locks.keep_due(keep, now),
             }
@@ -515,6 +519,8 @@ impl Engine {
         self.locks.nodes.begin_close();
         // A script that is refused, or that nobody hears of, needs a second step.
         self.locks.settings.transfers_in_row = 0;
+        self.locks.settings.is_looped = false;
+        self.end_lingering(self.locks.last_call);
         self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));
     }
 }

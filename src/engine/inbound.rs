@@ -116,7 +116,8 @@ impl Engine {
                     self.follow(now);
                 }
                 Ok(Step::Message) => {
-                    self.message(id, now);
+                    let meant = self.message(id, now);
+                    self.hear(meant, now);
                     self.follow(now);
                 }
                 Ok(Step::Changed) => self.keys_changed(id, now),

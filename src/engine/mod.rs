@@ -38,6 +38,7 @@ mod counts;
 mod door;
 mod event;
 mod inbound;
+mod lingering;
 pub(crate) mod locks;
 mod look;
 mod nodes;

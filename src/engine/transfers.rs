@@ -69,30 +69,34 @@ impl Engine {
 
     // ---- the waiter ----
 
-    /// Another client sent this one a message through the node.
-    pub(super) fn message(&mut self, id: NodeId, now: Now) {
+    /// Another client sent this one a message through the node. Returns the slot of the lock that it
+    /// is about, if somebody may wait for that now.
+    pub(super) fn message(&mut self, id: NodeId, now: Now) -> Option<SlotIndex> {
         let bytes = self.take_frame(id);
-        if let Some(message) = Message::parse(&bytes) {
+        let meant = Message::parse(&bytes).and_then(|message| {
             if message.kind == Kind::Transfer {
-                self.transferred(id, &message, now);
+                self.transferred(id, &message, now)
             } else {
                 if let Some(fence) = message.fence() {
                     self.locks.hear_of_fence(message.key, fence, now);
                 }
                 let slot = self.slot_meant(&message);
                 self.tell_waiting(now, |waiting, view| waiting.message(id, &message, slot, view));
+                slot
             }
-        }
+        });
         self.frame = bytes;
+        meant
     }
 
-    /// A node has written a token of this client's to a key, for the holder of that key.
-    fn transferred(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
+    /// A node has written a token of this client's to a key, for the holder of that key. Returns the
+    /// slot of a lease whose list may be longer now.
+    fn transferred(&mut self, id: NodeId, message: &Message<'_>, now: Now) -> Option<SlotIndex> {
         let is_by_node = self.locks.nodes.at(id).mark() == Some(message.mark);
-        let Some(offer) = message.sender.offer else { return };
+        let offer = message.sender.offer?;
         let is_own = offer.token.starts_with(&self.locks.client_id);
         if !(rules::is_by_its_node(is_by_node) && is_own) {
-            return;
+            return None;
         }
         let transfer = Transfer {
             key: message.key,
@@ -105,7 +109,10 @@ impl Engine {
             Taken::Declined => {
                 self.tell_waiting(now, |waiting, view| waiting.declined(id, message, view));
             }
-            Taken::Late(slot_index) => self.list_follows(slot_index, id, message, now),
+            Taken::Late(slot_index) => {
+                self.list_follows(slot_index, id, message, now);
+                return Some(slot_index);
+            }
             Taken::Partly(op) => {
                 self.tell_waiting(now, |waiting, view| {
                     waiting.transferred((op, id), message, None, view);
@@ -123,6 +130,7 @@ impl Engine {
                 });
             }
         }
+        None
     }
 
     /// One more node has told of a lock that the client has: its message may carry the list.

@@ -144,6 +144,12 @@ pub enum LockError {
         /// What is in the way.
         why: &'static str,
     },
+    /// The lock cannot linger ([`LockOptions::linger`](crate::LockOptions::linger)).
+    #[error("no lock can linger: {why}")]
+    NoLinger {
+        /// What is in the way.
+        why: &'static str,
+    },
     /// The key ends in `:fence`: such keys are the counters of fences.
     #[error("a key that ends in :fence is the counter of another lock's fences")]
     ReservedKey,
@@ -169,6 +175,9 @@ pub enum LockError {
     #[error("event loop: {0}")]
     System(io::ErrorKind),
 }
+
+/// Why no lock can linger where nobody is woken.
+pub(crate) const UNHEARD: &str = "direct_wake is off, so nobody would hear who waits";
 
 /// Why a lease was not extended. Nothing was deleted: the lease goes on until its deadline.
 #[derive(Clone, Debug, Error)]

@@ -17,6 +17,7 @@ mod calls;
 mod futures;
 mod guard;
 mod inner;
+mod linger;
 mod loss;
 mod pending;
 mod queues;

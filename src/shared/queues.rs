@@ -2,6 +2,7 @@
 //! for it on the network, and the waiters, first-in first-out.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::calls::{CallIndex, Calls, Stage};
 use crate::driver::Lease;
@@ -32,12 +33,19 @@ pub(super) struct Holder {
     pub(super) keep_alive: Option<KeepAlive>,
     pub(super) is_watched: bool,
     pub(super) is_fenced: bool,
+    pub(super) ttl: Duration,
+    /// For how long it may linger; zero for not at all.
+    pub(super) linger: Duration,
+    /// The end of its time to linger that was last noted.
+    pub(super) lingers_until: Instant,
 }
 
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) key: Key,
     pub(super) holder: Option<Holder>,
+    /// That lease, while nobody uses it: it lingers.
+    pub(super) lingering: Option<Lease>,
     /// The call that competes on the network for all.
     pub(super) competitor: Option<CallIndex>,
     /// The calls behind it.
@@ -105,17 +113,22 @@ impl Queues {
             keep_alive: options.keep_alive,
             is_watched: options.is_watched,
             is_fenced: options.is_fenced || options.fence.is_some(),
+            ttl: options.ttl,
+            linger: options.linger_limit(),
+            lingers_until: Instant::default(),
         });
     }
 
-    /// Another process waits for a lease of this process.
-    pub(super) fn note_wanted_elsewhere(&mut self, lease: LeaseId, key: &[u8]) {
-        let Some(&index) = self.by_key.get(key) else { return };
-        if let Some(holder) = &mut self.at_mut(index).holder
-            && holder.id == lease
-        {
-            holder.is_wanted_elsewhere = true;
-        }
+    /// Another process waits for a lease of this process. Returns the lease if it lingers.
+    pub(super) fn note_wanted_elsewhere(&mut self, lease: LeaseId, key: &[u8]) -> Option<Lease> {
+        let index = *self.by_key.get(key)?;
+        let queue = self.at_mut(index);
+        let holder = queue.holder.as_mut().filter(|holder| holder.id == lease)?;
+        holder.is_wanted_elsewhere = true;
+        let lingering = queue.lingering.take()?;
+        queue.holder = None;
+        self.free_if_unused(index);
+        Some(lingering)
     }
 
     /// Puts a call at the end of the queue.
@@ -169,6 +182,14 @@ impl Queues {
 
 impl Queue {
     fn empty() -> Self {
-        Self { key: Key::new(), holder: None, competitor: None, first: None, last: None, refs: 0 }
+        Self {
+            key: Key::new(),
+            holder: None,
+            lingering: None,
+            competitor: None,
+            first: None,
+            last: None,
+            refs: 0,
+        }
     }
 }

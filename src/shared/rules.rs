@@ -37,6 +37,8 @@ pub(super) struct Rules {
     least_ttl: Duration,
     most_ttl: Duration,
     prefix_len: usize,
+    /// Other clients can say that they wait.
+    is_woken: bool,
 }
 
 impl Rules {
@@ -59,6 +61,7 @@ impl Rules {
             least_ttl: Duration::from_millis(least_ms.unwrap_or(most_ms)),
             most_ttl: Duration::from_millis(most_ms),
             prefix_len: config.key_prefix.len(),
+            is_woken: config.direct_wake,
         })
     }
 
@@ -76,6 +79,9 @@ impl Rules {
         if len > KEY_LEN_MAX {
             return Err(LockError::InvalidKey { len });
         }
+        if options.linger_ms > 0 && !self.is_woken {
+            return Err(LockError::NoLinger { why: crate::error::UNHEARD });
+        }
         match options.token {
             Some(Err(len)) => Err(LockError::InvalidToken { len }),
             Some(Ok(_)) | None => Ok(()),
@@ -89,6 +95,17 @@ impl Rules {
         } else {
             self.turns_max
         }
+    }
+
+    /// Until when a lease lingers that ends at `ends`: counted from the SET or extension that this
+    /// deadline is from, no longer than its holder allows, than half of its TTL, and than until its
+    /// next extension.
+    pub(super) fn lingers_until(&self, holder: &Holder, ends: Instant) -> Instant {
+        let ttl_ms = u64::try_from(holder.ttl.as_millis()).unwrap_or(u64::MAX);
+        let validity = Duration::from_millis(ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms)));
+        let parts = if holder.keep_alive.is_some() { 3 } else { 2 };
+        let left = validity.saturating_sub(holder.linger.min(validity / parts));
+        ends.minus_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// The validity that must be left of a lease that is handed to a call with these options: its
@@ -188,6 +205,9 @@ mod tests {
             keep_alive: None,
             is_watched: false,
             is_fenced,
+            ttl: ms(10),
+            linger: Duration::ZERO,
+            lingers_until: Instant::default(),
         };
         let (plain, fenced) = (LockOptions::new(ms(10)), LockOptions::new(ms(10)).fenced());
         assert!(Rules::suits(&holder(false), &plain));

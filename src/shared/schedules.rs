@@ -211,6 +211,31 @@ fn threads_that_lock_and_unlock_hold_one_at_a_time_and_all_get_their_turn() {
 }
 
 #[test]
+fn a_lock_that_lingers_is_taken_again_by_one_at_a_time_and_released_at_the_end() {
+    each(|local_turns| {
+        let (shared, worker) = start(local_turns);
+        let room = Arc::new(Room::default());
+        let threads: Vec<_> = (0..2)
+            .map(|nth| {
+                let (shared, room) = (shared.clone(), Arc::clone(&room));
+                thread::spawn(move || {
+                    for turn in 0..2 {
+                        let guard = shared.lock("k", patient().linger(LONG)).expect("its turn");
+                        if turn == nth {
+                            shared.unlock(guard).expect("it is ours");
+                        } else {
+                            room.enter(guard);
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        ends(shared, worker);
+    });
+}
+
+#[test]
 fn waiters_are_served_in_the_order_they_came() {
     each(|local_turns| {
         let (shared, worker) = start(local_turns);

@@ -10,6 +10,8 @@
 //! - The I/O thread sleeps only while there are no commands, and no longer than until something is
 //!   due here.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +84,9 @@ pub(super) struct Table {
     /// Until when the I/O thread sleeps; `None` while it is awake.
     sleeps_until: Option<Instant>,
     /// Nothing here is due before this.
-    next_due: Instant,
+    pub(super) next_due: Instant,
+    /// When locks have lingered for long enough, the next first; some are taken again by then.
+    pub(super) lingering: BinaryHeap<Reverse<(Instant, QueueIndex)>>,
     /// No call may begin any more.
     pub(super) is_closed: bool,
     /// The I/O thread has ended, with this many releases owed.
@@ -101,6 +105,7 @@ impl Table {
             commands: Vec::new(),
             sleeps_until: None,
             next_due: Instant::MAX,
+            lingering: BinaryHeap::new(),
             is_closed: false,
             ended: None,
             rules,
@@ -131,6 +136,9 @@ impl Table {
         let place = self.calls.at_mut(call);
         (place.queue, place.options) = (Some(queue), options);
         (place.ends, place.queued_until) = (patience.ends, queued_until);
+        if self.retake(queue, call, now) {
+            return Ok(call);
+        }
         let here = self.queues.at(queue);
         let holder = here.holder.filter(|holder| holder.valid_until > now);
         let is_contended = here.competitor.is_some() || here.first.is_some();
@@ -162,10 +170,20 @@ impl Table {
         let place = self.calls.at_mut(call);
         match &task {
             Task::Adopt { key, options, .. } => {
-                (place.queue, place.options) = (self.queues.enter(key), options.clone());
+                let queue = self.queues.enter(key);
+                (place.queue, place.options) = (queue, options.clone());
+                if let Some(queue) = queue {
+                    self.end_linger(queue);
+                }
             }
-            Task::Extend { lease, queue, .. } => {
+            Task::Extend { lease, queue, ttl } => {
                 (place.lease, place.queue) = (Some(*lease), Some(*queue));
+                // The time to linger counts back from the end of a TTL that is known.
+                if let Some(holder) = &mut self.queues.at_mut(*queue).holder
+                    && holder.ttl != *ttl
+                {
+                    holder.linger = Duration::ZERO;
+                }
             }
             Task::Acquire { .. }
             | Task::Unlock { .. }
@@ -219,16 +237,15 @@ impl Table {
         Listener::None
     }
 
-    /// Hands the lease to the next in its queue, without asking any node. Returns the lease if
-    /// there is no next, or the next may not have it.
+    /// Hands the lease to the next in its queue, without asking any node; where there is none it may
+    /// linger. Returns the lease if it does not, or the next may not have it.
     pub(super) fn pass_on(&mut self, queue: QueueIndex, lease: Lease) -> Result<Listener, Lease> {
         if self.is_closed || !self.queues.is_held_by(queue, lease.id()) {
             return Err(lease);
         }
         let here = self.queues.at_mut(queue);
-        let (Some(next), Some(holder)) = (here.first, &mut here.holder) else {
-            return Err(lease);
-        };
+        let Some(next) = here.first else { return self.begin_linger(queue, lease) };
+        let Some(holder) = &mut here.holder else { return Err(lease) };
         let turns_max = self.rules.turns_max(holder.is_wanted_elsewhere);
         if holder.turns >= turns_max || here.competitor.is_some() {
             return Err(lease);
@@ -313,8 +330,10 @@ impl Table {
             tell.push(self.complete(call, reply, engine));
         }
         for (lease, key) in engine.waited_for() {
-            self.queues.note_wanted_elsewhere(lease, key);
+            let lingering = self.queues.note_wanted_elsewhere(lease, key);
+            self.commands.extend(lingering.map(Command::Release));
         }
+        self.expire_lingering(now);
         if has_lost {
             // Checks the waits for that lease, and for its end.
             self.look_for_loss(Instant::default());
@@ -435,7 +454,7 @@ impl Table {
         if !self.commands.is_empty() {
             return Some(Instant::default());
         }
-        let until = due.unwrap_or(Instant::MAX).min(self.next_due);
+        let until = due.unwrap_or(Instant::MAX).min(self.next_due());
         self.sleeps_until = Some(until);
         (until < Instant::MAX).then_some(until)
     }
@@ -443,7 +462,7 @@ impl Table {
     /// Whether the I/O thread must be woken for what is here; true only once.
     pub(super) fn must_wake(&mut self) -> bool {
         let is_due = !self.commands.is_empty()
-            || self.sleeps_until.is_some_and(|until| self.next_due < until);
+            || self.sleeps_until.is_some_and(|until| self.next_due() < until);
         is_due && self.sleeps_until.take().is_some()
     }
 
@@ -451,6 +470,9 @@ impl Table {
     /// call gets a lock.
     pub(super) fn close(&mut self, tell: &mut Vec<Listener>) {
         self.is_closed = true;
+        for queue in self.queues.indices() {
+            self.end_linger(queue);
+        }
         for call in self.calls.indices() {
             let place = self.calls.at(call);
             if place.stage == Stage::Queued {

@@ -188,6 +188,8 @@ impl Worker {
 
     fn acquire(&mut self, call: CallIndex, key: &Key, mut options: LockOptions, ends: Instant) {
         let time = now();
+        // It lingers here: for the engine the lease is held.
+        options.linger_ms = 0;
         if ends < Instant::MAX {
             // A deadline of zero would be one attempt without any.
             options.timeout = Some(time.until(ends).max(Duration::from_nanos(1)));

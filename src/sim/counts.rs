@@ -160,6 +160,10 @@ counted! {
         Fenced,
         /// A fenced attempt needed a second round.
         SecondRound,
+        /// A lease lingered behind its unlock.
+        Lingers,
+        /// A lease was taken again that lingered.
+        Retaken,
         /// A lock was won at a later attempt than the first.
         LockedByRetry,
         /// `LockError::Taken`.
@@ -345,6 +349,8 @@ impl Counts {
             (Sight::Gated, Path::Gated),
             (Sight::GaveUp, Path::GaveUp),
             (Sight::SecondRound, Path::SecondRound),
+            (Sight::Lingers, Path::Lingers),
+            (Sight::Retaken, Path::Retaken),
             (Sight::HandedOver, Path::HandedOver),
             (Sight::TakenOver, Path::TakenOver),
             (Sight::TransferUnwanted, Path::TransferUnwanted),

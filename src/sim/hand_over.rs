@@ -30,6 +30,9 @@ const OVERTAKEN_MAX: u64 = 3;
 
 /// The same where they have raced: a safety poll, and what follows.
 const FREE_AFTER_RACE_MAX: Global = 250 * MS;
+/// The same where a lock lingers: who was not heard sees a holder, and announces itself again after
+/// the poll that sees the same one.
+const LINGERS_AFTER_RACE_MAX: Global = 600 * MS;
 
 /// A call that waits.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +83,7 @@ impl World {
         if self.random.chance(self.plan.fenced) {
             acquire = acquire.fenced();
         }
+        let acquire = self.lingering(acquire);
         let this = &mut self.clients[client].tasks[task];
         (this.is_retried, this.is_kept, this.is_watched) = (true, false, false);
         self.acquire(client, task, key, &acquire, Duration::ZERO, now);
@@ -136,7 +140,11 @@ impl World {
         };
         let overtaken = others.clone().find(is_overtaken).copied();
         let free = now - turn.free_since;
-        let most = |call: &Call| if call.is_excused { FREE_AFTER_RACE_MAX } else { FREE_MAX };
+        let most = |call: &Call| match (call.is_excused, self.plan.lingers) {
+            (false, _) => FREE_MAX,
+            (true, 0) => FREE_AFTER_RACE_MAX,
+            (true, _) => LINGERS_AFTER_RACE_MAX,
+        };
         let has_waited = |call: &&Call| call.began + margin < turn.free_since && free > most(call);
         let waited = others.find(has_waited).copied();
         self.turns.overtaken += u64::from(overtaken.is_some());

@@ -70,6 +70,17 @@ impl World {
         result: Result<LeaseId, LockError>,
         now: Instant,
     ) {
+        if let Ok(lease) = result
+            && let Some(answered_at) = self.clients[client].engine.retaken(lease)
+        {
+            // No node was asked: the ground that it stands on is from before.
+            let this = &mut self.clients[client];
+            this.tasks[task].began = this.clock.global(answered_at);
+            self.counts.leases += 1;
+            self.counts.path(Path::Locked);
+            self.clients[client].tasks[task].holder = self.holder();
+            return self.holds(client, task, lease, now);
+        }
         let granted = match &result {
             Ok(lease) => self.clients[client].engine.votes(*lease),
             Err(LockError::Taken(it) | LockError::NoQuorum(it) | LockError::Expired(it)) => {

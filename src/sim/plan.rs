@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub(super) fenced: u64,
     /// How far the wall clocks of clients are apart.
     pub(super) clock_spread: Global,
+    /// How often a lock may linger, in a thousand.
+    pub(super) lingers: u64,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
     /// How often a lock is handed over in a row.
@@ -128,6 +130,7 @@ impl Plan {
             fenced: random.pick(&[0, 300, 1000]),
             clock_spread: 0,
             unwoken: random.pick(&[0, 0, 200]),
+            lingers: 0,
             direct_wake: random.chance(850),
             transfers_in_row: random.pick(&[16, 16, 16, 255, 1, 0]),
             message_lost: random.pick(&[0, 0, 50, 300]),
@@ -167,7 +170,15 @@ impl Plan {
         if is_given {
             plan.stray(random);
         }
-        plan.with_clocks_apart()
+        plan.with_clocks_apart().with_lingering()
+    }
+
+    /// Half of the seeds: without a draw of their own, so that the others stay as they are.
+    fn with_lingering(mut self) -> Self {
+        if self.direct_wake {
+            self.lingers = [0, 0, 300, 1000][(self.hold / US + self.gap / US) as usize % 4];
+        }
+        self
     }
 
     /// Fences need no clock as long as no node forgets; else clocks must be nearer to each other

@@ -184,6 +184,7 @@ impl World {
         if self.random.chance(self.plan.fenced) {
             acquire = acquire.fenced();
         }
+        let acquire = self.lingering(acquire);
         let this = &mut self.clients[client].tasks[task];
         (this.is_retried, this.is_kept, this.is_watched) = (is_retried, is_kept, is_watched);
         self.acquire(client, task, key, &acquire, min_validity, now);
@@ -196,6 +197,15 @@ impl World {
             let after = self.random.below(self.plan.node_timeout);
             self.clients[client].tasks[task].next_at = self.now + after;
         }
+    }
+
+    /// The lock may linger for up to its TTL.
+    pub(super) fn lingering(&mut self, acquire: LockOptions) -> LockOptions {
+        if self.plan.lingers == 0 || !self.random.chance(self.plan.lingers) {
+            return acquire;
+        }
+        let limit = self.random.between(1, self.plan.max_ttl_ms);
+        acquire.linger(Duration::from_millis(limit))
     }
 
     /// How long a lease is to be kept: mostly for as long as it is held.

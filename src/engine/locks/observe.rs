@@ -62,6 +62,10 @@ pub(in crate::engine) enum Happening<'a> {
     TakenOver { op: OpIndex },
     /// A node was told to hand over what nobody takes any more.
     TransferUnwanted { node: NodeId },
+    /// The lease lingers behind its unlock.
+    Lingers { slot: SlotIndex },
+    /// A call takes a lease that lingers.
+    Retaken { op: OpIndex },
     /// An extension begins.
     Extension { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
     /// A caller's extension, or its adoption of a lease, is reported.
@@ -168,7 +172,9 @@ impl Locks {
                 log!(DEBUG: self.log_lease(op, now));
                 count!({
                     let call_began = self.ops.at_mut(op).began.take();
-                    self.counts.lease(self.slots.at(slot).began, call_began, now);
+                    if !self.slots.at(slot).is_retaken() {
+                        self.counts.lease(self.slots.at(slot).began, call_began, now);
+                    }
                 });
             }
             Happening::Refused { op, outcome } => {
@@ -192,6 +198,15 @@ impl Locks {
             Happening::TransferUnwanted { node } => {
                 log!(DEBUG: self.log_unwanted(node));
                 saw(Sight::TransferUnwanted);
+            }
+            Happening::Lingers { slot } => {
+                log!(DEBUG: self.log_lingers(slot));
+                saw(Sight::Lingers);
+            }
+            Happening::Retaken { op } => {
+                count!(self.counts.retaken += 1);
+                log!(DEBUG: self.log_retaken(op));
+                saw(Sight::Retaken);
             }
             Happening::Extension { op, slot, ttl_ms } => {
                 log!(DEBUG: self.log_extension(op, slot, ttl_ms));

@@ -79,6 +79,8 @@ pub(in crate::engine) struct Plan {
     pub(in crate::engine) wakes: bool,
     /// When a node without an answer is counted out, in milliseconds; 0 for the configured time.
     pub(in crate::engine) node_timeout_ms: u16,
+    /// How long the lease may linger behind its unlock, in milliseconds.
+    pub(in crate::engine) linger_ms: u32,
 }
 
 impl Plan {
@@ -202,7 +204,7 @@ impl Ops {
 
     /// Takes a place for an operation; `None` if the limit is reached.
     pub(in crate::engine) fn open(&mut self, kind: OpKind) -> Option<OpIndex> {
-        if self.in_flight() >= self.limit {
+        if self.is_full() {
             return None;
         }
         let index = self.ops.take(Op::empty)?;
@@ -308,6 +310,11 @@ impl Ops {
     /// How many operations are under way or not reported.
     pub(in crate::engine) const fn in_flight(&self) -> usize {
         self.ops.in_use()
+    }
+
+    /// Whether the limit is reached.
+    pub(in crate::engine) const fn is_full(&self) -> bool {
+        self.in_flight() >= self.limit
     }
 }
 

@@ -73,6 +73,7 @@ impl Locks {
             ("redbolt_wakes_total", ("direction", "received"), counts.wakes_received),
             ("redbolt_transfers_total", ("direction", "sent"), counts.transfers_sent),
             ("redbolt_transfers_total", ("direction", "received"), counts.transfers_received),
+            ("redbolt_retaken_total", NO_LABEL, counts.retaken),
             ("redbolt_fence_second_rounds_total", NO_LABEL, counts.second_rounds),
         ];
         all.extend(table.map(|(name, label, count)| (Series::new(name, label), count)));

@@ -14,6 +14,7 @@ use rand::{Rng, SeedableRng};
 
 use super::handover::{Heir, Offers};
 use super::keep::Keeps;
+use super::lingers::Lingers;
 use super::op::{Ops, Outcome};
 use super::prefix::Prefix;
 use super::settings::Settings;
@@ -66,6 +67,7 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
     /// What waiting calls offer.
     pub(in crate::engine) offers: Offers,
+    pub(in crate::engine) lingers: Lingers,
     /// To whom the next release hands its lock over.
     pub(in crate::engine) heir: Option<Heir>,
     /// What that one is told; kept for its memory.
@@ -114,6 +116,7 @@ impl Locks {
             awaiting: Vec::new(),
             late_votes: VecDeque::new(),
             offers: Offers::default(),
+            lingers: Lingers::default(),
             heir: None,
             heir_text: Vec::new(),
             scripts: None,

@@ -5,6 +5,9 @@ use std::panic::catch_unwind;
 
 use super::extending::a_node_that_lacks_the_script_is_extended_though_the_others_have_decided;
 use super::fencing::a_client_whose_clock_is_off_gets_no_fence;
+use super::lingering::{
+    a_lock_whose_time_to_linger_is_over_is_not_taken_again, the_handle_of_the_last_holder_is_dead,
+};
 use super::releasing::a_debt_lives_a_ttl_from_the_late_answer_of_its_set;
 use super::transfers::{
     a_lock_is_free_for_a_moment_after_so_many_transfers,
@@ -26,7 +29,7 @@ use crate::rules::{Kind, Mutant, run_with};
 
 #[test]
 fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
-    let tests: [(Mutant, fn()); 15] = [
+    let tests: [(Mutant, fn()); 17] = [
         // What is owed is not paid out of a lease: it needs a delete that is on its way.
         (
             Mutant::DeletedTransferCounts,
@@ -71,6 +74,10 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
         (Mutant::SilentTakesOver, a_waiter_that_was_silent_for_long_is_woken),
         // Each finds out by a poll.
         (Mutant::RingNotBroken, two_that_wait_for_each_other_try_again),
+        // Another part refuses a lease that is over.
+        (Mutant::LingersBeyondItsTime, a_lock_whose_time_to_linger_is_over_is_not_taken_again),
+        // Whoever has unlocked a lease does not use it any more.
+        (Mutant::OldHandleLives, the_handle_of_the_last_holder_is_dead),
         // A waiter that is woken too late passes the turn on: that costs a round trip.
         (Mutant::GiveUpNotTold, a_waiter_that_gives_up_tells_the_holder),
     ];

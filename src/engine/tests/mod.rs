@@ -12,6 +12,7 @@ mod fencing;
 mod fuzzed;
 mod keeping;
 mod limits;
+mod lingering;
 mod looking;
 mod notices;
 mod patience;

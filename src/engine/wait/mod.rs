@@ -29,7 +29,7 @@ mod waiter;
 mod wakes;
 
 use crate::beside::Beside;
-use crate::key::Key;
+use crate::key::{Key, hash};
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
@@ -557,11 +557,4 @@ fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, view: &View<'
     let sender = with_sender.then_some(message.sender);
     let listed = sender.into_iter().chain(message.list());
     listed.map(|listed| Entry::of(listed, node, view.read_since, view.now)).collect()
-}
-
-/// FNV-1a: the same on every client.
-fn hash(key: &[u8]) -> u64 {
-    key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

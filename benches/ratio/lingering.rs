@@ -1,0 +1,135 @@
+//! Locks that linger: what it takes to take one again, in a `Driver` and through a `Shared`, and what
+//! it takes another client to get one, beside the same for a lock that is free.
+
+use std::time::Duration;
+
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, Config, IdleStrategy, LockOptions, Shared, now};
+
+use crate::nodes::{Setup, config};
+use crate::slices::{nanos, percentile};
+use crate::{Anything, Options, TTL};
+use redbolt_benches::proxy::{Mode, Proxy};
+
+const NODES: usize = 5;
+
+/// Locks that are taken again, in rounds of as many as one SET is good for.
+const RETAKEN: usize = 20_000;
+
+/// Locks that another client takes, by turns free and lingering.
+const TAKEN: usize = 200;
+
+/// Round trips that are added to those of loopback, in milliseconds.
+const ADDED: [u64; 3] = [0, 1, 10];
+
+pub(crate) fn run(_: &Options) -> Anything {
+    let Some(setup) = Setup::new(NODES)?.filter(Setup::is_tcp) else {
+        println!("needs {NODES} nodes over TCP");
+        return Ok(());
+    };
+    println!("| taken again | p50 | p99 |\n|---|---|---|");
+    print_retaken("in a Driver", in_driver(config(&setup.addresses, IdleStrategy::Park)?)?);
+    print_retaken(
+        "through a Shared",
+        through_shared(config(&setup.addresses, IdleStrategy::Park)?)?,
+    );
+    println!(
+        "\n| added round trip | another's lock, free | lingering | of that |\n|---|---|---|---|"
+    );
+    for added in ADDED {
+        let proxies: Vec<Proxy> =
+            setup.addresses.iter().map(|node| Proxy::start(node)).collect::<Result<_, _>>()?;
+        for proxy in proxies.iter().filter(|_| added > 0) {
+            proxy.set(Mode::Delay(Duration::from_millis(added)));
+        }
+        let far: Vec<_> = proxies.iter().map(Proxy::address).collect();
+        by_another(
+            added,
+            config(if added > 0 { &far } else { &setup.addresses }, IdleStrategy::Park)?,
+        )?;
+    }
+    Ok(())
+}
+
+/// With time for a machine that is slow.
+fn options() -> LockOptions {
+    LockOptions::new(TTL).linger(TTL)
+}
+
+fn print_retaken(way: &str, times: Vec<u64>) {
+    let nanos = |share| 1e3 * percentile(&times, share);
+    println!("| {way} | {:.0} ns | {:.0} ns |", nanos(0.5), nanos(0.99));
+}
+
+/// From the call to the lease; the first of a round, which needs the nodes, is not counted.
+fn in_driver(config: Config) -> Anything<Vec<u64>> {
+    let mut driver = Driver::standalone(config)?;
+    while !driver.is_settled() {
+        driver.drive();
+    }
+    let mut times = Vec::new();
+    while times.len() < RETAKEN {
+        for turn in 0..60 {
+            let begin = now();
+            driver.try_lock("bench:lingers", options())?;
+            let lease = loop {
+                match driver.completion().map(|done| done.result) {
+                    Some(Outcome::Lock(result)) => break result?,
+                    Some(_) => {}
+                    None => driver.drive(),
+                }
+            };
+            if turn > 0 {
+                times.push(nanos(begin.until(now())));
+            }
+            drop(lease);
+        }
+        // The next round begins with a SET.
+        driver.try_lock("bench:lingers", LockOptions::new(TTL / 2))?;
+        while driver.completion().is_none() {
+            driver.drive();
+        }
+    }
+    driver.shutdown(TTL);
+    Ok(times)
+}
+
+fn through_shared(config: Config) -> Anything<Vec<u64>> {
+    let shared = Shared::connect(config)?;
+    let mut times = Vec::new();
+    while times.len() < RETAKEN {
+        for turn in 0..60 {
+            let begin = now();
+            let guard = shared.try_lock("bench:lingers", options())?;
+            if turn > 0 {
+                times.push(nanos(begin.until(now())));
+            }
+            drop(guard);
+        }
+        shared.unlock(shared.try_lock("bench:lingers", LockOptions::new(TTL))?)?;
+    }
+    shared.shutdown(TTL);
+    Ok(times)
+}
+
+fn by_another(added: u64, config: Config) -> Anything {
+    let shared = Shared::connect(config.clone())?;
+    let mut other = Client::connect(config)?;
+    let (mut free, mut lingering) = (Vec::new(), Vec::new());
+    for nth in 0..TAKEN {
+        let key = format!("bench:another:{nth}");
+        let is_lingering = nth % 2 == 1;
+        if is_lingering {
+            drop(shared.lock(&key, options())?);
+        }
+        let begin = now();
+        let lease = other.lock(&key, TTL)?;
+        let time = nanos(begin.until(now()));
+        other.unlock(lease)?;
+        if is_lingering { lingering.push(time) } else { free.push(time) }
+    }
+    shared.shutdown(TTL);
+    let (free, lingering) = (percentile(&free, 0.5), percentile(&lingering, 0.5));
+    println!("| {added} ms | {:.0} us | {:.0} us | {:.2} |", free, lingering, lingering / free);
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! A service whose keys mostly come back to the same process: each order is touched many times in a
+//! row by the process that its customer talks to, and now and then by another one. With and without
+//! locks that linger.
+//!
+//! Run it with `cargo run --release --example lingering --features shared`, or with `REDBOLT_NODES`
+//! set.
+
+mod common;
+
+use std::time::Duration;
+
+use redbolt::{Client, Config, LockError, LockOptions, Shared, now};
+
+const TTL: Duration = Duration::from_secs(5);
+const LINGER: Duration = Duration::from_millis(500);
+const ORDERS: u32 = 20;
+/// Steps of one order, one right after the other.
+const STEPS: u32 = 50;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let found = common::nodes()?;
+    let plain = serve(&found.urls, LockOptions::new(TTL))?;
+    let lingering = serve(&found.urls, LockOptions::new(TTL).linger(LINGER))?;
+    println!("                      step   p50     another process's step   p50");
+    println!("released each time  {plain}");
+    println!("lingering           {lingering}");
+    if lingering.step >= plain.step {
+        return Err("a lock that lingers was no faster to take again".into());
+    }
+    Ok(())
+}
+
+struct Times {
+    step: Duration,
+    other: Duration,
+}
+
+impl std::fmt::Display for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:>14.1?}   {:>24.1?}", self.step, self.other)
+    }
+}
+
+/// Works through the orders; behind each of them another process takes a step too. Returns the
+/// median times of a step, from the call to the guard's end.
+fn serve(urls: &[String], options: LockOptions) -> Result<Times, Box<dyn std::error::Error>> {
+    let shared = Shared::connect(Config::new(urls)?)?;
+    let mut other = Client::connect(Config::new(urls)?)?;
+    let (mut steps, mut others) = (Vec::new(), Vec::new());
+    for order in 0..ORDERS {
+        let key = format!("order:{order}");
+        for _ in 0..STEPS {
+            let begin = now();
+            step(&shared, &key, &options)?;
+            steps.push(begin.until(now()));
+        }
+        let begin = now();
+        let lease = other.lock(&key, TTL)?;
+        others.push(begin.until(now()));
+        other.unlock(lease)?;
+    }
+    let owed = shared.shutdown(Duration::from_secs(1));
+    if owed > 0 {
+        return Err(format!("{owed} releases are owed").into());
+    }
+    Ok(Times { step: median(steps), other: median(others) })
+}
+
+fn step(shared: &Shared, key: &str, options: &LockOptions) -> Result<(), LockError> {
+    let guard = shared.lock(key, options.clone())?;
+    // Here the order would be changed, while the guard is valid.
+    std::hint::black_box(guard.is_valid());
+    drop(guard);
+    Ok(())
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}

@@ -1,0 +1,235 @@
+//! Leases that linger: their callers have unlocked them, and the nodes do not know yet. The next call
+//! of this client for the key has its lock at once.
+//!
+//! # Invariants
+//!
+//! - A lease lingers only while nobody waits for it, until half of its TTL is over, no longer than its
+//!   caller allowed behind the last SET or extension that a quorum answered, and for so many turns.
+//! - The handle of a caller ends with its unlock: the slot's generation moves on when the lease begins
+//!   to linger.
+//! - A token that a user has seen, and a fence, belong to one holder: such a lease does not linger.
+
+use std::time::Duration;
+
+use super::lingers::Linger;
+use super::observe::Happening;
+use super::op::{OpKind, Outcome};
+use super::slot::{LeaseId, SlotState};
+use super::state::{Done, Locks};
+use super::timers::Timer;
+use crate::error::{Cause, LockError, UNHEARD, Unlocked};
+use crate::key::hash;
+use crate::node::Node;
+use crate::options::{KeepAlive, LockOptions};
+use crate::quorum::NODES_MAX;
+use crate::round::Round;
+use crate::rules;
+use crate::slab::{Index as _, OpIndex, SlotIndex};
+use crate::time::Instant;
+
+/// How many turns one SET or extension is good for: then clients of other kinds, who cannot ask for
+/// the lock, have a moment in which it is free.
+const TURNS_MAX: u8 = 64;
+
+/// A lock is taken again without a look at the sockets only if they were read this recently: whoever
+/// waits must be heard.
+const LOOKED_NANOS: u64 = 1_000_000;
+
+impl Locks {
+    /// Refuses where nobody would hear who waits.
+    #[cold]
+    pub(in crate::engine) fn check_linger(&self) -> Result<(), LockError> {
+        let why = if !self.settings.is_looped {
+            "a blocking client does not hear who waits; use Shared or a Driver"
+        } else if !self.settings.direct_wake {
+            UNHEARD
+        } else {
+            return Ok(());
+        };
+        Err(LockError::NoLinger { why })
+    }
+
+    /// Whether a lease that is taken with these options may linger, or be taken again.
+    fn may_be_shared(&self, options: &LockOptions) -> bool {
+        let has_no_limits = self.settings.max_extensions == u32::MAX
+            && self.settings.max_hold == Duration::MAX
+            && options.keep_alive.is_none_or(|kept| kept == KeepAlive::new());
+        has_no_limits && options.token.is_none() && !options.is_fenced && !options.is_watched
+    }
+
+    /// For how many milliseconds a lease that is taken with these options may linger.
+    pub(in crate::engine) fn linger_ms(&self, options: &LockOptions) -> u32 {
+        if options.linger_ms > 0 && self.may_be_shared(options) { options.linger_ms } else { 0 }
+    }
+
+    /// The lease that was just won may linger.
+    #[cold]
+    pub(super) fn note_linger(&mut self, slot_index: SlotIndex, limit_ms: u32) {
+        let place = slot_index.place();
+        if self.lingers.entries.len() <= place {
+            self.lingers.entries.resize_with(place + 1, || None);
+        }
+        let Some(entry) = self.lingers.entries.get_mut(place) else { return };
+        let limit = Duration::from_millis(limit_ms.into());
+        let never = Instant::default();
+        *entry = Some(Linger { limit, ends: never, until: never, turns: 0, has_timer: false });
+        self.slots.at_mut(slot_index).set_lingers(true);
+    }
+
+    /// The lease will not linger: its user has seen the token, or an extension failed.
+    #[cold]
+    pub(in crate::engine) fn forbid_linger(&mut self, slot_index: SlotIndex) {
+        if let Some(linger) = self.lingers.get_mut(slot_index) {
+            linger.limit = Duration::ZERO;
+        }
+    }
+
+    /// The lease is released or given away.
+    #[cold]
+    pub(super) fn close_linger(&mut self, slot_index: SlotIndex) {
+        self.stop_lingering(slot_index);
+        self.slots.at_mut(slot_index).set_lingers(false);
+        let entry = self.lingers.entries.get_mut(slot_index.place()).and_then(Option::take);
+        if entry.is_some_and(|linger| linger.has_timer) {
+            self.timers.remove(Timer::Linger(slot_index));
+        }
+    }
+
+    /// When the SET or extension began from which a lease's deadline counts, and its validity.
+    pub(in crate::engine) fn answered_at(&self, ends: Instant, ttl_ms: u32) -> (Instant, Duration) {
+        let validity = Instant::default().until(self.deadline_from(Instant::default(), ttl_ms));
+        (ends.minus_nanos(u64::try_from(validity.as_nanos()).unwrap_or(0)), validity)
+    }
+
+    /// Its caller unlocks the lease, and nobody waits for it. Returns whether it lingers from now
+    /// on: the handle is dead then.
+    pub(in crate::engine) fn begin_linger(&mut self, slot_index: SlotIndex, now: Instant) -> bool {
+        let slot = self.slots.at(slot_index);
+        let (ends, ttl_ms, has_op) = (slot.ends, slot.ttl_ms, slot.op.is_some());
+        let is_held = self.holders(slot_index).has_at_least(self.settings.quorum);
+        let is_reached = self.nodes.iter().any(Node::has_channel);
+        let (answered, validity) = self.answered_at(ends, ttl_ms);
+        let hash = hash(slot.key.as_slice());
+        let Some(linger) = self.lingers.get_mut(slot_index) else { return false };
+        if linger.ends != ends {
+            // A quorum has answered a SET or an extension since.
+            let half = answered + validity / 2;
+            (linger.ends, linger.until) = (ends, half.min(answered + linger.limit));
+            linger.turns = 0;
+        }
+        let is_over = now >= rules::linger_ends(linger.until, ends) || linger.turns >= TURNS_MAX;
+        let is_new = !self.lingers.by_key.contains_key(&hash);
+        let is_looped = self.settings.is_looped;
+        let Some(linger) = self.lingers.get_mut(slot_index) else { return false };
+        if !is_looped
+            || has_op
+            || !is_held
+            || !is_reached
+            || is_over
+            || linger.limit.is_zero()
+            || !is_new
+        {
+            return false;
+        }
+        if !std::mem::replace(&mut linger.has_timer, true) {
+            self.timers.set(Timer::Linger(slot_index), linger.until);
+        }
+        self.lingers.by_key.insert(hash, slot_index);
+        if self.slots.at(slot_index).is_kept() {
+            self.end_keeping(slot_index);
+        }
+        let slot = self.slots.at_mut(slot_index);
+        slot.set_lingering(true);
+        slot.generation = rules::generation_of_next(slot.generation);
+        self.observe(Happening::Lingers { slot: slot_index });
+        true
+    }
+
+    /// The lease that lingers for the caller's key.
+    pub(in crate::engine) fn lingering(&self, key: &[u8]) -> Option<SlotIndex> {
+        let key = self.prefix.wire_key(key).ok()?;
+        let slot_index = *self.lingers.by_key.get(&hash(&key))?;
+        (self.slots.at(slot_index).key.as_slice() == &*key).then_some(slot_index)
+    }
+
+    /// Whether the sockets were read so lately that a lease may be taken again.
+    #[inline]
+    pub(in crate::engine) fn has_looked(&self, now: Instant) -> bool {
+        now.nanos_since(self.last_pass) <= LOOKED_NANOS
+    }
+
+    /// Whether a call may take the lease that lingers.
+    pub(in crate::engine) fn may_retake(
+        &mut self,
+        slot_index: SlotIndex,
+        options: &LockOptions,
+        ttl_ms: u32,
+        now: Instant,
+    ) -> bool {
+        let (may_be_shared, has_looked) = (self.may_be_shared(options), self.has_looked(now));
+        let slot = self.slots.at(slot_index);
+        let (ends, is_same) = (slot.ends, slot.ttl_ms == ttl_ms);
+        let Some(linger) = self.lingers.get_mut(slot_index) else { return false };
+        let is_valid = linger.ends == ends && now < rules::linger_ends(linger.until, ends);
+        let is_enough = now + options.min_validity <= ends;
+        may_be_shared && has_looked && is_same && is_valid && is_enough
+    }
+
+    /// A call takes the lease that lingers.
+    pub(in crate::engine) fn retake(
+        &mut self,
+        index: OpIndex,
+        slot_index: SlotIndex,
+        limit_ms: u32,
+    ) {
+        self.stop_lingering(slot_index);
+        if let Some(linger) = self.lingers.get_mut(slot_index) {
+            linger.limit = Duration::from_millis(limit_ms.into());
+            linger.turns += 1;
+        }
+        let slot = self.slots.at_mut(slot_index);
+        (slot.state, slot.op) = (SlotState::Acquiring, Some(index));
+        slot.set_retaken();
+        let granted = slot.granted;
+        let op = self.ops.at_mut(index);
+        op.set_slot(slot_index);
+        op.round = Round::of(granted);
+        op.causes = [Cause::None; NODES_MAX];
+        op.outcome = Outcome::Won;
+        self.observe(Happening::Retaken { op: index });
+        self.done.push_back(Done::Op(index));
+    }
+
+    /// The lease is a holder's again, or about to be released.
+    fn stop_lingering(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at_mut(slot_index);
+        if slot.is_lingering() {
+            slot.set_lingering(false);
+            self.lingers.by_key.remove(&hash(slot.key.as_slice()));
+        }
+    }
+
+    /// The timer of a lease that may linger is due. Returns the lease if its time is over.
+    pub(in crate::engine) fn linger_due(
+        &mut self,
+        slot_index: SlotIndex,
+        now: Instant,
+    ) -> Option<LeaseId> {
+        let is_lingering = self.slots.at(slot_index).is_lingering();
+        let linger = self.lingers.get_mut(slot_index)?;
+        linger.has_timer = is_lingering && now < linger.until;
+        if linger.has_timer {
+            self.timers.set(Timer::Linger(slot_index), linger.until);
+            return None;
+        }
+        is_lingering.then(|| self.slots.lease_id(slot_index))
+    }
+
+    /// An unlock is reported whose lease lingers.
+    pub(in crate::engine) fn report_lingers(&mut self, slot_index: SlotIndex) -> Option<OpIndex> {
+        let index = self.ops.open(OpKind::Release)?;
+        self.ops.at_mut(index).set_slot(slot_index);
+        self.finish(index, Outcome::Unlocked(Ok(Unlocked::Released)));
+        Some(index)
+    }
+}

@@ -1,0 +1,294 @@
+//! Leases that linger behind their unlock: taken again without a command, and given up as soon as
+//! anybody else wants them.
+
+use super::transfers::{announce, rig};
+use super::*;
+use crate::error::UnlockError;
+use crate::options::KeepAlive;
+
+const LINGER: Duration = Duration::from_secs(2);
+
+fn options() -> LockOptions {
+    LockOptions::new(TTL).linger(LINGER)
+}
+
+/// A lease whose option allows it to linger, won from every node.
+fn held(rig: &mut Rig, options: LockOptions) -> LeaseId {
+    rig.acquire_with("a", options);
+    rig.answer_all(0..rig.inbox.len(), "+OK\r\n");
+    rig.locked()
+}
+
+/// It is unlocked, and lingers.
+fn unlocked(rig: &mut Rig, lease: LeaseId) {
+    rig.pass();
+    rig.engine.unlock(lease, rig.now).unwrap();
+    let event = rig.engine.poll_event(rig.now);
+    assert!(
+        matches!(event, Some(Event::Unlock { result: Ok(Unlocked::Released), .. })),
+        "{event:?}"
+    );
+    assert_eq!(written(rig), 0);
+}
+
+fn lingering(rig: &mut Rig) -> LeaseId {
+    let lease = held(rig, options());
+    unlocked(rig, lease);
+    lease
+}
+
+/// How many commands wait at all nodes.
+fn written(rig: &mut Rig) -> usize {
+    (0..rig.inbox.len()).map(|index| rig.waiting(index).len()).sum()
+}
+
+/// The next call for the key has its lock without a command.
+fn again(rig: &mut Rig) -> LeaseId {
+    rig.acquire_with("a", options());
+    assert_eq!(written(rig), 0);
+    rig.locked()
+}
+
+#[test]
+fn a_lock_that_lingers_is_taken_again_without_a_command() {
+    let mut rig = rig(3);
+    let mut lease = held(&mut rig, options());
+    let deadline = rig.engine.deadline(lease);
+    for _ in 0..5 {
+        unlocked(&mut rig, lease);
+        lease = again(&mut rig);
+        assert_eq!(rig.engine.deadline(lease), deadline);
+        assert_eq!(rig.engine.votes(lease).count(), 3);
+    }
+}
+
+#[test]
+pub(super) fn the_handle_of_the_last_holder_is_dead() {
+    let mut rig = rig(3);
+    let old = lingering(&mut rig);
+    for is_held in [false, true] {
+        if is_held {
+            again(&mut rig);
+        }
+        assert!(matches!(rig.engine.unlock(old, rig.now), Err(UnlockError::NotOurs)));
+        assert!(matches!(rig.engine.extend(old, TTL, rig.now), Err(ExtendError::NotOurs)));
+        rig.engine.release(old, rig.now);
+        assert_eq!((rig.engine.deadline(old), written(&mut rig)), (None, 0));
+    }
+}
+
+#[test]
+fn who_announces_that_it_waits_gets_the_lock_at_once() {
+    let mut rig = rig(3);
+    let lease = lingering(&mut rig);
+    let now = rig.engine.locks.slots.lease_id(lease.slot);
+    announce(&mut rig, now, 1);
+    for index in 0..3 {
+        assert_eq!(rig.waiting(index), ["EVAL"], "the lock is handed over");
+    }
+    rig.clear();
+    rig.acquire("a");
+    assert_eq!(rig.waiting(0), ["SET"]);
+}
+
+#[test]
+pub(super) fn a_lock_lingers_no_longer_than_its_caller_allowed() {
+    for (limit, half) in [(LINGER, false), (TTL, true)] {
+        let mut rig = rig(3);
+        let lease = held(&mut rig, options().linger(limit));
+        rig.advance(100 * MS);
+        unlocked(&mut rig, lease);
+        let end = if half { TTL / 2 } else { limit };
+        rig.advance(end - 200 * MS);
+        assert_eq!(written(&mut rig), 0);
+        rig.advance(200 * MS);
+        for index in 0..3 {
+            assert_eq!(rig.waiting(index), ["DELIFEQ"]);
+            rig.answer(index, ":1\r\n");
+        }
+        rig.acquire("a");
+        assert_eq!(rig.waiting(0), ["SET"]);
+    }
+}
+
+/// The timer is not due yet, or was not looked at: the clock decides.
+#[test]
+pub(super) fn a_lock_whose_time_to_linger_is_over_is_not_taken_again() {
+    let mut rig = rig(3);
+    lingering(&mut rig);
+    rig.now = rig.now + LINGER;
+    rig.engine.locks.last_pass = rig.now;
+    rig.acquire_with("a", options());
+    assert_eq!(rig.waiting(0), ["DELIFEQ", "SET"]);
+}
+
+#[test]
+fn an_extension_gives_it_more_time() {
+    let mut rig = rig(3);
+    let lease = held(&mut rig, options());
+    rig.advance(LINGER);
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..3, "+OK\r\n");
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Ok(()), .. })), "{event:?}");
+    unlocked(&mut rig, lease);
+    rig.advance(LINGER - 100 * MS);
+    again(&mut rig);
+}
+
+#[test]
+fn a_lease_whose_extension_failed_does_not_linger() {
+    let mut rig = rig(3);
+    let lease = held(&mut rig, options());
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..3, "-ERR\r\n");
+    for index in 0..3 {
+        while !rig.waiting(index).is_empty() {
+            rig.answer(index, "-ERR\r\n");
+        }
+    }
+    let event = rig.engine.poll_event(rig.now);
+    assert!(matches!(event, Some(Event::Extend { result: Err(_), .. })), "{event:?}");
+    rig.engine.unlock(lease, rig.now).unwrap();
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+}
+
+/// Whoever waits may have said so meanwhile.
+#[test]
+fn a_lock_is_taken_again_only_right_after_a_look_at_the_sockets() {
+    let mut rig = rig(3);
+    lingering(&mut rig);
+    rig.now = rig.now + 2 * MS;
+    assert!(rig.engine.needs_look(b"a", rig.now) && !rig.engine.needs_look(b"b", rig.now));
+    rig.acquire_with("a", options());
+    assert_eq!(rig.waiting(0), ["DELIFEQ", "SET"]);
+}
+
+#[test]
+fn a_call_that_cannot_take_it_goes_behind_its_release() {
+    let others: [LockOptions; 6] = [
+        LockOptions::new(TTL / 2),
+        options().token("mine"),
+        options().watch(true),
+        options().min_validity(TTL),
+        options().fenced(),
+        options().keep_alive(KeepAlive::new().max_extensions(3)),
+    ];
+    for other in others {
+        let guarded = |config: Config| config.direct_wake(true).restart_guard(RestartGuard::On);
+        let mut rig = Rig::with(3, guarded);
+        (0..3).for_each(|index| waking::subscribed(&mut rig, index));
+        rig.engine.set_wall_clock(1_700_000_000_000_000, rig.now);
+        lingering(&mut rig);
+        rig.acquire_with("a", other.clone());
+        assert_eq!(rig.waiting(0)[0], "DELIFEQ", "{other:?}");
+    }
+}
+
+#[test]
+fn what_belongs_to_one_holder_does_not_linger() {
+    let of_one: [LockOptions; 3] = [
+        options().token("mine"),
+        options().watch(true),
+        options().keep_alive(KeepAlive::new().max_hold(TTL)),
+    ];
+    for of_one in of_one {
+        let mut rig = rig(3);
+        rig.acquire_with("a", of_one.clone());
+        for index in 0..3 {
+            while let Some(command) = rig.waiting(index).first().cloned() {
+                rig.answer(index, if command == "GET" { "_\r\n" } else { "+OK\r\n" });
+            }
+        }
+        let lease = rig.locked();
+        rig.engine.release(lease, rig.now);
+        assert_eq!(rig.waiting(0).last().unwrap(), "DELIFEQ", "{of_one:?}");
+    }
+    let mut rig = rig(3);
+    let lease = held(&mut rig, options());
+    rig.engine.forbid_linger(lease);
+    rig.engine.release(lease, rig.now);
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+}
+
+#[test]
+fn a_lock_that_is_kept_alive_lingers_without_that_and_is_kept_alive_again() {
+    let mut rig = rig(3);
+    let kept = || options().keep_alive(KeepAlive::new()).linger(TTL);
+    let lease = held(&mut rig, kept());
+    unlocked(&mut rig, lease);
+    rig.advance(TTL / 3 + 100 * MS);
+    assert_eq!(written(&mut rig), 0, "nobody holds it");
+    rig.acquire_with("a", kept());
+    rig.locked();
+    rig.advance(MS);
+    assert_eq!(rig.waiting(0), ["SET"], "its third is over");
+}
+
+/// Clients of other kinds cannot ask for it.
+#[test]
+fn one_set_is_good_for_so_many_turns() {
+    let mut rig = rig(3);
+    let mut lease = held(&mut rig, options());
+    for _ in 0..64 {
+        unlocked(&mut rig, lease);
+        lease = again(&mut rig);
+    }
+    rig.engine.unlock(lease, rig.now).unwrap();
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+}
+
+#[test]
+fn a_client_that_ends_releases_what_lingers() {
+    let mut rig = rig(3);
+    lingering(&mut rig);
+    rig.engine.begin_close();
+    assert_eq!(rig.waiting(0)[0], "DELIFEQ");
+    let mut rig = self::rig(3);
+    let lease = held(&mut rig, options());
+    rig.engine.begin_close();
+    rig.engine.release(lease, rig.now);
+    assert_eq!(rig.waiting(0).last().unwrap(), "DELIFEQ");
+}
+
+/// A quorum can no longer hold the key, or the lease is over.
+#[test]
+fn a_lock_that_is_lost_while_it_lingers_is_not_taken_again() {
+    let mut rig = rig(3);
+    let lease = lingering(&mut rig);
+    let now = rig.engine.locks.now(rig.now);
+    let slot = rig.engine.locks.slots.at_mut(lease.slot);
+    slot.holds.remove(node(0));
+    slot.holds.remove(node(1));
+    rig.engine.locks.check_holders(lease.slot, now);
+    rig.acquire_with("a", options());
+    assert_eq!(rig.waiting(2), ["DELIFEQ", "SET"]);
+}
+
+#[test]
+fn nobody_lets_a_lock_linger_who_does_not_hear_who_waits() {
+    let mut rig = rig(3);
+    rig.engine.set_blocking();
+    let refused = rig.engine.acquire(b"a", &options(), rig.now);
+    assert!(matches!(refused, Err(LockError::NoLinger { .. })), "{refused:?}");
+    let mut rig = Rig::new(3);
+    let refused = rig.engine.acquire(b"a", &options(), rig.now);
+    assert!(matches!(refused, Err(LockError::NoLinger { .. })), "{refused:?}");
+}
+
+#[test]
+fn each_key_lingers_for_itself() {
+    let mut rig = rig(3);
+    let leases = ["a", "b"].map(|key| {
+        rig.acquire_with(key, options());
+        rig.answer_all(0..3, "+OK\r\n");
+        rig.locked()
+    });
+    leases.into_iter().for_each(|lease| unlocked(&mut rig, lease));
+    again(&mut rig);
+    rig.acquire_with("c", options());
+    rig.answer_all(0..3, "+OK\r\n");
+    rig.locked();
+    rig.advance(LINGER);
+    assert_eq!(rig.waiting(0), ["DELIFEQ"], "b is released, a is held");
+}

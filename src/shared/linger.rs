@@ -1,0 +1,91 @@
+//! Locks that linger: unlocked by the last caller of this process, and kept for the next. For the
+//! engine such a lease is held all the time.
+//!
+//! # Invariants
+//!
+//! - A lease that lingers is its queue's holder, and nobody waits in that queue.
+//! - It is released as soon as the I/O thread hears that another process waits, at the end of its
+//!   time, and before anything that it does not suit.
+
+use std::cmp::Reverse;
+
+use super::calls::{CallIndex, Listener, Reply};
+use super::queues::QueueIndex;
+use super::rules::Rules;
+use super::table::{Command, Table};
+use crate::driver::Lease;
+use crate::driver::clock::now;
+use crate::time::Instant;
+
+impl Table {
+    /// Nobody of this process waits for the lease: it lingers, if it may.
+    pub(super) fn begin_linger(
+        &mut self,
+        queue: QueueIndex,
+        lease: Lease,
+    ) -> Result<Listener, Lease> {
+        let here = self.queues.at_mut(queue);
+        let Some(holder) = here.holder.as_mut() else { return Err(lease) };
+        let is_free = here.competitor.is_none() && !holder.is_wanted_elsewhere;
+        let has_turns = holder.turns < self.rules.turns_max(false);
+        let until = self.rules.lingers_until(holder, lease.deadline());
+        if holder.linger.is_zero() || !is_free || !has_turns || lease.is_lost() || now() >= until {
+            return Err(lease);
+        }
+        if holder.lingers_until != until {
+            holder.lingers_until = until;
+            self.lingering.push(Reverse((until, queue)));
+        }
+        here.lingering = Some(lease);
+        Ok(Listener::None)
+    }
+
+    /// A call takes the lease that lingers for its key. One that does not suit it is released, and
+    /// the call goes behind.
+    pub(super) fn retake(&mut self, queue: QueueIndex, call: CallIndex, now: Instant) -> bool {
+        let here = self.queues.at_mut(queue);
+        let (Some(lease), Some(holder)) = (&here.lingering, &mut here.holder) else { return false };
+        let wanted = &self.calls.at(call).options;
+        let is_enough = now + self.rules.validity_wanted(wanted) <= lease.deadline();
+        let is_sound = now < holder.lingers_until && !lease.is_lost();
+        if !is_enough || !is_sound || wanted.token.is_some() || !Rules::suits(holder, wanted) {
+            self.end_linger(queue);
+            return false;
+        }
+        holder.turns += 1;
+        holder.linger = wanted.linger_limit();
+        let Some(lease) = here.lingering.take() else { return false };
+        // The lease keeps the queue from now on. Nobody listens to the call yet.
+        self.queues.leave(queue);
+        let _nobody = self.calls.finish(call, Reply::Lock(Ok(lease)));
+        true
+    }
+
+    /// Releases the lease that lingers in a queue.
+    pub(super) fn end_linger(&mut self, queue: QueueIndex) {
+        if let Some(lease) = self.queues.at_mut(queue).lingering.take() {
+            let id = lease.id();
+            self.commands.push(Command::Release(lease));
+            self.vacate(queue, id);
+        }
+    }
+
+    /// Releases the leases that have lingered for long enough.
+    pub(super) fn expire_lingering(&mut self, now: Instant) {
+        while let Some(&Reverse((until, queue))) = self.lingering.peek()
+            && until <= now
+        {
+            self.lingering.pop();
+            let holder = self.queues.at(queue).holder;
+            if holder.is_some_and(|holder| holder.lingers_until == until) {
+                self.end_linger(queue);
+            }
+        }
+    }
+
+    /// When something is due here.
+    pub(super) fn next_due(&self) -> Instant {
+        let lingering = self.lingering.peek().map_or(Instant::MAX, |Reverse((until, _))| *until);
+        self.next_due.min(lingering)
+    }
+}
