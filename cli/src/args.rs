@@ -113,7 +113,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Check that the nodes are fit for locks, and say how to repair them
     Doctor(DoctorArgs),
-    /// Measure acquire and release on fresh keys
+    /// Measure acquire and release on fresh keys, or how fast a lock goes from process to process
     Bench(BenchArgs),
 }
 
@@ -307,15 +307,24 @@ pub(crate) struct DoctorArgs {
 #[command(after_help = "\
 Without nodes it measures on five embedded ones, which share this machine's processors.
 
+With --mode handover all clients want the same lock again at once. Each is a process of its own
+on this machine, so all read one clock of the kernel. A hand-over lasts from the moment at which
+the holder begins its release until the next client has the lock. A round trip is the time of a
+lock that nobody contends, measured before on the same nodes. A turn comes by transfer (the
+release hands the lock over), by wake (it tells the next client to try), by poll (the client tried
+again by itself), or by the first attempt. Nodes that are far away need a --node-timeout above
+their round trip.
+
 Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin
+          redbolt bench --mode handover --clients 8
           redbolt bench --plot bench.svg
           redbolt bench --json > saved.json     and later, with the same options:
           redbolt bench --compare saved.json")]
 pub(crate) struct BenchArgs {
-    /// One lock at a time, or many at once
+    /// One lock at a time, many at once, or one lock that goes from process to process
     #[arg(
         long,
-        value_name = "latency|throughput",
+        value_name = "latency|throughput|handover",
         default_value = "latency",
         hide_possible_values = true
     )]
@@ -323,7 +332,14 @@ pub(crate) struct BenchArgs {
     /// Operations under way at once, with --mode throughput [default: 64]
     #[arg(long, value_name = "N")]
     pub(crate) in_flight: Option<NonZeroUsize>,
-    /// Stop after this many cycles of acquire and release
+    /// Processes that want the lock, with --mode handover [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
+    pub(crate) clients: Option<u16>,
+    /// How long each of them holds the lock, at most 1s [default: 100us]
+    #[arg(long, value_name = "D", value_parser = duration)]
+    pub(crate) hold: Option<Duration>,
+    /// Stop after this many cycles of acquire and release; with --mode handover as soon as one
+    /// client has had its share of so many turns
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     pub(crate) iterations: Option<NonZeroU64>,
     /// Stop after this many seconds [default: 3]
@@ -332,7 +348,8 @@ pub(crate) struct BenchArgs {
     /// How to wait for answers: park sleeps, spin keeps one processor busy
     #[arg(long, value_name = "spin|park", default_value = "park", hide_possible_values = true)]
     pub(crate) poll: Polling,
-    /// Draw the times, and the throughput with 1 to 256 in flight (a quarter as long each), as SVG
+    /// Draw the times as SVG, and except with --mode handover the throughput with 1 to 256 in flight (a
+    /// quarter as long each)
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
     /// Print this run beside one that was saved with --json, and their ratio
@@ -344,6 +361,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Mode {
     Latency,
     Throughput,
+    Handover,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -57,6 +57,15 @@ impl Failure {
         Self::new(128 + number, "interrupted", "")
     }
 
+    /// A benchmark had more failures than successes. Its report was printed: with `json` that says so.
+    pub(crate) fn most_failed(last: &str, json: bool) -> Self {
+        if json {
+            return Self::code(NO_QUORUM);
+        }
+        let message = format!("most attempts failed; the last one: {last}");
+        Self::new(NO_QUORUM, "no_quorum", message)
+    }
+
     /// Ends with this code and prints nothing more.
     pub(crate) fn code(code: u8) -> Self {
         Self::new(code, "", "")

@@ -37,6 +37,7 @@ mod times;
 mod unlock;
 mod watch;
 mod watchdog;
+mod way;
 
 use std::panic;
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command};
+use bench::handover::client;
 use demo::pause::holder;
 use exit::Failure;
 
@@ -63,6 +65,9 @@ pub fn main() -> ExitCode {
         }
         Some(word) if word == holder::HIDDEN => {
             return ExitCode::from(holder::become_holder(words));
+        }
+        Some(word) if word == client::HIDDEN => {
+            return ExitCode::from(client::become_client(words));
         }
         Some(word) if word == watchdog::HIDDEN => {
             let code = if watchdog::watch().is_ok() { 0 } else { exit::SYSTEM };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use metrics::{Label, Unit};
 
 use super::{Driver, clock};
-use crate::engine::{Histogram, NodeState, Series};
+use crate::engine::{Histogram, LeaseCounts, NodeState, Series};
 use crate::time::Instant;
 
 /// The time between two exports that a driver makes by itself.
@@ -62,6 +62,13 @@ impl Driver {
     /// lost.
     pub fn export_metrics(&mut self) {
         self.export();
+    }
+
+    /// How many leases were won so far, by the way in which they were won. Read it before a call for
+    /// a lock and after it to see which way that one came.
+    #[must_use]
+    pub const fn lease_counts(&self) -> LeaseCounts {
+        self.engine.lease_counts()
     }
 
     /// Called at the end of a pass.
@@ -172,7 +179,9 @@ fn describe() {
         ("redbolt_releases_total", "Releases of leases, by how they ended"),
         ("redbolt_leases_lost_total", "Leases kept alive or watched that were lost, by cause"),
         ("redbolt_fence_second_rounds_total", "Fenced attempts that needed a second round trip"),
+        ("redbolt_leases_total", "Leases that were won, by the way in which they were won"),
         ("redbolt_wakes_total", "Messages that wake waiters, sent and received"),
+        ("redbolt_transfers_total", "Locks handed over to waiters, and taken over from holders"),
         ("redbolt_connections_lost_total", "Connections and attempts at one that ended"),
         ("redbolt_debts_total", "Releases that a node could not be sent when they were due"),
         ("redbolt_debts_dropped_total", "Debts that were given up for want of room"),

@@ -8,6 +8,7 @@
 
 use super::event::LostCause;
 use super::locks::op::Outcome;
+use super::ways::{LeaseCounts, Way};
 use crate::count::Times;
 use crate::error::{UnlockError, Unlocked};
 use crate::time::Instant;
@@ -29,8 +30,7 @@ pub(super) struct Counts {
     pub(super) wakes_received: u64,
     pub(super) transfers_sent: u64,
     pub(super) transfers_received: u64,
-    /// Locks that were taken again while they lingered.
-    pub(super) retaken: u64,
+    pub(super) leases: LeaseCounts,
     /// Fenced attempts that needed a second round.
     pub(super) second_rounds: u64,
     /// From the first byte of the winning attempt to its hand-over.
@@ -65,7 +65,17 @@ impl Ends {
 impl Counts {
     /// A lease was handed over; `call_began` for a call that needed more than one attempt.
     #[inline(always)]
-    pub(super) fn lease(&mut self, began: Instant, call_began: Option<Instant>, now: Instant) {
+    pub(super) fn lease(
+        &mut self,
+        began: Instant,
+        call_began: Option<Instant>,
+        way: Way,
+        now: Instant,
+    ) {
+        self.leases.up(way);
+        if way == Way::Again {
+            return;
+        }
         self.attempts.won += 1;
         self.attempt_times.note(began, now);
         if let Some(call_began) = call_began {

@@ -9,6 +9,8 @@ use super::core::Engine;
 use super::locks::series::Series;
 use super::locks::slot::LeaseId;
 use super::locks::view::NodeHealth;
+#[cfg(feature = "metrics")]
+use super::ways::LeaseCounts;
 use crate::error::{ConnectError, ExtendError, LockError};
 #[cfg(feature = "metrics")]
 use crate::histogram::Histogram;
@@ -167,6 +169,13 @@ impl Engine {
     #[must_use]
     pub fn counts(&self) -> Vec<(Series, u64)> {
         self.locks.counts()
+    }
+
+    /// How many leases were won so far, by the way in which they were won.
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub const fn lease_counts(&self) -> LeaseCounts {
+        self.locks.counts.leases
     }
 
     /// How long winning attempts took, from before their first byte to the hand-over.

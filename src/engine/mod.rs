@@ -50,6 +50,8 @@ mod tests;
 mod transfers;
 mod wait;
 mod waiting;
+#[cfg(feature = "metrics")]
+mod ways;
 
 #[cfg(feature = "metrics")]
 pub use crate::histogram::Histogram;
@@ -63,3 +65,5 @@ pub use locks::series::Series;
 pub use locks::slot::LeaseId;
 pub(crate) use locks::view::{NodeHealth, NodeState};
 pub(crate) use notice::Notice;
+#[cfg(feature = "metrics")]
+pub use ways::LeaseCounts;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::compare::Saved;
 use super::counts::Counts;
 use super::drawing::Drawing;
-use super::setup::Setup;
-use crate::exit::{Failure, NO_QUORUM};
+use super::setup::{Setup, add};
+use crate::exit::Failure;
 use crate::output::{say, short};
 use crate::times::{QUANTILES, percentiles, precise};
 
@@ -30,15 +30,9 @@ impl Report<'_> {
             self.print_text()?
         }
         match &counts.failure {
-            Some(_) if json && counts.failures > counts.cycles => Err(Failure::code(NO_QUORUM)),
-            Some(failure) if counts.failures > counts.cycles => Err(Failure::new(
-                NO_QUORUM,
-                "no_quorum",
-                format!(
-                    "most attempts failed; the last one: {}",
-                    Failure::from(failure.clone()).message
-                ),
-            )),
+            Some(failure) if counts.failures > counts.cycles => {
+                Err(Failure::most_failed(&Failure::from(failure.clone()).message, json))
+            }
             _ => Ok(()),
         }
     }
@@ -89,12 +83,5 @@ impl Report<'_> {
             say(format_args!("\n{}", drawing.text()))?;
         }
         Ok(())
-    }
-}
-
-/// Adds the fields of one object to another.
-fn add(object: &mut Value, fields: Value) {
-    if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), fields) {
-        object.extend(fields);
     }
 }

@@ -1,6 +1,7 @@
 //! `redbolt demo`: workers sell a stock under locks while nodes fail.
 
 mod faults;
+mod hands;
 pub(crate) mod pause;
 mod shop;
 mod view;
@@ -216,6 +217,7 @@ impl Demo {
             sold: shop.sold(),
             oversold: shop.oversold(),
             per_second: per_second(&self.pace),
+            hands: shop.hands.seen(),
             acquire: shop.with_latency(|acquire| {
                 let at = |quantile| Duration::from_nanos(acquire.value_at_quantile(quantile));
                 (!acquire.is_empty()).then(|| (at(0.5), at(0.99)))
@@ -241,6 +243,7 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
             "sold": sold,
             "oversold": oversold,
             "acquire_us": latency,
+            "handovers": shop.hands.seen().map(|seen| seen.json()),
             "seconds": elapsed.as_millis() as f64 / 1000.0,
         }))?;
     } else {
@@ -262,6 +265,9 @@ fn summary(shop: &Shop, elapsed: Duration, args: &DemoArgs, json: bool) -> Resul
                 at(1.0)
             ))
         })?;
+        if let Some(seen) = shop.hands.seen() {
+            say(format_args!("hand-over {seen}"))?;
+        }
         say(verdict(is_right, oversold, args.no_lock))?;
     }
     if is_right { Ok(()) } else { Err(Failure::code(OVERSOLD)) }

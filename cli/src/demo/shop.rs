@@ -10,6 +10,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use redbolt::inspect::Notice;
 
+use super::hands::Hands;
 use crate::exit::Failure;
 use crate::times::{histogram, record};
 
@@ -30,6 +31,7 @@ pub(crate) struct Shop {
     pub(crate) granted: Vec<AtomicU64>,
     /// How long each lock took, in nanoseconds.
     acquire: Mutex<Histogram<u64>>,
+    pub(crate) hands: Hands,
     closed: AtomicBool,
     /// Notices of nodes that are not shown yet.
     notices: Mutex<Vec<Notice>>,
@@ -47,6 +49,7 @@ impl Shop {
             refused: AtomicU32::new(0),
             granted: (0..node_count).map(|_| AtomicU64::new(0)).collect(),
             acquire: Mutex::new(histogram()?),
+            hands: Hands::of(shelf_count)?,
             closed: AtomicBool::new(false),
             notices: Mutex::new(Vec::new()),
         })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redbolt::inspect::{NodeHealth, NodeState};
 
+use super::hands::Seen;
 use crate::output::{Paint, short};
 use crate::terminal::{Picture, is_live};
 
@@ -22,6 +23,8 @@ pub(super) struct Scene<'a> {
     pub(super) per_second: u32,
     /// The median and the 99th percentile.
     pub(super) acquire: Option<(Duration, Duration)>,
+    /// How locks changed hands.
+    pub(super) hands: Option<Seen>,
 }
 
 /// Where events and scenes go.
@@ -140,6 +143,7 @@ impl View {
             "  sold {:<5} {:>4}/s   {oversold}{acquire}",
             scene.sold, scene.per_second
         ));
+        lines.extend(scene.hands.as_ref().map(|seen| format!("  hand-over {seen}")));
         lines.push(String::new());
         let first = self.events.len().saturating_sub(EVENTS_SHOWN);
         lines.extend(self.events.iter().skip(first).map(|event| format!("  {event}")));

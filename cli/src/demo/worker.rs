@@ -7,6 +7,7 @@ use redbolt::Instant;
 use redbolt::{Client, Config, now};
 
 use super::shop::Shop;
+use crate::way::Way;
 
 /// When customers come: in waves of one per worker.
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +50,15 @@ pub(super) fn work(
 
 /// One sale under the lock of its shelf, written only while the lock is certainly held.
 fn sell_locked(shop: &Shop, client: &mut Client, shelf: usize, ttl: Duration) {
-    let asked = now();
+    let (asked, before) = (now(), client.driver().lease_counts());
     let Ok(lease) = client.lock(format!("redbolt:demo:shelf:{shelf}"), ttl) else {
         shop.refused.fetch_add(1, Ordering::Relaxed);
         return;
     };
+    shop.hands.taken(shelf, Way::between(before, client.driver().lease_counts()));
     shop.note_lock(now().saturating_since(asked), lease.votes().bits());
     shop.sell(shelf, || lease.is_valid());
+    shop.hands.released(shelf);
     // Whatever the result: the sale is done, and the key ends with its TTL at the latest.
     let _ = client.unlock(lease);
 }

@@ -13,6 +13,8 @@
 use super::op::Outcome;
 use super::state::Locks;
 use crate::engine::event::LostCause;
+#[cfg(feature = "metrics")]
+use crate::engine::ways::Way;
 use crate::error::{Cause, UnlockError, Unlocked, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
@@ -46,8 +48,8 @@ pub(in crate::engine) enum Happening<'a> {
     Retry { op: OpIndex, began: Instant },
     /// The call waits to be woken.
     Waits { op: OpIndex },
-    /// A message through the node woke it.
-    Woken { op: OpIndex, node: NodeId },
+    /// Its turn has come: a message through the node woke it, or another call of this client.
+    Woken { op: OpIndex, node: Option<NodeId> },
     /// Its wait ended without a lock.
     WaitEnded,
     /// Its lease is handed over.
@@ -136,7 +138,10 @@ impl Locks {
         match what {
             Happening::Call { op, slot, ttl_ms } => log!(DEBUG: self.log_call(op, slot, ttl_ms)),
             Happening::Queued { op, now } => {
-                count!(self.ops.at_mut(op).began = Some(now));
+                count!({
+                    let op = self.ops.at_mut(op);
+                    (op.began, op.way) = (Some(now), Way::Poll);
+                });
                 saw(Sight::QueuedBehind);
             }
             Happening::Attempt { op } => log!(DEBUG: self.log_attempt(op)),
@@ -154,7 +159,10 @@ impl Locks {
             }
             Happening::Won { op } => log!(DEBUG: self.log_decision(op, Outcome::Won)),
             Happening::AttemptFailed { op, outcome } => {
-                count!(self.counts.attempts.ended(outcome));
+                count!({
+                    self.counts.attempts.ended(outcome);
+                    self.ops.at_mut(op).way = Way::Poll;
+                });
                 log!(DEBUG: self.log_decision(op, outcome));
             }
             Happening::AttemptCancelled => count!(self.counts.attempts.cancelled += 1),
@@ -163,22 +171,27 @@ impl Locks {
             }
             Happening::Waits { op } => log!(DEBUG: self.log_wait(op)),
             Happening::Woken { op, node } => {
-                count!(self.counts.wakes_received += 1);
-                log!(DEBUG: self.log_woken(op, node));
-                saw(Sight::Woken);
+                count!(self.ops.at_mut(op).way = Way::Wake);
+                if let Some(node) = node {
+                    count!(self.counts.wakes_received += 1);
+                    log!(DEBUG: self.log_woken(op, node));
+                    saw(Sight::Woken);
+                }
             }
             Happening::WaitEnded => saw(Sight::WaitEnded),
             Happening::Lease { op, slot, now } => {
                 log!(DEBUG: self.log_lease(op, now));
                 count!({
-                    let call_began = self.ops.at_mut(op).began.take();
-                    if !self.slots.at(slot).is_retaken() {
-                        self.counts.lease(self.slots.at(slot).began, call_began, now);
-                    }
+                    let op = self.ops.at_mut(op);
+                    let (call_began, way) = (op.began.take(), std::mem::take(&mut op.way));
+                    self.counts.lease(self.slots.at(slot).began, call_began, way, now);
                 });
             }
             Happening::Refused { op, outcome } => {
-                count!(self.ops.at_mut(op).began = None);
+                count!({
+                    let op = self.ops.at_mut(op);
+                    (op.began, op.way) = (None, Way::default());
+                });
                 log!(DEBUG: self.log_refused(op, outcome));
             }
             Happening::WakeSent { node, key } => {
@@ -191,7 +204,10 @@ impl Locks {
                 saw(Sight::HandedOver);
             }
             Happening::TakenOver { op } => {
-                count!(self.counts.transfers_received += 1);
+                count!({
+                    self.counts.transfers_received += 1;
+                    self.ops.at_mut(op).way = Way::Transfer;
+                });
                 log!(DEBUG: self.log_taken_over(op));
                 saw(Sight::TakenOver);
             }
@@ -204,7 +220,7 @@ impl Locks {
                 saw(Sight::Lingers);
             }
             Happening::Retaken { op } => {
-                count!(self.counts.retaken += 1);
+                count!(self.ops.at_mut(op).way = Way::Again);
                 log!(DEBUG: self.log_retaken(op));
                 saw(Sight::Retaken);
             }

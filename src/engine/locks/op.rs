@@ -7,6 +7,8 @@
 //! - Rounds end in the order they began, so their timer is a list, not a heap.
 
 use crate::command::Answer;
+#[cfg(feature = "metrics")]
+use crate::engine::ways::Way;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
@@ -147,6 +149,9 @@ pub(in crate::engine) struct Op {
     /// When the first attempt of a call that needs more than one began.
     #[cfg(feature = "metrics")]
     pub(in crate::engine) began: Option<Instant>,
+    /// The way in which an acquisition would win now.
+    #[cfg(feature = "metrics")]
+    pub(in crate::engine) way: Way,
 }
 
 /// The answers to a query.
@@ -343,6 +348,8 @@ impl Op {
             query: None,
             #[cfg(feature = "metrics")]
             began: None,
+            #[cfg(feature = "metrics")]
+            way: Way::default(),
         }
     }
 

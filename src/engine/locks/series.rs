@@ -69,11 +69,15 @@ impl Locks {
             ("redbolt_releases_total", ("outcome", "unreported"), counts.unreported),
             ("redbolt_leases_lost_total", ("cause", "expired"), counts.lost_expired),
             ("redbolt_leases_lost_total", ("cause", "gone"), counts.lost_gone),
+            ("redbolt_leases_total", ("by", "first"), counts.leases.first),
+            ("redbolt_leases_total", ("by", "transfer"), counts.leases.transfer),
+            ("redbolt_leases_total", ("by", "wake"), counts.leases.wake),
+            ("redbolt_leases_total", ("by", "poll"), counts.leases.poll),
+            ("redbolt_leases_total", ("by", "again"), counts.leases.again),
             ("redbolt_wakes_total", ("direction", "sent"), counts.wakes_sent),
             ("redbolt_wakes_total", ("direction", "received"), counts.wakes_received),
             ("redbolt_transfers_total", ("direction", "sent"), counts.transfers_sent),
             ("redbolt_transfers_total", ("direction", "received"), counts.transfers_received),
-            ("redbolt_retaken_total", NO_LABEL, counts.retaken),
             ("redbolt_fence_second_rounds_total", NO_LABEL, counts.second_rounds),
         ];
         all.extend(table.map(|(name, label, count)| (Series::new(name, label), count)));

@@ -234,7 +234,7 @@ impl Slot {
         self.marks = if on { self.marks | LINGERING } else { self.marks & !LINGERING };
     }
 
-    #[cfg(any(feature = "metrics", feature = "sim"))]
+    #[cfg(feature = "sim")]
     pub(in crate::engine) const fn is_retaken(&self) -> bool {
         self.marks & RETAKEN != 0
     }

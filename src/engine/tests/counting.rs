@@ -1,5 +1,7 @@
 //! What is counted: each attempt, vote and release once, where it ends.
 
+use super::transfers::{self, offering, told};
+use super::waking::{self, OTHER, WAKE, listening, message};
 use super::*;
 use crate::engine::Series;
 
@@ -195,4 +197,56 @@ fn no_series_names_a_key_or_a_token() {
     rig.refused();
     let all = format!("{:?}", rig.engine.counts());
     assert!(all.contains("out_of_memory") && !all.contains("secret"), "{all}");
+}
+
+#[test]
+fn each_lease_is_counted_once_by_the_way_in_which_it_was_won() {
+    let mut rig = transfers::rig(3);
+    let count = |rig: &Rig| rig.counted("redbolt_leases_total");
+    rig.lease("free");
+    assert_eq!(count(&rig), ["first 1"]);
+
+    offering(&mut rig);
+    told(&mut rig, 0);
+    assert_eq!(count(&rig), ["first 1"], "one node is no quorum");
+    told(&mut rig, 1);
+    let lease = rig.locked();
+    assert_eq!(count(&rig), ["first 1", "transfer 1"]);
+    rig.engine.release(lease, rig.now);
+    rig.answer_all(0..3, ":1\r\n");
+
+    let mut rig = waking::rig(3);
+    let node = listening(&mut rig);
+    let wake = message(&rig, WAKE, OTHER, &[]);
+    rig.receive(node, &wake);
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.locked();
+    assert_eq!(count(&rig), ["wake 1"]);
+    assert_eq!(rig.engine.lease_counts().wake, 1);
+}
+
+#[test]
+fn a_lease_of_an_attempt_that_no_wake_began_is_counted_as_polled() {
+    let mut rig = Rig::new(3);
+    rig.acquire_with("a", LockOptions::new(TTL).retry(crate::retry::Retry::every(MS, MS)));
+    rig.answer_all(0..2, "_\r\n");
+    rig.advance(3 * MS);
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.locked();
+    assert_eq!(rig.counted("redbolt_leases_total"), ["poll 1"]);
+    rig.lease("b");
+    assert_eq!(rig.counted("redbolt_leases_total"), ["first 1", "poll 1"], "each call begins anew");
+}
+
+#[test]
+fn a_lock_that_is_taken_again_is_counted_as_that_and_not_as_an_attempt() {
+    let mut rig = super::transfers::rig(3);
+    rig.acquire_with("a", LockOptions::new(TTL).linger(TTL));
+    rig.answer_all(0..3, "+OK\r\n");
+    let lease = rig.locked();
+    rig.engine.release(lease, rig.now);
+    rig.acquire("a");
+    rig.locked();
+    assert_eq!(rig.counted("redbolt_leases_total"), ["first 1", "again 1"]);
+    assert_eq!(rig.counted("redbolt_attempts_total"), ["won 1"]);
 }

@@ -475,7 +475,7 @@ impl Waiting {
         let Some(op) = rules::call_to_try(named) else {
             return self.wake_first(true, Key::from_slice(message.key), list, view);
         };
-        self.actions.push(Action::Woken { op, node });
+        self.actions.push(Action::Woken { op, node: Some(node) });
         // Its turn has come, so the clients it woke earlier are done.
         self.wakes.forget(hash(message.key));
         self.step(op, Input::Turn(list), view);
@@ -523,6 +523,7 @@ impl Waiting {
         saw(Sight::PassedWithin);
         let successor = wake.successor(wake.to.node, view.now + self.node_timeout * 2);
         self.wakes.note(hash(wake.key.as_slice()), successor);
+        self.actions.push(Action::Woken { op, node: None });
         self.step(op, Input::Turn(wake.rest), view);
     }
 

@@ -158,8 +158,9 @@ pub(in crate::engine) enum Action {
     Tell { node: NodeId, text: Text },
     /// Begin the call's next attempt: everywhere, or at one node before the others.
     Try { op: OpIndex, gate: Option<NodeId> },
-    /// A message through the node gave the call its turn; nothing to do.
-    Woken { op: OpIndex, node: NodeId },
+    /// The call was given its turn, by a message through the node or by another call of this client;
+    /// nothing to do.
+    Woken { op: OpIndex, node: Option<NodeId> },
 }
 
 impl Action {

@@ -329,17 +329,22 @@ fn a_call_that_gave_up_is_struck_off_wherever_it_is_listed() {
     assert_eq!(world.published, [(client_of(&OTHER), Kind::Announce, 0, vec![own(1), THIRD])]);
 }
 
+/// A call of the same client gave this one its turn.
+fn woken(place: usize) -> Action {
+    Action::Woken { op: op(place), node: None }
+}
+
 #[test]
 fn calls_of_one_client_have_their_turns_by_number_and_without_a_message() {
     let mut world = World::new();
     world.listen(0, OTHER);
     world.listen(1, OTHER);
     world.release(0, &[own(2), own(1), THIRD]);
-    assert_eq!(world.actions, [Action::Try { op: op(1), gate: None }]);
+    assert_eq!(world.actions, [woken(1), Action::Try { op: op(1), gate: None }]);
     assert_eq!(world.state(0), State::Still(Still::Listening));
     world.tell(|waiting, view| waiting.ended(op(1), Some(slot(1)), view));
     world.tell(|waiting, view| waiting.released(slot(1), Key::from_slice(KEY), view));
-    assert_eq!(world.actions, [Action::Try { op: op(0), gate: None }]);
+    assert_eq!(world.actions, [woken(0), Action::Try { op: op(0), gate: None }]);
 }
 
 #[test]
@@ -349,7 +354,7 @@ fn a_call_that_is_over_is_passed_over() {
     world.listen(1, OTHER);
     world.waiting.over(op(0));
     world.receive(Kind::Wake, 0, token_of(own(1)), &[OTHER, own(2)], None);
-    assert_eq!(world.actions, [Action::Try { op: op(1), gate: None }]);
+    assert_eq!(world.actions, [woken(1), Action::Try { op: op(1), gate: None }]);
 }
 
 #[test]
