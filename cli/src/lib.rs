@@ -10,6 +10,7 @@ mod alarm;
 mod args;
 mod bench;
 mod child;
+mod completions;
 mod demo;
 mod doctor;
 mod duration;
@@ -34,7 +35,9 @@ mod status;
 mod table;
 mod terminal;
 mod times;
+mod token;
 mod unlock;
+mod usage;
 mod watch;
 mod watchdog;
 
@@ -104,6 +107,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Node(args) => node::run(global, args),
         Command::Run(args) => run::run(global, args),
         Command::Demo(args) => demo::run(global, args),
+        Command::Completions(args) => completions::run(args),
     }
 }
 
@@ -117,48 +121,5 @@ fn parse() -> Result<Option<Cli>, Failure> {
         error.print()?;
         return Ok(None);
     }
-    Err(Failure::usage(usage_message(&error)))
-}
-
-/// clap's error on one line, without logins.
-fn usage_message(error: &clap::Error) -> String {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-        || error.kind() == ErrorKind::MissingSubcommand
-    {
-        return "which command? redbolt --help lists them; redbolt demo is a good start".to_owned();
-    }
-    let text = error.to_string();
-    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    let message = lines.join(" ");
-    let message = message.strip_prefix("error: ").unwrap_or(&message);
-    let message = message.trim_end_matches(" For more information, try '--help'.");
-    let message = message.replace(" tip: ", "; tip: ");
-    format!("{} ({} says how)", without_logins(&message), help())
-}
-
-/// The call that shows help for the named command, or for all.
-fn help() -> String {
-    let cli = Cli::command();
-    let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
-    let named = words.find_map(|word| {
-        let word = word.into_string().ok()?;
-        cli.find_subcommand(&word).map(|_| word)
-    });
-    named.map_or_else(|| "redbolt --help".to_owned(), |name| format!("redbolt {name} --help"))
-}
-
-/// `text` with what stands between `://` and `@` left out.
-fn without_logins(text: &str) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("://") {
-        shown.push_str(before);
-        shown.push_str("://");
-        let word = after.find(|letter: char| letter.is_whitespace()).unwrap_or(after.len());
-        let (word, tail) = after.split_at(word);
-        shown.push_str(word.rsplit_once('@').map_or(word, |(_, place)| place));
-        rest = tail;
-    }
-    shown + rest
+    Err(Failure::usage(usage::message(&error)))
 }

@@ -23,6 +23,12 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 /// The nodes that the user named; `None` if none were.
 pub(crate) fn named_nodes(global: &Global) -> Result<Option<String>, Failure> {
     if let Some(nodes) = &global.nodes {
+        if nodes.split(',').any(has_password) {
+            return Err(Failure::usage(
+                "--nodes holds a password, which ps shows to other users: name the nodes in REDBOLT_NODES, \
+                 or the password with --password-file",
+            ));
+        }
         return Ok(Some(nodes.clone()));
     }
     match std::env::var(NODES_VARIABLE) {
@@ -33,6 +39,12 @@ pub(crate) fn named_nodes(global: &Global) -> Result<Option<String>, Failure> {
             Err(Failure::usage(format!("{NODES_VARIABLE} is not UTF-8")))
         }
     }
+}
+
+/// Whether an address holds a password.
+fn has_password(address: &str) -> bool {
+    let login = address.rsplit_once('@').map_or("", |(login, _)| login);
+    login.split_once("://").map_or(login, |(_, login)| login).contains(':')
 }
 
 /// The configuration of a command that needs nodes.
@@ -50,6 +62,11 @@ pub(crate) fn config(global: &Global) -> Result<Config, Failure> {
 pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure> {
     let nodes = nodes.trim();
     let list = nodes.split(',').filter(|_| !nodes.is_empty());
+    if list.clone().any(|node| node.trim().contains([' ', ';']) && !node.contains("unix://")) {
+        return Err(Failure::usage(
+            "addresses are separated by commas: redis://HOST:PORT,redis://HOST:PORT",
+        ));
+    }
     let mut config = Config::new(list)?.client_name("redbolt-cli");
     if let Some(votes) = global.quorum {
         config = config.quorum(Quorum::AtLeast(votes));

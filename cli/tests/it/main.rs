@@ -6,6 +6,7 @@ mod deployed;
 mod doctor;
 mod fences;
 mod lock;
+mod logins;
 mod look;
 mod prefix;
 mod promoted;
