@@ -27,6 +27,9 @@ Start with:  redbolt demo
 
 Durations are written as 30s, 250ms or 1m30s.
 
+What stands under 'Nodes and safety' can also be set in the environment (--max-ttl as REDBOLT_MAX_TTL)
+or in a file (max-ttl = \"30s\"). An option comes first, then the variable, then the file.
+
 Exit codes:
   0      done
   1      demo: something was oversold, not all was sold, or a stale write was accepted
@@ -44,8 +47,7 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes and safety")]
 pub(crate) struct Global {
-    /// The masters, comma-separated: redis://[user:password@]host:port, rediss://.. for TLS,
-    /// unix:///path, host:port [env: REDBOLT_NODES]
+    /// The masters, comma-separated: redis://host:port, rediss://.. for TLS, unix:///path, host:port
     #[arg(long, global = true, value_name = "URL,..")]
     pub(crate) nodes: Option<String>,
     /// Longest TTL that any client of these locks uses [default: 30s]
@@ -85,6 +87,9 @@ pub(crate) struct Global {
     /// Key of the client certificate (PEM)
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// File with settings [default: ~/.config/redbolt/config.toml, if it is there]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print one JSON object on stdout instead of text, also for an error
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -116,6 +121,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Measure acquire and release on fresh keys
     Bench(BenchArgs),
+    /// Show the settings in force, and where each came from
+    Config(ConfigArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
 }
@@ -316,12 +323,22 @@ pub(crate) struct StatusArgs {
 Unsafe is what can give two holders, or no lock at all; a note leaves locks safe. Exit code 78 when
 something is unsafe. --max-ttl, --quorum and --restart-guard must be those of the clients.
 
+For scripts that restart nodes one by one: --wait looks again until nothing is unsafe, and --all calls
+it unsafe if any node does not vote.
+
 Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
-          redbolt doctor --key sku:42        may the user take locks of this name")]
+          redbolt doctor --key sku:42        may the user take locks of this name
+          redbolt doctor --wait 5m --all     until all nodes vote")]
 pub(crate) struct DoctorArgs {
     /// Name of a lock that the user must be allowed to take; nothing is written to it
     #[arg(long, value_name = "KEY", value_parser = key_parser())]
     pub(crate) key: Option<Name>,
+    /// How long to look again while something is unsafe, or forever [default: one look]
+    #[arg(long, value_name = "D", value_parser = wait)]
+    pub(crate) wait: Option<Duration>,
+    /// Demand that all nodes vote, and not only a quorum
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -360,6 +377,20 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE.json")]
     pub(crate) compare: Option<PathBuf>,
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Passwords are not shown.
+
+The file has one line for each setting, named as its option:
+
+  nodes = [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]
+  max-ttl = \"30s\"
+  password-file = \"password\"     counts from the directory of the file
+
+Example:  redbolt config
+          redbolt config --config ./trial.toml --json")]
+pub(crate) struct ConfigArgs {}
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -11,6 +11,7 @@ mod args;
 mod bench;
 mod child;
 mod completions;
+mod config;
 mod demo;
 mod doctor;
 mod duration;
@@ -31,6 +32,7 @@ mod run;
 mod session;
 mod settings;
 mod signals;
+mod sources;
 mod status;
 mod table;
 mod terminal;
@@ -47,9 +49,10 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
-use args::{Cli, Command};
+use args::{Cli, Command, ConfigArgs};
 use demo::pause::holder;
 use exit::Failure;
+use sources::Origins;
 
 /// The command `redbolt`: runs the process's arguments and returns the exit code.
 pub fn main() -> ExitCode {
@@ -75,7 +78,7 @@ pub fn main() -> ExitCode {
     }
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let ended = match parse() {
-        Ok(Some(cli)) => dispatch(&cli),
+        Ok(Some(cli)) => dispatch(cli),
         Ok(None) => Ok(()),
         Err(failure) => Err(failure),
     };
@@ -94,9 +97,14 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-fn dispatch(cli: &Cli) -> Result<(), Failure> {
-    let global = &cli.global;
-    match &cli.command {
+fn dispatch(cli: Cli) -> Result<(), Failure> {
+    let Cli { mut global, command } = cli;
+    // The profiles of shells ask for completions, whatever is wrong with the settings.
+    let has_settings = !matches!(command, Command::Completions(_));
+    let origins = if has_settings { sources::fill(&mut global)? } else { Origins::default() };
+    let global = &global;
+    match &command {
+        Command::Config(ConfigArgs {}) => config::run(global, &origins),
         Command::Lock(args) => lock::run(global, args),
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),

@@ -13,6 +13,7 @@ mod promoted;
 mod replacing;
 mod run;
 mod servers;
+mod settings;
 mod several;
 #[cfg(feature = "tls")]
 mod tls;
