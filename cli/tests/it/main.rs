@@ -8,6 +8,7 @@ mod fences;
 mod lock;
 mod logins;
 mod look;
+mod operating;
 mod prefix;
 mod promoted;
 mod replacing;
