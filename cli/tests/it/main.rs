@@ -10,6 +10,7 @@ mod logins;
 mod look;
 mod operating;
 mod prefix;
+mod prometheus;
 mod promoted;
 mod replacing;
 mod run;
