@@ -30,12 +30,12 @@ if [ $# -ne 1 ]; then
 fi
 all_vote
 nodes=$(redbolt doctor --json | grep -o '"node":"[^"]*"' | cut -d'"' -f4)
-count=$(printf '%s\n' "$nodes" | wc -l) done=0
+count=$(printf '%s\n' "$nodes" | wc -l) restarted=0
 for node in $nodes; do
   began=$(date +%s)
   HOST=${node%:*} PORT=${node##*:} sh -c "$1" || {
     code=$?
-    echo "$node: the command failed with $code; $done of $count nodes have been restarted" >&2
+    echo "$node: the command failed with $code; $restarted of $count nodes have been restarted" >&2
     exit "$code"
   }
   all_vote
@@ -46,7 +46,7 @@ for node in $nodes; do
     echo "$node: the server runs for $age s: the command did not restart it" >&2
     exit 1
   fi
-  done=$((done + 1))
-  echo "$node: restarted, $done of $count; all nodes vote"
-  [ "$done" -eq "$count" ] || sleep "${SETTLE:-6}"
+  restarted=$((restarted + 1))
+  echo "$node: restarted, $restarted of $count; all nodes vote"
+  [ "$restarted" -eq "$count" ] || sleep "${SETTLE:-6}"
 done

@@ -27,8 +27,8 @@ Start with:  redbolt demo
 
 Durations are written as 30s, 250ms or 1m30s.
 
-What stands under 'Nodes and safety' can also be set in the environment (--max-ttl as REDBOLT_MAX_TTL)
-or in a file (max-ttl = \"30s\"). An option comes first, then the variable, then the file.
+What stands under 'Nodes and safety' can also be set in the environment (REDBOLT_MAX_TTL) or in a
+file (max-ttl = \"30s\"). An option comes first, then the variable, then the file.
 
 Exit codes:
   0      done
@@ -39,7 +39,7 @@ Exit codes:
   71     the operating system refused something
   75     the lock is taken
   77     the nodes refuse the user, the password, or what the user may do
-  78     doctor: locks would be unsafe
+  78     doctor: locks would be unsafe; with --all: not all nodes vote
   128+n  ended by signal n (status --watch, node: 0)
   run ends with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
 

@@ -35,7 +35,7 @@ fn after<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
 fn queries() -> Vec<String> {
     let dashboard: Value =
         serde_json::from_str(&file("deploy/prometheus/dashboard.json")).expect("JSON");
-    let panels = dashboard["panels"].as_array().expect("panels");
+    let panels = dashboard.get("panels").and_then(Value::as_array).expect("panels");
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
     let query = |target: &Value| target["expr"].as_str().expect("a query").to_owned();
     let queries: Vec<String> = targets
