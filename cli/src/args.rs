@@ -8,13 +8,13 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::duration::{duration, ttl};
+use super::duration::{duration, ttl, wait};
 use super::output::shown;
 
 /// Locks on N independent Redis or Valkey masters
 #[derive(Debug, Parser)]
 #[command(name = "redbolt", version, max_term_width = 100, after_help = AFTER_HELP)]
-#[command(disable_help_subcommand = true, subcommand_required = true)]
+#[command(subcommand_required = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -27,6 +27,9 @@ Start with:  redbolt demo
 
 Durations are written as 30s, 250ms or 1m30s.
 
+What stands under 'Nodes and safety' can also be set in the environment (REDBOLT_MAX_TTL) or in a
+file (max-ttl = \"30s\"). An option comes first, then the variable, then the file.
+
 Exit codes:
   0      done
   1      demo: something was oversold, not all was sold, or a stale write was accepted
@@ -35,7 +38,8 @@ Exit codes:
   70     run: a lock was lost before or while CMD ran; unlock, extend: it is no longer held
   71     the operating system refused something
   75     the lock is taken
-  78     doctor: locks would be unsafe
+  77     the nodes refuse the user, the password, or what the user may do
+  78     doctor: locks would be unsafe; with --all: not all nodes vote
   128+n  ended by signal n (status --watch, node: 0)
   run ends with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
 
@@ -43,8 +47,7 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes and safety")]
 pub(crate) struct Global {
-    /// The masters, comma-separated: redis://[user:password@]host:port, rediss://.. for TLS,
-    /// unix:///path, host:port [env: REDBOLT_NODES]
+    /// The masters, comma-separated: redis://host:port, rediss://.. for TLS, unix:///path, host:port
     #[arg(long, global = true, value_name = "URL,..")]
     pub(crate) nodes: Option<String>,
     /// Longest TTL that any client of these locks uses [default: 30s]
@@ -84,6 +87,9 @@ pub(crate) struct Global {
     /// Key of the client certificate (PEM)
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// File with settings [default: ~/.config/redbolt/config.toml, if it is there]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print one JSON object on stdout instead of text, also for an error
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -115,6 +121,10 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Measure acquire and release on fresh keys, or how fast a lock goes from process to process
     Bench(BenchArgs),
+    /// Show the settings in force, and where each came from
+    Config(ConfigArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -174,8 +184,8 @@ pub(crate) struct LockArgs {
     /// Time after which the nodes drop the lock
     #[arg(long, value_name = "D", value_parser = ttl)]
     pub(crate) ttl: Duration,
-    /// How long to try again if the lock is taken [default: one attempt]
-    #[arg(long, value_name = "D", value_parser = duration)]
+    /// How long to try again if the lock is taken, or forever [default: one attempt]
+    #[arg(long, value_name = "D", value_parser = wait)]
     pub(crate) wait: Option<Duration>,
     /// Take the lock with a fence, and print it
     #[arg(long)]
@@ -183,28 +193,43 @@ pub(crate) struct LockArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:  redbolt unlock sku:42 5f2b0c6e9d...")]
+#[command(after_help = "\
+Other users of this machine can see TOKEN with ps, but not a file or the environment.
+
+Example:  redbolt unlock sku:42 5f2b0c6e9d...
+          redbolt unlock sku:42 --token-file -      the token is the first line of stdin
+          REDBOLT_TOKEN=$token redbolt unlock sku:42")]
 pub(crate) struct UnlockArgs {
     /// Name of the lock
     #[arg(value_parser = key_parser())]
     pub(crate) key: Name,
-    /// The token that `redbolt lock` printed
-    #[arg(value_parser = token_parser())]
-    pub(crate) token: Name,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
+}
+
+/// The token of a lock, by one of three ways.
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// The token that `redbolt lock` printed [env: REDBOLT_TOKEN]
+    #[arg(value_name = "TOKEN", value_parser = token_parser())]
+    pub(crate) token: Option<Name>,
+    /// File whose first line is the token; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A lock that was taken with --fence keeps its fence.
 
-Example:  redbolt extend sku:42 5f2b0c6e9d... --ttl 30s")]
+Example:  redbolt extend sku:42 5f2b0c6e9d... --ttl 30s
+          redbolt extend sku:42 --ttl 30s --token-file -     the token is the first line of stdin")]
 pub(crate) struct ExtendArgs {
     /// Name of the lock
     #[arg(value_parser = key_parser())]
     pub(crate) key: Name,
-    /// The token that `redbolt lock` printed
-    #[arg(value_parser = token_parser())]
-    pub(crate) token: Name,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
     /// The new TTL, from now
     #[arg(long, value_name = "D", value_parser = ttl)]
     pub(crate) ttl: Duration,
@@ -219,8 +244,8 @@ pub(crate) struct RunArgs {
     /// TTL of the locks: how long they outlive a crash of this machine
     #[arg(long, value_name = "D", default_value = "10s", value_parser = ttl)]
     pub(crate) ttl: Duration,
-    /// How long to try again if a lock is taken [default: one attempt]
-    #[arg(short, long, value_name = "D", value_parser = duration)]
+    /// How long to try again if a lock is taken, or forever [default: one attempt]
+    #[arg(short, long, value_name = "D", value_parser = wait)]
     pub(crate) wait: Option<Duration>,
     /// One attempt, as without --wait
     #[arg(short, long, conflicts_with = "wait")]
@@ -259,6 +284,9 @@ with each write, and the resource refuses a lower one than it has seen: then no 
 holder can write any more. Without --fence CMD has no REDBOLT_FENCE. Fences compare within one lock
 only, so --fence takes one KEY.
 
+With one KEY, CMD finds it in $REDBOLT_KEY, and the token of its lock in $REDBOLT_TOKEN; with several
+it has neither.
+
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
 Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
@@ -295,12 +323,22 @@ pub(crate) struct StatusArgs {
 Unsafe is what can give two holders, or no lock at all; a note leaves locks safe. Exit code 78 when
 something is unsafe. --max-ttl, --quorum and --restart-guard must be those of the clients.
 
+For scripts that restart nodes one by one: --wait looks again until nothing is unsafe, and --all calls
+it unsafe if any node does not vote.
+
 Example:  redbolt doctor --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
-          redbolt doctor --key sku:42        may the user take locks of this name")]
+          redbolt doctor --key sku:42        may the user take locks of this name
+          redbolt doctor --wait 5m --all     until all nodes vote")]
 pub(crate) struct DoctorArgs {
     /// Name of a lock that the user must be allowed to take; nothing is written to it
     #[arg(long, value_name = "KEY", value_parser = key_parser())]
     pub(crate) key: Option<Name>,
+    /// How long to look again while something is unsafe, or forever [default: one look]
+    #[arg(long, value_name = "D", value_parser = wait)]
+    pub(crate) wait: Option<Duration>,
+    /// Demand that all nodes vote, and not only a quorum
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -357,6 +395,37 @@ pub(crate) struct BenchArgs {
     pub(crate) compare: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Passwords are not shown.
+
+The file has one line for each setting, named as its option:
+
+  nodes = [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]
+  max-ttl = \"30s\"
+  password-file = \"password\"     counts from the directory of the file
+
+Example:  redbolt config
+          redbolt config --config ./trial.toml --json")]
+pub(crate) struct ConfigArgs {}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:  redbolt completions bash > /etc/bash_completion.d/redbolt
+          redbolt completions zsh > ~/.zfunc/_redbolt
+          redbolt completions fish > ~/.config/fish/completions/redbolt.fish")]
+pub(crate) struct CompletionsArgs {
+    #[arg(value_name = "bash|zsh|fish", hide_possible_values = true)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     Latency,
@@ -403,6 +472,9 @@ fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
     })
 }
 
+/// The most bytes of a token.
+pub(crate) const TOKEN_MAX: usize = 255;
+
 fn token_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
-    OsStringValueParser::new().try_map(name_parser(255))
+    OsStringValueParser::new().try_map(name_parser(TOKEN_MAX))
 }

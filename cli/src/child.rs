@@ -30,9 +30,6 @@ use crate::own_binary;
 use crate::signals::{self, Signal};
 use crate::watchdog::Watchdog;
 
-/// Where the command finds the fence of its lock.
-const FENCE_VARIABLE: &str = "REDBOLT_FENCE";
-
 /// The first argument of the second start.
 pub(crate) const HIDDEN: &str = "--exec-under-lock";
 
@@ -76,12 +73,12 @@ fn stopped_by(pid: Pid) -> io::Result<Stopped> {
 }
 
 impl Group {
-    /// Starts the command with the fence of its lock, if it has one. The watchdog kills the command at
+    /// Starts the command with these variables set, or unset. The watchdog kills the command at
     /// `kill_at`. Only for the main thread: the kernel kills the command when the thread that started
     /// it ends.
     pub(crate) fn start(
         command: &[OsString],
-        fence: Option<u64>,
+        variables: &[(&str, Option<OsString>)],
         kill_at: Instant,
     ) -> io::Result<Self> {
         let mut watchdog = Watchdog::start()?;
@@ -90,11 +87,12 @@ impl Group {
         // ignores it.
         signals::block(Signal::SIGCONT)?;
         let mut start = own_binary::command(HIDDEN)?;
-        match fence {
-            Some(fence) => start.env(FENCE_VARIABLE, fence.to_string()),
-            // That of another lock, if this process runs under one.
-            None => start.env_remove(FENCE_VARIABLE),
-        };
+        for (name, value) in variables {
+            match value {
+                Some(value) => start.env(name, value),
+                None => start.env_remove(name),
+            };
+        }
         let child = start
             .arg(getpid().as_raw_nonzero().to_string())
             .arg(if is_foreground { "foreground" } else { "background" })

@@ -2,9 +2,11 @@
 //! makes of it.
 
 use std::net::IpAddr;
+use std::thread;
 use std::time::Duration;
 
 use redbolt::inspect::{Endpoint, NodeReport, NodeState, examine, permissions};
+use redbolt::now;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
@@ -14,6 +16,7 @@ use crate::examined::{Clients, Examined};
 use crate::exit::{Failure, UNSAFE};
 use crate::fitness::Level;
 use crate::output::{Paint, say, short, us};
+use crate::progress::Progress;
 use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{look, settings, terminal};
@@ -21,7 +24,39 @@ use crate::{look, settings, terminal};
 /// The key whose permissions are checked if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
 
+/// The pause between two looks, with `--wait`.
+const PAUSE: Duration = Duration::from_millis(200);
+
 pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
+    let end = args.wait.map(|wait| now() + wait);
+    let spinner =
+        args.wait.map(|_| Progress::spinner("waiting until the nodes are fit".to_owned()));
+    let Found { nodes, advice, clients } = loop {
+        let found = look(global, args)?;
+        let left = end.map_or(Duration::ZERO, |end| now().until(end));
+        if !found.advice.is_unsafe() || left.is_zero() {
+            break found;
+        }
+        thread::sleep(PAUSE.min(left));
+    };
+    drop(spinner);
+    if global.json {
+        say(json(&nodes, &advice, &clients))?;
+    } else {
+        print(&nodes, &advice, args.all)?;
+    }
+    if advice.is_unsafe() { Err(Failure::code(UNSAFE)) } else { Ok(()) }
+}
+
+/// What one look at the nodes showed.
+struct Found {
+    nodes: Vec<Examined>,
+    advice: Advice,
+    clients: Clients,
+}
+
+/// Looks at the nodes as a client does that meets them for the first time.
+fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let (mut client, config) = look::patient_client(global)?;
     let clients = Clients {
         quorum: settings::quorum(global, &config)?,
@@ -29,12 +64,13 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
         max_ttl: settings::max_ttl(global),
         max_clock_skew: settings::max_clock_skew(global),
         has_key: args.key.is_some(),
+        wants_all: args.all,
     };
     let asked_us = wall_us();
     let reports = examine(&mut client)?;
     let key = args.key.as_ref().map_or(KEY, |key| &key.0);
     let permissions = permissions(&mut client, key)?;
-    let logins = settings::logins(global)?;
+    let logins = settings::logins(global);
     let nodes: Vec<Examined> = reports
         .iter()
         .zip(permissions)
@@ -47,12 +83,7 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
         })
         .collect();
     let advice = advise(&nodes, &clients);
-    if global.json {
-        say(json(&nodes, &advice, &clients))?;
-    } else {
-        print(&nodes, &advice)?;
-    }
-    if advice.is_unsafe() { Err(Failure::code(UNSAFE)) } else { Ok(()) }
+    Ok(Found { nodes, advice, clients })
 }
 
 fn json(nodes: &[Examined], advice: &Advice, clients: &Clients) -> Value {
@@ -198,7 +229,8 @@ fn node_json(node: &Examined) -> Value {
         "node": node.name,
         "reachable": node.is_reachable,
         "votes": node.state == NodeState::Admitted,
-        "cause": (node.state != NodeState::Admitted).then(|| node.cause.text()),
+        "cause": (node.state != NodeState::Admitted).then(|| node.cause.name()),
+        "message": (node.state != NodeState::Admitted).then(|| node.cause.text()),
         "server": node.server,
         "role": node.role,
         "persistence": node.append_only.map(|_| node.persistence()),
@@ -212,7 +244,7 @@ fn node_json(node: &Examined) -> Value {
     })
 }
 
-fn print(nodes: &[Examined], advice: &Advice) -> Result<(), Failure> {
+fn print(nodes: &[Examined], advice: &Advice, wants_all: bool) -> Result<(), Failure> {
     let (paint, columns) = (Paint::stdout(), terminal::width());
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let header = ["node", "state", "server", "role", "up", "round trip", "clock"];
@@ -247,8 +279,13 @@ fn print(nodes: &[Examined], advice: &Advice) -> Result<(), Failure> {
     for check in &advice.checks {
         line(check.level, &format!("{}: {}", check.topic, check.text))?;
     }
+    let verdict = if wants_all {
+        "not all of these nodes are fit for locks: see above"
+    } else {
+        "locks on these nodes would be unsafe or impossible: see above"
+    };
     let (level, verdict) = if advice.is_unsafe() {
-        (Level::Unsafe, "locks on these nodes would be unsafe or impossible: see above")
+        (Level::Unsafe, verdict)
     } else {
         (Level::Ok, "locks on these nodes are safe")
     };

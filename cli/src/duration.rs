@@ -2,8 +2,25 @@
 
 use std::time::Duration;
 
+/// How long `--wait forever` waits: longer than any client lives.
+pub(crate) const FOREVER: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| "write it as 30s, 250ms or 1m30s".to_owned())
+    humantime::parse_duration(text).map_err(|_| {
+        if text.parse::<u64>().is_ok_and(|number| number > 0) {
+            format!("it has no unit: write {text}s or {text}ms")
+        } else {
+            "write it as 30s, 250ms or 1m30s".to_owned()
+        }
+    })
+}
+
+/// A duration, or `forever`.
+pub(crate) fn wait(text: &str) -> Result<Duration, String> {
+    if text == "forever" {
+        return Ok(FOREVER);
+    }
+    duration(text).map_err(|why| format!("{why}, or forever"))
 }
 
 /// Servers count a TTL in milliseconds.

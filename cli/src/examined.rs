@@ -52,6 +52,8 @@ pub(crate) struct Clients {
     pub(crate) max_clock_skew: Duration,
     /// Whether the user named a lock whose key must be permitted.
     pub(crate) has_key: bool,
+    /// Whether the user wants all nodes to vote.
+    pub(crate) wants_all: bool,
 }
 
 impl Examined {
@@ -137,6 +139,6 @@ pub(crate) mod samples {
 
     pub(crate) fn clients(quorum: usize, guard_is_on: bool) -> Clients {
         let (max_ttl, max_clock_skew) = (Duration::from_secs(30), Duration::from_secs(1));
-        Clients { quorum, guard_is_on, max_ttl, max_clock_skew, has_key: false }
+        Clients { quorum, guard_is_on, max_ttl, max_clock_skew, has_key: false, wants_all: false }
     }
 }

@@ -1,5 +1,6 @@
 //! How a command ends that could not do its work: an exit code, a kind, and one line for people.
 
+use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ pub(crate) const NO_QUORUM: u8 = 69;
 pub(crate) const LOST: u8 = 70;
 pub(crate) const SYSTEM: u8 = 71;
 pub(crate) const TAKEN: u8 = 75;
+pub(crate) const NO_PERMISSION: u8 = 77;
 pub(crate) const UNSAFE: u8 = 78;
 /// As if ended by SIGPIPE: the reader of the output has gone.
 const PIPE: u8 = 128 + 13;
@@ -40,7 +42,10 @@ pub(crate) struct NodeVote {
     pub(crate) node: String,
     /// `granted`, `denied`, `failed` or `unknown`.
     pub(crate) vote: &'static str,
+    /// A stable name, that of a [`Cause`] or [`GONE`].
     pub(crate) cause: &'static str,
+    /// The same for people.
+    pub(crate) text: &'static str,
 }
 
 impl Failure {
@@ -84,7 +89,14 @@ impl Failure {
             let nodes: Vec<Value> = self
                 .nodes
                 .iter()
-                .map(|node| json!({"node": node.node, "vote": node.vote, "cause": node.cause}))
+                .map(|node| {
+                    json!({
+                        "node": node.node,
+                        "vote": node.vote,
+                        "cause": node.cause,
+                        "message": node.text,
+                    })
+                })
                 .collect();
             // Nobody is left to hear that stdout is gone.
             let _ = say(json!({"error": self.kind, "message": self.message, "nodes": nodes}));
@@ -106,16 +118,18 @@ impl Failure {
         self
     }
 
-    /// Adds why nodes did not take part, grouped by cause.
-    pub(crate) fn away(mut self, nodes: &[NodeHealth]) -> Self {
+    /// Adds why nodes did not take part, grouped by cause, and that it is a matter of rights if they
+    /// alone left no quorum.
+    pub(crate) fn away(mut self, nodes: &[NodeHealth], quorum: usize) -> Self {
         let vote = |node: &NodeHealth| match (node.state, node.cause) {
             (NodeState::Admitted, _) => Vote::Granted,
             (_, Cause::None) => Vote::Unknown(Cause::Timeout),
             (_, cause) => Vote::Unknown(cause),
         };
         let votes: Vec<_> =
-            nodes.iter().map(|node| NodeVote::new(&node.name, vote(node), "")).collect();
+            nodes.iter().map(|node| NodeVote::new(&node.name, vote(node), HELD)).collect();
         self.add_causes(&votes);
+        self.code = code_without_quorum(nodes.iter().map(|node| node.cause), quorum);
         self
     }
 
@@ -125,8 +139,21 @@ impl Failure {
         }
     }
 
+    fn no_quorum(what: &str, ballot: &Ballot) -> Self {
+        let code = code_of(ballot);
+        Self::ballot(code, kind_of(code), what, ballot)
+    }
+
+    fn ttl(error: &impl Display, is_too_long: bool) -> Self {
+        let failure = Self::usage(error.to_string());
+        if !is_too_long {
+            return failure;
+        }
+        failure.hint("--max-ttl raises the limit, and must be the same for all clients")
+    }
+
     fn ballot(code: u8, kind: &'static str, what: &str, ballot: &Ballot) -> Self {
-        Self::counted(code, kind, what, "granted", Cause::Held.text(), ballot)
+        Self::counted(code, kind, what, "granted", HELD, ballot)
     }
 
     /// As `ballot`; `did` says what the nodes that voted yes did, `denied` why others did not.
@@ -135,7 +162,7 @@ impl Failure {
         kind: &'static str,
         what: &str,
         did: &str,
-        denied: &'static str,
+        denied: Denied,
         ballot: &Ballot,
     ) -> Self {
         let votes = ballot.votes();
@@ -157,38 +184,69 @@ impl Failure {
 }
 
 impl NodeVote {
-    fn new(name: &str, vote: Vote, denied: &'static str) -> Self {
-        let (vote, cause) = match vote {
-            Vote::Granted => ("granted", Cause::None.text()),
+    fn new(name: &str, vote: Vote, denied: Denied) -> Self {
+        let of = |cause: Cause| (cause.name(), cause.text());
+        let (vote, (cause, text)) = match vote {
+            Vote::Granted => ("granted", of(Cause::None)),
             Vote::Denied => ("denied", denied),
-            Vote::Failed(cause) => ("failed", cause.text()),
-            Vote::Unknown(cause) => ("unknown", cause.text()),
-            _ => ("unknown", ""),
+            Vote::Failed(cause) => ("failed", of(cause)),
+            Vote::Unknown(cause) => ("unknown", of(cause)),
+            _ => ("unknown", of(Cause::None)),
         };
-        Self { node: name.to_owned(), vote, cause }
+        Self { node: name.to_owned(), vote, cause, text }
     }
+}
+
+/// Why a node said no: a stable name, and words for people.
+type Denied = (&'static str, &'static str);
+
+/// Why a node does not grant a lock.
+const HELD: Denied = (Cause::Held.name(), Cause::Held.text());
+
+/// Why a node does not extend a lock.
+const GONE: Denied = ("gone", "not there with this token");
+
+/// The code of a command that had no quorum, by what the nodes say. A login that so many nodes refuse
+/// that the others are no quorum is mended by other means than nodes that are away.
+pub(crate) fn code_without_quorum(causes: impl Iterator<Item = Cause>, quorum: usize) -> u8 {
+    let is_refusal = |cause: &Cause| {
+        use Cause::{Credentials, InfoDenied, KeyDenied, NoPermission};
+        matches!(cause, Credentials | InfoDenied | KeyDenied | NoPermission)
+    };
+    let (refusals, others): (Vec<_>, Vec<_>) = causes.partition(is_refusal);
+    if !refusals.is_empty() && others.len() < quorum { NO_PERMISSION } else { NO_QUORUM }
+}
+
+fn code_of(ballot: &Ballot) -> u8 {
+    let causes = ballot.votes().map(|(_, vote)| match vote {
+        Vote::Failed(cause) | Vote::Unknown(cause) => cause,
+        Vote::Denied => Cause::Held,
+        Vote::Granted | _ => Cause::None,
+    });
+    code_without_quorum(causes, usize::try_from(ballot.quorum()).unwrap_or(usize::MAX))
+}
+
+const fn kind_of(code: u8) -> &'static str {
+    if code == NO_PERMISSION { "no_permission" } else { "no_quorum" }
 }
 
 /// Where to look when nodes are away.
 const DOCTOR: &str = "redbolt doctor says what to do";
 
-/// Why a node does not extend a lock.
-const NOT_THERE: &str = "not there with this token";
-
 /// `a, b: connection refused; c: no answer in time`: nodes grouped by cause.
 fn grouped(nodes: &[NodeVote]) -> Option<String> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for vote in nodes.iter().filter(|vote| vote.vote != "granted") {
-        match groups.iter_mut().find(|(cause, _)| *cause == vote.cause) {
+        match groups.iter_mut().find(|(text, _)| *text == vote.text) {
             Some((_, names)) => names.push(&vote.node),
-            None => groups.push((vote.cause, vec![&vote.node])),
+            None => groups.push((vote.text, vec![&vote.node])),
         }
     }
-    let text = |(cause, names): &(&str, Vec<&str>)| {
+    let text = |(text, names): &(&str, Vec<&str>)| {
         if names.len() == nodes.len() && nodes.len() > 1 {
-            format!("all: {cause}")
+            format!("all: {text}")
         } else {
-            format!("{}: {cause}", names.join(", "))
+            format!("{}: {text}", names.join(", "))
         }
     };
     let groups: Vec<String> = groups.iter().map(text).collect();
@@ -207,7 +265,7 @@ impl From<ConnectError> for Failure {
             ConnectError::Config(error) => error.into(),
             ConnectError::System(error) => error.into(),
             ConnectError::NoQuorum(ballot) => {
-                Self::ballot(NO_QUORUM, "no_quorum", "too few nodes can vote", &ballot).hint(DOCTOR)
+                Self::no_quorum("too few nodes can vote", &ballot).hint(DOCTOR)
             }
             error => Self::new(SYSTEM, "system", error.to_string()),
         }
@@ -226,15 +284,14 @@ impl From<LockError> for Failure {
             }
             LockError::NoQuorum(ballot) => {
                 let hint = fence_remedy(ballot).unwrap_or(DOCTOR);
-                Self::ballot(NO_QUORUM, "no_quorum", "no quorum", ballot).hint(hint)
+                Self::no_quorum("no quorum", ballot).hint(hint)
             }
             LockError::Expired(ballot) => {
                 let what = "a quorum granted too late for the TTL, take a longer one";
                 Self::ballot(NO_QUORUM, "expired", what, ballot)
             }
             LockError::Lost => Self::new(LOST, "lost", error.to_string()),
-            LockError::InvalidTtl { .. } => Self::usage(error.to_string())
-                .hint("--max-ttl raises the limit, and must be the same for all clients"),
+            LockError::InvalidTtl { ttl, most, .. } => Self::ttl(&error, ttl > most),
             LockError::NoFences { .. } => Self::new(USAGE, "config", error.to_string()),
             LockError::InvalidKey { .. }
             | LockError::InvalidToken { .. }
@@ -252,18 +309,17 @@ impl From<ExtendError> for Failure {
         match &error {
             ExtendError::Lost(ballot) => {
                 let what = "the lock is no longer held";
-                Self::counted(LOST, "lost", what, "hold it", NOT_THERE, ballot)
+                Self::counted(LOST, "lost", what, "hold it", GONE, ballot)
             }
             ExtendError::NoQuorum(ballot) => {
                 let what = "no quorum for the extension";
-                Self::counted(NO_QUORUM, "no_quorum", what, "extended it", NOT_THERE, ballot)
-                    .hint(DOCTOR)
+                let code = code_of(ballot);
+                Self::counted(code, kind_of(code), what, "extended it", GONE, ballot).hint(DOCTOR)
             }
             ExtendError::Expired | ExtendError::NotOurs => {
                 Self::new(LOST, "lost", "the lock is no longer held: its time is over")
             }
-            ExtendError::InvalidTtl { .. } => Self::usage(error.to_string())
-                .hint("--max-ttl raises the limit, and must be the same for all clients"),
+            ExtendError::InvalidTtl { ttl, most, .. } => Self::ttl(&error, ttl > most),
             ExtendError::InvalidName => Self::usage(error.to_string()),
             ExtendError::Busy
             | ExtendError::Cancelled

@@ -62,6 +62,11 @@ fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
         return (Level::Unsafe, text);
     };
     let votes = format!("{voting} of {count} nodes vote, {quorum} make a lock");
+    if clients.wants_all && voting < count {
+        let text =
+            format!("{votes}, and --all wants all of them: repair the others, or wait for them");
+        return (Level::Unsafe, text);
+    }
     if quorum == count {
         let text =
             format!("{votes}: each must answer for every lock; with more nodes some may fail");

@@ -10,6 +10,8 @@ mod alarm;
 mod args;
 mod bench;
 mod child;
+mod completions;
+mod config;
 mod demo;
 mod doctor;
 mod duration;
@@ -30,11 +32,14 @@ mod run;
 mod session;
 mod settings;
 mod signals;
+mod sources;
 mod status;
 mod table;
 mod terminal;
 mod times;
+mod token;
 mod unlock;
+mod usage;
 mod watch;
 mod watchdog;
 mod way;
@@ -45,10 +50,11 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
-use args::{Cli, Command};
+use args::{Cli, Command, ConfigArgs};
 use bench::handover::client;
 use demo::pause::holder;
 use exit::Failure;
+use sources::Origins;
 
 /// The command `redbolt`: runs the process's arguments and returns the exit code.
 pub fn main() -> ExitCode {
@@ -77,7 +83,7 @@ pub fn main() -> ExitCode {
     }
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let ended = match parse() {
-        Ok(Some(cli)) => dispatch(&cli),
+        Ok(Some(cli)) => dispatch(cli),
         Ok(None) => Ok(()),
         Err(failure) => Err(failure),
     };
@@ -96,9 +102,14 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-fn dispatch(cli: &Cli) -> Result<(), Failure> {
-    let global = &cli.global;
-    match &cli.command {
+fn dispatch(cli: Cli) -> Result<(), Failure> {
+    let Cli { mut global, command } = cli;
+    // The profiles of shells ask for completions, whatever is wrong with the settings.
+    let has_settings = !matches!(command, Command::Completions(_));
+    let origins = if has_settings { sources::fill(&mut global)? } else { Origins::default() };
+    let global = &global;
+    match &command {
+        Command::Config(ConfigArgs {}) => config::run(global, &origins),
         Command::Lock(args) => lock::run(global, args),
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),
@@ -109,6 +120,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Node(args) => node::run(global, args),
         Command::Run(args) => run::run(global, args),
         Command::Demo(args) => demo::run(global, args),
+        Command::Completions(args) => completions::run(args),
     }
 }
 
@@ -122,48 +134,5 @@ fn parse() -> Result<Option<Cli>, Failure> {
         error.print()?;
         return Ok(None);
     }
-    Err(Failure::usage(usage_message(&error)))
-}
-
-/// clap's error on one line, without logins.
-fn usage_message(error: &clap::Error) -> String {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-        || error.kind() == ErrorKind::MissingSubcommand
-    {
-        return "which command? redbolt --help lists them; redbolt demo is a good start".to_owned();
-    }
-    let text = error.to_string();
-    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    let message = lines.join(" ");
-    let message = message.strip_prefix("error: ").unwrap_or(&message);
-    let message = message.trim_end_matches(" For more information, try '--help'.");
-    let message = message.replace(" tip: ", "; tip: ");
-    format!("{} ({} says how)", without_logins(&message), help())
-}
-
-/// The call that shows help for the named command, or for all.
-fn help() -> String {
-    let cli = Cli::command();
-    let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
-    let named = words.find_map(|word| {
-        let word = word.into_string().ok()?;
-        cli.find_subcommand(&word).map(|_| word)
-    });
-    named.map_or_else(|| "redbolt --help".to_owned(), |name| format!("redbolt {name} --help"))
-}
-
-/// `text` with what stands between `://` and `@` left out.
-fn without_logins(text: &str) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("://") {
-        shown.push_str(before);
-        shown.push_str("://");
-        let word = after.find(|letter: char| letter.is_whitespace()).unwrap_or(after.len());
-        let (word, tail) = after.split_at(word);
-        shown.push_str(word.rsplit_once('@').map_or(word, |(_, place)| place));
-        rest = tail;
-    }
-    shown + rest
+    Err(Failure::usage(usage::message(&error)))
 }

@@ -7,6 +7,7 @@ use redbolt::{Lease, LockOptions};
 use serde_json::json;
 
 use crate::args::{Global, LockArgs};
+use crate::duration::FOREVER;
 use crate::exit::{Failure, TAKEN};
 use crate::output::{ms, say, short, shown};
 use crate::progress::Progress;
@@ -64,6 +65,7 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
 /// Shows on a terminal that the command waits for a lock.
 pub(crate) fn waiting(key: &[u8], wait: Option<Duration>) -> Progress {
     match wait {
+        Some(FOREVER) => Progress::spinner(format!("waiting for {}", shown(key))),
         Some(wait) => {
             Progress::spinner(format!("waiting for {}, at most {}", shown(key), short(wait)))
         }

@@ -13,6 +13,7 @@
 //! - The locks are released after the command has ended, and never before.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
 
 use redbolt::Instant;
@@ -27,9 +28,16 @@ use crate::lock::{hint_taken, options, waiting};
 use crate::output::{note, short, shown};
 use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
 use crate::signals::Signal;
+use crate::token::TOKEN_VARIABLE;
 
 /// The longest grace by default.
 const GRACE_MAX: Duration = Duration::from_secs(1);
+
+/// Where the command finds the name of its lock.
+const KEY_VARIABLE: &str = "REDBOLT_KEY";
+
+/// Where the command finds the fence of its lock.
+const FENCE_VARIABLE: &str = "REDBOLT_FENCE";
 
 /// The exit code of a command that was killed.
 const KILLED: u8 = 128 + 9;
@@ -46,7 +54,8 @@ const PASSED_ON: [Signal; 6] = [
 
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let grace = args.grace.unwrap_or_else(|| (args.ttl / 10).min(GRACE_MAX));
-    if grace >= args.ttl / 2 {
+    // A TTL that is too short itself is refused with the lock.
+    if args.grace.is_some_and(|grace| grace >= args.ttl / 2) {
         let message = format!("--grace {} leaves too little of --ttl", short(grace));
         return Err(Failure::usage(message).hint("it must be less than half of it"));
     }
@@ -70,8 +79,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
     session.is_telling = true;
     let limit = Limit::new(deadline(&leases), grace);
-    let fence = leases.first().and_then(Lease::fence);
-    let group = match Group::start(&command(args), fence, limit.watchdog_at()) {
+    let group = match Group::start(&command(args), &environment(&leases), limit.watchdog_at()) {
         Ok(group) => group,
         Err(error) => {
             drop(leases);
@@ -92,6 +100,19 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let was_killed = result? == End::Killed && code == KILLED;
     watch.session.close();
     judge(code, was_killed || watch.limit.is_told, &released?)
+}
+
+/// What the command finds of its lock. With several locks it finds none of them, nor what this process
+/// itself may have found.
+fn environment(leases: &[Lease]) -> [(&'static str, Option<OsString>); 3] {
+    let only = if let [lease] = leases { Some(lease) } else { None };
+    let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let fence = only.and_then(Lease::fence);
+    [
+        (KEY_VARIABLE, only.map(|lease| bytes(lease.key()))),
+        (TOKEN_VARIABLE, only.map(|lease| bytes(lease.token().as_bytes()))),
+        (FENCE_VARIABLE, fence.map(|fence| fence.to_string().into())),
+    ]
 }
 
 /// The earliest deadline of the locks.

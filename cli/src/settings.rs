@@ -11,7 +11,7 @@ use redbolt::{Config, Quorum, RestartGuard};
 use crate::args::{Global, Switch};
 use crate::exit::Failure;
 
-/// The environment variable that names the nodes where `--nodes` does not.
+/// Names the nodes for a process that this one starts.
 pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
 
 /// The clients' default for the longest TTL.
@@ -20,36 +20,26 @@ const MAX_TTL: Duration = Duration::from_secs(30);
 /// The clients' default for the distance between a node's clock and their own.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 
-/// The nodes that the user named; `None` if none were.
-pub(crate) fn named_nodes(global: &Global) -> Result<Option<String>, Failure> {
-    if let Some(nodes) = &global.nodes {
-        return Ok(Some(nodes.clone()));
-    }
-    match std::env::var(NODES_VARIABLE) {
-        Ok(nodes) if nodes.is_empty() => Ok(None),
-        Ok(nodes) => Ok(Some(nodes)),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => {
-            Err(Failure::usage(format!("{NODES_VARIABLE} is not UTF-8")))
-        }
-    }
-}
-
 /// The configuration of a command that needs nodes.
 pub(crate) fn config(global: &Global) -> Result<Config, Failure> {
-    let nodes = named_nodes(global)?.ok_or_else(|| {
+    let nodes = global.nodes.as_ref().ok_or_else(|| {
         Failure::usage(
             "no nodes: name them with --nodes redis://HOST:PORT,.. or in REDBOLT_NODES \
              (redbolt node starts some to play with)",
         )
     })?;
-    config_of(global, &nodes)
+    config_of(global, nodes)
 }
 
 /// The configuration of a command that knows its nodes, comma-separated.
 pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure> {
     let nodes = nodes.trim();
     let list = nodes.split(',').filter(|_| !nodes.is_empty());
+    if list.clone().any(|node| node.trim().contains([' ', ';']) && !node.contains("unix://")) {
+        return Err(Failure::usage(
+            "addresses are separated by commas: redis://HOST:PORT,redis://HOST:PORT",
+        ));
+    }
     let mut config = Config::new(list)?.client_name("redbolt-cli");
     if let Some(votes) = global.quorum {
         config = config.quorum(Quorum::AtLeast(votes));
@@ -131,10 +121,10 @@ fn with_tls(global: &Global, config: Config) -> Result<Config, Failure> {
 }
 
 /// For each node, whether the client logs in with a user or a password.
-pub(crate) fn logins(global: &Global) -> Result<Vec<bool>, Failure> {
-    let nodes = named_nodes(global)?.unwrap_or_default();
+pub(crate) fn logins(global: &Global) -> Vec<bool> {
+    let nodes = global.nodes.as_deref().unwrap_or_default();
     let has_file = global.password_file.is_some();
-    Ok(nodes.split(',').map(|node| has_file || node.contains('@')).collect())
+    nodes.split(',').map(|node| has_file || node.contains('@')).collect()
 }
 
 /// How many votes the options ask for.

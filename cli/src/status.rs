@@ -7,7 +7,7 @@ use redbolt::{Cause, Client};
 use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
-use crate::exit::{Failure, NO_QUORUM};
+use crate::exit::{Failure, code_without_quorum};
 use crate::output::{Paint, ms, say, short, shown};
 use crate::table::Table;
 use crate::terminal::wrap;
@@ -31,7 +31,11 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
     } else {
         say(look.text(Paint::stdout(), terminal::width()))?;
     }
-    if look.verdict == Verdict::Unknown { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
+    if look.verdict != Verdict::Unknown {
+        return Ok(());
+    }
+    let causes = look.nodes.iter().map(|node| silence(node).unwrap_or_default());
+    Err(Failure::code(code_without_quorum(causes, quorum)))
 }
 
 /// What the nodes hold for a key at one moment.
@@ -163,7 +167,8 @@ fn node_json(node: &NodeKey) -> Value {
         "state": state(node),
         "token": key.map(|(token, _)| shown(token)),
         "ttl_ms": key.and_then(|(_, ttl)| ttl).map(ms),
-        "cause": silence(node).map(Cause::text),
+        "cause": silence(node).map(Cause::name),
+        "message": silence(node).map(Cause::text),
         "waits_ms": node.waits.map(ms),
     })
 }

@@ -8,11 +8,13 @@ use crate::args::{Global, UnlockArgs};
 use crate::exit::{Failure, LOST, NO_QUORUM};
 use crate::output::{say, shown};
 use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
+use crate::token;
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
+    let token = token::read(&args.token)?;
     let mut session = Session::open(global, &[])?;
     session.wait_settled(CONNECT_LIMIT)?;
-    let op = session.driver.unlock_token(&args.key.0, &args.token.0)?;
+    let op = session.driver.unlock_token(&args.key.0, &token)?;
     let outcome = session.finish(op)?;
     session.close();
     let Outcome::Unlock(result) = outcome else { return Err(odd_outcome()) };
@@ -33,5 +35,5 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
 fn too_few(session: &Session, key: &str) -> Failure {
     let message =
         format!("too few nodes answered to know whether {key} is released; it ends with its TTL");
-    Failure::new(NO_QUORUM, "unknown", message).away(&session.driver.nodes())
+    Failure::new(NO_QUORUM, "unknown", message).away(&session.driver.nodes(), session.quorum)
 }

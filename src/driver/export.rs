@@ -181,7 +181,7 @@ fn describe() {
         ("redbolt_fence_second_rounds_total", "Fenced attempts that needed a second round trip"),
         ("redbolt_leases_total", "Leases that were won, by the way in which they were won"),
         ("redbolt_wakes_total", "Messages that wake waiters, sent and received"),
-        ("redbolt_transfers_total", "Locks handed over to waiters, and taken over from holders"),
+        ("redbolt_transfers_total", "Locks handed over to a waiter, or taken over from a holder"),
         ("redbolt_connections_lost_total", "Connections and attempts at one that ended"),
         ("redbolt_debts_total", "Releases that a node could not be sent when they were due"),
         ("redbolt_debts_dropped_total", "Debts that were given up for want of room"),

@@ -32,7 +32,8 @@ impl Engine {
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
-        let ttl_ms = self.locks.checked_ttl(options.ttl).ok_or_else(|| self.invalid_ttl())?;
+        let ttl = options.ttl;
+        let ttl_ms = self.locks.checked_ttl(ttl).ok_or_else(|| self.invalid_ttl(ttl))?;
         if !self.locks.prefix.is_plain(key) {
             self.locks.prefix.check(key)?;
         }
@@ -138,9 +139,9 @@ impl Engine {
         }
     }
 
-    fn invalid_ttl(&self) -> LockError {
+    fn invalid_ttl(&self, ttl: Duration) -> LockError {
         let (least, most) = self.locks.ttl_range();
-        LockError::InvalidTtl { least, most }
+        LockError::InvalidTtl { ttl, least, most }
     }
 
     /// Rare options of a call, applied after its first attempt has begun.

@@ -41,7 +41,10 @@ pub enum ConfigError {
         why: &'static str,
     },
     /// With this quorum two holders need not share a node, or no attempt can reach it.
-    #[error("quorum {wanted} of {nodes} nodes: it must be more than half and at most all of them")]
+    #[error(
+        "quorum {wanted} of {nodes} nodes: it must be from {} (more than half) to {nodes} (all)",
+        nodes / 2 + 1
+    )]
     Quorum {
         /// The votes asked for.
         wanted: usize,
@@ -131,8 +134,12 @@ pub enum LockError {
     #[error("cancelled")]
     Cancelled,
     /// The TTL leaves no validity, or is longer than `max_ttl`.
-    #[error("the TTL must be whole milliseconds from {least:?} to max_ttl ({most:?})")]
+    #[error(
+        "the TTL is {ttl:?}: it must be whole milliseconds from {least:?} to max_ttl ({most:?})"
+    )]
     InvalidTtl {
+        /// The TTL asked for.
+        ttl: Duration,
         /// The shortest TTL with any validity.
         least: Duration,
         /// The configured `max_ttl`.
@@ -208,8 +215,12 @@ pub enum ExtendError {
     #[error("cancelled")]
     Cancelled,
     /// The TTL leaves no validity, or is longer than `max_ttl`.
-    #[error("the TTL must be whole milliseconds from {least:?} to max_ttl ({most:?})")]
+    #[error(
+        "the TTL is {ttl:?}: it must be whole milliseconds from {least:?} to max_ttl ({most:?})"
+    )]
     InvalidTtl {
+        /// The TTL asked for.
+        ttl: Duration,
         /// The shortest TTL with any validity.
         least: Duration,
         /// The configured `max_ttl`.

@@ -70,7 +70,7 @@ impl Rules {
         let ttl_ms = u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX);
         let (least, most) = (self.least_ttl, self.most_ttl);
         if !(least..=most).contains(&Duration::from_millis(ttl_ms)) {
-            return Err(LockError::InvalidTtl { least, most });
+            return Err(LockError::InvalidTtl { ttl: options.ttl, least, most });
         }
         if key.is_empty() {
             return Err(LockError::InvalidKey { len: 0 });

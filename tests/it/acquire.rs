@@ -251,8 +251,8 @@ fn keys_and_ttls_out_of_range_are_refused_and_nothing_is_written() {
     let over = max_ttl + ms(1);
     for ttl in [Duration::ZERO, Duration::from_micros(999), ms(1), ms(3), over, Duration::MAX] {
         let error = client.try_lock("k", ttl).unwrap_err();
-        let LockError::InvalidTtl { least, most } = error else { panic!("{ttl:?}: {error}") };
-        assert_eq!((least, most), (ms(4), max_ttl));
+        let LockError::InvalidTtl { ttl: asked, least, most } = error else { panic!("{error}") };
+        assert_eq!((asked, least, most), (ttl, ms(4), max_ttl));
     }
     for key in [vec![], vec![b'k'; 4097]] {
         let error = client.try_lock(&key, TTL.min(max_ttl)).unwrap_err();

@@ -127,8 +127,8 @@ pub(super) fn hold(args: &BenchArgs) -> Result<Duration, Failure> {
 
 /// The nodes to measure on; embedded ones live as long as the second value.
 pub(super) fn nodes(global: &Global) -> Result<(Config, Option<Nodes>), Failure> {
-    if let Some(named) = settings::named_nodes(global)? {
-        return Ok((settings::config_of(global, &named)?, None));
+    if let Some(named) = &global.nodes {
+        return Ok((settings::config_of(global, named)?, None));
     }
     let nodes = Nodes::start(5)?;
     Ok((settings::config_of(global, &nodes.urls().join(","))?, Some(nodes)))

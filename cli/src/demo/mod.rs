@@ -95,7 +95,7 @@ struct Demo {
 impl Demo {
     fn open(global: &Global, args: &DemoArgs) -> Result<Self, Failure> {
         let (mut config, mut nodes) = (None, None);
-        let place = match settings::named_nodes(global)? {
+        let place = match global.nodes.clone() {
             // Without locks no node is asked anything.
             _ if args.no_lock => "no locks".to_owned(),
             Some(named) => {

@@ -48,11 +48,21 @@ impl Ended {
     }
 }
 
-/// A command with nothing of this process's environment that would name nodes.
+/// A command without settings of this process's environment or this user's file.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redbolt"));
-    command.args(args).env_remove("REDBOLT_NODES").stdin(Stdio::null());
+    command.args(args).stdin(Stdio::null());
+    without_settings(&mut command);
     command
+}
+
+/// Takes all settings from the environment of `command`.
+pub(crate) fn without_settings(command: &mut Command) {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| name.as_encoded_bytes().starts_with(b"REDBOLT_")) {
+        command.env_remove(name);
+    }
+    command.env_remove("HOME").env_remove("XDG_CONFIG_HOME");
 }
 
 /// Runs a command that needs no nodes, or names them itself.

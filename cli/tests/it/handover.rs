@@ -215,7 +215,7 @@ fn its_options_are_refused_elsewhere_and_out_of_range() {
         (&["--hold", "1ms", "--mode", "throughput"], "go with --mode handover"),
         (&["--mode", "handover", "--in-flight", "2"], "goes with --mode throughput"),
         (&["--mode", "handover", "--hold", "2s"], "at most 1s"),
-        (&["--mode", "handover", "--clients", "1"], "2..=64"),
+        (&["--mode", "handover", "--clients", "1"], "from 2 to 64"),
     ] {
         let refused = redbolt(&[&["bench"], args].concat()).expect(64);
         assert!(refused.err.contains(words), "{refused:?}");

@@ -148,7 +148,8 @@ fn two_of_five_nodes_away_change_nothing_and_three_end_with_69() {
     nodes.kill(4).unwrap();
     let lock = on(&nodes, &["lock", "k", "--ttl", "10s", "--json"]).expect(69);
     assert_eq!(lock.text("error"), "no_quorum");
-    assert_eq!(lock.json()["nodes"][4]["cause"], "connection refused");
+    assert_eq!(lock.json()["nodes"][4]["cause"], "connection_refused");
+    assert_eq!(lock.json()["nodes"][4]["message"], "connection refused");
     on(&nodes, &["extend", "k", &token, "--ttl", "10s"]).expect(69);
     let unlock = on(&nodes, &["unlock", "k", &token]).expect(69);
     assert!(unlock.err.contains("connection refused"), "{unlock:?}");

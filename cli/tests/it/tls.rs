@@ -131,9 +131,10 @@ fn the_doctor_says_which_rights_are_missed() {
     let mut rules = vec!["ACL", "SETUSER", "locks", "reset", "on", ">secret", "~*"];
     rules.extend(["+info", "+set", "+delifeq", "+get"]);
     assert_eq!(server.command(&rules), b"+OK\r\n");
-    let url = server.url().replace("redis://", "redis://locks:secret@");
+    let mut doctor = command(&["--restart-guard", "off", "--node-timeout", "2s", "doctor"]);
+    doctor.env("REDBOLT_NODES", server.url().replace("redis://", "redis://locks:secret@"));
     // A server as young as this, without the guard, is unsafe for that alone.
-    let doctor = on(&url, &[], &["doctor"]).expect(78);
+    let doctor = end(doctor).expect(78);
     for part in ["+pttl", "+publish", "+subscribe", "+client|tracking"] {
         assert!(doctor.out.contains(part), "{part}: {doctor:?}");
     }

@@ -1,9 +1,20 @@
 //! A mistake of the user ends with 64 and one line that says what to do, before any node is asked.
 
+use std::process::Command;
+
 use super::cli::{command, end, redbolt};
 
 /// Nobody listens there; no test gets so far as to find out.
 const NODES: &str = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
+
+/// Each with a part of what is said.
+fn refused(table: &[(&[&str], &str)]) {
+    for (args, part) in table {
+        let ended = redbolt(args).expect(64);
+        assert_eq!(ended.out, "", "{args:?}");
+        assert!(ended.err.contains(part), "{args:?}: {ended:?}");
+    }
+}
 
 #[test]
 fn wrong_usage_ends_with_64_on_one_line() {
@@ -14,10 +25,21 @@ fn wrong_usage_ends_with_64_on_one_line() {
         (&["lock"], "KEY"),
         (&["lock", "k"], "--ttl"),
         (&["lock", "k", "--ttl", "30"], "30s"),
-        (&["lock", "k", "--ttl", "soon"], "30s"),
+        (&["lock", "k", "--ttl", "soon"], "write it as 30s, 250ms or 1m30s"),
+        (&["lock", "k", "30s"], "--ttl 30s"),
+        (&["lock", "k", "--ttl", "1s", "--wait", "5"], "write 5s or 5ms, or forever"),
         (&["lock", "k", "--ttl=-1s"], "30s"),
         (&["lock", "k", "--ttl", "1500us"], "whole milliseconds"),
-        (&["lock", "k", "--ttl", "3ms", "--nodes", n], "from 4ms"),
+        (
+            &["lock", "k", "--ttl", "3ms", "--nodes", n],
+            "the TTL is 3ms: it must be whole milliseconds from 4ms",
+        ),
+        (&["lock", "k", "--ttl", "31s", "--nodes", n], "the TTL is 31s"),
+        (&["run", "k", "--ttl", "0s", "--nodes", n, "--", "true"], "the TTL is 0ns"),
+        (&["lock", "k", "--ttl", "1s", "--nodes", "h:1 h:2"], "separated by commas"),
+        (&["lock", "k", "--ttl", "1s", "--nodes", "h:1;h:2"], "separated by commas"),
+        (&["lock", "k", "--ttl", "1s", "--nodes", "h:1,", "h:2"], "without spaces"),
+        (&["lock", "k", "--ttl", "1s", "--nodes", "redis://:pw@h:1"], "--password-file"),
         (&["lock", "k", "--ttl", "31s", "--nodes", n], "--max-ttl"),
         (&["lock", "", "--ttl", "1s", "--nodes", n], "1 to 4096"),
         (&["lock", "k", "--ttl", "1s"], "--nodes"),
@@ -27,15 +49,36 @@ fn wrong_usage_ends_with_64_on_one_line() {
         (&["lock", "k", "--ttl", "1s", "--nodes", "http://h:1"], "redis://"),
         (&["lock", "k", "--ttl", "1s", "--nodes", "redis://h:0"], "port"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "1"], "more than half"),
-        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "4"], "at most all"),
+        (
+            &["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "4"],
+            "from 2 (more than half) to 3 (all)",
+        ),
+        (&["lock", "k", "--ttl", "1s", "--nodes", n, "--quorum", "two"], "write a whole number"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--node-timeout", "0s"], "node_timeout"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--max-ttl", "1ms"], "max_ttl"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--restart-guard", "maybe"], "maybe"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--user", "u"], "--password-file"),
         (&["lock", "k", "--ttl", "1s", "--nodes", n, "--password-file", "/nope"], "/nope"),
-        (&["unlock", "k", "--nodes", n], "TOKEN"),
+    ];
+    refused(table);
+}
+
+#[test]
+fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
+    let n = NODES;
+    let table: &[(&[&str], &str)] = &[
+        (&["unlock", "k", "--nodes", n], "REDBOLT_TOKEN"),
+        (&["unlock", "k", "--nodes", n, "--token-file", "/nope"], "/nope"),
+        (&["unlock", "k", "--nodes", n, "--token-file", "-"], "its first line is empty"),
+        (&["unlock", "k", "--nodes", n, "t", "--token-file", "-"], "cannot be used with"),
+        (&["extend", "k", "--ttl", "1s", "--nodes", n], "REDBOLT_TOKEN"),
         (&["unlock", "k", "", "--nodes", n], "1 to 255"),
-        (&["run", "k", "--nodes", n], "CMD"),
+        (&["run", "k", "--nodes", n], "redbolt run k -- CMD"),
+        (&["run", "k", "echo", "hi"], "redbolt run k -- echo hi"),
+        (&["run", "--ttl", "1s", "k", "ls", "-l"], "redbolt run k -- ls -l"),
+        (&["help", "rum"], "unrecognized subcommand"),
+        (&["completions"], "bash|zsh|fish"),
+        (&["completions", "tcsh"], "bash or zsh or fish"),
         (&["run", "k", "--nodes", n, "--ttl", "1s", "--grace", "1s", "--", "true"], "--grace"),
         (&["run", "--nodes", n, "--", "true"], "KEY"),
         (&["run", "k", "--nodes", n, "-n", "-w", "1s", "--", "true"], "--wait"),
@@ -65,14 +108,11 @@ fn wrong_usage_ends_with_64_on_one_line() {
         (&["demo", "--stock", "x"], "stock"),
         (&["demo", "--pause", "--no-lock"], "cannot be used with"),
         (&["node", "--count", "33"], "count"),
+        (&["node", "--port", "0"], "from 1 to 65535"),
         (&["node", "--port", "65535"], "65535"),
         (&["--exec-under-lock"], "redbolt run"),
     ];
-    for (args, part) in table {
-        let ended = redbolt(args).expect(64);
-        assert_eq!(ended.out, "", "{args:?}");
-        assert!(ended.err.contains(part), "{args:?}: {ended:?}");
-    }
+    refused(table);
 }
 
 /// With TLS `tests/it/cli_tls.rs` says what becomes of these.
@@ -101,6 +141,40 @@ fn with_json_a_mistake_is_one_object_on_stdout() {
 }
 
 #[test]
+fn what_is_too_long_or_may_be_a_token_is_not_repeated() {
+    let (key, token) = ("k".repeat(4097), "t".repeat(256));
+    let table: &[&[&str]] = &[
+        &["lock", &key, "--ttl", "1s"],
+        &["run", &key, "--", "true"],
+        &["run", "k", &key, "true"],
+        &["status", "k", &key],
+        &[&key],
+        &["unlock", "k", &token],
+        &["unlock", "k", "k", &token],
+        &["extend", "k", "k", &token, "--ttl", "1s"],
+    ];
+    for args in table {
+        let ended = redbolt(args).expect(64);
+        assert!(ended.err.len() < 400 && !ended.err.contains("tttt"), "{ended:?}");
+    }
+}
+
+#[test]
+fn each_shell_gets_its_completions_and_bash_understands_them() {
+    for (shell, words) in
+        [("bash", "_redbolt()"), ("zsh", "#compdef redbolt"), ("fish", "complete -c redbolt")]
+    {
+        let text = redbolt(&["completions", shell]).expect(0).out;
+        assert!(text.contains(words) && text.contains("max-ttl"), "{shell}: {text}");
+    }
+    let script = "eval \"$(\"$0\" completions bash)\"; COMP_WORDS=(redbolt doc); COMP_CWORD=1; \
+                  _redbolt redbolt doc redbolt; echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_redbolt")]).output();
+    let output = output.expect("bash starts");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "doctor\n", "{output:?}");
+}
+
+#[test]
 fn nodes_may_come_from_the_environment_and_the_option_wins() {
     let mut given = command(&["lock", "k", "--ttl", "1s"]);
     given.env("REDBOLT_NODES", "h:1,h:1");
@@ -119,6 +193,8 @@ fn no_password_is_ever_printed() {
     let table: &[&[&str]] = &[
         &["lock", "k", "--ttl", "1s", "--nodes", "redis://u:s3cret@h:99999"],
         &["lock", "k", "--ttl", "1s", "--nodes", "redis://u:s3cret@h:1,redis://u:s3cret@h:1"],
+        &["lock", "k", "--ttl", "1s", "--nodes", "u:s3cret@h:1"],
+        &["lock", "k", "--ttl", "1s", "--nodes", "unix://u:s3cret@/path"],
         // A blank in the list makes the second address an argument that nobody expects.
         &["lock", "k", "--ttl", "1s", "--nodes", "h:1,", url],
         &["status", "k", url],
@@ -135,12 +211,15 @@ fn no_password_is_ever_printed() {
 #[test]
 fn every_command_has_help_with_an_example_and_the_exit_codes_are_listed() {
     let all = redbolt(&["--help"]).expect(0).out;
-    for code in ["0 ", "1 ", "64 ", "69 ", "70 ", "71 ", "75 ", "78 ", "126", "127", "128+n"] {
+    for code in ["0 ", "1 ", "64 ", "69 ", "70 ", "71 ", "75 ", "77 ", "78 ", "126", "127", "128+n"]
+    {
         assert!(all.contains(code), "{code}: {all}");
     }
-    for name in ["demo", "node", "lock", "unlock", "extend", "run", "status", "doctor", "bench"] {
+    let names = ["demo", "node", "lock", "unlock", "extend", "run", "status", "doctor", "bench"];
+    for name in names.into_iter().chain(["completions"]) {
         assert!(all.contains(&format!("  {name} ")), "{name}: {all}");
         let help = redbolt(&[name, "--help"]).expect(0).out;
+        assert_eq!(redbolt(&["help", name]).expect(0).out, help);
         assert!(help.contains(&format!("Example:  redbolt {name}")), "{help}");
         assert!(help.contains("--nodes"), "{help}");
     }

@@ -46,3 +46,18 @@ fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
         });
     }
 }
+
+#[test]
+fn who_waits_forever_has_the_lock_when_it_is_free() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let mut holder = client(&cluster);
+    let lease = holder.try_lock("k", PATIENCE * 2).expect("nobody has it");
+    let words = cluster.calls("publish");
+    let args = ["--restart-guard", "off", "run", "k", "--wait", "forever", "--", "echo", "held"];
+    let mut waiter = Running::start(&cluster.urls(), &args);
+    assert!(eventually(PATIENCE, || cluster.calls("publish") > words), "it waits");
+    holder.unlock(lease).expect("it is held");
+    holder.wait_released(PATIENCE);
+    assert_eq!(waiter.line(), "held");
+    waiter.end().expect(0);
+}

@@ -102,7 +102,7 @@ impl Locks {
     fn extension_ttl(&self, ttl: Duration) -> Result<u32, ExtendError> {
         self.checked_ttl(ttl).ok_or_else(|| {
             let (least, most) = self.ttl_range();
-            ExtendError::InvalidTtl { least, most }
+            ExtendError::InvalidTtl { ttl, least, most }
         })
     }
 

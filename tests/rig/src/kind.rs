@@ -29,16 +29,31 @@ impl Kind {
 
     /// Where its binary is, or would be.
     pub fn binary(self) -> PathBuf {
-        let root = std::env::var_os("REDBOLT_SERVERS").map_or_else(
-            || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/servers"),
-            PathBuf::from,
-        );
-        root.join("bin").join(self.name())
+        program(self.name())
     }
 
     fn is_installed(self) -> bool {
         self.binary().exists()
     }
+}
+
+/// Where a program that the tests install is, or would be.
+fn program(name: &str) -> PathBuf {
+    let root = std::env::var_os("REDBOLT_SERVERS").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/servers"),
+        PathBuf::from,
+    );
+    root.join("bin").join(name)
+}
+
+/// A program that `script` installs; where it is not there the running test is reported as skipped.
+pub fn program_or_skip(name: &str, script: &str) -> Option<PathBuf> {
+    let program = program(name);
+    if program.exists() {
+        return Some(program);
+    }
+    skip(&format!("{name} is not installed"), &format!("{script} target/servers"));
+    None
 }
 
 /// The kinds that are installed; the others are reported as skipped for the running test.

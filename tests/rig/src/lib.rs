@@ -30,7 +30,7 @@ mod wire;
 
 pub use authority::{Authority, LOCAL, Signed};
 pub use cluster::{Cluster, FOREIGN};
-pub use kind::{Kind, available_kinds, kind_or_skip, on_each_kind, skip};
+pub use kind::{Kind, available_kinds, kind_or_skip, on_each_kind, program_or_skip, skip};
 pub use relay::{Relay, Trick};
 pub use server::RealServer;
 pub use tls_server::{TLS_KINDS, TlsServer};

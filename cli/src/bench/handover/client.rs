@@ -23,7 +23,7 @@ use crate::exit::{Failure, USAGE};
 use crate::output::{note, say, tell};
 use crate::times::{histogram, record};
 use crate::way::Way;
-use crate::{settings, signals};
+use crate::{settings, signals, sources};
 
 /// The first argument of such a process.
 pub(crate) const HIDDEN: &str = "--bench-client";
@@ -56,12 +56,13 @@ pub(crate) fn become_client(words: impl Iterator<Item = OsString>) -> u8 {
 fn run(mut words: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     let (key, role) = (words.next(), words.next());
     let cli = Cli::try_parse_from(std::iter::once("redbolt".into()).chain(words));
-    let (Some(key), Some(role), Ok(Cli { global, command: Command::Bench(args) })) =
+    let (Some(key), Some(role), Ok(Cli { mut global, command: Command::Bench(args) })) =
         (key, role, cli)
     else {
         note(format_args!("{HIDDEN} is for redbolt bench alone"));
         return Err(Failure::code(USAGE));
     };
+    sources::fill(&mut global)?;
     signals::unblock()?;
     let orders = Orders::read()?;
     let retry = Retry::default().timeout(WAIT_MAX);

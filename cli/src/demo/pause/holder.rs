@@ -18,7 +18,7 @@ use crate::child::die_with;
 use crate::exit::{Failure, SYSTEM, USAGE};
 use crate::lock::options;
 use crate::output::{ms, note, say};
-use crate::{own_binary, settings, signals};
+use crate::{own_binary, settings, signals, sources};
 
 /// The first argument of such a process.
 pub(crate) const HIDDEN: &str = "--demo-holder";
@@ -166,8 +166,9 @@ fn hold(mut words: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     };
     die_with(&parent)?;
     signals::unblock()?;
-    let cli = Cli::try_parse_from(std::iter::once("redbolt".into()).chain(words))
+    let mut cli = Cli::try_parse_from(std::iter::once("redbolt".into()).chain(words))
         .map_err(|error| Failure::usage(error.kind().to_string()))?;
+    sources::fill(&mut cli.global)?;
     let mut client = Client::connect(settings::config(&cli.global)?)?;
     let is_stopped = stopped.is_some_and(|word| word == "yes");
     let ttl = if is_stopped { TTL } else { LONG_TTL };

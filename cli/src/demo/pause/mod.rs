@@ -46,7 +46,7 @@ const FENCED: &str = "redbolt:demo:fenced";
 
 pub(super) fn run(global: &Global) -> Result<(), Failure> {
     let signals = Signals::watch(&ENDING, || {})?;
-    let (nodes, named) = match settings::named_nodes(global)? {
+    let (nodes, named) = match global.nodes.clone() {
         Some(named) => (None, named),
         None => {
             let nodes = Nodes::start(5)?;

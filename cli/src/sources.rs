@@ -1,0 +1,271 @@
+//! Where settings come from: an option, else a variable, else the file, else the default.
+//!
+//! One name makes all three: `max-ttl` in the file is `--max-ttl` on the command line and
+//! `REDBOLT_MAX_TTL` in the environment.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs};
+
+use clap::ValueEnum as _;
+use toml::{Table, Value};
+
+use crate::args::{Global, Switch};
+use crate::duration::duration;
+use crate::exit::Failure;
+
+/// The variable that names the file.
+const FILE_VARIABLE: &str = "REDBOLT_CONFIG";
+
+/// What can be set in all three ways.
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    /// In words of the documentation; empty if there is none.
+    pub(crate) default: &'static str,
+    /// A path, which in the file counts from the file's directory.
+    is_path: bool,
+    /// The value in force, without a password; `None` for the default.
+    pub(crate) get: fn(&Global) -> Option<String>,
+    put: fn(&mut Global, String) -> Result<(), String>,
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Flag,
+    Variable,
+    File,
+    Default,
+}
+
+/// The file that was read, and for each of [`SETTINGS`] where its value came from.
+#[derive(Debug, Default)]
+pub(crate) struct Origins {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) sources: Vec<Source>,
+}
+
+impl Setting {
+    pub(crate) fn variable(&self) -> String {
+        format!("REDBOLT_{}", self.name.replace('-', "_").to_uppercase())
+    }
+}
+
+/// A setting whose field has the same name, and is read and shown by these.
+macro_rules! setting {
+    ($name:literal, $default:literal, $field:ident, $read:expr, $show:expr) => {
+        setting!($name, $default, $field, $read, $show, false)
+    };
+    ($name:literal, $default:literal, $field:ident, $read:expr, $show:expr, $is_path:literal) => {
+        Setting {
+            name: $name,
+            default: $default,
+            is_path: $is_path,
+            get: |global| global.$field.as_ref().map($show),
+            put: |global, text| {
+                global.$field = Some($read(text)?);
+                Ok(())
+            },
+        }
+    };
+}
+
+pub(crate) const SETTINGS: [Setting; 13] = [
+    setting!("nodes", "", nodes, Ok::<_, String>, |nodes| without_passwords(nodes)),
+    setting!("max-ttl", "30s", max_ttl, time, shown_time),
+    setting!("restart-guard", "on", restart_guard, switch, shown_switch),
+    setting!("quorum", "more than half", quorum, count, usize::to_string),
+    setting!("node-timeout", "50ms", node_timeout, time, shown_time),
+    setting!("max-clock-skew", "1s", max_clock_skew, time, shown_time),
+    setting!("fence-ttl", "24h", fence_ttl, time, shown_time),
+    setting!("prefix", "", prefix, words, |text| crate::output::shown(text.as_encoded_bytes())),
+    setting!("user", "", user, Ok::<_, String>, String::clone),
+    setting!("password-file", "", password_file, path, |path| shown_path(path), true),
+    setting!("tls-ca", "", tls_ca, path, |path| shown_path(path), true),
+    setting!("tls-cert", "", tls_cert, path, |path| shown_path(path), true),
+    setting!("tls-key", "", tls_key, path, |path| shown_path(path), true),
+];
+
+fn time(text: String) -> Result<Duration, String> {
+    duration(&text)
+}
+
+fn shown_time(time: &Duration) -> String {
+    humantime::format_duration(*time).to_string().replace(' ', "")
+}
+
+fn switch(text: String) -> Result<Switch, String> {
+    Switch::from_str(&text, false).map_err(|_| "it must be on or off".to_owned())
+}
+
+fn shown_switch(switch: &Switch) -> String {
+    match switch {
+        Switch::On => "on".to_owned(),
+        Switch::Off => "off".to_owned(),
+    }
+}
+
+fn count(text: String) -> Result<usize, String> {
+    text.parse().map_err(|_| "write a whole number".to_owned())
+}
+
+fn words(text: String) -> Result<OsString, String> {
+    Ok(text.into())
+}
+
+fn path(text: String) -> Result<PathBuf, String> {
+    Ok(text.into())
+}
+
+fn shown_path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Gives `global` what the environment and the file say of the settings that no option has.
+pub(crate) fn fill(global: &mut Global) -> Result<Origins, Failure> {
+    if global.nodes.as_deref().is_some_and(|nodes| nodes.split(',').any(has_password)) {
+        return Err(Failure::usage(
+            "--nodes holds a password, which ps shows to other users: name the nodes in REDBOLT_NODES or \
+             in the file of redbolt config, or the password with --password-file",
+        ));
+    }
+    let (file, mut table) = read(global)?.unzip();
+    let mut sources = Vec::with_capacity(SETTINGS.len());
+    for setting in &SETTINGS {
+        let (variable, in_file) = (setting.variable(), take(setting, &file, &mut table)?);
+        let source = if (setting.get)(global).is_some() {
+            Source::Flag
+        } else if let Some(text) = text_of(&variable)? {
+            (setting.put)(global, text)
+                .map_err(|why| Failure::usage(format!("{variable}: {why}")))?;
+            Source::Variable
+        } else if let Some((place, text)) = in_file {
+            (setting.put)(global, text).map_err(|why| Failure::usage(format!("{place}: {why}")))?;
+            Source::File
+        } else {
+            Source::Default
+        };
+        sources.push(source);
+    }
+    if let (Some(file), Some(key)) = (&file, table.as_ref().and_then(|table| table.keys().next())) {
+        let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
+        let message =
+            format!("{}: there is no {key}; there are {}", file.display(), names.join(", "));
+        return Err(Failure::usage(message));
+    }
+    Ok(Origins { file, sources })
+}
+
+/// What a variable holds; an empty one counts as none.
+fn text_of(variable: &str) -> Result<Option<String>, Failure> {
+    match env::var(variable) {
+        Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => {
+            Err(Failure::usage(format!("{variable} is not UTF-8")))
+        }
+    }
+}
+
+/// Takes a setting out of the file's table: where it stands, and its text.
+fn take(
+    setting: &Setting,
+    file: &Option<PathBuf>,
+    table: &mut Option<Table>,
+) -> Result<Option<(String, String)>, Failure> {
+    let (Some(file), Some(table)) = (file, table) else { return Ok(None) };
+    let Some(value) = table.remove(setting.name) else { return Ok(None) };
+    let place = format!("{}: {}", file.display(), setting.name);
+    let Some(text) = text(&value) else {
+        return Err(Failure::usage(format!("{place}: write it in quotes")));
+    };
+    let text = match file.parent() {
+        Some(dir) if setting.is_path => dir.join(text).display().to_string(),
+        _ => text,
+    };
+    Ok(Some((place, text)))
+}
+
+/// A string; a number, for `quorum`; or a list of strings, for `nodes`.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Array(list) => {
+            let texts: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
+            texts.map(|texts| texts.join(","))
+        }
+        Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) | Value::Table(_) => None,
+    }
+}
+
+/// The file and what is in it. One that nobody named need not be there.
+fn read(global: &Global) -> Result<Option<(PathBuf, Table)>, Failure> {
+    let named = global
+        .config
+        .clone()
+        .or_else(|| env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from));
+    let Some(file) = named.clone().or_else(usual_file) else { return Ok(None) };
+    let text = match fs::read_to_string(&file) {
+        Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => return Ok(None),
+        text => text,
+    };
+    let wrong = |why: String| Failure::usage(format!("{}: {why}", file.display()));
+    let text = text.map_err(|error| wrong(error.to_string()))?;
+    // The error's own text would show the line, which may hold a password.
+    let table = text.parse::<Table>().map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        wrong(format!(
+            "line {}: {}",
+            before.lines().count().max(1),
+            error.message().replace('\n', " ")
+        ))
+    })?;
+    Ok(Some((file, table)))
+}
+
+/// Not in the working directory: a command that is run elsewhere would have other nodes, and so no lock in
+/// common with this one.
+fn usual_file() -> Option<PathBuf> {
+    let dir = |name| env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let config = dir("XDG_CONFIG_HOME").or_else(|| dir("HOME").map(|home| home.join(".config")))?;
+    Some(config.join(Path::new("redbolt/config.toml")))
+}
+
+/// Whether an address holds a password.
+fn has_password(address: &str) -> bool {
+    login(address).is_some_and(|login| login.contains(':'))
+}
+
+/// What stands in front of the host.
+fn login(address: &str) -> Option<&str> {
+    let (login, _) = address.rsplit_once('@')?;
+    Some(login.split_once("://").map_or(login, |(_, login)| login))
+}
+
+/// A list of addresses with `***` for each password.
+fn without_passwords(nodes: &str) -> String {
+    let masked = |address: &str| match login(address).and_then(|login| login.split_once(':')) {
+        Some((user, password)) => {
+            address.replacen(&format!("{user}:{password}@"), &format!("{user}:***@"), 1)
+        }
+        None => address.to_owned(),
+    };
+    nodes.split(',').map(masked).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_masked_wherever_it_stands() {
+        let nodes = "redis://u:s3cret@h:1,:s3cret@h:2,unix://u:s3@cret@/path,redis://u@h:3,h:4";
+        assert_eq!(
+            without_passwords(nodes),
+            "redis://u:***@h:1,:***@h:2,unix://u:***@/path,redis://u@h:3,h:4"
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! What is wrong with a command line, on one line that says what to do: made of what clap found, without
+//! logins and tokens, and without what is too long to read.
+
+use std::error::Error as _;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, CommandFactory as _};
+
+use crate::args::Cli;
+use crate::duration;
+use crate::output::shown;
+
+/// The most letters of an argument that are repeated to the user.
+const SHOWN_MAX: usize = 60;
+
+/// clap's error on one line.
+#[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
+pub(crate) fn message(error: &clap::Error) -> String {
+    let what = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            return "which command? redbolt --help lists them; redbolt demo is a good start"
+                .to_owned();
+        }
+        ErrorKind::MissingRequiredArgument => missing(error),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => invalid(error),
+        ErrorKind::UnknownArgument => unexpected(error),
+        _ => None,
+    };
+    let what = what.unwrap_or_else(|| of_clap(error));
+    format!("{} ({} says how)", without_logins(&what), help())
+}
+
+/// What clap says, with its tip, on one line.
+fn of_clap(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let message = lines.join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    let message = message.trim_end_matches(" For more information, try '--help'.");
+    let message = message.replace(" tip: ", "; tip: ");
+    let given =
+        [ContextKind::InvalidArg, ContextKind::InvalidValue, ContextKind::InvalidSubcommand];
+    let given = given.into_iter().filter_map(|kind| text_of(error, kind));
+    given.fold(message, |message, given| message.replace(given, &brief(given)))
+}
+
+fn missing(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    if named().as_deref() == Some("run") {
+        let keys = typed_keys();
+        let is_missing = |what: &str| names.iter().any(|name| name.contains(what));
+        if is_missing("KEY") {
+            return Some("the name of the lock is missing: redbolt run KEY -- CMD".to_owned());
+        }
+        if is_missing("CMD") {
+            return Some(behind_dashes(&keys));
+        }
+    }
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    Some(format!("{} {verb} missing", names.join(" and ")))
+}
+
+fn invalid(error: &clap::Error) -> Option<String> {
+    let value = text_of(error, ContextKind::InvalidValue)?;
+    let option = text_of(error, ContextKind::InvalidArg)?;
+    if value.is_empty() {
+        // clap's own words for an option without a value.
+        error.source()?;
+    }
+    let why = match (error.get(ContextKind::ValidValue), error.source()) {
+        (Some(ContextValue::Strings(words)), _) => format!("it must be {}", words.join(" or ")),
+        (_, Some(source)) => {
+            let number = source.downcast_ref::<ParseIntError>().map(ParseIntError::kind);
+            if number == Some(&IntErrorKind::Zero) {
+                "it must be 1 or more".to_owned()
+            } else if number.is_some() {
+                "write a whole number".to_owned()
+            } else if source.is::<ParseFloatError>() {
+                "write a number".to_owned()
+            } else {
+                in_range(&source.to_string())
+            }
+        }
+        _ => return None,
+    };
+    let tip = text_of(error, ContextKind::SuggestedValue);
+    let tip = tip.map_or_else(String::new, |tip| format!("; did you mean {tip}?"));
+    if option == "[TOKEN]" {
+        return Some(format!("TOKEN: {why}"));
+    }
+    Some(format!("invalid value '{}' for '{option}': {why}{tip}", brief(value)))
+}
+
+/// `0 is not in 1..=64`, as clap says it, in plain words.
+fn in_range(why: &str) -> String {
+    let range = why.split_once(" is not in ").and_then(|(_, range)| range.split_once("..="));
+    range.map_or_else(
+        || why.to_owned(),
+        |(least, most)| format!("it must be from {least} to {most}"),
+    )
+}
+
+fn unexpected(error: &clap::Error) -> Option<String> {
+    let word = text_of(error, ContextKind::InvalidArg)?;
+    let command = named()?;
+    let shown = brief(word);
+    if follows_a_comma(word) {
+        return Some(format!(
+            "unexpected argument '{shown}': addresses are separated by commas alone, without spaces"
+        ));
+    }
+    match command.as_str() {
+        "run" if !typed_keys().is_empty() && !words().any(|word| word == "--") => {
+            let mut typed = typed_keys();
+            typed.push(shown);
+            (typed.len() > 2).then(|| behind_dashes(&typed))
+        }
+        // It may be the token.
+        "unlock" | "extend" if !word.starts_with('-') => {
+            Some(format!("too many arguments: {command} takes one KEY and one TOKEN"))
+        }
+        "lock" if duration::duration(word).is_ok() => {
+            Some(format!("unexpected argument '{shown}': the TTL is an option, --ttl {shown}"))
+        }
+        _ => None,
+    }
+}
+
+/// `run` without its command: it was forgotten, or the dashes in front of it were.
+fn behind_dashes(keys: &[String]) -> String {
+    match keys {
+        [key, command @ ..] if !command.is_empty() => {
+            format!("the command goes behind --, as in: redbolt run {key} -- {}", command.join(" "))
+        }
+        [key] => format!("the command is missing: redbolt run {key} -- CMD"),
+        _ => "the command is missing: redbolt run KEY -- CMD".to_owned(),
+    }
+}
+
+/// Whether the word in front of this argument ends in a comma, as in a list that was torn apart.
+fn follows_a_comma(argument: &str) -> bool {
+    let words: Vec<String> = words().map(|word| word.to_string_lossy().into_owned()).collect();
+    words
+        .windows(2)
+        .any(|pair| matches!(pair, [before, word] if before.ends_with(',') && word == argument))
+}
+
+/// The arguments of `run` in front of any `--` that are no options.
+fn typed_keys() -> Vec<String> {
+    let matches = Cli::command().ignore_errors(true).try_get_matches().ok();
+    let run = matches.as_ref().and_then(ArgMatches::subcommand).map(|(_, run)| run);
+    let keys = run.and_then(|run| run.get_raw("keys"));
+    let text = |key: &std::ffi::OsStr| brief(&shown(key.as_encoded_bytes()));
+    keys.map(|keys| keys.map(text).collect()).unwrap_or_default()
+}
+
+fn text_of(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    if let Some(ContextValue::String(text)) = error.get(kind) { Some(text) } else { None }
+}
+
+/// The beginning of what is too long to be repeated.
+fn brief(text: &str) -> String {
+    let mut letters = text.chars();
+    let start: String = letters.by_ref().take(SHOWN_MAX).collect();
+    if letters.next().is_some() { format!("{start}..") } else { start }
+}
+
+fn words() -> impl Iterator<Item = std::ffi::OsString> {
+    std::env::args_os().skip(1)
+}
+
+/// The name of the command that was called.
+fn named() -> Option<String> {
+    let cli = Cli::command();
+    words().take_while(|word| word != "--").find_map(|word| {
+        let word = word.into_string().ok()?;
+        cli.find_subcommand(&word).map(|_| word)
+    })
+}
+
+/// The call that shows help for the named command, or for all.
+fn help() -> String {
+    named().map_or_else(|| "redbolt --help".to_owned(), |name| format!("redbolt {name} --help"))
+}
+
+/// `text` with what stands between `://` and `@` left out.
+fn without_logins(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        shown.push_str(before);
+        shown.push_str("://");
+        let word = after.find(|letter: char| letter.is_whitespace()).unwrap_or(after.len());
+        let (word, tail) = after.split_at(word);
+        shown.push_str(word.rsplit_once('@').map_or(word, |(_, place)| place));
+        rest = tail;
+    }
+    shown + rest
+}

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Restarts the lock nodes one after the other, each when all of them vote again: clients have a quorum at
+# all times. It ends at the first node that does not come back, with the exit code of redbolt doctor.
+#
+# usage: rolling-restart.sh COMMAND
+#   sh runs COMMAND for each node of REDBOLT_NODES, with the node's $HOST and $PORT. COMMAND ends when the
+#   server has been stopped and started again:
+#     rolling-restart.sh 'ssh "$HOST" sudo systemctl restart redbolt-node@"$PORT"'
+#
+# WAIT    how long a node may take to vote again (5m); the restart guard takes --max-ttl of that
+# SETTLE  seconds until the next restart (6), in which all clients find the node again: a client tries at
+#         least once in 5 s
+#
+# Locks that are held meanwhile go on if the nodes keep every write, as with node.conf. Where nodes keep
+# nothing, a lock that is held while most of them restart is lost.
+set -eu
+
+# Waits until all nodes vote; if they do not, shows what the doctor says and ends.
+all_vote() {
+  report=$(redbolt doctor --wait "${WAIT:-5m}" --all 2>&1) || {
+    code=$?
+    printf '%s\n' "$report" >&2
+    exit "$code"
+  }
+}
+
+if [ $# -ne 1 ]; then
+  echo "usage: rolling-restart.sh COMMAND" >&2
+  exit 64
+fi
+all_vote
+nodes=$(redbolt doctor --json | grep -o '"node":"[^"]*"' | cut -d'"' -f4)
+count=$(printf '%s\n' "$nodes" | wc -l) restarted=0
+for node in $nodes; do
+  began=$(date +%s)
+  HOST=${node%:*} PORT=${node##*:} sh -c "$1" || {
+    code=$?
+    echo "$node: the command failed with $code; $restarted of $count nodes have been restarted" >&2
+    exit "$code"
+  }
+  all_vote
+  age=$(redbolt doctor --json | tr '{' '\n' | grep -F "\"node\":\"$node\"" |
+    sed -n 's/.*"uptime_s":\([0-9]*\).*/\1/p')
+  # One that shuts down only while the next one restarts would be one too many.
+  if [ "${age:-0}" -gt $(($(date +%s) - began + 1)) ]; then
+    echo "$node: the server runs for $age s: the command did not restart it" >&2
+    exit 1
+  fi
+  restarted=$((restarted + 1))
+  echo "$node: restarted, $restarted of $count; all nodes vote"
+  [ "$restarted" -eq "$count" ] || sleep "${SETTLE:-6}"
+done
