@@ -81,7 +81,11 @@ impl Engine {
                     self.locks.hear_of_fence(message.key, fence, now);
                 }
                 let slot = self.slot_meant(&message);
-                self.tell_waiting(now, |waiting, view| waiting.message(id, &message, slot, view));
+                let is_released = self.was_released(&message);
+                self.tell_waiting(now, |waiting, view| {
+                    view.is_released = is_released;
+                    waiting.message(id, &message, slot, view);
+                });
                 slot
             }
         });

@@ -180,12 +180,22 @@ impl Engine {
             };
             let is_token = slot.token == TokenBytes::Drawn(message.token);
             let is_key = slot.key.as_slice() == message.key;
-            (is_alive && is_key && (is_token || by_key && slot.state == SlotState::Held))
-                .then_some(slot_index)
+            (is_alive && is_key && (is_token || by_key)).then_some(slot_index)
         };
-        let named = self.locks.slot_of_token(&message.token).and_then(|slot| is_meant(slot, false));
+        // The slot of a lease that is over may have the next one for the key.
+        let named = self.locks.slot_of_token(&message.token).and_then(|slot| is_meant(slot, true));
         named.or_else(|| {
             self.waiting.queues_for(message.key).find_map(|slot_index| is_meant(slot_index, true))
+        })
+    }
+
+    /// Whether the lock that a message names was this client's, which has released it.
+    pub(super) fn was_released(&self, message: &Message<'_>) -> bool {
+        let slot = self.locks.slot_of_token(&message.token);
+        slot.and_then(|slot| self.locks.slots.get(slot)).is_some_and(|slot| {
+            matches!(slot.state, SlotState::Released | SlotState::Free)
+                && slot.token == TokenBytes::Drawn(message.token)
+                && slot.key.as_slice() == message.key
         })
     }
 
@@ -249,7 +259,15 @@ impl Engine {
     ) -> R {
         let (reach, read_since) = (self.reach(), self.locks.read_since(now));
         let source = &mut Outside { locks: &mut self.locks, now };
-        let view = &mut View { now: now.real, read_since, reach, source, scripts: None, fence: 0 };
+        let view = &mut View {
+            now: now.real,
+            read_since,
+            reach,
+            source,
+            scripts: None,
+            fence: 0,
+            is_released: false,
+        };
         input(&mut self.waiting, view)
     }
 

@@ -465,7 +465,9 @@ impl Waiting {
                 }
             }
         }
-        self.wake_first(false, Key::from_slice(message.key), all, view);
+        // Nobody else was given the turn by the release that came before the announcement.
+        let is_turn = view.is_released && successor.is_none();
+        self.wake_first(is_turn, Key::from_slice(message.key), all, view);
     }
 
     /// The lock was released for a call of this client.

@@ -71,6 +71,8 @@ pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) scripts: Option<(NodeMask, NodeId)>,
     /// The fence of the lease that is released; zero for none.
     pub(in crate::engine) fence: u64,
+    /// The lock that a message is about was this client's, which has released it.
+    pub(in crate::engine) is_released: bool,
 }
 
 /// What the caller asked for.

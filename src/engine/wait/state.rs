@@ -48,6 +48,10 @@ pub(super) const REST_MIN: Duration = Duration::from_millis(1);
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 pub(super) const TRIES_IN_ROW: u32 = 3;
 
+/// Where a round trip is long, it pauses for such a part of it at least: in step with a holder that
+/// takes the lock again and again it would come too late each time.
+pub(super) const PAUSE_PARTS: u32 = 4;
+
 /// After a change of holder a waiter turns to all nodes again, at most this often before it is
 /// still or tries again.
 pub(super) const CHANGES_MAX: u8 = 4;

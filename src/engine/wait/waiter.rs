@@ -50,9 +50,9 @@ use super::list::{Carried, List};
 use super::message::{ClientId, Kind, Listed, RawToken, WaiterId, client_of, token_of, wait_ms};
 use super::outside::{Action, Answer, Call, Input, Reach, View};
 use super::state::{
-    CHANGES_MAX, FIRST_POLL, FIRST_POLL_TRIPS, Holder, PAUSE, POLL, POLL_A_TURN, POLL_A_TURN_TRIPS,
-    POLL_MIN, Question, RENEW_MAX, REST_MIN, SECOND_LOOK, Scene, State, Still, TRACKED_POLL,
-    TRIES_IN_ROW, renew_after,
+    CHANGES_MAX, FIRST_POLL, FIRST_POLL_TRIPS, Holder, PAUSE, PAUSE_PARTS, POLL, POLL_A_TURN,
+    POLL_A_TURN_TRIPS, POLL_MIN, Question, RENEW_MAX, REST_MIN, SECOND_LOOK, Scene, State, Still,
+    TRACKED_POLL, TRIES_IN_ROW, renew_after,
 };
 use super::wakes::Successor;
 use crate::node::Phase;
@@ -525,9 +525,14 @@ impl Waiter {
 
     /// The next attempt, at once or, where several failed in a row, after a short pause.
     fn try_at(&mut self, gate: Option<NodeId>, scene: &mut Scene<'_, '_>) -> State {
-        let pause = PAUSE.mul_f64(1.0 + 4.0 * scene.view.source.share());
+        let share = scene.view.source.share();
         self.node = gate;
         if self.tries >= TRIES_IN_ROW {
+            let least = PAUSE.max(scene.view.source.round_trip() / PAUSE_PARTS);
+            let pause = least.mul_f64(1.0 + 4.0 * share);
+            // It runs beside somebody who takes the lock again and again: where nodes are far away
+            // the round trip to one before the others would always come too late.
+            self.node = None;
             self.wait_until(scene.view.now + pause, scene);
             return State::Pausing;
         }

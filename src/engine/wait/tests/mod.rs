@@ -90,6 +90,7 @@ impl World {
             source,
             scripts: None,
             fence: 0,
+            is_released: false,
         };
         input(&mut self.waiting, view);
         (self.actions, self.published) = (Vec::new(), Vec::new());
