@@ -22,6 +22,7 @@ pub(crate) mod lease;
 mod link;
 mod notice;
 mod poller;
+mod process;
 mod query;
 mod resolve;
 mod shutdown;
@@ -135,10 +136,11 @@ impl Driver {
     /// too small; [`ConnectError::System`] if the operating system gives no randomness or
     /// descriptor.
     pub fn new(
-        config: Config,
+        mut config: Config,
         registry: &Registry,
         tokens: Range<usize>,
     ) -> Result<Self, ConnectError> {
+        config.process = process::this_process();
         let needed = config.nodes.len() + 1;
         if tokens.len() < needed {
             return Err(ConfigError::TokenRange { given: tokens.len(), needed }.into());
