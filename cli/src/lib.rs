@@ -17,6 +17,7 @@ mod examined;
 mod exit;
 mod extend;
 mod fitness;
+mod holders;
 mod lock;
 mod look;
 mod node;

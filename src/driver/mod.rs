@@ -50,6 +50,7 @@ pub(crate) use lease::Lease;
 pub(crate) use lease::LeasePool;
 pub use mio;
 pub(crate) use poller::Poller;
+pub(crate) use query::Question;
 
 use crate::address::Endpoint;
 use crate::config::Config;

@@ -12,6 +12,7 @@ use super::core::Engine;
 use super::event::{Connection, Event};
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
+use super::locks::query::Say;
 use super::locks::settings::{Settings, nodes_of};
 use super::locks::slot::LeaseId;
 use super::locks::state::{Done, Locks};
@@ -230,7 +231,18 @@ impl Engine {
     ///
     /// [`LockError::Full`] if too many operations are under way.
     pub(crate) fn query(&mut self, commands: &[&[&[u8]]], now: Instant) -> Result<OpId, LockError> {
-        self.locks.query(commands, now)
+        let choose = |_, part, say: Say<'_>| commands.get(part).copied().into_iter().for_each(say);
+        self.query_each(choose, now)
+    }
+
+    /// Sends each connected node the commands that `choose` says for it: one a call, until it says
+    /// none. Otherwise as [`query`](Self::query).
+    pub(crate) fn query_each(
+        &mut self,
+        choose: impl FnMut(NodeId, usize, Say<'_>),
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.locks.query(choose, now)
     }
 
     // ---- inputs ----

@@ -57,6 +57,7 @@ pub(crate) use crate::node::Room;
 pub use core::Engine;
 pub use event::{Connection, Event, LostCause};
 pub use locks::op::{NodeReplies, OpId};
+pub(crate) use locks::query::Say;
 #[cfg(feature = "metrics")]
 pub use locks::series::Series;
 pub use locks::slot::LeaseId;

@@ -139,7 +139,7 @@ fn locks_live_in_the_configured_database() {
 #[test]
 fn unix_sockets_are_as_good_as_tcp() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
-    let paths = || cluster.nodes().map(super::common::RealServer::unix_url).collect::<Vec<_>>();
+    let paths = || cluster.nodes().map(RealServer::unix_url).collect::<Vec<_>>();
     let mut client = Client::connect(fresh_config(paths())).unwrap();
     (0..20).for_each(|_| cycle(&mut client, "k"));
     cluster.node_mut(0).kill9();
@@ -265,7 +265,7 @@ fn a_cluster_node_and_a_full_server_are_refused() {
     let Some(cluster) = pair(&["--cluster-enabled", "yes"]) else { return };
     check_words(&refusal(cluster.config()), &[Cause::Cluster; 2]);
     let Some(cluster) = pair(&["--maxclients", "1"]) else { return };
-    let mut guests: Vec<Wire> = cluster.nodes().map(super::common::RealServer::connect).collect();
+    let mut guests: Vec<Wire> = cluster.nodes().map(RealServer::connect).collect();
     for (guest, node) in guests.iter_mut().zip(cluster.nodes()) {
         assert!(eventually(PATIENCE, || {
             let is_in = guest.ask(&["PING"]).is_ok_and(|pong| pong == b"+PONG\r\n");

@@ -27,6 +27,8 @@ mod fuzz_corpus;
 mod greeting;
 mod health;
 mod hold;
+#[cfg(feature = "shared")]
+mod holders;
 #[cfg(feature = "tracing")]
 mod log;
 #[cfg(feature = "metrics")]

@@ -5,6 +5,7 @@ mod cli;
 mod deployed;
 mod doctor;
 mod fences;
+mod holders;
 mod lock;
 mod look;
 mod prefix;

@@ -151,7 +151,6 @@ pub(in crate::engine) struct Op {
 #[derive(Debug)]
 pub(in crate::engine) struct Query {
     pub(in crate::engine) asked_at: Instant,
-    pub(in crate::engine) parts: usize,
     pub(in crate::engine) replies: Vec<NodeReplies>,
     /// Answers still awaited.
     pub(in crate::engine) open: usize,
@@ -172,6 +171,8 @@ pub struct NodeReplies {
     pub doubt: Cause,
     /// From the request to the first answer.
     pub round_trip: Duration,
+    /// How many answers were asked for.
+    pub(in crate::engine) wanted: usize,
 }
 
 impl fmt::Debug for NodeReplies {

@@ -1,0 +1,126 @@
+//! Who holds a lock: the client of its token, and what the nodes list of it.
+
+use redbolt::inspect::{Holder, SeenLock, Verdict};
+use redbolt::{Client, Shared};
+
+use super::common::{Clients as _, Cluster, PATIENCE, TTL, available_kinds, eventually, ms};
+
+#[track_caller]
+fn holder(seen: SeenLock) -> Holder {
+    assert_eq!(seen.verdict, Verdict::Held, "{seen:?}");
+    seen.holder.expect("a quorum holds one token")
+}
+
+/// Host, process id, program and address are those of this process.
+#[track_caller]
+fn is_here(holder: &Holder, program: &str) {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(holder.host.as_deref(), Some(host.trim()), "{holder:?}");
+    assert_eq!(holder.pid, Some(std::process::id()), "{holder:?}");
+    assert_eq!(holder.program.as_deref(), Some(program), "{holder:?}");
+    assert!(holder.address.as_ref().unwrap().starts_with("127.0.0.1:"), "{holder:?}");
+}
+
+#[track_caller]
+fn is_nobody(holder: &Holder) {
+    let place = (&holder.host, holder.pid, &holder.program, &holder.address);
+    assert_eq!(place, (&None, None, &None, &None), "{holder:?}");
+}
+
+#[test]
+fn the_holder_is_found_by_every_handle_with_its_host_process_and_address() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let named = |name: &str| cluster.config().node_timeout(ms(2_000)).client_name(name);
+    let mut client = cluster.whole(named("till-7"));
+    let lease = client.try_lock("k", TTL).unwrap();
+    let mut other = Client::connect(named("looker")).unwrap();
+    let shared = Shared::connect(named("third")).unwrap();
+    let seen = [
+        other.holder("k").unwrap(),
+        shared.holder("k").unwrap(),
+        smol::block_on(shared.holder_async("k")).unwrap(),
+    ];
+    for holder in seen.map(holder) {
+        is_here(&holder, "till-7");
+        assert_eq!(holder.token, lease.token());
+        assert!(holder.votes >= 3 && holder.ends_in.unwrap() <= TTL, "{holder:?}");
+        let client = holder.client.unwrap().to_string();
+        assert!(lease.token().to_string().starts_with(&client));
+        assert!(!format!("{holder:?}").contains(&lease.token().to_string()));
+    }
+    client.unlock(lease).unwrap();
+    client.wait_released(PATIENCE);
+    let free = other.holder("k").unwrap();
+    assert_eq!((free.verdict, free.holder.is_none()), (Verdict::Free, true));
+}
+
+#[test]
+fn a_holder_that_has_gone_is_known_by_its_client_alone() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let config = || cluster.config().node_timeout(ms(2_000));
+    let mut gone = cluster.whole(config());
+    let (_, token) = gone.try_lock("k", TTL).unwrap().detach();
+    drop(gone);
+    let mut client = Client::connect(config()).unwrap();
+    let seen = |client: &mut Client| holder(client.holder("k").unwrap());
+    // A server may still list a connection that was closed a moment ago.
+    assert!(eventually(PATIENCE, || seen(&mut client).pid.is_none()));
+    let holder = seen(&mut client);
+    is_nobody(&holder);
+    assert!(token.to_string().starts_with(&holder.client.unwrap().to_string()));
+}
+
+#[test]
+fn a_user_who_may_not_list_clients_is_told_the_client_of_the_token() {
+    for kind in available_kinds() {
+        let Some(cluster) = Cluster::start(&[kind; 3], &[]) else { return };
+        for node in cluster.nodes() {
+            let line =
+                ["ACL", "SETUSER", "blind", "on", ">pw", "~*", "&*", "+@all", "-client|list"];
+            assert_eq!(node.command(&line), b"+OK\r\n");
+        }
+        let config = cluster.config().node_timeout(ms(2_000)).username("blind").password("pw");
+        let mut client = cluster.whole(config);
+        let lease = client.try_lock("k", TTL).unwrap();
+        let holder = holder(client.holder("k").unwrap());
+        is_nobody(&holder);
+        assert_eq!(holder.token, lease.token());
+        assert!(holder.client.is_some());
+    }
+}
+
+#[test]
+fn a_token_of_another_library_has_no_client() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    for node in cluster.nodes() {
+        node.command(&["SET", "k", "8ae2-another-library", "PX", "30000"]);
+    }
+    let mut client = cluster.whole(cluster.config().node_timeout(ms(2_000)));
+    let holder = holder(client.holder("k").unwrap());
+    is_nobody(&holder);
+    assert_eq!((holder.client, holder.token.as_bytes()), (None, &b"8ae2-another-library"[..]));
+}
+
+/// Each costs a node up to a kilobyte of its answer.
+#[test]
+fn a_list_of_some_thousand_clients_is_read_and_breaks_no_connection() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let config = cluster.config().node_timeout(ms(5_000)).client_name("among-many");
+    let mut client = cluster.whole(config);
+    let lease = client.try_lock("k", TTL).unwrap();
+    let before: Vec<_> = client.nodes().into_iter().map(|node| node.until).collect();
+    let node = cluster.node(0);
+    let name = "x".repeat(2_000);
+    let _crowd: Vec<_> = (0..800)
+        .map(|_| {
+            let mut wire = node.connect();
+            assert_eq!(wire.ask(&["CLIENT", "SETNAME", &name]).unwrap(), b"+OK\r\n");
+            wire
+        })
+        .collect();
+    is_here(&holder(client.holder("k").unwrap()), "among-many");
+    let after: Vec<_> = client.nodes().into_iter().map(|node| node.until).collect();
+    assert_eq!(before, after);
+    assert_eq!(client.driver().voters().count(), 3);
+    assert!(lease.is_valid());
+}
