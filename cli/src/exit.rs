@@ -18,6 +18,7 @@ pub(crate) const NO_QUORUM: u8 = 69;
 pub(crate) const LOST: u8 = 70;
 pub(crate) const SYSTEM: u8 = 71;
 pub(crate) const TAKEN: u8 = 75;
+pub(crate) const REFUSED: u8 = 77;
 pub(crate) const UNSAFE: u8 = 78;
 /// As if ended by SIGPIPE: the reader of the output has gone.
 const PIPE: u8 = 128 + 13;

@@ -10,6 +10,7 @@ mod alarm;
 mod args;
 mod bench;
 mod child;
+mod clock;
 mod demo;
 mod doctor;
 mod duration;
@@ -17,9 +18,12 @@ mod examined;
 mod exit;
 mod extend;
 mod fitness;
+mod force;
 mod holders;
+mod keyboard;
 mod lock;
 mod look;
+mod ls;
 mod node;
 mod output;
 mod own_binary;
@@ -35,6 +39,7 @@ mod status;
 mod table;
 mod terminal;
 mod times;
+mod top;
 mod unlock;
 mod watch;
 mod watchdog;
@@ -53,6 +58,7 @@ use exit::Failure;
 pub fn main() -> ExitCode {
     panic::set_hook(Box::new(|info| {
         let what = info.to_string().replace('\n', " ");
+        keyboard::give_back();
         terminal::show_cursor();
         output::note(format_args!("internal error, please report it: {what}"));
         std::process::exit(exit::SYSTEM.into());
@@ -96,10 +102,13 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
     let global = &cli.global;
     match &cli.command {
         Command::Lock(args) => lock::run(global, args),
+        Command::Unlock(args) if args.force => force::run(global, args),
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),
         Command::Status(args) if args.watch => watch::run(global, args),
         Command::Status(args) => status::run(global, args),
+        Command::Ls(args) => ls::run(global, args),
+        Command::Top(args) => top::run(global, args),
         Command::Doctor(args) => doctor::run(global, args),
         Command::Bench(args) => bench::run(global, args),
         Command::Node(args) => node::run(global, args),

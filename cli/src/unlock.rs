@@ -1,6 +1,7 @@
 //! `redbolt unlock`: releases a lock by its key and token.
 
 use redbolt::driver::Outcome;
+use redbolt::inspect::NodeHealth;
 use redbolt::{UnlockError, Unlocked};
 use serde_json::json;
 
@@ -10,9 +11,10 @@ use crate::output::{say, shown};
 use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
+    let token = args.token.as_ref().ok_or_else(|| Failure::usage("name the token, or --force"))?;
     let mut session = Session::open(global, &[])?;
     session.wait_settled(CONNECT_LIMIT)?;
-    let op = session.driver.unlock_token(&args.key.0, &args.token.0)?;
+    let op = session.driver.unlock_token(&args.key.0, &token.0)?;
     let outcome = session.finish(op)?;
     session.close();
     let Outcome::Unlock(result) = outcome else { return Err(odd_outcome()) };
@@ -25,13 +27,13 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
             "not_held",
             format!("{key} is not held with this token: it is over, or was released before"),
         )),
-        Ok(_) => Err(too_few(&session, &key)),
+        Ok(_) => Err(too_few(&session.driver.nodes(), &key)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn too_few(session: &Session, key: &str) -> Failure {
+pub(crate) fn too_few(nodes: &[NodeHealth], key: &str) -> Failure {
     let message =
         format!("too few nodes answered to know whether {key} is released; it ends with its TTL");
-    Failure::new(NO_QUORUM, "unknown", message).away(&session.driver.nodes())
+    Failure::new(NO_QUORUM, "unknown", message).away(nodes)
 }

@@ -1,12 +1,12 @@
 //! `redbolt status --watch`: repeats the look until it is interrupted.
 
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use redbolt::{Client, now};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::args::{Global, StatusArgs};
+use crate::clock::time;
 use crate::exit::Failure;
 use crate::look;
 use crate::output::{Paint, say, short};
@@ -62,10 +62,4 @@ fn has_ended(signals: &Signals, client: &mut Client, interval: Duration) -> io::
         }
         client.drive()?;
     }
-}
-
-/// The wall clock for people.
-fn time() -> String {
-    let since_1970 = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
-    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since_1970).to_string()
 }

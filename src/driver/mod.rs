@@ -50,7 +50,7 @@ pub(crate) use lease::Lease;
 pub(crate) use lease::LeasePool;
 pub use mio;
 pub(crate) use poller::Poller;
-pub(crate) use query::Question;
+pub(crate) use query::{Question, VALUES_MAX};
 
 use crate::address::Endpoint;
 use crate::config::Config;

@@ -3,7 +3,7 @@
 use super::{Driver, clock};
 use crate::engine::{NodeReplies, OpId, Say};
 use crate::error::LockError;
-use crate::quorum::NodeMask;
+use crate::quorum::{NodeId, NodeMask};
 use crate::status::Answers;
 
 /// What people ask of nodes.
@@ -13,9 +13,24 @@ pub(crate) enum Question {
     Key(Vec<u8>),
     /// And INFO clients: how long a list of the clients would be.
     Holder(Vec<u8>),
+    /// INFO clients alone.
+    ClientCounts,
     /// CLIENT LIST, of these nodes.
     Clients(NodeMask),
+    /// SCAN, of the nodes that have a cursor: the next keys like the pattern, as the nodes know them.
+    Scan { pattern: Vec<u8>, cursors: Vec<Option<u64>> },
+    /// GETRANGE and PTTL of up to [`VALUES_MAX`] keys, of these nodes.
+    Values { keys: Vec<Vec<u8>>, nodes: NodeMask },
 }
+
+/// The most keys of which one question asks the values.
+pub(crate) const VALUES_MAX: usize = 100;
+
+/// One byte more than the longest token: what is longer is no token.
+const RANGE_END: &[u8] = b"255";
+
+/// How many keys a node looks at in one step of a SCAN: some hundred microseconds of its time.
+const SCAN_COUNT: &[u8] = b"500";
 
 impl Driver {
     /// Sends commands that only read to every connected node.
@@ -42,6 +57,32 @@ impl Driver {
                 let choose = |node, part, say: Say<'_>| {
                     if part == 0 && nodes.contains(node) {
                         say(&list);
+                    }
+                };
+                self.engine.query_each(choose, now)
+            }
+            Question::ClientCounts => self.engine.query(&[&[b"INFO", b"clients"]], now),
+            Question::Scan { pattern, cursors } => {
+                let choose = |node: NodeId, part, say: Say<'_>| {
+                    let cursor = cursors.get(node.index()).copied().flatten();
+                    if let (0, Some(cursor)) = (part, cursor) {
+                        let cursor = cursor.to_string();
+                        let of: [&[u8]; 4] = [b"SCAN", cursor.as_bytes(), b"MATCH", pattern];
+                        let how: [&[u8]; 4] = [b"COUNT", SCAN_COUNT, b"TYPE", b"string"];
+                        say(&[of, how].concat());
+                    }
+                };
+                self.engine.query_each(choose, now)
+            }
+            Question::Values { keys, nodes } => {
+                let prefix = self.engine.key_prefix().to_vec();
+                let choose = |node, part: usize, say: Say<'_>| {
+                    let key = keys.get(part / 2).filter(|_| nodes.contains(node));
+                    let key = key.map(|key| [&prefix[..], key].concat());
+                    match (key, part % 2) {
+                        (Some(key), 0) => say(&[b"GETRANGE", &key, b"0", RANGE_END]),
+                        (Some(key), _) => say(&[b"PTTL", &key]),
+                        (None, _) => {}
                     }
                 };
                 self.engine.query_each(choose, now)

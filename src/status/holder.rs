@@ -86,10 +86,15 @@ impl SeenLock {
         Self { key, verdict: judge(&nodes, quorum), holder, nodes }
     }
 
+    /// Whether a list of clients may say more.
+    pub(crate) fn has_client(&self) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.client.is_some())
+    }
+
     /// The nodes whose lists of clients may name the holder, by their answers to INFO clients behind
     /// those about the key.
     pub(crate) fn listing_nodes(&self, answers: &Answers) -> Option<NodeMask> {
-        self.holder.as_ref()?.client?;
+        self.has_client().then_some(())?;
         let nodes = with_short_lists(answers, 2);
         (!nodes.is_empty()).then_some(nodes)
     }
@@ -103,6 +108,11 @@ impl SeenLock {
         holder.program.clone_from(&client.name.program);
         holder.address = Some(client.address.clone());
     }
+}
+
+/// The nodes whose answers to INFO clients alone promise short lists.
+pub(crate) fn short_lists(answers: &Answers) -> NodeMask {
+    with_short_lists(answers, 0)
 }
 
 /// The clients of Redbolt that the nodes list.

@@ -9,8 +9,8 @@ mod verdict;
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use holder::Listed;
 pub use holder::{Holder, SeenLock};
+pub(crate) use holder::{Listed, short_lists};
 pub use verdict::Verdict;
 
 use crate::command::{Answer, classify};
@@ -77,8 +77,8 @@ impl Answers {
         self.keys_at(0)
     }
 
-    /// The same of the GET at `index`, with PTTL behind it.
-    fn keys_at(&self, index: usize) -> Vec<NodeKey> {
+    /// The same of the GET or GETRANGE at `index`, with PTTL behind it.
+    pub(crate) fn keys_at(&self, index: usize) -> Vec<NodeKey> {
         let nodes = self.nodes.iter().zip(&self.replies);
         nodes
             .map(|(node, answers)| {
@@ -106,7 +106,7 @@ fn key_state(answers: &NodeReplies, index: usize) -> KeyState {
     if answers.cause != Cause::None {
         return KeyState::Error(answers.cause);
     }
-    if answer(answers, index, |reply| (reply == Reply::Null).then_some(())).is_some() {
+    if is_missing(answers, index) {
         let doubt = answers.doubt;
         return if doubt == Cause::None { KeyState::Free } else { KeyState::Error(doubt) };
     }
@@ -121,6 +121,14 @@ fn key_state(answers: &NodeReplies, index: usize) -> KeyState {
         (Some(token), Some(ttl)) => KeyState::Held { token, ttl },
         (Some(_) | None, _) => KeyState::Error(refusal(answers, index)),
     }
+}
+
+/// GETRANGE of a missing key is an empty string, as of an empty one: PTTL tells them apart.
+fn is_missing(answers: &NodeReplies, index: usize) -> bool {
+    let is = |index, wanted: Reply<'_>| {
+        answer(answers, index, |reply| (reply == wanted).then_some(())).is_some()
+    };
+    is(index, Reply::Null) || (is(index, Reply::Bulk(b"")) && is(index + 1, Reply::Integer(-2)))
 }
 
 /// The cause if the answer is an error.

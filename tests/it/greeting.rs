@@ -158,7 +158,7 @@ fn unix_sockets_are_as_good_as_tcp() {
 /// How the clients of this process name themselves at a node, by the program's name or the chosen
 /// one; without the id.
 fn names_at(node: &RealServer, program: &str) -> Vec<String> {
-    let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).unwrap();
+    let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).expect("lines of text");
     let names = list.split(" name=redbolt:1:").skip(1).filter_map(|rest| rest.split(' ').next());
     let id_and_rest = names.filter_map(|name| name.split_once(':'));
     let is_ours = |(id, rest): &(&str, &str)| id.len() == 16 && rest.ends_with(program);

@@ -1,9 +1,11 @@
 //! Who holds a lock: the client of its token, and what the nodes list of it.
 
 use redbolt::inspect::{Holder, SeenLock, Verdict};
-use redbolt::{Client, Shared};
+use redbolt::{Cause, Client, LockError, Shared};
 
-use super::common::{Clients as _, Cluster, PATIENCE, TTL, available_kinds, eventually, ms};
+use super::common::{
+    Clients as _, Cluster, PATIENCE, TTL, available_kinds, ends_within, eventually, ms,
+};
 
 #[track_caller]
 fn holder(seen: SeenLock) -> Holder {
@@ -14,11 +16,11 @@ fn holder(seen: SeenLock) -> Holder {
 /// Host, process id, program and address are those of this process.
 #[track_caller]
 fn is_here(holder: &Holder, program: &str) {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
     assert_eq!(holder.host.as_deref(), Some(host.trim()), "{holder:?}");
     assert_eq!(holder.pid, Some(std::process::id()), "{holder:?}");
     assert_eq!(holder.program.as_deref(), Some(program), "{holder:?}");
-    assert!(holder.address.as_ref().unwrap().starts_with("127.0.0.1:"), "{holder:?}");
+    assert!(holder.address.as_ref().expect("an address").starts_with("127.0.0.1:"), "{holder:?}");
 }
 
 #[track_caller]
@@ -123,4 +125,48 @@ fn a_list_of_some_thousand_clients_is_read_and_breaks_no_connection() {
     assert_eq!(before, after);
     assert_eq!(client.driver().voters().count(), 3);
     assert!(lease.is_valid());
+}
+
+#[test]
+fn locks_are_listed_with_their_holders_below_the_prefix_alone() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    // A prefix is no pattern, whatever is in it.
+    let config = |prefix: &str| {
+        cluster.config().node_timeout(ms(2_000)).client_name("lister").key_prefix(prefix)
+    };
+    let mut client = cluster.whole(config("a[*]:"));
+    let mut other = cluster.whole(config("ax:"));
+    let _lease = client.try_lock("k", TTL).unwrap();
+    let _hidden = other.try_lock("k", TTL).unwrap();
+    for node in cluster.nodes() {
+        node.command(&["SET", "a[*]:k:fence", "1"]);
+    }
+    let listing = client.locks("*", 10).unwrap();
+    assert!(listing.is_whole && listing.nodes.iter().all(|node| node.cause == Cause::None));
+    let [lock] = &listing.locks[..] else { panic!("{listing:?}") };
+    assert_eq!(lock.key, b"k");
+    is_here(lock.holder.as_ref().unwrap(), "lister");
+    let none = client.locks("*", 0).unwrap();
+    assert!(none.locks.is_empty() && !none.is_whole, "{none:?}");
+    assert!(matches!(client.locks("", 1), Err(LockError::InvalidKey { .. })));
+}
+
+#[test]
+fn a_search_asks_a_node_that_hangs_once_and_goes_on_without_it() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.whole(cluster.config().node_timeout(ms(300)));
+    let mut wires = [cluster.node(0).connect(), cluster.node(1).connect()];
+    for wire in &mut wires {
+        for index in 0..3_000 {
+            assert_eq!(wire.ask(&["SET", &format!("k:{index}"), "token"]).unwrap(), b"+OK\r\n");
+        }
+    }
+    cluster.node(2).freeze();
+    // Far more steps than this leaves room for at a timeout each.
+    let listing = ends_within(ms(6_000), || client.locks("k:*", 3_000)).unwrap();
+    cluster.node(2).thaw();
+    assert_eq!(listing.locks.len(), 3_000);
+    assert!(listing.locks.iter().all(|lock| lock.verdict == Verdict::Held));
+    let causes: Vec<bool> = listing.nodes.iter().map(|node| node.cause == Cause::None).collect();
+    assert_eq!(causes, [true, true, false], "{:?}", listing.nodes);
 }

@@ -31,7 +31,7 @@ pub(super) fn holding(servers: &[RealServer], key: &str) -> Running {
 }
 
 fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
+    std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name").trim().to_owned()
 }
 
 #[test]

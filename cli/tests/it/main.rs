@@ -5,13 +5,17 @@ mod cli;
 mod deployed;
 mod doctor;
 mod fences;
+mod force;
 mod holders;
+mod list;
 mod lock;
 mod look;
 mod prefix;
 mod promoted;
+mod pty;
 mod replacing;
 mod run;
+mod runbook;
 mod servers;
 mod several;
 #[cfg(feature = "tls")]
