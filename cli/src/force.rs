@@ -80,7 +80,8 @@ fn is_confirmed(key: &str, holder: &Holder) -> io::Result<bool> {
         |left| format!("ends in {} unless it is extended", short(left)),
     );
     let mut out = io::stderr().lock();
-    writeln!(out, "{key} is held by {}, and {ends}.", holders::words(holder))?;
+    let (who, since) = (holders::words(holder), holders::since(holder));
+    writeln!(out, "{key} is held by {who}{since}, and {ends}.")?;
     if let Some(why) = holders::why_unknown(holder) {
         writeln!(out, "{why}.")?;
     }

@@ -3,7 +3,7 @@
 use redbolt::inspect::Holder;
 use serde_json::{Value, json};
 
-use crate::output::ms;
+use crate::output::{ms, short};
 
 /// The `holder` field; `null` where no quorum holds one token.
 pub(crate) fn json(holder: Option<&Holder>) -> Value {
@@ -14,6 +14,8 @@ pub(crate) fn json(holder: Option<&Holder>) -> Value {
             "pid": holder.pid,
             "program": holder.program,
             "address": holder.address,
+            "held_ms": holder.held_for.map(ms),
+            "waiters": holder.waiters,
             "votes": holder.votes,
             "ends_ms": holder.ends_in.map(ms),
         })
@@ -40,6 +42,17 @@ pub(crate) fn words(holder: &Holder) -> String {
             format!("{program} {} (client {client})", known.join(", "))
         }
     }
+}
+
+/// `, for 12.3 s now while 2 calls wait`, or as much of it as the holder has said.
+pub(crate) fn since(holder: &Holder) -> String {
+    let held = holder.held_for.map(|held| format!(", for {} now", short(held)));
+    let waiting = match holder.waiters {
+        None | Some(0) => String::new(),
+        Some(1) => " while 1 call waits".to_owned(),
+        Some(count) => format!(" while {count} calls wait"),
+    };
+    held.unwrap_or_default() + &waiting
 }
 
 /// Why no more than its client is known of a holder; `None` where more is.

@@ -77,13 +77,14 @@ impl Look {
             (Some(holder), _) => {
                 let ends = holder.ends_in.map(short).map_or_else(
                     || "and never ends by itself".to_owned(),
-                    |ends| format!("for another {ends} unless it is extended or released"),
+                    |ends| format!("and for another {ends} unless it is extended or released"),
                 );
                 format!(
-                    "{key} is {} on {} of {count} nodes by {}, {ends}",
+                    "{key} is {} on {} of {count} nodes by {}{}, {ends}",
                     paint.yellow("held"),
                     holder.votes,
                     holders::words(holder),
+                    holders::since(holder),
                 )
             }
             (None, Verdict::Free) => format!("{key} is {}", paint.green("free")),

@@ -56,10 +56,10 @@ impl Client {
     }
 
     /// Who holds the lock `key`: the process that has the token which a quorum holds, as far as the
-    /// nodes list it. Takes one round trip more than [`status`](Self::status) where the lock is held
-    /// by a client of Redbolt: each node is asked for the list of its clients (CLIENT LIST), unless
-    /// it has more than 16,000. A user that may not see the list is told the token's client and no
-    /// more.
+    /// nodes list it. Where a client of Redbolt holds it each node is then asked for the list of its
+    /// clients (CLIENT LIST), unless it has more than 16,000, and the holder for how long it has held
+    /// the lock. That takes a round trip each, or a `node_timeout` where nobody answers. A user that
+    /// may not see the list is told the token's client and no more.
     ///
     /// # Errors
     ///
@@ -71,6 +71,9 @@ impl Client {
         let mut seen = SeenLock::new(key.to_owned(), answers.keys(), quorum);
         if let Some(nodes) = seen.listing_nodes(&answers) {
             seen.name(&Listed::read(&self.put(&Question::Clients(nodes))?.replies));
+        }
+        if let Some(token) = seen.drawn_token() {
+            seen.hear(&self.put(&Question::Held { key: key.to_owned(), token })?);
         }
         Ok(seen)
     }

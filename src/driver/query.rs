@@ -17,6 +17,8 @@ pub(crate) enum Question {
     ClientCounts,
     /// CLIENT LIST, of these nodes.
     Clients(NodeMask),
+    /// A question to the holder of the token: how long, and how many wait.
+    Held { key: Vec<u8>, token: [u8; 20] },
     /// SCAN, of the nodes that have a cursor: the next keys like the pattern, as the nodes know them.
     Scan { pattern: Vec<u8>, cursors: Vec<Option<u64>> },
     /// GETRANGE and PTTL of up to [`VALUES_MAX`] keys, of these nodes.
@@ -61,6 +63,7 @@ impl Driver {
                 };
                 self.engine.query_each(choose, now)
             }
+            Question::Held { key, token } => self.engine.ask_holder(key, token, now),
             Question::ClientCounts => self.engine.query(&[&[b"INFO", b"clients"]], now),
             Question::Scan { pattern, cursors } => {
                 let choose = |node: NodeId, part, say: Say<'_>| {

@@ -37,6 +37,7 @@ mod core;
 mod counts;
 mod door;
 mod event;
+mod held;
 mod inbound;
 pub(crate) mod locks;
 mod look;

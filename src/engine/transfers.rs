@@ -73,14 +73,19 @@ impl Engine {
     pub(super) fn message(&mut self, id: NodeId, now: Now) {
         let bytes = self.take_frame(id);
         if let Some(message) = Message::parse(&bytes) {
-            if message.kind == Kind::Transfer {
-                self.transferred(id, &message, now);
-            } else {
-                if let Some(fence) = message.fence() {
-                    self.locks.hear_of_fence(message.key, fence, now);
+            match message.kind {
+                Kind::Transfer => self.transferred(id, &message, now),
+                Kind::Question => self.tell_held(id, &message, now),
+                Kind::Answer => self.hear_held(id, &message),
+                Kind::Announce | Kind::Wake | Kind::GiveUp => {
+                    if let Some(fence) = message.fence() {
+                        self.locks.hear_of_fence(message.key, fence, now);
+                    }
+                    let slot = self.slot_meant(&message);
+                    self.tell_waiting(now, |waiting, view| {
+                        waiting.message(id, &message, slot, view);
+                    });
                 }
-                let slot = self.slot_meant(&message);
-                self.tell_waiting(now, |waiting, view| waiting.message(id, &message, slot, view));
             }
         }
         self.frame = bytes;

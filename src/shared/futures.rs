@@ -154,6 +154,10 @@ impl Shared {
             let lists = answers(self.begin_ask(Question::Clients(nodes))?.await)?;
             seen.name(&Listed::read(&lists.replies));
         }
+        if let Some(token) = seen.drawn_token() {
+            let question = Question::Held { key: seen.key.clone(), token };
+            seen.hear(&answers(self.begin_ask(question)?.await)?);
+        }
         Ok(seen)
     }
 

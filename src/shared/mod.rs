@@ -303,6 +303,10 @@ impl Shared {
             let lists = answers(self.begin_ask(Question::Clients(nodes))?.wait())?;
             seen.name(&Listed::read(&lists.replies));
         }
+        if let Some(token) = seen.drawn_token() {
+            let question = Question::Held { key: seen.key.clone(), token };
+            seen.hear(&answers(self.begin_ask(question)?.wait())?);
+        }
         Ok(seen)
     }
 

@@ -13,7 +13,7 @@ use crate::client_name::{ClientId, ClientName};
 use crate::engine::NodeReplies;
 use crate::quorum::NodeMask;
 use crate::resp::Reply;
-use crate::token::LockToken;
+use crate::token::{DRAWN_LEN, LockToken, unhex};
 
 /// The most connections of a node that is asked for a list of them: each takes up to 1 KiB of it.
 const CLIENTS_MAX: u32 = 16_000;
@@ -53,6 +53,14 @@ pub struct Holder {
     pub program: Option<String>,
     /// Where its connection to a node comes from, as that node sees it.
     pub address: Option<String>,
+    /// How long it has held the lock, as it says itself; `None` where it does not answer within a
+    /// `node_timeout`: it reads nothing just now, or one of the two clients has no channel
+    /// ([`direct_wake`](crate::Config::direct_wake)). Of a lock that was handed over to it up to half
+    /// of a TTL more than it was; of a shared handle, how long the process has held it. In a list of
+    /// locks it is not asked.
+    pub held_for: Option<Duration>,
+    /// How many calls of other clients it knows to wait for the lock; `None` as above.
+    pub waiters: Option<u32>,
 }
 
 impl fmt::Debug for Holder {
@@ -66,6 +74,8 @@ impl fmt::Debug for Holder {
             .field("pid", &self.pid)
             .field("program", &self.program)
             .field("address", &self.address)
+            .field("held_for", &self.held_for)
+            .field("waiters", &self.waiters)
             .finish_non_exhaustive()
     }
 }
@@ -82,6 +92,8 @@ impl SeenLock {
             pid: None,
             program: None,
             address: None,
+            held_for: None,
+            waiters: None,
         });
         Self { key, verdict: judge(&nodes, quorum), holder, nodes }
     }
@@ -97,6 +109,20 @@ impl SeenLock {
         self.has_client().then_some(())?;
         let nodes = with_short_lists(answers, 2);
         (!nodes.is_empty()).then_some(nodes)
+    }
+
+    /// The token, if its holder can be asked.
+    pub(crate) fn drawn_token(&self) -> Option<[u8; DRAWN_LEN]> {
+        unhex(self.holder.as_ref()?.token.as_bytes())
+    }
+
+    /// Notes what the holder has said.
+    pub(crate) fn hear(&mut self, answers: &Answers) {
+        let heard = answers.replies.iter().find_map(|answers| answers.heard);
+        if let (Some(holder), Some(heard)) = (&mut self.holder, heard) {
+            holder.held_for = Some(heard.held_for);
+            holder.waiters = Some(heard.waiters);
+        }
     }
 
     /// Names the holder's client.

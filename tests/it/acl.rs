@@ -2,9 +2,10 @@
 //! is missed when it is gone.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redbolt::inspect::{NodePermissions, NodeState, examine, permissions};
+use redbolt::inspect::{Holder, NodePermissions, NodeState, examine, permissions};
 use redbolt::{Cause, Client, Config, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
@@ -234,11 +235,20 @@ fn operate(cluster: &Cluster) -> Vec<String> {
     let config = cluster.config().username("operator").password("secret").node_timeout(ms(500));
     let mut client = Client::open(config).expect("a client");
     let mut seen = vec![format!("{:?}", client.wait_settled(PATIENCE).is_ok())];
-    let found = client.holder("k").expect("answers");
-    seen.push(format!(
-        "{:?}",
-        found.holder.map(|holder| (holder.program, holder.ends_in.is_some()))
-    ));
+    let is_done = AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        // Only a holder that reads can be asked.
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                holder.drive_for(ms(5)).expect("a healthy loop");
+            }
+        });
+        let found = client.holder("k").expect("answers");
+        is_done.store(true, Ordering::Relaxed);
+        found
+    });
+    let said = |holder: Holder| (holder.program, holder.ends_in.is_some(), holder.waiters);
+    seen.push(format!("{:?}", found.holder.map(said)));
     let listing = client.locks("*", 10).expect("answers");
     let names = listing.locks.iter().map(|lock| lock.holder.as_ref()?.program.clone());
     seen.push(format!("{:?} {:?}", names.collect::<Vec<_>>(), listing.nodes));
@@ -264,10 +274,14 @@ fn an_operator_sees_locks_and_takes_one_away_and_takes_none() {
         let whole = operate(&cluster);
         let words: Vec<&str> = whole.iter().map(String::as_str).collect();
         let [settled, found, listed, locked, _, unlocked] = words[..] else { panic!("{words:?}") };
-        assert_eq!((settled, found), ("true", r#"Some((Some("holder"), true))"#), "{whole:?}");
+        assert_eq!(
+            (settled, found),
+            ("true", r#"Some((Some("holder"), true, Some(0)))"#),
+            "{whole:?}"
+        );
         assert!(listed.starts_with(r#"[Some("holder")]"#), "{whole:?}");
         assert_eq!((locked, unlocked), ("false", "Ok(Released)"), "{whole:?}");
-        for right in line[rights_from..].iter().filter(|word| word.starts_with(['+', '~'])) {
+        for right in line[rights_from..].iter().filter(|word| word.starts_with(['+', '~', '&'])) {
             let rest: Vec<_> = line.iter().copied().filter(|word| word != right).collect();
             set(&rest);
             assert_ne!(whole, operate(&cluster), "{}: {right} is not needed", kind.name());

@@ -170,3 +170,48 @@ fn a_search_asks_a_node_that_hangs_once_and_goes_on_without_it() {
     let causes: Vec<bool> = listing.nodes.iter().map(|node| node.cause == Cause::None).collect();
     assert_eq!(causes, [true, true, false], "{:?}", listing.nodes);
 }
+
+#[test]
+fn a_holder_that_reads_says_how_long_it_has_held_the_lock_and_how_many_wait() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let config = || cluster.config().node_timeout(ms(2_000));
+    let [holding, waiting, asking] = [(); 3].map(|()| Shared::connect(config()).unwrap());
+    let before = redbolt::now();
+    let guard = holding.lock("k", TTL).unwrap();
+    let first = holder(asking.holder("k").unwrap());
+    assert_eq!(first.waiters, Some(0), "{first:?}");
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| waiting.lock("k", TTL).map(drop));
+        let mut seen = None;
+        assert!(eventually(PATIENCE, || {
+            let holder = holder(asking.holder("k").unwrap());
+            seen = holder.held_for;
+            holder.waiters == Some(1)
+        }));
+        let held = seen.unwrap();
+        assert!(
+            first.held_for.unwrap() <= held && held <= redbolt::now().saturating_since(before),
+            "{held:?}"
+        );
+        drop(guard);
+        waiter.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_holder_that_reads_nothing_leaves_it_unknown_after_a_node_timeout() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut silent = cluster.whole(cluster.config().client_name("silent"));
+    let _lease = silent.try_lock("k", TTL).unwrap();
+    let mut client = cluster.whole(cluster.config().node_timeout(ms(500)));
+    let seen = ends_within(ms(3_000), || client.holder("k")).unwrap();
+    let holder = holder(seen);
+    is_here(&holder, "silent");
+    assert_eq!((holder.held_for, holder.waiters), (None, None));
+    // Without channels nobody is asked, and nothing is waited for.
+    let timeout = ms(20_000);
+    let config = cluster.config().node_timeout(timeout).direct_wake(false);
+    let mut deaf = cluster.whole(config);
+    let seen = ends_within(timeout, || deaf.holder("k")).unwrap();
+    assert_eq!(seen.holder.unwrap().held_for, None);
+}

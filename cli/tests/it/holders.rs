@@ -48,6 +48,7 @@ fn status_names_the_process_that_holds_the_lock_until_it_is_gone() {
     let token = look["nodes"][0]["token"].as_str().unwrap();
     assert!(token.starts_with(holder["client"].as_str().unwrap()), "{look}");
     assert!((1..=10_000).contains(&holder["ends_ms"].as_u64().unwrap()), "{holder}");
+    assert!(holder["held_ms"].is_u64() && holder["waiters"] == 0, "{holder}");
     let text = at(&servers, &["status", "k"]).expect(0).out;
     let by = format!("k is held on 3 of 3 nodes by redbolt-cli on {}, process {pid}, ", hostname());
     assert!(text.starts_with(&by), "{text}");

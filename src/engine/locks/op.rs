@@ -154,6 +154,15 @@ pub(in crate::engine) struct Query {
     pub(in crate::engine) replies: Vec<NodeReplies>,
     /// Answers still awaited.
     pub(in crate::engine) open: usize,
+    /// The number under which a holder was asked, and has not answered yet.
+    pub(in crate::engine) awaits: Option<u32>,
+}
+
+/// What a holder says of its lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) held_for: Duration,
+    pub(crate) waiters: u32,
 }
 
 /// One node's answers to a query.
@@ -173,6 +182,8 @@ pub struct NodeReplies {
     pub round_trip: Duration,
     /// How many answers were asked for.
     pub(in crate::engine) wanted: usize,
+    /// What a holder said over this node.
+    pub(crate) heard: Option<Heard>,
 }
 
 impl fmt::Debug for NodeReplies {

@@ -1,6 +1,6 @@
 //! Queries to every node, for people: what a key holds, how a node is set up.
 
-use super::op::{NodeReplies, OpId, OpKind, Outcome, Query};
+use super::op::{Heard, NodeReplies, OpId, OpKind, Outcome, Query};
 use super::state::Locks;
 use crate::engine::event::Event;
 use crate::error::{Cause, LockError};
@@ -38,6 +38,7 @@ impl Locks {
                 doubt: Cause::None,
                 round_trip: now.real.until(now.real),
                 wanted: 0,
+                heard: None,
             };
             if self.nodes.at(id).is_greeted() {
                 for part in 0..u8::MAX {
@@ -62,7 +63,8 @@ impl Locks {
             replies.push(answers);
         }
         self.ops.at_mut(index).has_more = true;
-        self.ops.at_mut(index).query = Some(Box::new(Query { asked_at: now.real, replies, open }));
+        self.ops.at_mut(index).query =
+            Some(Box::new(Query { asked_at: now.real, replies, open, awaits: None }));
         if open == 0 {
             self.finish(index, Outcome::Answered);
         } else {
@@ -116,7 +118,40 @@ impl Locks {
             step(answers, asked_at);
         }
         query.open = query.open.saturating_sub(1);
-        if query.open == 0 {
+        let is_heard_of = || {
+            query
+                .replies
+                .iter()
+                .any(|answers| answers.replies.iter().any(|answer| has_receivers(answer)))
+        };
+        if query.open == 0 && (query.awaits.is_none() || !is_heard_of()) {
+            self.finish(index, Outcome::Answered);
+        }
+    }
+
+    /// The query is a question to a holder, which answers under this number.
+    pub(in crate::engine) fn expect_word(&mut self, op: OpId, number: u32) {
+        if let Some(index) = self.ops.find(op)
+            && let Some(query) = &mut self.ops.at_mut(index).query
+        {
+            query.awaits = Some(number);
+            self.asked.retain(|(_, op)| self.ops.find(*op).is_some());
+            self.asked.push((number, op));
+        }
+    }
+
+    /// A holder answers a question.
+    pub(in crate::engine) fn hear_word(&mut self, id: NodeId, number: u32, heard: Heard) {
+        let Some(place) = self.asked.iter().position(|(asked, _)| *asked == number) else { return };
+        let (_, op) = self.asked.swap_remove(place);
+        let Some(index) = self.ops.find(op) else { return };
+        let op = self.ops.at_mut(index);
+        if op.outcome == Outcome::Open
+            && let Some(query) = &mut op.query
+        {
+            if let Some(answers) = query.replies.get_mut(id.index()) {
+                answers.heard = Some(heard);
+            }
             self.finish(index, Outcome::Answered);
         }
     }
@@ -127,4 +162,9 @@ impl Locks {
         self.close_op(index);
         Event::Query { op, replies: replies.unwrap_or_default() }
     }
+}
+
+/// Whether the answer to a PUBLISH says that somebody received it.
+fn has_receivers(answer: &[u8]) -> bool {
+    answer.starts_with(b":") && !answer.starts_with(b":0")
 }
