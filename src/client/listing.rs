@@ -61,7 +61,7 @@ impl Client {
     ///
     /// Each node is searched step by step, 500 keys at a time, so that others get their turn in
     /// between; each step takes one round trip. Then all nodes are asked what they hold for what was
-    /// found, and for the list of their clients. A node that does not answer costs one
+    /// found, and one after the other for the list of its clients until all holders are named. A node that does not answer costs one
     /// `node_timeout` and is left out. A lock is found if one of its nodes was searched: all are if
     /// as many nodes were as it takes to have one of every quorum.
     ///
@@ -87,9 +87,15 @@ impl Client {
         }
         if locks.iter().any(SeenLock::has_client) {
             let counts = self.put(&Question::ClientCounts)?;
-            let lists = self.put(&Question::Clients(short_lists(&counts)))?;
-            let listed = Listed::read(&lists.replies);
-            locks.iter_mut().for_each(|lock| lock.name(&listed));
+            for node in short_lists(&counts) {
+                let listed = Listed::read(&self.put(&Question::Clients(node))?);
+                let with_clients = locks.iter_mut().filter(|lock| lock.has_client());
+                let mut are_named = true;
+                with_clients.for_each(|lock| are_named &= lock.name(&listed));
+                if are_named {
+                    break;
+                }
+            }
         }
         Ok(Listing { locks, is_whole, nodes })
     }

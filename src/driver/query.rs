@@ -15,8 +15,9 @@ pub(crate) enum Question {
     Holder(Vec<u8>),
     /// INFO clients alone.
     ClientCounts,
-    /// CLIENT LIST, of these nodes.
-    Clients(NodeMask),
+    /// CLIENT LIST, of one node: while it writes a long list it serves nobody else, and so many nodes
+    /// at once would deny everybody their quorum.
+    Clients(NodeId),
     /// A question to the holder of the token: how long, and how many wait.
     Held { key: Vec<u8>, token: [u8; 20] },
     /// SCAN, of the nodes that have a cursor: the next keys like the pattern, as the nodes know them.
@@ -54,10 +55,10 @@ impl Driver {
                     [&[b"GET", &key], &[b"PTTL", &key], &[b"INFO", b"clients"]];
                 self.engine.query(&commands, now)
             }
-            Question::Clients(nodes) => {
+            Question::Clients(listing) => {
                 let list: [&[u8]; 2] = [b"CLIENT", b"LIST"];
                 let choose = |node, part, say: Say<'_>| {
-                    if part == 0 && nodes.contains(node) {
+                    if part == 0 && node == *listing {
                         say(&list);
                     }
                 };

@@ -299,9 +299,11 @@ impl Shared {
         let key = key.as_ref().to_owned();
         let found = answers(self.begin_ask(Question::Holder(key.clone()))?.wait())?;
         let mut seen = SeenLock::new(key, found.keys(), self.quorum());
-        if let Some(nodes) = seen.listing_nodes(&found) {
-            let lists = answers(self.begin_ask(Question::Clients(nodes))?.wait())?;
-            seen.name(&Listed::read(&lists.replies));
+        for node in seen.listing_nodes(&found) {
+            let list = answers(self.begin_ask(Question::Clients(node))?.wait())?;
+            if seen.name(&Listed::read(&list)) {
+                break;
+            }
         }
         if let Some(token) = seen.drawn_token() {
             let question = Question::Held { key: seen.key.clone(), token };

@@ -105,10 +105,8 @@ impl SeenLock {
 
     /// The nodes whose lists of clients may name the holder, by their answers to INFO clients behind
     /// those about the key.
-    pub(crate) fn listing_nodes(&self, answers: &Answers) -> Option<NodeMask> {
-        self.has_client().then_some(())?;
-        let nodes = with_short_lists(answers, 2);
-        (!nodes.is_empty()).then_some(nodes)
+    pub(crate) fn listing_nodes(&self, answers: &Answers) -> NodeMask {
+        if self.has_client() { with_short_lists(answers, 2) } else { NodeMask::EMPTY }
     }
 
     /// The token, if its holder can be asked.
@@ -125,14 +123,17 @@ impl SeenLock {
         }
     }
 
-    /// Names the holder's client.
-    pub(crate) fn name(&mut self, listed: &Listed) {
-        let Some(holder) = &mut self.holder else { return };
-        let Some(client) = holder.client.and_then(|client| listed.0.get(&client)) else { return };
+    /// Names the holder's client, if it is listed. Returns whether it is named now.
+    pub(crate) fn name(&mut self, listed: &Listed) -> bool {
+        let Some(holder) = &mut self.holder else { return false };
+        let Some(client) = holder.client.and_then(|client| listed.0.get(&client)) else {
+            return holder.address.is_some();
+        };
         holder.host.clone_from(&client.name.host);
         holder.pid = client.name.pid;
         holder.program.clone_from(&client.name.program);
         holder.address = Some(client.address.clone());
+        true
     }
 }
 
@@ -152,10 +153,10 @@ struct Entry {
 }
 
 impl Listed {
-    /// Reads the answers to CLIENT LIST; of several entries of a client the first counts.
-    pub(crate) fn read(answers: &[NodeReplies]) -> Self {
+    /// Reads the answer to CLIENT LIST; of several entries of a client the first counts.
+    pub(crate) fn read(answers: &Answers) -> Self {
         let mut listed = BTreeMap::new();
-        for answers in answers {
+        for answers in &answers.replies {
             answer(answers, 0, |reply| {
                 let text = String::from_utf8_lossy(reply.text()?);
                 for (client, entry) in text.lines().filter_map(entry) {

@@ -37,11 +37,13 @@ fn the_holder_is_found_by_every_handle_with_its_host_process_and_address() {
     let lease = client.try_lock("k", TTL).unwrap();
     let mut other = Client::connect(named("looker")).unwrap();
     let shared = Shared::connect(named("third")).unwrap();
+    let lists = cluster.calls("client|list");
     let seen = [
         other.holder("k").unwrap(),
         shared.holder("k").unwrap(),
         smol::block_on(shared.holder_async("k")).unwrap(),
     ];
+    assert_eq!(cluster.calls("client|list") - lists, 3, "one node is asked by each");
     for holder in seen.map(holder) {
         is_here(&holder, "till-7");
         assert_eq!(holder.token, lease.token());

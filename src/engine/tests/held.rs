@@ -18,13 +18,10 @@ fn asked(receivers: &str) -> Rig {
 
 /// What is known once the question has ended; `None` while it has not.
 fn ended(rig: &mut Rig) -> Option<Option<(Duration, u32)>> {
-    match rig.engine.poll_event(rig.now)? {
-        Event::Query { replies, .. } => {
-            let heard = replies.into_iter().find_map(|answers| answers.heard);
-            Some(heard.map(|heard| (heard.held_for, heard.waiters)))
-        }
-        other => panic!("{other:?}"),
-    }
+    let event = rig.engine.poll_event(rig.now)?;
+    let Event::Query { replies, .. } = event else { panic!("{event:?}") };
+    let heard = replies.into_iter().find_map(|answers| answers.heard);
+    Some(heard.map(|heard| (heard.held_for, heard.waiters)))
 }
 
 fn answer(rig: &mut Rig, number: u32) {
