@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::address::Address;
 #[cfg(feature = "tls")]
 use crate::address::Encryption;
+use crate::client_name::{self, Process};
 use crate::error::ConfigError;
 use crate::quorum::{Drift, NODES_MAX, Quorum};
 use crate::retry::Retry;
@@ -82,7 +83,7 @@ pub enum IdleStrategy {
 /// | `wall_clock` | the system's | for the fences of fenced locks |
 /// | `fence_ttl` | 24 h | `max_ttl` and twice `max_clock_skew` to 10 years |
 /// | `username`, `password` | none | for nodes whose URL names none |
-/// | `client_name` | none | printable ASCII without spaces |
+/// | `client_name` | the program's | 1 to 64 letters, digits and `.-_+@/` |
 ///
 /// When to change them: `docs/settings.md`, in the documentation `guide::settings`.
 #[derive(Clone)]
@@ -100,6 +101,8 @@ pub struct Config {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) client_name: Option<String>,
+    /// Set by the driver.
+    pub(crate) process: Process,
     pub(crate) in_flight_max: usize,
     pub(crate) max_extensions: Option<u32>,
     pub(crate) max_hold: Option<Duration>,
@@ -158,6 +161,7 @@ impl Config {
             username: None,
             password: None,
             client_name: None,
+            process: Process::default(),
             in_flight_max: 4096,
             max_extensions: None,
             max_hold: None,
@@ -278,8 +282,13 @@ impl Config {
         }
     }
 
-    /// The name of this client in the nodes' CLIENT LIST. None by default; printable ASCII without
-    /// spaces.
+    /// What this client calls itself, beside its host and process id, in the nodes' CLIENT LIST and
+    /// in what `redbolt status` says of a holder. By default the name of the program; 1 to 64
+    /// letters, digits and `.-_+@/`.
+    ///
+    /// The whole name is `redbolt:1:ID:HOST:PID:NAME`, where the tokens of the client begin with ID.
+    /// A driver, a `Client` or a `Shared` knows host and process id; an `Engine` alone leaves them
+    /// empty.
     #[must_use]
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = Some(name.into());
@@ -446,10 +455,7 @@ impl Config {
         if self.key_prefix.len() >= KEY_LEN_MAX {
             return Err(ConfigError::KeyPrefix { len: self.key_prefix.len() });
         }
-        // CLIENT SETNAME refuses these too, but only once connected.
-        if let Some(name) = &self.client_name
-            && (name.is_empty() || !name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)))
-        {
+        if self.client_name.as_deref().is_some_and(|name| !client_name::is_name(name)) {
             return Err(ConfigError::ClientName);
         }
         Ok(Checked { quorum: self.quorum.votes(self.nodes.len())?, drift })

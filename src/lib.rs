@@ -99,6 +99,7 @@ pub mod safety;
 mod address;
 mod beside;
 mod client;
+mod client_name;
 mod command;
 mod config;
 #[cfg(feature = "metrics")]

@@ -52,6 +52,12 @@ enum Wire {
 }
 
 impl LockToken {
+    /// A token as a node shows it, of any length.
+    pub(crate) fn seen(wire: &[u8]) -> Self {
+        let given = || TokenBytes::Given(wire.into());
+        Self::new(&TokenBytes::from_wire(wire).unwrap_or_else(given))
+    }
+
     pub(crate) fn new(bytes: &TokenBytes) -> Self {
         let wire = match bytes {
             TokenBytes::Drawn(raw) => Wire::Drawn(hex(raw)),

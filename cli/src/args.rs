@@ -32,15 +32,17 @@ file (max-ttl = \"30s\"). An option comes first, then the variable, then the fil
 
 Exit codes:
   0      done
-  1      demo: something was oversold, not all was sold, or a stale write was accepted
+  1      demo: something was oversold, not all was sold, or a stale write was accepted;
+         unlock --force: not confirmed, and nothing was done
   64     the command line is wrong
-  69     no quorum: too few nodes could be reached or answered in time; status: unknown
+  69     no quorum: too few nodes could be reached or answered in time; status: unknown; ls: locks
+         may be missing
   70     run: a lock was lost before or while CMD ran; unlock, extend: it is no longer held
   71     the operating system refused something
   75     the lock is taken
   77     the nodes refuse the user, the password, or what the user may do
   78     doctor: locks would be unsafe; with --all: not all nodes vote
-  128+n  ended by signal n (status --watch, node: 0)
+  128+n  ended by signal n (status --watch, top, node: 0)
   run ends with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
 
 /// The options of every command, before or after its name.
@@ -117,6 +119,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show what each node holds for a key: free, held, split or unknown
     Status(StatusArgs),
+    /// List the locks on the nodes, with their holders
+    Ls(LsArgs),
+    /// Watch the locks on a terminal, those that are held longest first
+    Top(TopArgs),
     /// Check that the nodes are fit for locks, and say how to repair them
     Doctor(DoctorArgs),
     /// Measure acquire and release on fresh keys, or how fast a lock goes from process to process
@@ -194,17 +200,30 @@ pub(crate) struct LockArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+With --force it shows who holds the lock, asks, and takes the lock from that holder and no other: if
+it has gone to another meanwhile, that one keeps it. The holder does not stop by that: it works on
+until it learns of its loss, so stop it first, or let the resource refuse it by its fence. What was
+done is a line on stderr.
+
 Other users of this machine can see TOKEN with ps, but not a file or the environment.
 
 Example:  redbolt unlock sku:42 5f2b0c6e9d...
           redbolt unlock sku:42 --token-file -      the token is the first line of stdin
-          REDBOLT_TOKEN=$token redbolt unlock sku:42")]
+          REDBOLT_TOKEN=$token redbolt unlock sku:42
+          redbolt unlock --force sku:42             asks
+          redbolt unlock --force --yes sku:42       does not")]
 pub(crate) struct UnlockArgs {
     /// Name of the lock
     #[arg(value_parser = key_parser())]
     pub(crate) key: Name,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
+    /// Take the lock from whoever holds it
+    #[arg(long, conflicts_with_all = ["token", "token_file"])]
+    pub(crate) force: bool,
+    /// Do not ask
+    #[arg(long, requires = "force")]
+    pub(crate) yes: bool,
 }
 
 /// The token of a lock, by one of three ways.
@@ -216,6 +235,40 @@ pub(crate) struct TokenArgs {
     /// File whose first line is the token; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub(crate) token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The nodes are searched with SCAN, 500 keys of a node at a time, so that locks get their turn in
+between. A node that does not answer costs one --node-timeout and is left out; exit code 69 if so many
+are left out that locks may be missing. Locks of other libraries are listed as well, and so are other
+string keys: nothing tells them apart.
+
+With --json each lock is one object on its own line.
+
+Example:  redbolt ls
+          redbolt ls 'sku:*' --json")]
+pub(crate) struct LsArgs {
+    /// Names to list: * for anything, ? for one letter, [a-c] for one of these
+    #[arg(value_parser = pattern_parser(), default_value = "*")]
+    pub(crate) pattern: Name,
+    /// The most locks to list
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+How long a lock is held is counted from when this command first saw it. q or Ctrl-C ends it.
+
+Example:  redbolt top 'sku:*' --interval 2s")]
+pub(crate) struct TopArgs {
+    /// Names to show: * for anything, ? for one letter, [a-c] for one of these
+    #[arg(value_parser = pattern_parser(), default_value = "*")]
+    pub(crate) pattern: Name,
+    /// Time between two looks
+    #[arg(long, value_name = "D", value_parser = duration, default_value = "1s")]
+    pub(crate) interval: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -474,6 +527,9 @@ fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
 
 /// The most bytes of a token.
 pub(crate) const TOKEN_MAX: usize = 255;
+fn pattern_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
+    OsStringValueParser::new().try_map(name_parser(4096))
+}
 
 fn token_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
     OsStringValueParser::new().try_map(name_parser(TOKEN_MAX))

@@ -14,6 +14,8 @@ use crate::output::{note, say, shown};
 use crate::remedy::fence_remedy;
 
 pub(crate) const OVERSOLD: u8 = 1;
+/// The user said no.
+pub(crate) const REFUSED: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const NO_QUORUM: u8 = 69;
 pub(crate) const LOST: u8 = 70;

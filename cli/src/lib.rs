@@ -10,6 +10,7 @@ mod alarm;
 mod args;
 mod bench;
 mod child;
+mod clock;
 mod completions;
 mod config;
 mod demo;
@@ -19,8 +20,12 @@ mod examined;
 mod exit;
 mod extend;
 mod fitness;
+mod force;
+mod holders;
+mod keyboard;
 mod lock;
 mod look;
+mod ls;
 mod node;
 mod output;
 mod own_binary;
@@ -38,6 +43,7 @@ mod table;
 mod terminal;
 mod times;
 mod token;
+mod top;
 mod unlock;
 mod usage;
 mod watch;
@@ -60,6 +66,7 @@ use sources::Origins;
 pub fn main() -> ExitCode {
     panic::set_hook(Box::new(|info| {
         let what = info.to_string().replace('\n', " ");
+        keyboard::give_back();
         terminal::show_cursor();
         output::note(format_args!("internal error, please report it: {what}"));
         std::process::exit(exit::SYSTEM.into());
@@ -111,10 +118,13 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
     match &command {
         Command::Config(ConfigArgs {}) => config::run(global, &origins),
         Command::Lock(args) => lock::run(global, args),
+        Command::Unlock(args) if args.force => force::run(global, args),
         Command::Unlock(args) => unlock::run(global, args),
         Command::Extend(args) => extend::run(global, args),
         Command::Status(args) if args.watch => watch::run(global, args),
         Command::Status(args) => status::run(global, args),
+        Command::Ls(args) => ls::run(global, args),
+        Command::Top(args) => top::run(global, args),
         Command::Doctor(args) => doctor::run(global, args),
         Command::Bench(args) => bench::run(global, args),
         Command::Node(args) => node::run(global, args),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::inspect::{KeyState, NodeKey};
+use redbolt::inspect::{KeyState, NodeKey, SeenLock, Verdict};
 use redbolt::{Cause, Client};
 use serde_json::{Value, json};
 
@@ -11,59 +11,53 @@ use crate::exit::{Failure, code_without_quorum};
 use crate::output::{Paint, ms, say, short, shown};
 use crate::table::Table;
 use crate::terminal::wrap;
-use crate::{look, settings, terminal};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Free,
-    Held,
-    Split,
-    /// Too few nodes with a vote answered: the others may hold a quorum.
-    Unknown,
-}
+use crate::{holders, look, terminal};
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
-    let (mut client, config) = look::client(global)?;
-    let quorum = settings::quorum(global, &config)?;
-    let look = Look::at(&mut client, &args.key.0, quorum)?;
+    let (mut client, _) = look::client(global)?;
+    let look = Look::at(&mut client, &args.key.0)?;
+    let quorum = client.driver().quorum();
     if global.json {
-        say(look.json())?;
+        say(look.json(quorum))?;
     } else {
-        say(look.text(Paint::stdout(), terminal::width()))?;
+        say(look.text(Paint::stdout(), quorum, terminal::width()))?;
     }
-    if look.verdict != Verdict::Unknown {
+    if look.0.verdict != Verdict::Unknown {
         return Ok(());
     }
-    let causes = look.nodes.iter().map(|node| silence(node).unwrap_or_default());
+    let causes = look.0.nodes.iter().map(|node| silence(node).unwrap_or_default());
+    let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
     Err(Failure::code(code_without_quorum(causes, quorum)))
 }
 
 /// What the nodes hold for a key at one moment.
 #[derive(Debug)]
-pub(crate) struct Look {
-    key: Vec<u8>,
-    quorum: usize,
-    nodes: Vec<NodeKey>,
-    verdict: Verdict,
-}
+pub(crate) struct Look(SeenLock);
 
 impl Look {
-    pub(crate) fn at(client: &mut Client, key: &[u8], quorum: usize) -> Result<Self, Failure> {
-        let nodes = client.status(key)?;
-        let verdict = judge(&votes(&nodes), quorum);
-        Ok(Self { key: key.to_owned(), quorum, nodes, verdict })
+    pub(crate) fn at(client: &mut Client, key: &[u8]) -> Result<Self, Failure> {
+        Ok(Self(client.holder(key)?))
     }
 
-    pub(crate) fn json(&self) -> Value {
-        let list: Vec<Value> = self.nodes.iter().map(node_json).collect();
-        let key = shown(&self.key);
-        json!({"key": key, "verdict": self.verdict.word(), "quorum": self.quorum, "nodes": list})
+    pub(crate) fn json(&self, quorum: u32) -> Value {
+        let seen = &self.0;
+        let list: Vec<Value> = seen.nodes.iter().map(node_json).collect();
+        json!({
+            "key": shown(&seen.key),
+            "verdict": seen.verdict.name(),
+            "quorum": quorum,
+            "holder": holders::json(seen.holder.as_ref()),
+            "nodes": list,
+        })
     }
 
-    /// The verdict in a sentence, and a line for each node.
-    pub(crate) fn text(&self, paint: Paint, columns: Option<usize>) -> String {
-        let sentence = wrap(&self.sentence(paint), 2, columns);
-        format!("{sentence}\n{}", table(&self.nodes).fit(columns))
+    /// The verdict in a sentence, who holds the lock, and a line for each node.
+    pub(crate) fn text(&self, paint: Paint, quorum: u32, columns: Option<usize>) -> String {
+        let why = self.0.holder.as_ref().and_then(holders::why_unknown);
+        let lines = [Some(self.sentence(paint, quorum)), why.map(str::to_owned)];
+        let lines = lines.into_iter().flatten().map(|line| wrap(&line, 2, columns));
+        let table = table(&self.0.nodes).fit(columns);
+        lines.chain([table]).collect::<Vec<_>>().join("\n")
     }
 
     /// Whether `other` differs by more than the passing of time.
@@ -73,36 +67,39 @@ impl Look {
                 let token = held(node).map(|(token, _)| token.to_owned());
                 (state(node), token, silence(node))
             };
-            look.nodes.iter().map(node).collect()
+            look.0.nodes.iter().map(node).collect()
         };
-        self.verdict != other.verdict || without_time(self) != without_time(other)
+        self.0.verdict != other.0.verdict || without_time(self) != without_time(other)
     }
 
     /// The verdict in a sentence.
-    pub(crate) fn sentence(&self, paint: Paint) -> String {
-        let (nodes, quorum) = (&self.nodes, self.quorum);
-        let holders = nodes.iter().filter(|node| matches!(vote(node), Vote::Token(_))).count();
-        let key = paint.bold(shown(&self.key));
-        match self.verdict {
-            Verdict::Free => format!("{key} is {}", paint.green("free")),
-            Verdict::Held => {
-                let ends = lock_end(nodes, quorum).map(short).map_or_else(
+    pub(crate) fn sentence(&self, paint: Paint, quorum: u32) -> String {
+        let seen = &self.0;
+        let count = seen.nodes.len();
+        let with_key = seen.nodes.iter().filter(|node| counts(node)).count();
+        let key = paint.bold(shown(&seen.key));
+        match (&seen.holder, seen.verdict) {
+            (Some(holder), _) => {
+                let ends = holder.ends_in.map(short).map_or_else(
                     || "and never ends by itself".to_owned(),
-                    |ends| format!("for another {ends} unless it is extended or released"),
+                    |ends| format!("and for another {ends} unless it is extended or released"),
                 );
                 format!(
-                    "{key} is {} on {holders} of {} nodes, {ends}",
+                    "{key} is {} on {} of {count} nodes by {}{}, {ends}",
                     paint.yellow("held"),
-                    nodes.len()
+                    holder.votes,
+                    holders::words(holder),
+                    holders::since(holder),
                 )
             }
-            Verdict::Split => format!(
-                "{key} is {}: {holders} of {} nodes hold it, and no token has the {quorum} votes of \
-                 a lock; an attempt is under way, or has failed and the keys end with their TTL",
+            (None, Verdict::Free) => format!("{key} is {}", paint.green("free")),
+            (None, Verdict::Split) => format!(
+                "{key} is {}: {with_key} of {count} nodes hold it, and no token has the {quorum} \
+                 votes of a lock; an attempt is under way, or has failed and the keys end with \
+                 their TTL",
                 paint.red("split"),
-                nodes.len(),
             ),
-            Verdict::Unknown => format!(
+            (None, _) => format!(
                 "{key} is {}: too few nodes with a vote answered to know (redbolt doctor says more)",
                 paint.red("unknown")
             ),
@@ -110,54 +107,9 @@ impl Look {
     }
 }
 
-/// What a node says for or against a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Vote<'a> {
-    Token(&'a [u8]),
-    Free,
-    /// Nothing: the node does not answer, may have lost a lock, or is not fit to hold one.
-    Silent,
-}
-
-fn vote(node: &NodeKey) -> Vote<'_> {
-    match held(node) {
-        Some((token, _)) if node.doubt == Cause::None => Vote::Token(token),
-        None if node.state == KeyState::Free => Vote::Free,
-        Some(_) | None => Vote::Silent,
-    }
-}
-
-fn votes(nodes: &[NodeKey]) -> Vec<Vote<'_>> {
-    nodes.iter().map(vote).collect()
-}
-
-/// Held: one token on a quorum. Split: some keys, and no token that could have a quorum.
-fn judge(votes: &[Vote<'_>], quorum: usize) -> Verdict {
-    let most = votes.iter().map(|vote| holders_with(votes, *vote)).max().unwrap_or(0);
-    let silent = votes.iter().filter(|vote| **vote == Vote::Silent).count();
-    match most {
-        most if most >= quorum => Verdict::Held,
-        most if most + silent >= quorum => Verdict::Unknown,
-        0 => Verdict::Free,
-        _ => Verdict::Split,
-    }
-}
-
-/// How many nodes hold the token of `vote`.
-fn holders_with(votes: &[Vote<'_>], vote: Vote<'_>) -> usize {
-    let is_token = matches!(vote, Vote::Token(_));
-    votes.iter().filter(|other| is_token && **other == vote).count()
-}
-
-impl Verdict {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Free => "free",
-            Self::Held => "held",
-            Self::Split => "split",
-            Self::Unknown => "unknown",
-        }
-    }
+/// Whether the node has the key, and its word counts.
+fn counts(node: &NodeKey) -> bool {
+    held(node).is_some() && node.doubt == Cause::None
 }
 
 fn node_json(node: &NodeKey) -> Value {
@@ -211,36 +163,4 @@ fn table(nodes: &[NodeKey]) -> Table<4> {
         table.add([node.node.clone(), state, ends, token.unwrap_or_default()]);
     }
     table
-}
-
-/// When the keys of a held lock end to the point that no quorum is left; `None` for never.
-fn lock_end(nodes: &[NodeKey], quorum: usize) -> Option<Duration> {
-    let votes = votes(nodes);
-    let holders = nodes.iter().filter(|node| holders_with(&votes, vote(node)) >= quorum);
-    let ends = holders.filter_map(held).map(|(_, ttl)| ttl.unwrap_or(Duration::MAX));
-    let mut ends: Vec<Duration> = ends.collect();
-    ends.sort_unstable_by(|a, b| b.cmp(a));
-    ends.get(quorum - 1).copied().filter(|end| *end < Duration::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_verdict_counts_the_silent_nodes_for_the_strongest_token() {
-        use Vote::{Free, Silent, Token};
-        let (a, b) = (Token(b"a"), Token(b"b"));
-        let table = [
-            ([a, a, a, Free, Silent], Verdict::Held),
-            ([a, a, b, Free, Silent], Verdict::Unknown),
-            ([a, a, b, b, Free], Verdict::Split),
-            ([a, Free, Free, Free, Silent], Verdict::Split),
-            ([Free, Free, Free, Silent, Silent], Verdict::Free),
-            ([Free, Free, Silent, Silent, Silent], Verdict::Unknown),
-        ];
-        for (votes, verdict) in table {
-            assert_eq!(judge(&votes, 3), verdict, "{votes:?}");
-        }
-    }
 }

@@ -14,6 +14,11 @@ pub(crate) fn width() -> Option<usize> {
     io::stdout().is_terminal().then(|| size().0)
 }
 
+/// The rows of the terminal on stdout.
+pub(crate) fn height() -> usize {
+    size().1
+}
+
 /// Columns and rows of the terminal.
 fn size() -> (usize, usize) {
     let (rows, columns) = Term::stdout().size();

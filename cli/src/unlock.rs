@@ -1,6 +1,6 @@
 //! `redbolt unlock`: releases a lock by its key and token.
 
-use redbolt::driver::Outcome;
+use redbolt::driver::{Driver, Outcome};
 use redbolt::{UnlockError, Unlocked};
 use serde_json::json;
 
@@ -27,13 +27,14 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
             "not_held",
             format!("{key} is not held with this token: it is over, or was released before"),
         )),
-        Ok(_) => Err(too_few(&session, &key)),
+        Ok(_) => Err(too_few(&session.driver, &key)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn too_few(session: &Session, key: &str) -> Failure {
+pub(crate) fn too_few(driver: &Driver, key: &str) -> Failure {
     let message =
         format!("too few nodes answered to know whether {key} is released; it ends with its TTL");
-    Failure::new(NO_QUORUM, "unknown", message).away(&session.driver.nodes(), session.quorum)
+    let quorum = usize::try_from(driver.quorum()).unwrap_or(usize::MAX);
+    Failure::new(NO_QUORUM, "unknown", message).away(&driver.nodes(), quorum)
 }

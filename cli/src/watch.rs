@@ -1,18 +1,18 @@
 //! `redbolt status --watch`: repeats the look until it is interrupted.
 
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use redbolt::{Client, now};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::args::{Global, StatusArgs};
+use crate::clock::time;
 use crate::exit::Failure;
+use crate::look;
 use crate::output::{Paint, say, short};
 use crate::signals::{ENDING, Signals};
 use crate::status::Look;
 use crate::terminal::{Picture, is_live, width};
-use crate::{look, settings};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -25,22 +25,22 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--interval must be more than zero"));
     }
     let signals = Signals::watch(&ENDING, || {})?;
-    let (mut client, config) = look::client(global)?;
-    let quorum = settings::quorum(global, &config)?;
+    let (mut client, _) = look::client(global)?;
+    let quorum = client.driver().quorum();
     let mut picture = is_live(&io::stdout()).then(Picture::default);
     let paint = Paint::stdout();
     let mut last: Option<Look> = None;
     loop {
-        let look = Look::at(&mut client, &args.key.0, quorum)?;
+        let look = Look::at(&mut client, &args.key.0)?;
         if global.json {
-            say(look.json())?;
+            say(look.json(quorum))?;
         } else if let Some(picture) = &mut picture {
-            let text = look.text(paint, width());
+            let text = look.text(paint, quorum, width());
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             lines.push(paint.dim(format!("{}, each {}; Ctrl-C ends", time(), short(interval))));
             picture.draw(lines)?;
         } else if last.as_ref().is_none_or(|last| look.differs(last)) {
-            say(format_args!("{}  {}", time(), look.sentence(paint)))?;
+            say(format_args!("{}  {}", time(), look.sentence(paint, quorum)))?;
         }
         last = Some(look);
         if has_ended(&signals, &mut client, interval)? {
@@ -62,10 +62,4 @@ fn has_ended(signals: &Signals, client: &mut Client, interval: Duration) -> io::
         }
         client.drive()?;
     }
-}
-
-/// The wall clock for people.
-fn time() -> String {
-    let since_1970 = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
-    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since_1970).to_string()
 }

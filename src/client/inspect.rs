@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::Client;
-use crate::driver::Outcome;
+use crate::driver::{Outcome, Question};
 use crate::engine::{NodeHealth, NodeReplies, OpId};
 use crate::error::{Cause, LockError};
 use crate::resp::Reply;
-use crate::status::{NodeKey, answer};
+use crate::status::{Answers, Listed, NodeKey, SeenLock, answer};
 
 /// How one node is set up, as it just answered.
 #[derive(Clone, Debug)]
@@ -52,10 +52,41 @@ impl Client {
     ///
     /// [`LockError::InvalidKey`], [`LockError::Full`] and [`LockError::System`].
     pub fn status(&mut self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
+        Ok(self.put(&Question::Key(key.as_ref().to_owned()))?.keys())
+    }
+
+    /// Who holds the lock `key`: the process that has the token which a quorum holds, as far as the
+    /// nodes list it. Where a client of Redbolt holds it one node after the other is then asked for the
+    /// list of its clients (CLIENT LIST) until one lists the holder, and the holder for how long it
+    /// has held the lock. That takes a round trip each, or a `node_timeout` where nobody answers. A
+    /// list of 1,000 clients takes a node about 5 ms; one with more than 16,000 is not asked. A user
+    /// that may not see the list is told the token's client and no more.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Self::status).
+    pub fn holder(&mut self, key: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
+        let key = key.as_ref();
+        let answers = self.put(&Question::Holder(key.to_owned()))?;
+        let quorum = self.driver.engine().quorum();
+        let mut seen = SeenLock::new(key.to_owned(), answers.keys(), quorum);
+        for node in seen.listing_nodes(&answers) {
+            if seen.name(&Listed::read(&self.put(&Question::Clients(node))?)) {
+                break;
+            }
+        }
+        if let Some(token) = seen.drawn_token() {
+            seen.hear(&self.put(&Question::Held { key: key.to_owned(), token })?);
+        }
+        Ok(seen)
+    }
+
+    /// Puts a question to the nodes and waits for the answers.
+    pub(super) fn put(&mut self, question: &Question) -> Result<Answers, LockError> {
         self.catch_up()?;
-        let op = self.driver.ask_key(key.as_ref())?;
-        let answers = self.answers(op)?;
-        Ok(self.driver.node_keys(&answers))
+        let op = self.driver.ask(question)?;
+        let replies = self.answers(op)?;
+        Ok(self.driver.answers(replies))
     }
 
     pub(super) fn ask(&mut self, commands: &[&[&[u8]]]) -> Result<Vec<NodeReplies>, LockError> {

@@ -12,6 +12,7 @@ mod batch;
 mod drive;
 mod held;
 mod inspect;
+mod listing;
 mod permissions;
 
 use std::io;
@@ -20,6 +21,7 @@ use std::time::Duration;
 pub use batch::Batch;
 pub use held::Held;
 pub use inspect::{NodeReport, examine};
+pub use listing::{Listing, Searched};
 pub use permissions::{NodePermissions, permissions};
 
 use crate::config::Config;

@@ -22,6 +22,7 @@ pub(crate) mod lease;
 mod link;
 mod notice;
 mod poller;
+mod process;
 mod query;
 mod resolve;
 mod shutdown;
@@ -49,6 +50,7 @@ pub(crate) use lease::Lease;
 pub(crate) use lease::LeasePool;
 pub use mio;
 pub(crate) use poller::Poller;
+pub(crate) use query::{Question, VALUES_MAX};
 
 use crate::address::Endpoint;
 use crate::config::Config;
@@ -135,10 +137,11 @@ impl Driver {
     /// too small; [`ConnectError::System`] if the operating system gives no randomness or
     /// descriptor.
     pub fn new(
-        config: Config,
+        mut config: Config,
         registry: &Registry,
         tokens: Range<usize>,
     ) -> Result<Self, ConnectError> {
+        config.process = process::this_process();
         let needed = config.nodes.len() + 1;
         if tokens.len() < needed {
             return Err(ConfigError::TokenRange { given: tokens.len(), needed }.into());

@@ -12,6 +12,7 @@ use super::core::Engine;
 use super::event::{Connection, Event};
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
+use super::locks::query::Say;
 use super::locks::settings::{Settings, nodes_of};
 use super::locks::slot::{LeaseId, Slot};
 use super::locks::state::{Done, Locks};
@@ -19,9 +20,10 @@ use super::locks::timers::Timer;
 use super::nodes::Nodes;
 use super::notice::Notice;
 use super::wait::Waiting;
+use crate::client_name::ClientId;
 use crate::config::Config;
 use crate::error::{Cause, ConfigError, ExtendError, LockError, UnlockError};
-use crate::node::{ChannelName, Node, Now, Wish};
+use crate::node::{Node, Now, Wish};
 use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
 use crate::retry::Retry;
@@ -44,10 +46,9 @@ impl Engine {
         let mut rng = StdRng::from_seed(seed);
         let mut client_id = [0; 8];
         rng.fill_bytes(&mut client_id);
-        let channel = config.direct_wake.then(|| ChannelName::of(client_id));
         let settings = Settings::of(config, &checked);
         let names: Arc<[_]> = config.nodes.iter().map(|address| address.name().into()).collect();
-        let nodes = nodes_of(config, channel, now);
+        let nodes = nodes_of(config, ClientId::new(client_id), now);
         let nodes = Nodes::new(nodes, names, settings.admission, now);
         let prefix = Prefix::new(&config.key_prefix);
         let drawn = (config.in_flight_max, client_id, rng);
@@ -233,7 +234,18 @@ impl Engine {
     ///
     /// [`LockError::Full`] if too many operations are under way.
     pub(crate) fn query(&mut self, commands: &[&[&[u8]]], now: Instant) -> Result<OpId, LockError> {
-        self.locks.query(commands, now)
+        let choose = |_, part, say: Say<'_>| commands.get(part).copied().into_iter().for_each(say);
+        self.query_each(choose, now)
+    }
+
+    /// Sends each connected node the commands that `choose` says for it: one a call, until it says
+    /// none. Otherwise as [`query`](Self::query).
+    pub(crate) fn query_each(
+        &mut self,
+        choose: impl FnMut(NodeId, usize, Say<'_>),
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        self.locks.query(choose, now)
     }
 
     // ---- inputs ----

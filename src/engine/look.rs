@@ -164,6 +164,11 @@ impl Engine {
         self.locks.prefix.wire_key(key)
     }
 
+    /// What stands in front of every key on the nodes.
+    pub(crate) const fn key_prefix(&self) -> &[u8] {
+        self.locks.prefix.as_bytes()
+    }
+
     /// The counts since the engine began, one number per series; they never decrease.
     #[cfg(feature = "metrics")]
     #[must_use]

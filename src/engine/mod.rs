@@ -37,6 +37,7 @@ mod core;
 mod counts;
 mod door;
 mod event;
+mod held;
 mod inbound;
 mod lingering;
 pub(crate) mod locks;
@@ -60,6 +61,7 @@ pub(crate) use crate::node::Room;
 pub use core::Engine;
 pub use event::{Connection, Event, LostCause};
 pub use locks::op::{NodeReplies, OpId};
+pub(crate) use locks::query::Say;
 #[cfg(feature = "metrics")]
 pub use locks::series::Series;
 pub use locks::slot::LeaseId;

@@ -73,10 +73,17 @@ impl Engine {
     /// is about, if somebody may wait for that now.
     pub(super) fn message(&mut self, id: NodeId, now: Now) -> Option<SlotIndex> {
         let bytes = self.take_frame(id);
-        let meant = Message::parse(&bytes).and_then(|message| {
-            if message.kind == Kind::Transfer {
-                self.transferred(id, &message, now)
-            } else {
+        let meant = Message::parse(&bytes).and_then(|message| match message.kind {
+            Kind::Transfer => self.transferred(id, &message, now),
+            Kind::Question => {
+                self.tell_held(id, &message, now);
+                None
+            }
+            Kind::Answer => {
+                self.hear_held(id, &message);
+                None
+            }
+            Kind::Announce | Kind::Wake | Kind::GiveUp => {
                 if let Some(fence) = message.fence() {
                     self.locks.hear_of_fence(message.key, fence, now);
                 }

@@ -78,8 +78,8 @@ pub enum ConfigError {
         /// The limit asked for.
         wanted: u32,
     },
-    /// The client name has characters that servers refuse.
-    #[error("client_name must be printable ASCII without spaces")]
+    /// The client name is too long, or has characters that would not stand in a list of names.
+    #[error("client_name must be 1 to 64 letters, digits and .-_+@/")]
     ClientName,
     /// A certificate or key given for TLS cannot be used.
     #[error("TLS {role}: {why}")]

@@ -10,7 +10,7 @@ use super::state::{Answered, Now, Step};
 use super::tracking::is_invalidation;
 use crate::command::Answer;
 use crate::error::Cause;
-use crate::resp::{ProtocolError, Reply, quick};
+use crate::resp::{Limits, ProtocolError, Reply, quick};
 use crate::rules;
 use crate::time::Instant;
 
@@ -82,6 +82,12 @@ impl Node {
             if source.is_empty() {
                 return Ok(Step::Idle);
             }
+            let is_asked = matches!(
+                self.pending.front(),
+                Some(Pending { request: Request::Query { .. }, .. })
+            );
+            let limits = if is_asked { Limits::LONG } else { Limits::DEFAULT };
+            self.decoder.set_frame_len_max(limits.frame_len_max);
             let Some(frame) = self.decoder.frame(source).map_err(protocol_fault)? else {
                 self.keep(input);
                 return Ok(Step::Idle);

@@ -44,6 +44,9 @@ pub struct Limits {
 impl Limits {
     /// 1 MiB, far above the longest `INFO`, and 8 levels, far above any reply to a lock command.
     pub const DEFAULT: Self = Self { frame_len_max: 1 << 20, depth_max: 8 };
+
+    /// For what people ask, such as a list of all clients of a node: 16 MiB.
+    pub(crate) const LONG: Self = Self { frame_len_max: 16 << 20, depth_max: 8 };
 }
 
 impl Default for Limits {
@@ -65,6 +68,11 @@ impl Decoder {
     #[must_use]
     pub const fn new(limits: Limits) -> Self {
         Self { limits, scan: Scan::START, failed: None }
+    }
+
+    /// Accepts longer frames, or only shorter ones again.
+    pub(crate) const fn set_frame_len_max(&mut self, len: usize) {
+        self.limits.frame_len_max = len;
     }
 
     /// The frame that starts at `buf[0]`, or `None` when more bytes are needed.

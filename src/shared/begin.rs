@@ -10,12 +10,12 @@ use super::rules::Patience;
 use super::table::{Refused, Table, Task};
 use super::{Shared, SharedGuard};
 use crate::config::Config;
-use crate::driver::Connecting;
 use crate::driver::clock::now;
+use crate::driver::{Connecting, Question};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
-use crate::status::NodeKey;
+use crate::status::Answers;
 
 /// What an acquisition asked for, kept for its end.
 #[derive(Clone, Copy)]
@@ -148,9 +148,8 @@ impl Shared {
         if guard.is_valid() { Ok(guard) } else { Err(ExtendError::Expired) }
     }
 
-    pub(super) fn begin_status(&self, key: &[u8]) -> Result<Pending, LockError> {
-        let key = key.to_vec();
-        self.begin(Kind::Status, Task::Status { key }).map_err(LockError::from)
+    pub(super) fn begin_ask(&self, question: Question) -> Result<Pending, LockError> {
+        self.begin(Kind::Ask, Task::Ask(question)).map_err(LockError::from)
     }
 
     /// `Err`: the I/O thread has ended before, with this many releases owed.
@@ -181,8 +180,8 @@ pub(super) fn ended() -> ConnectError {
     io::Error::other("the I/O thread has ended").into()
 }
 
-pub(super) fn status((reply, _): Taken) -> Result<Vec<NodeKey>, LockError> {
-    if let Reply::Status(result) = reply { result } else { Err(LockError::Closed) }
+pub(super) fn answers((reply, _): Taken) -> Result<Answers, LockError> {
+    if let Reply::Answers(result) = reply { result } else { Err(LockError::Closed) }
 }
 
 pub(super) fn nodes((reply, _): Taken) -> Vec<NodeHealth> {

@@ -20,7 +20,7 @@ use crate::engine::{LeaseId, NodeHealth};
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::slab::{Slab, index_type};
-use crate::status::NodeKey;
+use crate::status::Answers;
 use crate::time::Instant;
 
 index_type! {
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Adopt,
     Extend,
     Unlock,
-    Status,
+    Ask,
     Connect,
     Nodes,
     Shutdown,
@@ -47,7 +47,7 @@ pub(super) enum Reply {
     Adopt(Result<Lease, ExtendError>),
     Extend(Result<(), ExtendError>),
     Unlock(Result<Unlocked, UnlockError>),
-    Status(Result<Vec<NodeKey>, LockError>),
+    Answers(Result<Answers, LockError>),
     Connect(Result<(), ConnectError>),
     Nodes(Vec<NodeHealth>),
     /// Releases still owed.
@@ -63,7 +63,7 @@ impl Reply {
             Kind::Adopt => Self::Adopt(Err(ExtendError::Closed)),
             Kind::Extend => Self::Extend(Err(ExtendError::Closed)),
             Kind::Unlock => Self::Unlock(Err(UnlockError::Closed)),
-            Kind::Status => Self::Status(Err(LockError::Closed)),
+            Kind::Ask => Self::Answers(Err(LockError::Closed)),
             Kind::Nodes => Self::Nodes(Vec::new()),
             Kind::Shutdown => Self::Shutdown(owed),
         }

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use super::begin::{connected, extended, nodes, owed, status, unlocked};
+use super::begin::{answers, connected, extended, nodes, owed, unlocked};
 use super::calls::Kind;
 use super::table::Task;
 use super::{Shared, SharedGuard};
 use crate::config::Config;
+use crate::driver::Question;
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
-use crate::status::NodeKey;
+use crate::status::{Listed, NodeKey, SeenLock};
 
 impl Shared {
     /// As [`connect`](Self::connect), without blocking. Dropping the future leaves nothing behind.
@@ -136,7 +137,30 @@ impl Shared {
     ///
     /// As [`status`](Self::status).
     pub async fn status_async(&self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
-        status(self.begin_status(key.as_ref())?.await)
+        let key = key.as_ref().to_owned();
+        Ok(answers(self.begin_ask(Question::Key(key))?.await)?.keys())
+    }
+
+    /// As [`holder`](Self::holder), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`holder`](Self::holder).
+    pub async fn holder_async(&self, key: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
+        let key = key.as_ref().to_owned();
+        let found = answers(self.begin_ask(Question::Holder(key.clone()))?.await)?;
+        let mut seen = SeenLock::new(key, found.keys(), self.quorum());
+        for node in seen.listing_nodes(&found) {
+            let list = answers(self.begin_ask(Question::Clients(node))?.await)?;
+            if seen.name(&Listed::read(&list)) {
+                break;
+            }
+        }
+        if let Some(token) = seen.drawn_token() {
+            let question = Question::Held { key: seen.key.clone(), token };
+            seen.hear(&answers(self.begin_ask(question)?.await)?);
+        }
+        Ok(seen)
     }
 
     /// As [`nodes`](Self::nodes), without blocking.

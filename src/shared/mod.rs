@@ -38,13 +38,13 @@ use mio::{Token, Waker};
 pub use guard::SharedGuard;
 
 use crate::config::{Config, IdleStrategy};
-use crate::driver::Poller;
+use crate::driver::{Poller, Question};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
-use crate::status::NodeKey;
-use begin::{connected, extended, nodes, owed, status, unlocked};
+use crate::status::{Listed, NodeKey, SeenLock};
+use begin::{answers, connected, extended, nodes, owed, unlocked};
 use calls::Kind;
 use inner::{Inner, Owner};
 use rules::Rules;
@@ -287,7 +287,30 @@ impl Shared {
     ///
     /// [`LockError::Full`] and [`LockError::Closed`].
     pub fn status(&self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
-        status(self.begin_status(key.as_ref())?.wait())
+        let key = key.as_ref().to_owned();
+        Ok(answers(self.begin_ask(Question::Key(key))?.wait())?.keys())
+    }
+
+    /// As [`Client::holder`](crate::Client::holder): who holds the lock `key`.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Self::status).
+    pub fn holder(&self, key: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
+        let key = key.as_ref().to_owned();
+        let found = answers(self.begin_ask(Question::Holder(key.clone()))?.wait())?;
+        let mut seen = SeenLock::new(key, found.keys(), self.quorum());
+        for node in seen.listing_nodes(&found) {
+            let list = answers(self.begin_ask(Question::Clients(node))?.wait())?;
+            if seen.name(&Listed::read(&list)) {
+                break;
+            }
+        }
+        if let Some(token) = seen.drawn_token() {
+            let question = Question::Held { key: seen.key.clone(), token };
+            seen.hear(&answers(self.begin_ask(question)?.wait())?);
+        }
+        Ok(seen)
     }
 
     /// The state of each node, as the I/O thread knows it now; no node is asked. Empty once the

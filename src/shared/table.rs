@@ -19,7 +19,7 @@ use super::calls::{CallIndex, Calls, Kind, Listener, Reply, Stage};
 use super::loss::Losses;
 use super::queues::{QueueIndex, Queues};
 use super::rules::{Patience, Rules};
-use crate::driver::{Connecting, Lease};
+use crate::driver::{Connecting, Lease, Question};
 use crate::engine::{Engine, LeaseId};
 use crate::error::{Ballot, Cause, ConnectError, ExtendError, LockError, UnlockError};
 use crate::key::Key;
@@ -66,9 +66,7 @@ pub(super) enum Task {
         token: Vec<u8>,
         options: LockOptions,
     },
-    Status {
-        key: Vec<u8>,
-    },
+    Ask(Question),
     /// Waits for nodes to connect.
     Connect(Connecting),
     Nodes,
@@ -188,7 +186,7 @@ impl Table {
             Task::Acquire { .. }
             | Task::Unlock { .. }
             | Task::UnlockToken { .. }
-            | Task::Status { .. }
+            | Task::Ask(_)
             | Task::Connect(_)
             | Task::Nodes
             | Task::Cancel => {}

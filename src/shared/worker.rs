@@ -133,7 +133,7 @@ impl Worker {
             Outcome::Extend(result) => Reply::Extend(result),
             Outcome::Adopt(result) => Reply::Adopt(result),
             Outcome::Unlock(result) => Reply::Unlock(result),
-            Outcome::Query(answers) => Reply::Status(Ok(self.driver.node_keys(&answers))),
+            Outcome::Query(replies) => Reply::Answers(Ok(self.driver.answers(replies))),
             // Not the result of a call: the lease itself shows it.
             Outcome::Lost(_) => return None,
         })
@@ -172,9 +172,9 @@ impl Worker {
                 let result = driver.adopt(key, token, options);
                 self.note(call, result, |error| Reply::Adopt(Err(error)));
             }
-            Task::Status { key } => {
-                let result = driver.ask_key(&key);
-                self.note(call, result, |error| Reply::Status(Err(error)));
+            Task::Ask(question) => {
+                let result = driver.ask(&question);
+                self.note(call, result, |error| Reply::Answers(Err(error)));
             }
             Task::Connect(connecting) => self.connecting = Some((call, connecting)),
             Task::Nodes => self.replies.push((call, Reply::Nodes(self.driver.nodes()))),

@@ -2,13 +2,15 @@
 //! is missed when it is gone.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redbolt::inspect::{NodePermissions, NodeState, examine, permissions};
+use redbolt::inspect::{Holder, NodePermissions, NodeState, examine, permissions};
 use redbolt::{Cause, Client, Config, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
-    Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config, ms,
+    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually,
+    fresh_config, ms,
 };
 
 const DOCUMENT: &str = include_str!("../../docs/security.md");
@@ -192,7 +194,7 @@ fn subscriptions_after_a_wait(cluster: &Cluster) -> usize {
     drop(client.status("lock:waited"));
     let clients = cluster.node(0).command(&["CLIENT", "LIST"]);
     let clients = String::from_utf8_lossy(&clients).into_owned();
-    let its = clients.lines().find(|line| line.contains(" name=waits "));
+    let its = clients.lines().find(|line| line.contains(":waits "));
     let count = its.and_then(|line| line.split(" sub=").nth(1)?.split(' ').next()?.parse().ok());
     count.unwrap_or(0)
 }
@@ -213,6 +215,76 @@ fn each_documented_right_is_missed_when_it_is_gone() {
                 let lacking = see(&cluster);
                 assert_ne!(whole, lacking, "{}: {right} is not needed", kind.name());
             }
+        }
+    }
+}
+
+/// The line for those who look after locks, as words.
+fn operator_line() -> Vec<&'static str> {
+    let line = DOCUMENT.lines().find(|line| line.starts_with("ACL SETUSER operator "));
+    line.expect("a line").split(' ').collect()
+}
+
+/// What the operator can do on one server where somebody holds a lock; its last line takes that lock
+/// away.
+fn operate(cluster: &Cluster) -> Vec<String> {
+    let mut holder = cluster.whole(cluster.config().client_name("holder"));
+    let lease = holder.try_lock("k", TTL).expect("the lock is free");
+    // Scripts that others have loaded would hide that this user cannot.
+    cluster.node(0).command(&["SCRIPT", "FLUSH"]);
+    let config = cluster.config().username("operator").password("secret").node_timeout(ms(500));
+    let mut client = Client::open(config).expect("a client");
+    let mut seen = vec![format!("{:?}", client.wait_settled(PATIENCE).is_ok())];
+    let is_done = AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        // Only a holder that reads can be asked.
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                holder.drive_for(ms(5)).expect("a healthy loop");
+            }
+        });
+        let found = client.holder("k").expect("answers");
+        is_done.store(true, Ordering::Relaxed);
+        found
+    });
+    let said = |holder: Holder| (holder.program, holder.ends_in.is_some(), holder.waiters);
+    seen.push(format!("{:?}", found.holder.map(said)));
+    let listing = client.locks("*", 10).expect("answers");
+    let names = listing.locks.iter().map(|lock| lock.holder.as_ref()?.program.clone());
+    seen.push(format!("{:?} {:?}", names.collect::<Vec<_>>(), listing.nodes));
+    seen.push(format!("{:?}", client.try_lock("other", TTL).is_ok()));
+    seen.push(format!("{:?}", client.nodes().remove(0).dialect));
+    seen.push(format!("{:?}", client.unlock_token("k", lease.token())));
+    drop(lease);
+    seen
+}
+
+#[test]
+fn an_operator_sees_locks_and_takes_one_away_and_takes_none() {
+    for kind in available_kinds() {
+        let Some(cluster) = Cluster::start(&[kind], &[]) else { return };
+        let line = operator_line();
+        let rights_from = line.iter().position(|word| *word == "reset").expect("a reset") + 1;
+        let set = |words: &[&str]| {
+            cluster.node(0).command(&["ACL", "DELUSER", "operator"]);
+            let reply = cluster.node(0).command(words);
+            assert_eq!(reply, b"+OK\r\n", "{words:?}: {}", reply.escape_ascii());
+        };
+        set(&line);
+        let whole = operate(&cluster);
+        let words: Vec<&str> = whole.iter().map(String::as_str).collect();
+        let [settled, found, listed, locked, _, unlocked] = words[..] else { panic!("{words:?}") };
+        assert_eq!(
+            (settled, found),
+            ("true", r#"Some((Some("holder"), true, Some(0)))"#),
+            "{whole:?}"
+        );
+        assert!(listed.starts_with(r#"[Some("holder")]"#), "{whole:?}");
+        assert_eq!((locked, unlocked), ("false", "Ok(Released)"), "{whole:?}");
+        for right in line[rights_from..].iter().filter(|word| word.starts_with(['+', '~', '&'])) {
+            let rest: Vec<_> = line.iter().copied().filter(|word| word != right).collect();
+            set(&rest);
+            assert_ne!(whole, operate(&cluster), "{}: {right} is not needed", kind.name());
         }
     }
 }

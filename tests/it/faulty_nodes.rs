@@ -321,7 +321,7 @@ fn an_unlock_after_a_pause_does_not_mind_that_every_connection_was_killed() {
 
 fn kill_connections_of(node: &RealServer, name: &str) {
     let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).expect("lines of text");
-    for line in list.lines().filter(|line| line.contains(&format!(" name={name} "))) {
+    for line in list.lines().filter(|line| line.contains(&format!(":{name} "))) {
         let id = line.split("id=").nth(1).and_then(|rest| rest.split(' ').next());
         node.command(&["CLIENT", "KILL", "ID", id.expect("each client has an id")]);
     }
@@ -343,7 +343,7 @@ fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call
     assert!(eventually(PATIENCE, || {
         cluster.nodes().all(|node| {
             let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).unwrap();
-            !list.contains("name=sleeper")
+            !list.contains(":sleeper ")
         })
     }));
     // Who was away for longer than that reads before it writes.

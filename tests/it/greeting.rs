@@ -13,8 +13,8 @@ use redbolt::{
 };
 
 use super::common::{
-    Clients as _, Cluster, Kind, PATIENCE, SLACK, TTL, Wire, causes, cycle, ends_within,
-    eventually, fresh_config, ms, no_quorum,
+    Clients as _, Cluster, Kind, PATIENCE, RealServer, SLACK, TTL, Wire, available_kinds, causes,
+    cycle, ends_within, eventually, fresh_config, ms, no_quorum,
 };
 
 /// The newest and the oldest, which greet differently enough.
@@ -139,7 +139,7 @@ fn locks_live_in_the_configured_database() {
 #[test]
 fn unix_sockets_are_as_good_as_tcp() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
-    let paths = || cluster.nodes().map(super::common::RealServer::unix_url).collect::<Vec<_>>();
+    let paths = || cluster.nodes().map(RealServer::unix_url).collect::<Vec<_>>();
     let mut client = Client::connect(fresh_config(paths())).unwrap();
     (0..20).for_each(|_| cycle(&mut client, "k"));
     cluster.node_mut(0).kill9();
@@ -155,13 +155,44 @@ fn unix_sockets_are_as_good_as_tcp() {
     cycle(&mut client, "k");
 }
 
+/// How the clients of this process name themselves at a node, by the program's name or the chosen
+/// one; without the id.
+fn names_at(node: &RealServer, program: &str) -> Vec<String> {
+    let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).expect("lines of text");
+    let names = list.split(" name=redbolt:1:").skip(1).filter_map(|rest| rest.split(' ').next());
+    let id_and_rest = names.filter_map(|name| name.split_once(':'));
+    let is_ours = |(id, rest): &(&str, &str)| id.len() == 16 && rest.ends_with(program);
+    id_and_rest.filter(is_ours).map(|(_, rest)| rest.to_owned()).collect()
+}
+
 #[test]
-fn the_client_goes_by_its_name() {
+fn a_client_tells_each_node_its_host_process_and_name() {
     let Some(cluster) = pair(&[]) else { return };
-    let _client = Client::connect(cluster.config().client_name("till-7")).unwrap();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let place = format!("{}:{}", host.trim(), std::process::id());
+    let _named = Client::connect(cluster.config().client_name("till-7")).unwrap();
+    let _other = Client::connect(cluster.config()).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let program = program.file_name().unwrap().to_str().unwrap();
     for node in cluster.nodes() {
-        let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).unwrap();
-        assert_eq!(list.matches("name=till-7 ").count(), 1, "{list}");
+        assert_eq!(names_at(node, ":till-7"), [format!("{place}:till-7")]);
+        assert_eq!(names_at(node, program), [format!("{place}:{program}")]);
+    }
+}
+
+#[test]
+fn a_user_who_may_not_name_itself_connects_all_the_same() {
+    for kind in available_kinds() {
+        // HELLO takes a name whatever the rights; over RESP2 there is only CLIENT SETNAME.
+        for (renamed, named) in [(&[][..], true), (&["--rename-command", "HELLO", ""][..], false)] {
+            let Some(cluster) = Cluster::start(&[kind], renamed) else { return };
+            let line = ["ACL", "SETUSER", "nameless", "on", ">pw", "~*", "+@all", "-client"];
+            assert_eq!(cluster.node(0).command(&line), b"+OK\r\n");
+            let config = cluster.config().client_name("shy").username("nameless").password("pw");
+            let mut client = Client::connect(config).unwrap();
+            cycle(&mut client, "k");
+            assert_eq!(names_at(cluster.node(0), ":shy").len(), usize::from(named), "{kind:?}");
+        }
     }
 }
 
@@ -234,7 +265,7 @@ fn a_cluster_node_and_a_full_server_are_refused() {
     let Some(cluster) = pair(&["--cluster-enabled", "yes"]) else { return };
     check_words(&refusal(cluster.config()), &[Cause::Cluster; 2]);
     let Some(cluster) = pair(&["--maxclients", "1"]) else { return };
-    let mut guests: Vec<Wire> = cluster.nodes().map(super::common::RealServer::connect).collect();
+    let mut guests: Vec<Wire> = cluster.nodes().map(RealServer::connect).collect();
     for (guest, node) in guests.iter_mut().zip(cluster.nodes()) {
         assert!(eventually(PATIENCE, || {
             let is_in = guest.ask(&["PING"]).is_ok_and(|pong| pong == b"+PONG\r\n");

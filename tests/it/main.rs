@@ -28,6 +28,8 @@ mod greeting;
 mod health;
 mod hold;
 #[cfg(feature = "shared")]
+mod holders;
+#[cfg(feature = "shared")]
 mod lingering;
 #[cfg(feature = "tracing")]
 mod log;

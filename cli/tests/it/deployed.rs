@@ -9,10 +9,10 @@ use redbolt::{Client, Config, RestartGuard, Unlocked};
 use super::cli::on_urls;
 use redbolt_rig::{PATIENCE, RealServer, TTL, available_kinds, eventually, ms};
 
-const PASSWORD: &str = "s3cret";
+pub(super) const PASSWORD: &str = "s3cret";
 
 /// SHA-256 of [`PASSWORD`].
-const HASH: &str = "1ec1c26b50d5d3c58d9583181af8076655fe00756bf7285940ba3670f99fcba0";
+pub(super) const HASH: &str = "1ec1c26b50d5d3c58d9583181af8076655fe00756bf7285940ba3670f99fcba0";
 
 fn deploy(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)
@@ -36,7 +36,8 @@ fn arguments(users: &Path) -> Vec<String> {
 fn users(dir: &Path) -> PathBuf {
     let users = fs::read_to_string(deploy("users.acl")).expect("users");
     let file = dir.join("users.acl");
-    fs::write(&file, users.replace("SHA256-OF-THE-PASSWORD", HASH)).expect("a file");
+    let users = users.replace("SHA256-OF-THE-PASSWORD", HASH);
+    fs::write(&file, users.replace("SHA256-OF-THE-OPERATORS-PASSWORD", HASH)).expect("a file");
     file
 }
 
@@ -45,7 +46,7 @@ fn url(server: &RealServer) -> String {
 }
 
 /// Five servers, of all kinds that are installed; none where there are no five.
-fn start(dir: &Path) -> Option<Vec<RealServer>> {
+pub(super) fn start(dir: &Path) -> Option<Vec<RealServer>> {
     let arguments = arguments(&users(dir));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let kinds = available_kinds();

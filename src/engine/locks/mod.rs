@@ -24,7 +24,7 @@ pub(super) mod observe;
 pub(super) mod offers;
 pub(super) mod op;
 pub(super) mod prefix;
-mod query;
+pub(crate) mod query;
 mod release;
 #[cfg(feature = "metrics")]
 pub(super) mod series;

@@ -158,10 +158,18 @@ pub(in crate::engine) struct Op {
 #[derive(Debug)]
 pub(in crate::engine) struct Query {
     pub(in crate::engine) asked_at: Instant,
-    pub(in crate::engine) parts: usize,
     pub(in crate::engine) replies: Vec<NodeReplies>,
     /// Answers still awaited.
     pub(in crate::engine) open: usize,
+    /// The number under which a holder was asked, and has not answered yet.
+    pub(in crate::engine) awaits: Option<u32>,
+}
+
+/// What a holder says of its lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) held_for: Duration,
+    pub(crate) waiters: u32,
 }
 
 /// One node's answers to a query.
@@ -179,6 +187,10 @@ pub struct NodeReplies {
     pub doubt: Cause,
     /// From the request to the first answer.
     pub round_trip: Duration,
+    /// How many answers were asked for.
+    pub(in crate::engine) wanted: usize,
+    /// What a holder said over this node.
+    pub(crate) heard: Option<Heard>,
 }
 
 impl fmt::Debug for NodeReplies {

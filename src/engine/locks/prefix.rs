@@ -41,6 +41,10 @@ impl Prefix {
         self.plain_len_max > 0
     }
 
+    pub(in crate::engine) const fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Whether a key may go to the nodes behind the prefix.
     #[cold]
     pub(in crate::engine) fn check(&self, key: &[u8]) -> Result<(), LockError> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::client_name::{ClientId, ClientName};
 use crate::config::{Checked, Config};
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience};
 use crate::quorum::Drift;
@@ -77,15 +78,13 @@ impl Settings {
 }
 
 /// The nodes of a configuration, none of them connected.
-pub(in crate::engine) fn nodes_of(
-    config: &Config,
-    channel: Option<ChannelName>,
-    now: Instant,
-) -> Vec<Node> {
+pub(in crate::engine) fn nodes_of(config: &Config, client: ClientId, now: Instant) -> Vec<Node> {
     let patience = Patience {
         connect_timeout: config.connect_timeout,
         stalled_after: config.node_timeout * STALLED_TIMEOUTS,
     };
+    let channel = config.direct_wake.then(|| ChannelName::of(client.bytes()));
+    let name = ClientName::of(client, &config.process, config.client_name.as_deref()).to_string();
     config
         .nodes
         .iter()
@@ -93,7 +92,7 @@ pub(in crate::engine) fn nodes_of(
             let login = Login {
                 username: address.username.clone().or_else(|| config.username.clone()),
                 password: address.password.clone().or_else(|| config.password.clone()),
-                client_name: config.client_name.clone(),
+                client_name: Some(name.clone()),
                 database: address.database(),
                 channel,
             };

@@ -10,6 +10,7 @@ mod counting;
 mod extending;
 mod fencing;
 mod fuzzed;
+mod held;
 mod keeping;
 mod limits;
 mod lingering;

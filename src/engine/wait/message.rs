@@ -34,6 +34,10 @@ pub(in crate::engine) enum Kind {
     /// The node has written the named token to the key: its vote for the receiver's lease. The
     /// listed calls wait behind it.
     Transfer,
+    /// The sender asks how long the holder of the token has held it.
+    Question,
+    /// The answer: the sender has held the lock for `wait_ms`, and `age_ms` counts who waits for it.
+    Answer,
 }
 
 /// A call that waits for a key.
@@ -88,6 +92,8 @@ impl<'a> Message<'a> {
             2 => Kind::Wake,
             3 => Kind::GiveUp,
             4 => Kind::Transfer,
+            5 => Kind::Question,
+            6 => Kind::Answer,
             _ => return None,
         };
         let (sender, rest) = rest.split_first_chunk()?;
@@ -165,6 +171,8 @@ pub(in crate::engine) fn append(
         Kind::Wake => 2,
         Kind::GiveUp => 3,
         Kind::Transfer => 4,
+        Kind::Question => 5,
+        Kind::Answer => 6,
     };
     out.extend_from_slice(&[kind, hops]);
     sender.append(out);
@@ -179,7 +187,7 @@ pub(in crate::engine) fn append(
 }
 
 /// The id of a client's call.
-pub(super) fn waiter_id(client: ClientId, call: u32) -> WaiterId {
+pub(in crate::engine) fn waiter_id(client: ClientId, call: u32) -> WaiterId {
     let mut id = [0; 12];
     let (first, last) = id.split_at_mut(client.len());
     first.copy_from_slice(&client);
@@ -188,7 +196,7 @@ pub(super) fn waiter_id(client: ClientId, call: u32) -> WaiterId {
 }
 
 /// The field for the holder's token, in a message for a waiter.
-pub(super) fn token_of(waiter: WaiterId) -> RawToken {
+pub(in crate::engine) fn token_of(waiter: WaiterId) -> RawToken {
     let mut token = [0; 20];
     let (first, _) = token.split_at_mut(waiter.len());
     first.copy_from_slice(&waiter);
@@ -205,12 +213,12 @@ pub(super) fn token_of_wake(waiter: WaiterId, fence: u64) -> RawToken {
 }
 
 /// The waiter that a message is for, if it is for one.
-pub(super) fn waiter_of(token: &RawToken) -> WaiterId {
+pub(in crate::engine) fn waiter_of(token: &RawToken) -> WaiterId {
     token.first_chunk().copied().unwrap_or_default()
 }
 
 /// The client that drew a token, or the client of a waiter.
-pub(super) fn client_of<const LEN: usize>(name: &[u8; LEN]) -> ClientId {
+pub(in crate::engine) fn client_of<const LEN: usize>(name: &[u8; LEN]) -> ClientId {
     name.first_chunk().copied().unwrap_or_default()
 }
 
@@ -238,6 +246,8 @@ mod tests {
     fn a_message_is_read_as_it_was_written() {
         for (kind, count) in
             [(Kind::Announce, 0), (Kind::Wake, 3), (Kind::GiveUp, 0), (Kind::Transfer, 4)]
+                .into_iter()
+                .chain([(Kind::Question, 0), (Kind::Answer, 0)])
         {
             let list: Vec<_> = (0..count).map(listed).collect();
             let mut bytes = Vec::new();
@@ -270,7 +280,7 @@ mod tests {
             assert!(Message::parse(&bytes[..len]).is_none(), "cut at {len}");
         }
         let count_at = MARK_AT + size_of::<Mark>();
-        for (at, byte) in [(0, 0), (0, 5), (count_at, 3), (count_at + 1, 255)] {
+        for (at, byte) in [(0, 0), (0, 7), (count_at, 3), (count_at + 1, 255)] {
             let mut broken = bytes.clone();
             broken[at] = byte;
             assert!(Message::parse(&broken).is_none(), "byte {at} is {byte}");

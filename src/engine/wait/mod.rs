@@ -40,12 +40,15 @@ use crate::witness::{Sight, saw};
 use std::time::Duration;
 
 pub(super) use handover::Terms;
-pub(super) use message::{ClientId, Kind, Message, Offer, RawToken};
+pub(super) use message::{
+    ClientId, Kind, Listed, Message, Offer, RawToken, append as append_message, client_of,
+    token_of, waiter_id,
+};
 pub(super) use outside::{Action, Answer, Call, Input, Reach, Source, Text, View};
 
 use handover::Handover;
 use list::{Entry, List};
-use message::{Listed, WaiterId, client_of, token_of, token_of_wake, waiter_id, waiter_of};
+use message::{WaiterId, token_of_wake, waiter_of};
 use outside::Actions;
 use state::Scene;
 use waiter::Waiter;
@@ -153,6 +156,11 @@ impl Waiting {
     #[inline]
     pub(super) fn has_queue(&self, slot: SlotIndex) -> bool {
         self.queues.contains(slot)
+    }
+
+    /// How many calls of other clients are known to wait for a slot's lock.
+    pub(super) fn count_for(&self, slot: SlotIndex) -> usize {
+        self.queues.get(slot).map_or(0, |queue| queue.list.len())
     }
 
     /// The slots that have a list.
@@ -343,7 +351,7 @@ impl Waiting {
                 }
             }
             // The engine takes these.
-            (Kind::Transfer, _) => {}
+            (Kind::Transfer | Kind::Question | Kind::Answer, _) => {}
             (Kind::GiveUp, None) => {
                 for op in self.waiting_for(message.key).map(|(op, _)| op).collect::<Vec<_>>() {
                     if let Some(waiter) = self.waiters.get_mut(op) {

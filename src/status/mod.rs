@@ -1,9 +1,17 @@
-//! What the nodes hold for a key: [`NodeKey`], [`KeyState`], and how to read them from answers.
+//! What the nodes hold for a key, and who holds it: [`NodeKey`], [`SeenLock`], and how to read them
+//! from answers.
 //!
 //! Layer: beside the engine, for the layers above it. Sends nothing.
 
+mod holder;
+mod verdict;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use holder::{Holder, SeenLock};
+pub(crate) use holder::{Listed, short_lists};
+pub use verdict::Verdict;
 
 use crate::command::{Answer, classify};
 use crate::engine::{NodeHealth, NodeReplies, NodeState};
@@ -56,17 +64,31 @@ impl fmt::Debug for KeyState {
     }
 }
 
-/// What the answers to GET and PTTL say, node by node.
-pub(crate) fn node_keys(nodes: Vec<NodeHealth>, answers: &[NodeReplies]) -> Vec<NodeKey> {
-    let nodes = nodes.into_iter().zip(answers);
-    nodes
-        .map(|(node, answers)| {
-            let waits =
-                if let NodeState::Quarantined(left) = node.state { Some(left) } else { None };
-            let state = key_state(answers);
-            NodeKey { node: node.name, state, doubt: answers.doubt, waits }
-        })
-        .collect()
+/// The answers of all nodes to a question.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    pub(crate) nodes: Vec<NodeHealth>,
+    pub(crate) replies: Vec<NodeReplies>,
+}
+
+impl Answers {
+    /// What the answers to GET and PTTL say, node by node.
+    pub(crate) fn keys(&self) -> Vec<NodeKey> {
+        self.keys_at(0)
+    }
+
+    /// The same of the GET or GETRANGE at `index`, with PTTL behind it.
+    pub(crate) fn keys_at(&self, index: usize) -> Vec<NodeKey> {
+        let nodes = self.nodes.iter().zip(&self.replies);
+        nodes
+            .map(|(node, answers)| {
+                let waits =
+                    if let NodeState::Quarantined(left) = node.state { Some(left) } else { None };
+                let state = key_state(answers, index);
+                NodeKey { node: node.name.clone(), state, doubt: answers.doubt, waits }
+            })
+            .collect()
+    }
 }
 
 /// The `index`-th answer, as `read` understands it.
@@ -76,33 +98,41 @@ pub(crate) fn answer<T>(
     read: impl FnOnce(Reply<'_>) -> Option<T>,
 ) -> Option<T> {
     let bytes = answers.replies.get(index)?;
-    let frame = Decoder::new(Limits::default()).frame(bytes).ok()??;
+    let frame = Decoder::new(Limits::LONG).frame(bytes).ok()??;
     read(frame.reply())
 }
 
-fn key_state(answers: &NodeReplies) -> KeyState {
+fn key_state(answers: &NodeReplies, index: usize) -> KeyState {
     if answers.cause != Cause::None {
         return KeyState::Error(answers.cause);
     }
-    if answer(answers, 0, |reply| (reply == Reply::Null).then_some(())).is_some() {
+    if is_missing(answers, index) {
         let doubt = answers.doubt;
         return if doubt == Cause::None { KeyState::Free } else { KeyState::Error(doubt) };
     }
-    let token = answer(answers, 0, |reply| {
+    let token = answer(answers, index, |reply| {
         if let Reply::Bulk(token) = reply { Some(token.to_vec()) } else { None }
     });
-    let ttl = answer(answers, 1, |reply| {
+    let ttl = answer(answers, index + 1, |reply| {
         let Reply::Integer(ms) = reply else { return None };
         Some(u64::try_from(ms).ok().map(Duration::from_millis))
     });
     match (token, ttl) {
         (Some(token), Some(ttl)) => KeyState::Held { token, ttl },
-        (Some(_) | None, _) => KeyState::Error(refusal(answers)),
+        (Some(_) | None, _) => KeyState::Error(refusal(answers, index)),
     }
 }
 
-/// The cause if the first answer is an error.
-fn refusal(answers: &NodeReplies) -> Cause {
-    let answer = answer(answers, 0, |reply| Some(classify(&reply)));
+/// GETRANGE of a missing key is an empty string, as of an empty one: PTTL tells them apart.
+fn is_missing(answers: &NodeReplies, index: usize) -> bool {
+    let is = |index, wanted: Reply<'_>| {
+        answer(answers, index, |reply| (reply == wanted).then_some(())).is_some()
+    };
+    is(index, Reply::Null) || (is(index, Reply::Bulk(b"")) && is(index + 1, Reply::Integer(-2)))
+}
+
+/// The cause if the answer is an error.
+fn refusal(answers: &NodeReplies, index: usize) -> Cause {
+    let answer = answer(answers, index, |reply| Some(classify(&reply)));
     if let Some(Answer::Refused(cause)) = answer { cause } else { Cause::OddReply }
 }

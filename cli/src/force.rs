@@ -1,0 +1,94 @@
+//! `redbolt unlock --force`: takes a lock from whoever holds it, once a person has seen who that is.
+//!
+//! # Contract
+//!
+//! - Only the token that was shown is deleted: a lock that has changed hands since stays.
+//! - Nothing is deleted without a yes, on a terminal or by `--yes`.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use redbolt::inspect::{Holder, SeenLock, Verdict};
+use redbolt::{UnlockError, Unlocked};
+use serde_json::json;
+
+use crate::args::{Global, UnlockArgs};
+use crate::exit::{Failure, LOST, NO_QUORUM, REFUSED};
+use crate::output::{note, say, short, shown};
+use crate::unlock::too_few;
+use crate::{clock, holders, look};
+
+pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
+    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if !args.yes && !can_ask {
+        return Err(Failure::usage(
+            "unlock --force asks on a terminal; without one it needs --yes",
+        ));
+    }
+    let (mut client, _) = look::client(global)?;
+    let seen = client.holder(&args.key.0)?;
+    let key = shown(&args.key.0);
+    let holder = seen.holder.as_ref().ok_or_else(|| nobody(&seen, &key))?;
+    if !args.yes && !is_confirmed(&key, holder)? {
+        return Err(Failure::new(REFUSED, "refused", format!("{key} stays as it is")));
+    }
+    match client.unlock_token(&args.key.0, holder.token.as_bytes()) {
+        Ok(Unlocked::Released) => {}
+        Err(UnlockError::NotHeld) => {
+            let message = format!(
+                "{key} is no longer held by {}; nothing was taken from anybody else",
+                holders::words(holder)
+            );
+            return Err(Failure::new(LOST, "not_held", message));
+        }
+        Ok(_) => return Err(too_few(client.driver(), &key)),
+        Err(error) => return Err(error.into()),
+    }
+    note(format_args!("{} took {key} from {}", clock::time(), holders::words(holder)));
+    if global.json {
+        say(json!({"key": key, "released": true, "holder": holders::json(Some(holder))}))?;
+    } else {
+        say(format_args!("{key} is released"))?;
+    }
+    Ok(())
+}
+
+/// Why there is nobody to take the lock from.
+fn nobody(seen: &SeenLock, key: &str) -> Failure {
+    match seen.verdict {
+        Verdict::Free => Failure::new(LOST, "not_held", format!("{key} is free")),
+        Verdict::Split => {
+            let message = format!(
+                "{key} is held by nobody: no token has the votes of a lock, and its keys end with \
+                 their TTL (redbolt status shows them)"
+            );
+            Failure::new(LOST, "not_held", message)
+        }
+        Verdict::Held | Verdict::Unknown | _ => {
+            let message = format!(
+                "too few nodes with a vote answered to know who holds {key} (redbolt doctor says \
+                 more)"
+            );
+            Failure::new(NO_QUORUM, "unknown", message)
+        }
+    }
+}
+
+/// Shows the holder, and asks.
+fn is_confirmed(key: &str, holder: &Holder) -> io::Result<bool> {
+    let ends = holder.ends_in.map_or_else(
+        || "never ends".into(),
+        |left| format!("ends in {} unless it is extended", short(left)),
+    );
+    let mut out = io::stderr().lock();
+    let (who, since) = (holders::words(holder), holders::since(holder));
+    writeln!(out, "{key} is held by {who}{since}, and {ends}.")?;
+    if let Some(why) = holders::why_unknown(holder) {
+        writeln!(out, "{why}.")?;
+    }
+    writeln!(out, "The holder is not stopped: it works on until it learns of its loss.")?;
+    write!(out, "Take {key} away? [y/N] ")?;
+    out.flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}

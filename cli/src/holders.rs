@@ -1,0 +1,65 @@
+//! Who holds a lock, for people and for JSON.
+
+use redbolt::inspect::Holder;
+use serde_json::{Value, json};
+
+use crate::output::{ms, short};
+
+/// The `holder` field; `null` where no quorum holds one token.
+pub(crate) fn json(holder: Option<&Holder>) -> Value {
+    holder.map_or(Value::Null, |holder| {
+        json!({
+            "client": holder.client.map(|client| client.to_string()),
+            "host": holder.host,
+            "pid": holder.pid,
+            "program": holder.program,
+            "address": holder.address,
+            "held_ms": holder.held_for.map(ms),
+            "waiters": holder.waiters,
+            "votes": holder.votes,
+            "ends_ms": holder.ends_in.map(ms),
+        })
+    })
+}
+
+/// `till on web-7, process 4711, from 10.0.0.9:50412`, or as much of it as is known.
+pub(crate) fn words(holder: &Holder) -> String {
+    let Some(client) = holder.client else {
+        return "a client of another library".to_owned();
+    };
+    let known: Vec<String> = [
+        holder.host.as_ref().map(|host| format!("on {host}")),
+        holder.pid.map(|pid| format!("process {pid}")),
+        holder.address.as_ref().map(|address| format!("from {address}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match (&holder.program, known.is_empty()) {
+        (None, true) => format!("client {client}"),
+        (program, _) => {
+            let program = program.as_deref().unwrap_or("a program");
+            format!("{program} {} (client {client})", known.join(", "))
+        }
+    }
+}
+
+/// `, for 12.3 s now while 2 calls wait`, or as much of it as the holder has said.
+pub(crate) fn since(holder: &Holder) -> String {
+    let held = holder.held_for.map(|held| format!(", for {} now", short(held)));
+    let waiting = match holder.waiters {
+        None | Some(0) => String::new(),
+        Some(1) => " while 1 call waits".to_owned(),
+        Some(count) => format!(" while {count} calls wait"),
+    };
+    held.unwrap_or_default() + &waiting
+}
+
+/// Why no more than its client is known of a holder; `None` where more is.
+pub(crate) fn why_unknown(holder: &Holder) -> Option<&'static str> {
+    let is_unknown = holder.client.is_some() && holder.address.is_none();
+    is_unknown.then_some(
+        "no node lists this client: it has ended or lost its connections, or the user may not run \
+         CLIENT LIST",
+    )
+}

@@ -1,0 +1,56 @@
+//! Keys without a newline behind them, while a live view is shown.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::read;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+/// How the terminal was before; kept here so that a panic can give it back too.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// The keyboard of the terminal on stdin; the terminal is as before once it is dropped.
+#[derive(Debug)]
+pub(crate) struct Keyboard(());
+
+impl Keyboard {
+    /// Ctrl-C still sends its signal.
+    pub(crate) fn open() -> io::Result<Self> {
+        let stdin = io::stdin();
+        let before = tcgetattr(&stdin)?;
+        let mut modes = before.clone();
+        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        let keyboard = Self(());
+        tcsetattr(&stdin, OptionalActions::Now, &modes)?;
+        Ok(keyboard)
+    }
+
+    /// Whether q was typed, or nobody can type any more.
+    pub(crate) fn has_quit(&self) -> io::Result<bool> {
+        let stdin = io::stdin();
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&now))? == 0 {
+            return Ok(false);
+        }
+        let mut keys = [0; 16];
+        let count = read(&stdin, &mut keys)?;
+        Ok(count == 0 || keys.iter().any(|key| matches!(key, b'q' | b'Q')))
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Sets the terminal as it was before, if a keyboard was opened.
+pub(crate) fn give_back() {
+    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(before) = before {
+        // The terminal may be gone; nothing is left to give back then.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
+    }
+}

@@ -1,0 +1,95 @@
+//! `redbolt ls`: the locks on the nodes, with their holders.
+
+use std::time::Duration;
+
+use redbolt::inspect::{KeyState, Listing, SeenLock, Verdict};
+use redbolt::{Cause, Client};
+use serde_json::{Value, json};
+
+use crate::args::{Global, LsArgs};
+use crate::exit::{Failure, NO_QUORUM};
+use crate::output::{ms, note, say, short, shown};
+use crate::table::Table;
+use crate::{holders, look, terminal};
+
+pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
+    let (mut client, _) = look::client(global)?;
+    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let listing = client.locks(&args.pattern.0, limit)?;
+    if global.json {
+        listing.locks.iter().try_for_each(|lock| say(json(lock)))?;
+    } else if listing.locks.is_empty() {
+        say(format_args!("no locks match {}", shown(&args.pattern.0)))?;
+    } else {
+        say(table(&listing.locks).fit(terminal::width()))?;
+    }
+    if !listing.is_whole {
+        note(format_args!(
+            "there are more locks than {limit}: take a larger --limit, or a narrower pattern"
+        ));
+    }
+    let left_out = left_out(&listing);
+    if let Some(left_out) = &left_out {
+        note(format_args!("not searched: {left_out}"));
+    }
+    if may_miss(&client, &listing) { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
+}
+
+/// Whether a lock could be on nodes that were not searched alone.
+pub(crate) fn may_miss(client: &Client, listing: &Listing) -> bool {
+    let left_out = listing.nodes.iter().filter(|node| node.cause != Cause::None).count();
+    u32::try_from(left_out).is_ok_and(|left_out| left_out >= client.driver().quorum())
+}
+
+/// The nodes that were not searched, and why.
+pub(crate) fn left_out(listing: &Listing) -> Option<String> {
+    let nodes = listing.nodes.iter().filter(|node| node.cause != Cause::None);
+    let texts: Vec<String> = nodes.map(|node| format!("{}: {}", node.node, node.cause)).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+fn json(lock: &SeenLock) -> Value {
+    json!({
+        "key": shown(&lock.key),
+        "verdict": lock.verdict.name(),
+        "ttl_ms": ends_in(lock).map(ms),
+        "holder": holders::json(lock.holder.as_ref()),
+    })
+}
+
+fn table(locks: &[SeenLock]) -> Table<4> {
+    let mut table = Table::new(["lock", "state", "ends in", "holder"]);
+    for lock in locks {
+        table.add([shown(&lock.key), state(lock), ends(lock), by(lock)]);
+    }
+    table
+}
+
+/// `held 3/5`: the verdict, and how many nodes hold the lock.
+pub(crate) fn state(lock: &SeenLock) -> String {
+    let count = lock.nodes.len();
+    match &lock.holder {
+        Some(holder) => format!("held {}/{count}", holder.votes),
+        None => lock.verdict.name().to_owned(),
+    }
+}
+
+pub(crate) fn ends(lock: &SeenLock) -> String {
+    ends_in(lock).map_or_else(|| "never".to_owned(), short)
+}
+
+pub(crate) fn by(lock: &SeenLock) -> String {
+    lock.holder.as_ref().map(holders::words).unwrap_or_default()
+}
+
+/// When the lock ends, or where nobody holds it the last of its keys; `None` for never.
+fn ends_in(lock: &SeenLock) -> Option<Duration> {
+    if lock.verdict == Verdict::Held {
+        return lock.holder.as_ref()?.ends_in;
+    }
+    let ttls = lock.nodes.iter().filter_map(|node| match &node.state {
+        KeyState::Held { ttl, .. } => Some(ttl.unwrap_or(Duration::MAX)),
+        KeyState::Free | KeyState::Error(_) | _ => None,
+    });
+    ttls.max().filter(|ttl| *ttl < Duration::MAX)
+}

@@ -1,0 +1,83 @@
+//! `unlock --force` takes a lock from the holder that it showed, and from nobody else.
+
+use std::process::Stdio;
+
+use super::cli::{command_on, end};
+use super::holders::{at, holding, servers, urls};
+use super::pty::Terminal;
+use redbolt_rig::RealServer;
+
+#[test]
+fn a_lock_is_taken_from_its_holder_and_the_line_on_stderr_says_from_whom() {
+    let Some(servers) = servers() else { return };
+    let running = holding(&servers, "k");
+    let pid = running.pid();
+    let taken = at(&servers, &["unlock", "--force", "--yes", "k", "--json"]).expect(0);
+    let object = taken.json();
+    assert_eq!((&object["released"], &object["holder"]["pid"]), (&true.into(), &pid.into()));
+    assert!(taken.err.contains(" took k from redbolt-cli on "), "{taken:?}");
+    assert_eq!(running.end().code, Some(70));
+    // One that never ends, of another library.
+    servers.iter().for_each(|server| drop(server.command(&["SET", "k", "forever"])));
+    at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
+    assert!(servers.iter().all(|server| !server.exists("k")));
+}
+
+#[test]
+fn where_nobody_holds_the_lock_nothing_is_deleted() {
+    let Some(servers) = servers() else { return };
+    let free = at(&servers, &["unlock", "--force", "--yes", "k"]).expect(70);
+    assert_eq!(free.err, "redbolt: k is free\n");
+    servers[0].command(&["SET", "k", "one vote"]);
+    let split = at(&servers, &["unlock", "--force", "--yes", "k"]).expect(70);
+    assert!(split.err.contains("k is held by nobody"), "{split:?}");
+    assert!(servers[0].exists("k"));
+}
+
+#[test]
+fn without_a_terminal_it_needs_a_yes() {
+    let Some(servers) = servers() else { return };
+    let _running = holding(&servers, "k");
+    let mut command = command_on(&urls(&servers), &["unlock", "--force", "k"]);
+    command.stdin(Stdio::null());
+    let ended = end(command).expect(64);
+    assert!(ended.err.contains("without one it needs --yes"), "{ended:?}");
+    assert!(servers.iter().all(|server: &RealServer| server.exists("k")));
+}
+
+/// The question is asked, and answered once the test has had its time.
+fn asked(servers: &[RealServer], answer: &str, meanwhile: impl FnOnce()) -> (Option<i32>, String) {
+    let args = ["--restart-guard", "off", "unlock", "--force", "k"];
+    let mut terminal = Terminal::start(command_on(&urls(servers), &args));
+    terminal.read_until("Take k away? [y/N] ");
+    meanwhile();
+    terminal.write(answer);
+    terminal.end()
+}
+
+#[test]
+fn it_shows_the_holder_and_takes_the_lock_on_a_yes_alone() {
+    let Some(servers) = servers() else { return };
+    let running = holding(&servers, "k");
+    let (code, text) = asked(&servers, "n\n", || {});
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains(&format!("process {}, ", running.pid())), "{text}");
+    assert!(text.contains("redbolt: k stays as it is"), "{text}");
+    assert!(servers.iter().all(|server| server.exists("k")));
+    let (code, text) = asked(&servers, "y\n", || {});
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(running.end().code, Some(70));
+}
+
+#[test]
+fn a_lock_that_has_gone_to_another_while_it_asked_stays_with_that_one() {
+    let Some(servers) = servers() else { return };
+    let set = |token: &str| {
+        servers.iter().for_each(|server| drop(server.command(&["SET", "k", token])));
+    };
+    set("first");
+    let (code, text) = asked(&servers, "y\n", || set("second"));
+    assert_eq!(code, Some(70), "{text}");
+    assert!(text.contains("nothing was taken from anybody else"), "{text}");
+    assert!(servers.iter().all(|server| server.get("k").as_deref() == Some(b"second")));
+}

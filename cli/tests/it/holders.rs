@@ -1,0 +1,82 @@
+//! Who holds a lock, as the commands show it, on real servers.
+
+use serde_json::Value;
+
+use super::cli::{Ended, Running, on_urls};
+use redbolt_rig::{Kind, PATIENCE, RealServer, eventually, kind_or_skip};
+
+/// Servers of three kinds that vote at once.
+pub(super) fn servers() -> Option<Vec<RealServer>> {
+    let kinds = [Kind::Valkey91, Kind::Redis86, Kind::Redis70].map(kind_or_skip);
+    let kinds: Option<Vec<Kind>> = kinds.into_iter().collect();
+    Some(kinds?.into_iter().map(|kind| RealServer::start(kind, &[])).collect())
+}
+
+pub(super) fn urls(servers: &[RealServer]) -> Vec<String> {
+    servers.iter().map(RealServer::url).collect()
+}
+
+const NO_GUARD: [&str; 2] = ["--restart-guard", "off"];
+
+pub(super) fn at(servers: &[RealServer], args: &[&str]) -> Ended {
+    on_urls(&urls(servers), &[&NO_GUARD, args].concat())
+}
+
+/// A command that holds `key` until it is killed.
+pub(super) fn holding(servers: &[RealServer], key: &str) -> Running {
+    let args = [&NO_GUARD[..], &["run", key, "--", "sh", "-c", "echo held; exec sleep 600"]];
+    let mut running = Running::start(&urls(servers), &args.concat());
+    assert_eq!(running.line(), "held");
+    running
+}
+
+fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name").trim().to_owned()
+}
+
+#[test]
+fn status_names_the_process_that_holds_the_lock_until_it_is_gone() {
+    let Some(servers) = servers() else { return };
+    let running = holding(&servers, "k");
+    let pid = running.pid();
+    let look = at(&servers, &["status", "k", "--json"]).expect(0).json();
+    let holder = &look["holder"];
+    assert_eq!((&look["verdict"], &holder["votes"]), (&"held".into(), &3.into()), "{look}");
+    assert_eq!((&holder["pid"], &holder["host"]), (&pid.into(), &hostname().into()));
+    assert_eq!(holder["program"], "redbolt-cli");
+    assert!(holder["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{holder}");
+    let token = look["nodes"][0]["token"].as_str().unwrap();
+    assert!(token.starts_with(holder["client"].as_str().unwrap()), "{look}");
+    assert!((1..=10_000).contains(&holder["ends_ms"].as_u64().unwrap()), "{holder}");
+    assert!(holder["held_ms"].is_u64() && holder["waiters"] == 0, "{holder}");
+    let text = at(&servers, &["status", "k"]).expect(0).out;
+    let by = format!("k is held on 3 of 3 nodes by redbolt-cli on {}, process {pid}, ", hostname());
+    assert!(text.starts_with(&by), "{text}");
+    // A process that was killed is no longer listed; its token says which client it was.
+    running.signal("KILL");
+    running.end();
+    let look = || at(&servers, &["status", "k", "--json"]).json();
+    assert!(eventually(PATIENCE, || look()["holder"]["pid"].is_null()));
+    let look = look();
+    if look["verdict"] == "held" {
+        assert_eq!(look["holder"]["host"], Value::Null);
+        assert!(look["holder"]["client"].is_string(), "{look}");
+    }
+}
+
+#[test]
+fn status_says_why_a_holder_is_unknown() {
+    let Some(servers) = servers() else { return };
+    at(&servers, &["lock", "gone", "--ttl", "30s"]).expect(0);
+    for server in &servers {
+        server.command(&["SET", "other", "8ae2-another-library", "PX", "30000"]);
+    }
+    let text = || at(&servers, &["status", "gone"]).expect(0).out;
+    let reason = "no node lists this client: it has ended or lost its connections, or the user may \
+                  not run CLIENT LIST";
+    assert!(eventually(PATIENCE, || text().contains(reason)), "{}", text());
+    let text = at(&servers, &["status", "other"]).expect(0).out;
+    assert!(text.contains("held on 3 of 3 nodes by a client of another library"), "{text}");
+    let free = at(&servers, &["status", "free", "--json"]).expect(0).json();
+    assert_eq!((&free["verdict"], &free["holder"]), (&"free".into(), &Value::Null));
+}

@@ -1,0 +1,124 @@
+//! `ls` and `top`, on real servers.
+
+use serde_json::Value;
+
+use super::cli::{command_on, on_urls, redbolt};
+use super::holders::{at, holding, servers, urls};
+use super::pty::Terminal;
+use redbolt_rig::RealServer;
+
+fn listed(servers: &[RealServer], args: &[&str]) -> Vec<Value> {
+    let ended = at(servers, &[&["ls", "--json"], args].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended.out.lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
+}
+
+fn keys(locks: &[Value]) -> Vec<&str> {
+    locks.iter().filter_map(|lock| lock["key"].as_str()).collect()
+}
+
+#[test]
+fn locks_of_all_kinds_are_listed_and_what_is_no_lock_is_not() {
+    let Some(servers) = servers() else { return };
+    let running = holding(&servers, "sku:1");
+    at(&servers, &["lock", "sku:2", "--ttl", "30s"]).expect(0);
+    for server in &servers {
+        server.command(&["SET", "sku:3", "8ae2-another-library"]);
+        server.command(&["RPUSH", "sku:list", "x"]);
+        server.command(&["SET", "sku:1:fence", "17"]);
+        server.command(&["SET", "sku:long", &"x".repeat(256)]);
+        server.command(&["SET", "redbolt:since:0", "1"]);
+    }
+    servers[1].command(&["SET", "sku:4", "one vote", "PX", "60000"]);
+    let locks = listed(&servers, &["*"]);
+    assert_eq!(keys(&locks), ["sku:1", "sku:2", "sku:3", "sku:4"]);
+    let [run, lock, other, split] = &locks[..] else { panic!("{locks:?}") };
+    assert_eq!(run["holder"]["pid"], running.pid());
+    assert_eq!((&lock["verdict"], &lock["holder"]["votes"]), (&"held".into(), &3.into()));
+    assert!(lock["ttl_ms"].as_u64().is_some_and(|ttl| ttl <= 30_000), "{lock}");
+    assert_eq!((&other["holder"]["client"], &other["ttl_ms"]), (&Value::Null, &Value::Null));
+    assert_eq!((&split["verdict"], &split["holder"]), (&"split".into(), &Value::Null));
+    assert!(split["ttl_ms"].as_u64().is_some_and(|ttl| ttl <= 60_000), "{split}");
+    assert_eq!(keys(&listed(&servers, &["sku:[12]"])), ["sku:1", "sku:2"]);
+    assert_eq!(keys(&listed(&servers, &["--prefix", "sku:"])), ["1", "2", "3", "4"]);
+    let text = at(&servers, &["ls"]).expect(0).out;
+    assert!(text.contains("held 3/3") && text.contains("a client of another library"), "{text}");
+    assert_eq!(at(&servers, &["ls", "nothing*"]).expect(0).out, "no locks match nothing*\n");
+}
+
+#[test]
+fn more_locks_than_the_limit_are_not_listed_and_it_says_so() {
+    let Some(servers) = servers() else { return };
+    for server in &servers {
+        let mut wire = server.connect();
+        for index in 0..1_500 {
+            let token = format!("{index:040x}");
+            assert_eq!(wire.ask(&["SET", &format!("k:{index}"), &token]).unwrap(), b"+OK\r\n");
+        }
+    }
+    assert_eq!(listed(&servers, &["--limit", "2000"]).len(), 1_500);
+    let some = at(&servers, &["ls", "--limit", "700", "--json"]).expect(0);
+    assert_eq!(some.out.lines().count(), 700);
+    assert!(some.err.contains("there are more locks than 700"), "{some:?}");
+}
+
+#[test]
+fn a_hung_node_costs_its_timeout_and_is_named() {
+    let Some(servers) = servers() else { return };
+    let _running = holding(&servers, "k");
+    servers[2].freeze();
+    let args = ["--restart-guard", "off", "ls", "--node-timeout", "300ms"];
+    let ended = on_urls(&urls(&servers), &args).expect(0);
+    assert!(ended.took < std::time::Duration::from_secs(5), "{ended:?}");
+    assert!(ended.out.contains("held 2/3"), "{ended:?}");
+    let name = format!("127.0.0.1:{}", servers[2].port());
+    assert!(ended.err.starts_with(&format!("redbolt: not searched: {name}: ")), "{ended:?}");
+    servers[1].freeze();
+    let ended = on_urls(&urls(&servers), &args).expect(69);
+    assert!(ended.out.contains("unknown"), "{ended:?}");
+    servers[1..].iter().for_each(RealServer::thaw);
+}
+
+#[test]
+fn a_user_without_scan_is_told_so_for_each_node() {
+    let Some(servers) = servers() else { return };
+    for server in &servers {
+        let line = ["ACL", "SETUSER", "blind", "on", ">pw", "~*", "+@all", "-scan"];
+        assert_eq!(server.command(&line), b"+OK\r\n");
+    }
+    let urls: Vec<String> =
+        urls(&servers).iter().map(|url| url.replace("://", "://blind:pw@")).collect();
+    let ended = on_urls(&urls, &["--restart-guard", "off", "ls"]).expect(69);
+    assert_eq!(ended.err.matches(redbolt::Cause::NoPermission.text()).count(), 3, "{ended:?}");
+}
+
+#[test]
+fn top_is_for_terminals() {
+    let ended = redbolt(&["top", "--nodes", "127.0.0.1:1"]).expect(64);
+    assert!(ended.err.contains("top needs a terminal"), "{ended:?}");
+}
+
+#[test]
+fn top_draws_the_locks_again_and_again_and_ends_at_a_q() {
+    let Some(servers) = servers() else { return };
+    let _first = holding(&servers, "first");
+    let args = ["--restart-guard", "off", "top", "--interval", "20ms"];
+    let mut terminal = Terminal::start(command_on(&urls(&servers), &args));
+    terminal.read_until("1 locks; 3 of 3 nodes vote");
+    terminal.read_until("first");
+    let _second = holding(&servers, "another");
+    terminal.read_until("2 locks");
+    terminal.read_until("another");
+    // Further looks than the one that saw it first.
+    for _ in 0..3 {
+        terminal.forget();
+        terminal.read_until("another");
+    }
+    let text = terminal.text().split("2 locks").last().unwrap().to_owned();
+    let place = |lock: &str| text.find(lock);
+    assert!(place("first").is_none() || place("first") < place("another"), "{text}");
+    terminal.write("q");
+    let (code, text) = terminal.end();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.ends_with("\x1b[?25h"), "the cursor is shown again: {text}");
+}

@@ -1,0 +1,188 @@
+//! [`ClientName`]: how a client names itself at the nodes, for people who ask who holds a lock.
+//!
+//! Layer: bottom, plain values. No lock depends on it.
+//!
+//! # Contract
+//!
+//! - `redbolt:1:ID:HOST:PID:PROGRAM`, each part of plain characters and bounded; what is not known is
+//!   empty. More fields may follow behind another colon: who reads a name ignores them.
+//! - A name is a claim: any client of a node can call itself what it likes.
+
+use std::fmt::{self, Write as _};
+
+/// The beginning of every name, with the version of its form.
+const PREFIX: &str = "redbolt:1:";
+
+/// The longest host or program that is kept.
+const PART_LEN_MAX: usize = 64;
+
+/// The id of a client: all tokens that it draws begin with it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId([u8; 8]);
+
+impl ClientId {
+    /// The id of the client whose engine drew these bytes.
+    pub(crate) const fn new(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) const fn bytes(self) -> [u8; 8] {
+        self.0
+    }
+
+    /// The client that drew the token with these bytes on the wire. `None` for a token of another
+    /// form, which Redbolt does not draw.
+    pub(crate) fn of_token(wire: &[u8]) -> Option<Self> {
+        crate::token::unhex(wire)?.first_chunk().copied().map(Self)
+    }
+
+    fn parse(digits: &str) -> Option<Self> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if digits.len() != 16 || !digits.bytes().all(is_digit) {
+            return None;
+        }
+        u64::from_str_radix(digits, 16).ok().map(|id| Self(id.to_be_bytes()))
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", u64::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClientId({self})")
+    }
+}
+
+/// The process that a client runs in, as the driver saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) host: String,
+    pub(crate) pid: Option<u32>,
+    pub(crate) program: String,
+}
+
+/// What a name says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientName {
+    pub(crate) client: ClientId,
+    pub(crate) host: Option<String>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) program: Option<String>,
+}
+
+impl ClientName {
+    /// What the client calls itself; `chosen` stands for the program where the caller chose a name.
+    pub(crate) fn of(client: ClientId, process: &Process, chosen: Option<&str>) -> Self {
+        Self {
+            client,
+            host: plain(&process.host),
+            pid: process.pid,
+            program: plain(chosen.unwrap_or(&process.program)),
+        }
+    }
+
+    /// Reads a name from CLIENT LIST; `None` if it is not of this form.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_prefix(PREFIX)?.split(':');
+        let client = ClientId::parse(parts.next()?)?;
+        let host = plain(parts.next()?);
+        let pid = parts.next()?.parse().ok();
+        let program = plain(parts.next()?);
+        Some(Self { client, host, pid, program })
+    }
+}
+
+impl fmt::Display for ClientName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |part: &Option<String>| part.as_deref().unwrap_or_default().to_owned();
+        write!(f, "{PREFIX}{}:{}:", self.client, text(&self.host))?;
+        if let Some(pid) = self.pid {
+            write!(f, "{pid}")?;
+        }
+        f.write_char(':')?;
+        f.write_str(&text(&self.program))
+    }
+}
+
+/// The text as one word that CLIENT SETNAME takes and no terminal can misread; `None` if empty.
+fn plain(text: &str) -> Option<String> {
+    let letter = |c: char| if is_plain(c) { c } else { '_' };
+    let word: String = text.chars().take(PART_LEN_MAX).map(letter).collect();
+    (!word.is_empty()).then_some(word)
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || ".-_+@/".contains(c)
+}
+
+/// Whether a caller may choose this name: it stands in the nodes' lists as it is.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=PART_LEN_MAX).contains(&name.len()) && name.chars().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: ClientId = ClientId::new([0, 1, 2, 3, 0xfc, 0xfd, 0xfe, 0xff]);
+
+    fn process() -> Process {
+        Process { host: "web-7.eu".into(), pid: Some(4711), program: "till".into() }
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_was_written() {
+        let name = ClientName::of(ID, &process(), None);
+        assert_eq!(name.to_string(), "redbolt:1:00010203fcfdfeff:web-7.eu:4711:till");
+        assert_eq!(ClientName::parse(&name.to_string()), Some(name));
+        let chosen = ClientName::of(ID, &process(), Some("stock"));
+        assert_eq!(chosen.to_string(), "redbolt:1:00010203fcfdfeff:web-7.eu:4711:stock");
+        let unknown = ClientName::of(ID, &Process::default(), None);
+        assert_eq!(unknown.to_string(), "redbolt:1:00010203fcfdfeff:::");
+        assert_eq!(ClientName::parse(&unknown.to_string()), Some(unknown));
+    }
+
+    #[test]
+    fn later_fields_are_ignored_and_other_forms_are_no_names() {
+        let name = ClientName::of(ID, &process(), None);
+        assert_eq!(ClientName::parse(&format!("{name}:nodes=5:quorum=3")), Some(name));
+        let id = "00010203fcfdfeff";
+        for other in [
+            String::new(),
+            "till-7".to_owned(),
+            format!("redbolt:2:{id}:h:1:p"),
+            format!("redbolt:1:{id}:h:1"),
+            "redbolt:1:0001:h:1:p".to_owned(),
+            "redbolt:1:00010203FCFDFEFF:h:1:p".to_owned(),
+            "redbolt:1:+0010203fcfdfeff:h:1:p".to_owned(),
+        ] {
+            assert_eq!(ClientName::parse(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_host_or_program_is_called_the_name_is_one_bounded_word() {
+        let process = Process {
+            host: "a b\n:c\u{1b}ü".repeat(99),
+            pid: Some(u32::MAX),
+            program: "-sh (deleted)\0".repeat(99),
+        };
+        let name = ClientName::of(ID, &process, None).to_string();
+        assert!(name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)), "{name}");
+        assert!(name.len() <= 170, "{}", name.len());
+        assert_eq!(name.matches(':').count(), 5);
+    }
+
+    #[test]
+    fn only_a_token_of_drawn_form_names_a_client() {
+        let token = b"00010203fcfdfeff0123456789abcdef01234567";
+        assert_eq!(ClientId::of_token(token), Some(ID));
+        for other in [&token[..39], b"00010203FCFDFEFF0123456789abcdef01234567", b""] {
+            assert_eq!(ClientId::of_token(other), None);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! [`SeenLock`] and [`Holder`]: who holds a lock, read from the names that clients have at the nodes.
+//!
+//! A holder is named by its token, which begins with the id of its client, and the client by its
+//! entry in a node's CLIENT LIST. What is not known stays unknown: no entry is needed for a lock.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::verdict::{held_token, judge};
+use super::{Answers, NodeKey, Verdict, answer};
+use crate::client_name::{ClientId, ClientName};
+use crate::engine::NodeReplies;
+use crate::quorum::NodeMask;
+use crate::resp::Reply;
+use crate::token::{DRAWN_LEN, LockToken, unhex};
+
+/// The most connections of a node that is asked for a list of them: each takes up to 1 KiB of it.
+const CLIENTS_MAX: u32 = 16_000;
+
+/// A lock as the nodes show it at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SeenLock {
+    /// Its key, without the prefix.
+    pub key: Vec<u8>,
+    /// What the nodes together say.
+    pub verdict: Verdict,
+    /// Who holds it, where a quorum holds one token.
+    pub holder: Option<Holder>,
+    /// What each node holds.
+    pub nodes: Vec<NodeKey>,
+}
+
+/// Who holds a lock. Names are claims of the clients themselves: for people, and for nothing else.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The token that a quorum holds. `Debug` does not show it.
+    pub token: LockToken,
+    /// How many nodes hold it.
+    pub votes: u32,
+    /// How long until no quorum holds it, unless it is extended; `None` for ever.
+    pub ends_in: Option<Duration>,
+    /// The client, by its token; `None` for a token of another form than Redbolt's.
+    pub client: Option<ClientId>,
+    /// The client's host, as the client calls it. This and all that follows is `None` where no node
+    /// lists the client: it has gone, is no client of Redbolt, or the user may not see the list.
+    pub host: Option<String>,
+    /// Its process id.
+    pub pid: Option<u32>,
+    /// The name of its program, or its [`client_name`](crate::Config::client_name).
+    pub program: Option<String>,
+    /// Where its connection to a node comes from, as that node sees it.
+    pub address: Option<String>,
+    /// How long it has held the lock, as it says itself; `None` where it does not answer within a
+    /// `node_timeout`: it reads nothing just now, or one of the two clients has no channel
+    /// ([`direct_wake`](crate::Config::direct_wake)). Of a lock that was handed over to it up to half
+    /// of a TTL more than it was; of a shared handle, how long the process has held it. In a list of
+    /// locks it is not asked.
+    pub held_for: Option<Duration>,
+    /// How many calls of other clients it knows to wait for the lock; `None` as above.
+    pub waiters: Option<u32>,
+}
+
+impl fmt::Debug for Holder {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holder")
+            .field("votes", &self.votes)
+            .field("ends_in", &self.ends_in)
+            .field("client", &self.client)
+            .field("host", &self.host)
+            .field("pid", &self.pid)
+            .field("program", &self.program)
+            .field("address", &self.address)
+            .field("held_for", &self.held_for)
+            .field("waiters", &self.waiters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SeenLock {
+    /// What `nodes` say of a lock that needs so many votes; its client is not named yet.
+    pub(crate) fn new(key: Vec<u8>, nodes: Vec<NodeKey>, quorum: u32) -> Self {
+        let holder = held_token(&nodes, quorum).map(|(token, votes, ends_in)| Holder {
+            token: LockToken::seen(token),
+            votes,
+            ends_in,
+            client: ClientId::of_token(token),
+            host: None,
+            pid: None,
+            program: None,
+            address: None,
+            held_for: None,
+            waiters: None,
+        });
+        Self { key, verdict: judge(&nodes, quorum), holder, nodes }
+    }
+
+    /// Whether a list of clients may say more.
+    pub(crate) fn has_client(&self) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.client.is_some())
+    }
+
+    /// The nodes whose lists of clients may name the holder, by their answers to INFO clients behind
+    /// those about the key.
+    pub(crate) fn listing_nodes(&self, answers: &Answers) -> NodeMask {
+        if self.has_client() { with_short_lists(answers, 2) } else { NodeMask::EMPTY }
+    }
+
+    /// The token, if its holder can be asked.
+    pub(crate) fn drawn_token(&self) -> Option<[u8; DRAWN_LEN]> {
+        unhex(self.holder.as_ref()?.token.as_bytes())
+    }
+
+    /// Notes what the holder has said.
+    pub(crate) fn hear(&mut self, answers: &Answers) {
+        let heard = answers.replies.iter().find_map(|answers| answers.heard);
+        if let (Some(holder), Some(heard)) = (&mut self.holder, heard) {
+            holder.held_for = Some(heard.held_for);
+            holder.waiters = Some(heard.waiters);
+        }
+    }
+
+    /// Names the holder's client, if it is listed. Returns whether it is named now.
+    pub(crate) fn name(&mut self, listed: &Listed) -> bool {
+        let Some(holder) = &mut self.holder else { return false };
+        let Some(client) = holder.client.and_then(|client| listed.0.get(&client)) else {
+            return holder.address.is_some();
+        };
+        holder.host.clone_from(&client.name.host);
+        holder.pid = client.name.pid;
+        holder.program.clone_from(&client.name.program);
+        holder.address = Some(client.address.clone());
+        true
+    }
+}
+
+/// The nodes whose answers to INFO clients alone promise short lists.
+pub(crate) fn short_lists(answers: &Answers) -> NodeMask {
+    with_short_lists(answers, 0)
+}
+
+/// The clients of Redbolt that the nodes list.
+#[derive(Debug, Default)]
+pub(crate) struct Listed(BTreeMap<ClientId, Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    name: ClientName,
+    address: String,
+}
+
+impl Listed {
+    /// Reads the answer to CLIENT LIST; of several entries of a client the first counts.
+    pub(crate) fn read(answers: &Answers) -> Self {
+        let mut listed = BTreeMap::new();
+        for answers in &answers.replies {
+            answer(answers, 0, |reply| {
+                let text = String::from_utf8_lossy(reply.text()?);
+                for (client, entry) in text.lines().filter_map(entry) {
+                    listed.entry(client).or_insert(entry);
+                }
+                Some(())
+            });
+        }
+        Self(listed)
+    }
+}
+
+/// One line of CLIENT LIST.
+fn entry(line: &str) -> Option<(ClientId, Entry)> {
+    let field = |name: &str| line.split(' ').find_map(|field| field.strip_prefix(name));
+    let name = ClientName::parse(field("name=")?)?;
+    let address = field("addr=")?.chars().filter(|c| !c.is_control()).take(ADDRESS_LEN_MAX);
+    Some((name.client, Entry { name, address: address.collect() }))
+}
+
+/// Longer than any address and port.
+const ADDRESS_LEN_MAX: usize = 128;
+
+/// The nodes whose `index`-th answer, to INFO clients, promises a list of bearable length.
+fn with_short_lists(answers: &Answers, index: usize) -> NodeMask {
+    let is_short = |answers: &&NodeReplies| {
+        let clients = answer(answers, index, |reply| connected_clients(&reply));
+        clients.is_some_and(|clients| clients <= CLIENTS_MAX)
+    };
+    let mut nodes = NodeMask::EMPTY;
+    answers.replies.iter().filter(is_short).for_each(|answers| nodes.insert(answers.node));
+    nodes
+}
+
+fn connected_clients(info: &Reply<'_>) -> Option<u32> {
+    let text = String::from_utf8_lossy(info.text()?);
+    text.lines().find_map(|line| line.strip_prefix("connected_clients:")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "id=5 addr=10.0.0.9:50412 laddr=10.0.0.1:6379 fd=8 \
+                        name=redbolt:1:00010203fcfdfeff:web-7:4711:till age=3 idle=0 flags=P";
+
+    #[test]
+    fn a_line_of_the_list_names_a_client_and_where_it_comes_from() {
+        let (client, entry) = entry(LINE).unwrap();
+        assert_eq!(client.to_string(), "00010203fcfdfeff");
+        assert_eq!(entry.address, "10.0.0.9:50412");
+        let name = (entry.name.host.as_deref(), entry.name.pid, entry.name.program.as_deref());
+        assert_eq!(name, (Some("web-7"), Some(4711), Some("till")));
+    }
+
+    #[test]
+    fn other_clients_and_cut_lines_are_no_entries() {
+        for line in ["", "id=5 addr=h:1 name= age=3", "id=5 addr=h:1 name=till age=3"] {
+            assert!(entry(line).is_none(), "{line}");
+        }
+        assert!(entry(&LINE.replace("addr=", "x=")).is_none());
+    }
+}
