@@ -57,8 +57,8 @@ struct Turns {
 pub(crate) struct Seen {
     /// The nanoseconds of each change of hands.
     times: Vec<u64>,
-    /// How often each of them was given the lock by another.
-    given: Vec<u64>,
+    /// How many turns each of them had: also those that it took itself before the others knew.
+    served: Vec<u64>,
     /// All turns, also those of one who took the lock again before anybody else asked for it.
     pub(crate) turns: u64,
 }
@@ -118,7 +118,7 @@ fn by_round_trip(setup: &Setup) -> Anything {
                 name,
                 in_row,
                 times: Vec::new(),
-                given: vec![0; clients],
+                served: vec![0; clients],
                 turns: 0,
                 commands: 0,
             });
@@ -140,7 +140,7 @@ struct Way {
     name: &'static str,
     in_row: u8,
     times: Vec<u64>,
-    given: Vec<u64>,
+    served: Vec<u64>,
     turns: u64,
     commands: u64,
 }
@@ -159,14 +159,14 @@ impl Way {
         self.commands += commands(setup)? - before;
         self.turns += seen.turns;
         self.times.extend(&seen.times);
-        self.given.iter_mut().zip(&seen.given).for_each(|(sum, given)| *sum += given);
+        self.served.iter_mut().zip(&seen.served).for_each(|(sum, served)| *sum += served);
         Ok(())
     }
 
     fn print(&self, added: u64, clients: usize) {
         let p50 = percentile(&self.times, 0.5);
-        let mean = self.given.iter().sum::<u64>() as f64 / clients as f64;
-        let least = self.given.iter().copied().min().unwrap_or(0) as f64 / mean;
+        let mean = self.served.iter().sum::<u64>() as f64 / clients as f64;
+        let least = self.served.iter().copied().min().unwrap_or(0) as f64 / mean;
         let trips =
             if added > 0 { format!("{:.2}", p50 / (added as f64 * 1e3)) } else { "-".to_owned() };
         println!(
@@ -210,8 +210,8 @@ fn row(
     };
 
     let (alone, p50) = (percentile(&alone, 0.5), seen.p50());
-    let mean = seen.given.iter().sum::<u64>() as f64 / clients as f64;
-    let least = seen.given.iter().copied().min().unwrap_or(0) as f64 / mean;
+    let mean = seen.served.iter().sum::<u64>() as f64 / clients as f64;
+    let least = seen.served.iter().copied().min().unwrap_or(0) as f64 / mean;
     println!(
         "| {clients} | {hold:?} | {} | {alone:.1} us | {p50:.1} us | {:.2} | {} | {:.1} us | {:.0} | \
          {least:.2} | {:.1} |",
@@ -307,9 +307,9 @@ pub(crate) fn contend(
     if each.len() < count {
         return Err("a contender failed".into());
     }
-    let mut seen = Seen { times: Vec::new(), given: Vec::new(), turns: 0 };
+    let mut seen = Seen { times: Vec::new(), served: Vec::new(), turns: 0 };
     for (times, turns) in each {
-        seen.given.push(times.len() as u64);
+        seen.served.push(turns);
         seen.times.extend(times);
         seen.turns += turns;
     }

@@ -219,14 +219,44 @@ pub(super) fn waited_for(rig: &mut Rig, age_ms: u16) -> LeaseId {
 }
 
 pub(super) fn announce(rig: &mut Rig, lease: LeaseId, age_ms: u16) {
-    let waiter = listed(OTHER.as_bytes(), age_ms, b"ABCDEFGH0123456789ab");
     let token = token_bytes(rig, lease);
-    let text = [&[1, 0][..], &waiter, &token, &[0; 8], &[0, 0], b"a"].concat();
+    announce_to(rig, &token, age_ms);
+}
+
+/// `OTHER` announces that it waits behind the holder of this token.
+fn announce_to(rig: &mut Rig, token: &[u8; 20], age_ms: u16) {
+    let waiter = listed(OTHER.as_bytes(), age_ms, b"ABCDEFGH0123456789ab");
+    let text = [&[1, 0][..], &waiter, token, &[0; 8], &[0, 0], b"a"].concat();
     let channel = messages(rig);
     let head =
         format!(">3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n", channel.len(), text.len());
     rig.pass();
     rig.receive(0, &[head.as_bytes(), &text, b"\r\n"].concat());
+}
+
+/// Far away an announcement comes behind the release: the next lease of the client has the list, or
+/// the waiter has the turn and the client's own next call queues behind it.
+#[test]
+fn who_names_a_lease_that_is_over_is_not_left_waiting() {
+    for is_held_again in [true, false] {
+        let mut rig = rig(3);
+        let lease = rig.lease("a");
+        let token = token_bytes(&rig, lease);
+        rig.engine.release(lease, rig.now);
+        rig.answer_all(0..3, ":1\r\n");
+        let next = is_held_again.then(|| rig.lease("a"));
+        announce_to(&mut rig, &token, 1);
+        if let Some(next) = next {
+            rig.clear();
+            rig.engine.release(next, rig.now);
+            assert_eq!(rig.waiting(0), ["EVAL"], "it is handed over");
+        } else {
+            let node = (0..3).find(|&index| !rig.waiting(index).is_empty()).expect("a wake");
+            assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), WAKE));
+            rig.acquire_with("a", waking::waiting());
+            assert!((0..3).all(|index| !rig.waiting(index).contains(&"SET".into())), "it queues");
+        }
+    }
 }
 
 #[test]

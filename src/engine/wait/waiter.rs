@@ -528,11 +528,13 @@ impl Waiter {
         let share = scene.view.source.share();
         self.node = gate;
         if self.tries >= TRIES_IN_ROW {
-            let least = PAUSE.max(scene.view.source.round_trip() / PAUSE_PARTS);
-            let pause = least.mul_f64(1.0 + 4.0 * share);
-            // It runs beside somebody who takes the lock again and again: where nodes are far away
-            // the round trip to one before the others would always come too late.
-            self.node = None;
+            let far = scene.view.source.round_trip() / PAUSE_PARTS;
+            if far > PAUSE {
+                // Beside a holder that takes the lock again and again, who asks one node before the
+                // others comes too late each time.
+                self.node = None;
+            }
+            let pause = PAUSE.max(far).mul_f64(1.0 + 4.0 * share);
             self.wait_until(scene.view.now + pause, scene);
             return State::Pausing;
         }

@@ -42,8 +42,8 @@ fn own(call: u32) -> WaiterId {
 /// A published message: its receiver, its kind, how often it was passed on, and the calls it names.
 type Published = (ClientId, Kind, u8, Vec<WaiterId>);
 
-/// No chance, and no offers.
-struct Quiet;
+/// No chance, and no offers; a request takes this long to be answered.
+struct Quiet(Duration);
 
 impl Source for Quiet {
     fn share(&mut self) -> f64 {
@@ -55,7 +55,7 @@ impl Source for Quiet {
     }
 
     fn round_trip(&self) -> Duration {
-        Duration::ZERO
+        self.0
     }
 }
 
@@ -64,6 +64,7 @@ struct World {
     waiting: Waiting,
     now: Instant,
     reach: Reach,
+    round_trip: Duration,
     /// What it wanted done last.
     actions: Vec<Action>,
     published: Vec<Published>,
@@ -76,13 +77,14 @@ impl World {
             waiting: Waiting::new(US, NODE_TIMEOUT, 2),
             now: Instant::from_nanos(1_000_000_000),
             reach: Reach { all, channel: all, asked: all, tracks: all },
+            round_trip: Duration::ZERO,
             actions: Vec::new(),
             published: Vec::new(),
         }
     }
 
     fn tell(&mut self, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
-        let source = &mut Quiet;
+        let source = &mut Quiet(self.round_trip);
         let view = &mut View {
             now: self.now,
             read_since: self.now,
@@ -238,6 +240,21 @@ fn a_node_that_denied_late_is_told_where_it_is_the_first_in_the_keys_order() {
     world.answer(0, Answer::Holder(Some(token(OTHER))));
     world.answer(0, Answer::Remaining(Some(9_000)));
     assert_eq!(world.asked(), first);
+}
+
+/// In step with a holder that takes the lock again and again it would come too late each time.
+#[test]
+fn far_from_the_nodes_a_call_that_was_denied_three_times_pauses_and_asks_all_at_once() {
+    let mut world = World::new();
+    world.round_trip = 40 * MS;
+    for _ in 0..3 {
+        world.deny(0);
+        world.answer(0, Answer::Gone);
+    }
+    assert_eq!(world.due(0), world.now + 10 * MS);
+    world.now = world.due(0);
+    world.step(0, Input::Due);
+    assert_eq!(world.done(), ["try"]);
 }
 
 #[test]
