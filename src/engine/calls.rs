@@ -44,9 +44,6 @@ impl Engine {
         if let Some(Err(len)) = &options.token {
             return Err(LockError::InvalidToken { len: *len });
         }
-        if options.linger_ms > 0 {
-            self.locks.check_linger()?;
-        }
         let index = self.open_call(key, options, ttl_ms, now)?;
         let token = match &options.token {
             Some(Ok(token)) => token.clone(),
@@ -87,7 +84,7 @@ impl Engine {
         ttl_ms: u32,
         now: Instant,
     ) -> Result<OpIndex, LockError> {
-        let linger_ms = self.locks.linger_ms(options);
+        let linger_ms = if options.linger_ms > 0 { self.locks.linger_ms(options)? } else { 0 };
         let index = self.locks.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
         let plan = &mut self.locks.ops.at_mut(index).plan;
         plan.ttl_ms = ttl_ms;

@@ -61,7 +61,8 @@ impl Engine {
             return Ok(None);
         }
         let index = self.open_call(key, options, ttl_ms, now)?;
-        self.locks.retake(index, slot, self.locks.linger_ms(options));
+        let limit_ms = self.locks.ops.at(index).plan.linger_ms;
+        self.locks.retake(index, slot, limit_ms);
         Ok(Some(self.locks.ops.id(index)))
     }
 

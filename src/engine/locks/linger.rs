@@ -37,8 +37,7 @@ const LOOKED_NANOS: u64 = 1_000_000;
 
 impl Locks {
     /// Refuses where nobody would hear who waits.
-    #[cold]
-    pub(in crate::engine) fn check_linger(&self) -> Result<(), LockError> {
+    fn check_linger(&self) -> Result<(), LockError> {
         let why = if !self.settings.is_looped {
             "a blocking client does not hear who waits; use Shared or a Driver"
         } else if !self.settings.direct_wake {
@@ -58,8 +57,10 @@ impl Locks {
     }
 
     /// For how many milliseconds a lease that is taken with these options may linger.
-    pub(in crate::engine) fn linger_ms(&self, options: &LockOptions) -> u32 {
-        if options.linger_ms > 0 && self.may_be_shared(options) { options.linger_ms } else { 0 }
+    #[cold]
+    pub(in crate::engine) fn linger_ms(&self, options: &LockOptions) -> Result<u32, LockError> {
+        self.check_linger()?;
+        Ok(if self.may_be_shared(options) { options.linger_ms } else { 0 })
     }
 
     /// The lease that was just won may linger.
