@@ -509,7 +509,7 @@ rules! {
     LingersWhileWaitedFor => LostWaiter { false }
 
     /// A lease lingers no longer than its time.
-    fn linger_ends(until: Instant, deadline: Instant) -> Instant { until }
+    fn linger_ends(until: Instant) -> Instant { until }
     /// A lease is taken again that is over.
     LingersBeyondItsTime => ByTest { Instant::MAX }
 

@@ -1,6 +1,7 @@
 //! Locks that come back to their last holder: what the engine does around a lease that lingers.
 
 use super::core::Engine;
+use super::locks::observe::Happening;
 use super::locks::op::OpId;
 use super::locks::slot::LeaseId;
 use crate::error::LockError;
@@ -61,6 +62,7 @@ impl Engine {
             return Ok(None);
         }
         let index = self.open_call(key, options, ttl_ms, now)?;
+        self.locks.observe(Happening::Call { op: index, slot, ttl_ms });
         let limit_ms = self.locks.ops.at(index).plan.linger_ms;
         self.locks.retake(index, slot, limit_ms);
         Ok(Some(self.locks.ops.id(index)))

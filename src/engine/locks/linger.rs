@@ -72,8 +72,7 @@ impl Locks {
         }
         let Some(entry) = self.lingers.entries.get_mut(place) else { return };
         let limit = Duration::from_millis(limit_ms.into());
-        let never = Instant::default();
-        *entry = Some(Linger { limit, ends: never, until: never, turns: 0, has_timer: false });
+        *entry = Some(Linger { limit, turns: 0, ends: Instant::default(), due: None });
         self.slots.at_mut(slot_index).set_lingers(true);
     }
 
@@ -91,7 +90,7 @@ impl Locks {
         self.stop_lingering(slot_index);
         self.slots.at_mut(slot_index).set_lingers(false);
         let entry = self.lingers.entries.get_mut(slot_index.place()).and_then(Option::take);
-        if entry.is_some_and(|linger| linger.has_timer) {
+        if entry.is_some_and(|linger| linger.due.is_some()) {
             self.timers.remove(Timer::Linger(slot_index));
         }
     }
@@ -102,48 +101,52 @@ impl Locks {
         (ends.minus_nanos(u64::try_from(validity.as_nanos()).unwrap_or(0)), validity)
     }
 
-    /// Its caller unlocks the lease, and nobody waits for it. Returns whether it lingers from now
-    /// on: the handle is dead then.
-    pub(in crate::engine) fn begin_linger(&mut self, slot_index: SlotIndex, now: Instant) -> bool {
+    /// Until when the lease may linger.
+    fn lingers_until(&self, slot_index: SlotIndex) -> Option<Instant> {
+        let (slot, linger) = (self.slots.at(slot_index), self.lingers.get(slot_index)?);
+        let (answered, validity) = self.answered_at(slot.ends, slot.ttl_ms);
+        Some(rules::linger_ends(answered + linger.limit.min(validity / 2)))
+    }
+
+    /// Whether the lease may linger from now on, as far as the locks know.
+    fn may_linger(&mut self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
-        let (ends, ttl_ms, has_op) = (slot.ends, slot.ttl_ms, slot.op.is_some());
+        let (ends, is_idle) = (slot.ends, slot.op.is_none());
+        let is_new = !self.lingers.by_key.contains_key(&hash(slot.key.as_slice()));
         let is_held = self.holders(slot_index).has_at_least(self.settings.quorum);
-        let is_reached = self.nodes.iter().any(Node::has_channel);
-        let (answered, validity) = self.answered_at(ends, ttl_ms);
-        let hash = hash(slot.key.as_slice());
+        let is_reached = self.settings.is_looped && self.nodes.iter().any(Node::has_channel);
         let Some(linger) = self.lingers.get_mut(slot_index) else { return false };
         if linger.ends != ends {
             // A quorum has answered a SET or an extension since.
-            let half = answered + validity / 2;
-            (linger.ends, linger.until) = (ends, half.min(answered + linger.limit));
-            linger.turns = 0;
+            (linger.ends, linger.turns) = (ends, 0);
         }
-        let is_over = now >= rules::linger_ends(linger.until, ends) || linger.turns >= TURNS_MAX;
-        let is_new = !self.lingers.by_key.contains_key(&hash);
-        let is_looped = self.settings.is_looped;
-        let Some(linger) = self.lingers.get_mut(slot_index) else { return false };
-        if !is_looped
-            || has_op
-            || !is_held
-            || !is_reached
-            || is_over
-            || linger.limit.is_zero()
-            || !is_new
-        {
-            return false;
-        }
-        if !std::mem::replace(&mut linger.has_timer, true) {
-            self.timers.set(Timer::Linger(slot_index), linger.until);
-        }
-        self.lingers.by_key.insert(hash, slot_index);
+        let has_turns = linger.turns < TURNS_MAX && !linger.limit.is_zero();
+        is_idle && is_new && is_held && is_reached && has_turns
+    }
+
+    /// Its caller unlocks the lease, and nobody waits for it. Returns whether it lingers from now
+    /// on: the handle is dead then.
+    pub(in crate::engine) fn begin_linger(&mut self, slot_index: SlotIndex, now: Instant) -> bool {
+        let until = self.lingers_until(slot_index).filter(|until| now < *until);
+        let Some(until) = until.filter(|_| self.may_linger(slot_index)) else { return false };
+        self.set_linger_timer(slot_index, until);
         if self.slots.at(slot_index).is_kept() {
             self.end_keeping(slot_index);
         }
         let slot = self.slots.at_mut(slot_index);
         slot.set_lingering(true);
         slot.generation = rules::generation_of_next(slot.generation);
+        self.lingers.by_key.insert(hash(slot.key.as_slice()), slot_index);
         self.observe(Happening::Lingers { slot: slot_index });
         true
+    }
+
+    /// One that is due then already stays as it is, from turn to turn.
+    fn set_linger_timer(&mut self, slot_index: SlotIndex, at: Instant) {
+        let Some(linger) = self.lingers.get_mut(slot_index) else { return };
+        if linger.due.replace(at) != Some(at) {
+            self.timers.set(Timer::Linger(slot_index), at);
+        }
     }
 
     /// The lease that lingers for the caller's key.
@@ -161,19 +164,17 @@ impl Locks {
 
     /// Whether a call may take the lease that lingers.
     pub(in crate::engine) fn may_retake(
-        &mut self,
+        &self,
         slot_index: SlotIndex,
         options: &LockOptions,
         ttl_ms: u32,
         now: Instant,
     ) -> bool {
-        let (may_be_shared, has_looked) = (self.may_be_shared(options), self.has_looked(now));
         let slot = self.slots.at(slot_index);
-        let (ends, is_same) = (slot.ends, slot.ttl_ms == ttl_ms);
-        let Some(linger) = self.lingers.get_mut(slot_index) else { return false };
-        let is_valid = linger.ends == ends && now < rules::linger_ends(linger.until, ends);
-        let is_enough = now + options.min_validity <= ends;
-        may_be_shared && has_looked && is_same && is_valid && is_enough
+        let is_valid = self.lingers_until(slot_index).is_some_and(|until| now < until);
+        let is_enough = now + options.min_validity <= slot.ends;
+        let is_suited = slot.ttl_ms == ttl_ms && self.may_be_shared(options);
+        is_valid && is_enough && is_suited && self.has_looked(now)
     }
 
     /// A call takes the lease that lingers.
@@ -216,14 +217,16 @@ impl Locks {
         slot_index: SlotIndex,
         now: Instant,
     ) -> Option<LeaseId> {
-        let is_lingering = self.slots.at(slot_index).is_lingering();
-        let linger = self.lingers.get_mut(slot_index)?;
-        linger.has_timer = is_lingering && now < linger.until;
-        if linger.has_timer {
-            self.timers.set(Timer::Linger(slot_index), linger.until);
+        self.lingers.get_mut(slot_index)?.due = None;
+        if !self.slots.at(slot_index).is_lingering() {
             return None;
         }
-        is_lingering.then(|| self.slots.lease_id(slot_index))
+        let until = self.lingers_until(slot_index).filter(|until| now < *until);
+        if let Some(until) = until {
+            self.set_linger_timer(slot_index, until);
+            return None;
+        }
+        Some(self.slots.lease_id(slot_index))
     }
 
     /// An unlock is reported whose lease lingers.

@@ -12,11 +12,11 @@ use crate::time::Instant;
 pub(super) struct Linger {
     /// How long its caller allows; zero for not at all.
     pub(super) limit: Duration,
-    /// The deadline of the lease for which the next three hold.
-    pub(super) ends: Instant,
-    pub(super) until: Instant,
+    /// How many turns there were, and the deadline of the lease for which they count.
     pub(super) turns: u8,
-    pub(super) has_timer: bool,
+    pub(super) ends: Instant,
+    /// When its timer is due, if it has one.
+    pub(super) due: Option<Instant>,
 }
 
 /// All leases of an engine that may linger.
@@ -40,6 +40,10 @@ impl Lingers {
         let mut slots: Vec<_> = self.by_key.values().copied().collect();
         slots.sort_unstable_by_key(|slot| slot.place());
         slots
+    }
+
+    pub(super) fn get(&self, slot: SlotIndex) -> Option<&Linger> {
+        self.entries.get(slot.place())?.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, slot: SlotIndex) -> Option<&mut Linger> {

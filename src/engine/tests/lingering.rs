@@ -111,6 +111,19 @@ pub(super) fn a_lock_lingers_no_longer_than_its_caller_allowed() {
     }
 }
 
+#[test]
+fn each_caller_says_for_itself_how_long_its_lock_lingers() {
+    let mut rig = rig(3);
+    let lease = held(&mut rig, options());
+    unlocked(&mut rig, lease);
+    rig.acquire_with("a", options().linger(500 * MS));
+    let lease = rig.locked();
+    rig.advance(400 * MS);
+    unlocked(&mut rig, lease);
+    rig.advance(100 * MS);
+    assert_eq!(rig.waiting(0), ["DELIFEQ"]);
+}
+
 /// The timer is not due yet, or was not looked at: the clock decides.
 #[test]
 pub(super) fn a_lock_whose_time_to_linger_is_over_is_not_taken_again() {
