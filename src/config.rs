@@ -315,10 +315,9 @@ impl Config {
     /// key standing meanwhile, and get their turn when it is free. A lease that was taken over counts
     /// from when its call offered to take it: half of its TTL may be gone when the call returns. A
     /// waiter that dies or stops within 500 ms before its turn gets the lock all the same, and keeps
-    /// it until the TTL ends. With 0 this client hands nothing
-    /// over and takes nothing over: its releases wake the first waiter, and its waiting calls make
-    /// an attempt when they are woken. Without [`direct_wake`](Self::direct_wake) nothing is handed
-    /// over either.
+    /// it until the TTL ends. With 0 this client hands nothing over and takes nothing over: its
+    /// releases wake the first waiter, and its waiting calls make an attempt when they are woken.
+    /// Without [`direct_wake`](Self::direct_wake) nothing is handed over either.
     #[must_use]
     pub const fn transfers_in_row(mut self, most: u8) -> Self {
         self.transfers_in_row = most;

@@ -113,7 +113,7 @@ pub(crate) fn hex(raw: &[u8; DRAWN_LEN]) -> [u8; 2 * DRAWN_LEN] {
 }
 
 #[inline(always)]
-const fn digit(nibble: u8) -> u8 {
+pub(crate) const fn digit(nibble: u8) -> u8 {
     nibble + b'0' + if nibble > 9 { b'a' - b'0' - 10 } else { 0 }
 }
 

@@ -7,7 +7,9 @@
 # outside DIR is touched. If PostgreSQL cannot be installed, one line on stderr says why, and the exit code is 1.
 set -euo pipefail
 
-version=15 release=bookworm
+. "$(dirname "$0")/debian.sh"
+
+version=15
 programs=(postgres initdb psql)
 [ $# -eq 1 ] || { echo "usage: tests/postgres.sh DIR" >&2; exit 64; }
 mkdir -p "$1/bin"
@@ -27,24 +29,6 @@ runs() {
   done
 }
 
-unpack() {
-  local source deb
-  [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || { echo "built for Linux on x86_64 only"; return 1; }
-  source=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$') ||
-    { echo "no Debian package source is set up here"; return 1; }
-  rm -rf "$top"
-  mkdir -p "$top"/{lists/partial,cache/archives/partial,debs,root}
-  # What is installed here is of no account: the release's own versions are wanted.
-  : >"$top/status"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $source $release main" >"$top/sources.list"
-  local options=(-qq -o "Dir::Etc::sourcelist=$top/sources.list" -o Dir::Etc::sourceparts=-
-    -o "Dir::State::Lists=$top/lists" -o "Dir::State::status=$top/status"
-    -o "Dir::Cache=$top/cache" -o APT::Sandbox::User=root)
-  apt-get "${options[@]}" update && (cd "$top/debs" && apt-get "${options[@]}" download "${packages[@]}") || return 1
-  for deb in "$top"/debs/*.deb; do dpkg-deb -x "$deb" "$top/root" || return 1; done
-  rm -rf "$top/cache" "$top/lists" "$top/debs"
-}
-
 # Writes DIR/bin/PROGRAM-VERSION, which finds all paths from its own place, so that DIR can be moved.
 with_libraries() {
   local file=$dir/bin/$1-$version
@@ -61,7 +45,7 @@ END
 
 lay() {
   local program
-  unpack || return 1
+  fetch "$top" "${packages[@]}" || return 1
   for program in "${programs[@]}"; do
     with_libraries "$program" || return 1
     # With what it says where it does not start.

@@ -8,26 +8,15 @@
 # exit code is 1.
 set -euo pipefail
 
-release=bookworm
+. "$(dirname "$0")/debian.sh"
+
 [ $# -eq 1 ] || { echo "usage: tests/promtool.sh DIR" >&2; exit 64; }
 mkdir -p "$1/bin"
 dir=$(cd "$1" && pwd)
 top=$dir/promtool
 
 lay() {
-  local source
-  [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || { echo "built for Linux on x86_64 only"; return 1; }
-  source=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$') ||
-    { echo "no Debian package source is set up here"; return 1; }
-  rm -rf "$top"
-  mkdir -p "$top"/{lists/partial,cache/archives/partial,debs,root}
-  : >"$top/status"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $source $release main" >"$top/sources.list"
-  local options=(-qq -o "Dir::Etc::sourcelist=$top/sources.list" -o Dir::Etc::sourceparts=-
-    -o "Dir::State::Lists=$top/lists" -o "Dir::State::status=$top/status"
-    -o "Dir::Cache=$top/cache" -o APT::Sandbox::User=root)
-  apt-get "${options[@]}" update && (cd "$top/debs" && apt-get "${options[@]}" download prometheus) || return 1
-  dpkg-deb -x "$top"/debs/prometheus_*.deb "$top/root" || return 1
+  fetch "$top" prometheus || return 1
   "$top/root/usr/bin/promtool" --version || return 1
   mv -f "$top/root/usr/bin/promtool" "$dir/bin/promtool"
 }

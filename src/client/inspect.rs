@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::Client;
-use crate::driver::{Outcome, Question};
+use crate::driver::{Inquiry, Outcome, Question};
 use crate::engine::{NodeHealth, NodeReplies, OpId};
 use crate::error::{Cause, LockError};
 use crate::resp::Reply;
-use crate::status::{Answers, Listed, NodeKey, SeenLock, answer};
+use crate::status::{Answers, NodeKey, SeenLock, answer};
 
 /// How one node is set up, as it just answered.
 #[derive(Clone, Debug)]
@@ -66,19 +66,11 @@ impl Client {
     ///
     /// As [`status`](Self::status).
     pub fn holder(&mut self, key: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
-        let key = key.as_ref();
-        let answers = self.put(&Question::Holder(key.to_owned()))?;
-        let quorum = self.driver.engine().quorum();
-        let mut seen = SeenLock::new(key.to_owned(), answers.keys(), quorum);
-        for node in seen.listing_nodes(&answers) {
-            if seen.name(&Listed::read(&self.put(&Question::Clients(node))?)) {
-                break;
-            }
+        let mut inquiry = Inquiry::new(key.as_ref(), self.driver.engine().quorum());
+        while let Some(question) = inquiry.next() {
+            inquiry.take(&self.put(&question)?);
         }
-        if let Some(token) = seen.drawn_token() {
-            seen.hear(&self.put(&Question::Held { key: key.to_owned(), token })?);
-        }
-        Ok(seen)
+        Ok(inquiry.into_seen())
     }
 
     /// Puts a question to the nodes and waits for the answers.

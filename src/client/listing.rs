@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::Client;
-use crate::command::{Answer, FENCE_SUFFIX, classify};
+use crate::command::{Answer, FENCE_SUFFIX, MARKER_PREFIX, classify};
 use crate::driver::{Question, VALUES_MAX};
 use crate::error::{Cause, LockError};
 use crate::quorum::{NodeId, NodeMask};
@@ -42,9 +42,6 @@ pub struct Searched {
 /// How many steps a search takes at most: some ten million keys.
 const STEPS_MAX: usize = 20_000;
 
-/// The key of the marker that says since when a node has been a master begins so.
-const MARKER: &[u8] = b"redbolt:since:";
-
 /// A search under way.
 struct Search {
     cursors: Vec<Option<u64>>,
@@ -61,9 +58,9 @@ impl Client {
     ///
     /// Each node is searched step by step, 500 keys at a time, so that others get their turn in
     /// between; each step takes one round trip. Then all nodes are asked what they hold for what was
-    /// found, and one after the other for the list of its clients until all holders are named. A node that does not answer costs one
-    /// `node_timeout` and is left out. A lock is found if one of its nodes was searched: all are if
-    /// as many nodes were as it takes to have one of every quorum.
+    /// found, and one after the other for the list of its clients until all holders are named. A node
+    /// that does not answer costs one `node_timeout` and is left out. A lock is found if one of its
+    /// nodes was searched: all locks are, if so many nodes were searched that every quorum has one.
     ///
     /// # Errors
     ///
@@ -197,7 +194,8 @@ impl Search {
 /// The key that callers know, if a lock may have it.
 fn lock_key(wire: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
     let key = wire.strip_prefix(prefix).filter(|key| !key.is_empty())?;
-    (!key.ends_with(FENCE_SUFFIX) && !wire.starts_with(MARKER)).then(|| key.to_owned())
+    (!key.ends_with(FENCE_SUFFIX) && !wire.starts_with(MARKER_PREFIX.as_bytes()))
+        .then(|| key.to_owned())
 }
 
 /// The bytes as a pattern that matches nothing else.

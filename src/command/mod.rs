@@ -132,6 +132,9 @@ fn append_fence_script(out: &mut Vec<u8>, script: &str, key: &Key, token: &Token
 /// Behind the key of a lock: the key of the counter of its fences.
 pub(crate) const FENCE_SUFFIX: &[u8] = b":fence";
 
+/// In front of the replication id: the key of the marker that says since when a node has been a master.
+pub(crate) const MARKER_PREFIX: &str = "redbolt:since:";
+
 /// The options of the last SET, encoded: nearly all locks of a program have the same TTL.
 #[derive(Debug)]
 pub(crate) struct SetOptions {

@@ -18,6 +18,7 @@ mod completion;
 mod connecting;
 #[cfg(feature = "metrics")]
 mod export;
+mod inquiry;
 pub(crate) mod lease;
 mod link;
 mod notice;
@@ -46,6 +47,7 @@ use rand::rngs::SysRng;
 
 pub use completion::{Completion, Outcome};
 pub(crate) use connecting::Connecting;
+pub(crate) use inquiry::Inquiry;
 pub(crate) use lease::Lease;
 pub(crate) use lease::LeasePool;
 pub use mio;

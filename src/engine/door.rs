@@ -238,7 +238,7 @@ impl Engine {
         self.query_each(choose, now)
     }
 
-    /// Sends each connected node the commands that `choose` says for it: one a call, until it says
+    /// Sends each connected node the commands that `choose` says for it: one per call, until it says
     /// none. Otherwise as [`query`](Self::query).
     pub(crate) fn query_each(
         &mut self,

@@ -18,6 +18,7 @@ use super::state::Now;
 use crate::error::Cause;
 use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
+use crate::token::digit;
 
 /// The prefix of every client's channels, with the version of the messages.
 const PREFIX: &[u8; 10] = b"redbolt:3:";
@@ -87,10 +88,6 @@ fn write_hex(out: &mut [u8], bytes: &[u8]) {
     for (pair, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
         *pair = [digit(byte >> 4), digit(byte & 15)];
     }
-}
-
-const fn digit(nibble: u8) -> u8 {
-    nibble + b'0' + if nibble > 9 { b'a' - b'0' - 10 } else { 0 }
 }
 
 /// The state of the subscription to messages.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use crate::command::{
-    Answer, ReleaseStep, Server, ServerKind, append_proof, append_pttl, classify,
+    Answer, MARKER_PREFIX, ReleaseStep, Server, ServerKind, append_proof, append_pttl, classify,
 };
 use crate::error::Cause;
 use crate::key::Key;
@@ -81,7 +81,7 @@ const MARK_MS: u64 = 30 * 24 * 3600 * 1000;
 /// The key of the marker of a master with this replication id. A promoted replica has another id,
 /// and FLUSHALL deletes the marker together with the locks.
 fn mark_key(replid: &str) -> Key {
-    Key::from_slice(format!("redbolt:since:{replid}").as_bytes())
+    Key::from_slice(format!("{MARKER_PREFIX}{replid}").as_bytes())
 }
 
 /// Sets the marker of the master, unless it is set, and asks for its age.

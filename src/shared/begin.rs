@@ -22,7 +22,7 @@ use crate::status::Answers;
 pub(super) struct Asked {
     ttl: Duration,
     min_validity: Duration,
-    is_exposed: bool,
+    is_given: bool,
 }
 
 impl Shared {
@@ -53,7 +53,7 @@ impl Shared {
         let asked = Asked {
             ttl: options.ttl,
             min_validity: options.min_validity,
-            is_exposed: options.token.is_some(),
+            is_given: options.token.is_some(),
         };
         let time = now();
         let patience = Patience::of(&options, time);
@@ -68,7 +68,7 @@ impl Shared {
         let (Reply::Lock(result), Some(queue)) = taken else { return Err(LockError::Closed) };
         let lease = result?;
         let owner = Arc::clone(&self.owner);
-        let guard = SharedGuard::new(lease, owner, queue, asked.ttl, asked.is_exposed);
+        let guard = SharedGuard::new(lease, owner, queue, asked.ttl, asked.is_given);
         let remaining = guard.remaining();
         if remaining.is_zero() || remaining < asked.min_validity {
             let votes = guard.votes();

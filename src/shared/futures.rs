@@ -7,11 +7,11 @@ use super::calls::Kind;
 use super::table::Task;
 use super::{Shared, SharedGuard};
 use crate::config::Config;
-use crate::driver::Question;
+use crate::driver::{Inquiry, Question};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
-use crate::status::{Listed, NodeKey, SeenLock};
+use crate::status::{NodeKey, SeenLock};
 
 impl Shared {
     /// As [`connect`](Self::connect), without blocking. Dropping the future leaves nothing behind.
@@ -147,20 +147,11 @@ impl Shared {
     ///
     /// As [`holder`](Self::holder).
     pub async fn holder_async(&self, key: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
-        let key = key.as_ref().to_owned();
-        let found = answers(self.begin_ask(Question::Holder(key.clone()))?.await)?;
-        let mut seen = SeenLock::new(key, found.keys(), self.quorum());
-        for node in seen.listing_nodes(&found) {
-            let list = answers(self.begin_ask(Question::Clients(node))?.await)?;
-            if seen.name(&Listed::read(&list)) {
-                break;
-            }
+        let mut inquiry = Inquiry::new(key.as_ref(), self.quorum());
+        while let Some(question) = inquiry.next() {
+            inquiry.take(&answers(self.begin_ask(question)?.await)?);
         }
-        if let Some(token) = seen.drawn_token() {
-            let question = Question::Held { key: seen.key.clone(), token };
-            seen.hear(&answers(self.begin_ask(question)?.await)?);
-        }
-        Ok(seen)
+        Ok(inquiry.into_seen())
     }
 
     /// As [`nodes`](Self::nodes), without blocking.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::inner::{Inner, Owner};
@@ -30,8 +29,8 @@ pub struct SharedGuard {
     owner: Arc<Owner>,
     queue: QueueIndex,
     ttl: Duration,
-    /// Others may know the token: the lease must end with its guard.
-    is_exposed: AtomicBool,
+    /// The caller chose the token, so the lease must end with its guard.
+    is_given: bool,
     /// An extension may be under way: the lease's deadline may still move.
     is_extending: bool,
 }
@@ -42,10 +41,9 @@ impl SharedGuard {
         owner: Arc<Owner>,
         queue: QueueIndex,
         ttl: Duration,
-        is_exposed: bool,
+        is_given: bool,
     ) -> Self {
-        let is_exposed = AtomicBool::new(is_exposed);
-        Self { lease: Some(lease), owner, queue, ttl, is_exposed, is_extending: false }
+        Self { lease: Some(lease), owner, queue, ttl, is_given, is_extending: false }
     }
 
     /// How long the lock is still certainly held; zero when it is over. About 25 ns.
@@ -85,7 +83,6 @@ impl SharedGuard {
     /// guard.
     #[must_use]
     pub fn token(&self) -> Option<LockToken> {
-        self.is_exposed.store(true, Ordering::Relaxed);
         self.lease.as_ref().map(Lease::token)
     }
 
@@ -163,7 +160,8 @@ impl SharedGuard {
 
     /// Whether the lease may go to another waiter instead of being released.
     pub(super) fn may_pass(&self) -> bool {
-        !self.is_extending && !self.is_exposed.load(Ordering::Relaxed)
+        let is_exposed = self.is_given || self.lease.as_ref().is_some_and(Lease::is_token_seen);
+        !self.is_extending && !is_exposed
     }
 
     pub(super) const fn take_lease(&mut self) -> Option<Lease> {

@@ -84,7 +84,7 @@ impl Table {
     }
 
     /// When something is due here.
-    pub(super) fn next_due(&self) -> Instant {
+    pub(super) fn due_at(&self) -> Instant {
         let lingering = self.lingering.peek().map_or(Instant::MAX, |Reverse((until, _))| *until);
         self.next_due.min(lingering)
     }

@@ -38,12 +38,12 @@ use mio::{Token, Waker};
 pub use guard::SharedGuard;
 
 use crate::config::{Config, IdleStrategy};
-use crate::driver::{Poller, Question};
+use crate::driver::{Inquiry, Poller, Question};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
-use crate::status::{Listed, NodeKey, SeenLock};
+use crate::status::{NodeKey, SeenLock};
 use begin::{answers, connected, extended, nodes, owed, unlocked};
 use calls::Kind;
 use inner::{Inner, Owner};
@@ -297,20 +297,11 @@ impl Shared {
     ///
     /// As [`status`](Self::status).
     pub fn holder(&self, key: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
-        let key = key.as_ref().to_owned();
-        let found = answers(self.begin_ask(Question::Holder(key.clone()))?.wait())?;
-        let mut seen = SeenLock::new(key, found.keys(), self.quorum());
-        for node in seen.listing_nodes(&found) {
-            let list = answers(self.begin_ask(Question::Clients(node))?.wait())?;
-            if seen.name(&Listed::read(&list)) {
-                break;
-            }
+        let mut inquiry = Inquiry::new(key.as_ref(), self.quorum());
+        while let Some(question) = inquiry.next() {
+            inquiry.take(&answers(self.begin_ask(question)?.wait())?);
         }
-        if let Some(token) = seen.drawn_token() {
-            let question = Question::Held { key: seen.key.clone(), token };
-            seen.hear(&answers(self.begin_ask(question)?.wait())?);
-        }
-        Ok(seen)
+        Ok(inquiry.into_seen())
     }
 
     /// The state of each node, as the I/O thread knows it now; no node is asked. Empty once the

@@ -452,7 +452,7 @@ impl Table {
         if !self.commands.is_empty() {
             return Some(Instant::default());
         }
-        let until = due.unwrap_or(Instant::MAX).min(self.next_due());
+        let until = due.unwrap_or(Instant::MAX).min(self.due_at());
         self.sleeps_until = Some(until);
         (until < Instant::MAX).then_some(until)
     }
@@ -460,7 +460,7 @@ impl Table {
     /// Whether the I/O thread must be woken for what is here; true only once.
     pub(super) fn must_wake(&mut self) -> bool {
         let is_due = !self.commands.is_empty()
-            || self.sleeps_until.is_some_and(|until| self.next_due() < until);
+            || self.sleeps_until.is_some_and(|until| self.due_at() < until);
         is_due && self.sleeps_until.take().is_some()
     }
 

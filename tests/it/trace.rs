@@ -319,7 +319,7 @@ fn a_call_that_takes_a_lingering_lock_again_has_a_span_of_its_own() {
             driver.is_settled()
         }));
         for _ in 0..2 {
-            driver.try_lock("k", redbolt::LockOptions::new(TTL).linger(TTL)).unwrap();
+            driver.try_lock("k", LockOptions::new(TTL).linger(TTL)).unwrap();
             let mut lease = None;
             assert!(eventually(PATIENCE, || {
                 driver.drive();

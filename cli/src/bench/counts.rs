@@ -31,7 +31,7 @@ impl Counts {
         })
     }
 
-    /// Cycles a second.
+    /// Cycles per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub(super) fn rate(&self) -> f64 {
         self.cycles as f64 / self.elapsed.as_secs_f64().max(1e-9)

@@ -14,7 +14,7 @@ use crate::time::Instant;
 pub(crate) type Say<'a> = &'a mut dyn FnMut(&[&[u8]]);
 
 impl Locks {
-    /// Sends each connected node the commands that `choose` says for it: one a call, at most 255,
+    /// Sends each connected node the commands that `choose` says for it: one per call, at most 255,
     /// until it says none. Each command must only read and give one reply.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 //! go meanwhile.
 
 use super::transfers::{
-    FROM, channel, given_up, listed, messages, offered, offering, rig, token_bytes, told, transfer,
-    waited_for,
+    FROM, announce_to, channel, given_up, messages, offered, offering, rig, token_bytes, told,
+    transfer, waited_for,
 };
 use super::waking::{
     OTHER, OTHERS_CHANNEL, WAKE, answer_each, denied, published, subscribed, token_of,
@@ -250,12 +250,7 @@ fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
             TokenBytes::Given(_) => panic!(),
         }
     };
-    let waiter = listed(OTHER.as_bytes(), 1, b"ABCDEFGH0123456789ab");
-    let text = [&[1, 0][..], &waiter, &token, &[0; 8], &[0, 0], b"a"].concat();
-    let name = messages(&rig);
-    let head = format!(">3\r\n$7\r\nmessage\r\n${}\r\n{name}\r\n${}\r\n", name.len(), text.len());
-    rig.pass();
-    rig.receive(0, &[head.as_bytes(), &text, b"\r\n"].concat());
+    announce_to(&mut rig, &token, 1);
     let lease = rig.locked();
     rig.clear();
     rig.engine.release(lease, rig.now);

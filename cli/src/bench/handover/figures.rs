@@ -69,7 +69,7 @@ impl Figures {
         })
     }
 
-    /// Hand-overs a second.
+    /// Hand-overs per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub(super) fn rate(&self) -> f64 {
         self.handovers.len() as f64 / self.elapsed.as_secs_f64().max(1e-9)

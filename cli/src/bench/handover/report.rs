@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::figures::Figures;
 use crate::bench::compare::Saved;
 use crate::bench::drawing::Drawing;
+use crate::bench::report::{add_beside, say_beside};
 use crate::bench::setup::{Setup, add};
 use crate::exit::Failure;
 use crate::output::{say, short};
@@ -68,20 +69,14 @@ impl Report<'_> {
             "least_served": hundredths(figures.least_served),
         });
         add(&mut object, results);
-        if let Some(saved) = self.saved {
-            let compare = saved.json(&object);
-            add(&mut object, json!({ "compare": compare }));
-        }
-        if let Some(drawing) = self.drawing {
-            add(&mut object, json!({"plot": drawing.json()}));
-        }
+        add_beside(&mut object, self.saved, self.drawing);
         object
     }
 
     fn print_text(&self) -> Result<(), Failure> {
         let figures = self.figures;
         say(format_args!(
-            "{}\n{} turns in {}: {:.0} hand-overs a second, {} failures\n\
+            "{}\n{} turns in {}: {:.0} hand-overs per second, {} failures\n\
              \n                     p50       p90       p99     p99.9       max",
             self.setup.text(),
             figures.turns,
@@ -111,13 +106,7 @@ impl Report<'_> {
             ways.join(", "),
             figures.least_served
         ))?;
-        if let Some(saved) = self.saved {
-            say(format_args!("\n{}", saved.text(&self.json())))?;
-        }
-        if let Some(drawing) = self.drawing {
-            say(format_args!("\n{}", drawing.text()))?;
-        }
-        Ok(())
+        say_beside(&self.json(), self.saved, self.drawing)
     }
 
     fn row(&self, name: &str, times: &Histogram<u64>) -> Result<(), Failure> {
