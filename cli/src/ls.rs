@@ -16,12 +16,13 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     let (mut client, _) = look::client(global)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let listing = client.locks(&args.pattern.0, limit)?;
+    let may_miss = may_miss(&client, &listing);
     if global.json {
         listing.locks.iter().try_for_each(|lock| say(json(lock)))?;
-    } else if listing.locks.is_empty() {
-        say(format_args!("no locks match {}", shown(&args.pattern.0)))?;
-    } else {
+    } else if !listing.locks.is_empty() {
         say(table(&listing.locks).fit(terminal::width()))?;
+    } else if !may_miss {
+        say(format_args!("no locks match {}", shown(&args.pattern.0)))?;
     }
     if !listing.is_whole {
         note(format_args!(
@@ -32,7 +33,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     if let Some(left_out) = &left_out {
         note(format_args!("not searched: {left_out}"));
     }
-    if may_miss(&client, &listing) { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
+    if may_miss { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
 }
 
 /// Whether a lock could be on nodes that were not searched alone.

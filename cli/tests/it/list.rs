@@ -89,6 +89,7 @@ fn a_user_without_scan_is_told_so_for_each_node() {
     let urls: Vec<String> =
         urls(&servers).iter().map(|url| url.replace("://", "://blind:pw@")).collect();
     let ended = on_urls(&urls, &["--restart-guard", "off", "ls"]).expect(69);
+    assert_eq!(ended.out, "", "nobody knows that there are none");
     assert_eq!(ended.err.matches(redbolt::Cause::NoPermission.text()).count(), 3, "{ended:?}");
 }
 
