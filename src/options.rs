@@ -198,14 +198,16 @@ impl LockOptions {
     ///
     /// Whole milliseconds, counted from the last SET or extension that a quorum answered. The lock
     /// is handed over or released as soon as another client of this library announces that it
-    /// waits, when half of the TTL is over, after 64 turns, and when the client ends. Clients of
-    /// other libraries cannot announce themselves: they wait for as long as the lock lingers. So do
-    /// all while the sockets are not driven.
+    /// waits, when half of the TTL is over, after 64 turns
+    /// ([`local_turns`](crate::Config::local_turns) in a shared handle), and when the client ends.
+    /// Clients of other libraries cannot announce themselves: they wait for as long as the lock
+    /// lingers. So do all clients while the sockets are not driven.
     ///
     /// An unlock says [`Released`](crate::Unlocked::Released) although the nodes hold the key. The
     /// option has no effect for a lock with a fence or a token of its own, a watched one, one with
-    /// limits, and one whose token was asked for ([`Lease::token`](crate::Lease::token)). The next
-    /// call must ask for the same TTL; else the lock is released first.
+    /// limits, and one whose token was asked for ([`Lease::token`](crate::Lease::token)). A `Driver`
+    /// releases the lock first where the next call asks for another TTL; a shared handle gives it to
+    /// that call by the rules for its waiters.
     ///
     /// A [`Client`](crate::Client) refuses it ([`LockError::NoLinger`](crate::LockError::NoLinger)):
     /// between its calls nobody hears who waits.
@@ -249,10 +251,18 @@ impl LockOptions {
         self
     }
 
+    /// Whether the lease of this call may be another call's afterwards, without the nodes: nothing of
+    /// it belongs to one holder.
+    pub(crate) fn may_linger(&self) -> bool {
+        let has_no_limits = self.keep_alive.is_none_or(|kept| kept == KeepAlive::new());
+        has_no_limits && self.token.is_none() && !self.is_fenced && !self.is_watched
+    }
+
     /// For how long the lease may linger; zero for not at all.
     #[cfg(feature = "shared")]
-    pub(crate) const fn linger_limit(&self) -> Duration {
-        Duration::from_millis(self.linger_ms as u64)
+    pub(crate) fn linger_limit(&self) -> Duration {
+        let limit_ms = if self.may_linger() { self.linger_ms } else { 0 };
+        Duration::from_millis(limit_ms.into())
     }
 
     /// One attempt.

@@ -130,6 +130,19 @@ fn a_shared_handle_takes_its_lock_again_and_gives_it_to_who_waits() {
     assert_eq!(cluster.holders("k"), 0);
 }
 
+#[test]
+fn what_belongs_to_one_holder_does_not_linger_in_a_shared_handle() {
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let shared = Shared::connect(cluster.config()).expect("the nodes are there");
+    // It would linger for longer than is waited for here.
+    let long = || LockOptions::new(ms(30_000)).linger(ms(30_000));
+    let limited = KeepAlive::new().max_extensions(3);
+    for of_one in [long().token("mine"), long().watch(true), long().keep_alive(limited)] {
+        drop(shared.try_lock("k", of_one.clone()).expect("nobody has it"));
+        assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "{of_one:?}");
+    }
+}
+
 /// Nobody takes it again: the I/O thread, which may be asleep, is woken for its end.
 #[test]
 fn a_shared_handle_releases_what_has_lingered_for_long_enough() {

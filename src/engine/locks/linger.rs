@@ -20,7 +20,7 @@ use super::timers::Timer;
 use crate::error::{Cause, LockError, UNHEARD, Unlocked};
 use crate::key::hash;
 use crate::node::Node;
-use crate::options::{KeepAlive, LockOptions};
+use crate::options::LockOptions;
 use crate::quorum::NODES_MAX;
 use crate::round::Round;
 use crate::rules;
@@ -50,10 +50,9 @@ impl Locks {
 
     /// Whether a lease that is taken with these options may linger, or be taken again.
     fn may_be_shared(&self, options: &LockOptions) -> bool {
-        let has_no_limits = self.settings.max_extensions == u32::MAX
-            && self.settings.max_hold == Duration::MAX
-            && options.keep_alive.is_none_or(|kept| kept == KeepAlive::new());
-        has_no_limits && options.token.is_none() && !options.is_fenced && !options.is_watched
+        let settings = &self.settings;
+        let has_limits = settings.max_extensions < u32::MAX || settings.max_hold < Duration::MAX;
+        !has_limits && options.may_linger()
     }
 
     /// For how many milliseconds a lease that is taken with these options may linger.
