@@ -413,12 +413,12 @@ impl Locks {
                 // The first answer is the release's result, which may still be awaited.
                 if let Some(op) = slot.op {
                     let tally = &mut self.ops.at_mut(op).tally;
-                    if tally.open.contains(id) {
-                        if answer == Answer::One {
-                            tally.yes(id);
-                        } else {
-                            tally.no(id);
-                        }
+                    // That the key is gone says nothing: the release may have run before its connection
+                    // ended, or the node restarted without it.
+                    if answer == Answer::One && tally.open.contains(id) {
+                        tally.yes(id);
+                    } else {
+                        tally.open.remove(id);
                     }
                 }
                 if again {

@@ -41,6 +41,24 @@ fn silence_leaves_a_release_unknown() {
     assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Unknown)));
 }
 
+/// The release may have run before its connection ended, or the node restarted empty.
+#[test]
+fn a_key_that_is_gone_behind_a_lost_connection_does_not_say_that_the_lock_was_over() {
+    let mut rig = Rig::new(3);
+    rig.acquire("a");
+    rig.answer(0, "_\r\n");
+    rig.answer_all(1..3, "+OK\r\n");
+    let lease = rig.locked();
+    rig.engine.unlock(lease, rig.now).unwrap();
+    rig.answer(1, ":1\r\n");
+    rig.lose(2);
+    rig.advance(20 * MS);
+    rig.connect(2);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+    rig.answer(2, ":0\r\n");
+    assert_eq!(unlocked(&mut rig), Some(Ok(Unlocked::Unknown)));
+}
+
 #[test]
 fn a_second_release_is_refused_and_harmless() {
     let mut rig = Rig::new(1);
