@@ -78,7 +78,7 @@
 //! | `tls` | connections through TLS: `rediss://`, `Config::tls` |
 //! | `tracing` | spans and events of locks and nodes |
 //! | `metrics` | counts, times and node states, for the `metrics` facade |
-//! | `fuzzing` | the bodies of the fuzz targets, for this project's own checks |
+//! | `fuzzing` | the bodies of the fuzz targets and the codec for its benchmark, for this project's own checks |
 //!
 //! # Versions
 //!
@@ -93,7 +93,6 @@ pub mod driver;
 pub mod engine;
 pub mod fence;
 pub mod inspect;
-pub mod resp;
 pub mod safety;
 
 mod address;
@@ -111,6 +110,7 @@ mod key;
 mod node;
 mod options;
 mod quorum;
+mod resp;
 mod retry;
 mod round;
 mod rules;

@@ -32,18 +32,17 @@ const DEPTH_CAPACITY: usize = 16;
 const ELEMENT_LEN_MIN: usize = 3;
 
 /// How much of a reply is accepted.
-#[expect(clippy::exhaustive_structs, reason = "callers set both limits by name")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// The longest frame in bytes, its attributes included. Default 1 MiB.
-    pub frame_len_max: usize,
+    pub(crate) frame_len_max: usize,
     /// The deepest nesting of aggregates that have elements. Default 8; more than 16 is 16.
-    pub depth_max: usize,
+    pub(crate) depth_max: usize,
 }
 
 impl Limits {
     /// 1 MiB, far above the longest `INFO`, and 8 levels, far above any reply to a lock command.
-    pub const DEFAULT: Self = Self { frame_len_max: 1 << 20, depth_max: 8 };
+    pub(crate) const DEFAULT: Self = Self { frame_len_max: 1 << 20, depth_max: 8 };
 
     /// For what people ask, such as a list of all clients of a node: 16 MiB.
     pub(crate) const LONG: Self = Self { frame_len_max: 16 << 20, depth_max: 8 };
@@ -57,7 +56,7 @@ impl Default for Limits {
 
 /// Resumable scanner for one connection. Fixed size, no heap.
 #[derive(Clone, Debug)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     limits: Limits,
     scan: Scan,
     failed: Option<ProtocolError>,
@@ -65,8 +64,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder at the start of a connection.
-    #[must_use]
-    pub const fn new(limits: Limits) -> Self {
+    pub(crate) const fn new(limits: Limits) -> Self {
         Self { limits, scan: Scan::START, failed: None }
     }
 
@@ -84,7 +82,7 @@ impl Decoder {
     ///
     /// The bytes are not RESP, or more than the limits allow. Close the connection: every further
     /// call returns the same error.
-    pub fn frame<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Frame<'b>>, ProtocolError> {
+    pub(crate) fn frame<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Frame<'b>>, ProtocolError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -310,35 +308,30 @@ impl Scan {
 
 /// One whole, validated frame: a reply or a push, with the attributes in front of it.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub struct Frame<'b> {
+pub(crate) struct Frame<'b> {
     bytes: &'b [u8],
     reply_at: usize,
     push: bool,
 }
 
-#[expect(clippy::len_without_is_empty, reason = "a frame is at least three bytes long")]
 impl<'b> Frame<'b> {
     /// Bytes to take off the buffer.
-    #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// The frame as received.
-    #[must_use]
-    pub const fn bytes(&self) -> &'b [u8] {
+    pub(crate) const fn bytes(&self) -> &'b [u8] {
         self.bytes
     }
 
     /// Whether this is a push, which answers no request.
-    #[must_use]
-    pub const fn is_push(&self) -> bool {
+    pub(crate) const fn is_push(&self) -> bool {
         self.push
     }
 
     /// What the frame says, without its attributes.
-    #[must_use]
-    pub fn reply(&self) -> Reply<'b> {
+    pub(crate) fn reply(&self) -> Reply<'b> {
         // The scan has validated the bytes. Were it wrong, an error without a known prefix decides
         // nothing, whereas a null would be an answer.
         self.bytes.get(self.reply_at..).and_then(Reply::parse).unwrap_or(Reply::Error(b""))

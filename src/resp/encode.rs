@@ -10,7 +10,7 @@
 use bytes::BufMut;
 
 /// Appends a command as servers read it: an array of bulk strings.
-pub fn append_command(out: &mut impl BufMut, args: &[&[u8]]) {
+pub(crate) fn append_command(out: &mut impl BufMut, args: &[&[u8]]) {
     append_array_header(out, args.len());
     for arg in args {
         append_bulk(out, arg);
@@ -19,7 +19,7 @@ pub fn append_command(out: &mut impl BufMut, args: &[&[u8]]) {
 
 /// Appends `$<len>`, `bytes` and the line endings.
 #[inline]
-pub fn append_bulk(out: &mut impl BufMut, bytes: &[u8]) {
+pub(crate) fn append_bulk(out: &mut impl BufMut, bytes: &[u8]) {
     append_length(out, b'$', bytes.len());
     out.put_slice(bytes);
     out.put_slice(b"\r\n");
@@ -27,26 +27,26 @@ pub fn append_bulk(out: &mut impl BufMut, bytes: &[u8]) {
 
 /// Appends the first `len` bytes of `block`: a copy of constant size is a few moves.
 #[inline(always)]
-pub fn append_block<const N: usize>(out: &mut Vec<u8>, block: &[u8; N], len: usize) {
+pub(crate) fn append_block<const N: usize>(out: &mut Vec<u8>, block: &[u8; N], len: usize) {
     let end = out.len() + len;
     out.extend_from_slice(block);
     out.truncate(end);
 }
 
 /// Appends `*<count>`; `count` elements have to follow.
-pub fn append_array_header(out: &mut impl BufMut, count: usize) {
+pub(crate) fn append_array_header(out: &mut impl BufMut, count: usize) {
     append_length(out, b'*', count);
 }
 
 /// Appends `n` in decimal digits.
-pub fn append_decimal(out: &mut impl BufMut, n: u64) {
+pub(crate) fn append_decimal(out: &mut impl BufMut, n: u64) {
     let mut digits = [0; DECIMAL_LEN_MAX];
     let len = write_decimal(&mut digits, n);
     out.put_slice(digits.get(DECIMAL_LEN_MAX - len..).unwrap_or_default());
 }
 
 /// Appends `n` as a bulk string of decimal digits.
-pub fn append_number(out: &mut impl BufMut, n: u64) {
+pub(crate) fn append_number(out: &mut impl BufMut, n: u64) {
     let mut digits = [0; DECIMAL_LEN_MAX];
     let len = write_decimal(&mut digits, n);
     append_bulk(out, digits.get(DECIMAL_LEN_MAX - len..).unwrap_or_default());

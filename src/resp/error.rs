@@ -12,9 +12,8 @@
 //! - One line, lower case (`errors_are_one_lower_case_line`).
 
 /// Why a connection cannot be read any further. Close it: what was pending on it is unknown.
-#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ProtocolError {
+pub(crate) enum ProtocolError {
     /// A reply began with a byte that names no type. The peer is probably not Redis or Valkey.
     #[error("unknown reply type byte 0x{0:02x}")]
     UnknownType(u8),

@@ -23,17 +23,17 @@
 //! - `quick` and `Decoder` agree on all that `quick` accepts (`quick_agrees_with_the_decoder`).
 
 mod decode;
-pub mod encode;
+pub(crate) mod encode;
 mod error;
 mod grammar;
 mod number;
 mod quick;
 mod reply;
 
-pub use decode::{Decoder, Frame, Limits};
-pub use error::ProtocolError;
-pub use quick::{Quick, quick};
-pub use reply::{Items, Reply};
+pub(crate) use decode::{Decoder, Frame, Limits};
+pub(crate) use error::ProtocolError;
+pub(crate) use quick::{Quick, quick};
+pub(crate) use reply::{Items, Reply};
 
 #[cfg(test)]
 mod tests;

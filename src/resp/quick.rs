@@ -14,9 +14,8 @@
 //! [`Decoder`]: super::Decoder
 
 /// A reply that [`quick()`] knows.
-#[expect(clippy::exhaustive_enums, reason = "callers turn each into a vote")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Quick {
+pub(crate) enum Quick {
     /// `+OK`
     Ok,
     /// `_` or `$-1`
@@ -29,8 +28,7 @@ pub enum Quick {
 
 /// The reply at the head of `buf` and its length, if it is one of the five common ones.
 #[inline]
-#[must_use]
-pub fn quick(buf: &[u8]) -> Option<(Quick, usize)> {
+pub(crate) fn quick(buf: &[u8]) -> Option<(Quick, usize)> {
     let Some(&[a, b, c, d]) = buf.first_chunk() else {
         // A null is shorter than a word, and often the last reply in the buffer.
         return (buf == b"_\r\n").then_some((Quick::Null, 3));

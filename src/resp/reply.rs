@@ -19,9 +19,8 @@ use std::iter::FusedIterator;
 use super::grammar::{Kind, Unit};
 
 /// One reply, or one element of one.
-#[expect(clippy::exhaustive_enums, reason = "callers decide every type; there will be no new one")]
 #[derive(Clone, Eq, PartialEq)]
-pub enum Reply<'b> {
+pub(crate) enum Reply<'b> {
     /// `+`: a status.
     Simple(&'b [u8]),
     /// `-` or `!`: an error, without its type byte.
@@ -57,8 +56,7 @@ pub enum Reply<'b> {
 
 impl<'b> Reply<'b> {
     /// The text of a simple, bulk or verbatim string.
-    #[must_use]
-    pub const fn text(&self) -> Option<&'b [u8]> {
+    pub(crate) const fn text(&self) -> Option<&'b [u8]> {
         match self {
             Self::Simple(text) | Self::Bulk(text) | Self::Verbatim { text, .. } => Some(text),
             Self::Error(_)
@@ -75,8 +73,7 @@ impl<'b> Reply<'b> {
     }
 
     /// The first word of an error, such as `NOSCRIPT`; `None` if this is not an error or is empty.
-    #[must_use]
-    pub fn error_prefix(&self) -> Option<&'b [u8]> {
+    pub(crate) fn error_prefix(&self) -> Option<&'b [u8]> {
         let Self::Error(text) = self else { return None };
         text.split(|&byte| byte == b' ').next().filter(|word| !word.is_empty())
     }
@@ -110,7 +107,7 @@ impl fmt::Debug for Reply<'_> {
 
 /// The elements of an aggregate, in order; those of a map are its keys and values in turn.
 #[derive(Clone, Eq, PartialEq)]
-pub struct Items<'b> {
+pub(crate) struct Items<'b> {
     /// The bytes of the elements not yet taken.
     rest: &'b [u8],
     len: usize,
