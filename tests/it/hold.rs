@@ -64,7 +64,7 @@ fn a_kept_lock_outlives_a_restart_and_a_freeze_of_one_node() {
         client.drive().unwrap();
         cluster.holders("k") == 5
     }));
-    for turn in 0..50 {
+    for turn in 0..25 {
         match turn {
             // Starting a server takes a while, in which the client must go on.
             5 => restart_while_kept(&mut cluster, &mut client),

@@ -33,7 +33,7 @@ fn in_a_pipe_each_change_is_a_line() {
 #[test]
 fn with_json_each_look_is_an_object_on_a_line() {
     let nodes = Nodes::start(3).unwrap();
-    let args = ["status", "k", "--watch", "--interval", "10ms", "--json"];
+    let args = ["--max-ttl", "2s", "status", "k", "--watch", "--interval", "10ms", "--json"];
     let mut running = Running::start(&nodes.urls(), &args);
     for _ in 0..3 {
         let look: Value = serde_json::from_str(&running.line()).unwrap();
