@@ -43,8 +43,17 @@ impl Election {
         let cluster = Cluster::mixed(5)?;
         let proxy =
             |url: String| Proxy::start(url.trim_start_matches("redis://")).expect("a proxy starts");
-        let proxies: Vec<Vec<Proxy>> =
-            manners.iter().map(|_| cluster.urls().into_iter().map(proxy).collect()).collect();
+        let proxies = manners.iter().map(|_| cluster.urls().into_iter().map(proxy).collect());
+        let proxies = proxies.collect();
+        Some(Self::of(cluster, proxies, manners))
+    }
+
+    /// Without anything between candidates and servers.
+    fn start_direct(manners: &[Manner]) -> Option<Self> {
+        Some(Self::of(Cluster::mixed(5)?, Vec::new(), manners))
+    }
+
+    fn of(cluster: Cluster, proxies: Vec<Vec<Proxy>>, manners: &[Manner]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let mut election =
             Self { cluster, proxies, candidates: Vec::new(), manners: manners.to_vec(), dir };
@@ -52,12 +61,14 @@ impl Election {
             let candidate = election.candidate(index);
             election.candidates.push(candidate);
         }
-        Some(election)
+        election
     }
 
     fn candidate(&self, index: usize) -> Candidate {
-        let urls = self.proxies[index].iter().map(|proxy| format!("redis://{}", proxy.address()));
-        Candidate::start(index, &urls.collect::<Vec<_>>(), self.dir.path(), self.manners[index])
+        let url = |proxy: &Proxy| format!("redis://{}", proxy.address());
+        let urls = self.proxies.get(index).map(|proxies| proxies.iter().map(url).collect());
+        let urls: Vec<String> = urls.unwrap_or_else(|| self.cluster.urls());
+        Candidate::start(index, &urls, self.dir.path(), self.manners[index])
     }
 
     /// What all have written so far, in the order in which the terms began.
@@ -254,7 +265,7 @@ fn a_leader_that_is_killed_or_resigns_is_followed() {
     let kills = variable("REDBOLT_ELECTIONS_KILLS", 5);
     let ttl_ms = variable("REDBOLT_ELECTIONS_TTL", TTL_MS);
     let manner = Manner { ttl_ms, ..HONEST };
-    let Some(mut election) = Election::start(&[manner; CANDIDATES]) else { return };
+    let Some(mut election) = Election::start_direct(&[manner; CANDIDATES]) else { return };
     let mut random = StdRng::seed_from_u64(now().as_nanos());
     let mut times = Vec::new();
     for _ in 0..kills {
@@ -271,7 +282,7 @@ fn a_leader_that_is_killed_or_resigns_is_followed() {
     }
     tell("from a kill to the next leader", &mut times);
     let manner = Manner { ttl_ms, resigns_after_ms: ttl_ms / 2, ..HONEST };
-    let Some(election) = Election::start(&[manner; CANDIDATES]) else { return };
+    let Some(election) = Election::start_direct(&[manner; CANDIDATES]) else { return };
     let limit = FOLLOWED + ms(ttl_ms * kills);
     assert!(eventually(limit, || election.terms().len() as u64 > kills), "nobody follows");
     let terms = election.terms();
