@@ -354,10 +354,10 @@ pub(crate) struct ElectArgs {
 }
 
 const ELECT_HELP: &str = "\
-It waits, for as long as it takes, until this candidate leads, and runs CMD. A term is a lock that is
-extended at each third of its TTL. When the term cannot be extended or is taken away, CMD and its
-process group get TERM, and KILL before the term would have ended, as with redbolt run; then it waits
-to lead again. So CMD runs on one machine at a time.
+It waits, for as long as it takes, until this candidate leads, and runs CMD. A term is a lock that
+is extended at each third of its TTL. When the term cannot be extended or is taken away, CMD and
+its process group get TERM, and KILL before the term would have ended, as with redbolt run; then
+it waits to lead again. So CMD runs on one machine at a time.
 
 When CMD ends by itself, redbolt resigns, so that another candidate follows at once, and ends with
 CMD's own code. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD; while redbolt waits, they
@@ -373,8 +373,8 @@ Example:  redbolt elect scheduler -- ./scheduler
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The name is the leader's own claim. It is shown only where the nodes hold it with the token of the lock
-itself.
+The name is the leader's own claim. It is shown only where the nodes hold it with the token of the
+lock itself.
 
 Example:  redbolt leader scheduler
           redbolt leader scheduler --watch           a line for each change

@@ -174,7 +174,9 @@ fn wrong_names_are_told_before_anything_is_begun() {
         (&["elect", "jobs", "--name", "a b", "--", "true"][..], "client_name"),
         (&["elect", "jobs:elected", "--", "true"], "the name of the leader of 'jobs'"),
         (&["elect", "jobs", "--grace", "2s", "--", "true"], "too little of --ttl"),
-        (&["elect", "jobs"], "CMD"),
+        (&["elect", "jobs"], "redbolt elect jobs -- CMD"),
+        (&["elect"], "redbolt elect NAME -- CMD"),
+        (&["elect", "jobs", "./x", "-v"], "redbolt elect jobs -- ./x"),
         (&["leader", "jobs", "--interval", "1s"], "--watch"),
     ] {
         // What stands behind -- belongs to the command.
