@@ -256,35 +256,43 @@ fn a_leader_that_was_stopped_knows_at_its_first_look_that_it_is_none() {
     assert_eq!(first_word, Some("lost"), "{after}");
 }
 
-/// Prints how fast leaders are followed, for the eye: `REDBOLT_ELECTIONS_KILLS` says how often.
-#[test]
-fn a_leader_that_is_killed_or_resigns_is_followed() {
+/// How many leaders are to be followed, and the TTL of their terms in milliseconds.
+fn follows() -> (u64, u64) {
     let variable = |name: &str, default: u64| {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };
-    let kills = variable("REDBOLT_ELECTIONS_KILLS", 5);
-    let ttl_ms = variable("REDBOLT_ELECTIONS_TTL", TTL_MS);
+    (variable("REDBOLT_ELECTIONS_FOLLOWS", 5), variable("REDBOLT_ELECTIONS_TTL", TTL_MS))
+}
+
+#[test]
+fn a_leader_that_is_killed_is_followed() {
+    let (count, ttl_ms) = follows();
     let manner = Manner { ttl_ms, ..HONEST };
     let Some(mut election) = Election::start_direct(&[manner; CANDIDATES]) else { return };
     let mut random = StdRng::seed_from_u64(now().as_nanos());
     let mut times = Vec::new();
-    for _ in 0..kills {
+    for _ in 0..count {
         let leader = election.await_leader();
         // All others wait, and the leader has been extended some times: at any point between two.
         std::thread::sleep(ms(random.random_range(ttl_ms * 4 / 5..ttl_ms * 8 / 5)));
-        let (killed, count) = (now(), election.terms().len());
+        let (killed, terms) = (now(), election.terms().len());
         election.candidates[leader].kill();
-        let is_followed = || election.terms().len() > count;
+        let is_followed = || election.terms().len() > terms;
         assert!(eventually(ms(ttl_ms) + FOLLOWED, is_followed), "nobody follows");
         let next = election.terms().pop().expect("a term").began;
         times.push(Duration::from_nanos(next.saturating_sub(killed.as_nanos())));
         election.replace(leader);
     }
     tell("from a kill to the next leader", &mut times);
+}
+
+#[test]
+fn a_leader_that_resigns_is_followed() {
+    let (count, ttl_ms) = follows();
     let manner = Manner { ttl_ms, resigns_after_ms: ttl_ms / 2, ..HONEST };
     let Some(election) = Election::start_direct(&[manner; CANDIDATES]) else { return };
-    let limit = FOLLOWED + ms(ttl_ms * kills);
-    assert!(eventually(limit, || election.terms().len() as u64 > kills), "nobody follows");
+    let limit = FOLLOWED + ms(ttl_ms * count);
+    assert!(eventually(limit, || election.terms().len() as u64 > count), "nobody follows");
     let terms = election.terms();
     let resigned = terms.windows(2).filter(|pair| pair[0].end == End::Resigned);
     let mut times: Vec<Duration> = resigned
@@ -295,16 +303,15 @@ fn a_leader_that_is_killed_or_resigns_is_followed() {
     assert!(verdict.overlaps.is_empty(), "{verdict}");
 }
 
+/// For the eye; `REDBOLT_ELECTIONS_FOLLOWS` and `REDBOLT_ELECTIONS_TTL` say how often.
 fn tell(what: &str, times: &mut [Duration]) {
     times.sort_unstable();
-    let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len() - 1));
+    let at = |percent: usize| times.get(times.len() * percent / 100);
+    let [p50, p90, p99] = [50, 90, 99].map(|percent| at(percent).copied().unwrap_or_default());
+    let longest = times.last().copied().unwrap_or_default();
     println!(
-        "{what}, {} times: p50 {:?}, p90 {:?}, p99 {:?}, max {:?}",
-        times.len(),
-        at(50),
-        at(90),
-        at(99),
-        times.last()
+        "{what}, {} times: p50 {p50:.1?}, p90 {p90:.1?}, p99 {p99:.1?}, longest {longest:.1?}",
+        times.len()
     );
 }
 
