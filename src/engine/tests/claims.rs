@@ -72,7 +72,7 @@ fn a_release_deletes_the_claim_behind_the_lock_and_only_where_it_is_the_same() {
     let lease = rig.locked();
     let value = claims(&mut rig, 0)[0].0.clone();
     rig.answer_all(0..2, "+OK\r\n");
-    drop(rig.engine.unlock(lease, rig.now));
+    rig.engine.unlock(lease, rig.now).unwrap();
     rig.collect();
     for index in 0..2 {
         let words: Vec<_> = rig.inbox[index].iter().map(|words| (&*words[0], &*words[1])).collect();
