@@ -8,6 +8,7 @@
 //! [guide-loops.md]: crate::guide::other_loops
 //! [guide-engine.md]: crate::guide::engine
 //! [guide-testing.md]: crate::guide::testing
+//! [guide-election.md]: crate::guide::election
 //! [fencing.md]: crate::guide::fencing
 //! [settings.md]: crate::guide::settings
 #![doc = ""]
@@ -34,6 +35,11 @@ pub mod engine {}
 
 #[doc = include_str!("../docs/guide-testing.md")]
 pub mod testing {}
+
+/// [fencing.md]: crate::guide::fencing
+#[doc = ""]
+#[doc = include_str!("../docs/guide-election.md")]
+pub mod election {}
 
 /// [fence-proof.md]: crate::guide::fence_proof
 #[doc = ""]

@@ -2,7 +2,8 @@
 //!
 //! [`Client::nodes`](crate::Client::nodes) and similar calls give the state of each node without
 //! asking it, and [`Client::status`](crate::Client::status) asks what each node holds for a key,
-//! [`Client::holder`](crate::Client::holder) who holds it, and
+//! [`Client::holder`](crate::Client::holder) who holds it, [`Client::leader`](crate::Client::leader) who
+//! leads, and
 //! [`Client::locks`](crate::Client::locks) lists locks with their holders.
 //! Only checks of the set-up need [`examine`] and [`permissions`]; `redbolt doctor` calls them.
 

@@ -97,6 +97,7 @@ pub mod safety;
 
 mod address;
 mod beside;
+mod claim;
 mod client;
 mod client_name;
 mod command;
@@ -133,7 +134,7 @@ mod shared;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
-pub use client::{Batch, Client, Held};
+pub use client::{Batch, Client, Held, Observer};
 pub use config::{Admission, Config, IdleStrategy, RestartGuard};
 pub use driver::clock::now;
 pub use driver::lease::Lease;
@@ -144,7 +145,7 @@ pub use options::{KeepAlive, LockOptions};
 pub use quorum::Quorum;
 pub use retry::Retry;
 #[cfg(feature = "shared")]
-pub use shared::{Shared, SharedGuard};
+pub use shared::{Shared, SharedGuard, SharedObserver};
 pub use time::Instant;
 #[cfg(feature = "tls")]
 pub use tls::Tls;

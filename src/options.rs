@@ -41,6 +41,8 @@ pub struct LockOptions {
     pub(crate) is_special: bool,
     pub(crate) is_woken: bool,
     pub(crate) is_fenced: bool,
+    /// The holder is a leader, and says so beside the lock.
+    pub(crate) is_announced: bool,
     /// For how long the lease may linger; zero for not at all.
     pub(crate) linger_ms: u32,
     /// For a lock that is adopted.
@@ -110,6 +112,7 @@ impl LockOptions {
             is_special: false,
             is_woken: true,
             is_fenced: false,
+            is_announced: false,
             linger_ms: 0,
             fence: None,
         }
@@ -192,6 +195,21 @@ impl LockOptions {
         self
     }
 
+    /// The holder is a leader: it writes its name beside the lock, in the key `key:elected`, for
+    /// [`Client::leader`](crate::Client::leader) to read. The lease is
+    /// [kept alive](Self::keep_alive). What [`Client::campaign`](crate::Client::campaign) asks for;
+    /// a loop of your own asks for it here. See `guide::election`.
+    ///
+    /// The name is that of the client ([`Config::client_name`](crate::Config::client_name)), and no
+    /// lock depends on it. It costs one SET per node with the lease and with each extension, and a
+    /// delete with the release, no round trip. A user who may not write the key leads all the same,
+    /// without a name.
+    #[must_use]
+    pub fn announced(mut self) -> Self {
+        self.is_announced = true;
+        self.kept_alive()
+    }
+
     /// The lock may linger behind its unlock: nothing is written for at most this long, and the next
     /// call of this client for the key has the lock at once, without a command. Useful for keys that
     /// mostly come back to the same process: see `guide::shared`.
@@ -204,8 +222,8 @@ impl LockOptions {
     /// lingers. So do all clients while the sockets are not driven.
     ///
     /// An unlock says [`Released`](crate::Unlocked::Released) although the nodes hold the key. The
-    /// option has no effect for a lock with a fence or a token of its own, a watched one, one with
-    /// limits, and one whose token was asked for ([`Lease::token`](crate::Lease::token)). A `Driver`
+    /// option has no effect for a lock with a fence or a token of its own, a watched or announced one,
+    /// one with limits, and one whose token was asked for ([`Lease::token`](crate::Lease::token)). A `Driver`
     /// releases the lock first where the next call asks for another TTL; a shared handle gives it to
     /// that call by the rules for its waiters.
     ///
@@ -255,7 +273,8 @@ impl LockOptions {
     /// it belongs to one holder.
     pub(crate) fn may_linger(&self) -> bool {
         let has_no_limits = self.keep_alive.is_none_or(|kept| kept == KeepAlive::new());
-        has_no_limits && self.token.is_none() && !self.is_fenced && !self.is_watched
+        let is_its_own = self.token.is_some() || self.is_fenced || self.is_announced;
+        has_no_limits && !is_its_own && !self.is_watched
     }
 
     /// For how long the lease may linger; zero for not at all.
@@ -263,6 +282,11 @@ impl LockOptions {
     pub(crate) fn linger_limit(&self) -> Duration {
         let limit_ms = if self.may_linger() { self.linger_ms } else { 0 };
         Duration::from_millis(limit_ms.into())
+    }
+
+    /// For a call that waits until it leads: for ever, unless the options say otherwise.
+    pub(crate) fn campaigning(self, retry: Retry) -> Self {
+        self.announced().patient(Retry { timeout: None, ..retry })
     }
 
     /// One attempt.

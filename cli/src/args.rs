@@ -5,11 +5,10 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::duration::{duration, ttl, wait};
-use super::output::shown;
+use super::names::{Name, key_parser, pattern_parser, token_parser};
 
 /// Locks on N independent Redis or Valkey masters
 #[derive(Debug, Parser)]
@@ -35,15 +34,15 @@ Exit codes:
   1      demo: something was oversold, not all was sold, or a stale write was accepted;
          unlock --force: not confirmed, and nothing was done
   64     the command line is wrong
-  69     no quorum: too few nodes could be reached or answered in time; status: unknown; ls: locks
+  69     no quorum: too few nodes could be reached or answered in time; status, leader: unknown; ls: locks
          may be missing
-  70     run: a lock was lost before or while CMD ran; unlock, extend: it is no longer held
+  70     run, elect: a lock was lost before or while CMD ran; unlock, extend: it is no longer held
   71     the operating system refused something
   75     the lock is taken
   77     the nodes refuse the user, the password, or what the user may do
   78     doctor: locks would be unsafe; with --all: not all nodes vote
-  128+n  ended by signal n (status --watch, top, node: 0)
-  run ends with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
+  128+n  ended by signal n (status --watch, leader --watch, top, node: 0)
+  run and elect end with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
 
 /// The options of every command, before or after its name.
 #[derive(Debug, Args)]
@@ -117,6 +116,10 @@ pub(crate) enum Command {
     Extend(ExtendArgs),
     /// Hold one or more locks while a command runs
     Run(RunArgs),
+    /// Run a command while this candidate leads an election
+    Elect(ElectArgs),
+    /// Show who leads an election, and since when
+    Leader(LeaderArgs),
     /// Show what each node holds for a key: free, held, split or unknown
     Status(StatusArgs),
     /// List the locks on the nodes, with their holders
@@ -313,12 +316,79 @@ pub(crate) struct RunArgs {
     /// Take the lock, a single one, with a fence; CMD finds it in its environment as REDBOLT_FENCE
     #[arg(long)]
     pub(crate) fence: bool,
+    #[command(flatten)]
+    pub(crate) command: CommandArgs,
+}
+
+/// The command under a lock.
+#[derive(Debug, Args)]
+pub(crate) struct CommandArgs {
     /// A line for the shell ($SHELL, else /bin/sh) instead of CMD
     #[arg(short = 'c', long = "command", value_name = "LINE", conflicts_with = "command")]
     pub(crate) line: Option<OsString>,
     /// The command and its arguments
     #[arg(last = true, required_unless_present = "line", value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = ELECT_HELP)]
+pub(crate) struct ElectArgs {
+    /// Name of the election: the name of its lock
+    #[arg(value_name = "NAME", value_parser = key_parser())]
+    pub(crate) election: Name,
+    /// TTL of the lock: how long after the death of a leader another leads at the latest
+    #[arg(long, value_name = "D", default_value = "3s", value_parser = ttl)]
+    pub(crate) ttl: Duration,
+    /// What this candidate is called, 1 to 64 letters, digits and .-_+@/ [default: redbolt-cli]
+    #[arg(long = "name", value_name = "WHO")]
+    pub(crate) name: Option<String>,
+    /// Least time left of the term for CMD to go on [default: a tenth of the TTL, at most 1s]
+    #[arg(long, value_name = "D", value_parser = duration)]
+    pub(crate) grace: Option<Duration>,
+    /// Lead with a fence; CMD finds it in its environment as REDBOLT_FENCE
+    #[arg(long)]
+    pub(crate) fence: bool,
+    #[command(flatten)]
+    pub(crate) command: CommandArgs,
+}
+
+const ELECT_HELP: &str = "\
+It waits, for as long as it takes, until this candidate leads, and runs CMD. A term is a lock that
+is extended at each third of its TTL. When the term cannot be extended or is taken away, CMD and
+its process group get TERM, and KILL before the term would have ended, as with redbolt run; then
+it waits to lead again. So CMD runs on one machine at a time.
+
+When CMD ends by itself, redbolt resigns, so that another candidate follows at once, and ends with
+CMD's own code. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD; while redbolt waits, they
+end it. CMD is killed when redbolt is.
+
+CMD finds the name of the election in $REDBOLT_KEY, and with --fence a number in $REDBOLT_FENCE that
+grows from leader to leader: a resource that refuses a lower one than it has seen is safe from a
+leader that was paused.
+
+Example:  redbolt elect scheduler -- ./scheduler
+          redbolt elect scheduler --ttl 3s --name \"$HOSTNAME\" -- ./scheduler
+          redbolt leader scheduler                   who leads";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The name is the leader's own claim. It is shown only where the nodes hold it with the token of the
+lock itself.
+
+Example:  redbolt leader scheduler
+          redbolt leader scheduler --watch           a line for each change
+          redbolt leader scheduler --json")]
+pub(crate) struct LeaderArgs {
+    /// Name of the election
+    #[arg(value_name = "NAME", value_parser = key_parser())]
+    pub(crate) election: Name,
+    /// Go on until interrupted: one line per change
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Time between two looks, with --watch [default: 200ms]
+    #[arg(long, value_name = "D", value_parser = duration, requires = "watch")]
+    pub(crate) interval: Option<Duration>,
 }
 
 const RUN_HELP: &str = "\
@@ -490,47 +560,4 @@ pub(crate) enum Mode {
 pub(crate) enum Polling {
     Spin,
     Park,
-}
-
-/// A key or token: any bytes that an argument can hold.
-#[derive(Clone, Debug)]
-pub(crate) struct Name(pub(crate) Vec<u8>);
-
-fn name_parser(
-    most: usize,
-) -> impl Fn(OsString) -> Result<Name, String> + Clone + Send + Sync + 'static {
-    move |text| {
-        let bytes = std::os::unix::ffi::OsStringExt::into_vec(text);
-        if bytes.is_empty() || bytes.len() > most {
-            return Err(format!("it has {} bytes: 1 to {most} are allowed", bytes.len()));
-        }
-        Ok(Name(bytes))
-    }
-}
-
-/// How the key ends in which the nodes keep the last fence of the lock in front of it.
-const COUNTER: &[u8] = b":fence";
-
-fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
-    let parse = name_parser(4096);
-    OsStringValueParser::new().try_map(move |text| {
-        let key = parse(text)?;
-        match key.0.strip_suffix(COUNTER) {
-            Some(lock) => Err(format!(
-                "it is no lock: in this key the nodes keep the last fence of the lock '{}'",
-                shown(lock)
-            )),
-            None => Ok(key),
-        }
-    })
-}
-
-/// The most bytes of a token.
-pub(crate) const TOKEN_MAX: usize = 255;
-fn pattern_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
-    OsStringValueParser::new().try_map(name_parser(4096))
-}
-
-fn token_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
-    OsStringValueParser::new().try_map(name_parser(TOKEN_MAX))
 }

@@ -1,4 +1,5 @@
-//! The command under the lock: it runs in a process group of its own and never outlives `run`.
+//! The command under the lock: it runs in a process group of its own and never outlives the process that
+//! started it, here called `run`.
 //!
 //! `run` starts its own binary a second time with [`HIDDEN`]. This process asks the kernel to kill
 //! it when `run` dies, waits until the watchdog knows it, takes the terminal if there is one, and

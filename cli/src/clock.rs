@@ -6,6 +6,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Now, in UTC, to the second.
 pub(crate) fn time() -> String {
+    humantime::format_rfc3339_seconds(wall()).to_string()
+}
+
+/// What the wall clock shows.
+pub(crate) fn wall() -> SystemTime {
     let since_1970 = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
-    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since_1970).to_string()
+    SystemTime::UNIX_EPOCH + since_1970
 }

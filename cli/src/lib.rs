@@ -16,6 +16,7 @@ mod config;
 mod demo;
 mod doctor;
 mod duration;
+mod elect;
 mod examined;
 mod exit;
 mod extend;
@@ -23,9 +24,11 @@ mod fitness;
 mod force;
 mod holders;
 mod keyboard;
+mod leader;
 mod lock;
 mod look;
 mod ls;
+mod names;
 mod node;
 mod output;
 mod own_binary;
@@ -49,6 +52,7 @@ mod usage;
 mod watch;
 mod watchdog;
 mod way;
+mod work;
 
 use std::panic;
 use std::process::ExitCode;
@@ -129,6 +133,8 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(global, args),
         Command::Node(args) => node::run(global, args),
         Command::Run(args) => run::run(global, args),
+        Command::Elect(args) => elect::run(global, args),
+        Command::Leader(args) => leader::run(global, args),
         Command::Demo(args) => demo::run(global, args),
         Command::Completions(args) => completions::run(args),
     }

@@ -1,123 +1,33 @@
-//! `redbolt run`: holds locks while a command runs, and ends the command before any of them ends.
+//! `redbolt run`: holds locks while a command runs.
 //!
 //! # Invariants
 //!
 //! - Several locks are taken in the order of their bytes. A waiter for one holds only smaller ones,
 //!   so waiters cannot deadlock.
 //! - The driver keeps the locks alive, also while `run` waits for the next one.
-//! - When less than the grace is left of any lock, or one is known to be lost, the group gets TERM,
-//!   and KILL after the grace. KILL comes at the latest when a quarter of the grace is left before
-//!   the last known deadline, whatever the nodes do.
-//! - After each wait `run` reads the clock first: if it could not run for too long, there is only
-//!   time for KILL. Until `run` runs again, the watchdog acts for it.
-//! - The locks are released after the command has ended, and never before.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
-use std::time::Duration;
-
-use redbolt::Instant;
-use redbolt::driver::Outcome;
-use redbolt::engine::OpId;
-use redbolt::{KeepAlive, Lease, UnlockError, Unlocked, now};
+use redbolt::{KeepAlive, Lease, now};
 
 use crate::args::{Global, RunArgs};
-use crate::child::{Fate, Group, exit_code};
-use crate::exit::{Failure, LOST, SYSTEM, TAKEN};
+use crate::exit::{Failure, LOST, TAKEN};
 use crate::lock::{hint_taken, options, waiting};
-use crate::output::{note, short, shown};
-use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
-use crate::signals::Signal;
-use crate::token::TOKEN_VARIABLE;
-
-/// The longest grace by default.
-const GRACE_MAX: Duration = Duration::from_secs(1);
-
-/// Where the command finds the name of its lock.
-const KEY_VARIABLE: &str = "REDBOLT_KEY";
-
-/// Where the command finds the fence of its lock.
-const FENCE_VARIABLE: &str = "REDBOLT_FENCE";
-
-/// The exit code of a command that was killed.
-const KILLED: u8 = 128 + 9;
-
-/// The signals that `run` passes on to the command.
-const PASSED_ON: [Signal; 6] = [
-    Signal::SIGINT,
-    Signal::SIGTERM,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-];
+use crate::output::shown;
+use crate::session::{CONNECT_LIMIT, Session};
+use crate::work;
 
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
-    let grace = args.grace.unwrap_or_else(|| (args.ttl / 10).min(GRACE_MAX));
-    // A TTL that is too short itself is refused with the lock.
-    if args.grace.is_some_and(|grace| grace >= args.ttl / 2) {
-        let message = format!("--grace {} leaves too little of --ttl", short(grace));
-        return Err(Failure::usage(message).hint("it must be less than half of it"));
-    }
+    let grace = work::grace(args.ttl, args.grace)?;
     if args.fence && keys(args).len() > 1 {
         return Err(Failure::usage("--fence takes one KEY: fences compare within one lock only"));
     }
-    // The kernel then does not report how a child ended.
-    if crate::signals::is_ignored(Signal::SIGCHLD) {
-        let message =
-            "the process that started this ignores SIGCHLD, which hides how the command ends";
-        return Err(Failure::new(SYSTEM, "system", message)
-            .hint("start it with the signal's default: env --default-signal=CHLD redbolt run .."));
-    }
-    let own = [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGTSTP];
-    let watched: Vec<Signal> = PASSED_ON.into_iter().chain(own).collect();
-    let mut session = Session::open(global, &watched)?;
-    crate::signals::block(Signal::SIGTTOU)?;
+    let mut session = work::session(global, "run", |config| config)?;
     // The error of a single attempt already says everything.
     session.is_telling = args.wait.is_some();
     let leases = take_all(&mut session, args);
     let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
-    session.is_telling = true;
-    let limit = Limit::new(deadline(&leases), grace);
-    let group = match Group::start(&command(args), &environment(&leases), limit.watchdog_at()) {
-        Ok(group) => group,
-        Err(error) => {
-            drop(leases);
-            session.close();
-            return Err(Failure::new(SYSTEM, "system", format!("cannot start a process: {error}")));
-        }
-    };
-    let mut watch = Watch { session, group, leases, limit };
-    let result = watch.until_ended();
-    // Whatever went wrong, no part of the command may go on without the locks.
-    if result.is_err() || watch.limit.is_told {
-        watch.group.send(Signal::SIGKILL);
-    }
-    watch.group.wait()?;
-    let released = watch.release();
-    let code = exit_code(watch.group.reap()?);
-    // A command that had ended by itself was not killed.
-    let was_killed = result? == End::Killed && code == KILLED;
-    watch.session.close();
-    judge(code, was_killed || watch.limit.is_told, &released?)
-}
-
-/// What the command finds of its lock. With several locks it finds none of them, nor what this process
-/// itself may have found.
-fn environment(leases: &[Lease]) -> [(&'static str, Option<OsString>); 3] {
-    let only = if let [lease] = leases { Some(lease) } else { None };
-    let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    let fence = only.and_then(Lease::fence);
-    [
-        (KEY_VARIABLE, only.map(|lease| bytes(lease.key()))),
-        (TOKEN_VARIABLE, only.map(|lease| bytes(lease.token().as_bytes()))),
-        (FENCE_VARIABLE, fence.map(|fence| fence.to_string().into())),
-    ]
-}
-
-/// The earliest deadline of the locks.
-fn deadline(leases: &[Lease]) -> Instant {
-    leases.iter().map(Lease::deadline).min().unwrap_or_else(now)
+    let ended = work::under(&mut session, leases, &work::command(&args.command), grace);
+    session.close();
+    ended?.judge()
 }
 
 /// The names of the locks, each once and in the order of their bytes.
@@ -167,220 +77,5 @@ fn conflict(failure: Failure, args: &RunArgs, json: bool) -> Failure {
         Some(0) if failure.code == TAKEN && !json => Failure::code(0),
         Some(code) if failure.code == TAKEN => Failure { code, ..failure },
         _ => failure,
-    }
-}
-
-fn command(args: &RunArgs) -> Vec<OsString> {
-    let Some(line) = &args.line else { return args.command.clone() };
-    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
-    vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), line.clone()]
-}
-
-/// The locks and the command, and until when it may run.
-struct Watch {
-    session: Session,
-    group: Group,
-    leases: Vec<Lease>,
-    limit: Limit,
-}
-
-/// Why `run` stops watching the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    ByItself,
-    Killed,
-}
-
-/// Until when the command may run.
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    grace: Duration,
-    kill_at: Instant,
-    /// The command was told to end.
-    is_told: bool,
-}
-
-impl Limit {
-    fn new(deadline: Instant, grace: Duration) -> Self {
-        Self { grace, kill_at: deadline - grace / 4, is_told: false }
-    }
-
-    /// The locks last until `deadline`. A command that was told to end is given no more time.
-    fn follow(&mut self, deadline: Instant) {
-        if !self.is_told {
-            *self = Self::new(deadline, self.grace);
-        }
-    }
-
-    /// A lock ends or is lost: the command has the grace from `now` on, but never longer than
-    /// before.
-    fn tell(&mut self, now: Instant) {
-        self.is_told = true;
-        self.kill_at = self.kill_at.min(now + self.grace);
-    }
-
-    /// When the command is told to end if the locks have not been extended by then.
-    fn tell_at(&self) -> Instant {
-        self.kill_at - (self.grace - self.grace / 4)
-    }
-
-    /// When the watchdog kills the command: late enough for `run` to do it first.
-    fn watchdog_at(&self) -> Instant {
-        self.kill_at + self.grace / 8
-    }
-
-    fn next(&self) -> Instant {
-        if self.is_told { self.kill_at } else { self.tell_at() }
-    }
-}
-
-/// How the release of one lock ended.
-struct Released {
-    key: String,
-    is_in_time: bool,
-    unlocked: Result<Unlocked, UnlockError>,
-}
-
-impl Watch {
-    /// Drives the locks until the command has ended.
-    fn until_ended(&mut self) -> Result<End, Failure> {
-        loop {
-            // Checked before anything is read: this process may have been stopped.
-            if self.limit.kill_at <= now() {
-                self.group.send(Signal::SIGKILL);
-                return Ok(End::Killed);
-            }
-            self.session.drive()?;
-            while let Some(signal) = self.session.signals.next() {
-                self.take_signal(signal);
-            }
-            if self.group.look()? == Fate::Ended {
-                return Ok(End::ByItself);
-            }
-            while let Some(done) = self.session.driver.completion() {
-                if matches!(done.result, Outcome::Lost(_)) {
-                    self.tell("the lock is lost: ending the command");
-                }
-            }
-            self.limit.follow(deadline(&self.leases));
-            if self.limit.tell_at() <= now() {
-                self.tell("the lock could not be extended and ends: ending the command");
-            }
-            self.group.kill_at(self.limit.watchdog_at());
-            self.session.wait(Some(self.limit.next()))?;
-        }
-    }
-
-    fn take_signal(&mut self, signal: Signal) {
-        if signal == Signal::SIGCONT {
-            self.group.wake();
-        } else if signal == Signal::SIGTSTP {
-            note("redbolt run cannot be suspended: the lock would end, and the command go on");
-        } else if PASSED_ON.contains(&signal) {
-            self.group.send(signal);
-        }
-    }
-
-    /// Tells the command to end, once.
-    fn tell(&mut self, why: &str) {
-        if self.limit.is_told {
-            return;
-        }
-        let time = now();
-        self.limit.tell(time);
-        if self.limit.kill_at <= time {
-            // KILL comes at once.
-            return;
-        }
-        self.group.kill_at(self.limit.watchdog_at());
-        self.group.send(Signal::SIGTERM);
-        // A stopped process does not see TERM.
-        self.group.send(Signal::SIGCONT);
-        // Last, because it may block until stderr is read.
-        note(why);
-    }
-
-    /// Releases the locks, the last first; no signal interrupts that.
-    fn release(&mut self) -> Result<Vec<Released>, Failure> {
-        let mut open: Vec<(OpId, Released)> = Vec::with_capacity(self.leases.len());
-        while let Some(lease) = self.leases.pop() {
-            let key = shown(lease.key());
-            let is_in_time = lease.is_valid();
-            let op = self.session.driver.unlock(lease)?;
-            open.push((op, Released { key, is_in_time, unlocked: Ok(Unlocked::Unknown) }));
-        }
-        self.session.driver.flush();
-        let mut left = open.len();
-        while left > 0 {
-            while let Some(done) = self.session.driver.completion() {
-                if let Some((_, released)) = open.iter_mut().find(|(op, _)| *op == done.id) {
-                    let Outcome::Unlock(unlocked) = done.result else { return Err(odd_outcome()) };
-                    released.unlocked = unlocked;
-                    left -= 1;
-                }
-            }
-            if left > 0 {
-                self.session.pass(None)?;
-            }
-        }
-        Ok(open.into_iter().map(|(_, released)| released).collect())
-    }
-}
-
-fn judge(code: u8, was_ended: bool, released: &[Released]) -> Result<(), Failure> {
-    let is_lost = |lock: &&Released| !lock.is_in_time || lock.unlocked == Err(UnlockError::NotHeld);
-    let were = |locks: &[&str]| {
-        let verb = if locks.len() == 1 { "was" } else { "were" };
-        format!("{} {verb} lost", locks.join(", "))
-    };
-    // In the order in which they were taken.
-    let lost: Vec<&str> = released.iter().rev().filter(is_lost).map(|lock| &*lock.key).collect();
-    if was_ended {
-        // A lock that ran short may still have been held when the command had ended.
-        let all = || released.iter().rev().map(|lock| &*lock.key).collect();
-        let what = were(&if lost.is_empty() { all() } else { lost });
-        return Err(Failure::new(
-            LOST,
-            "lost",
-            format!("{what} while the command ran, so the command was ended"),
-        ));
-    }
-    if !lost.is_empty() {
-        let what = were(&lost);
-        return Err(Failure::new(
-            LOST,
-            "lost",
-            format!("{what} before the command ended (with exit code {code}): check its work"),
-        ));
-    }
-    for lock in released.iter().filter(|lock| lock.unlocked == Ok(Unlocked::Unknown)) {
-        let key = &lock.key;
-        note(format_args!("too few nodes confirmed the release of {key}: it may last for its TTL"));
-    }
-    if code == 0 { Ok(()) } else { Err(Failure::code(code)) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn at(ms: u64) -> Instant {
-        Instant::from_nanos(ms * 1_000_000)
-    }
-
-    #[test]
-    fn a_command_is_killed_by_the_deadline_that_was_believed_however_late_the_loss_is_known() {
-        let grace = Duration::from_millis(1_000);
-        // When the loss is known, when the command is killed.
-        for (known, killed) in [(2_000, 3_000), (9_000, 9_750), (9_900, 9_750), (60_000, 9_750)] {
-            let mut limit = Limit::new(at(5_000), grace);
-            limit.follow(at(10_000));
-            assert_eq!(limit.next(), at(9_000));
-            limit.tell(at(known));
-            // A lost lease is over now, and an extended one lasts longer.
-            limit.follow(at(known));
-            limit.follow(at(90_000));
-            assert_eq!((limit.next(), limit.is_told), (at(killed), true));
-        }
     }
 }

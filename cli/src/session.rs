@@ -15,7 +15,7 @@ use redbolt::driver::mio::{Events, Poll, Token, Waker};
 use redbolt::driver::{Driver, Outcome};
 use redbolt::engine::OpId;
 use redbolt::inspect::{NodeHealth, NodeState};
-use redbolt::{Cause, Lease, LockError, LockOptions, Retry, now};
+use redbolt::{Cause, Config, Lease, LockError, LockOptions, Retry, now};
 
 use crate::alarm::Alarm;
 use crate::args::Global;
@@ -54,7 +54,16 @@ impl Drop for Session {
 impl Session {
     /// Begins to connect. Takes `signals` from the process.
     pub(crate) fn open(global: &Global, signals: &[Signal]) -> Result<Self, Failure> {
-        let config = settings::config(global)?;
+        Self::open_with(global, signals, |config| config)
+    }
+
+    /// As [`open`](Self::open), with a change to what the options say.
+    pub(crate) fn open_with(
+        global: &Global,
+        signals: &[Signal],
+        change: impl FnOnce(Config) -> Config,
+    ) -> Result<Self, Failure> {
+        let config = change(settings::config(global)?);
         let quorum = settings::quorum(global, &config)?;
         let poll = Poll::new()?;
         let node_count = config.nodes().len();
@@ -162,9 +171,11 @@ impl Session {
         acquire: LockOptions,
         wait: Option<Duration>,
     ) -> Result<Lease, Failure> {
-        // Refuses a wrong TTL before any wait.
-        let probe = self.driver.lock(key, acquire.clone().timeout(Duration::ZERO));
-        self.driver.cancel(probe?);
+        // Refuses a wrong TTL before any wait; nothing is written yet.
+        if self.voters() == 0 {
+            let probe = self.driver.lock(key, acquire.clone().timeout(Duration::ZERO));
+            self.driver.cancel(probe?);
+        }
         // A result that is not taken would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
         self.wait_settled(CONNECT_LIMIT)?;

@@ -25,9 +25,13 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
     if look.0.verdict != Verdict::Unknown {
         return Ok(());
     }
-    let causes = look.0.nodes.iter().map(|node| silence(node).unwrap_or_default());
     let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
-    Err(Failure::code(code_without_quorum(causes, quorum)))
+    Err(Failure::code(code_without_quorum(silences(&look.0.nodes), quorum)))
+}
+
+/// Why what each node says does not count.
+pub(crate) fn silences(nodes: &[NodeKey]) -> impl Iterator<Item = Cause> {
+    nodes.iter().map(|node| silence(node).unwrap_or_default())
 }
 
 /// What the nodes hold for a key at one moment.

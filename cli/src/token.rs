@@ -7,8 +7,9 @@ use std::io::{self, BufRead as _, BufReader, Read};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
-use crate::args::{TOKEN_MAX, TokenArgs};
+use crate::args::TokenArgs;
 use crate::exit::Failure;
+use crate::names::TOKEN_MAX;
 
 /// Where `run` leaves the token for its command, and where `unlock` and `extend` look for one.
 pub(crate) const TOKEN_VARIABLE: &str = "REDBOLT_TOKEN";

@@ -50,14 +50,17 @@ fn missing(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
-    if named().as_deref() == Some("run") {
-        let keys = typed_keys();
+    if let Some(command) = named().filter(|name| runs_a_command(name)) {
         let is_missing = |what: &str| names.iter().any(|name| name.contains(what));
         if is_missing("KEY") {
             return Some("the name of the lock is missing: redbolt run KEY -- CMD".to_owned());
         }
+        if is_missing("NAME") {
+            let call = "redbolt elect NAME -- CMD";
+            return Some(format!("the name of the election is missing: {call}"));
+        }
         if is_missing("CMD") {
-            return Some(behind_dashes(&keys));
+            return Some(behind_dashes(&command, &typed_keys()));
         }
     }
     let verb = if names.len() == 1 { "is" } else { "are" };
@@ -114,10 +117,14 @@ fn unexpected(error: &clap::Error) -> Option<String> {
         ));
     }
     match command.as_str() {
-        "run" if !typed_keys().is_empty() && !words().any(|word| word == "--") => {
+        name if runs_a_command(name)
+            && !typed_keys().is_empty()
+            && !words().any(|word| word == "--") =>
+        {
             let mut typed = typed_keys();
             typed.push(shown);
-            (typed.len() > 2).then(|| behind_dashes(&typed))
+            // Of `run` the second may be another KEY.
+            (typed.len() > 2 || name == "elect").then(|| behind_dashes(name, &typed))
         }
         // It may be the token.
         "unlock" | "extend" if !word.starts_with('-') => {
@@ -130,14 +137,19 @@ fn unexpected(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// `run` without its command: it was forgotten, or the dashes in front of it were.
-fn behind_dashes(keys: &[String]) -> String {
+fn runs_a_command(name: &str) -> bool {
+    matches!(name, "run" | "elect")
+}
+
+/// `run` or `elect` without its command: it was forgotten, or the dashes in front of it were.
+fn behind_dashes(name: &str, keys: &[String]) -> String {
     match keys {
         [key, command @ ..] if !command.is_empty() => {
-            format!("the command goes behind --, as in: redbolt run {key} -- {}", command.join(" "))
+            let command = command.join(" ");
+            format!("the command goes behind --, as in: redbolt {name} {key} -- {command}")
         }
-        [key] => format!("the command is missing: redbolt run {key} -- CMD"),
-        _ => "the command is missing: redbolt run KEY -- CMD".to_owned(),
+        [key] => format!("the command is missing: redbolt {name} {key} -- CMD"),
+        _ => format!("the command is missing: redbolt {name} KEY -- CMD"),
     }
 }
 
@@ -149,11 +161,12 @@ fn follows_a_comma(argument: &str) -> bool {
         .any(|pair| matches!(pair, [before, word] if before.ends_with(',') && word == argument))
 }
 
-/// The arguments of `run` in front of any `--` that are no options.
+/// The arguments of `run` or `elect` in front of any `--` that are no options.
 fn typed_keys() -> Vec<String> {
     let matches = Cli::command().ignore_errors(true).try_get_matches().ok();
     let run = matches.as_ref().and_then(ArgMatches::subcommand).map(|(_, run)| run);
-    let keys = run.and_then(|run| run.get_raw("keys"));
+    let of = |name| run.and_then(|run| run.try_get_raw(name).ok().flatten());
+    let keys = of("keys").or_else(|| of("election"));
     let text = |key: &std::ffi::OsStr| brief(&shown(key.as_encoded_bytes()));
     keys.map(|keys| keys.map(text).collect()).unwrap_or_default()
 }

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::Client;
+use crate::claim::CLAIM_SUFFIX;
 use crate::command::{Answer, FENCE_SUFFIX, MARKER_PREFIX, classify};
 use crate::driver::{Question, VALUES_MAX};
 use crate::error::{Cause, LockError};
@@ -53,7 +54,8 @@ struct Search {
 
 impl Client {
     /// Lists the locks whose keys match `pattern` (as in SCAN: `*`, `?`, `[a-c]`), at most `limit`,
-    /// with their holders: string keys of any library, without the counters of fences. Locks that
+    /// with their holders: string keys of any library, without what is beside locks (the
+    /// counters of fences, the names of leaders). Locks that
     /// are taken or released meanwhile may be missing or not.
     ///
     /// Each node is searched step by step, 500 keys at a time, so that others get their turn in
@@ -68,7 +70,7 @@ impl Client {
     /// [`LockError::Full`] and [`LockError::System`].
     pub fn locks(&mut self, pattern: impl AsRef<[u8]>, limit: usize) -> Result<Listing, LockError> {
         let pattern = pattern.as_ref();
-        // Counters are left out of any list, whatever the pattern.
+        // What is beside locks is left out of any list, whatever the pattern.
         match self.driver.engine().wire_key(pattern) {
             Ok(_) | Err(LockError::ReservedKey) => {}
             Err(error) => return Err(error),
@@ -194,8 +196,8 @@ impl Search {
 /// The key that callers know, if a lock may have it.
 fn lock_key(wire: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
     let key = wire.strip_prefix(prefix).filter(|key| !key.is_empty())?;
-    (!key.ends_with(FENCE_SUFFIX) && !wire.starts_with(MARKER_PREFIX.as_bytes()))
-        .then(|| key.to_owned())
+    let is_beside = key.ends_with(FENCE_SUFFIX) || key.ends_with(CLAIM_SUFFIX);
+    (!is_beside && !wire.starts_with(MARKER_PREFIX.as_bytes())).then(|| key.to_owned())
 }
 
 /// The bytes as a pattern that matches nothing else.

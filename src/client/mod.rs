@@ -10,6 +10,7 @@
 
 mod batch;
 mod drive;
+mod election;
 mod held;
 mod inspect;
 mod listing;
@@ -19,6 +20,7 @@ use std::io;
 use std::time::Duration;
 
 pub use batch::Batch;
+pub use election::Observer;
 pub use held::Held;
 pub use inspect::{NodeReport, examine};
 pub use listing::{Listing, Searched};

@@ -237,6 +237,15 @@ pub(crate) fn append_extend(
     append_number(out, ttl_ms);
 }
 
+/// Writes what a leader says of itself, for as long as its lock lasts.
+pub(crate) fn append_claim(out: &mut Vec<u8>, key: &Key, value: &TokenBytes, ttl_ms: u32) {
+    out.extend_from_slice(b"*5\r\n$3\r\nSET\r\n");
+    append_key(out, key);
+    append_token(out, value);
+    out.extend_from_slice(b"$2\r\nPX\r\n");
+    append_number(out, ttl_ms.into());
+}
+
 /// Asks whether the user may release by `step`, with a command that changes nothing.
 pub(crate) fn append_proof(out: &mut impl BufMut, step: ReleaseStep) {
     match step {

@@ -229,7 +229,7 @@ impl Driver {
             self.look();
             now = clock::now();
         }
-        if options.is_fenced {
+        if options.is_fenced || options.is_announced {
             self.set_wall_clock(now);
         }
         self.engine.acquire(key, options, now)

@@ -1,6 +1,7 @@
 //! Queries to the nodes that change nothing.
 
 use super::{Driver, clock};
+use crate::claim::CLAIM_SUFFIX;
 use crate::engine::{NodeReplies, OpId, Say};
 use crate::error::LockError;
 use crate::quorum::{NodeId, NodeMask};
@@ -13,6 +14,8 @@ pub(crate) enum Question {
     Key(Vec<u8>),
     /// And INFO clients: how long a list of the clients would be.
     Holder(Vec<u8>),
+    /// GET and PTTL of the key, and GET of what its leader says beside it.
+    Leader(Vec<u8>),
     /// INFO clients alone.
     ClientCounts,
     /// CLIENT LIST, of one node: while it writes a long list it serves nobody else, and so many nodes
@@ -53,6 +56,13 @@ impl Driver {
                 let key = self.engine.wire_key(key)?;
                 let commands: [&[&[u8]]; 3] =
                     [&[b"GET", &key], &[b"PTTL", &key], &[b"INFO", b"clients"]];
+                self.engine.query(&commands, now)
+            }
+            Question::Leader(key) => {
+                let key = self.engine.wire_key(key)?;
+                let claim = [&key, CLAIM_SUFFIX].concat();
+                let commands: [&[&[u8]]; 3] =
+                    [&[b"GET", &key], &[b"PTTL", &key], &[b"GET", &claim]];
                 self.engine.query(&commands, now)
             }
             Question::Clients(listing) => {

@@ -13,7 +13,7 @@ use super::event::{Connection, Event};
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
 use super::locks::query::Say;
-use super::locks::settings::{Settings, nodes_of};
+use super::locks::settings::{Settings, name_of, nodes_of};
 use super::locks::slot::{LeaseId, Slot};
 use super::locks::state::{Done, Locks};
 use super::locks::timers::Timer;
@@ -48,12 +48,14 @@ impl Engine {
         rng.fill_bytes(&mut client_id);
         let settings = Settings::of(config, &checked);
         let names: Arc<[_]> = config.nodes.iter().map(|address| address.name().into()).collect();
-        let nodes = nodes_of(config, ClientId::new(client_id), now);
+        let client = ClientId::new(client_id);
+        let name = name_of(config, client);
+        let nodes = nodes_of(config, (client, &name), now);
         let nodes = Nodes::new(nodes, names, settings.admission, now);
         let prefix = Prefix::new(&config.key_prefix);
         let drawn = (config.in_flight_max, client_id, rng);
         Ok(Self {
-            locks: Locks::new(settings, nodes, prefix, drawn, now),
+            locks: Locks::new(settings, nodes, prefix, drawn, name.into(), now),
             waiting: Waiting::new(client_id, config.node_timeout, rules::quorum(checked.quorum)),
             tries: VecDeque::new(),
             frame: Vec::new(),
@@ -280,14 +282,14 @@ impl Engine {
         self.locks.nodes.get(id).is_some_and(Node::serves)
     }
 
-    /// Whether fenced locks were asked for: the wall clock is to be set in every pass.
+    /// Whether fenced or announced locks were asked for: the wall clock is to be set in every pass.
     #[must_use]
     pub const fn uses_wall_clock(&self) -> bool {
         self.locks.wall.is_some()
     }
 
     /// At `now` the wall clock shows `micros` microseconds since 1970. Call it before each call
-    /// that takes a fenced lock, and in each pass from then on; nothing else depends on the wall
+    /// that takes a fenced or announced lock, and in each pass from then on; nothing else depends on the wall
     /// clock.
     pub fn set_wall_clock(&mut self, micros: u64, now: Instant) {
         self.locks.wall = Some(WallClock { read_at: now, micros, error: 0 });

@@ -157,8 +157,9 @@ pub enum LockError {
         /// What is in the way.
         why: &'static str,
     },
-    /// The key ends in `:fence`: such keys are the counters of fences.
-    #[error("a key that ends in :fence is the counter of another lock's fences")]
+    /// The key ends in `:fence` or `:elected`: such keys are the counters of fences, and the names of
+    /// leaders, beside the locks that they belong to.
+    #[error("a key that ends in :fence or :elected belongs to another lock")]
     ReservedKey,
     /// The key is empty, or longer than 4,096 bytes with the configured prefix.
     #[error("the key has {len} bytes with its prefix: 1 to 4096 are allowed")]

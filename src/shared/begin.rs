@@ -16,6 +16,7 @@ use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::status::Answers;
+use crate::time::Instant;
 
 /// What an acquisition asked for, kept for its end.
 #[derive(Clone, Copy)]
@@ -149,7 +150,16 @@ impl Shared {
     }
 
     pub(super) fn begin_ask(&self, question: Question) -> Result<Pending, LockError> {
-        self.begin(Kind::Ask, Task::Ask(question)).map_err(LockError::from)
+        self.begin_ask_at(question, Instant::default())
+    }
+
+    /// Asks once `at` has come.
+    pub(super) fn begin_ask_at(
+        &self,
+        question: Question,
+        at: Instant,
+    ) -> Result<Pending, LockError> {
+        self.begin(Kind::Ask, Task::Ask(question, at)).map_err(LockError::from)
     }
 
     /// `Err`: the I/O thread has ended before, with this many releases owed.

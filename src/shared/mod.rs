@@ -14,6 +14,7 @@
 
 mod begin;
 mod calls;
+mod election;
 mod futures;
 mod guard;
 mod inner;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 use mio::{Token, Waker};
 
+pub use election::SharedObserver;
 pub use guard::SharedGuard;
 
 use crate::config::{Config, IdleStrategy};

@@ -33,6 +33,8 @@ pub(super) struct Holder {
     pub(super) keep_alive: Option<KeepAlive>,
     pub(super) is_watched: bool,
     pub(super) is_fenced: bool,
+    /// Its holder is named beside the lock.
+    pub(super) is_announced: bool,
     pub(super) ttl: Duration,
     /// For how long it may linger; zero for not at all.
     pub(super) linger: Duration,
@@ -113,6 +115,7 @@ impl Queues {
             keep_alive: options.keep_alive,
             is_watched: options.is_watched,
             is_fenced: options.is_fenced || options.fence.is_some(),
+            is_announced: options.is_announced,
             ttl: options.ttl,
             linger: options.linger_limit(),
             lingers_until: Instant::default(),

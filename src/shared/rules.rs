@@ -117,13 +117,15 @@ impl Rules {
     }
 
     /// Whether a lease suits a call with these options: it is kept alive and watched as wanted, has
-    /// no limits, and needs no fence. Each holder has a fence of its own, which only nodes give.
+    /// no limits, and needs no fence. Each holder has a fence of its own, which only nodes give, and a
+    /// leader a term of its own.
     pub(super) fn suits(holder: &Holder, wanted: &LockOptions) -> bool {
         let kept = holder.keep_alive;
         kept == wanted.keep_alive
             && kept.is_none_or(|kept| kept == KeepAlive::new())
             && (holder.is_watched || !wanted.is_watched)
             && !rules::needs_own_fence(holder.is_fenced || wanted.is_fenced)
+            && !(holder.is_announced || wanted.is_announced)
     }
 }
 
@@ -205,6 +207,7 @@ mod tests {
             keep_alive: None,
             is_watched: false,
             is_fenced,
+            is_announced: false,
             ttl: ms(10),
             linger: Duration::ZERO,
             lingers_until: Instant::default(),

@@ -66,7 +66,7 @@ pub(super) enum Task {
         token: Vec<u8>,
         options: LockOptions,
     },
-    Ask(Question),
+    Ask(Question, Instant),
     /// Waits for nodes to connect.
     Connect(Connecting),
     Nodes,
@@ -186,7 +186,7 @@ impl Table {
             Task::Acquire { .. }
             | Task::Unlock { .. }
             | Task::UnlockToken { .. }
-            | Task::Ask(_)
+            | Task::Ask(..)
             | Task::Connect(_)
             | Task::Nodes
             | Task::Cancel => {}

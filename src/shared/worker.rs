@@ -7,7 +7,7 @@ use super::calls::{CallIndex, Listener, Reply};
 use super::inner::Inner;
 use super::table::{Command, Task};
 use crate::driver::clock::now;
-use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
+use crate::driver::{Completion, Connecting, Driver, Outcome, Poller, Question};
 use crate::engine::OpId;
 use crate::error::LockError;
 use crate::key::Key;
@@ -20,6 +20,8 @@ pub(super) struct Worker {
     poller: Poller,
     /// The call that waits for nodes to connect.
     connecting: Option<(CallIndex, Connecting)>,
+    /// Questions whose time has not come.
+    asks: Vec<(Instant, CallIndex, Question)>,
     inner: Arc<Inner>,
     /// The operation of each call, and the call of each operation, by their small numbers.
     ops: Vec<Option<OpId>>,
@@ -51,6 +53,7 @@ impl Worker {
             driver,
             poller,
             connecting: None,
+            asks: Vec::new(),
             inner,
             ops: Vec::new(),
             calls: Vec::new(),
@@ -86,10 +89,11 @@ impl Worker {
             if let Some(ends) = shutdown {
                 return self.shut_down(ends);
             }
+            let asking = self.ask_due();
             self.driver.flush();
             let connecting = self.connected_by();
             let due = if self.replies.is_empty() {
-                [connecting, self.driver.next_deadline()].into_iter().flatten().min()
+                [asking, connecting, self.driver.next_deadline()].into_iter().flatten().min()
             } else {
                 Some(Instant::default())
             };
@@ -111,6 +115,24 @@ impl Worker {
         self.replies.push((*call, Reply::Connect(result)));
         self.connecting = None;
         None
+    }
+
+    /// Puts the questions whose time has come. Returns when the next one is due.
+    fn ask_due(&mut self) -> Option<Instant> {
+        if self.asks.is_empty() {
+            return None;
+        }
+        let time = now();
+        let due: Vec<_> = self.asks.extract_if(.., |(at, ..)| *at <= time).collect();
+        for (_, call, question) in due {
+            self.ask(call, &question);
+        }
+        self.asks.iter().map(|(at, ..)| *at).min()
+    }
+
+    fn ask(&mut self, call: CallIndex, question: &Question) {
+        let result = self.driver.ask(question);
+        self.note(call, result, |error| Reply::Answers(Err(error)));
     }
 
     /// Collects the operations that have ended.
@@ -172,15 +194,16 @@ impl Worker {
                 let result = driver.adopt(key, token, options);
                 self.note(call, result, |error| Reply::Adopt(Err(error)));
             }
-            Task::Ask(question) => {
-                let result = driver.ask(&question);
-                self.note(call, result, |error| Reply::Answers(Err(error)));
-            }
+            Task::Ask(question, at) if at > now() => self.asks.push((at, call, question)),
+            Task::Ask(question, _) => self.ask(call, &question),
             Task::Connect(connecting) => self.connecting = Some((call, connecting)),
             Task::Nodes => self.replies.push((call, Reply::Nodes(self.driver.nodes()))),
             Task::Cancel => {
                 if let Some(&Some(op)) = self.ops.get(call.place()) {
                     driver.cancel(op);
+                } else if let Some(place) = self.asks.iter().position(|(_, of, _)| *of == call) {
+                    self.asks.swap_remove(place);
+                    self.replies.push((call, Reply::Answers(Err(LockError::Cancelled))));
                 }
             }
         }

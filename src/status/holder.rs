@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::verdict::{held_token, judge};
 use super::{Answers, NodeKey, Verdict, answer};
+use crate::claim::Claim;
 use crate::client_name::{ClientId, ClientName};
 use crate::engine::NodeReplies;
 use crate::quorum::NodeMask;
@@ -45,7 +46,9 @@ pub struct Holder {
     /// The client, by its token; `None` for a token of another form than Redbolt's.
     pub client: Option<ClientId>,
     /// The client's host, as the client calls it. This and all that follows is `None` where no node
-    /// lists the client: it has gone, is no client of Redbolt, or the user may not see the list.
+    /// lists the client: it has gone, is no client of Redbolt, or the user may not see the list. Of a
+    /// leader ([`Client::leader`](crate::Client::leader)) host, process id and program are what it
+    /// says beside its lock.
     pub host: Option<String>,
     /// Its process id.
     pub pid: Option<u32>,
@@ -61,6 +64,16 @@ pub struct Holder {
     pub held_for: Option<Duration>,
     /// How many calls of other clients it knows to wait for the lock; `None` as above.
     pub waiters: Option<u32>,
+    /// Of a leader: since when it leads, by its own wall clock. `None` of any other holder, and where
+    /// that is not asked.
+    pub since: Option<SystemTime>,
+}
+
+impl Holder {
+    /// Whether more is known of it than its token.
+    fn is_named(&self) -> bool {
+        self.host.is_some() || self.pid.is_some() || self.program.is_some()
+    }
 }
 
 impl fmt::Debug for Holder {
@@ -76,6 +89,7 @@ impl fmt::Debug for Holder {
             .field("address", &self.address)
             .field("held_for", &self.held_for)
             .field("waiters", &self.waiters)
+            .field("since", &self.since)
             .finish_non_exhaustive()
     }
 }
@@ -94,8 +108,40 @@ impl SeenLock {
             address: None,
             held_for: None,
             waiters: None,
+            since: None,
         });
         Self { key, verdict: judge(&nodes, quorum), holder, nodes }
+    }
+
+    /// A lock by the answers to the question for its leader, which is named as the most nodes name it.
+    pub(crate) fn led(key: Vec<u8>, answers: &Answers, quorum: u32) -> Self {
+        let mut seen = Self::new(key, answers.keys(), quorum);
+        if let Some(holder) = &mut seen.holder {
+            let token = holder.token.as_bytes();
+            let claims = answers.replies.iter().filter_map(|answers| {
+                answer(answers, 2, |reply| Claim::read(reply.text()?, token))
+            });
+            let claims: Vec<Claim> = claims.collect();
+            let votes = |claim: &Claim| claims.iter().filter(|other| *other == claim).count();
+            if let Some(claim) = claims.iter().max_by_key(|claim| votes(claim)) {
+                holder.host.clone_from(&claim.name.host);
+                holder.pid = claim.name.pid;
+                holder.program.clone_from(&claim.name.program);
+                holder.since = claim.since;
+            }
+        }
+        seen
+    }
+
+    /// Whether this is news to somebody who last saw `before`: another leader, none, or the name of one
+    /// that had none. That too few nodes answered to know is no news.
+    pub(crate) fn has_other_leader(&self, before: Option<&Self>) -> bool {
+        let Some(before) = before else { return true };
+        let (now, then) = (self.holder.as_ref(), before.holder.as_ref());
+        let is_other = now.map(|holder| &holder.token) != then.map(|holder| &holder.token);
+        let is_named = |holder: Option<&Holder>| holder.is_some_and(Holder::is_named);
+        let is_named_now = is_named(now) && !is_named(then);
+        self.verdict != Verdict::Unknown && (is_other || is_named_now)
     }
 
     /// Whether a list of clients may say more.

@@ -4,6 +4,7 @@
 //! Layer: beside the engine, for the layers above it. Sends nothing.
 
 mod holder;
+mod sighting;
 mod verdict;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub use holder::{Holder, SeenLock};
 pub(crate) use holder::{Listed, short_lists};
+pub(crate) use sighting::Sighting;
 pub use verdict::Verdict;
 
 use crate::command::{Answer, classify};

@@ -74,6 +74,16 @@ fn does_all(cluster: &Cluster) {
         client.extend(&mut lease, TTL).expect("the lease is alive");
         assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
     }
+    let term = client.campaign("lock:led", TTL).expect("the lock is free");
+    let program = |client: &mut Client| {
+        client.leader("lock:led").expect("answers").holder.and_then(|leader| leader.program)
+    };
+    assert!(eventually(PATIENCE, || program(&mut client).is_some()), "the leader has no name");
+    assert_eq!(client.resign(term).expect("the term is ours"), Unlocked::Released);
+    assert!(eventually(PATIENCE, || {
+        client.wait_released(ms(1));
+        cluster.holders("lock:led:elected") == 0
+    }));
     let lease =
         client.try_lock("lock:w", LockOptions::new(TTL).watch(true)).expect("the lock is free");
     assert!(eventually(PATIENCE, || {

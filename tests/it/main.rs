@@ -17,6 +17,8 @@ mod descriptors;
 mod dialects;
 mod drops;
 #[cfg(feature = "shared")]
+mod election;
+#[cfg(feature = "shared")]
 mod endings;
 mod extend;
 mod faulty_nodes;

@@ -40,6 +40,7 @@ fn layer(path: &Path) -> String {
 #[test]
 fn imports_point_only_downward() {
     let values = [
+        "claim",
         "client_name",
         "config",
         "address",

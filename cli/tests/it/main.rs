@@ -4,6 +4,7 @@ mod bench;
 mod cli;
 mod deployed;
 mod doctor;
+mod elect;
 mod fences;
 mod force;
 mod handover;

@@ -193,7 +193,10 @@ impl Locks {
                 }
                 self.gate_answered(slot_index, now);
             }
-            SlotState::Held if vote == Vote::Granted => self.note_late_vote(slot_index),
+            SlotState::Held if vote == Vote::Granted => {
+                self.note_late_vote(slot_index);
+                self.write_claim(id, slot_index, now);
+            }
             SlotState::Released => {
                 // The key's TTL may have begun only now.
                 let gone_at = now.real.plus_millis(slot.ttl_longest_ms);
@@ -275,6 +278,7 @@ impl Locks {
             }
             if let Some(keep) = keep {
                 self.begin_keeping(slot_index, keep, self.both_clocks(now));
+                self.claim(slot_index, keep, self.both_clocks(now));
             }
             return Some(Event::Lock { op, result: Ok(lease) });
         }

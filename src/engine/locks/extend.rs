@@ -255,6 +255,9 @@ impl Locks {
                     self.slots.at_mut(slot_index).granted.insert(id);
                     self.note_late_vote(slot_index);
                 }
+                if is_wanted {
+                    self.write_claim(id, slot_index, now);
+                }
                 if let Some(index) = current {
                     let cause = self.nodes.at(id).cause();
                     let op = self.ops.at_mut(index);
@@ -433,6 +436,7 @@ impl Locks {
                 self.slots.at_mut(slot_index).granted = yes;
                 if let Some(keep) = keep {
                     self.begin_keeping(slot_index, keep, self.both_clocks(now));
+                    self.claim(slot_index, keep, self.both_clocks(now));
                 }
             } else {
                 if let Some(keep) = keep {

@@ -14,6 +14,7 @@ use crate::options::KeepAlive;
 use crate::quorum::NodeMask;
 use crate::slab::{Index, KeepIndex, Slab, SlotIndex};
 use crate::time::Instant;
+use crate::token::TokenBytes;
 
 /// The engine's care for one lease, from its acquisition on.
 #[derive(Clone, Debug)]
@@ -30,6 +31,10 @@ pub(in crate::engine) struct Keep {
     /// The nodes that told of a change, or turned out not to have the key. An extension may show
     /// otherwise.
     pub(in crate::engine) doubted: NodeMask,
+    /// The holder is a leader, and says so beside the lock.
+    pub(in crate::engine) is_announced: bool,
+    /// What it says, once the lease has begun.
+    pub(in crate::engine) claim: Option<Claimed>,
     /// The lease was handed over; until then the entry belongs to the acquisition.
     pub(in crate::engine) is_held: bool,
     pub(in crate::engine) is_lost: bool,
@@ -41,6 +46,14 @@ pub(in crate::engine) struct Keep {
     pub(in crate::engine) began: Instant,
     /// When the next one begins; [`Instant::MAX`] while one is under way, or if none will follow.
     pub(in crate::engine) extend_at: Instant,
+}
+
+/// What a leader says beside the lock of its lease.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Claimed {
+    pub(in crate::engine) value: TokenBytes,
+    /// The nodes that it was written to.
+    pub(in crate::engine) nodes: NodeMask,
 }
 
 /// The loss of a lease that is not reported yet.
@@ -78,6 +91,8 @@ impl Keeps {
             watched: None,
             tracked: NodeMask::EMPTY,
             doubted: NodeMask::EMPTY,
+            is_announced: false,
+            claim: None,
             is_held: false,
             is_lost: false,
             is_at_limit: false,

@@ -36,6 +36,7 @@ impl Locks {
     ) {
         let Some(keep) = self.keeps.open(self.ops.id(index), options.keep_alive) else { return };
         self.ops.at_mut(index).keep = Some(keep);
+        self.keeps.at_mut(keep).is_announced = options.is_announced;
         if options.is_watched
             && let Ok(key) = self.prefix.wire_key(key)
         {

@@ -5,6 +5,7 @@
 pub(super) mod attempt;
 mod awaiting;
 mod changes;
+mod claims;
 mod extend;
 mod fence_answers;
 mod fences;

@@ -188,6 +188,7 @@ impl Locks {
                         self.ops.at_mut(op).round.enter(id, Vote::Granted);
                     } else {
                         self.note_late_vote(slot_index);
+                        self.write_claim(id, slot_index, now);
                     }
                 }
                 Taken::Late(slot_index)

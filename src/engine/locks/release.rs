@@ -143,6 +143,7 @@ impl Locks {
             holds = rules::with_cancelled(holds, op.outcome == Outcome::Cancelled);
             op.tally = Tally::begin(holds, all.without(holds));
         }
+        let claim = if is_kept { self.take_claim(slot_index) } else { None };
         if rules::ends_keeping(is_kept) {
             self.end_keeping(slot_index);
         }
@@ -157,6 +158,9 @@ impl Locks {
         let mut encoded = None;
         for id in others {
             self.send_release(id, slot_index, &mut encoded, now);
+        }
+        if let Some(claim) = claim {
+            self.delete_claim(&claim, slot_index, now);
         }
     }
 

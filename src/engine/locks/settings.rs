@@ -77,14 +77,22 @@ impl Settings {
     }
 }
 
+/// What the client calls itself.
+pub(in crate::engine) fn name_of(config: &Config, client: ClientId) -> String {
+    ClientName::of(client, &config.process, config.client_name.as_deref()).to_string()
+}
+
 /// The nodes of a configuration, none of them connected.
-pub(in crate::engine) fn nodes_of(config: &Config, client: ClientId, now: Instant) -> Vec<Node> {
+pub(in crate::engine) fn nodes_of(
+    config: &Config,
+    (client, name): (ClientId, &str),
+    now: Instant,
+) -> Vec<Node> {
     let patience = Patience {
         connect_timeout: config.connect_timeout,
         stalled_after: config.node_timeout * STALLED_TIMEOUTS,
     };
     let channel = config.direct_wake.then(|| ChannelName::of(client.bytes()));
-    let name = ClientName::of(client, &config.process, config.client_name.as_deref()).to_string();
     config
         .nodes
         .iter()
@@ -92,7 +100,7 @@ pub(in crate::engine) fn nodes_of(config: &Config, client: ClientId, now: Instan
             let login = Login {
                 username: address.username.clone().or_else(|| config.username.clone()),
                 password: address.password.clone().or_else(|| config.password.clone()),
-                client_name: Some(name.clone()),
+                client_name: Some(name.to_owned()),
                 database: address.database(),
                 channel,
             };

@@ -85,6 +85,8 @@ pub(in crate::engine) struct Locks {
     /// When the engine was last called: its owner was present then.
     pub(in crate::engine) last_call: Instant,
     pub(in crate::engine) client_id: [u8; 8],
+    /// What the client calls itself at the nodes.
+    pub(super) own_name: Box<str>,
     /// Masks the slots that tokens name.
     pub(in crate::engine) slot_mask: u32,
     pub(in crate::engine) rng: StdRng,
@@ -104,6 +106,7 @@ impl Locks {
         nodes: Nodes,
         prefix: Prefix,
         (in_flight_max, client_id, mut rng): (usize, [u8; 8], StdRng),
+        own_name: Box<str>,
         now: Instant,
     ) -> Self {
         Self {
@@ -128,6 +131,7 @@ impl Locks {
             last_pass: now,
             last_call: now,
             client_id,
+            own_name,
             slot_mask: rng.next_u32(),
             rng,
             scratch: Vec::new(),

@@ -5,6 +5,7 @@ mod acquiring;
 mod asking;
 #[cfg(feature = "sim")]
 mod broken;
+mod claims;
 #[cfg(feature = "metrics")]
 mod counting;
 mod extending;

@@ -1,0 +1,43 @@
+//! `redbolt elect`: runs a command while this candidate leads an election.
+//!
+//! # Invariants
+//!
+//! - A term is a lock; the command runs under it as under that of `redbolt run`, and has ended before
+//!   this process campaigns again.
+
+use redbolt::Lease;
+
+use crate::args::{ElectArgs, Global};
+use crate::duration::FOREVER;
+use crate::exit::Failure;
+use crate::lock::{options, waiting};
+use crate::output::{note, shown};
+use crate::session::Session;
+use crate::work;
+
+pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
+    let grace = work::grace(args.ttl, args.grace)?;
+    let mut session = work::session(global, "elect", |config| match &args.name {
+        Some(name) => config.client_name(name),
+        None => config,
+    })?;
+    let (name, command) = (shown(&args.election.0), work::command(&args.command));
+    loop {
+        session.is_telling = true;
+        let term = campaign(&mut session, args)?;
+        note(format_args!("leads {name}"));
+        let ended = work::under(&mut session, vec![term], &command, grace)?;
+        if !ended.is_lost_alone() {
+            session.close();
+            return ended.judge();
+        }
+        note(format_args!("no longer leads {name}: waits to lead again"));
+    }
+}
+
+/// Waits until this candidate leads.
+fn campaign(session: &mut Session, args: &ElectArgs) -> Result<Lease, Failure> {
+    let key = &args.election.0;
+    let _spinner = waiting(key, Some(FOREVER));
+    session.lock(key, options(args.ttl, args.fence).announced(), Some(FOREVER))
+}

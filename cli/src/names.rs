@@ -1,0 +1,52 @@
+//! Keys, tokens and patterns as arguments.
+
+use std::ffi::OsString;
+
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
+
+use crate::output::shown;
+
+/// A key or token: any bytes that an argument can hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Name(pub(crate) Vec<u8>);
+
+fn name_parser(
+    most: usize,
+) -> impl Fn(OsString) -> Result<Name, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let bytes = std::os::unix::ffi::OsStringExt::into_vec(text);
+        if bytes.is_empty() || bytes.len() > most {
+            return Err(format!("it has {} bytes: 1 to {most} are allowed", bytes.len()));
+        }
+        Ok(Name(bytes))
+    }
+}
+
+/// How the keys end that the nodes keep beside a lock, and what is in them.
+const BESIDE: [(&[u8], &str); 2] =
+    [(b":fence", "the last fence of the lock"), (b":elected", "the name of the leader of")];
+
+pub(crate) fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
+    let parse = name_parser(4096);
+    OsStringValueParser::new().try_map(move |text| {
+        let key = parse(text)?;
+        for (suffix, what) in BESIDE {
+            if let Some(lock) = key.0.strip_suffix(suffix) {
+                let lock = shown(lock);
+                return Err(format!("it is no lock: in this key the nodes keep {what} '{lock}'"));
+            }
+        }
+        Ok(key)
+    })
+}
+
+/// The most bytes of a token.
+pub(crate) const TOKEN_MAX: usize = 255;
+
+pub(crate) fn pattern_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
+    OsStringValueParser::new().try_map(name_parser(4096))
+}
+
+pub(crate) fn token_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
+    OsStringValueParser::new().try_map(name_parser(TOKEN_MAX))
+}

@@ -1,0 +1,187 @@
+//! `elect` runs its command on one candidate at a time, and `leader` says which.
+
+use redbolt_embedded::Nodes;
+
+use super::cli::{Running, on, redbolt};
+use redbolt_rig::{PATIENCE, eventually};
+
+/// A command that says who it is, its process number and the token of its term, and then stays.
+const STAY: [&str; 4] = ["--", "sh", "-c", "echo $$ $REDBOLT_TOKEN; exec sleep 600"];
+
+fn five() -> Nodes {
+    Nodes::start(5).expect("nodes start")
+}
+
+fn elect(nodes: &Nodes, who: &str, args: &[&str], command: &[&str]) -> Running {
+    let own = ["elect", "jobs", "--ttl", "1s", "--name", who];
+    Running::start(&nodes.urls(), &[&own, args, command].concat())
+}
+
+/// The name of the leader; none where nobody leads, or its name is not there yet.
+fn leader(nodes: &Nodes) -> Option<String> {
+    let seen = on(nodes, &["leader", "jobs", "--json"]).expect(0).json();
+    seen.pointer("/leader/program")?.as_str().map(str::to_owned)
+}
+
+/// The process number and the token that the command of [`STAY`] says.
+fn said(running: &mut Running) -> (String, String) {
+    let line = running.line();
+    let (pid, token) = line.split_once(' ').expect("two words");
+    (pid.to_owned(), token.to_owned())
+}
+
+fn is_led_by(nodes: &Nodes, who: &str) -> bool {
+    eventually(PATIENCE, || leader(nodes).as_deref() == Some(who))
+}
+
+#[test]
+fn a_command_that_ends_resigns_and_the_next_candidate_follows() {
+    let nodes = five();
+    let script = ["--", "sh", "-c", "echo one $REDBOLT_KEY; read line < /dev/null; exit 7"];
+    let stay = ["--", "sh", "-c", "echo leads; trap 'exit 7' USR1; while :; do sleep 0.02; done"];
+    let mut first = elect(&nodes, "web-1", &[], &stay);
+    assert_eq!(first.line(), "leads");
+    let mut second = elect(&nodes, "web-2", &[], &script);
+    assert!(is_led_by(&nodes, "web-1"));
+    first.signal("USR1");
+    let ended = first.end();
+    assert_eq!(ended.code, Some(7), "{ended:?}");
+    assert!(ended.err.starts_with("redbolt: leads jobs\n"), "{ended:?}");
+    assert_eq!(second.line(), "one jobs");
+    assert_eq!(second.end().code, Some(7));
+    let seen = on(&nodes, &["leader", "jobs"]).expect(0);
+    assert_eq!(seen.out, "jobs has no leader\n");
+    let is_empty = || (0..5).all(|node| nodes.key_count(node).unwrap() == 0);
+    assert!(eventually(PATIENCE, is_empty), "keys are left behind");
+}
+
+#[test]
+fn a_leader_that_is_killed_is_followed_and_its_command_is_gone_by_then() {
+    let nodes = five();
+    let mut first = elect(&nodes, "web-1", &[], &STAY);
+    let (pid, _) = said(&mut first);
+    let mut second = elect(&nodes, "web-2", &[], &STAY);
+    assert!(is_led_by(&nodes, "web-1"));
+    first.signal("KILL");
+    said(&mut second);
+    assert!(!is_running(&pid), "the command of the dead leader goes on");
+    assert!(is_led_by(&nodes, "web-2"));
+}
+
+#[test]
+fn a_term_that_is_taken_away_ends_the_command_and_the_candidate_campaigns_again() {
+    let nodes = five();
+    let mut running = elect(&nodes, "web-1", &["--grace", "100ms"], &STAY);
+    let (first, token) = said(&mut running);
+    on(&nodes, &["unlock", "jobs", &token]).expect(0);
+    let (second, other) = said(&mut running);
+    assert_ne!((&first, &token), (&second, &other));
+    assert!(!is_running(&first), "two commands of one candidate");
+    running.signal("TERM");
+    let ended = running.end();
+    assert_eq!(ended.code, Some(128 + 15), "{ended:?}");
+    assert!(ended.err.contains("no longer leads jobs: waits to lead again"), "{ended:?}");
+    assert!(leader(&nodes).is_none());
+}
+
+#[test]
+fn a_candidate_that_was_stopped_has_no_command_any_more_and_campaigns_again() {
+    let nodes = five();
+    let mut first = elect(&nodes, "web-1", &[], &STAY);
+    let (pid, _) = said(&mut first);
+    first.signal("STOP");
+    let mut second = elect(&nodes, "web-2", &[], &STAY);
+    said(&mut second);
+    // The watchdog has ended it.
+    assert!(eventually(PATIENCE, || !is_running(&pid)), "the command of a stopped leader goes on");
+    first.signal("CONT");
+    second.signal("TERM");
+    assert_eq!(second.end().code, Some(128 + 15));
+    let (other, _) = said(&mut first);
+    assert_ne!(other, pid);
+    first.signal("TERM");
+    assert_eq!(first.end().code, Some(128 + 15));
+}
+
+/// Whether the process runs. One that has ended stays in the list until its parent goes on.
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+#[test]
+fn a_signal_ends_a_candidate_that_waits() {
+    let nodes = five();
+    let mut first = elect(&nodes, "web-1", &[], &STAY);
+    said(&mut first);
+    let second = elect(&nodes, "web-2", &[], &STAY);
+    let waits = || {
+        let seen = on(&nodes, &["status", "jobs", "--json"]).expect(0).json();
+        seen["holder"]["waiters"] == 1
+    };
+    assert!(eventually(PATIENCE, waits));
+    second.signal("TERM");
+    let ended = second.end().expect(128 + 15);
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
+}
+
+#[test]
+fn the_leader_is_told_in_a_sentence_as_an_object_and_change_by_change() {
+    let nodes = five();
+    let mut watch =
+        Running::start(&nodes.urls(), &["leader", "jobs", "--watch", "--interval", "10ms"]);
+    assert!(watch.line().ends_with("  jobs has no leader"));
+    let mut running = elect(&nodes, "web-1", &["--fence"], &STAY);
+    let (_, token) = said(&mut running);
+    assert!(is_led_by(&nodes, "web-1"));
+    // Its name may be there a moment later.
+    let mut line = watch.line();
+    if line.contains("not said its name") {
+        line = watch.line();
+    }
+    assert!(line.contains("  jobs is led by web-1 on "), "{line}");
+    let seen = on(&nodes, &["leader", "jobs"]).expect(0);
+    assert!(seen.out.starts_with("jobs is led by web-1 on "), "{seen:?}");
+    assert!(seen.out.contains(" since 20") && !seen.out.contains(&token), "{seen:?}");
+    let seen = on(&nodes, &["leader", "jobs", "--json"]).expect(0);
+    let object = seen.json();
+    assert_eq!((object["name"].as_str(), object["verdict"].as_str()), (Some("jobs"), Some("held")));
+    assert_eq!(object["leader"]["pid"], running.pid());
+    assert!(object["leader"]["since_ms"].as_u64().unwrap() > 1_700_000_000_000, "{object}");
+    assert!(object["leader"]["ends_ms"].as_u64().unwrap() <= 1_000, "{object}");
+    assert!(!seen.out.contains(&token), "{seen:?}");
+    running.signal("TERM");
+    running.end();
+    assert!(watch.line().ends_with("  jobs has no leader"));
+    watch.signal("TERM");
+    watch.end().expect(0);
+}
+
+#[test]
+fn too_few_nodes_leave_the_leader_unknown() {
+    let nodes = five();
+    (0..3).for_each(|node| nodes.kill(node).unwrap());
+    let args = ["leader", "jobs", "--json", "--node-timeout", "300ms"];
+    let ended = on(&nodes, &args).expect(69);
+    assert_eq!(ended.text("verdict"), "unknown");
+    assert!(ended.json()["leader"].is_null());
+}
+
+#[test]
+fn wrong_names_are_told_before_anything_is_begun() {
+    let n = ["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"];
+    for (args, text) in [
+        (&["elect", "jobs", "--name", "a b", "--", "true"][..], "client_name"),
+        (&["elect", "jobs:elected", "--", "true"], "the name of the leader of 'jobs'"),
+        (&["elect", "jobs", "--grace", "2s", "--", "true"], "too little of --ttl"),
+        (&["elect", "jobs"], "redbolt elect jobs -- CMD"),
+        (&["elect"], "redbolt elect NAME -- CMD"),
+        (&["elect", "jobs", "./x", "-v"], "redbolt elect jobs -- ./x"),
+        (&["leader", "jobs", "--interval", "1s"], "--watch"),
+    ] {
+        // What stands behind -- belongs to the command.
+        let ended = redbolt(&[&args[..1], &n, &args[1..]].concat());
+        assert_eq!(ended.code, Some(64), "{ended:?}");
+        assert!(ended.err.contains(text), "{ended:?}");
+    }
+}

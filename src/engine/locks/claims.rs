@@ -1,0 +1,79 @@
+//! The claims of leaders: a key beside the lock of a lease that was asked for with
+//! [`announced`](crate::LockOptions::announced), which says whose lease it is.
+//!
+//! # Invariants
+//!
+//! - No vote, no deadline and no call depends on a claim: nobody looks at what its commands answer.
+//! - A claim is written only to a node that has just said that it holds the lease's token, and
+//!   lasts no longer there than the TTL of that lease.
+
+use super::keep::Claimed;
+use super::state::Locks;
+use crate::claim::{CLAIM_SUFFIX, Claim};
+use crate::command::{ReleaseStep, append_claim, append_release};
+use crate::key::Key;
+use crate::node::{Now, Request};
+use crate::quorum::{NodeId, NodeMask};
+use crate::slab::{KeepIndex, SlotIndex};
+use crate::token::{LockToken, TokenBytes};
+
+impl Locks {
+    /// A lease that is looked after begins: writes its claim, if it is a leader's.
+    #[cold]
+    pub(super) fn claim(&mut self, slot_index: SlotIndex, keep_index: KeepIndex, now: Now) {
+        if !self.keeps.at(keep_index).is_announced {
+            return;
+        }
+        let slot = self.slots.at(slot_index);
+        let granted = slot.granted;
+        let token = LockToken::new(&slot.token);
+        let since_ms = self.wall.map_or(0, |wall| wall.at(now.real) / 1_000);
+        let value = Claim::write(since_ms, &self.own_name, token.as_bytes());
+        self.keeps.at_mut(keep_index).claim =
+            Some(Claimed { value: TokenBytes::Given(value), nodes: NodeMask::EMPTY });
+        for id in granted {
+            self.write_claim(id, slot_index, now);
+        }
+    }
+
+    /// A node has just said that it holds the token of the lease: writes its claim there, if it has
+    /// one.
+    pub(super) fn write_claim(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
+        let Some(keep_index) = self.keep_of(slot_index) else { return };
+        let Some(claim) = &mut self.keeps.at_mut(keep_index).claim else { return };
+        let slot = self.slots.at(slot_index);
+        self.scratch.clear();
+        append_claim(&mut self.scratch, &claim_key(&slot.key), &claim.value, slot.ttl_ms);
+        if self.nodes.request(id, Request::Tell, &self.scratch, now.attended) {
+            claim.nodes.insert(id);
+        }
+    }
+
+    /// Takes the claim of a lease that is about to be released.
+    pub(super) fn take_claim(&mut self, slot_index: SlotIndex) -> Option<Claimed> {
+        let keep_index = self.keep_of(slot_index)?;
+        self.keeps.at_mut(keep_index).claim.take()
+    }
+
+    /// The lease was released: deletes its claim where it stands. A node that cannot be reached drops
+    /// it after its TTL.
+    #[cold]
+    pub(super) fn delete_claim(&mut self, claim: &Claimed, slot_index: SlotIndex, now: Now) {
+        let key = claim_key(&self.slots.at(slot_index).key);
+        for id in claim.nodes {
+            let Some(step) = self.nodes.release_step(id) else { continue };
+            // Nobody would answer a NOSCRIPT.
+            let step = if step == ReleaseStep::EvalSha { ReleaseStep::Eval } else { step };
+            self.scratch.clear();
+            append_release(&mut self.scratch, step, &key, &claim.value);
+            self.nodes.request(id, Request::Tell, &self.scratch, now.attended);
+        }
+    }
+}
+
+/// The key beside the lock with this key, both as the nodes know them.
+fn claim_key(key: &Key) -> Key {
+    let mut claim = key.clone();
+    claim.extend_from_slice(CLAIM_SUFFIX);
+    claim
+}

@@ -1,0 +1,136 @@
+//! A candidate: a process that campaigns, writes down what it believes of its term, and resigns now
+//! and then. The tests start it as this binary's test `one_of_the_candidates`.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use redbolt::{Client, Config, Lease, now};
+
+use redbolt_rig::ms;
+
+pub(crate) const NAME: &str = "scheduler";
+
+/// What a candidate is told by its environment.
+const PREFIX: &str = "REDBOLT_ELECTIONS_";
+
+/// How a candidate behaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) ttl_ms: u64,
+    /// It resigns after this time, if it leads for so long; zero for never.
+    pub(crate) resigns_after_ms: u64,
+    /// Believes in each term for so much longer than it may: the breakage that the judge must see.
+    pub(crate) boast_ms: u64,
+}
+
+/// A candidate that runs; killed at the end of the test.
+pub(crate) struct Candidate {
+    child: Child,
+    pub(crate) diary: PathBuf,
+}
+
+impl Candidate {
+    pub(crate) fn start(index: usize, urls: &[String], dir: &Path, manner: Manner) -> Self {
+        let diary = dir.join(format!("diary-{index}"));
+        let child = Command::new(std::env::current_exe().expect("this test's own binary"))
+            .args(["one_of_the_candidates", "--exact", "--nocapture", "--test-threads=1"])
+            .env(format!("{PREFIX}DIARY"), &diary)
+            .env(format!("{PREFIX}NODES"), urls.join(","))
+            .env(format!("{PREFIX}NAME"), format!("candidate-{index}"))
+            .env(format!("{PREFIX}TTL"), manner.ttl_ms.to_string())
+            .env(format!("{PREFIX}RESIGNS"), manner.resigns_after_ms.to_string())
+            .env(format!("{PREFIX}BOAST"), manner.boast_ms.to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a candidate starts");
+        Self { child, diary }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGSTOP or SIGCONT, by its name.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.pid().to_string();
+        let status = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+
+    pub(crate) fn kill(&mut self) {
+        // An error means that it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+struct Diary {
+    file: File,
+    boast: std::time::Duration,
+}
+
+impl Diary {
+    fn write(&mut self, text: &str) {
+        // In one piece: a kill leaves it whole, or out.
+        self.file.write_all(format!("{text}\n").as_bytes()).expect("a writable diary");
+    }
+
+    fn deadline(&self, term: &Lease) -> u64 {
+        (term.deadline() + self.boast).as_nanos()
+    }
+}
+
+/// Campaigns and leads for ever.
+pub(crate) fn run() {
+    let variable = |name: &str| std::env::var(format!("{PREFIX}{name}")).ok();
+    let Some(path) = variable("DIARY") else { return };
+    let number = |name| ms(variable(name).expect("a number").parse().expect("a number"));
+    let (ttl, resigns_after, boast) = (number("TTL"), number("RESIGNS"), number("BOAST"));
+    let file = OpenOptions::new().create(true).append(true).open(path).expect("a diary");
+    let mut diary = Diary { file, boast };
+    let urls = variable("NODES").expect("nodes");
+    let config = Config::new(urls.split(','))
+        .expect("addresses")
+        .max_ttl(ttl)
+        .client_name(variable("NAME").expect("a name"));
+    let mut client = Client::open(config).expect("a client");
+    loop {
+        // Nodes that cannot be reached are no reason to give up.
+        let Ok(term) = client.campaign(NAME, ttl) else { continue };
+        let began = now();
+        let mut believed = diary.deadline(&term);
+        diary.write(&format!("lead {} {believed}", began.as_nanos()));
+        let is_leader = |term: &Lease| term.is_valid() || now() < term.deadline() + boast;
+        loop {
+            // The first look after whatever pause there was, before anything is read.
+            if !is_leader(&term) {
+                diary.write(&format!("lost {}", now().as_nanos()));
+                drop(term);
+                break;
+            }
+            let deadline = diary.deadline(&term);
+            if deadline != believed {
+                believed = deadline;
+                diary.write(&format!("until {believed}"));
+            }
+            if !resigns_after.is_zero() && now() >= began + resigns_after {
+                diary.write(&format!("resign {}", now().as_nanos()));
+                let _ = client.resign(term);
+                break;
+            }
+            let _ = client.drive_for(ms(2));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Elections: who leads is a lock, and what it is called stands beside that lock.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use redbolt::inspect::{Holder, SeenLock, Verdict};
+use redbolt::{Client, Config, LockError, LockOptions, Shared, Unlocked};
+
+use super::common::{Clients as _, Cluster, PATIENCE, TTL, available_kinds, eventually, ms};
+
+/// The key beside the lock `jobs`.
+const CLAIM: &str = "jobs:elected";
+
+fn named(cluster: &Cluster, name: &str) -> Config {
+    cluster.config().client_name(name)
+}
+
+fn wall() -> SystemTime {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    SystemTime::UNIX_EPOCH + Duration::try_from(time).expect("after 1970")
+}
+
+#[track_caller]
+fn leader(seen: SeenLock) -> Holder {
+    assert_eq!(seen.verdict, Verdict::Held, "{seen:?}");
+    seen.holder.expect("a quorum holds one token")
+}
+
+fn program(seen: &SeenLock) -> Option<&str> {
+    seen.holder.as_ref()?.program.as_deref()
+}
+
+#[test]
+fn everybody_can_read_who_leads_and_since_when() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut candidate = cluster.whole(named(&cluster, "stock-1"));
+    let mut other = cluster.whole(named(&cluster, "reader"));
+    assert_eq!(other.leader("jobs").unwrap().verdict, Verdict::Free);
+    let before = wall();
+    let term = candidate.campaign("jobs", TTL).unwrap();
+    let shared = Shared::connect(named(&cluster, "third")).unwrap();
+    assert!(eventually(PATIENCE, || program(&other.leader("jobs").unwrap()).is_some()));
+    let seen = [
+        other.leader("jobs").unwrap(),
+        shared.leader("jobs").unwrap(),
+        smol::block_on(shared.leader_async("jobs")).unwrap(),
+    ];
+    for leader in seen.map(leader) {
+        assert_eq!(leader.program.as_deref(), Some("stock-1"));
+        assert_eq!(leader.pid, Some(std::process::id()));
+        assert!(leader.host.is_some() && leader.ends_in.unwrap() <= TTL, "{leader:?}");
+        assert_eq!(leader.token, term.token());
+        // A claim has whole milliseconds.
+        let since = leader.since.expect("it has a clock");
+        assert!(since + ms(1) > before && since <= wall(), "{leader:?}");
+        assert!(!format!("{leader:?}").contains(&term.token().to_string()));
+    }
+    assert_eq!(candidate.resign(term).unwrap(), Unlocked::Released);
+    assert_eq!(other.leader("jobs").unwrap().verdict, Verdict::Free);
+    candidate.wait_released(PATIENCE);
+    let left = || ["jobs", CLAIM].iter().map(|key| cluster.holders(key)).sum::<usize>();
+    assert!(eventually(PATIENCE, || left() == 0), "keys are left behind");
+}
+
+#[test]
+fn a_leader_that_resigns_is_followed_by_the_next_candidate() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let first = Shared::connect(named(&cluster, "first")).unwrap();
+    let second = Shared::connect(named(&cluster, "second")).unwrap();
+    let term = first.campaign("jobs", TTL).unwrap();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| second.campaign("jobs", TTL));
+        let waiters = || leader(first.holder("jobs").unwrap()).waiters;
+        assert!(eventually(PATIENCE, || waiters() == Some(1)));
+        assert!(term.is_valid() && !next.is_finished());
+        first.resign(term).unwrap();
+        let next = next.join().unwrap().unwrap();
+        assert!(next.is_valid());
+        // The name of the one before is disbelieved from the first moment on.
+        let named = || program(&first.leader("jobs").unwrap()).map(str::to_owned);
+        assert_ne!(named().as_deref(), Some("first"));
+        assert!(eventually(PATIENCE, || named().as_deref() == Some("second")));
+        second.resign(next).unwrap();
+    });
+}
+
+#[test]
+fn a_name_is_believed_only_with_the_token_of_the_lock() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let mut candidate = cluster.whole(named(&cluster, "honest"));
+    let mut other = cluster.whole(named(&cluster, "reader"));
+    let term = candidate.campaign("jobs", TTL).unwrap();
+    let id = leader(other.leader("jobs").unwrap()).client.unwrap();
+    let forge = |token: &str| {
+        let value = format!("1763866800123 redbolt:1:{id}:nowhere:1:forged {token}");
+        for node in cluster.nodes() {
+            assert_eq!(node.command(&["SET", CLAIM, &value, "PX", "60000"]), b"+OK\r\n");
+        }
+    };
+    forge("0123456789abcdef0123456789abcdef01234567");
+    let seen = leader(other.leader("jobs").unwrap());
+    assert_eq!((seen.program, seen.pid, seen.host, seen.since), (None, None, None, None));
+    assert_eq!(seen.token, term.token());
+    // Of those with the token that which most nodes have: here one of five was forged.
+    let claim = |text: &str| format!("7 redbolt:1:{id}:h:1:{text} {}", term.token());
+    for (node, text) in cluster.nodes().zip(["forged", "true", "true", "true", "true"]) {
+        assert_eq!(node.command(&["SET", CLAIM, &claim(text), "PX", "60000"]), b"+OK\r\n");
+    }
+    assert_eq!(leader(other.leader("jobs").unwrap()).program.as_deref(), Some("true"));
+    // Without the lock it says nothing.
+    drop(term);
+    candidate.wait_released(PATIENCE);
+    assert!(cluster.holders(CLAIM) > 0, "what others wrote is not deleted");
+    assert!(other.leader("jobs").unwrap().holder.is_none());
+}
+
+#[test]
+fn the_name_is_renewed_with_the_term_and_ends_with_it() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let shared = Shared::connect(named(&cluster, "steady")).unwrap();
+    let ttl = ms(600);
+    let term = shared.campaign("jobs", ttl).unwrap();
+    let first = cluster.values(CLAIM);
+    // Three extensions later no key would be there that had not been renewed.
+    let end = redbolt::now() + ttl * 2;
+    while redbolt::now() < end {
+        assert!(cluster.nodes().all(|node| node.pttl(CLAIM) <= 600));
+        assert_eq!(program(&shared.leader("jobs").unwrap()), Some("steady"));
+    }
+    assert!(term.is_valid());
+    assert_eq!(cluster.values(CLAIM), first, "the term is the same");
+    // Given away, it is nobody's to renew.
+    let _ = term.detach();
+    assert!(eventually(PATIENCE, || cluster.holders(CLAIM) == 0));
+}
+
+#[test]
+fn whoever_may_not_write_its_name_leads_without_one() {
+    for kind in available_kinds() {
+        let Some(cluster) = Cluster::start(&[kind; 3], &[]) else { return };
+        for node in cluster.nodes() {
+            let line = ["ACL", "SETUSER", "u", "on", ">pw", "~jobs", "~seen:*", "&*", "+@all"];
+            assert_eq!(node.command(&line), b"+OK\r\n");
+        }
+        let mut client = cluster.whole(cluster.config().username("u").password("pw"));
+        let term = client.campaign("jobs", ms(600)).unwrap();
+        let mut reader = cluster.client();
+        for _ in 0..5 {
+            assert!(client.drive_for(ms(200)).unwrap() && term.is_valid());
+            let seen = leader(reader.leader("jobs").unwrap());
+            assert_eq!((seen.program, seen.since), (None, None), "{}", kind.name());
+        }
+        assert_eq!(client.resign(term).unwrap(), Unlocked::Released);
+        assert_eq!(client.driver().voters().count(), 3, "no node was given up for that");
+    }
+}
+
+#[test]
+fn a_name_is_no_lock_and_is_not_listed_as_one() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.whole(cluster.config().key_prefix("p:"));
+    let _term = client.campaign("jobs", TTL).unwrap();
+    let is_everywhere = |client: &mut Client| {
+        client.drive().unwrap();
+        cluster.holders("p:jobs:elected") == 3
+    };
+    assert!(eventually(PATIENCE, || is_everywhere(&mut client)));
+    let listing = client.locks("*", 10).unwrap();
+    let keys: Vec<_> = listing.locks.into_iter().map(|lock| lock.key).collect();
+    assert_eq!(keys, [b"jobs"]);
+    assert!(matches!(client.try_lock(CLAIM, TTL), Err(LockError::ReservedKey)));
+    assert!(matches!(client.leader(CLAIM), Err(LockError::ReservedKey)));
+}
+
+#[test]
+fn each_term_has_a_token_of_its_own_also_inside_one_process() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let shared = Shared::connect(named(&cluster, "many")).unwrap();
+    let tokens = thread::scope(|scope| {
+        let candidates: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let term = shared.campaign("jobs", LockOptions::new(TTL)).unwrap();
+                    // What the nodes hold; asking the guard for it would keep it from going on.
+                    let token = leader(shared.leader("jobs").unwrap()).token;
+                    shared.resign(term).unwrap();
+                    token.to_string()
+                })
+            })
+            .collect();
+        candidates.into_iter().map(|one| one.join().unwrap()).collect::<BTreeSet<_>>()
+    });
+    assert_eq!(tokens.len(), 4);
+}
+
+#[test]
+fn an_observer_is_told_each_change_and_nothing_else() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let mut client = cluster.client();
+    let observer = Shared::connect(cluster.config()).unwrap();
+    let (sender, news) = mpsc::channel();
+    let mut sight = observer.observe("jobs", ms(5));
+    let watching = {
+        let mut observer = observer.observe("jobs", ms(5));
+        thread::spawn(move || {
+            while let Ok(seen) = smol::block_on(observer.next_async()) {
+                if sender.send(seen).is_err() {
+                    return;
+                }
+            }
+        })
+    };
+    let mut blocking = client.observe("jobs", ms(5));
+    let changes = |wanted: Option<&str>| {
+        // A leader is told first without its name where its name is not there yet.
+        let is_wanted = |seen: &SeenLock| program(seen) == wanted;
+        while !is_wanted(&news.recv_timeout(PATIENCE).expect("news")) {}
+        while !is_wanted(&blocking.next(PATIENCE).unwrap().expect("news")) {}
+        while !is_wanted(&sight.next(PATIENCE).unwrap().expect("news")) {}
+        assert!(blocking.next(ms(50)).unwrap().is_none(), "nothing has changed");
+        assert!(sight.next(ms(50)).unwrap().is_none(), "nothing has changed");
+        assert!(news.try_recv().is_err(), "nothing has changed");
+    };
+    let mut changes = changes;
+    changes(None);
+    for name in ["one", "two"] {
+        let mut candidate = cluster.whole(named(&cluster, name));
+        let term = candidate.campaign("jobs", TTL).unwrap();
+        changes(Some(name));
+        candidate.resign(term).unwrap();
+        candidate.wait_released(PATIENCE);
+        changes(None);
+    }
+    // A look that is still to come does not keep the handle from ending.
+    let mut late = observer.observe("jobs", Duration::from_secs(3_600));
+    smol::block_on(late.next_async()).unwrap();
+    let dropped =
+        smol::block_on(smol::future::or(async { Some(late.next_async().await) }, async { None }));
+    assert!(dropped.is_none());
+    observer.shutdown(PATIENCE);
+    watching.join().unwrap();
+    assert!(matches!(smol::block_on(late.next_async()), Err(LockError::Closed)));
+}
+
+#[test]
+fn a_campaign_waits_beyond_the_time_of_a_lock_unless_the_options_end_it() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let retry = redbolt::Retry::every(ms(20), ms(20)).timeout(ms(100));
+    let mut leading = cluster.client();
+    let term = leading.campaign("jobs", TTL).unwrap();
+    let mut client = Client::connect(cluster.config().retry(retry)).unwrap();
+    let brief = LockOptions::new(TTL).timeout(ms(300));
+    assert!(matches!(client.campaign("jobs", brief), Err(LockError::Taken(_))));
+    let shared = Shared::connect(cluster.config().retry(retry)).unwrap();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| shared.campaign("jobs", TTL));
+        assert!(leading.drive_for(ms(500)).unwrap() && !next.is_finished());
+        leading.resign(term).unwrap();
+        assert!(next.join().unwrap().is_ok());
+    });
+}
