@@ -10,6 +10,7 @@ use rand::{Rng, SeedableRng};
 
 use super::core::Engine;
 use super::event::{Connection, Event};
+use super::locks::observe::Happening;
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
 use super::locks::query::Say;
@@ -179,6 +180,7 @@ impl Engine {
     /// [`UnlockError::NotOurs`] if the lease is no longer held; [`UnlockError::Full`] if the result
     /// cannot be reported: the lease is released all the same.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
+        self.locks.observe(Happening::Unlock { lease, now });
         let slot = self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
         if slot.lingers()
             && let Some(op) = self.begin_linger_reported(lease.slot, now)
@@ -211,6 +213,7 @@ impl Engine {
     /// Releases a lease without a report: nothing waits for the answers. Harmless if the lease is
     /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
+        self.locks.observe(Happening::Unlock { lease, now });
         let lingers = self.locks.slots.held(lease).is_some_and(Slot::lingers);
         if !(lingers && self.begin_linger(lease.slot, now)) {
             self.let_go(lease, now);

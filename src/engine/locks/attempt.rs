@@ -279,7 +279,7 @@ impl Locks {
             return Some(Event::Lock { op, result: Ok(lease) });
         }
         let error = self.lock_error(index, now);
-        self.observe(Happening::Refused { op: index, outcome });
+        self.observe(Happening::Refused { op: index, outcome, error: &error, now });
         self.close_op(index);
         if let Some(keep) = keep {
             self.close_keep(keep);
