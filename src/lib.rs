@@ -97,6 +97,7 @@ pub mod resp;
 pub mod safety;
 
 mod address;
+mod agreement;
 mod beside;
 mod client;
 mod client_name;
@@ -110,6 +111,7 @@ mod histogram;
 mod key;
 mod node;
 mod options;
+mod plain;
 mod quorum;
 mod retry;
 mod round;

@@ -9,6 +9,7 @@
 //!   for what nobody read.
 
 mod batch;
+mod clients;
 mod drive;
 mod held;
 mod inspect;
@@ -19,6 +20,7 @@ use std::io;
 use std::time::Duration;
 
 pub use batch::Batch;
+pub use clients::{Clients, clients};
 pub use held::Held;
 pub use inspect::{NodeReport, examine};
 pub use listing::{Listing, Searched};

@@ -11,6 +11,8 @@ use super::locks::slot::LeaseId;
 use super::locks::view::NodeHealth;
 #[cfg(feature = "metrics")]
 use super::ways::LeaseCounts;
+use crate::agreement::Agreement;
+use crate::client_name::ClientId;
 #[cfg(feature = "metrics")]
 use crate::count::CallCounts;
 use crate::error::{ConnectError, ExtendError, LockError};
@@ -169,6 +171,12 @@ impl Engine {
     /// What stands in front of every key on the nodes.
     pub(crate) const fn key_prefix(&self) -> &[u8] {
         self.locks.prefix.as_bytes()
+    }
+
+    /// The client's id, and what other clients of the same locks must have too.
+    pub(crate) fn says(&self) -> (ClientId, Agreement) {
+        let agreement = self.locks.settings.agreement(self.key_prefix());
+        (ClientId::new(self.locks.client_id), agreement)
     }
 
     /// The counts since the engine began, one number per series; they never decrease.

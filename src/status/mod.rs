@@ -3,14 +3,16 @@
 //!
 //! Layer: beside the engine, for the layers above it. Sends nothing.
 
+mod clients;
 mod holder;
 mod verdict;
 
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use clients::{Listed, has_listed, may_list, short_lists};
+pub use clients::{SeenClient, Unlisted};
 pub use holder::{Holder, SeenLock};
-pub(crate) use holder::{Listed, short_lists};
 pub use verdict::Verdict;
 
 use crate::command::{Answer, classify};

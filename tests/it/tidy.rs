@@ -40,7 +40,9 @@ fn layer(path: &Path) -> String {
 #[test]
 fn imports_point_only_downward() {
     let values = [
+        "agreement",
         "client_name",
+        "plain",
         "config",
         "address",
         "options",
