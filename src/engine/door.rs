@@ -47,10 +47,10 @@ impl Engine {
         let mut rng = StdRng::from_seed(seed);
         let mut client_id = [0; 8];
         rng.fill_bytes(&mut client_id);
+        let client_id = ClientId::new(client_id);
         let settings = Settings::of(config, &checked);
         let names: Arc<[_]> = config.nodes.iter().map(|address| address.name().into()).collect();
-        let nodes =
-            nodes_of(config, ClientId::new(client_id), settings.agreement(&config.key_prefix), now);
+        let nodes = nodes_of(config, client_id, settings.agreement(&config.key_prefix), now);
         let nodes = Nodes::new(nodes, names, settings.admission, now);
         let prefix = Prefix::new(&config.key_prefix);
         let drawn = (config.in_flight_max, client_id, rng);

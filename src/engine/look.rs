@@ -176,7 +176,7 @@ impl Engine {
     /// The client's id, and what other clients of the same locks must have too.
     pub(crate) fn says(&self) -> (ClientId, Agreement) {
         let agreement = self.locks.settings.agreement(self.key_prefix());
-        (ClientId::new(self.locks.client_id), agreement)
+        (self.locks.client_id, agreement)
     }
 
     /// The counts since the engine began, one number per series; they never decrease.

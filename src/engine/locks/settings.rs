@@ -97,7 +97,7 @@ pub(in crate::engine) fn nodes_of(
         connect_timeout: config.connect_timeout,
         stalled_after: config.node_timeout * STALLED_TIMEOUTS,
     };
-    let channel = config.direct_wake.then(|| ChannelName::of(client.bytes()));
+    let channel = config.direct_wake.then(|| ChannelName::of(client));
     let chosen = config.client_name.as_deref();
     let name = ClientName::of(client, &config.process, chosen, Some(agreement)).to_string();
     config
