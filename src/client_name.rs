@@ -5,16 +5,17 @@
 //! # Contract
 //!
 //! - `redbolt:1:ID:HOST:PID:PROGRAM`, each part of plain characters and bounded; what is not known is
-//!   empty. More fields may follow behind another colon: who reads a name ignores them.
+//!   empty. Behind another colon follow the fields of its [`Agreement`]. There may be more fields: who
+//!   reads a name ignores those that it does not know.
 //! - A name is a claim: any client of a node can call itself what it likes.
 
 use std::fmt::{self, Write as _};
 
+use crate::agreement::Agreement;
+use crate::plain::{WORD_LEN_MAX, is_plain, word};
+
 /// The beginning of every name, with the version of its form.
 const PREFIX: &str = "redbolt:1:";
-
-/// The longest host or program that is kept.
-const PART_LEN_MAX: usize = 64;
 
 /// The id of a client: all tokens that it draws begin with it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +73,8 @@ pub(crate) struct ClientName {
     pub(crate) host: Option<String>,
     pub(crate) pid: Option<u32>,
     pub(crate) program: Option<String>,
+    /// `None` in the name of a client that does not say it.
+    pub(crate) agreement: Option<Agreement>,
 }
 
 impl ClientName {
@@ -79,9 +82,10 @@ impl ClientName {
     pub(crate) fn of(client: ClientId, process: &Process, chosen: Option<&str>) -> Self {
         Self {
             client,
-            host: plain(&process.host),
+            agreement: None,
+            host: word(&process.host),
             pid: process.pid,
-            program: plain(chosen.unwrap_or(&process.program)),
+            program: word(chosen.unwrap_or(&process.program)),
         }
     }
 
@@ -89,10 +93,10 @@ impl ClientName {
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(PREFIX)?.split(':');
         let client = ClientId::parse(parts.next()?)?;
-        let host = plain(parts.next()?);
+        let host = word(parts.next()?);
         let pid = parts.next()?.parse().ok();
-        let program = plain(parts.next()?);
-        Some(Self { client, host, pid, program })
+        let program = word(parts.next()?);
+        Some(Self { client, host, pid, program, agreement: Agreement::parse(parts) })
     }
 }
 
@@ -104,24 +108,14 @@ impl fmt::Display for ClientName {
             write!(f, "{pid}")?;
         }
         f.write_char(':')?;
-        f.write_str(&text(&self.program))
+        f.write_str(&text(&self.program))?;
+        self.agreement.iter().try_for_each(|agreement| write!(f, ":{agreement}"))
     }
-}
-
-/// The text as one word that CLIENT SETNAME takes and no terminal can misread; `None` if empty.
-fn plain(text: &str) -> Option<String> {
-    let letter = |c: char| if is_plain(c) { c } else { '_' };
-    let word: String = text.chars().take(PART_LEN_MAX).map(letter).collect();
-    (!word.is_empty()).then_some(word)
-}
-
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || ".-_+@/".contains(c)
 }
 
 /// Whether a caller may choose this name: it stands in the nodes' lists as it is.
 pub(crate) fn is_name(name: &str) -> bool {
-    (1..=PART_LEN_MAX).contains(&name.len()) && name.chars().all(is_plain)
+    (1..=WORD_LEN_MAX).contains(&name.len()) && name.chars().all(is_plain)
 }
 
 #[cfg(test)]
@@ -171,10 +165,13 @@ mod tests {
             pid: Some(u32::MAX),
             program: "-sh (deleted)\0".repeat(99),
         };
-        let name = ClientName::of(ID, &process, None).to_string();
+        let agreement = Agreement::new(32, 17, u32::MAX, true, "\n:ü".repeat(99).as_bytes());
+        let name = ClientName { agreement: Some(agreement), ..ClientName::of(ID, &process, None) };
+        let name = name.to_string();
+        assert_eq!(ClientName::parse(&name).map(|name| name.to_string()), Some(name.clone()));
         assert!(name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)), "{name}");
-        assert!(name.len() <= 170, "{}", name.len());
-        assert_eq!(name.matches(':').count(), 5);
+        assert!(name.len() <= 220, "{}", name.len());
+        assert_eq!(name.matches(':').count(), 10);
     }
 
     #[test]

@@ -58,8 +58,9 @@ pub enum IdleStrategy {
 
 /// The nodes and settings of a client.
 ///
-/// All clients of the same locks must have the same nodes, `quorum` and `max_ttl`: mutual exclusion
-/// depends on it, and no client can see another's settings.
+/// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard` and
+/// `key_prefix`: mutual exclusion depends on it. No client refuses another for its settings;
+/// `redbolt doctor` tells who differs ([`inspect::clients`](crate::inspect::clients)).
 ///
 /// | setting | default | range |
 /// |---|---|---|
@@ -286,9 +287,10 @@ impl Config {
     /// in what `redbolt status` says of a holder. By default the name of the program; 1 to 64
     /// letters, digits and `.-_+@/`.
     ///
-    /// The whole name is `redbolt:1:ID:HOST:PID:NAME`, where the tokens of the client begin with ID.
-    /// A driver, a `Client` or a `Shared` knows host and process id; an `Engine` alone leaves them
-    /// empty.
+    /// The whole name is `redbolt:1:ID:HOST:PID:NAME`, where the tokens of the client begin with ID,
+    /// and behind another colon what all clients of its locks must agree on
+    /// ([`Agreement`](crate::inspect::Agreement)), for `redbolt doctor`. A driver, a `Client` or a
+    /// `Shared` knows host and process id; an `Engine` alone leaves them empty.
     #[must_use]
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = Some(name.into());

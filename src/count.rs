@@ -2,7 +2,9 @@
 //!
 //! Layer: bottom, plain values. A count is one addition; the exporter reads the counts elsewhere.
 
-use crate::error::{Cause, Vote};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Cause, LockError, Vote};
 use crate::histogram::Histogram;
 use crate::time::Instant;
 
@@ -32,6 +34,155 @@ pub(crate) struct NodeCounts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
     histogram: Histogram,
+}
+
+/// How a call for a lock ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallEnd {
+    Won,
+    /// Another held the lock, and the call was not to wait.
+    Taken,
+    /// Another held the lock until the time or the attempts of the call were over.
+    TimedOut,
+    NoQuorum,
+    Expired,
+    /// Its caller gave it up, or the client ended.
+    Cancelled,
+    /// It did not begin: too many were under way.
+    Full,
+    /// It did not begin: what it asked for cannot be.
+    Invalid,
+}
+
+impl CallEnd {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Won,
+        Self::Taken,
+        Self::TimedOut,
+        Self::NoQuorum,
+        Self::Expired,
+        Self::Cancelled,
+        Self::Full,
+        Self::Invalid,
+    ];
+
+    /// How a call ended that has no lock; `waits`: it was to wait for one.
+    pub(crate) const fn of(error: &LockError, waits: bool) -> Self {
+        match error {
+            LockError::Taken(_) if waits => Self::TimedOut,
+            LockError::Taken(_) => Self::Taken,
+            LockError::NoQuorum(_) => Self::NoQuorum,
+            LockError::Expired(_) | LockError::Lost => Self::Expired,
+            LockError::Cancelled | LockError::Closed | LockError::System(_) => Self::Cancelled,
+            LockError::Full => Self::Full,
+            LockError::InvalidTtl { .. }
+            | LockError::NoFences { .. }
+            | LockError::NoLinger { .. }
+            | LockError::ReservedKey
+            | LockError::InvalidKey { .. }
+            | LockError::InvalidToken { .. } => Self::Invalid,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Won => "won",
+            Self::Taken => "taken",
+            Self::TimedOut => "timed_out",
+            Self::NoQuorum => "no_quorum",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+            Self::Full => "full",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// Whether the call had begun, so that its caller waited for its end.
+    pub(crate) const fn has_begun(self) -> bool {
+        !matches!(self, Self::Full | Self::Invalid)
+    }
+}
+
+/// The calls for locks of a client, and the locks that came of them, as its callers see them. Those
+/// of a shared handle are counted on the threads of its callers.
+#[derive(Debug, Default)]
+pub(crate) struct CallCounts {
+    /// From the beginning of a call to its end, by that.
+    waits: [Histogram; CallEnd::ALL.len()],
+    /// From the hand-over of a lease to its unlock or drop.
+    holds: Histogram,
+    /// Leases that one caller of a process handed on to the next.
+    turns: AtomicU64,
+    /// Leases that a caller of a shared handle took again while they lingered.
+    again: AtomicU64,
+    /// Calls that stand behind others of their process.
+    queued: AtomicU64,
+}
+
+impl CallCounts {
+    /// A call ended that had begun so long ago.
+    #[inline]
+    pub(crate) fn ended(&mut self, end: CallEnd, nanos: u64) {
+        if let Some(waits) = self.waits.get_mut(end as usize) {
+            waits.add(nanos);
+        }
+    }
+
+    /// A lease was held for so long.
+    #[inline]
+    pub(crate) fn held(&mut self, nanos: u64) {
+        self.holds.add(nanos);
+    }
+
+    /// How often calls ended so, and after how long.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = (CallEnd, &Histogram)> {
+        CallEnd::ALL.into_iter().zip(&self.waits)
+    }
+
+    pub(crate) const fn holds(&self) -> &Histogram {
+        &self.holds
+    }
+
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn again(&self) -> u64 {
+        self.again.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued.load(Ordering::Relaxed)
+    }
+}
+
+/// The same on whatever thread.
+#[cfg(feature = "shared")]
+impl CallCounts {
+    pub(crate) fn ended_shared(&self, end: CallEnd, nanos: u64) {
+        if let Some(waits) = self.waits.get(end as usize) {
+            waits.add_shared(nanos);
+        }
+    }
+
+    pub(crate) fn held_shared(&self, nanos: u64) {
+        self.holds.add_shared(nanos);
+    }
+
+    pub(crate) fn turn(&self) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn taken_again(&self) {
+        self.again.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A call stands behind others from now on, or no longer.
+    pub(crate) fn queues(&self, does_it: bool) {
+        let more = if does_it { 1 } else { u64::MAX };
+        // Wraps around: minus one.
+        self.queued.fetch_add(more, Ordering::Relaxed);
+    }
 }
 
 impl CauseCounts {

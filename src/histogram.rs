@@ -2,13 +2,13 @@
 //!
 //! Layer: bottom, plain values.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Counts of durations, in buckets whose width is an eighth of their power of two: a value that is
 /// read back is at most a sixteenth off. From 128 ns to two minutes; longer ones count as that.
-#[derive(Clone)]
 pub struct Histogram {
-    counts: Box<[u64]>,
+    counts: Box<[AtomicU64]>,
 }
 
 /// Nanoseconds in a unit are two to the power of this.
@@ -27,31 +27,45 @@ impl Histogram {
     /// Counts one duration.
     #[inline]
     pub(crate) fn add(&mut self, nanos: u64) {
-        let units = nanos >> UNIT_BITS;
-        let bucket = if units < STEPS {
-            units
-        } else {
-            let shift = units.ilog2() - STEP_BITS;
-            (u64::from(shift) << STEP_BITS) + (units >> shift)
-        };
-        let last = self.counts.len().saturating_sub(1);
-        let bucket = usize::try_from(bucket).unwrap_or(last).min(last);
-        if let Some(count) = self.counts.get_mut(bucket) {
+        if let Some(count) = self.counts.get_mut(bucket_of(nanos)) {
+            let count = count.get_mut();
             *count = count.wrapping_add(1);
+        }
+    }
+
+    /// Counts one duration, on whatever thread.
+    #[cfg(all(feature = "shared", feature = "metrics"))]
+    pub(crate) fn add_shared(&self, nanos: u64) {
+        if let Some(count) = self.counts.get(bucket_of(nanos)) {
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How many durations each bucket holds, with the middle of the bucket. Empty buckets too, so
     /// that each bucket always has the same place.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
-        (0..).zip(&self.counts).map(|(bucket, &count)| (middle(bucket), count))
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        (0..).zip(counts).map(|(bucket, count)| (middle(bucket), count))
     }
 
     /// How many durations were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+        self.buckets().fold(0, |sum, (_, count)| sum.wrapping_add(count))
     }
+}
+
+/// The bucket of a duration; the last also has all longer ones.
+#[inline]
+fn bucket_of(nanos: u64) -> usize {
+    let units = nanos >> UNIT_BITS;
+    let bucket = if units < STEPS {
+        units
+    } else {
+        let shift = units.ilog2() - STEP_BITS;
+        (u64::from(shift) << STEP_BITS) + (units >> shift)
+    };
+    usize::try_from(bucket).unwrap_or(usize::MAX).min(BUCKETS - 1)
 }
 
 /// The middle of a bucket.
@@ -67,7 +81,14 @@ fn middle(bucket: u64) -> Duration {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; BUCKETS].into_boxed_slice() }
+        Self { counts: std::iter::repeat_with(AtomicU64::default).take(BUCKETS).collect() }
+    }
+}
+
+impl Clone for Histogram {
+    fn clone(&self) -> Self {
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed).into());
+        Self { counts: counts.collect() }
     }
 }
 

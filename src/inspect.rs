@@ -5,12 +5,15 @@
 //! [`Client::holder`](crate::Client::holder) who holds it, [`Client::leader`](crate::Client::leader) who
 //! leads, and
 //! [`Client::locks`](crate::Client::locks) lists locks with their holders.
-//! Only checks of the set-up need [`examine`] and [`permissions`]; `redbolt doctor` calls them.
+//! Only checks of the set-up need [`examine`], [`permissions`] and [`clients`]; `redbolt doctor` calls them.
 
 pub use crate::address::{Address, Endpoint};
-pub use crate::client::{Listing, NodePermissions, NodeReport, Searched, examine, permissions};
+pub use crate::agreement::Agreement;
+pub use crate::client::{
+    Clients, Listing, NodePermissions, NodeReport, Searched, clients, examine, permissions,
+};
 pub use crate::client_name::ClientId;
 pub use crate::engine::locks::view::{NodeHealth, NodeState};
 pub use crate::engine::notice::Notice;
 pub use crate::quorum::{NodeId, NodeMask, NodeMaskIter};
-pub use crate::status::{Holder, KeyState, NodeKey, SeenLock, Verdict};
+pub use crate::status::{Holder, KeyState, NodeKey, SeenClient, SeenLock, Unlisted, Verdict};

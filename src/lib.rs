@@ -96,6 +96,7 @@ pub mod inspect;
 pub mod safety;
 
 mod address;
+mod agreement;
 mod beside;
 mod claim;
 mod client;
@@ -110,6 +111,7 @@ mod histogram;
 mod key;
 mod node;
 mod options;
+mod plain;
 mod quorum;
 mod resp;
 mod retry;

@@ -11,6 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 use crate::advice::{Advice, Finding, advise};
+use crate::agreement::{self, Agreed, SHOWN_MAX};
 use crate::args::{DoctorArgs, Global, Switch};
 use crate::examined::{Clients, Examined};
 use crate::exit::{Failure, UNSAFE};
@@ -31,7 +32,7 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     let end = args.wait.map(|wait| now() + wait);
     let spinner =
         args.wait.map(|_| Progress::spinner("waiting until the nodes are fit".to_owned()));
-    let Found { nodes, advice, clients } = loop {
+    let Found { nodes, advice, clients, agreed } = loop {
         let found = look(global, args)?;
         let left = end.map_or(Duration::ZERO, |end| now().until(end));
         if !found.advice.is_unsafe() || left.is_zero() {
@@ -41,9 +42,9 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     };
     drop(spinner);
     if global.json {
-        say(json(&nodes, &advice, &clients))?;
+        say(json(&nodes, &advice, &clients, &agreed))?;
     } else {
-        print(&nodes, &advice, args.all)?;
+        print(&nodes, &advice, &agreed, args.all)?;
     }
     if advice.is_unsafe() { Err(Failure::code(UNSAFE)) } else { Ok(()) }
 }
@@ -53,6 +54,7 @@ struct Found {
     nodes: Vec<Examined>,
     advice: Advice,
     clients: Clients,
+    agreed: Agreed,
 }
 
 /// Looks at the nodes as a client does that meets them for the first time.
@@ -70,6 +72,7 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
     let reports = examine(&mut client)?;
     let key = args.key.as_ref().map_or(KEY, |key| &key.0);
     let permissions = permissions(&mut client, key)?;
+    let others = redbolt::inspect::clients(&mut client)?;
     let logins = settings::logins(global);
     let nodes: Vec<Examined> = reports
         .iter()
@@ -82,11 +85,13 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
             ..examined(report, asked_us)
         })
         .collect();
-    let advice = advise(&nodes, &clients);
-    Ok(Found { nodes, advice, clients })
+    let agreed = agreement::judge(others, &nodes);
+    let mut advice = advise(&nodes, &clients);
+    advice.checks.push(agreed.check.clone());
+    Ok(Found { nodes, advice, clients, agreed })
 }
 
-fn json(nodes: &[Examined], advice: &Advice, clients: &Clients) -> Value {
+fn json(nodes: &[Examined], advice: &Advice, clients: &Clients, agreed: &Agreed) -> Value {
     let list: Vec<Value> = nodes.iter().map(node_json).collect();
     let of = |level, own: &[Finding]| -> Vec<String> {
         let set = advice.checks.iter().filter(|check| check.level == level);
@@ -107,20 +112,13 @@ fn json(nodes: &[Examined], advice: &Advice, clients: &Clients) -> Value {
         "nodes": list,
         "quorum": clients.quorum,
         "checks": checks,
+        "agreement": agreed.json(),
         "unsafe": of(Level::Unsafe, &advice.unsafe_because),
         "notes": of(Level::Note, &advice.notes),
     })
 }
 
 impl Level {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Note => "note",
-            Self::Unsafe => "unsafe",
-        }
-    }
-
     /// The word in its colour, eight columns wide.
     fn label(self, paint: Paint) -> String {
         let word = format!("{:<8}", self.word());
@@ -244,7 +242,12 @@ fn node_json(node: &Examined) -> Value {
     })
 }
 
-fn print(nodes: &[Examined], advice: &Advice, wants_all: bool) -> Result<(), Failure> {
+fn print(
+    nodes: &[Examined],
+    advice: &Advice,
+    agreed: &Agreed,
+    wants_all: bool,
+) -> Result<(), Failure> {
     let (paint, columns) = (Paint::stdout(), terminal::width());
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let header = ["node", "state", "server", "role", "up", "round trip", "clock"];
@@ -278,6 +281,12 @@ fn print(nodes: &[Examined], advice: &Advice, wants_all: bool) -> Result<(), Fai
     }
     for check in &advice.checks {
         line(check.level, &format!("{}: {}", check.topic, check.text))?;
+    }
+    for client in agreed.differing.iter().take(SHOWN_MAX) {
+        line(client.level, &client.text())?;
+    }
+    if let Some(more @ 1..) = agreed.differing.len().checked_sub(SHOWN_MAX) {
+        line(Level::Note, &format!("and {more} more clients: --json names all"))?;
     }
     let verdict = if wants_all {
         "not all of these nodes are fit for locks: see above"

@@ -18,8 +18,18 @@ pub(crate) enum Level {
     Unsafe,
 }
 
+impl Level {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Unsafe => "unsafe",
+        }
+    }
+}
+
 /// The result of one check.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Check {
     pub(crate) topic: &'static str,
     pub(crate) level: Level,

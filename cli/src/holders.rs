@@ -1,6 +1,6 @@
 //! Who holds a lock, for people and for JSON.
 
-use redbolt::inspect::Holder;
+use redbolt::inspect::{ClientId, Holder};
 use serde_json::{Value, json};
 
 use crate::output::{ms, short};
@@ -27,18 +27,30 @@ pub(crate) fn words(holder: &Holder) -> String {
     let Some(client) = holder.client else {
         return "a client of another library".to_owned();
     };
+    let Holder { program, host, pid, address, .. } = holder;
+    named(client, program.as_deref(), host.as_deref(), *pid, address.as_deref())
+}
+
+/// The same of any client.
+pub(crate) fn named(
+    client: ClientId,
+    program: Option<&str>,
+    host: Option<&str>,
+    pid: Option<u32>,
+    address: Option<&str>,
+) -> String {
     let known: Vec<String> = [
-        holder.host.as_ref().map(|host| format!("on {host}")),
-        holder.pid.map(|pid| format!("process {pid}")),
-        holder.address.as_ref().map(|address| format!("from {address}")),
+        host.map(|host| format!("on {host}")),
+        pid.map(|pid| format!("process {pid}")),
+        address.map(|address| format!("from {address}")),
     ]
     .into_iter()
     .flatten()
     .collect();
-    match (&holder.program, known.is_empty()) {
+    match (program, known.is_empty()) {
         (None, true) => format!("client {client}"),
         (program, _) => {
-            let program = program.as_deref().unwrap_or("a program");
+            let program = program.unwrap_or("a program");
             format!("{program} {} (client {client})", known.join(", "))
         }
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod agreement;
 mod alarm;
 mod args;
 mod bench;

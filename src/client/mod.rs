@@ -9,6 +9,7 @@
 //!   for what nobody read.
 
 mod batch;
+mod clients;
 mod drive;
 mod election;
 mod held;
@@ -20,6 +21,7 @@ use std::io;
 use std::time::Duration;
 
 pub use batch::Batch;
+pub use clients::{Clients, clients};
 pub use election::Observer;
 pub use held::Held;
 pub use inspect::{NodeReport, examine};

@@ -7,11 +7,13 @@
 //! - A driver with nothing to do sleeps: it wakes to export only while there is something new.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Label, Unit};
 
 use super::{Driver, clock};
+use crate::count::{CallCounts, CallEnd};
 use crate::engine::{Histogram, LeaseCounts, NodeState, Series};
 use crate::time::Instant;
 
@@ -24,7 +26,10 @@ pub(super) struct Exporter {
     due: Instant,
     counts: BTreeMap<Series, u64>,
     attempt_times: Vec<u64>,
-    wait_times: Vec<u64>,
+    call_times: [Vec<u64>; CallEnd::ALL.len()],
+    hold_times: Vec<u64>,
+    /// The calls of the handle that owns the driver, where it counts them itself.
+    calls: Option<Arc<CallCounts>>,
     /// The client's name, to tell several in one program apart.
     client: Option<String>,
     is_described: bool,
@@ -36,7 +41,9 @@ impl Exporter {
             due: Instant::MAX,
             counts: BTreeMap::new(),
             attempt_times: Vec::new(),
-            wait_times: Vec::new(),
+            call_times: [const { Vec::new() }; CallEnd::ALL.len()],
+            hold_times: Vec::new(),
+            calls: None,
             client,
             is_described: false,
         }
@@ -71,6 +78,12 @@ impl Driver {
         self.engine.lease_counts()
     }
 
+    /// From now on the calls for locks are those that are counted there, not those of the engine.
+    #[cfg(feature = "shared")]
+    pub(crate) fn export_calls(&mut self, calls: Arc<CallCounts>) {
+        self.exporter.calls = Some(calls);
+    }
+
     /// Called at the end of a pass.
     #[inline]
     pub(super) fn export_if_due(&mut self, now: Instant) {
@@ -91,7 +104,9 @@ impl Driver {
             describe();
         }
         let mut is_new = false;
-        for (series, count) in self.engine.counts() {
+        let calls = exporter.calls.clone();
+        let calls = calls.as_deref().unwrap_or_else(|| self.engine.call_counts());
+        for (series, count) in self.engine.counts_with(calls) {
             let mut labels = exporter.labels();
             let node = series.node.and_then(|node| nodes.get(node.index()));
             labels.extend(node.map(|node| Label::new("node", node.name.clone())));
@@ -105,12 +120,20 @@ impl Driver {
             counter.increment(more);
         }
         let labels = exporter.labels();
-        let (attempts, waits) = (self.engine.attempt_times(), self.engine.wait_times());
-        let name = "redbolt_attempt_seconds";
+        let (attempts, name) = (self.engine.attempt_times(), "redbolt_attempt_seconds");
         is_new |= export_times(name, &labels, attempts, &mut exporter.attempt_times);
-        let name = "redbolt_wait_seconds";
-        is_new |= export_times(name, &labels, waits, &mut exporter.wait_times);
+        let name = "redbolt_hold_seconds";
+        is_new |= export_times(name, &labels, calls.holds(), &mut exporter.hold_times);
+        for ((end, waits), before) in calls.waits().zip(&mut exporter.call_times) {
+            if end.has_begun() {
+                let outcome = Label::from_static_parts("outcome", end.name());
+                let labels: Vec<_> = labels.iter().cloned().chain([outcome]).collect();
+                is_new |= export_times("redbolt_call_seconds", &labels, waits, before);
+            }
+        }
 
+        let queued = u32::try_from(calls.queued()).unwrap_or(u32::MAX);
+        metrics::gauge!("redbolt_calls_queued", labels.clone()).set(queued);
         metrics::gauge!("redbolt_voters", labels.clone()).set(self.engine.voters().count());
         metrics::gauge!("redbolt_quorum", labels.clone()).set(self.engine.quorum());
         let in_flight = u32::try_from(self.engine.in_flight()).unwrap_or(u32::MAX);
@@ -173,6 +196,7 @@ const STATES: [NodeState; 7] = [
 /// Describes each name, for recorders that show descriptions.
 fn describe() {
     let counters = [
+        ("redbolt_calls_total", "Calls for a lock, by how they ended"),
         ("redbolt_attempts_total", "Attempts at a lock, by how they ended"),
         ("redbolt_votes_total", "Votes on attempts, by node, vote and cause"),
         ("redbolt_extensions_total", "Extensions, by how they ended and who began them"),
@@ -194,6 +218,7 @@ fn describe() {
         ("redbolt_voters", Unit::Count, "Nodes that may vote"),
         ("redbolt_quorum", Unit::Count, "Votes that a lock needs"),
         ("redbolt_in_flight", Unit::Count, "Operations under way"),
+        ("redbolt_calls_queued", Unit::Count, "Calls behind others of their process"),
         ("redbolt_node_state", Unit::Count, "1 for the state that a node is in, else 0"),
         ("redbolt_node_debts", Unit::Count, "Releases owed to a node"),
         ("redbolt_node_round_trip_seconds", Unit::Seconds, "Round trip of the last greeting"),
@@ -203,7 +228,8 @@ fn describe() {
     }
     let times = [
         ("redbolt_attempt_seconds", "Attempts that won, from before the first byte to hand-over"),
-        ("redbolt_wait_seconds", "Calls that won at a later attempt, from their first attempt"),
+        ("redbolt_call_seconds", "Calls for a lock, with all waiting, by how they ended"),
+        ("redbolt_hold_seconds", "Leases, from their hand-over to their unlock or drop"),
     ];
     for (name, text) in times {
         metrics::describe_histogram!(name, Unit::Seconds, text);

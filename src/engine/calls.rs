@@ -56,7 +56,7 @@ impl Engine {
         if !self.locks.prefix.is_none() {
             self.locks.prefix.put_before(&mut self.locks.slots.at_mut(slot).key);
         }
-        self.locks.observe(Happening::Call { op: index, slot, ttl_ms });
+        self.locks.observe(Happening::Call { op: index, slot, ttl_ms, now });
         let now = self.locks.now(now);
         if self.waiting.has_recent_wakes() {
             let op = self.locks.ops.at_mut(index);
@@ -251,8 +251,6 @@ impl Engine {
         self.locks.retire_parts(index, now);
         let token = self.locks.draw_token();
         let token = rules::token_of_retry(token, &self.locks.slots.at(last).token);
-        let began = self.locks.slots.at(last).began;
-        self.locks.observe(Happening::Retry { op: index, began });
         let key = self.locks.slots.at(last).key.clone();
         let is_fenced = self.locks.slots.at(last).is_fenced();
         let slot = self.locks.slots.open(key.as_slice(), token);

@@ -9,8 +9,9 @@
 use super::event::LostCause;
 use super::locks::op::Outcome;
 use super::ways::{LeaseCounts, Way};
-use crate::count::Times;
+use crate::count::{CallCounts, CallEnd, Times};
 use crate::error::{UnlockError, Unlocked};
+use crate::slab::{Index as _, SlotIndex};
 use crate::time::Instant;
 
 /// The counts of an engine; those of a node are kept with the node.
@@ -35,8 +36,9 @@ pub(super) struct Counts {
     pub(super) second_rounds: u64,
     /// From the first byte of the winning attempt to its hand-over.
     pub(super) attempt_times: Times,
-    /// From the start of the first attempt to the hand-over, for calls that needed more than one.
-    pub(super) wait_times: Times,
+    pub(super) calls: CallCounts,
+    /// When each lease was handed over, by the place of its slot.
+    handed_over: Vec<Instant>,
 }
 
 /// How attempts or extensions ended.
@@ -63,23 +65,39 @@ impl Ends {
 }
 
 impl Counts {
-    /// A lease was handed over; `call_began` for a call that needed more than one attempt.
+    /// A call ends that began then, with or without a lease.
+    #[inline]
+    pub(super) fn call_ended(&mut self, end: CallEnd, began: Instant, now: Instant) {
+        self.calls.ended(end, now.nanos_since(began));
+    }
+
+    /// A call was won, by an attempt that began then if one was made for it.
     #[inline(always)]
-    pub(super) fn lease(
-        &mut self,
-        began: Instant,
-        call_began: Option<Instant>,
-        way: Way,
-        now: Instant,
-    ) {
+    pub(super) fn won(&mut self, way: Way, attempt_began: Instant, now: Instant) {
         self.leases.up(way);
-        if way == Way::Again {
-            return;
+        if way != Way::Again {
+            self.attempts.won += 1;
+            self.attempt_times.note(attempt_began, now);
         }
-        self.attempts.won += 1;
-        self.attempt_times.note(began, now);
-        if let Some(call_began) = call_began {
-            self.wait_times.note(call_began, now);
+    }
+
+    /// A lease is handed over.
+    #[inline]
+    pub(super) fn hold_begins(&mut self, slot: SlotIndex, now: Instant) {
+        let place = slot.place();
+        if place >= self.handed_over.len() {
+            self.handed_over.resize(place + 1, now);
+        }
+        if let Some(begins) = self.handed_over.get_mut(place) {
+            *begins = now;
+        }
+    }
+
+    /// A lease is unlocked or dropped.
+    #[inline]
+    pub(super) fn hold_ends(&mut self, slot: SlotIndex, now: Instant) {
+        if let Some(&began) = self.handed_over.get(slot.place()) {
+            self.calls.held(now.nanos_since(began));
         }
     }
 

@@ -10,6 +10,7 @@ use rand::{Rng, SeedableRng};
 
 use super::core::Engine;
 use super::event::{Connection, Event};
+use super::locks::observe::Happening;
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
 use super::locks::query::Say;
@@ -20,7 +21,7 @@ use super::locks::timers::Timer;
 use super::nodes::Nodes;
 use super::notice::Notice;
 use super::wait::Waiting;
-use crate::client_name::ClientId;
+use crate::client_name::{ClientId, ClientName};
 use crate::config::Config;
 use crate::error::{Cause, ConfigError, ExtendError, LockError, UnlockError};
 use crate::node::{Node, Now, Wish};
@@ -46,16 +47,18 @@ impl Engine {
         let mut rng = StdRng::from_seed(seed);
         let mut client_id = [0; 8];
         rng.fill_bytes(&mut client_id);
+        let client_id = ClientId::new(client_id);
         let settings = Settings::of(config, &checked);
         let names: Arc<[_]> = config.nodes.iter().map(|address| address.name().into()).collect();
-        let client = ClientId::new(client_id);
-        let name = name_of(config, client);
-        let nodes = nodes_of(config, (client, &name), now);
+        let name = name_of(config, client_id);
+        let agreement = Some(settings.agreement(&config.key_prefix));
+        let told = ClientName { agreement, ..name.clone() };
+        let nodes = nodes_of(config, (client_id, &told.to_string()), now);
         let nodes = Nodes::new(nodes, names, settings.admission, now);
         let prefix = Prefix::new(&config.key_prefix);
         let drawn = (config.in_flight_max, client_id, rng);
         Ok(Self {
-            locks: Locks::new(settings, nodes, prefix, drawn, name.into(), now),
+            locks: Locks::new(settings, nodes, prefix, drawn, name.to_string().into(), now),
             waiting: Waiting::new(client_id, config.node_timeout, rules::quorum(checked.quorum)),
             tries: VecDeque::new(),
             frame: Vec::new(),
@@ -181,6 +184,7 @@ impl Engine {
     /// [`UnlockError::NotOurs`] if the lease is no longer held; [`UnlockError::Full`] if the result
     /// cannot be reported: the lease is released all the same.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
+        self.locks.observe(Happening::Unlock { lease, now });
         let slot = self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
         if slot.lingers()
             && let Some(op) = self.begin_linger_reported(lease.slot, now)
@@ -213,6 +217,7 @@ impl Engine {
     /// Releases a lease without a report: nothing waits for the answers. Harmless if the lease is
     /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
+        self.locks.observe(Happening::Unlock { lease, now });
         let lingers = self.locks.slots.held(lease).is_some_and(Slot::lingers);
         if !(lingers && self.begin_linger(lease.slot, now)) {
             self.let_go(lease, now);

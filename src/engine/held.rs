@@ -77,9 +77,9 @@ impl Engine {
 
     /// A holder has answered.
     pub(super) fn hear_held(&mut self, id: NodeId, message: &Message<'_>) {
-        let (client, number) = message.token.split_at(self.locks.client_id.len());
+        let (client, number) = message.token.split_at(8);
         let number = number.first_chunk().copied().map(u32::from_le_bytes);
-        if let Some(number) = number.filter(|_| client == self.locks.client_id) {
+        if let Some(number) = number.filter(|_| client == self.locks.client_id.bytes()) {
             let said = message.sender;
             let heard = Heard {
                 held_for: Duration::from_millis(said.wait_ms.into()),

@@ -21,6 +21,20 @@ impl Engine {
         options: &LockOptions,
         now: Instant,
     ) -> Result<OpId, LockError> {
+        let op = self.retake_or_begin(key, options, now);
+        // Without the counts not even the test for an error is left.
+        #[cfg(feature = "metrics")]
+        let op = op.inspect_err(|error| self.locks.observe(Happening::CallRefused { error }));
+        op
+    }
+
+    #[inline]
+    fn retake_or_begin(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
         if !self.locks.lingers.is_empty()
             && let Some(op) = self.retake(key, options, now)?
         {
@@ -62,7 +76,7 @@ impl Engine {
             return Ok(None);
         }
         let index = self.open_call(key, options, ttl_ms, now)?;
-        self.locks.observe(Happening::Call { op: index, slot, ttl_ms });
+        self.locks.observe(Happening::Call { op: index, slot, ttl_ms, now });
         let limit_ms = self.locks.ops.at(index).plan.linger_ms;
         self.locks.retake(index, slot, limit_ms);
         Ok(Some(self.locks.ops.id(index)))

@@ -11,6 +11,10 @@ use super::locks::slot::LeaseId;
 use super::locks::view::NodeHealth;
 #[cfg(feature = "metrics")]
 use super::ways::LeaseCounts;
+use crate::agreement::Agreement;
+use crate::client_name::ClientId;
+#[cfg(feature = "metrics")]
+use crate::count::CallCounts;
 use crate::error::{ConnectError, ExtendError, LockError};
 #[cfg(feature = "metrics")]
 use crate::histogram::Histogram;
@@ -169,11 +173,28 @@ impl Engine {
         self.locks.prefix.as_bytes()
     }
 
+    /// The client's id, and what other clients of the same locks must have too.
+    pub(crate) fn says(&self) -> (ClientId, Agreement) {
+        let agreement = self.locks.settings.agreement(self.key_prefix());
+        (self.locks.client_id, agreement)
+    }
+
     /// The counts since the engine began, one number per series; they never decrease.
     #[cfg(feature = "metrics")]
     #[must_use]
     pub fn counts(&self) -> Vec<(Series, u64)> {
-        self.locks.counts()
+        self.locks.counts(&self.locks.counts.calls)
+    }
+
+    /// As [`counts`](Self::counts), for a handle whose calls are counted elsewhere.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn counts_with(&self, calls: &CallCounts) -> Vec<(Series, u64)> {
+        self.locks.counts(calls)
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn call_counts(&self) -> &CallCounts {
+        &self.locks.counts.calls
     }
 
     /// How many leases were won so far, by the way in which they were won.
@@ -190,10 +211,18 @@ impl Engine {
         self.locks.attempt_times()
     }
 
-    /// How long calls took that did not win at their first attempt, from the start of that attempt.
+    /// How long calls for locks took, from their beginning to their end, by the word for how they
+    /// ended: `won`, `taken`, `timed_out`, `no_quorum`, `expired`, `cancelled`.
+    #[cfg(feature = "metrics")]
+    pub fn call_times(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
+        let waits = self.call_counts().waits().filter(|(end, _)| end.has_begun());
+        waits.map(|(end, waits)| (end.name(), waits))
+    }
+
+    /// How long leases were held, from their hand-over to their unlock or drop.
     #[cfg(feature = "metrics")]
     #[must_use]
-    pub const fn wait_times(&self) -> &Histogram {
-        self.locks.wait_times()
+    pub const fn hold_times(&self) -> &Histogram {
+        self.call_counts().holds()
     }
 }

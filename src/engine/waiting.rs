@@ -81,7 +81,7 @@ impl Engine {
         let op = self.locks.ops.at_mut(index);
         (op.outcome, op.failed, op.round) = (Outcome::Open, Outcome::Taken, Round::default());
         op.causes = [Cause::Queued; NODES_MAX];
-        self.locks.observe(Happening::Queued { op: index, now: now.real });
+        self.locks.observe(Happening::Queued { op: index });
         self.locks.end_with_call(index);
         self.act(now);
         true

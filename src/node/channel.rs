@@ -15,6 +15,7 @@
 use super::Node;
 use super::pending::{Pending, PendingQueue, Request};
 use super::state::Now;
+use crate::client_name::ClientId;
 use crate::error::Cause;
 use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
@@ -43,11 +44,11 @@ pub(crate) struct TransfersName([u8; 32]);
 
 impl ChannelName {
     /// The channel of the client with that id.
-    pub(crate) fn of(client_id: [u8; 8]) -> Self {
+    pub(crate) fn of(client: ClientId) -> Self {
         let mut name = [0; 26];
         let (prefix, digits) = name.split_at_mut(PREFIX.len());
         prefix.copy_from_slice(PREFIX);
-        write_hex(digits, &client_id);
+        write_hex(digits, &client.bytes());
         Self(name)
     }
 
@@ -74,9 +75,9 @@ impl ChannelName {
 impl TransfersName {
     /// Where the client that offers the token hears that it was written.
     pub(crate) fn of(token: &[u8; 20]) -> Self {
-        let client_id = token.first_chunk().copied().unwrap_or_default();
+        let client = ClientId::new(token.first_chunk().copied().unwrap_or_default());
         let period = token.last_chunk().copied().unwrap_or_default();
-        ChannelName::of(client_id).transfers(period)
+        ChannelName::of(client).transfers(period)
     }
 
     pub(crate) const fn as_bytes(&self) -> &[u8] {

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::{CallIndex, Kind, Listener, Reply, Stage};
+use super::counting::CountedCall;
 use super::pending::{Pending, Taken};
+use super::refused::Refused;
 use super::rules::Patience;
-use super::table::{Refused, Table, Task};
+use super::span::CallSpan;
+use super::table::{Table, Task};
 use super::{Shared, SharedGuard};
 use crate::config::Config;
 use crate::driver::clock::now;
@@ -19,11 +22,13 @@ use crate::status::Answers;
 use crate::time::Instant;
 
 /// What an acquisition asked for, kept for its end.
-#[derive(Clone, Copy)]
 pub(super) struct Asked {
     ttl: Duration,
     min_validity: Duration,
     is_given: bool,
+    counted: CountedCall,
+    /// Ends with the call.
+    _span: CallSpan,
 }
 
 impl Shared {
@@ -51,21 +56,38 @@ impl Shared {
         key: &[u8],
         options: LockOptions,
     ) -> Result<(Pending, Asked), LockError> {
-        let asked = Asked {
-            ttl: options.ttl,
-            min_validity: options.min_validity,
-            is_given: options.token.is_some(),
-        };
+        let (ttl, min_validity) = (options.ttl, options.min_validity);
+        let is_given = options.token.is_some();
         let time = now();
         let patience = Patience::of(&options, time);
-        self.owner.inner.with(|table| {
-            let call = table.begin_lock(key, options, patience, time)?;
-            Ok((self.pending(call, table), asked))
-        })
+        let waits = patience.queued_until > time;
+        let (inner, span) = (&self.owner.inner, CallSpan::of_lock(key, ttl));
+        // What is left of it is dropped outside of the mutex.
+        let mut carried = span.clone();
+        let begun = inner.with(|table| {
+            let call = table.begin_lock(key, options, patience, &mut carried, time)?;
+            Ok(self.pending(call, table))
+        });
+        match begun {
+            Ok(pending) => {
+                let counted = inner.counting.call(time, waits);
+                Ok((pending, Asked { ttl, min_validity, is_given, counted, _span: span }))
+            }
+            Err(error) => {
+                inner.counting.refused(&error, waits);
+                Err(error)
+            }
+        }
     }
 
     /// Makes a guard of a lease that was won; its remaining time is checked again here.
     pub(super) fn won(&self, taken: Taken, asked: Asked) -> Result<SharedGuard, LockError> {
+        let result = self.judge(taken, &asked);
+        asked.counted.ends(result.as_ref().err());
+        result
+    }
+
+    fn judge(&self, taken: Taken, asked: &Asked) -> Result<SharedGuard, LockError> {
         let (Reply::Lock(result), Some(queue)) = taken else { return Err(LockError::Closed) };
         let lease = result?;
         let owner = Arc::clone(&self.owner);
@@ -80,8 +102,9 @@ impl Shared {
     }
 
     pub(super) fn begin(&self, kind: Kind, task: Task) -> Result<Pending, Refused> {
+        let mut span = CallSpan::current();
         self.owner.inner.with(|table| {
-            let call = table.begin(kind, task)?;
+            let call = table.begin(kind, task, &mut span)?;
             Ok(self.pending(call, table))
         })
     }
@@ -109,12 +132,13 @@ impl Shared {
         }
         let (queue, may_pass) = (guard.queue(), guard.may_pass());
         let Some(lease) = guard.take_lease() else { return Err(UnlockError::NotOurs) };
+        let mut span = CallSpan::current();
         let (result, next) = self.owner.inner.with(|table| {
             let lease = match table.pass_on_if(may_pass, queue, lease) {
                 Ok(next) => return (Ok(None), next),
                 Err(lease) => lease,
             };
-            let call = table.begin_unlock(queue, lease);
+            let call = table.begin_unlock(queue, lease, &mut span);
             let result = call.map(|call| Some(self.pending(call, table)));
             (result.map_err(UnlockError::from), Listener::None)
         });

@@ -14,6 +14,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::queues::QueueIndex;
+use super::span::CallSpan;
 use super::sync::{AtomicBool, Thread};
 use crate::driver::Lease;
 use crate::engine::{LeaseId, NodeHealth};
@@ -116,6 +117,8 @@ pub(super) struct Call {
     pub(super) queued_until: Instant,
     /// For an extension.
     pub(super) lease: Option<LeaseId>,
+    /// Of a call that has not come to the I/O thread.
+    pub(super) span: CallSpan,
     reply: Option<Reply>,
     listener: Listener,
     /// Set with the reply, so that a caller can look without the table's mutex.
@@ -135,6 +138,7 @@ impl Call {
             ends: Instant::MAX,
             queued_until: Instant::MAX,
             lease: None,
+            span: CallSpan::none(),
             reply: None,
             listener: Listener::None,
             done: Arc::new(AtomicBool::new(false)),
@@ -144,6 +148,20 @@ impl Call {
     /// Whether the lease that it gets may go to another waiter afterwards.
     pub(super) const fn may_pass(&self) -> bool {
         matches!(self.kind, Kind::Lock) && self.options.token.is_none()
+    }
+}
+
+/// What a call leaves in its place. Dropping it may run foreign code.
+#[derive(Default)]
+pub(super) struct Left {
+    pub(super) reply: Option<Reply>,
+    _listener: Listener,
+    _span: CallSpan,
+}
+
+impl Left {
+    pub(super) const fn listener(listener: Listener) -> Self {
+        Self { reply: None, _listener: listener, _span: CallSpan::none() }
     }
 }
 
@@ -174,14 +192,15 @@ impl Calls {
     }
 
     /// Gives the place back. The caller must drop what it held outside of the mutex.
-    pub(super) fn close(&mut self, index: CallIndex) -> (Option<Reply>, Listener) {
+    pub(super) fn close(&mut self, index: CallIndex) -> Left {
         let call = self.at_mut(index);
         call.stage = Stage::Free;
         call.is_abandoned = false;
         call.queue = None;
         call.lease = None;
         call.done.store(false, Ordering::Relaxed);
-        let left = (call.reply.take(), std::mem::take(&mut call.listener));
+        let listener = std::mem::take(&mut call.listener);
+        let left = Left { reply: call.reply.take(), _listener: listener, _span: call.span.take() };
         self.calls.give_back(index);
         left
     }

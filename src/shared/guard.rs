@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::counting::Hold;
 use super::inner::{Inner, Owner};
 use super::queues::QueueIndex;
 use super::{Shared, calls};
@@ -33,17 +34,19 @@ pub struct SharedGuard {
     is_given: bool,
     /// An extension may be under way: the lease's deadline may still move.
     is_extending: bool,
+    hold: Hold,
 }
 
 impl SharedGuard {
-    pub(super) const fn new(
+    pub(super) fn new(
         lease: Lease,
         owner: Arc<Owner>,
         queue: QueueIndex,
         ttl: Duration,
         is_given: bool,
     ) -> Self {
-        Self { lease: Some(lease), owner, queue, ttl, is_given, is_extending: false }
+        let hold = Hold::begins();
+        Self { lease: Some(lease), owner, queue, ttl, is_given, is_extending: false, hold }
     }
 
     /// How long the lock is still certainly held; zero when it is over. About 25 ns.
@@ -164,8 +167,11 @@ impl SharedGuard {
         !self.is_extending && !is_exposed
     }
 
-    pub(super) const fn take_lease(&mut self) -> Option<Lease> {
-        self.lease.take()
+    /// Takes the lease back from its caller.
+    pub(super) fn take_lease(&mut self) -> Option<Lease> {
+        let lease = self.lease.take()?;
+        self.owner.inner.counting.held(&self.hold);
+        Some(lease)
     }
 
     pub(super) fn inner(&self) -> &Inner {
@@ -192,7 +198,7 @@ impl SharedGuard {
 impl Drop for SharedGuard {
     fn drop(&mut self) {
         let may_pass = self.may_pass();
-        let Some(lease) = self.lease.take() else { return };
+        let Some(lease) = self.take_lease() else { return };
         let queue = self.queue;
         let next: calls::Listener =
             self.owner.inner.with(|table| table.give_back(queue, lease, may_pass));

@@ -4,6 +4,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::counting::Counting;
 use super::sync::Mutex;
 use super::table::{Command, Table};
 
@@ -13,6 +14,7 @@ pub(super) struct Inner {
     wake: Box<dyn Fn() + Send + Sync>,
     /// How long a call that went straight to the I/O thread spins for its result.
     pub(super) spin: Duration,
+    pub(super) counting: Counting,
 }
 
 impl Inner {
@@ -21,7 +23,8 @@ impl Inner {
         wake: impl Fn() + Send + Sync + 'static,
         spin: Duration,
     ) -> Self {
-        Self { table: Mutex::new(table), wake: Box::new(wake), spin }
+        let counting = table.counting.clone();
+        Self { table: Mutex::new(table), wake: Box::new(wake), spin, counting }
     }
 
     /// Runs `work` on the table, and wakes the I/O thread if there is something to do. `work` must

@@ -14,6 +14,7 @@
 
 mod begin;
 mod calls;
+mod counting;
 mod election;
 mod futures;
 mod guard;
@@ -22,9 +23,11 @@ mod linger;
 mod loss;
 mod pending;
 mod queues;
+mod refused;
 mod rules;
 #[cfg(test)]
 mod schedules;
+mod span;
 mod sync;
 mod table;
 mod worker;
@@ -155,11 +158,14 @@ impl Shared {
         };
         // Behind the driver's tokens.
         let token = Token(config.nodes.len() + 1);
-        let (driver, poller) = Poller::open(config)?;
+        #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "for the counts"))]
+        let (mut driver, poller) = Poller::open(config)?;
         let waker = Waker::new(poller.registry(), token)?;
         // A full eventfd has already woken the I/O thread.
         let wake = move || drop(waker.wake());
         let inner = Arc::new(Inner::new(Table::new(rules, calls_max), wake, spin));
+        #[cfg(feature = "metrics")]
+        driver.export_calls(inner.counting.counts());
         let worker = Worker::new(driver, poller, Arc::clone(&inner));
         thread::Builder::new().name("redbolt".to_owned()).spawn(move || worker.run())?;
         Ok(Self { owner: Arc::new(Owner { inner }) })

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::calls::{CallIndex, Listener, Reply, Stage};
+use super::calls::{CallIndex, Left, Listener, Reply, Stage};
 use super::inner::Owner;
 use super::queues::QueueIndex;
 use super::sync::{AtomicBool, thread};
@@ -75,10 +75,11 @@ impl Pending {
             let place = table.calls.at(call);
             let queue = place.queue;
             if place.stage != Stage::Done {
-                return (None, (table.calls.listen(call, listener), Listener::None));
+                let old = table.calls.listen(call, listener);
+                return (None, (Left::listener(old), Listener::None));
             }
-            let (reply, old) = table.calls.close(call);
-            (reply.map(|reply| (reply, queue)), (old, listener))
+            let mut left = table.calls.close(call);
+            (left.reply.take().map(|reply| (reply, queue)), (left, listener))
         });
         self.is_taken = taken.is_some();
         taken
@@ -104,12 +105,16 @@ impl Drop for Pending {
         let (next, _left) = self.owner.inner.with(|table| {
             let place = table.calls.at(call);
             let (queue, may_pass) = (place.queue, place.may_pass());
-            match (table.abandon(call), queue) {
-                ((Some(Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease))), old), Some(queue)) => {
+            let mut left = table.abandon(call);
+            match (left.reply.take(), queue) {
+                (Some(Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease))), Some(queue)) => {
                     // Won, but not taken by its caller: the lease goes to the next in the queue.
-                    (table.give_back(queue, lease, may_pass), (None, old))
+                    (table.give_back(queue, lease, may_pass), left)
                 }
-                (left, _) => (Listener::None, left),
+                (reply, _) => {
+                    left.reply = reply;
+                    (Listener::None, left)
+                }
             }
         });
         next.notify();

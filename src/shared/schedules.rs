@@ -75,10 +75,10 @@ impl Network {
             tell.drain(..).for_each(Listener::notify);
             for command in commands.drain(..) {
                 match command {
-                    Command::Call(call, Task::Acquire { key, .. }) => {
+                    Command::Call(call, Task::Acquire { key, .. }, _) => {
                         replies.push((call, Reply::Lock(self.acquire(&key))));
                     }
-                    Command::Call(call, Task::Unlock { lease }) => {
+                    Command::Call(call, Task::Unlock { lease }, _) => {
                         drop(lease);
                         replies.push((call, Reply::Unlock(Ok(Unlocked::Released))));
                     }

@@ -15,13 +15,16 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{CallIndex, Calls, Kind, Listener, Reply, Stage};
+use super::calls::{CallIndex, Calls, Kind, Left, Listener, Reply, Stage};
+use super::counting::Counting;
 use super::loss::Losses;
 use super::queues::{QueueIndex, Queues};
+use super::refused::Refused;
 use super::rules::{Patience, Rules};
+use super::span::CallSpan;
 use crate::driver::{Connecting, Lease, Question};
 use crate::engine::{Engine, LeaseId};
-use crate::error::{Ballot, Cause, ConnectError, ExtendError, LockError, UnlockError};
+use crate::error::{Ballot, Cause, ConnectError, LockError};
 use crate::key::Key;
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeMask};
@@ -31,8 +34,8 @@ use crate::time::Instant;
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation of each call")]
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Something for this call.
-    Call(CallIndex, Task),
+    /// Something for this call, in the span of its caller.
+    Call(CallIndex, Task, CallSpan),
     /// A lease to release; no call waits for the result.
     Release(Lease),
     Shutdown {
@@ -90,6 +93,7 @@ pub(super) struct Table {
     /// The I/O thread has ended, with this many releases owed.
     pub(super) ended: Option<usize>,
     pub(super) rules: Rules,
+    pub(super) counting: Counting,
     /// The nodes that may vote, as the I/O thread last saw.
     pub(super) voters: NodeMask,
 }
@@ -107,18 +111,21 @@ impl Table {
             is_closed: false,
             ended: None,
             rules,
+            counting: Counting::default(),
             voters: NodeMask::EMPTY,
         }
     }
 
     // ---- callers ----
 
-    /// Begins an acquisition: on the network, or behind other calls for the same key.
+    /// Begins an acquisition: on the network, or behind other calls for the same key. Takes the span
+    /// if the call goes on.
     pub(super) fn begin_lock(
         &mut self,
         key: &[u8],
         options: LockOptions,
         patience: Patience,
+        span: &mut CallSpan,
         now: Instant,
     ) -> Result<CallIndex, LockError> {
         if self.is_closed {
@@ -135,6 +142,7 @@ impl Table {
         (place.queue, place.options) = (Some(queue), options);
         (place.ends, place.queued_until) = (patience.ends, queued_until);
         if self.retake(queue, call, now) {
+            self.counting.taken_again();
             return Ok(call);
         }
         let here = self.queues.at(queue);
@@ -144,6 +152,8 @@ impl Table {
             // A holder whose time seems to be over is checked again: it blocks the queue.
             let holder_ends = here.holder.map_or(Instant::MAX, |holder| holder.valid_until);
             self.queues.push(queue, call, &mut self.calls);
+            self.counting.queues(true);
+            self.calls.at_mut(call).span = span.take();
             self.next_due = self.next_due.min(queued_until).min(holder_ends);
         } else if let Some(holder) = holder {
             // Certainly in vain: this process holds the key itself.
@@ -154,13 +164,19 @@ impl Table {
             if !is_contended {
                 self.queues.at_mut(queue).competitor = Some(call);
             }
+            self.calls.at_mut(call).span = span.take();
             self.compete(queue, call);
         }
         Ok(call)
     }
 
-    /// Begins a call that has no queue.
-    pub(super) fn begin(&mut self, kind: Kind, task: Task) -> Result<CallIndex, Refused> {
+    /// Begins a call that has no queue. Takes the span if it does.
+    pub(super) fn begin(
+        &mut self,
+        kind: Kind,
+        task: Task,
+        span: &mut CallSpan,
+    ) -> Result<CallIndex, Refused> {
         if self.is_closed {
             return Err(Refused::Closed);
         }
@@ -191,12 +207,12 @@ impl Table {
             | Task::Nodes
             | Task::Cancel => {}
         }
-        self.commands.push(Command::Call(call, task));
+        self.commands.push(Command::Call(call, task, span.take()));
         Ok(call)
     }
 
     /// The caller has given the call up. Returns what the call had won, for the next.
-    pub(super) fn abandon(&mut self, call: CallIndex) -> (Option<Reply>, Listener) {
+    pub(super) fn abandon(&mut self, call: CallIndex) -> Left {
         let place = self.calls.at_mut(call);
         match place.stage {
             Stage::Queued => {
@@ -205,11 +221,11 @@ impl Table {
             }
             Stage::UnderWay => {
                 place.is_abandoned = true;
-                self.commands.push(Command::Call(call, Task::Cancel));
-                (None, self.calls.listen(call, Listener::None))
+                self.commands.push(Command::Call(call, Task::Cancel, CallSpan::none()));
+                Left::listener(self.calls.listen(call, Listener::None))
             }
             Stage::Done => self.calls.close(call),
-            Stage::Free => (None, Listener::None),
+            Stage::Free => Left::default(),
         }
     }
 
@@ -256,6 +272,7 @@ impl Table {
         holder.valid_until = lease.deadline();
         // The lease keeps the queue from now on.
         self.leave_queue(next);
+        self.counting.turn();
         Ok(self.calls.finish(next, Reply::Lock(Ok(lease))))
     }
 
@@ -274,6 +291,7 @@ impl Table {
         &mut self,
         queue: QueueIndex,
         lease: Lease,
+        span: &mut CallSpan,
     ) -> Result<CallIndex, Refused> {
         if self.is_closed {
             self.give_back(queue, lease, false);
@@ -284,7 +302,7 @@ impl Table {
             return Err(Refused::Full);
         };
         let id = lease.id();
-        self.commands.push(Command::Call(call, Task::Unlock { lease }));
+        self.commands.push(Command::Call(call, Task::Unlock { lease }, span.take()));
         self.vacate(queue, id);
         Ok(call)
     }
@@ -515,6 +533,7 @@ impl Table {
         }
         queue.competitor = Some(next);
         self.queues.unlink(index, next, &mut self.calls);
+        self.counting.queues(false);
         self.compete(index, next);
     }
 
@@ -522,49 +541,16 @@ impl Table {
     fn leave_queue(&mut self, call: CallIndex) {
         if let Some(queue) = self.calls.at(call).queue {
             self.queues.unlink(queue, call, &mut self.calls);
+            self.counting.queues(false);
             self.queues.leave(queue);
         }
     }
 
     fn compete(&mut self, queue: QueueIndex, call: CallIndex) {
-        let place = self.calls.at(call);
-        let (options, ends) = (place.options.clone(), place.ends);
+        let place = self.calls.at_mut(call);
+        let (options, ends, span) = (place.options.clone(), place.ends, place.span.take());
         let key = self.queues.at(queue).key.clone();
-        self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }));
-    }
-}
-
-/// Why a call did not begin.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Refused {
-    Full,
-    Closed,
-}
-
-impl From<Refused> for LockError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => Self::Full,
-            Refused::Closed => Self::Closed,
-        }
-    }
-}
-
-impl From<Refused> for ExtendError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => Self::Full,
-            Refused::Closed => Self::Closed,
-        }
-    }
-}
-
-impl From<Refused> for UnlockError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => Self::Full,
-            Refused::Closed => Self::Closed,
-        }
+        self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }, span));
     }
 }
 

@@ -82,7 +82,7 @@ impl Worker {
                         // The release goes out before the commands that follow.
                         self.driver.collect_dropped(now());
                     }
-                    Command::Call(call, task) => self.execute(call, task),
+                    Command::Call(call, task, span) => span.run(|| self.execute(call, task)),
                 }
             }
             self.commands = commands;
@@ -270,7 +270,9 @@ impl Worker {
     fn take_last(&mut self, mut ends: Instant) -> Instant {
         for command in self.commands.drain(..) {
             match command {
-                Command::Release(lease) | Command::Call(_, Task::Unlock { lease }) => drop(lease),
+                Command::Release(lease) | Command::Call(_, Task::Unlock { lease }, _) => {
+                    drop(lease)
+                }
                 Command::Shutdown { ends: other } => ends = ends.min(other),
                 Command::Call(..) | Command::Close => {}
             }

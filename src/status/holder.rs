@@ -3,21 +3,16 @@
 //! A holder is named by its token, which begins with the id of its client, and the client by its
 //! entry in a node's CLIENT LIST. What is not known stays unknown: no entry is needed for a lock.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use super::clients::{Listed, with_short_lists};
 use super::verdict::{held_token, judge};
 use super::{Answers, NodeKey, Verdict, answer};
 use crate::claim::Claim;
-use crate::client_name::{ClientId, ClientName};
-use crate::engine::NodeReplies;
+use crate::client_name::ClientId;
 use crate::quorum::NodeMask;
-use crate::resp::Reply;
 use crate::token::{DRAWN_LEN, LockToken, unhex};
-
-/// The most connections of a node that is asked for a list of them: each takes up to 1 KiB of it.
-const CLIENTS_MAX: u32 = 16_000;
 
 /// A lock as the nodes show it at one moment.
 #[derive(Clone, Debug)]
@@ -172,97 +167,13 @@ impl SeenLock {
     /// Names the holder's client, if it is listed. Returns whether it is named now.
     pub(crate) fn name(&mut self, listed: &Listed) -> bool {
         let Some(holder) = &mut self.holder else { return false };
-        let Some(client) = holder.client.and_then(|client| listed.0.get(&client)) else {
+        let Some(client) = holder.client.and_then(|client| listed.get(client)) else {
             return holder.address.is_some();
         };
-        holder.host.clone_from(&client.name.host);
-        holder.pid = client.name.pid;
-        holder.program.clone_from(&client.name.program);
+        holder.host.clone_from(&client.host);
+        holder.pid = client.pid;
+        holder.program.clone_from(&client.program);
         holder.address = Some(client.address.clone());
         true
-    }
-}
-
-/// The nodes whose answers to INFO clients alone promise short lists.
-pub(crate) fn short_lists(answers: &Answers) -> NodeMask {
-    with_short_lists(answers, 0)
-}
-
-/// The clients of Redbolt that the nodes list.
-#[derive(Debug, Default)]
-pub(crate) struct Listed(BTreeMap<ClientId, Entry>);
-
-#[derive(Debug)]
-struct Entry {
-    name: ClientName,
-    address: String,
-}
-
-impl Listed {
-    /// Reads the answer to CLIENT LIST; of several entries of a client the first counts.
-    pub(crate) fn read(answers: &Answers) -> Self {
-        let mut listed = BTreeMap::new();
-        for answers in &answers.replies {
-            answer(answers, 0, |reply| {
-                let text = String::from_utf8_lossy(reply.text()?);
-                for (client, entry) in text.lines().filter_map(entry) {
-                    listed.entry(client).or_insert(entry);
-                }
-                Some(())
-            });
-        }
-        Self(listed)
-    }
-}
-
-/// One line of CLIENT LIST.
-fn entry(line: &str) -> Option<(ClientId, Entry)> {
-    let field = |name: &str| line.split(' ').find_map(|field| field.strip_prefix(name));
-    let name = ClientName::parse(field("name=")?)?;
-    let address = field("addr=")?.chars().filter(|c| !c.is_control()).take(ADDRESS_LEN_MAX);
-    Some((name.client, Entry { name, address: address.collect() }))
-}
-
-/// Longer than any address and port.
-const ADDRESS_LEN_MAX: usize = 128;
-
-/// The nodes whose `index`-th answer, to INFO clients, promises a list of bearable length.
-fn with_short_lists(answers: &Answers, index: usize) -> NodeMask {
-    let is_short = |answers: &&NodeReplies| {
-        let clients = answer(answers, index, |reply| connected_clients(&reply));
-        clients.is_some_and(|clients| clients <= CLIENTS_MAX)
-    };
-    let mut nodes = NodeMask::EMPTY;
-    answers.replies.iter().filter(is_short).for_each(|answers| nodes.insert(answers.node));
-    nodes
-}
-
-fn connected_clients(info: &Reply<'_>) -> Option<u32> {
-    let text = String::from_utf8_lossy(info.text()?);
-    text.lines().find_map(|line| line.strip_prefix("connected_clients:")?.trim().parse().ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LINE: &str = "id=5 addr=10.0.0.9:50412 laddr=10.0.0.1:6379 fd=8 \
-                        name=redbolt:1:00010203fcfdfeff:web-7:4711:till age=3 idle=0 flags=P";
-
-    #[test]
-    fn a_line_of_the_list_names_a_client_and_where_it_comes_from() {
-        let (client, entry) = entry(LINE).unwrap();
-        assert_eq!(client.to_string(), "00010203fcfdfeff");
-        assert_eq!(entry.address, "10.0.0.9:50412");
-        let name = (entry.name.host.as_deref(), entry.name.pid, entry.name.program.as_deref());
-        assert_eq!(name, (Some("web-7"), Some(4711), Some("till")));
-    }
-
-    #[test]
-    fn other_clients_and_cut_lines_are_no_entries() {
-        for line in ["", "id=5 addr=h:1 name= age=3", "id=5 addr=h:1 name=till age=3"] {
-            assert!(entry(line).is_none(), "{line}");
-        }
-        assert!(entry(&LINE.replace("addr=", "x=")).is_none());
     }
 }

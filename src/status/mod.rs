@@ -3,6 +3,7 @@
 //!
 //! Layer: beside the engine, for the layers above it. Sends nothing.
 
+mod clients;
 mod holder;
 mod sighting;
 mod verdict;
@@ -10,8 +11,9 @@ mod verdict;
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use clients::{Listed, has_listed, may_list, short_lists};
+pub use clients::{SeenClient, Unlisted};
 pub use holder::{Holder, SeenLock};
-pub(crate) use holder::{Listed, short_lists};
 pub(crate) use sighting::Sighting;
 pub use verdict::Verdict;
 

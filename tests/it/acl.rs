@@ -204,7 +204,7 @@ fn subscriptions_after_a_wait(cluster: &Cluster) -> usize {
     drop(client.status("lock:waited"));
     let clients = cluster.node(0).command(&["CLIENT", "LIST"]);
     let clients = String::from_utf8_lossy(&clients).into_owned();
-    let its = clients.lines().find(|line| line.contains(":waits "));
+    let its = clients.lines().find(|line| line.contains(":waits:"));
     let count = its.and_then(|line| line.split(" sub=").nth(1)?.split(' ').next()?.parse().ok());
     count.unwrap_or(0)
 }

@@ -343,7 +343,7 @@ fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call
     assert!(eventually(PATIENCE, || {
         cluster.nodes().all(|node| {
             let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).unwrap();
-            !list.contains(":sleeper ")
+            !list.contains(":sleeper:")
         })
     }));
     // Who was away for longer than that reads before it writes.

@@ -156,13 +156,17 @@ fn unix_sockets_are_as_good_as_tcp() {
 }
 
 /// How the clients of this process name themselves at a node, by the program's name or the chosen
-/// one; without the id.
+/// one; without the id and the settings that follow.
 fn names_at(node: &RealServer, program: &str) -> Vec<String> {
     let list = String::from_utf8(node.command(&["CLIENT", "LIST"])).expect("lines of text");
     let names = list.split(" name=redbolt:1:").skip(1).filter_map(|rest| rest.split(' ').next());
     let id_and_rest = names.filter_map(|name| name.split_once(':'));
-    let is_ours = |(id, rest): &(&str, &str)| id.len() == 16 && rest.ends_with(program);
-    id_and_rest.filter(is_ours).map(|(_, rest)| rest.to_owned()).collect()
+    let names = id_and_rest.filter_map(|(id, rest)| {
+        let (rest, settings) = rest.split_once(":n")?;
+        assert!(settings.ends_with(":t30000:g0:p"), "{settings}");
+        (id.len() == 16 && rest.ends_with(program)).then(|| rest.to_owned())
+    });
+    names.collect()
 }
 
 #[test]

@@ -106,6 +106,10 @@ fn a_recorder_gets_locks_and_votes() {
     assert_eq!(seen.get("redbolt_releases_total counted released"), 20);
     assert_eq!(seen.get("redbolt_releases_total counted unreported"), 1);
     assert_eq!(seen.get("redbolt_attempt_seconds counted"), 21);
+    assert_eq!(seen.get("redbolt_calls_total counted won"), 21);
+    assert_eq!(seen.get("redbolt_calls_total counted taken"), 1);
+    assert_eq!(seen.get("redbolt_call_seconds counted won"), 21);
+    assert_eq!(seen.get("redbolt_hold_seconds counted"), 21);
     assert_eq!(seen.get("redbolt_voters counted"), 5);
     assert_eq!(seen.get("redbolt_quorum counted"), 3);
     for node in (0..5).map(|index| name_of(&cluster, index)) {

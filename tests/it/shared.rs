@@ -458,7 +458,7 @@ fn the_thread_ends_with_the_last_handle_and_guard() {
     let shared = Shared::connect(cluster.config().client_name("the-last")).unwrap();
     let connected = || {
         let list = cluster.node(0).command(&["CLIENT", "LIST"]);
-        String::from_utf8_lossy(&list).contains(":the-last ")
+        String::from_utf8_lossy(&list).contains(":the-last:")
     };
     assert!(connected());
     let clone = shared.clone();

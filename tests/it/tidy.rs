@@ -40,8 +40,10 @@ fn layer(path: &Path) -> String {
 #[test]
 fn imports_point_only_downward() {
     let values = [
+        "agreement",
         "claim",
         "client_name",
+        "plain",
         "config",
         "address",
         "options",

@@ -1,5 +1,6 @@
 //! The command as a process: a file for each promise.
 
+mod agreement;
 mod bench;
 mod cli;
 mod deployed;

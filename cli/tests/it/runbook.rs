@@ -95,6 +95,25 @@ fn with_a_node_gone_the_doctor_names_it_and_every_lock_is_still_seen() {
 }
 
 #[test]
+fn a_client_with_other_settings_is_named_with_what_it_has() {
+    let Some((dir, servers)) = site() else { return };
+    let lines = commands("Clients disagree");
+    let [doctor] = lines[..] else { panic!("{lines:?}") };
+    let holder = holding(&servers, "sku:42");
+    let agreed = play(&servers, dir.path(), doctor).expect(0).out;
+    assert!(
+        agreed.contains("agreement: 1 of the 1 other clients, like this command: 5 nodes"),
+        "{agreed}"
+    );
+    let told = play(&servers, dir.path(), &format!("{doctor} --quorum 4")).expect(0).out;
+    let told = told.replace("\n        ", " ");
+    assert!(told.contains("1 of 1 other clients differ from this command: 1 in quorum"), "{told}");
+    let line = told.lines().find(|line| line.contains(&format!("process {}, ", holder.pid())));
+    assert!(line.is_some_and(|line| line.ends_with("quorum 3, here 4")), "{told}");
+    drop(holder);
+}
+
+#[test]
 fn a_slow_node_is_told_from_one_that_is_well() {
     let Some((dir, servers)) = site() else { return };
     let lines = commands("A node is slow");

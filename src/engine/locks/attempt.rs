@@ -242,7 +242,8 @@ impl Locks {
     pub(in crate::engine) fn draw_token(&mut self) -> TokenBytes {
         let mut raw = [0; 20];
         let (words, _) = raw.as_chunks_mut::<4>();
-        let (id, _) = self.client_id.as_chunks::<4>();
+        let client = self.client_id.bytes();
+        let (id, _) = client.as_chunks::<4>();
         for (word, part) in words.iter_mut().zip(id) {
             *word = *part;
         }
@@ -283,7 +284,7 @@ impl Locks {
             return Some(Event::Lock { op, result: Ok(lease) });
         }
         let error = self.lock_error(index, now);
-        self.observe(Happening::Refused { op: index, outcome });
+        self.observe(Happening::Refused { op: index, outcome, error: &error, now });
         self.close_op(index);
         if let Some(keep) = keep {
             self.close_keep(keep);

@@ -434,6 +434,7 @@ impl Locks {
             if result.is_ok() {
                 // The lock was won elsewhere; this client knows only which nodes extended it.
                 self.slots.at_mut(slot_index).granted = yes;
+                self.observe(Happening::Adopted { slot: slot_index, now });
                 if let Some(keep) = keep {
                     self.begin_keeping(slot_index, keep, self.both_clocks(now));
                     self.claim(slot_index, keep, self.both_clocks(now));

@@ -10,12 +10,17 @@
 //! - Without its feature each of the three compiles to nothing; without a subscriber at its level a
 //!   line of the log costs one check, and nothing is computed for it.
 
+#[cfg(feature = "metrics")]
+use super::op::Called;
 use super::op::Outcome;
+use super::slot::LeaseId;
 use super::state::Locks;
+#[cfg(feature = "metrics")]
+use crate::count::CallEnd;
 use crate::engine::event::LostCause;
 #[cfg(feature = "metrics")]
 use crate::engine::ways::Way;
-use crate::error::{Cause, UnlockError, Unlocked, Vote};
+use crate::error::{Cause, LockError, UnlockError, Unlocked, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
 use crate::slab::{OpIndex, SlotIndex};
@@ -25,9 +30,12 @@ use crate::witness::{Sight, saw};
 /// What happened.
 pub(in crate::engine) enum Happening<'a> {
     /// A call for a lock has begun.
-    Call { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
+    Call { op: OpIndex, slot: SlotIndex, ttl_ms: u32, now: Instant },
+    /// A call did not begin.
+    #[cfg(feature = "metrics")]
+    CallRefused { error: &'a LockError },
     /// It goes to the end of a queue without an attempt.
-    Queued { op: OpIndex, now: Instant },
+    Queued { op: OpIndex },
     /// An attempt begins.
     Attempt { op: OpIndex },
     /// It asks one node before the others.
@@ -44,8 +52,6 @@ pub(in crate::engine) enum Happening<'a> {
     AttemptFailed { op: OpIndex, outcome: Outcome },
     /// The caller cancelled it.
     AttemptCancelled,
-    /// Another attempt follows one that began then.
-    Retry { op: OpIndex, began: Instant },
     /// The call waits to be woken.
     Waits { op: OpIndex },
     /// Its turn has come: a message through the node woke it, or another call of this client.
@@ -55,7 +61,7 @@ pub(in crate::engine) enum Happening<'a> {
     /// Its lease is handed over.
     Lease { op: OpIndex, slot: SlotIndex, now: Instant },
     /// It ends without a lease.
-    Refused { op: OpIndex, outcome: Outcome },
+    Refused { op: OpIndex, outcome: Outcome, error: &'a LockError, now: Instant },
     /// A waiter of another client is woken.
     WakeSent { node: NodeId, key: Option<&'a [u8]> },
     /// Its lock is handed over to a waiter of another client.
@@ -64,6 +70,8 @@ pub(in crate::engine) enum Happening<'a> {
     TakenOver { op: OpIndex },
     /// A node was told to hand over what nobody takes any more.
     TransferUnwanted { node: NodeId },
+    /// The caller of a lease unlocks or drops it.
+    Unlock { lease: LeaseId, now: Instant },
     /// The lease lingers behind its unlock.
     Lingers { slot: SlotIndex },
     /// A call takes a lease that lingers.
@@ -72,6 +80,8 @@ pub(in crate::engine) enum Happening<'a> {
     Extension { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
     /// A caller's extension, or its adoption of a lease, is reported.
     Extended { op: OpIndex, outcome: Outcome },
+    /// A lease that was adopted is handed over.
+    Adopted { slot: SlotIndex, now: Instant },
     /// An extension of the engine's own has ended.
     KeptAlive { op: OpIndex, outcome: Outcome },
     /// A lease in the engine's care is lost.
@@ -136,12 +146,19 @@ impl Locks {
     #[inline(always)]
     pub(in crate::engine) fn observe(&mut self, what: Happening<'_>) {
         match what {
-            Happening::Call { op, slot, ttl_ms } => log!(DEBUG: self.log_call(op, slot, ttl_ms)),
-            Happening::Queued { op, now } => {
+            Happening::Call { op, slot, ttl_ms, now } => {
                 count!({
                     let op = self.ops.at_mut(op);
-                    (op.began, op.way) = (Some(now), Way::Poll);
+                    op.called = Called { at: now, waits: op.plan.attempts_left > 1 };
                 });
+                log!(DEBUG: self.log_call(op, slot, ttl_ms));
+            }
+            #[cfg(feature = "metrics")]
+            Happening::CallRefused { error } => {
+                count!(self.counts.calls.ended(CallEnd::of(error, false), 0));
+            }
+            Happening::Queued { op } => {
+                count!(self.ops.at_mut(op).way = Way::Poll);
                 saw(Sight::QueuedBehind);
             }
             Happening::Attempt { op } => log!(DEBUG: self.log_attempt(op)),
@@ -166,9 +183,6 @@ impl Locks {
                 log!(DEBUG: self.log_decision(op, outcome));
             }
             Happening::AttemptCancelled => count!(self.counts.attempts.cancelled += 1),
-            Happening::Retry { op, began } => {
-                count!(self.ops.at_mut(op).began.get_or_insert(began));
-            }
             Happening::Waits { op } => log!(DEBUG: self.log_wait(op)),
             Happening::Woken { op, node } => {
                 count!(self.ops.at_mut(op).way = Way::Wake);
@@ -183,14 +197,18 @@ impl Locks {
                 log!(DEBUG: self.log_lease(op, now));
                 count!({
                     let op = self.ops.at_mut(op);
-                    let (call_began, way) = (op.began.take(), std::mem::take(&mut op.way));
-                    self.counts.lease(self.slots.at(slot).began, call_began, way, now);
+                    let (called, way) = (op.called.at, std::mem::take(&mut op.way));
+                    self.counts.won(way, self.slots.at(slot).began, now);
+                    self.counts.call_ended(CallEnd::Won, called, now);
+                    self.counts.hold_begins(slot, now);
                 });
             }
-            Happening::Refused { op, outcome } => {
+            Happening::Refused { op, outcome, error, now } => {
                 count!({
                     let op = self.ops.at_mut(op);
-                    (op.began, op.way) = (None, Way::default());
+                    op.way = Way::default();
+                    let end = CallEnd::of(error, op.called.waits);
+                    self.counts.call_ended(end, op.called.at, now);
                 });
                 log!(DEBUG: self.log_refused(op, outcome));
             }
@@ -215,6 +233,11 @@ impl Locks {
                 log!(DEBUG: self.log_unwanted(node));
                 saw(Sight::TransferUnwanted);
             }
+            Happening::Unlock { lease, now } => {
+                count!(if self.slots.held(lease).is_some() {
+                    self.counts.hold_ends(lease.slot, now);
+                });
+            }
             Happening::Lingers { slot } => {
                 log!(DEBUG: self.log_lingers(slot));
                 saw(Sight::Lingers);
@@ -231,6 +254,7 @@ impl Locks {
                 count!(self.counts.extensions.ended(outcome));
                 log!(DEBUG: self.log_extended(op, outcome));
             }
+            Happening::Adopted { slot, now } => count!(self.counts.hold_begins(slot, now)),
             Happening::KeptAlive { op, outcome } => {
                 count!(self.counts.keeps.ended(outcome));
                 log!(DEBUG: self.log_extended(op, outcome));

@@ -146,12 +146,21 @@ pub(in crate::engine) struct Op {
     pub(in crate::engine) new_deadline: Instant,
     pub(in crate::engine) causes: [Cause; NODES_MAX],
     pub(in crate::engine) query: Option<Box<Query>>,
-    /// When the first attempt of a call that needs more than one began.
+    /// How an acquisition began.
     #[cfg(feature = "metrics")]
-    pub(in crate::engine) began: Option<Instant>,
+    pub(in crate::engine) called: Called,
     /// The way in which an acquisition would win now.
     #[cfg(feature = "metrics")]
     pub(in crate::engine) way: Way,
+}
+
+/// How a call for a lock began.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct Called {
+    pub(in crate::engine) at: Instant,
+    /// It makes more than one attempt if need be.
+    pub(in crate::engine) waits: bool,
 }
 
 /// The answers to a query.
@@ -359,7 +368,7 @@ impl Op {
             causes: [Cause::None; NODES_MAX],
             query: None,
             #[cfg(feature = "metrics")]
-            began: None,
+            called: Called::default(),
             #[cfg(feature = "metrics")]
             way: Way::default(),
         }

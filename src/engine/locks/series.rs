@@ -1,6 +1,7 @@
 //! The counts as series, for an exporter.
 
 use super::state::Locks;
+use crate::count::CallCounts;
 use crate::engine::counts::Ends;
 use crate::histogram::Histogram;
 use crate::quorum::NodeId;
@@ -48,10 +49,14 @@ impl Ends {
 }
 
 impl Locks {
-    /// The counts since the engine began, one number per series; they never decrease.
-    pub(in crate::engine) fn counts(&self) -> Vec<(Series, u64)> {
+    /// The counts since the engine began, one number per series; they never decrease. `calls`: those
+    /// of its callers, or of the callers of the handle that owns it.
+    pub(in crate::engine) fn counts(&self, calls: &CallCounts) -> Vec<(Series, u64)> {
         let mut all = Vec::new();
         let counts = &self.counts;
+        all.extend(calls.waits().map(|(end, waits)| {
+            (Series::new("redbolt_calls_total", ("outcome", end.name())), waits.count())
+        }));
         counts.attempts.each("taken", |outcome, count| {
             all.push((Series::new("redbolt_attempts_total", ("outcome", outcome)), count));
         });
@@ -73,7 +78,8 @@ impl Locks {
             ("redbolt_leases_total", ("by", "transfer"), counts.leases.transfer),
             ("redbolt_leases_total", ("by", "wake"), counts.leases.wake),
             ("redbolt_leases_total", ("by", "poll"), counts.leases.poll),
-            ("redbolt_leases_total", ("by", "again"), counts.leases.again),
+            ("redbolt_leases_total", ("by", "again"), counts.leases.again + calls.again()),
+            ("redbolt_leases_total", ("by", "turn"), calls.turns()),
             ("redbolt_wakes_total", ("direction", "sent"), counts.wakes_sent),
             ("redbolt_wakes_total", ("direction", "received"), counts.wakes_received),
             ("redbolt_transfers_total", ("direction", "sent"), counts.transfers_sent),
@@ -110,10 +116,5 @@ impl Locks {
     /// How long winning attempts took, from before their first byte to the hand-over.
     pub(in crate::engine) const fn attempt_times(&self) -> &Histogram {
         self.counts.attempt_times.histogram()
-    }
-
-    /// How long calls took that did not win at their first attempt, from the start of that attempt.
-    pub(in crate::engine) const fn wait_times(&self) -> &Histogram {
-        self.counts.wait_times.histogram()
     }
 }

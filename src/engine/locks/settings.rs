@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::agreement::Agreement;
 use crate::client_name::{ClientId, ClientName};
-use crate::config::{Checked, Config};
+use crate::config::{Checked, Config, RestartGuard};
 use crate::node::{AdmissionRules, ChannelName, Login, Node, Patience};
 use crate::quorum::Drift;
 use crate::retry::Retry;
@@ -77,9 +78,17 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// What other clients of the same locks must have too.
+    pub(in crate::engine) fn agreement(&self, prefix: &[u8]) -> Agreement {
+        let guard = self.admission.guard == RestartGuard::On;
+        Agreement::new(self.node_count, self.quorum, self.max_ttl_ms, guard, prefix)
+    }
+}
+
 /// What the client calls itself.
-pub(in crate::engine) fn name_of(config: &Config, client: ClientId) -> String {
-    ClientName::of(client, &config.process, config.client_name.as_deref()).to_string()
+pub(in crate::engine) fn name_of(config: &Config, client: ClientId) -> ClientName {
+    ClientName::of(client, &config.process, config.client_name.as_deref())
 }
 
 /// The nodes of a configuration, none of them connected.
@@ -92,7 +101,7 @@ pub(in crate::engine) fn nodes_of(
         connect_timeout: config.connect_timeout,
         stalled_after: config.node_timeout * STALLED_TIMEOUTS,
     };
-    let channel = config.direct_wake.then(|| ChannelName::of(client.bytes()));
+    let channel = config.direct_wake.then(|| ChannelName::of(client));
     config
         .nodes
         .iter()

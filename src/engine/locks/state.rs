@@ -20,6 +20,7 @@ use super::prefix::Prefix;
 use super::settings::Settings;
 use super::slot::{SlotState, Slots};
 use super::timers::{Timer, Timers};
+use crate::client_name::ClientId;
 use crate::command::SetOptions;
 #[cfg(feature = "metrics")]
 use crate::engine::counts::Counts;
@@ -84,7 +85,7 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) last_pass: Instant,
     /// When the engine was last called: its owner was present then.
     pub(in crate::engine) last_call: Instant,
-    pub(in crate::engine) client_id: [u8; 8],
+    pub(in crate::engine) client_id: ClientId,
     /// What the client calls itself at the nodes.
     pub(super) own_name: Box<str>,
     /// Masks the slots that tokens name.
@@ -105,7 +106,7 @@ impl Locks {
         settings: Settings,
         nodes: Nodes,
         prefix: Prefix,
-        (in_flight_max, client_id, mut rng): (usize, [u8; 8], StdRng),
+        (in_flight_max, client_id, mut rng): (usize, ClientId, StdRng),
         own_name: Box<str>,
         now: Instant,
     ) -> Self {

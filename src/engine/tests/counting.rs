@@ -130,7 +130,6 @@ fn the_time_of_an_attempt_is_from_its_first_byte_to_its_hand_over() {
     rig.locked();
     let read = times(rig.engine.attempt_times());
     assert!(read.len() == 1 && read[0].abs_diff(20) <= 1, "{read:?}");
-    assert!(times(rig.engine.wait_times()).is_empty(), "it was the first attempt");
 
     // A second attempt, 200 ms after the first.
     let retry = crate::retry::Retry::every(200 * MS, Duration::ZERO).attempts(2);
@@ -139,12 +138,56 @@ fn the_time_of_an_attempt_is_from_its_first_byte_to_its_hand_over() {
     rig.advance(201 * MS);
     rig.answer_all(0..3, "+OK\r\n");
     rig.locked();
-    let read = times(rig.engine.wait_times());
-    assert!(read.len() == 1 && read[0].abs_diff(201) <= 14, "{read:?}");
     assert_eq!(rig.engine.attempt_times().count(), 2);
+    assert_eq!(times(rig.engine.attempt_times()).len(), 2, "it took no time");
+}
+
+#[test]
+fn every_call_is_counted_once_by_how_it_ended_with_all_its_waiting() {
+    let mut rig = Rig::new(3);
+    let waited = |rig: &Rig, end: &str| -> Vec<u128> {
+        let (_, waits) = rig.engine.call_times().find(|(name, _)| *name == end).unwrap();
+        let waits = waits.buckets().filter(|(_, count)| *count > 0);
+        waits.map(|(middle, _)| middle.as_millis()).collect()
+    };
+    let retry = crate::retry::Retry::every(200 * MS, Duration::ZERO).attempts(2);
+    let patient = || LockOptions::new(TTL).retry(retry);
+    rig.acquire_with("won late", patient());
+    rig.answer_all(0..3, "_\r\n");
+    rig.advance(201 * MS);
+    rig.answer_all(0..3, "+OK\r\n");
+    rig.locked();
+    let read = waited(&rig, "won");
+    assert!(read.len() == 1 && read[0].abs_diff(201) <= 14, "{read:?}");
     // The next call in that place is not taken for a long one.
-    rig.lease("c");
-    assert_eq!(rig.engine.wait_times().count(), 1);
+    let lease = rig.lease("won at once");
+    assert_eq!(waited(&rig, "won").len(), 2);
+
+    rig.acquire("taken");
+    rig.answer_all(0..3, "_\r\n");
+    rig.refused();
+    rig.acquire_with("in vain", patient());
+    rig.answer_all(0..3, "_\r\n");
+    rig.advance(201 * MS);
+    rig.answer_all(0..3, "_\r\n");
+    rig.refused();
+    let read = waited(&rig, "timed_out");
+    assert!(read.len() == 1 && read[0].abs_diff(201) <= 14, "{read:?}");
+    let given_up = rig.acquire("given up");
+    rig.engine.cancel(given_up, rig.now);
+    rig.refused();
+    let wrong = rig.engine.acquire(b"", &LockOptions::new(TTL), rig.now);
+    assert!(wrong.is_err());
+    let all = ["won 2", "taken 1", "timed_out 1", "cancelled 1", "invalid 1"];
+    assert_eq!(rig.counted("redbolt_calls_total"), all);
+    assert!(rig.engine.call_times().all(|(end, _)| end != "invalid"), "nobody waited");
+
+    let held = |rig: &Rig| rig.engine.hold_times().count();
+    assert_eq!(held(&rig), 0, "they are held");
+    rig.advance(30 * MS);
+    rig.engine.unlock(lease, rig.now).unwrap();
+    rig.engine.release(lease, rig.now);
+    assert_eq!(held(&rig), 1, "it was unlocked once");
 }
 
 #[test]

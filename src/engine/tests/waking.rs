@@ -27,7 +27,7 @@ pub(super) fn message(rig: &Rig, kind: char, sender: &str, list: &[&str]) -> Vec
 /// The id of this client's call of that number.
 pub(super) fn own_waiter(rig: &Rig, call: u32) -> [u8; 12] {
     let mut id = [0; 12];
-    id[..8].copy_from_slice(rig.engine.waiting.client_id());
+    id[..8].copy_from_slice(&rig.engine.waiting.client_id());
     id[8..].copy_from_slice(&call.to_le_bytes());
     id
 }

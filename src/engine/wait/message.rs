@@ -7,6 +7,7 @@
 //! - Anything that is not a message is ignored. The version is in the name of the channel.
 //! - Bounded: at most [`WAITERS_MAX`] waiters of 34 bytes each, and the longest key that is allowed.
 
+use crate::client_name::ClientId;
 use crate::time::Instant;
 
 /// The most waiters in a list; the others depend on their timers.
@@ -14,9 +15,6 @@ pub(in crate::engine) const WAITERS_MAX: usize = 256;
 
 /// The raw bytes of a drawn token.
 pub(in crate::engine) type RawToken = [u8; 20];
-
-/// A client's id: its tokens begin with it.
-pub(in crate::engine) type ClientId = [u8; 8];
 
 /// A waiter's id: its client's, and the number of the call. Several calls of one client wait like
 /// calls of several clients, and a message about one says nothing about another.
@@ -136,7 +134,7 @@ impl Listed {
         let ttl_ms = ttl_ms.try_into().map_or(0, u32::from_le_bytes);
         let mut token = [0; 20];
         let (client, last) = token.split_at_mut(8);
-        client.copy_from_slice(&client_of(&id));
+        client.copy_from_slice(&client_of(&id).bytes());
         last.copy_from_slice(drawn);
         Self {
             id,
@@ -189,8 +187,8 @@ pub(in crate::engine) fn append(
 /// The id of a client's call.
 pub(in crate::engine) fn waiter_id(client: ClientId, call: u32) -> WaiterId {
     let mut id = [0; 12];
-    let (first, last) = id.split_at_mut(client.len());
-    first.copy_from_slice(&client);
+    let (first, last) = id.split_at_mut(8);
+    first.copy_from_slice(&client.bytes());
     last.copy_from_slice(&call.to_le_bytes());
     id
 }
@@ -219,7 +217,7 @@ pub(in crate::engine) fn waiter_of(token: &RawToken) -> WaiterId {
 
 /// The client that drew a token, or the client of a waiter.
 pub(in crate::engine) fn client_of<const LEN: usize>(name: &[u8; LEN]) -> ClientId {
-    name.first_chunk().copied().unwrap_or_default()
+    ClientId::new(name.first_chunk().copied().unwrap_or_default())
 }
 
 /// The time from `now` to `until` for messages. Rounded up: a waiter that seems to have given up is

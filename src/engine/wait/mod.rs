@@ -29,6 +29,7 @@ mod waiter;
 mod wakes;
 
 use crate::beside::Beside;
+use crate::client_name::ClientId;
 use crate::key::{Key, hash};
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
@@ -41,8 +42,8 @@ use std::time::Duration;
 
 pub(super) use handover::Terms;
 pub(super) use message::{
-    ClientId, Kind, Listed, Message, Offer, RawToken, append as append_message, client_of,
-    token_of, waiter_id,
+    Kind, Listed, Message, Offer, RawToken, append as append_message, client_of, token_of,
+    waiter_id,
 };
 pub(super) use outside::{Action, Answer, Call, Input, Reach, Source, Text, View};
 
@@ -115,8 +116,8 @@ impl Waiting {
 
     /// The id that this client's tokens begin with.
     #[cfg(test)]
-    pub(super) const fn client_id(&self) -> &ClientId {
-        &self.client_id
+    pub(super) const fn client_id(&self) -> [u8; 8] {
+        self.client_id.bytes()
     }
 
     /// How many calls have waited so far.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::hash;
 use super::list::List;
-use super::message::{self, ClientId, Kind, Listed, Offer, RawToken, client_of};
+use super::message::{self, Kind, Listed, Offer, RawToken, client_of};
 use super::wakes::Successor;
+use crate::client_name::ClientId;
 use crate::key::Key;
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};

@@ -47,7 +47,7 @@
 use std::time::Duration;
 
 use super::list::{Carried, List};
-use super::message::{ClientId, Kind, Listed, RawToken, WaiterId, client_of, token_of, wait_ms};
+use super::message::{Kind, Listed, RawToken, WaiterId, client_of, token_of, wait_ms};
 use super::outside::{Action, Answer, Call, Input, Reach, View};
 use super::state::{
     CHANGES_MAX, FIRST_POLL, FIRST_POLL_TRIPS, Holder, PAUSE, PAUSE_PARTS, POLL, POLL_A_TURN,
@@ -55,6 +55,7 @@ use super::state::{
     TRACKED_POLL, TRIES_IN_ROW, renew_after,
 };
 use super::wakes::Successor;
+use crate::client_name::ClientId;
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;

@@ -12,7 +12,7 @@ const NODES: usize = 3;
 const MS: Duration = Duration::from_millis(1);
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const DELAY: Duration = Duration::from_millis(20);
-const US: ClientId = *b"ourselfs";
+const US: ClientId = ClientId::new(*b"ourselfs");
 const OTHER: WaiterId = *b"ABCDEFGH\x01\0\0\0";
 const THIRD: WaiterId = *b"abcdefgh\x01\0\0\0";
 

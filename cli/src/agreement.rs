@@ -1,0 +1,247 @@
+//! Whether all clients of the locks have the settings on which they must agree: what the doctor makes
+//! of the names that they have at the nodes.
+
+use std::time::Duration;
+
+use redbolt::Cause;
+use redbolt::inspect::{Agreement, Clients, SeenClient, Unlisted};
+use serde_json::{Value, json};
+
+use crate::examined::Examined;
+use crate::fitness::{Check, Level};
+use crate::holders::named;
+use crate::output::ms;
+
+/// The most clients that are named one by one to people.
+pub(crate) const SHOWN_MAX: usize = 20;
+
+/// What the doctor knows of the other clients.
+#[derive(Debug)]
+pub(crate) struct Agreed {
+    pub(crate) check: Check,
+    pub(crate) differing: Vec<Differing>,
+    seen: Clients,
+}
+
+/// A client with other settings than this command.
+#[derive(Debug)]
+pub(crate) struct Differing {
+    pub(crate) level: Level,
+    client: SeenClient,
+    settings: Vec<Difference>,
+}
+
+/// A setting that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Difference {
+    setting: &'static str,
+    theirs: String,
+    ours: String,
+}
+
+/// Judges what the nodes list.
+pub(crate) fn judge(seen: Clients, nodes: &[Examined]) -> Agreed {
+    // Where every node keeps every write no restart forgets a lock, and the guard guards nothing.
+    let is_guarded = !nodes.iter().all(|node| node.was_asked() && node.may_forget().is_none());
+    let mut differing: Vec<Differing> =
+        seen.others.iter().filter_map(|client| compare(client, &seen.own, is_guarded)).collect();
+    // The worst first; a sort keeps the order of others.
+    differing.sort_by_key(|differing| differing.level != Level::Unsafe);
+    let (level, text) = verdict(&seen, &differing);
+    Agreed { check: Check { topic: "agreement", level, text }, differing, seen }
+}
+
+/// How a client differs; `None` if it does not, or says nothing.
+fn compare(client: &SeenClient, own: &Agreement, is_guarded: bool) -> Option<Differing> {
+    let theirs = client.agreement.as_ref()?;
+    let mut settings = Vec::new();
+    let mut level = Level::Note;
+    let mut differ = |setting, is_unsafe, theirs: String, ours: String| {
+        if theirs != ours {
+            settings.push(Difference { setting, theirs, ours });
+            if is_unsafe {
+                level = Level::Unsafe;
+            }
+        }
+    };
+    if theirs.prefix != own.prefix {
+        // Its locks are others, so nothing else needs to be the same.
+        let prefix = |agreement: &Agreement| prefix(agreement.prefix.as_deref());
+        differ("prefix", false, prefix(theirs), prefix(own));
+    } else {
+        let (of, on) = (|count: u32| count.to_string(), |on| if on { "on" } else { "off" });
+        differ("nodes", true, of(theirs.nodes), of(own.nodes));
+        // Any two majorities of the same nodes have one in common.
+        differ("quorum", false, of(theirs.quorum), of(own.quorum));
+        differ("max_ttl", is_guarded, exact(theirs.max_ttl), exact(own.max_ttl));
+        let guard = |agreement: &Agreement| on(agreement.restart_guard).to_owned();
+        differ("restart_guard", is_guarded, guard(theirs), guard(own));
+    }
+    (!settings.is_empty()).then(|| Differing { level, client: client.clone(), settings })
+}
+
+/// As the option is written: `30s`.
+fn exact(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// `none`, or the beginning of the prefix with its hash.
+fn prefix(mark: Option<&str>) -> String {
+    let parts = mark.and_then(|mark| mark.split_once('.'));
+    parts.map_or_else(|| "none".to_owned(), |(hash, text)| format!("{text} (hash {hash})"))
+}
+
+fn verdict(seen: &Clients, differing: &[Differing]) -> (Level, String) {
+    let all = seen.others.len();
+    let silent = seen.others.iter().filter(|client| client.agreement.is_none()).count();
+    let asked = seen.nodes.iter().filter(|(_, why)| why.is_none()).count();
+    let rest = left_out(seen);
+    if asked == 0 {
+        let is_denied =
+            |why: &Option<Unlisted>| matches!(why, Some(Unlisted::Refused(Cause::NoPermission)));
+        let text = if seen.nodes.iter().any(|(_, why)| is_denied(why)) {
+            "not known: this user may not list the clients: grant it +client|list, or log in as one \
+             that may"
+                .to_owned()
+        } else {
+            format!("not known: no node lists its clients: {rest}")
+        };
+        return (Level::Note, text);
+    }
+    let mut more = Vec::new();
+    if silent > 0 {
+        more.push(format!("{silent} of an older version do not say theirs"));
+    }
+    if !rest.is_empty() {
+        more.push(format!("not asked or without an answer: {rest}"));
+    }
+    let more = more.iter().map(|text| format!("; {text}")).collect::<String>();
+    if all == 0 {
+        return (Level::Ok, format!("no other client of Redbolt is connected{more}"));
+    }
+    if differing.is_empty() {
+        let said = all - silent;
+        let text = format!(
+            "{} of the {all} other clients, like this command: {}{more}",
+            said,
+            words(&seen.own)
+        );
+        return (Level::Ok, text);
+    }
+    let is_unsafe = differing.iter().any(|client| client.level == Level::Unsafe);
+    let mut settings: Vec<(&str, usize)> = Vec::new();
+    for difference in differing.iter().flat_map(|client| &client.settings) {
+        match settings.iter_mut().find(|(name, _)| *name == difference.setting) {
+            Some((_, count)) => *count += 1,
+            None => settings.push((difference.setting, 1)),
+        }
+    }
+    let list: Vec<String> = settings
+        .iter()
+        .map(|(setting, count)| format!("{count} in {setting} ({})", remedy(setting)))
+        .collect();
+    let (differ, list) = (differing.len(), list.join("; "));
+    let text = format!("{differ} of {all} other clients differ from this command: {list}{more}");
+    (if is_unsafe { Level::Unsafe } else { Level::Note }, text)
+}
+
+/// What follows from a difference, and what to do.
+fn remedy(setting: &str) -> &'static str {
+    match setting {
+        "nodes" => {
+            "name the same nodes to all, with --nodes: else two clients can hold one lock on \
+             different nodes"
+        }
+        "quorum" => {
+            "give all the same --quorum: locks are safe, but some can be had with fewer nodes"
+        }
+        "max_ttl" => {
+            "give all the longest, with --max-ttl: else a node that forgot a lock in a restart can \
+             vote for others while that lock still stands"
+        }
+        "restart_guard" => {
+            "turn it on for all, with --restart-guard: without it a node that forgot a lock in a \
+             restart votes for others at once"
+        }
+        _ => "they share no lock with this command: if they should, give all the same --prefix",
+    }
+}
+
+/// The nodes that have not listed their clients, and why.
+fn left_out(seen: &Clients) -> String {
+    let texts = seen.nodes.iter().filter_map(|(node, why)| {
+        Some(match (*why)? {
+            Unlisted::Refused(cause) => format!("{node}: {cause}"),
+            Unlisted::TooLong | _ => format!("{node}: more than 16,000 connections"),
+        })
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// The settings, for people.
+fn words(agreement: &Agreement) -> String {
+    let Agreement { nodes, quorum, max_ttl, restart_guard, .. } = agreement;
+    let guard = if *restart_guard { "on" } else { "off" };
+    let prefix = prefix(agreement.prefix.as_deref());
+    let ttl = exact(*max_ttl);
+    format!("{nodes} nodes, quorum {quorum}, max_ttl {ttl}, restart guard {guard}, prefix {prefix}")
+}
+
+impl Differing {
+    /// `till on web-7, process 4711, ..: max_ttl 5.0 min, here 30.0 s`.
+    pub(crate) fn text(&self) -> String {
+        let SeenClient { client, host, pid, program, address, .. } = &self.client;
+        let who = named(*client, program.as_deref(), host.as_deref(), *pid, Some(address));
+        let settings = self.settings.iter().map(|difference| {
+            let Difference { setting, theirs, ours } = difference;
+            format!("{setting} {theirs}, here {ours}")
+        });
+        format!("{who}: {}", settings.collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl Agreed {
+    /// The object `agreement` of the doctor's report.
+    pub(crate) fn json(&self) -> Value {
+        let settings = |agreement: &Agreement| {
+            let Agreement { nodes, quorum, max_ttl, restart_guard, prefix, .. } = agreement;
+            json!({
+                "nodes": nodes,
+                "quorum": quorum,
+                "max_ttl_ms": ms(*max_ttl),
+                "restart_guard": restart_guard,
+                "prefix": prefix,
+            })
+        };
+        let differ =
+            self.differing.iter().map(|Differing { level, client, settings: differences }| {
+                let names: Vec<&str> =
+                    differences.iter().map(|difference| difference.setting).collect();
+                json!({
+                    "client": client.client.to_string(),
+                    "host": client.host,
+                    "pid": client.pid,
+                    "program": client.program,
+                    "address": client.address,
+                    "state": level.word(),
+                    "differs_in": names,
+                    "settings": client.agreement.as_ref().map(settings),
+                })
+            });
+        let silent = self.seen.others.iter().filter(|client| client.agreement.is_none()).count();
+        let unlisted = self.seen.nodes.iter().filter_map(|(node, why)| {
+            let cause = match (*why)? {
+                Unlisted::Refused(cause) => cause.name(),
+                Unlisted::TooLong | _ => "too_many_connections",
+            };
+            Some(json!({ "node": node, "cause": cause }))
+        });
+        json!({
+            "settings": settings(&self.seen.own),
+            "clients": self.seen.others.len(),
+            "silent": silent,
+            "differ": differ.collect::<Vec<_>>(),
+            "unlisted": unlisted.collect::<Vec<_>>(),
+        })
+    }
+}

@@ -1,0 +1,37 @@
+//! [`Refused`]: why a call of a handle did not begin, in the words of each kind of call.
+
+use crate::error::{ExtendError, LockError, UnlockError};
+
+/// Why a call did not begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refused {
+    Full,
+    Closed,
+}
+
+impl From<Refused> for LockError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => Self::Full,
+            Refused::Closed => Self::Closed,
+        }
+    }
+}
+
+impl From<Refused> for ExtendError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => Self::Full,
+            Refused::Closed => Self::Closed,
+        }
+    }
+}
+
+impl From<Refused> for UnlockError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => Self::Full,
+            Refused::Closed => Self::Closed,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! [`CallSpan`]: the span in which the I/O thread carries out a call, from the thread of its caller:
+//! the feature `tracing`. Without it nothing is kept.
+//!
+//! # Invariants
+//!
+//! - None is made, cloned or dropped under the table's mutex: each is a call of the subscriber's.
+
+use std::time::Duration;
+
+#[cfg(feature = "tracing")]
+use tracing::{Level, Span};
+
+/// The span of a call.
+#[derive(Clone, Debug)]
+pub(super) struct CallSpan {
+    #[cfg(feature = "tracing")]
+    span: Span,
+}
+
+impl Default for CallSpan {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+impl CallSpan {
+    /// For what is no caller's.
+    pub(super) const fn none() -> Self {
+        Self {
+            #[cfg(feature = "tracing")]
+            span: Span::none(),
+        }
+    }
+
+    /// The span that this thread is in.
+    pub(super) fn current() -> Self {
+        Self {
+            #[cfg(feature = "tracing")]
+            span: Span::current(),
+        }
+    }
+
+    /// That of a call for a lock, inside the span that this thread is in: until its result, with its
+    /// time behind others of this process.
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "for the span"))]
+    pub(super) fn of_lock(key: &[u8], ttl: Duration) -> Self {
+        #[cfg(feature = "tracing")]
+        {
+            let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+            let key = || key.escape_ascii().to_string();
+            let span =
+                tracing::span!(target: "redbolt::lock", Level::DEBUG, "lock", key = key(), ttl_ms);
+            Self { span }
+        }
+        #[cfg(not(feature = "tracing"))]
+        Self::none()
+    }
+
+    /// Runs `work` in the span.
+    pub(super) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        #[cfg(feature = "tracing")]
+        return self.span.in_scope(work);
+        #[cfg(not(feature = "tracing"))]
+        work()
+    }
+
+    /// Takes the span out, and leaves none.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+}
