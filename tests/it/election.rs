@@ -122,6 +122,8 @@ fn the_name_is_renewed_with_the_term_and_ends_with_it() {
     let shared = Shared::connect(named(&cluster, "steady")).unwrap();
     let ttl = ms(600);
     let term = shared.campaign("jobs", ttl).unwrap();
+    // It is written behind the answers by which the term was won.
+    assert!(eventually(PATIENCE, || cluster.holders(CLAIM) == 3));
     let first = cluster.values(CLAIM);
     // Three extensions later no key would be there that had not been renewed.
     let end = redbolt::now() + ttl * 2;
