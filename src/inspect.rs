@@ -9,11 +9,11 @@
 
 pub use crate::address::{Address, Endpoint};
 pub use crate::agreement::Agreement;
-pub use crate::client::{
-    Clients, Listing, NodePermissions, NodeReport, Searched, clients, examine, permissions,
-};
+pub use crate::client::{Clients, NodePermissions, NodeReport, clients, examine, permissions};
 pub use crate::client_name::ClientId;
 pub use crate::engine::locks::view::{NodeHealth, NodeState};
 pub use crate::engine::notice::Notice;
 pub use crate::quorum::{NodeId, NodeMask, NodeMaskIter};
-pub use crate::status::{Holder, KeyState, NodeKey, SeenClient, SeenLock, Unlisted, Verdict};
+pub use crate::status::{
+    Holder, KeyState, Listing, NodeKey, Searched, SeenClient, SeenLock, Unlisted, Verdict,
+};

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::Client;
-use crate::driver::{Inquiry, Outcome, Question};
+use crate::driver::{Inquiry, Outcome, Question, Search};
 use crate::engine::{NodeHealth, NodeReplies, OpId};
 use crate::error::{Cause, LockError};
 use crate::resp::Reply;
-use crate::status::{Answers, NodeKey, SeenLock, answer};
+use crate::status::{Answers, Listing, NodeKey, SeenLock, answer};
 
 /// How one node is set up, as it just answered.
 #[derive(Clone, Debug)]
@@ -71,6 +71,29 @@ impl Client {
             inquiry.take(&self.put(&question)?);
         }
         Ok(inquiry.into_seen())
+    }
+
+    /// Lists the locks whose keys match `pattern` (as in SCAN: `*`, `?`, `[a-c]`), at most `limit`,
+    /// with their holders: string keys of any library, without what is beside locks (the counters of
+    /// fences, the names of leaders). Locks that are taken or released meanwhile may be missing or not.
+    ///
+    /// Each node is searched step by step, 500 keys at a time, so that others get their turn in
+    /// between; each step takes one round trip. Then all nodes are asked what they hold for what was
+    /// found, and one after the other for the list of its clients until all holders are named. A node
+    /// that does not answer costs one `node_timeout` and is left out. A lock is found if one of its
+    /// nodes was searched: all locks are, if so many nodes were searched that every quorum has one.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::InvalidKey`] for a pattern that is empty or longer than keys are,
+    /// [`LockError::Full`] and [`LockError::System`].
+    pub fn locks(&mut self, pattern: impl AsRef<[u8]>, limit: usize) -> Result<Listing, LockError> {
+        let nodes = (self.nodes().len(), self.driver.engine().quorum());
+        let mut search = Search::new(pattern.as_ref(), limit, nodes);
+        while let Some(question) = search.next() {
+            search.take(&self.put(&question)?);
+        }
+        Ok(search.into_listing())
     }
 
     /// Puts a question to the nodes and waits for the answers.

@@ -14,7 +14,6 @@ mod drive;
 mod election;
 mod held;
 mod inspect;
-mod listing;
 mod permissions;
 
 use std::io;
@@ -25,7 +24,6 @@ pub use clients::{Clients, clients};
 pub use election::Observer;
 pub use held::Held;
 pub use inspect::{NodeReport, examine};
-pub use listing::{Listing, Searched};
 pub use permissions::{NodePermissions, permissions};
 
 use crate::config::Config;

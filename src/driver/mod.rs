@@ -26,6 +26,7 @@ mod poller;
 mod process;
 mod query;
 mod resolve;
+mod search;
 mod shutdown;
 mod socket;
 mod state;
@@ -52,7 +53,8 @@ pub(crate) use lease::Lease;
 pub(crate) use lease::LeasePool;
 pub use mio;
 pub(crate) use poller::Poller;
-pub(crate) use query::{Question, VALUES_MAX};
+pub(crate) use query::Question;
+pub(crate) use search::Search;
 
 use crate::address::Endpoint;
 use crate::config::Config;

@@ -30,7 +30,7 @@ pub(crate) enum Question {
 }
 
 /// The most keys of which one question asks the values.
-pub(crate) const VALUES_MAX: usize = 100;
+pub(super) const VALUES_MAX: usize = 100;
 
 /// One byte more than the longest token: what is longer is no token.
 const RANGE_END: &[u8] = b"255";
@@ -77,11 +77,17 @@ impl Driver {
             Question::Held { key, token } => self.engine.ask_holder(key, token, now),
             Question::ClientCounts => self.engine.query(&[&[b"INFO", b"clients"]], now),
             Question::Scan { pattern, cursors } => {
+                // What is beside locks is left out of any list, whatever the pattern.
+                match self.engine.wire_key(pattern) {
+                    Ok(_) | Err(LockError::ReservedKey) => {}
+                    Err(error) => return Err(error),
+                }
+                let pattern = [&quoted(self.engine.key_prefix())[..], pattern].concat();
                 let choose = |node: NodeId, part, say: Say<'_>| {
                     let cursor = cursors.get(node.index()).copied().flatten();
                     if let (0, Some(cursor)) = (part, cursor) {
                         let cursor = cursor.to_string();
-                        let of: [&[u8]; 4] = [b"SCAN", cursor.as_bytes(), b"MATCH", pattern];
+                        let of: [&[u8]; 4] = [b"SCAN", cursor.as_bytes(), b"MATCH", &pattern];
                         let how: [&[u8]; 4] = [b"COUNT", SCAN_COUNT, b"TYPE", b"string"];
                         say(&[of, how].concat());
                     }
@@ -106,6 +112,15 @@ impl Driver {
 
     /// The answers, with what is known of the nodes that gave them.
     pub(crate) fn answers(&self, replies: Vec<NodeReplies>) -> Answers {
-        Answers { nodes: self.nodes(), replies }
+        Answers { nodes: self.nodes(), replies, prefix: self.engine.key_prefix().to_vec() }
     }
+}
+
+/// The bytes as a pattern that matches nothing else.
+fn quoted(bytes: &[u8]) -> Vec<u8> {
+    let quoted = |byte: &u8| match byte {
+        b'*' | b'?' | b'[' | b']' | b'^' | b'-' | b'\\' => vec![b'\\', *byte],
+        other => vec![*other],
+    };
+    bytes.iter().flat_map(quoted).collect()
 }

@@ -7,11 +7,11 @@ use super::calls::Kind;
 use super::table::Task;
 use super::{Shared, SharedGuard};
 use crate::config::Config;
-use crate::driver::{Inquiry, Question};
+use crate::driver::{Inquiry, Question, Search};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
-use crate::status::{NodeKey, SeenLock};
+use crate::status::{Listing, NodeKey, SeenLock};
 
 impl Shared {
     /// As [`connect`](Self::connect), without blocking. Dropping the future leaves nothing behind.
@@ -152,6 +152,23 @@ impl Shared {
             inquiry.take(&answers(self.begin_ask(question)?.await)?);
         }
         Ok(inquiry.into_seen())
+    }
+
+    /// As [`locks`](Self::locks), without blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`locks`](Self::locks).
+    pub async fn locks_async(
+        &self,
+        pattern: impl AsRef<[u8]>,
+        limit: usize,
+    ) -> Result<Listing, LockError> {
+        let mut search = Search::new(pattern.as_ref(), limit, self.node_counts());
+        while let Some(question) = search.next() {
+            search.take(&answers(self.begin_ask(question)?.await)?);
+        }
+        Ok(search.into_listing())
     }
 
     /// As [`nodes`](Self::nodes), without blocking.

@@ -43,12 +43,12 @@ pub use election::SharedObserver;
 pub use guard::SharedGuard;
 
 use crate::config::{Config, IdleStrategy};
-use crate::driver::{Inquiry, Poller, Question};
+use crate::driver::{Inquiry, Poller, Question, Search};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
-use crate::status::{NodeKey, SeenLock};
+use crate::status::{Listing, NodeKey, SeenLock};
 use begin::{answers, connected, extended, nodes, owed, unlocked};
 use calls::Kind;
 use inner::{Inner, Owner};
@@ -310,6 +310,24 @@ impl Shared {
             inquiry.take(&answers(self.begin_ask(question)?.wait())?);
         }
         Ok(inquiry.into_seen())
+    }
+
+    /// As [`Client::locks`](crate::Client::locks): the locks whose keys match `pattern`.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::InvalidKey`], [`LockError::Full`] and [`LockError::Closed`].
+    pub fn locks(&self, pattern: impl AsRef<[u8]>, limit: usize) -> Result<Listing, LockError> {
+        let mut search = Search::new(pattern.as_ref(), limit, self.node_counts());
+        while let Some(question) = search.next() {
+            search.take(&answers(self.begin_ask(question)?.wait())?);
+        }
+        Ok(search.into_listing())
+    }
+
+    /// How many nodes there are, and how many votes make a quorum.
+    fn node_counts(&self) -> (usize, u32) {
+        self.owner.inner.with(|table| (table.rules.names.len(), table.rules.quorum))
     }
 
     /// The state of each node, as the I/O thread knows it now; no node is asked. Empty once the

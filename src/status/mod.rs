@@ -5,6 +5,7 @@
 
 mod clients;
 mod holder;
+mod listing;
 mod sighting;
 mod verdict;
 
@@ -14,6 +15,8 @@ use std::time::Duration;
 pub(crate) use clients::{Listed, has_listed, may_list, short_lists};
 pub use clients::{SeenClient, Unlisted};
 pub use holder::{Holder, SeenLock};
+pub(crate) use listing::scanned;
+pub use listing::{Listing, Searched};
 pub(crate) use sighting::Sighting;
 pub use verdict::Verdict;
 
@@ -73,6 +76,8 @@ impl fmt::Debug for KeyState {
 pub(crate) struct Answers {
     pub(crate) nodes: Vec<NodeHealth>,
     pub(crate) replies: Vec<NodeReplies>,
+    /// What stands in front of every key on the nodes.
+    pub(crate) prefix: Vec<u8>,
 }
 
 impl Answers {

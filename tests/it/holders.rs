@@ -143,11 +143,19 @@ fn locks_are_listed_with_their_holders_below_the_prefix_alone() {
     for node in cluster.nodes() {
         node.command(&["SET", "a[*]:k:fence", "1"]);
     }
-    let listing = client.locks("*", 10).unwrap();
-    assert!(listing.is_whole && listing.nodes.iter().all(|node| node.cause == Cause::None));
-    let [lock] = &listing.locks[..] else { panic!("{listing:?}") };
-    assert_eq!(lock.key, b"k");
-    is_here(lock.holder.as_ref().unwrap(), "lister");
+    let shared = Shared::connect(config("a[*]:")).unwrap();
+    for listing in [
+        client.locks("*", 10).unwrap(),
+        shared.locks("*", 10).unwrap(),
+        smol::block_on(shared.locks_async("*", 10)).unwrap(),
+    ] {
+        assert!(listing.is_whole && listing.nodes.iter().all(|node| node.cause == Cause::None));
+        assert!(cluster.nodes().zip(&listing.nodes).all(|(_, node)| node.node.starts_with("127.")));
+        let [lock] = &listing.locks[..] else { panic!("{listing:?}") };
+        assert_eq!(lock.key, b"k");
+        is_here(lock.holder.as_ref().unwrap(), "lister");
+    }
+    assert!(matches!(shared.locks("", 1), Err(LockError::InvalidKey { .. })));
     let none = client.locks("*", 0).unwrap();
     assert!(none.locks.is_empty() && !none.is_whole, "{none:?}");
     assert!(matches!(client.locks("", 1), Err(LockError::InvalidKey { .. })));
