@@ -1,4 +1,4 @@
-//! Guides: one for each way in, fencing, the settings, and how to test. Every example runs as a test.
+//! Guides: one for each way in, fencing, the settings, how to test, and when to take another lock. Every example runs as a test.
 //!
 // Of two definitions of a link the first counts: these, not those in the files, which are for
 // readers of the files.
@@ -10,6 +10,7 @@
 //! [guide-testing.md]: crate::guide::testing
 //! [fencing.md]: crate::guide::fencing
 //! [settings.md]: crate::guide::settings
+//! [comparison.md]: crate::guide::comparison
 #![doc = ""]
 #![doc = include_str!("../docs/guide.md")]
 
@@ -47,3 +48,8 @@ pub mod fence_proof {}
 
 #[doc = include_str!("../docs/settings.md")]
 pub mod settings {}
+
+/// [fencing.md]: crate::guide::fencing
+#[doc = ""]
+#[doc = include_str!("../docs/comparison.md")]
+pub mod comparison {}
