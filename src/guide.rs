@@ -1,4 +1,4 @@
-//! Guides: one for each way in, fencing, the settings, and how to test. Every example runs as a test.
+//! Guides: one for each way in, fencing, the settings, how to test, and when to take another lock. Every example runs as a test.
 //!
 // Of two definitions of a link the first counts: these, not those in the files, which are for
 // readers of the files.
@@ -11,6 +11,7 @@
 //! [guide-election.md]: crate::guide::election
 //! [fencing.md]: crate::guide::fencing
 //! [settings.md]: crate::guide::settings
+//! [comparison.md]: crate::guide::comparison
 #![doc = ""]
 #![doc = include_str!("../docs/guide.md")]
 
@@ -53,3 +54,8 @@ pub mod fence_proof {}
 
 #[doc = include_str!("../docs/settings.md")]
 pub mod settings {}
+
+/// [fencing.md]: crate::guide::fencing
+#[doc = ""]
+#[doc = include_str!("../docs/comparison.md")]
+pub mod comparison {}

@@ -82,16 +82,31 @@
 //!
 //! # Versions
 //!
-//! Rust 1.88 or later. Linux is the main platform; Redbolt also builds for macOS. Before 1.0 a
-//! minor version may change names; the changelog says which. `sim` and `fuzzing` are for this
-//! project's own checks and may change at any time.
+//! [Semantic versioning](https://semver.org), as Cargo reads it. Before 1.0 a minor version may change
+//! names, and a patch version none; the changelog says which. `redbolt`, `redbolt-cli` and
+//! `redbolt-embedded` have the same version. `sim` and `fuzzing` are for this project's own checks and
+//! may change at any time.
+//!
+//! Rust 1.88 or later. A minor version may ask for a later Rust, if that is at least six months old; a
+//! patch version never does. Linux is the main platform; Redbolt also builds for macOS. On Windows it
+//! is one compile error.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
+// Features get badges on docs.rs; that it is for Unix alone is said once, above.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(docsrs, doc(auto_cfg(hide(unix))))]
+// One line instead of a page of errors: what stands on `driver` is left out there.
+#![cfg_attr(not(unix), expect(unused_imports, reason = "of what is left out"))]
 
+#[cfg(not(unix))]
+compile_error!("redbolt needs Unix: it runs on Linux and builds for macOS; on Windows use WSL");
+
+#[cfg(unix)]
 pub mod driver;
 pub mod engine;
 pub mod fence;
+#[cfg(unix)]
 pub mod inspect;
 pub mod safety;
 
@@ -99,6 +114,7 @@ mod address;
 mod agreement;
 mod beside;
 mod claim;
+#[cfg(unix)]
 mod client;
 mod client_name;
 mod command;
@@ -130,15 +146,18 @@ pub mod sim;
 
 #[cfg(any(all(doc, not(doctest)), all(doctest, feature = "shared")))]
 pub mod guide;
-#[cfg(feature = "shared")]
+#[cfg(all(unix, feature = "shared"))]
 mod shared;
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
+#[cfg(unix)]
 pub use client::{Batch, Client, Held, Observer};
 pub use config::{Admission, Config, IdleStrategy, RestartGuard};
+#[cfg(unix)]
 pub use driver::clock::now;
+#[cfg(unix)]
 pub use driver::lease::Lease;
 pub use error::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,
@@ -146,7 +165,7 @@ pub use error::{
 pub use options::{KeepAlive, LockOptions};
 pub use quorum::Quorum;
 pub use retry::Retry;
-#[cfg(feature = "shared")]
+#[cfg(all(unix, feature = "shared"))]
 pub use shared::{Shared, SharedGuard, SharedObserver};
 pub use time::Instant;
 #[cfg(feature = "tls")]

@@ -1,5 +1,5 @@
 //! What the benches share: [`probe`] is the floor they measure against, [`proxy`] makes nodes slow
-//! and faulty, [`rig`] drives an engine without sockets.
+//! and faulty, [`rig`] drives an engine without sockets; [`picture`] draws what the README shows.
 
 #![expect(
     missing_docs,
@@ -9,6 +9,7 @@
     reason = "for these benches alone: what goes wrong here ends them"
 )]
 
+pub mod picture;
 pub mod probe;
 pub mod proxy;
 pub mod rig;

@@ -25,11 +25,22 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+// One line instead of a page of errors.
+#[cfg(not(unix))]
+compile_error!("redbolt-embedded needs Unix: Linux or macOS; on Windows use WSL");
+
 pub mod model;
 mod request;
+#[cfg(unix)]
 mod server;
 mod time;
 
 pub use model::Flavor;
+#[cfg(unix)]
 pub use server::{Memory, NodeState, Nodes, NodesError, NodesOptions};
 pub use time::Instant;
+
+/// The README's example runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

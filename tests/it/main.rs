@@ -38,6 +38,7 @@ mod log;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod overrides;
+mod pages;
 mod peers_replayed;
 mod prefix;
 mod promoted;
