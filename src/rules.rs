@@ -380,7 +380,7 @@ rules! {
     /// A node that lacks the script is sent all of it.
     fn step_after_noscript<T>(full: T) -> Option<T> { Some(full) }
     /// A release that was answered NOSCRIPT is not sent in full.
-    NoScriptNotFollowed => Orphan { None }
+    NoScriptNotFollowed => ByTest { None }
 
     // ---- extensions ----
 

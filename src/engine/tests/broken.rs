@@ -8,7 +8,10 @@ use super::fencing::a_client_whose_clock_is_off_gets_no_fence;
 use super::lingering::{
     a_lock_whose_time_to_linger_is_over_is_not_taken_again, the_handle_of_the_last_holder_is_dead,
 };
-use super::releasing::a_debt_lives_a_ttl_from_the_late_answer_of_its_set;
+use super::releasing::{
+    a_debt_lives_a_ttl_from_the_late_answer_of_its_set,
+    an_unknown_command_steps_down_and_the_release_is_sent_again,
+};
 use super::transfers::{
     a_lock_is_free_for_a_moment_after_so_many_transfers,
     a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
@@ -29,7 +32,7 @@ use crate::rules::{Kind, Mutant, run_with};
 
 #[test]
 fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
-    let tests: [(Mutant, fn()); 17] = [
+    let tests: [(Mutant, fn()); 18] = [
         // What is owed is not paid out of a lease: it needs a delete that is on its way.
         (
             Mutant::DeletedTransferCounts,
@@ -62,6 +65,9 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
             Mutant::LateScriptNotReleased,
             a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
         ),
+        // What it does first is to keep its slot for good; a key outlives everything in one seed of
+        // thousands.
+        (Mutant::NoScriptNotFollowed, an_unknown_command_steps_down_and_the_release_is_sent_again),
         (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
         // The release stands behind it on the connection.
         (

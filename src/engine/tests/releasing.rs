@@ -186,7 +186,7 @@ fn a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released() {
 }
 
 #[test]
-fn an_unknown_command_steps_down_and_the_release_is_sent_again() {
+pub(super) fn an_unknown_command_steps_down_and_the_release_is_sent_again() {
     let mut rig = Rig::new(1);
     let lease = rig.lease("a");
     rig.engine.unlock(lease, rig.now).unwrap();
