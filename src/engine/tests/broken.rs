@@ -65,10 +65,10 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
             Mutant::LateScriptNotReleased,
             a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
         ),
+        (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
         // What it does first is to keep its slot for good; a key outlives everything in one seed of
         // thousands.
         (Mutant::NoScriptNotFollowed, an_unknown_command_steps_down_and_the_release_is_sent_again),
-        (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
         // The release stands behind it on the connection.
         (
             Mutant::StaleExtensionResent,
