@@ -1,0 +1,106 @@
+# For tests/run: what deploy/package.sh has built, installed and run where nothing else is. Nothing outside the
+# folders that are named is touched.
+
+. tests/debian.sh
+
+# in_root ROOT COMMAND..: with ROOT as the root folder; who is not root has a user namespace for it.
+in_root() {
+  local root=$1
+  shift
+  if [ "$(id -u)" -eq 0 ]; then
+    timeout 60 chroot "$root" "$@"
+  else
+    timeout 60 unshare -r chroot "$root" "$@"
+  fi
+}
+
+# A sale on nodes in the process, some of which fail, under locks.
+demo=(demo --stock 200)
+
+# musl_compiler DIR: the path of a C compiler for musl, if need be one that is gcc with the headers of Debian's musl.
+musl_compiler() {
+  local wrapper=$1/musl/musl-gcc
+  if command -v musl-gcc; then return; fi
+  if [ ! -x "$wrapper" ]; then
+    fetch "$1/musl" musl-dev >&2 || return 1
+    cat >"$wrapper" <<'END'
+#!/bin/sh
+headers=$(dirname "$(readlink -f "$0")")/root/usr/include/x86_64-linux-musl
+exec gcc -nostdinc -isystem "$headers" -isystem "$(gcc -print-file-name=include)" "$@"
+END
+    chmod +x "$wrapper"
+  fi
+  readlink -f "$wrapper"
+}
+
+# empty_debian DIR: the smallest Debian 12 that debootstrap makes, as DIR/debian.tar.
+empty_debian() {
+  local dir=$1 source
+  [ ! -e "$dir/debian.tar" ] || return 0
+  [ "$(id -u)" -eq 0 ] || { echo "debootstrap must be run by root"; return 1; }
+  fetch "$dir/debootstrap" debootstrap || return 1
+  source=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$')
+  dir=$(cd "$dir" && pwd)
+  # What it mounts ends with its namespace.
+  DEBOOTSTRAP_DIR=$dir/debootstrap/root/usr/share/debootstrap unshare -m \
+    "$dir/debootstrap/root/usr/sbin/debootstrap" --variant=minbase bookworm "$dir/debootstrap/new" "$source" || return 1
+  tar -C "$dir/debootstrap/new" --exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' -cf "$dir/debian.new" . || return 1
+  mv "$dir/debian.new" "$dir/debian.tar"
+  rm -rf --one-file-system "$dir/debootstrap"
+}
+
+# fresh_root DIR: an empty Debian in DIR/root.
+fresh_root() {
+  rm -rf --one-file-system "$1/root"
+  mkdir "$1/root" && tar -C "$1/root" -xf "$1/debian.tar"
+}
+
+# installs_package DIR: the package installs, runs and goes without a trace.
+installs_package() {
+  local root=$1/root name before
+  fresh_root "$1" || return 1
+  before=$(cd "$root" && find usr etc | sort)
+  name=$(cd "$1/dist" && ls redbolt_*.deb) && cp "$1/dist/$name" "$root/tmp" || return 1
+  in_root "$root" dpkg -i "/tmp/$name" &&
+    in_root "$root" dpkg -V redbolt &&
+    in_root "$root" redbolt --version &&
+    in_root "$root" redbolt "${demo[@]}" &&
+    [ -s "$root/usr/share/man/man1/redbolt-run.1.gz" ] &&
+    in_root "$root" bash -nc '. /usr/share/bash-completion/completions/redbolt' &&
+    in_root "$root" dpkg -P redbolt &&
+    diff <(echo "$before") <(cd "$root" && find usr etc | sort)
+}
+
+# installs_archive DIR: the checksums hold, and the binary runs from where it is put.
+installs_archive() {
+  local root=$1/root
+  fresh_root "$1" && cp "$1"/dist/redbolt*.tar.gz "$1"/dist/redbolt*.deb "$1/dist/SHA256SUMS" "$root/tmp" || return 1
+  in_root "$root" sh -ec 'cd /tmp; sha256sum -c SHA256SUMS; tar -xzf redbolt-*.tar.gz
+    install redbolt-*-musl/redbolt /usr/local/bin' &&
+    in_root "$root" redbolt "${demo[@]}"
+}
+
+# runs_as_image DIR: the recipe, done by hand for want of a builder: its files alone are the root folder.
+runs_as_image() {
+  local root=$1/root context word rest user= entry= files
+  context=$(echo "$1"/dist/redbolt-*-linux-musl)
+  rm -rf --one-file-system "$root" && mkdir "$root"
+  while read -r word rest; do
+    case $word in
+      '' | '#'*) ;;
+      FROM) [ "$rest" = scratch ] || { echo "not from scratch: $rest"; return 1; } ;;
+      COPY) read -ra files <<<"$rest"
+        (cd "$context" && cp "${files[@]::${#files[@]}-1}" "$root/${files[-1]}") || return 1 ;;
+      USER) user=$rest ;;
+      ENTRYPOINT) entry=${rest#'["'} entry=${entry%'"]'} ;;
+      CMD) ;;
+      *) echo "unknown here: $word $rest"; return 1 ;;
+    esac
+  done <deploy/Containerfile
+  ls -l "$root"
+  if [ "$(id -u)" -eq 0 ]; then
+    timeout 60 chroot --userspec "$user" "$root" "$entry" "${demo[@]}"
+  else
+    in_root "$root" "$entry" "${demo[@]}"
+  fi
+}
