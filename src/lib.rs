@@ -142,8 +142,10 @@ mod witness;
 pub mod sim;
 
 #[cfg(any(all(doc, not(doctest)), all(doctest, feature = "shared")))]
+#[cfg_attr(docsrs, doc(auto_cfg = false))]
 pub mod guide;
-#[cfg(all(unix, feature = "shared"))]
+#[cfg(unix)]
+#[cfg(feature = "shared")]
 mod shared;
 
 #[cfg(feature = "fuzzing")]
@@ -162,7 +164,8 @@ pub use error::{
 pub use options::{KeepAlive, LockOptions};
 pub use quorum::Quorum;
 pub use retry::Retry;
-#[cfg(all(unix, feature = "shared"))]
+#[cfg(unix)]
+#[cfg(feature = "shared")]
 pub use shared::{Shared, SharedGuard};
 pub use time::Instant;
 #[cfg(feature = "tls")]
