@@ -145,8 +145,10 @@ mod witness;
 pub mod sim;
 
 #[cfg(any(all(doc, not(doctest)), all(doctest, feature = "shared")))]
+#[cfg_attr(docsrs, doc(auto_cfg = false))]
 pub mod guide;
-#[cfg(all(unix, feature = "shared"))]
+#[cfg(unix)]
+#[cfg(feature = "shared")]
 mod shared;
 
 #[cfg(feature = "fuzzing")]
@@ -165,7 +167,8 @@ pub use error::{
 pub use options::{KeepAlive, LockOptions};
 pub use quorum::Quorum;
 pub use retry::Retry;
-#[cfg(all(unix, feature = "shared"))]
+#[cfg(unix)]
+#[cfg(feature = "shared")]
 pub use shared::{Shared, SharedGuard, SharedObserver};
 pub use time::Instant;
 #[cfg(feature = "tls")]

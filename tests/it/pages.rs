@@ -141,6 +141,30 @@ fn the_picture_of_the_readme_shows_the_table_of_perf() {
     assert!(read(file) == drawn, "{file} is not what PERF.md says: {said}");
 }
 
+/// The cells of a table's line; none for any other.
+fn cells(line: &str) -> Vec<&str> {
+    let inner = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
+    inner.map(|inner| inner.split(" | ").collect()).unwrap_or_default()
+}
+
+#[test]
+fn the_figures_of_the_comparison_are_those_of_perf() {
+    let (perf, page) = (read("PERF.md"), read("docs/comparison.md"));
+    let tuned = perf.lines().map(cells).filter(|row| row.len() == 8 && row[1] == "tuned");
+    let tuned: Vec<_> = tuned.map(|row| [row[2], row[5], row[6]].map(str::to_owned)).collect();
+    let (_, table) = page.split_once("| client | free |").expect("a table of clients");
+    let mut told = Vec::new();
+    for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let row: Vec<_> = row.split('|').map(str::trim).collect();
+        // A client over two drivers has two figures in each cell.
+        let [free, hand_over, hung] = [2, 3, 4].map(|column| row[column].split(", "));
+        for ((free, hand_over), hung) in free.zip(hand_over).zip(hung) {
+            told.push([free, hand_over, hung].map(str::to_owned));
+        }
+    }
+    assert_eq!(told, tuned);
+}
+
 /// Who publishes it has one line to change.
 #[test]
 fn the_address_of_the_repository_is_in_one_place() {
