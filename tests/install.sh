@@ -14,6 +14,12 @@ in_root() {
   fi
 }
 
+# page SECTION: the commands of that section of docs/install.md, for root in a root of its own.
+page() {
+  awk -v section="## $1" '/^## / { here = $0 == section } /^```$/ { code = 0 } here && code { sub(/^sudo /, ""); print }
+    /^```sh$/ { code = 1 }' docs/install.md | sed 's/^redbolt demo$/redbolt demo --stock 200/'
+}
+
 # A sale on nodes in the process, some of which fail, under locks.
 demo=(demo --stock 200)
 
@@ -55,29 +61,24 @@ fresh_root() {
   mkdir "$1/root" && tar -C "$1/root" -xf "$1/debian.tar"
 }
 
-# installs_package DIR: the package installs, runs and goes without a trace.
+# installs_package DIR: by the page; the package installs, runs and goes without a trace.
 installs_package() {
-  local root=$1/root name before
-  fresh_root "$1" || return 1
+  local root=$1/root before
+  fresh_root "$1" && cp "$1"/dist/redbolt_*.deb "$root/tmp" || return 1
   before=$(cd "$root" && find usr etc | sort)
-  name=$(cd "$1/dist" && ls redbolt_*.deb) && cp "$1/dist/$name" "$root/tmp" || return 1
-  in_root "$root" dpkg -i "/tmp/$name" &&
+  in_root "$root" bash -exc "cd /tmp; $(page "Debian package")" &&
     in_root "$root" dpkg -V redbolt &&
-    in_root "$root" redbolt --version &&
-    in_root "$root" redbolt "${demo[@]}" &&
     [ -s "$root/usr/share/man/man1/redbolt-run.1.gz" ] &&
     in_root "$root" bash -nc '. /usr/share/bash-completion/completions/redbolt' &&
     in_root "$root" dpkg -P redbolt &&
     diff <(echo "$before") <(cd "$root" && find usr etc | sort)
 }
 
-# installs_archive DIR: the checksums hold, and the binary runs from where it is put.
+# installs_archive DIR: by the page; the checksums hold, and the binary runs from where it is put.
 installs_archive() {
   local root=$1/root
   fresh_root "$1" && cp "$1"/dist/redbolt*.tar.gz "$1"/dist/redbolt*.deb "$1/dist/SHA256SUMS" "$root/tmp" || return 1
-  in_root "$root" sh -ec 'cd /tmp; sha256sum -c SHA256SUMS; tar -xzf redbolt-*.tar.gz
-    install redbolt-*-musl/redbolt /usr/local/bin' &&
-    in_root "$root" redbolt "${demo[@]}"
+  in_root "$root" bash -exc "cd /tmp; $(page Checksums); $(page "Static binary")"
 }
 
 # runs_as_image DIR: the recipe, done by hand for want of a builder: its files alone are the root folder.
