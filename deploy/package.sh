@@ -114,7 +114,7 @@ else
   echo "deploy/package.sh: no Debian package: dpkg-deb is not installed" >&2
 fi
 
-(cd "$dir" && sha256sum redbolt*.tar.gz $(ls | grep '\.deb$') >SHA256SUMS && cat SHA256SUMS)
+(cd "$dir" && shopt -s nullglob && sha256sum redbolt*.tar.gz redbolt*.deb >SHA256SUMS && cat SHA256SUMS)
 if [ ${#features[@]} -eq 0 ]; then
   echo "deploy/package.sh: without TLS: there is no C compiler for musl ($compiler, or musl-gcc)" >&2
 fi
