@@ -1,9 +1,8 @@
 //! Redbolt beside other clients: all on the same servers, in turn, in the same run.
 //!
-//! `peer-runner --nodes HOST:PORT,.. --pids PID,.. --bin DIR --log DIR [--perf FILE] [--svg FILE]
+//! `peer-runner --nodes HOST:PORT,.. --pids PID,.. --bin DIR --log DIR [--perf FILE]
 //! [--rounds N] [NAME ..]`; see `benches/peers/run`, which starts it.
 
-mod bars;
 mod measure;
 mod program;
 mod table;
@@ -40,7 +39,6 @@ struct Options {
     bin: PathBuf,
     log: PathBuf,
     perf: Option<PathBuf>,
-    svg: Option<PathBuf>,
     rounds: usize,
     names: Vec<&'static str>,
 }
@@ -58,7 +56,6 @@ fn options() -> Anything<Options> {
             "--bin" => options.bin = value()?.into(),
             "--log" => options.log = value()?.into(),
             "--perf" => options.perf = Some(value()?.into()),
-            "--svg" => options.svg = Some(value()?.into()),
             "--rounds" => options.rounds = value()?.parse()?,
             name => {
                 let known = NAMES.iter().find(|known| **known == name);
@@ -179,9 +176,6 @@ fn main() -> Anything {
     println!("{text}");
     if let Some(file) = &options.perf {
         table::put(&text, file)?;
-    }
-    if let Some(file) = &options.svg {
-        std::fs::write(file, bars::svg(&rows))?;
     }
     Ok(())
 }
