@@ -22,9 +22,16 @@ const PREFIX: &str = "redbolt:1:";
 pub struct ClientId([u8; 8]);
 
 impl ClientId {
+    pub(crate) const LEN: usize = 8;
+
     /// The id of the client whose engine drew these bytes.
     pub(crate) const fn new(bytes: [u8; 8]) -> Self {
         Self(bytes)
+    }
+
+    /// The client that drew these bytes of a token, or of a waiter's id: it begins with its client's.
+    pub(crate) fn of<const LEN: usize>(name: &[u8; LEN]) -> Self {
+        Self(name.first_chunk().copied().unwrap_or_default())
     }
 
     pub(crate) const fn bytes(self) -> [u8; 8] {
@@ -34,7 +41,7 @@ impl ClientId {
     /// The client that drew the token with these bytes on the wire. `None` for a token of another
     /// form, which Redbolt does not draw.
     pub(crate) fn of_token(wire: &[u8]) -> Option<Self> {
-        crate::token::unhex(wire)?.first_chunk().copied().map(Self)
+        crate::token::unhex(wire).map(|token| Self::of(&token))
     }
 
     fn parse(digits: &str) -> Option<Self> {

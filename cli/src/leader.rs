@@ -33,10 +33,7 @@ pub(crate) fn run(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {
 }
 
 fn watch(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {
-    let interval = args.interval.unwrap_or(INTERVAL);
-    if interval.is_zero() {
-        return Err(Failure::usage("--interval must be more than zero"));
-    }
+    let interval = look::interval(args.interval.unwrap_or(INTERVAL))?;
     let signals = Signals::watch(&ENDING, || {})?;
     let (mut client, _) = look::client(global)?;
     let mut observer = client.observe(&args.election.0, interval);

@@ -12,6 +12,14 @@ use crate::settings;
 /// How often the command drives the client while nodes connect. Nothing else drives it.
 const STEP: Duration = Duration::from_millis(1);
 
+/// The time between two looks.
+pub(crate) fn interval(interval: Duration) -> Result<Duration, Failure> {
+    if interval.is_zero() {
+        return Err(Failure::usage("--interval must be more than zero"));
+    }
+    Ok(interval)
+}
+
 /// A client for `status`: a quorum can vote and the other nodes have had their `node_timeout`; or
 /// as for `doctor`.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {

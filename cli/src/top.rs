@@ -28,9 +28,7 @@ const LIMIT: usize = 500;
 type Since = BTreeMap<Vec<u8>, (Vec<u8>, Instant)>;
 
 pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<(), Failure> {
-    if args.interval.is_zero() {
-        return Err(Failure::usage("--interval must be more than zero"));
-    }
+    let interval = look::interval(args.interval)?;
     let is_terminal = is_live(&io::stdout()) && io::IsTerminal::is_terminal(&io::stdin());
     if global.json || !is_terminal {
         let message = "top needs a terminal; redbolt ls lists the locks once, and has --json";
@@ -44,8 +42,8 @@ pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<(), Failure> {
     loop {
         let listing = client.locks(&args.pattern.0, LIMIT)?;
         note_tokens(&mut since, &listing.locks);
-        picture.draw(lines(&client, &listing, &since, args.interval))?;
-        if has_ended(&signals, &keyboard, &mut client, args.interval)? {
+        picture.draw(lines(&client, &listing, &since, interval))?;
+        if has_ended(&signals, &keyboard, &mut client, interval)? {
             return Ok(());
         }
     }

@@ -20,10 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
-    let interval = args.interval.unwrap_or(INTERVAL);
-    if interval.is_zero() {
-        return Err(Failure::usage("--interval must be more than zero"));
-    }
+    let interval = look::interval(args.interval.unwrap_or(INTERVAL))?;
     let signals = Signals::watch(&ENDING, || {})?;
     let (mut client, _) = look::client(global)?;
     let quorum = client.driver().quorum();

@@ -33,7 +33,7 @@ pub fn clients(client: &mut Client) -> Result<Clients, LockError> {
     let mut listed = Listed::default();
     let mut nodes = Vec::new();
     for (node, counts) in counts.nodes.iter().zip(&counts.replies) {
-        let has = match may_list(counts) {
+        let has = match may_list(counts, 0) {
             Err(why) => Err(why),
             Ok(()) => {
                 let answers = client.put(&Question::Clients(counts.node))?;

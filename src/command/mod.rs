@@ -12,6 +12,7 @@ use bytes::BufMut;
 pub(crate) use answer::{Answer, classify, counter, time};
 pub(crate) use dialect::{Dialect, ExtendStep, ReleaseStep, Server, ServerKind};
 
+use crate::claim::CLAIM_SUFFIX;
 use crate::key::Key;
 use crate::resp::encode::{append_block, append_bulk, append_command, append_number};
 use crate::token::{TokenBytes, hex};
@@ -131,6 +132,13 @@ fn append_fence_script(out: &mut Vec<u8>, script: &str, key: &Key, token: &Token
 
 /// Behind the key of a lock: the key of the counter of its fences.
 pub(crate) const FENCE_SUFFIX: &[u8] = b":fence";
+
+/// Whether the nodes keep something beside a lock in this key, a counter of fences or the claim of a
+/// leader: no lock may be mistaken for one.
+#[inline]
+pub(crate) fn is_reserved(key: &[u8]) -> bool {
+    key.ends_with(FENCE_SUFFIX) || key.ends_with(CLAIM_SUFFIX)
+}
 
 /// In front of the replication id: the key of the marker that says since when a node has been a master.
 pub(crate) const MARKER_PREFIX: &str = "redbolt:since:";

@@ -294,8 +294,8 @@ impl Engine {
     }
 
     /// At `now` the wall clock shows `micros` microseconds since 1970. Call it before each call
-    /// that takes a fenced or announced lock, and in each pass from then on; nothing else depends on the wall
-    /// clock.
+    /// that takes a fenced or announced lock, and in each pass from then on; nothing else depends on
+    /// the wall clock.
     pub fn set_wall_clock(&mut self, micros: u64, now: Instant) {
         self.locks.wall = Some(WallClock { read_at: now, micros, error: 0 });
     }

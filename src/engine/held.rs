@@ -10,9 +10,8 @@ use super::core::Engine;
 use super::locks::op::{Heard, OpId};
 use super::locks::query::Say;
 use super::locks::slot::SlotState;
-use super::wait::{
-    Kind, Listed, Message, RawToken, append_message, client_of, token_of, waiter_id,
-};
+use super::wait::{Kind, Listed, Message, RawToken, append_message, token_of, waiter_id};
+use crate::client_name::ClientId;
 use crate::command::append_publish;
 use crate::error::LockError;
 use crate::node::{ChannelName, Node, Now, Request};
@@ -39,7 +38,7 @@ impl Engine {
         let mut text = Vec::new();
         let key = self.locks.prefix.wire_key(key)?;
         append_message(&mut text, (Kind::Question, 0), sender, token, iter::empty(), &key);
-        let channel = ChannelName::of(client_of(token));
+        let channel = ChannelName::of(ClientId::of(token));
         let usable: Vec<bool> = self.locks.nodes.iter().map(Node::has_channel).collect();
         let publish: [&[u8]; 3] = [b"PUBLISH", channel.as_bytes(), &text];
         let choose = |node: NodeId, part, say: Say<'_>| {
@@ -69,7 +68,7 @@ impl Engine {
         let (asker, mut text) = (message.sender.id, Vec::new());
         let nobody = iter::empty();
         append_message(&mut text, (Kind::Answer, 0), sender, &token_of(asker), nobody, message.key);
-        let channel = ChannelName::of(client_of(&asker));
+        let channel = ChannelName::of(ClientId::of(&asker));
         self.locks.scratch.clear();
         append_publish(&mut self.locks.scratch, channel.as_bytes(), &text);
         self.locks.write(id, Request::Tell, now);
@@ -77,9 +76,10 @@ impl Engine {
 
     /// A holder has answered.
     pub(super) fn hear_held(&mut self, id: NodeId, message: &Message<'_>) {
-        let (client, number) = message.token.split_at(8);
+        let (_, number) = message.token.split_at(ClientId::LEN);
         let number = number.first_chunk().copied().map(u32::from_le_bytes);
-        if let Some(number) = number.filter(|_| client == self.locks.client_id.bytes()) {
+        let is_own = ClientId::of(&message.token) == self.locks.client_id;
+        if let Some(number) = number.filter(|_| is_own) {
             let said = message.sender;
             let heard = Heard {
                 held_for: Duration::from_millis(said.wait_ms.into()),

@@ -75,9 +75,8 @@ impl ChannelName {
 impl TransfersName {
     /// Where the client that offers the token hears that it was written.
     pub(crate) fn of(token: &[u8; 20]) -> Self {
-        let client = ClientId::new(token.first_chunk().copied().unwrap_or_default());
         let period = token.last_chunk().copied().unwrap_or_default();
-        ChannelName::of(client).transfers(period)
+        ChannelName::of(ClientId::of(token)).transfers(period)
     }
 
     pub(crate) const fn as_bytes(&self) -> &[u8] {

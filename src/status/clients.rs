@@ -80,25 +80,27 @@ fn entry(line: &str) -> Option<SeenClient> {
 /// Longer than any address and port.
 const ADDRESS_LEN_MAX: usize = 128;
 
-/// Whether a node is asked for the list of its clients, by its answer to INFO clients alone.
-pub(crate) fn may_list(answers: &NodeReplies) -> Result<(), Unlisted> {
-    if answers.cause != Cause::None {
-        return Err(Unlisted::Refused(answers.cause));
-    }
-    match answer(answers, 0, |reply| connected_clients(&reply)) {
-        None => Err(Unlisted::Refused(refusal(answers, 0))),
-        Some(clients) if clients > CLIENTS_MAX => Err(Unlisted::TooLong),
-        Some(_) => Ok(()),
-    }
+/// Whether a node is asked for the list of its clients, by its `index`-th answer, to INFO clients.
+pub(crate) fn may_list(answers: &NodeReplies, index: usize) -> Result<(), Unlisted> {
+    let clients = given(answers, index, |reply| connected_clients(&reply))?;
+    if clients > CLIENTS_MAX { Err(Unlisted::TooLong) } else { Ok(()) }
 }
 
 /// Whether a node has listed its clients.
 pub(crate) fn has_listed(answers: &NodeReplies) -> Result<(), Unlisted> {
+    given(answers, 0, |reply| reply.text().map(drop))
+}
+
+/// The `index`-th answer, as `read` understands it, or why there is none.
+fn given<T>(
+    answers: &NodeReplies,
+    index: usize,
+    read: impl FnOnce(Reply<'_>) -> Option<T>,
+) -> Result<T, Unlisted> {
     if answers.cause != Cause::None {
         return Err(Unlisted::Refused(answers.cause));
     }
-    let is_text = answer(answers, 0, |reply| reply.text().map(drop)).is_some();
-    if is_text { Ok(()) } else { Err(Unlisted::Refused(refusal(answers, 0))) }
+    answer(answers, index, read).ok_or_else(|| Unlisted::Refused(refusal(answers, index)))
 }
 
 /// Why a node has not listed its clients.
@@ -118,10 +120,7 @@ pub(crate) fn short_lists(answers: &Answers) -> NodeMask {
 
 /// The nodes whose `index`-th answer, to INFO clients, promises a list of bearable length.
 pub(super) fn with_short_lists(answers: &Answers, index: usize) -> NodeMask {
-    let is_short = |answers: &&NodeReplies| {
-        let clients = answer(answers, index, |reply| connected_clients(&reply));
-        clients.is_some_and(|clients| clients <= CLIENTS_MAX)
-    };
+    let is_short = |answers: &&NodeReplies| may_list(answers, index).is_ok();
     let mut nodes = NodeMask::EMPTY;
     answers.replies.iter().filter(is_short).for_each(|answers| nodes.insert(answers.node));
     nodes

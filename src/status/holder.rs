@@ -65,6 +65,13 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// It is called this by itself, or by a node that lists it.
+    fn call(&mut self, host: &Option<String>, pid: Option<u32>, program: &Option<String>) {
+        self.host.clone_from(host);
+        self.pid = pid;
+        self.program.clone_from(program);
+    }
+
     /// Whether more is known of it than its token.
     fn is_named(&self) -> bool {
         self.host.is_some() || self.pid.is_some() || self.program.is_some()
@@ -119,9 +126,7 @@ impl SeenLock {
             let claims: Vec<Claim> = claims.collect();
             let votes = |claim: &Claim| claims.iter().filter(|other| *other == claim).count();
             if let Some(claim) = claims.iter().max_by_key(|claim| votes(claim)) {
-                holder.host.clone_from(&claim.name.host);
-                holder.pid = claim.name.pid;
-                holder.program.clone_from(&claim.name.program);
+                holder.call(&claim.name.host, claim.name.pid, &claim.name.program);
                 holder.since = claim.since;
             }
         }
@@ -170,9 +175,7 @@ impl SeenLock {
         let Some(client) = holder.client.and_then(|client| listed.get(client)) else {
             return holder.address.is_some();
         };
-        holder.host.clone_from(&client.host);
-        holder.pid = client.pid;
-        holder.program.clone_from(&client.program);
+        holder.call(&client.host, client.pid, &client.program);
         holder.address = Some(client.address.clone());
         true
     }

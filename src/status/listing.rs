@@ -1,8 +1,7 @@
 //! What a search for locks has found.
 
-use super::{SeenLock, answer};
-use crate::claim::CLAIM_SUFFIX;
-use crate::command::{Answer, FENCE_SUFFIX, MARKER_PREFIX, classify};
+use super::{SeenLock, answer, refusal};
+use crate::command::{MARKER_PREFIX, is_reserved};
 use crate::engine::NodeReplies;
 use crate::error::Cause;
 use crate::resp::Reply;
@@ -32,14 +31,8 @@ pub struct Searched {
 /// What a step of a SCAN says: the cursor of the next one, and the keys that locks may have, as callers
 /// know them.
 pub(crate) fn scanned(replies: &NodeReplies, prefix: &[u8]) -> Result<(u64, Vec<Vec<u8>>), Cause> {
-    let mut cause = Cause::OddReply;
     let found = answer(replies, 0, |reply| {
-        let Reply::Array(mut parts) = reply else {
-            if let Answer::Refused(why) = classify(&reply) {
-                cause = why;
-            }
-            return None;
-        };
+        let Reply::Array(mut parts) = reply else { return None };
         let next = parts.next()?;
         let next: u64 = std::str::from_utf8(next.text()?).ok()?.parse().ok()?;
         let mut keys = Vec::new();
@@ -48,12 +41,12 @@ pub(crate) fn scanned(replies: &NodeReplies, prefix: &[u8]) -> Result<(u64, Vec<
         }
         Some((next, keys))
     });
-    found.ok_or(cause)
+    found.ok_or_else(|| refusal(replies, 0))
 }
 
 /// The key that callers know, if a lock may have it.
 fn lock_key(wire: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
     let key = wire.strip_prefix(prefix).filter(|key| !key.is_empty())?;
-    let is_beside = key.ends_with(FENCE_SUFFIX) || key.ends_with(CLAIM_SUFFIX);
-    (!is_beside && !wire.starts_with(MARKER_PREFIX.as_bytes())).then(|| key.to_owned())
+    let is_beside = is_reserved(key) || wire.starts_with(MARKER_PREFIX.as_bytes());
+    (!is_beside).then(|| key.to_owned())
 }

@@ -215,7 +215,7 @@ fn an_observer_is_told_each_change_and_nothing_else() {
         })
     };
     let mut blocking = client.observe("jobs", ms(5));
-    let changes = |wanted: Option<&str>| {
+    let mut changes = |wanted: Option<&str>| {
         // A leader is told first without its name where its name is not there yet.
         let is_wanted = |seen: &SeenLock| program(seen) == wanted;
         while !is_wanted(&news.recv_timeout(PATIENCE).expect("news")) {}
@@ -225,7 +225,6 @@ fn an_observer_is_told_each_change_and_nothing_else() {
         assert!(sight.next(ms(50)).unwrap().is_none(), "nothing has changed");
         assert!(news.try_recv().is_err(), "nothing has changed");
     };
-    let mut changes = changes;
     changes(None);
     for name in ["one", "two"] {
         let mut candidate = cluster.whole(named(&cluster, name));

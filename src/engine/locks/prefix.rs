@@ -3,18 +3,10 @@
 
 use std::borrow::Cow;
 
-use crate::claim::CLAIM_SUFFIX;
-use crate::command::FENCE_SUFFIX;
+use crate::command::is_reserved;
 use crate::config::KEY_LEN_MAX;
 use crate::error::LockError;
 use crate::key::Key;
-
-/// The counters of fences and the claims of leaders are beside the locks; no lock may be mistaken for
-/// one.
-#[inline]
-fn is_reserved(key: &[u8]) -> bool {
-    key.ends_with(FENCE_SUFFIX) || key.ends_with(CLAIM_SUFFIX)
-}
 
 /// See the [module](self).
 #[derive(Debug)]

@@ -76,9 +76,7 @@ impl Settings {
             },
         }
     }
-}
 
-impl Settings {
     /// What other clients of the same locks must have too.
     pub(in crate::engine) fn agreement(&self, prefix: &[u8]) -> Agreement {
         let guard = self.admission.guard == RestartGuard::On;

@@ -8,10 +8,11 @@
 
 use std::time::Duration;
 
-use super::message::{self, Kind, Offer, RawToken, client_of};
+use super::message::{self, Kind, Offer, RawToken};
 use super::outside::View;
 use super::wakes::Wake;
 use super::{Waiting, hash};
+use crate::client_name::ClientId;
 use crate::key::Key;
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
@@ -78,7 +79,8 @@ impl Waiting {
         let is_alive = rules::is_alive(silent <= SILENT_MAX) && silent <= fresh;
         let has_time = now + self.node_timeout * 2 < first.until;
         let is_able = terms.able.has_at_least(self.quorum) && offer.ttl_ms <= terms.ttl_max_ms;
-        if client_of(&first.id) == self.client_id || !(is_in_row && is_alive && has_time && is_able)
+        if ClientId::of(&first.id) == self.client_id
+            || !(is_in_row && is_alive && has_time && is_able)
         {
             return None;
         }

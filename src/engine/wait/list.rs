@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::message::{Listed, Offer, WAITERS_MAX, WaiterId, client_of, wait_ms};
+use super::message::{Listed, Offer, WAITERS_MAX, WaiterId, wait_ms};
+use crate::client_name::ClientId;
 use crate::quorum::NodeId;
 use crate::rules;
 use crate::time::Instant;
@@ -42,7 +43,7 @@ impl Entry {
 
     /// Whether a message that the call with this id has given up strikes the entry off.
     fn is_struck_by(&self, id: WaiterId) -> bool {
-        rules::is_struck_off(client_of(&self.id) == client_of(&id), self.id == id)
+        rules::is_struck_off(ClientId::of(&self.id) == ClientId::of(&id), self.id == id)
     }
 }
 

@@ -133,8 +133,8 @@ impl Listed {
         let (ttl_ms, drawn) = rest.split_at(4);
         let ttl_ms = ttl_ms.try_into().map_or(0, u32::from_le_bytes);
         let mut token = [0; 20];
-        let (client, last) = token.split_at_mut(8);
-        client.copy_from_slice(&client_of(&id).bytes());
+        let (client, last) = token.split_at_mut(ClientId::LEN);
+        client.copy_from_slice(&ClientId::of(&id).bytes());
         last.copy_from_slice(drawn);
         Self {
             id,
@@ -187,7 +187,7 @@ pub(in crate::engine) fn append(
 /// The id of a client's call.
 pub(in crate::engine) fn waiter_id(client: ClientId, call: u32) -> WaiterId {
     let mut id = [0; 12];
-    let (first, last) = id.split_at_mut(8);
+    let (first, last) = id.split_at_mut(ClientId::LEN);
     first.copy_from_slice(&client.bytes());
     last.copy_from_slice(&call.to_le_bytes());
     id
@@ -213,11 +213,6 @@ pub(super) fn token_of_wake(waiter: WaiterId, fence: u64) -> RawToken {
 /// The waiter that a message is for, if it is for one.
 pub(in crate::engine) fn waiter_of(token: &RawToken) -> WaiterId {
     token.first_chunk().copied().unwrap_or_default()
-}
-
-/// The client that drew a token, or the client of a waiter.
-pub(in crate::engine) fn client_of<const LEN: usize>(name: &[u8; LEN]) -> ClientId {
-    ClientId::new(name.first_chunk().copied().unwrap_or_default())
 }
 
 /// The time from `now` to `until` for messages. Rounded up: a waiter that seems to have given up is

@@ -42,8 +42,7 @@ use std::time::Duration;
 
 pub(super) use handover::Terms;
 pub(super) use message::{
-    Kind, Listed, Message, Offer, RawToken, append as append_message, client_of, token_of,
-    waiter_id,
+    Kind, Listed, Message, Offer, RawToken, append as append_message, token_of, waiter_id,
 };
 pub(super) use outside::{Action, Answer, Call, Input, Reach, Source, Text, View};
 
@@ -444,7 +443,7 @@ impl Waiting {
 
     /// Whether the waiter is a call of this client.
     fn is_own(&self, id: &WaiterId) -> bool {
-        client_of(id) == self.client_id
+        ClientId::of(id) == self.client_id
     }
 
     /// Another call waits for a key that this client held, or wants too.
@@ -469,7 +468,7 @@ impl Waiting {
                     if let Some(waiter) = self.waiters.get_mut(op) {
                         waiter.carried.append_all(all);
                     }
-                    self.step(op, Input::Follower(client_of(&message.sender.id)), view);
+                    self.step(op, Input::Follower(ClientId::of(&message.sender.id)), view);
                     return;
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::hash;
 use super::list::List;
-use super::message::{self, Kind, Listed, Offer, RawToken, client_of};
+use super::message::{self, Kind, Listed, Offer, RawToken};
 use super::wakes::Successor;
 use crate::client_name::ClientId;
 use crate::key::Key;
@@ -214,7 +214,7 @@ impl Actions {
     ) -> Text {
         let start = self.texts.len();
         message::append(&mut self.texts, kind, sender, token, list, key);
-        Text { to: client_of(token), bytes: start..self.texts.len() }
+        Text { to: ClientId::of(token), bytes: start..self.texts.len() }
     }
 
     pub(super) fn bytes(&self, text: &Text) -> &[u8] {

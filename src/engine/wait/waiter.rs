@@ -47,7 +47,7 @@
 use std::time::Duration;
 
 use super::list::{Carried, List};
-use super::message::{Kind, Listed, RawToken, WaiterId, client_of, token_of, wait_ms};
+use super::message::{Kind, Listed, RawToken, WaiterId, token_of, wait_ms};
 use super::outside::{Action, Answer, Call, Input, Reach, View};
 use super::state::{
     CHANGES_MAX, FIRST_POLL, FIRST_POLL_TRIPS, Holder, PAUSE, PAUSE_PARTS, POLL, POLL_A_TURN,
@@ -499,7 +499,7 @@ impl Waiter {
         let delay = call.delay.saturating_add(call.jitter.mul_f64(share)).max(POLL_MIN);
         let told_by = self.tracked.intersection(reach.tracks);
         let silent = self.denied.intersection(reach.asked).without(told_by);
-        if self.is_behind(client_of(&self.id)) || self.tracked.is_empty() || !silent.is_empty() {
+        if self.is_behind(ClientId::of(&self.id)) || self.tracked.is_empty() || !silent.is_empty() {
             return delay;
         }
         delay.max(TRACKED_POLL.mul_f64(1.0 + share))
@@ -556,6 +556,6 @@ impl Waiter {
 
     /// Whether the holder is a call of `client`.
     fn is_behind(&self, client: ClientId) -> bool {
-        self.holder.token.is_some_and(|token| client_of(&token) == client)
+        self.holder.token.is_some_and(|token| ClientId::of(&token) == client)
     }
 }

@@ -287,13 +287,13 @@ fn a_list_goes_on_to_the_holder_but_for_those_who_came_while_it_was_told() {
     world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
     world.answer(0, Answer::Holder(Some(token(OTHER))));
     world.answer(0, Answer::Remaining(Some(9_000)));
-    let to = client_of(&OTHER);
+    let to = ClientId::of(&OTHER);
     assert_eq!(world.published, [(to, Kind::Announce, 0, vec![own(1), THIRD])]);
     let late = *b"latecome\x01\0\0\0";
     world.receive(Kind::Announce, 0, token(own(1)), &[late], None);
     world.answer(0, Answer::Heard(true));
     world.answer(0, Answer::Holder(Some(token(THIRD))));
-    assert_eq!(world.published, [(client_of(&THIRD), Kind::Announce, 0, vec![own(1), late])]);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 0, vec![own(1), late])]);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_list_outlives_the_attempt_that_it_was_for_and_goes_with_the_lock() {
     world.tell(|waiting, view| waiting.ended(op(0), Some(slot(6)), view));
     assert!(world.waiting.has_queue(slot(6)) && !world.waiting.has_waiter(op(0)));
     world.tell(|waiting, view| waiting.released(slot(6), Key::from_slice(KEY), view));
-    assert_eq!(world.published, [(client_of(&OTHER), Kind::Wake, 0, vec![own(0)])]);
+    assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Wake, 0, vec![own(0)])]);
 }
 
 #[test]
@@ -318,8 +318,8 @@ fn a_call_that_gives_up_tells_the_holder_and_wakes_the_first_behind_it() {
     world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
     world.waiting.over(op(0));
     world.tell(|waiting, view| waiting.ended(op(0), None, view));
-    let told = (client_of(&OTHER), Kind::GiveUp, 0, vec![own(1)]);
-    assert_eq!(world.published, [told, (client_of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+    let told = (ClientId::of(&OTHER), Kind::GiveUp, 0, vec![own(1)]);
+    assert_eq!(world.published, [told, (ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
 }
 
 /// A call that several others tell of, or that stands behind itself.
@@ -327,7 +327,7 @@ fn a_call_that_gives_up_tells_the_holder_and_wakes_the_first_behind_it() {
 fn a_call_is_woken_once_however_often_a_message_lists_it() {
     let mut world = World::new();
     world.receive(Kind::Announce, 0, token(own(0)), &[OTHER, THIRD, OTHER, THIRD], None);
-    let woken = (client_of(&OTHER), Kind::Wake, 0, vec![own(0), THIRD]);
+    let woken = (ClientId::of(&OTHER), Kind::Wake, 0, vec![own(0), THIRD]);
     assert_eq!(world.published, [woken]);
 }
 
@@ -337,14 +337,14 @@ fn a_call_that_gave_up_is_struck_off_wherever_it_is_listed() {
     world.receive(Kind::Announce, 0, token(own(0)), &[OTHER, THIRD], Some(0));
     world.receive(Kind::GiveUp, 0, token(own(0)), &[OTHER], Some(0));
     world.tell(|waiting, view| waiting.released(slot(0), Key::from_slice(KEY), view));
-    assert_eq!(world.published, [(client_of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
     let mut world = World::new();
     world.deny(0);
     world.receive(Kind::Announce, 0, token(own(1)), &[OTHER, THIRD], None);
     world.receive(Kind::GiveUp, 0, token(own(1)), &[OTHER], None);
     world.answer(0, Answer::Holder(Some(token(OTHER))));
     world.answer(0, Answer::Remaining(None));
-    assert_eq!(world.published, [(client_of(&OTHER), Kind::Announce, 0, vec![own(1), THIRD])]);
+    assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Announce, 0, vec![own(1), THIRD])]);
 }
 
 /// A call of the same client gave this one its turn.
@@ -384,7 +384,7 @@ fn a_message_is_passed_on_eight_times_and_then_wakes_its_sender() {
         world.release(0, &[OTHER]);
         world.receive(Kind::Announce, hops, token(own(0)), &[THIRD], None);
         let [(client, told, passed, _)] = &world.published[..] else { panic!() };
-        assert_eq!((*client, *told), (client_of(&to), kind), "{hops} hops");
+        assert_eq!((*client, *told), (ClientId::of(&to), kind), "{hops} hops");
         assert_eq!(*passed, if kind == Kind::Announce { hops + 1 } else { 0 });
     }
 }
@@ -405,7 +405,7 @@ fn a_wake_that_is_not_heard_goes_by_each_node_and_then_to_the_next() {
     assert_eq!(ways.len(), 2 * NODES);
     for (nth, id) in [OTHER, THIRD].into_iter().enumerate() {
         let by = &ways[nth * NODES..][..NODES];
-        assert!(by.iter().all(|(client, _)| *client == client_of(&id)));
+        assert!(by.iter().all(|(client, _)| *client == ClientId::of(&id)));
         assert_eq!(by[0].1, node(0), "first by the one that it was heard by");
     }
     assert_eq!(world.done(), Vec::<&str>::new());
@@ -413,12 +413,12 @@ fn a_wake_that_is_not_heard_goes_by_each_node_and_then_to_the_next() {
 
 #[test]
 fn the_first_poll_of_a_call_that_queued_is_later_for_each_turn_before_it() {
-    let ids: Vec<WaiterId> = (1..=9).map(|call| waiter_id(client_of(&OTHER), call)).collect();
+    let ids: Vec<WaiterId> = (1..=9).map(|call| waiter_id(ClientId::of(&OTHER), call)).collect();
     for count in [1, 9] {
         let mut world = World::new();
         world.release(0, &ids[..count]);
         world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
-        assert_eq!(world.published, [(client_of(&OTHER), Kind::Announce, 0, vec![own(1)])]);
+        assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Announce, 0, vec![own(1)])]);
         world.answer(0, Answer::Heard(true));
         let before = u32::try_from(count).unwrap() - 1;
         assert_eq!(world.due(0), world.now + 10 * MS + before * 2 * MS);

@@ -134,7 +134,7 @@ fn input(name: &str, world: &mut World) -> Input {
             Input::Behind(wake.successor(node(0), Instant::MAX))
         }
         "turn" => Input::Turn(List::default()),
-        "follower" => Input::Follower(client_of(&OTHER)),
+        "follower" => Input::Follower(ClientId::of(&OTHER)),
         "gone" => answer(Answer::Gone),
         "same holder" => answer(Answer::Holder(Some(token(OTHER)))),
         "another holder" => answer(Answer::Holder(Some(token(THIRD)))),
