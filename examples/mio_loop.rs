@@ -7,7 +7,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use redbolt::driver::mio::net::TcpListener;
@@ -38,7 +38,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut next_tick = now() + TICK;
     while ticks < TICKS || driver.in_flight() > 0 || served == 0 {
         let wake = driver.next_deadline().map_or(next_tick, |deadline| deadline.min(next_tick));
-        poll.poll(&mut events, Some(sleep_until(wake)))?;
+        match poll.poll(&mut events, Some(sleep_until(wake))) {
+            // A signal, also one that stops and continues the process: there are no events.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => result?,
+        }
         for event in &events {
             if driver.ready(event) {
                 continue;

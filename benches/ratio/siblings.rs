@@ -7,6 +7,7 @@ use redbolt::Instant;
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::driver::{Driver, Outcome};
 use redbolt::{Config, IdleStrategy, Lease, LockOptions, Retry, now};
+use redbolt_benches::probe::wait_for;
 
 use crate::nodes::{Setup, config};
 use crate::slices::percentile;
@@ -50,7 +51,8 @@ fn gaps(config: Config, calls: usize) -> Anything<Vec<u64>> {
     let mut events = Events::with_capacity(64);
     let mut driver = Driver::new(config, poll.registry(), 0..64)?;
     let mut pass = |driver: &mut Driver| -> Anything {
-        poll.poll(&mut events, Some(driver.timeout().unwrap_or(PATIENCE).min(PATIENCE)))?;
+        let wait = driver.timeout().unwrap_or(PATIENCE).min(PATIENCE);
+        wait_for(&mut poll, &mut events, IdleStrategy::Park, Some(wait))?;
         for event in &events {
             driver.ready(event);
         }

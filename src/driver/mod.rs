@@ -81,6 +81,7 @@ const READ_LEN: usize = 16 << 10;
 /// use redbolt::Config;
 /// use redbolt::driver::mio::{Events, Poll};
 /// use redbolt::driver::{Driver, Outcome};
+/// use std::io::ErrorKind;
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -98,7 +99,10 @@ const READ_LEN: usize = 16 << 10;
 /// #           return Ok(());
 ///         }
 ///     }
-///     poll.poll(&mut events, driver.timeout())?;
+///     match poll.poll(&mut events, driver.timeout()) {
+///         Err(error) if error.kind() == ErrorKind::Interrupted => {} // a signal: no events
+///         result => result?,
+///     }
 ///     for event in &events {
 ///         if !driver.ready(event) {
 ///             // one of your own sockets

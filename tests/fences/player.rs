@@ -11,7 +11,7 @@ use redbolt::driver::mio::{Events, Poll};
 use redbolt::driver::{Completion, Driver, Outcome};
 use redbolt::engine::OpId;
 use redbolt::{Config, Instant, Lease, LockError, LockOptions, now};
-use redbolt_rig::{PATIENCE, ms};
+use redbolt_rig::{PATIENCE, ms, uninterrupted};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::judge::Grant;
@@ -174,7 +174,7 @@ impl Player<'_> {
     fn pass(&mut self) {
         let wait = self.driver.timeout().unwrap_or(IDLE).min(IDLE);
         let due = self.held.keys().next().map_or(IDLE, |(due, _)| now().until(*due));
-        self.poll.poll(&mut self.events, Some(wait.min(due))).expect("a poll");
+        uninterrupted(|| self.poll.poll(&mut self.events, Some(wait.min(due)))).expect("a poll");
         for event in &self.events {
             self.driver.ready(event);
         }

@@ -8,6 +8,7 @@ use redbolt::driver::Driver;
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::inspect::NodeState;
 use redbolt::{Cause, Client, Lease, LockOptions, Unlocked, driver::Outcome};
+use redbolt_rig::uninterrupted;
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within,
@@ -184,7 +185,7 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
             timeout = timeout.min(driver.timeout().unwrap_or(PATIENCE));
         }
         if !open.is_empty() {
-            poll.poll(&mut events, Some(timeout)).unwrap();
+            uninterrupted(|| poll.poll(&mut events, Some(timeout))).unwrap();
         }
         for event in &events {
             let takers = drivers.iter_mut().filter_map(|driver| driver.ready(event).then_some(()));

@@ -8,6 +8,8 @@ use redbolt::driver::{Driver, Outcome};
 use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{Lease, Unlocked};
 
+use redbolt_rig::uninterrupted;
+
 use super::common::{Cluster, FOREIGN, Kind, PATIENCE, RealServer, eventually, fresh_config, ms};
 
 /// Debts that a node may have.
@@ -44,7 +46,7 @@ impl Loop {
 
     fn pass(&mut self) {
         let wait = self.driver.timeout().map_or(ms(100), |wait| wait.min(ms(100)));
-        self.poll.poll(&mut self.events, Some(wait)).expect("a poll");
+        uninterrupted(|| self.poll.poll(&mut self.events, Some(wait))).expect("a poll");
         for event in &self.events {
             self.driver.ready(event);
         }

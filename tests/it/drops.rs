@@ -6,6 +6,7 @@ use std::time::Duration;
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::driver::{Driver, Outcome};
 use redbolt::{Client, Lease, LockOptions, Retry, Unlocked};
+use redbolt_rig::uninterrupted;
 
 use super::common::{
     Clients as _, Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, no_quorum,
@@ -285,7 +286,7 @@ fn a_driver_that_ends_in_a_foreign_loop_sleeps_until_its_nodes_have_answered() {
         let wait = Retry::every(ms(5), ms(5)).timeout(PATIENCE);
         let (mut lease, mut is_asked) = (None, false);
         assert!(eventually(PATIENCE, || {
-            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            uninterrupted(|| poll.poll(&mut events, Some(Duration::ZERO))).unwrap();
             assert!(events.iter().all(|event| driver.ready(event)));
             driver.drive();
             if !is_asked && driver.voters().count() == 3 {

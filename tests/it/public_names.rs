@@ -9,6 +9,7 @@ use redbolt::{
     LockOptions, LockToken, Quorum, RestartGuard, Retry, UnlockError, Unlocked,
 };
 use redbolt_embedded::Nodes;
+use redbolt_rig::uninterrupted;
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -106,7 +107,7 @@ fn the_driver_is_used_by_its_names() -> Anything {
             }
         }
         let wait = driver.next_deadline().map(|at| redbolt::now().until(at));
-        poll.poll(&mut events, wait)?;
+        uninterrupted(|| poll.poll(&mut events, wait))?;
         for event in &events {
             assert!(driver.ready(event), "no other sockets are registered");
         }

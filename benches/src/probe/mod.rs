@@ -164,22 +164,27 @@ pub fn wait_for(
     wait: IdleStrategy,
     limit: Option<Duration>,
 ) -> io::Result<()> {
-    match wait {
+    let ended = match wait {
         IdleStrategy::Spin => poll.poll(events, Some(Duration::ZERO)),
         IdleStrategy::SpinThenPark(spin) => {
             let end = now() + spin;
             loop {
-                poll.poll(events, Some(Duration::ZERO))?;
-                if !events.is_empty() {
-                    return Ok(());
+                let polled = poll.poll(events, Some(Duration::ZERO));
+                if polled.is_err() || !events.is_empty() {
+                    break polled;
                 }
                 std::thread::yield_now();
                 if end <= now() {
-                    return poll.poll(events, limit);
+                    break poll.poll(events, limit);
                 }
             }
         }
         IdleStrategy::Park | _ => poll.poll(events, limit),
+    };
+    match ended {
+        // A signal: there are no events.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        ended => ended,
     }
 }
 

@@ -34,5 +34,7 @@ pub use kind::{Kind, available_kinds, kind_or_skip, on_each_kind, program_or_ski
 pub use relay::{Relay, Trick};
 pub use server::RealServer;
 pub use tls_server::{TLS_KINDS, TlsServer};
-pub use wait::{PATIENCE, SLACK, StopAtEnd, TTL, ends_within, eventually, ms, now, timed};
+pub use wait::{
+    PATIENCE, SLACK, StopAtEnd, TTL, ends_within, eventually, ms, now, timed, uninterrupted,
+};
 pub use wire::{Wire, port_of, request};

@@ -306,5 +306,6 @@ fn is_ready(result: std::io::Result<usize>) -> std::io::Result<bool> {
 }
 
 fn is_pause(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }

@@ -1,5 +1,6 @@
 //! How tests wait for things that take a while, and what they call too long.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -36,6 +37,16 @@ pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool 
             return false;
         }
         thread::sleep(ms(5));
+    }
+}
+
+/// Calls again where a signal has interrupted it, as the stop and the continuation of this process do.
+pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
     }
 }
 

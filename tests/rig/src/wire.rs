@@ -7,6 +7,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::wait::uninterrupted;
+
 /// How long any single reply may take; a test that reaches it has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -46,7 +48,7 @@ impl Wire {
                 return Ok(std::mem::replace(&mut self.unread, rest));
             }
             let mut chunk = [0; 16 << 10];
-            match self.stream.read(&mut chunk)? {
+            match uninterrupted(|| self.stream.read(&mut chunk))? {
                 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                 len => self.unread.extend_from_slice(chunk.get(..len).unwrap_or(&[])),
             }
