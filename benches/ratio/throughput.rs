@@ -72,26 +72,37 @@ impl Windows {
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     fn ours(&mut self) -> Anything<f64> {
         let begin = now();
-        let (mut to_begin, mut to_end) = (self.cycles, self.cycles);
-        let mut batch = self.client.batch();
-        for _ in 0..self.in_flight.min(self.cycles) {
-            acquire(&mut batch, &mut self.keys, &mut to_begin)?;
-        }
-        while to_end > 0 {
-            let Some(done) = batch.wait_completion()? else { break };
-            match done.result {
-                Outcome::Lock(lease) => {
-                    batch.unlock(lease?)?;
-                }
-                Outcome::Unlock(_) => {
-                    to_end -= 1;
-                    acquire(&mut batch, &mut self.keys, &mut to_begin)?;
-                }
-                Outcome::Extend(_) | Outcome::Adopt(_) | _ => {}
-            }
-        }
+        window(&mut self.client, &mut self.keys, self.in_flight, self.cycles)?;
         Ok(self.cycles as f64 / begin.until(now()).as_secs_f64())
     }
+}
+
+/// So many cycles of one thread, so many of them under way at once.
+pub(crate) fn window(
+    client: &mut Client,
+    keys: &mut Keys,
+    in_flight: usize,
+    cycles: usize,
+) -> Anything {
+    let (mut to_begin, mut to_end) = (cycles, cycles);
+    let mut batch = client.batch();
+    for _ in 0..in_flight.min(cycles) {
+        acquire(&mut batch, keys, &mut to_begin)?;
+    }
+    while to_end > 0 {
+        let Some(done) = batch.wait_completion()? else { break };
+        match done.result {
+            Outcome::Lock(lease) => {
+                batch.unlock(lease?)?;
+            }
+            Outcome::Unlock(_) => {
+                to_end -= 1;
+                acquire(&mut batch, keys, &mut to_begin)?;
+            }
+            Outcome::Extend(_) | Outcome::Adopt(_) | _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn acquire(batch: &mut Batch<'_>, keys: &mut Keys, to_begin: &mut usize) -> Anything {

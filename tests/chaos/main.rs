@@ -4,6 +4,10 @@
 //! Each turn reads a counter from a plain file, waits, and writes it back one higher, under the lock
 //! and only with a second of validity left. A process is stopped for less than that, so every
 //! write takes effect while its lock is held: two holders at once would lose a count.
+//!
+//! `REDBOLT_CHAOS=300` makes each test last so many seconds; `REDBOLT_SEED` repeats its faults.
+
+mod worker;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,8 +28,6 @@ const MAX_TTL: Duration = ms(1_500);
 /// Validity that must be left for a write; longer than any stop of a process.
 const RESERVE: Duration = ms(1_000);
 const STOP: Duration = ms(150);
-/// For releases that are still owed at the end.
-const SETTLED: Duration = Duration::from_secs(20);
 /// Turns that a run must make to have shown anything.
 const TURNS_MIN: u64 = 300;
 
@@ -83,7 +85,13 @@ fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
     let seed = seed.unwrap_or_else(|| now().as_nanos());
     println!("REDBOLT_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    for &fault in faults.iter().cycle().take(rounds) {
+    let seconds = std::env::var("REDBOLT_CHAOS").ok().and_then(|text| text.parse().ok());
+    let end = seconds.map(|seconds| now() + Duration::from_secs(seconds));
+    let goes_on = |round: usize| end.map_or(round < rounds, |end| now() < end);
+    for (round, &fault) in faults.iter().cycle().enumerate() {
+        if !goes_on(round) {
+            break;
+        }
         let node = random.random_range(0..cluster.len());
         inflict(fault, &mut cluster, node, &workers, &mut random);
         // Each fault is over, and the guard with it, before the next: the quorum is never lost for
@@ -223,7 +231,7 @@ impl Workers {
         let votes = if quorum == Quorum::Majority { 3 } else { 4 };
         let start = |index: usize| {
             Command::new(std::env::current_exe().expect("this test's own binary"))
-                .args(["one_of_the_processes_that_count", "--exact", "--nocapture"])
+                .args(["worker::one_of_the_processes_that_count", "--exact", "--nocapture"])
                 .env("REDBOLT_CHAOS_DIR", dir)
                 .env("REDBOLT_CHAOS_NODES", cluster.urls().join(","))
                 .env("REDBOLT_CHAOS_QUORUM", votes.to_string())
@@ -306,50 +314,4 @@ fn write_counter(path: &Path, count: u64) {
     let new = path.with_extension(format!("new-{}", std::process::id()));
     fs::write(&new, count.to_string()).expect("a writable directory");
     fs::rename(&new, path).expect("a writable directory");
-}
-
-/// Does nothing by itself: the tests above start it as their processes.
-#[test]
-fn one_of_the_processes_that_count() {
-    let Some(dir) = std::env::var_os("REDBOLT_CHAOS_DIR").map(PathBuf::from) else { return };
-    let variable = |name: &str| std::env::var(format!("REDBOLT_CHAOS_{name}")).unwrap();
-    let index: usize = variable("INDEX").parse().unwrap();
-    let urls: Vec<String> = variable("NODES").split(',').map(str::to_owned).collect();
-    let config = config(&urls, variable("QUORUM").parse().unwrap());
-    let mut client = Client::open(config).unwrap();
-    let mut random = StdRng::seed_from_u64(index as u64);
-    let mut turns = 0;
-    while !dir.join("stop").exists() {
-        let pause = read_counter(&dir.join("pause"));
-        if pause > 0 {
-            client.wait_released(ms(20));
-            write_counter(&dir.join(format!("paused-{index}")), pause);
-            thread::sleep(ms(2));
-            continue;
-        }
-        let key = random.random_range(0..KEYS);
-        let Ok(lease) = client.lock(lock_key(key), TTL) else { continue };
-        let path = counter(&dir, key);
-        let count = read_counter(&path);
-        thread::sleep(ms(random.random_range(0..3)));
-        if lease.remaining() > RESERVE {
-            write_counter(&path, count + 1);
-            turns += 1;
-            write_counter(&turns_file(&dir, index), turns);
-        }
-        if random.random_ratio(1, 4) {
-            drop(lease);
-        } else {
-            let _ = client.unlock(lease);
-        }
-    }
-    // All servers are there now, so all that is owed can be paid, once each is connected again.
-    let owed = |client: &Client| client.nodes().iter().map(|node| node.debts as u64).sum::<u64>();
-    let end = now() + SETTLED;
-    client.wait_released(SETTLED);
-    while owed(&client) > 0 && now() < end {
-        client.drive_for(ms(5)).unwrap();
-        client.wait_released(SETTLED);
-    }
-    write_counter(&dir.join(format!("owed-{index}")), owed(&client) + u64::from(now() >= end));
 }

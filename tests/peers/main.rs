@@ -5,10 +5,11 @@
 
 mod program;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use redbolt::{Client, Config, Lease, LockError, RestartGuard, UnlockError, Unlocked};
-use redbolt_rig::{Cluster, PATIENCE, TTL, eventually, ms};
+use redbolt_rig::{Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms, now, timed};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
@@ -37,9 +38,7 @@ impl Beside {
         }
         let cluster = Cluster::mixed(3)?;
         let other = Program::start(name, &cluster);
-        let config = Config::new(cluster.urls()).expect("addresses of servers");
-        let config = config.restart_guard(RestartGuard::Off).node_timeout(ms(2_000));
-        let redbolt = Client::connect(config).expect("fresh servers are admitted");
+        let redbolt = Client::connect(config(&cluster)).expect("fresh servers are admitted");
         let key = other.on_nodes(KEY);
         Some(Self { cluster, other, redbolt, key })
     }
@@ -124,6 +123,11 @@ fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
     assert_eq!(both.redbolt.unlock_token(&key, token), Err(UnlockError::NotHeld));
     taken(both.redbolt.try_lock(&key, TTL));
     both.other.unlock(KEY);
+}
+
+fn config(cluster: &Cluster) -> Config {
+    let config = Config::new(cluster.urls()).expect("addresses of servers");
+    config.restart_guard(RestartGuard::Off).node_timeout(ms(2_000))
 }
 
 /// Releases what Redbolt holds.
@@ -240,4 +244,49 @@ fn redisson_keeps_a_hash_where_redbolt_keeps_a_string_and_neither_wins_the_other
     assert!(!both.other.try_lock(KEY, LONG));
     assert_eq!(both.cluster.values(KEY), before, "it changed what is ours");
     unlock(&mut both.redbolt, lease);
+}
+
+/// Another client, as documented, beside eight of Redbolt that contend without a pause. It does not queue, so
+/// its turn comes where it looks while the key is free: after the last of `transfers_in_row` transfers.
+/// `REDBOLT_BYSTANDER=20` takes so many of its turns, and says how long it waited for each.
+#[test]
+fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
+    const NAME: &str = "redsync-goredis";
+    if !is_built(NAME) {
+        return;
+    }
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let wanted = std::env::var("REDBOLT_BYSTANDER").ok().and_then(|text| text.parse().ok());
+    let wanted: u32 = wanted.unwrap_or(1);
+    let mut other = Program::start(NAME, &cluster);
+    let is_over = AtomicBool::new(false);
+    // It waits for ever; the eight do not.
+    let end = now() + 6 * PATIENCE * wanted;
+    thread::scope(|scope| {
+        let _end = StopAtEnd(&is_over);
+        let contend = || {
+            let mut client = Client::connect(config(&cluster)).expect("fresh servers are admitted");
+            let mut turns = 0_u32;
+            while !is_over.load(Ordering::Relaxed) && now() < end {
+                if let Ok(lease) = client.lock(KEY, TTL) {
+                    turns += 1;
+                    unlock(&mut client, lease);
+                }
+            }
+            turns
+        };
+        let eight: Vec<_> = (0..8).map(|_| scope.spawn(contend)).collect();
+        let turn = |_| {
+            let ((), waited) = timed(|| other.lock(KEY, LONG));
+            other.unlock(KEY);
+            waited
+        };
+        let waited: Vec<_> = (0..wanted).map(turn).collect();
+        assert!(now() < end, "it had to wait until the others ended: {waited:.1?}");
+        is_over.store(true, Ordering::Relaxed);
+        let turns: Vec<_> =
+            eight.into_iter().map(|thread| thread.join().expect("no failed call")).collect();
+        println!("{NAME} waited {waited:.1?}; Redbolt's turns: {turns:?}");
+        assert!(turns.iter().all(|turns| *turns > 0), "{turns:?}");
+    });
 }
