@@ -10,6 +10,7 @@ use super::pending::{Pending, Taken};
 use super::refused::Refused;
 use super::rules::Patience;
 use super::span::CallSpan;
+use super::sync::thread;
 use super::table::{Table, Task};
 use super::{Shared, SharedGuard};
 use crate::config::Config;
@@ -46,8 +47,11 @@ impl Shared {
         options.patient(self.owner.inner.with(|table| table.rules.retry))
     }
 
-    fn pending(&self, call: CallIndex, table: &Table) -> Pending {
+    /// Listens from the beginning, so that a caller that blocks need not come back for that.
+    fn pending(&self, call: CallIndex, table: &mut Table) -> Pending {
         let is_queued = table.calls.at(call).stage == Stage::Queued;
+        // A call that has just begun has no other.
+        let _none = table.calls.listen(call, Listener::Thread(thread::current()));
         Pending::new(Arc::clone(&self.owner), call, table.calls.done(call), is_queued)
     }
 

@@ -45,12 +45,11 @@ impl Pending {
             self.spin(self.owner.inner.spin);
         }
         loop {
-            let listener = Listener::Thread(thread::current());
-            if let Some(taken) = self.take_or_listen(listener) {
-                return taken;
-            }
             while !self.done.load(Ordering::Acquire) {
                 thread::park();
+            }
+            if let Some(taken) = self.take_or_listen(Listener::Thread(thread::current())) {
+                return taken;
             }
         }
     }

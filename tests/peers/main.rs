@@ -5,7 +5,7 @@
 
 mod program;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use redbolt::{Client, Config, Lease, LockError, RestartGuard, UnlockError, Unlocked};
@@ -259,7 +259,7 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
     let wanted = std::env::var("REDBOLT_BYSTANDER").ok().and_then(|text| text.parse().ok());
     let wanted: u32 = wanted.unwrap_or(1);
     let mut other = Program::start(NAME, &cluster);
-    let is_over = AtomicBool::new(false);
+    let (is_over, all_turns) = (AtomicBool::new(false), AtomicU32::new(0));
     // It waits for ever; the eight do not.
     let end = now() + 6 * PATIENCE * wanted;
     thread::scope(|scope| {
@@ -270,6 +270,7 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
             while !is_over.load(Ordering::Relaxed) && now() < end {
                 if let Ok(lease) = client.lock(KEY, TTL) {
                     turns += 1;
+                    all_turns.fetch_add(1, Ordering::Relaxed);
                     unlock(&mut client, lease);
                 }
             }
@@ -277,6 +278,10 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
         };
         let eight: Vec<_> = (0..8).map(|_| scope.spawn(contend)).collect();
         let turn = |_| {
+            // The eight hand it to each other again.
+            let before = all_turns.load(Ordering::Relaxed);
+            let goes_round = || all_turns.load(Ordering::Relaxed) > before + 100;
+            assert!(eventually(PATIENCE, goes_round), "the eight make no turns");
             let ((), waited) = timed(|| other.lock(KEY, LONG));
             other.unlock(KEY);
             waited
