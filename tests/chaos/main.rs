@@ -19,7 +19,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redbolt::{Client, Config, Quorum, Retry, now};
 
-use redbolt_rig::{Cluster, Kind, eventually, ms};
+use redbolt_rig::{Cluster, Kind, SLACK, eventually, ms};
 
 const WORKERS: usize = 8;
 const KEYS: usize = 3;
@@ -54,6 +54,46 @@ fn no_count_is_lost_when_a_server_forgets_under_a_larger_quorum() {
 fn no_count_is_lost_when_a_server_forgets_locks_that_all_have_granted() {
     let faults = [Fault::FlushFullyHeld, Fault::Freeze, Fault::StopWorkers, Fault::DropConnections];
     run(Quorum::Majority, &faults, 16);
+}
+
+/// A lock that is on its way to a process that has been stopped is blocked until its lease is over, and no
+/// longer. How long each stop cost the others is printed.
+#[test]
+fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
+    let Some(cluster) = Cluster::mixed(5) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut workers = Workers::start(&cluster, Quorum::Majority, dir.path());
+    assert!(eventually(Duration::from_secs(20), || workers.turns() > 50), "no turns are made");
+    let mut random = StdRng::seed_from_u64(now().as_nanos());
+    let mut longest = Vec::new();
+    for _ in 0..3 {
+        let stopped = workers.children[random.random_range(0..WORKERS)].id();
+        signal("-STOP", stopped);
+        longest.push(longest_gap(dir.path(), TTL + SLACK));
+        signal("-CONT", stopped);
+        assert!(workers.all_alive(), "a worker ended");
+    }
+    longest.sort_unstable();
+    println!("without a turn under the same lock: {longest:.2?}");
+    assert!(longest.iter().all(|gap| *gap < TTL + SLACK), "a lock was not given on: {longest:?}");
+    check_counts(&cluster, &mut workers, dir.path());
+}
+
+/// The longest time in which a counter stood still, of a while.
+fn longest_gap(dir: &Path, time: Duration) -> Duration {
+    let (begin, mut longest) = (redbolt_rig::now(), Duration::ZERO);
+    let mut last = [(0, begin); KEYS];
+    while redbolt_rig::now() < begin + time {
+        for (key, (count, at)) in last.iter_mut().enumerate() {
+            let (new, now) = (read_counter(&counter(dir, key)), redbolt_rig::now());
+            longest = longest.max(now - *at);
+            if new != *count {
+                (*count, *at) = (new, now);
+            }
+        }
+        thread::sleep(ms(1));
+    }
+    longest
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,8 +144,13 @@ fn run(quorum: Quorum, faults: &[Fault], rounds: usize) {
             thread::sleep(MAX_TTL + ms(200));
         }
     }
+    check_counts(&cluster, &mut workers, dir.path());
+}
+
+/// Ends the workers: no count was lost, and no key is left.
+fn check_counts(cluster: &Cluster, workers: &mut Workers, dir: &Path) {
     let turns = workers.finish();
-    let counted: u64 = (0..KEYS).map(|key| read_counter(&counter(dir.path(), key))).sum();
+    let counted: u64 = (0..KEYS).map(|key| read_counter(&counter(dir, key))).sum();
     println!("{turns} turns, {counted} counted");
     assert_eq!(counted, turns, "counts were lost");
     assert!(turns >= TURNS_MIN, "only {turns} turns: nothing is shown");
