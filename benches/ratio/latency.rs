@@ -1,62 +1,82 @@
 //! Lock and release, one at a time, by number of nodes and way of waiting.
 
-use crate::nodes::{ALL_WAITS, Setup, both};
+use redbolt::IdleStrategy;
+
+use crate::nodes::{ALL_WAITS, Setup, WAITS, both};
 use crate::slices::{Bench, CYCLES, Pair, Times, medians, percentile};
 use crate::{Anything, Options};
 use redbolt_cli::plot::{Line, Plot, Scale, save};
 
+const HEAD: &str = "| nodes | wait | acquire p50 | of the probe | acquire p99 | of the probe | release p50 | of the probe |\n|---|---|---|---|---|---|---|---|";
+
 pub(crate) fn run(options: &Options) -> Anything {
-    println!(
-        "| nodes | wait | acquire p50 | of the probe | acquire p99 | of the probe | release p50 | of the probe |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
-    let mut by_nodes: Vec<Line> = Vec::new();
-    let mut distribution = Vec::new();
-    for count in [1, 3, 5, 7] {
+    println!("{HEAD}");
+    let mut lines = Vec::new();
+    for count in [1, 3, 5] {
         let Some(setup) = Setup::new(count)? else { continue };
         for (name, wait) in ALL_WAITS {
-            let mut bench = Bench::new(both(&setup.addresses, wait)?, CYCLES);
-            let pairs = bench.compare(options.slices)?;
-            let [probe, p50, p50_ratio] = medians(&pairs, |times| percentile(&times.acquire, 0.5));
-            let [_, p99, p99_ratio] = medians(&pairs, |times| percentile(&times.acquire, 0.99));
-            let [_, release, release_ratio] =
-                medians(&pairs, |times| percentile(&times.release, 0.5));
-            println!(
-                "| {count} | {name} | {p50:.1} us | {p50_ratio:.3} | {p99:.1} us | {p99_ratio:.3} | \
-                 {release:.1} us | {release_ratio:.3} |"
-            );
-            if name.contains("then") {
-                // Between the other two, where lines would only hide each other.
-                continue;
-            }
-            for (who, value) in [("probe", probe), ("redbolt", p50)] {
-                add(&mut by_nodes, format!("{who}, {name}"), count as f64, value);
-            }
-            if count == 5 {
-                distribution.extend(distributions(name, &pairs));
+            let (_, pairs) = measure(&setup, count, (name, wait), options.slices)?;
+            // In between it is between the other two, where lines would only hide each other.
+            if count == 5 && !name.contains("then") {
+                lines.extend(distributions(name, &pairs));
             }
         }
     }
     let Some(dir) = &options.plots else { return Ok(()) };
-    let plot = Plot {
-        title: "Acquire against number of nodes (p50)",
-        x: "nodes",
-        y: "microseconds",
-        x_scale: Scale::Zero,
-        y_scale: Scale::Zero,
-        lines: by_nodes,
-    };
-    save(&dir.join("nodes.svg"), "", &[plot])?;
     let plot = Plot {
         title: "Acquire at five nodes: share of attempts done within",
         x: "microseconds",
         y: "percent",
         x_scale: Scale::Log,
         y_scale: Scale::Zero,
-        lines: distribution,
+        lines,
     };
-    save(&dir.join("latency.svg"), "", &[plot])?;
-    Ok(())
+    Ok(save(&dir.join("latency.svg"), "", &[plot])?)
+}
+
+/// From one node to as many as a client may have.
+pub(crate) fn by_nodes(options: &Options) -> Anything {
+    println!("{HEAD}");
+    let mut lines: Vec<Line> = Vec::new();
+    for count in [1, 3, 5, 7, 9, 15, 31] {
+        let Some(setup) = Setup::new(count)? else { continue };
+        for (name, wait) in WAITS {
+            let ([probe, ours], _) = measure(&setup, count, (name, wait), options.slices)?;
+            for (who, value) in [("probe", probe), ("redbolt", ours)] {
+                #[expect(clippy::cast_precision_loss, reason = "31 at most")]
+                add(&mut lines, format!("{who}, {name}"), count as f64, value);
+            }
+        }
+    }
+    let Some(dir) = &options.plots else { return Ok(()) };
+    let plot = Plot {
+        title: "Acquire by number of nodes (p50)",
+        x: "nodes",
+        y: "microseconds",
+        x_scale: Scale::Zero,
+        y_scale: Scale::Zero,
+        lines,
+    };
+    Ok(save(&dir.join("nodes.svg"), "", &[plot])?)
+}
+
+/// The medians of the probe's and of Redbolt's acquire, and all slices.
+fn measure(
+    setup: &Setup,
+    count: usize,
+    (name, wait): (&str, IdleStrategy),
+    slices: usize,
+) -> Anything<([f64; 2], Vec<Pair<Times>>)> {
+    let mut bench = Bench::new(both(&setup.addresses, wait)?, CYCLES);
+    let pairs = bench.compare(slices)?;
+    let [probe, p50, p50_ratio] = medians(&pairs, |times| percentile(&times.acquire, 0.5));
+    let [_, p99, p99_ratio] = medians(&pairs, |times| percentile(&times.acquire, 0.99));
+    let [_, release, release_ratio] = medians(&pairs, |times| percentile(&times.release, 0.5));
+    println!(
+        "| {count} | {name} | {p50:.1} us | {p50_ratio:.3} | {p99:.1} us | {p99_ratio:.3} | \
+         {release:.1} us | {release_ratio:.3} |"
+    );
+    Ok(([probe, p50], pairs))
 }
 
 /// Adds a point to the line of that name.

@@ -88,7 +88,7 @@ impl Beside {
                 all.into_iter().all(|thread| thread.join().is_ok_and(|ended| ended))
             })
         };
-        let run = || run().then_some(()).ok_or("a lock was not won or not released".into());
+        let run = || run().then_some(()).ok_or_else(|| "a lock was not won or not released".into());
         slice(each * self.threads, run)
     }
 }
