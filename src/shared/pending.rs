@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::calls::{CallIndex, Left, Listener, Reply, Stage};
 use super::inner::Owner;
 use super::queues::QueueIndex;
-use super::sync::{AtomicBool, thread};
+use super::sync::{AtomicBool, ThreadId, thread};
 use crate::driver::clock::now;
 
 /// Checks for the result between two clock reads.
@@ -21,6 +21,7 @@ pub(super) struct Pending {
     call: CallIndex,
     /// Set once the result is there.
     done: Arc<AtomicBool>,
+    begun_by: ThreadId,
     is_queued: bool,
     is_taken: bool,
 }
@@ -29,14 +30,15 @@ pub(super) struct Pending {
 pub(super) type Taken = (Reply, Option<QueueIndex>);
 
 impl Pending {
-    /// For a call that has just begun. `is_queued`: it stands behind others of this process.
-    pub(super) const fn new(
+    /// For a call that this thread has just begun and listens for. `is_queued`: it stands behind
+    /// others of this process.
+    pub(super) fn new(
         owner: Arc<Owner>,
         call: CallIndex,
         done: Arc<AtomicBool>,
         is_queued: bool,
     ) -> Self {
-        Self { owner, call, done, is_queued, is_taken: false }
+        Self { owner, call, done, begun_by: thread::current().id(), is_queued, is_taken: false }
     }
 
     /// Blocks until the result is there: spins first if the settings say so, then sleeps.
@@ -44,10 +46,13 @@ impl Pending {
         if !self.is_queued && !self.owner.inner.spin.is_zero() {
             self.spin(self.owner.inner.spin);
         }
+        // Whoever began the call listens already.
+        let mut listens = thread::current().id() == self.begun_by;
         loop {
-            while !self.done.load(Ordering::Acquire) {
+            while listens && !self.done.load(Ordering::Acquire) {
                 thread::park();
             }
+            listens = true;
             if let Some(taken) = self.take_or_listen(Listener::Thread(thread::current())) {
                 return taken;
             }

@@ -4,10 +4,10 @@
 #[cfg(test)]
 pub(super) use shuttle::{
     sync::{Mutex, atomic::AtomicBool},
-    thread::{self, Thread},
+    thread::{self, Thread, ThreadId},
 };
 #[cfg(not(test))]
 pub(super) use std::{
     sync::{Mutex, atomic::AtomicBool},
-    thread::{self, Thread},
+    thread::{self, Thread, ThreadId},
 };
