@@ -184,6 +184,12 @@ pub use token::LockToken;
 struct Readme;
 
 /// The examples of what can be seen compile and run.
-#[cfg(all(doctest, feature = "metrics", feature = "shared", feature = "tracing"))]
+#[cfg(all(
+    doctest,
+    feature = "metrics",
+    feature = "serde",
+    feature = "shared",
+    feature = "tracing"
+))]
 #[doc = include_str!("../docs/observing.md")]
 struct Observing;

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p redbolt-benches --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
-//! Suites: latency, throughput, locks, faults, handover, lingering, siblings, network, fences; without one, all of them.
+//! Suites: latency, polling, throughput, locks, faults, handover, lingering, siblings, network, fences; without one, all of them.
 //! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
 //! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
 //! reported are medians over the slices. Nothing is asserted.
@@ -16,6 +16,7 @@ mod lingering;
 mod locks;
 mod network;
 mod nodes;
+mod polling;
 mod siblings;
 mod slices;
 mod throughput;
@@ -38,8 +39,9 @@ pub(crate) struct Options {
 
 type Suite = fn(&Options) -> Anything;
 
-const SUITES: [(&str, Suite); 9] = [
+const SUITES: [(&str, Suite); 10] = [
     ("latency", latency::run),
+    ("polling", polling::run),
     ("throughput", throughput::run),
     ("locks", locks::run),
     ("faults", faults::run),
