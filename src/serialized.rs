@@ -12,12 +12,14 @@ use std::time::{Duration, SystemTime};
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
+use crate::error::{
+    Ballot, Cause, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,
+};
 use crate::inspect::{
     Agreement, ClientId, Clients, Holder, KeyState, Listing, NodeHealth, NodeId, NodeKey, NodeMask,
     NodePermissions, NodeReport, NodeState, Notice, Searched, SeenClient, SeenLock, Unlisted,
     Verdict, shown,
 };
-use crate::{Ballot, Cause, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote};
 
 /// A value as an object with these fields; those behind a `?` are left out where they are `None`.
 macro_rules! object {
@@ -249,7 +251,7 @@ object! { Notice as it {
 /// What each node said, in the order of the configuration.
 impl Serialize for Ballot {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        Votes { ballot: self, denied: HELD }.serialize(to)
+        Votes { ballot: Some(self), denied: HELD }.serialize(to)
     }
 }
 
@@ -262,16 +264,16 @@ const HELD: Denied = (Cause::Held.name(), Cause::Held.text());
 /// Why a node does not extend a lock.
 const GONE: Denied = ("gone", "not there with this token");
 
-/// A ballot, and why a node of it says no.
+/// A ballot if there was one, and why a node of it says no.
 #[derive(Clone, Copy)]
 struct Votes<'a> {
-    ballot: &'a Ballot,
+    ballot: Option<&'a Ballot>,
     denied: Denied,
 }
 
 impl Serialize for Votes<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.ballot.votes().map(|(node, vote)| {
+        to.collect_seq(self.ballot.into_iter().flat_map(Ballot::votes).map(|(node, vote)| {
             let of = |cause: Cause| (cause.name(), cause.text());
             let (vote, (cause, message)) = match vote {
                 Vote::Granted => ("granted", of(Cause::None)),
@@ -305,7 +307,7 @@ macro_rules! errors {
         $(object! { $type as it {
             error: $parts(it).0,
             message: it.to_string(),
-            nodes: $parts(it).1.map(|ballot| Votes { ballot, denied: $denied }),
+            nodes: Votes { ballot: $parts(it).1, denied: $denied },
         }})*
     };
 }

@@ -127,7 +127,7 @@ fn words_and_errors_are_json_as_the_command_prints_them() {
     );
     assert_eq!(of(to_string(&Cause::OutOfMemory)), Cause::OutOfMemory.name());
     let not_held = json!({
-        "error": "not_held", "message": UnlockError::NotHeld.to_string(), "nodes": null,
+        "error": "not_held", "message": UnlockError::NotHeld.to_string(), "nodes": [],
     });
     assert_eq!(of(to_string(&UnlockError::NotHeld)), not_held);
     let config = ConnectError::from(Config::new(["h:1", "h:1"]).unwrap_err());
