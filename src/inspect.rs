@@ -13,6 +13,7 @@ pub use crate::client::{Clients, NodePermissions, NodeReport, clients, examine, 
 pub use crate::client_name::ClientId;
 pub use crate::engine::locks::view::{NodeHealth, NodeState};
 pub use crate::engine::notice::Notice;
+pub use crate::plain::shown;
 pub use crate::quorum::{NodeId, NodeMask, NodeMaskIter};
 pub use crate::status::{
     Holder, KeyState, Listing, NodeKey, Searched, SeenClient, SeenLock, Unlisted, Verdict,

@@ -78,6 +78,7 @@
 //! | `tls` | connections through TLS: `rediss://`, `Config::tls` |
 //! | `tracing` | spans and events of locks and nodes |
 //! | `metrics` | counts, times and node states, for the `metrics` facade |
+//! | `serde` | `Serialize` for what is seen of nodes and locks, for outcomes and errors; never a token |
 //! | `fuzzing` | the bodies of the fuzz targets and the codec for its benchmark, for this project's own checks |
 //!
 //! # Versions
@@ -133,6 +134,8 @@ mod resp;
 mod retry;
 mod round;
 mod rules;
+#[cfg(all(unix, feature = "serde"))]
+mod serialized;
 mod slab;
 mod status;
 mod time;
@@ -181,6 +184,12 @@ pub use token::LockToken;
 struct Readme;
 
 /// The examples of what can be seen compile and run.
-#[cfg(all(doctest, feature = "metrics", feature = "shared", feature = "tracing"))]
+#[cfg(all(
+    doctest,
+    feature = "metrics",
+    feature = "serde",
+    feature = "shared",
+    feature = "tracing"
+))]
 #[doc = include_str!("../docs/observing.md")]
 struct Observing;

@@ -1,4 +1,4 @@
-//! Words of plain characters: what stands in a client's name at the nodes.
+//! Bytes and words as people may read them: keys, and what stands in a client's name at the nodes.
 //!
 //! Layer: bottom, plain values.
 
@@ -15,4 +15,34 @@ pub(crate) fn word(text: &str) -> Option<String> {
 /// Whether the character may stand in a word.
 pub(crate) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || ".-_+@/".contains(c)
+}
+
+/// A key for people, logs and JSON, on one line: what is no UTF-8, control characters and backslashes
+/// are escaped.
+#[must_use]
+pub fn shown(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() || character == '\\' {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        text.extend(chunk.invalid().escape_ascii().map(char::from));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_shown_on_one_line() {
+        assert_eq!(shown(b"sku:42"), "sku:42");
+        assert_eq!(shown("ключ".as_bytes()), "ключ");
+        assert_eq!(shown(b"a\r\nb\0\xff\\"), "a\\r\\nb\\u{0}\\xff\\\\");
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p redbolt-benches --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
-//! Suites: latency, nodes, throughput, threads, locks, faults, handover, lingering, siblings, network, fences; without one, all of them.
+//! Suites: latency, nodes, polling, throughput, threads, locks, faults, handover, lingering, siblings, network, fences; without one, all of them.
 //! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
 //! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
 //! reported are medians over the slices. Nothing is asserted.
@@ -16,6 +16,7 @@ mod lingering;
 mod locks;
 mod network;
 mod nodes;
+mod polling;
 mod siblings;
 mod slices;
 mod threads;
@@ -39,9 +40,10 @@ pub(crate) struct Options {
 
 type Suite = fn(&Options) -> Anything;
 
-const SUITES: [(&str, Suite); 11] = [
+const SUITES: [(&str, Suite); 12] = [
     ("latency", latency::run),
     ("nodes", latency::by_nodes),
+    ("polling", polling::run),
     ("throughput", throughput::run),
     ("threads", threads::run),
     ("locks", locks::run),

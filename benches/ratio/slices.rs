@@ -50,7 +50,7 @@ pub(crate) fn medians<S>(pairs: &[Pair<S>], figure: impl Fn(&S) -> f64) -> [f64;
     ]
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::examined::Examined;
 use crate::fitness::{Check, Level};
 use crate::holders::named;
-use crate::output::ms;
+use crate::output::add;
 
 /// The most clients that are named one by one to people.
 pub(crate) const SHOWN_MAX: usize = 20;
@@ -203,44 +203,22 @@ impl Differing {
 impl Agreed {
     /// The object `agreement` of the doctor's report.
     pub(crate) fn json(&self) -> Value {
-        let settings = |agreement: &Agreement| {
-            let Agreement { nodes, quorum, max_ttl, restart_guard, prefix, .. } = agreement;
-            json!({
-                "nodes": nodes,
-                "quorum": quorum,
-                "max_ttl_ms": ms(*max_ttl),
-                "restart_guard": restart_guard,
-                "prefix": prefix,
-            })
-        };
-        let differ =
-            self.differing.iter().map(|Differing { level, client, settings: differences }| {
-                let names: Vec<&str> =
-                    differences.iter().map(|difference| difference.setting).collect();
-                json!({
-                    "client": client.client.to_string(),
-                    "host": client.host,
-                    "pid": client.pid,
-                    "program": client.program,
-                    "address": client.address,
-                    "state": level.word(),
-                    "differs_in": names,
-                    "settings": client.agreement.as_ref().map(settings),
-                })
-            });
-        let silent = self.seen.others.iter().filter(|client| client.agreement.is_none()).count();
-        let unlisted = self.seen.nodes.iter().filter_map(|(node, why)| {
-            let cause = match (*why)? {
-                Unlisted::Refused(cause) => cause.name(),
-                Unlisted::TooLong | _ => "too_many_connections",
-            };
-            Some(json!({ "node": node, "cause": cause }))
+        let differ = self.differing.iter().map(|Differing { level, client, settings }| {
+            let mut json = json!(client);
+            let names: Vec<&str> = settings.iter().map(|difference| difference.setting).collect();
+            add(&mut json, json!({ "state": level.word(), "differs_in": names }));
+            json
         });
+        let differ: Vec<Value> = differ.collect();
+        let silent = self.seen.others.iter().filter(|client| client.agreement.is_none()).count();
+        let unlisted = self.seen.nodes.iter();
+        let unlisted =
+            unlisted.filter_map(|(node, why)| Some(json!({"node": node, "cause": (*why)?})));
         json!({
-            "settings": settings(&self.seen.own),
+            "settings": self.seen.own,
             "clients": self.seen.others.len(),
             "silent": silent,
-            "differ": differ.collect::<Vec<_>>(),
+            "differ": differ,
             "unlisted": unlisted.collect::<Vec<_>>(),
         })
     }

@@ -45,7 +45,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     }
     note(format_args!("{} took {key} from {}", clock::time(), holders::words(holder)));
     if global.json {
-        say(json!({"key": key, "released": true, "holder": holders::json(Some(holder))}))?;
+        say(json!({"key": key, "released": true, "holder": holder}))?;
     } else {
         say(format_args!("{key} is released"))?;
     }

@@ -1,26 +1,8 @@
-//! Who holds a lock, for people and for JSON.
+//! Who holds a lock, for people.
 
 use redbolt::inspect::{ClientId, Holder};
-use serde_json::{Value, json};
 
-use crate::output::{ms, short};
-
-/// The `holder` field; `null` where no quorum holds one token.
-pub(crate) fn json(holder: Option<&Holder>) -> Value {
-    holder.map_or(Value::Null, |holder| {
-        json!({
-            "client": holder.client.map(|client| client.to_string()),
-            "host": holder.host,
-            "pid": holder.pid,
-            "program": holder.program,
-            "address": holder.address,
-            "held_ms": holder.held_for.map(ms),
-            "waiters": holder.waiters,
-            "votes": holder.votes,
-            "ends_ms": holder.ends_in.map(ms),
-        })
-    })
-}
+use crate::output::short;
 
 /// `till on web-7, process 4711, from 10.0.0.9:50412`, or as much of it as is known.
 pub(crate) fn words(holder: &Holder) -> String {

@@ -53,9 +53,9 @@ fn object(seen: &SeenLock) -> Value {
     let since = |holder: &Holder| holder.since?.duration_since(SystemTime::UNIX_EPOCH).ok();
     json!({
         "name": shown(&seen.key),
-        "verdict": seen.verdict.name(),
+        "verdict": seen.verdict,
         "leader": seen.holder.as_ref().map(|holder| json!({
-            "client": holder.client.map(|client| client.to_string()),
+            "client": holder.client,
             "host": holder.host,
             "pid": holder.pid,
             "program": holder.program,

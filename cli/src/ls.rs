@@ -52,9 +52,9 @@ pub(crate) fn left_out(listing: &Listing) -> Option<String> {
 fn json(lock: &SeenLock) -> Value {
     json!({
         "key": shown(&lock.key),
-        "verdict": lock.verdict.name(),
+        "verdict": lock.verdict,
         "ttl_ms": ends_in(lock).map(ms),
-        "holder": holders::json(lock.holder.as_ref()),
+        "holder": lock.holder,
     })
 }
 

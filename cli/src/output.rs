@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use redbolt::inspect::Notice;
+pub(crate) use redbolt::inspect::shown;
+use serde_json::Value;
 
 use crate::remedy::told;
 use crate::terminal::is_live;
@@ -30,22 +32,6 @@ pub(crate) fn tell(mut next: impl FnMut() -> Option<Notice>) {
         }
         note(told(&notice));
     }
-}
-
-/// A key or token for people and for JSON: control characters and what is no UTF-8 escaped.
-pub(crate) fn shown(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if character.is_control() || character == '\\' {
-                text.extend(character.escape_default());
-            } else {
-                text.push(character);
-            }
-        }
-        text.extend(chunk.invalid().escape_ascii().map(char::from));
-    }
-    text
 }
 
 /// `230 us`, `3.1 ms`, `29.7 s`, `4 min 10 s`.
@@ -78,6 +64,13 @@ pub(crate) fn ms(duration: Duration) -> u64 {
 /// Whole microseconds, for JSON.
 pub(crate) fn us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Adds the fields of one object to another.
+pub(crate) fn add(object: &mut Value, fields: Value) {
+    if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), fields) {
+        object.extend(fields);
+    }
 }
 
 /// Colours for a terminal; none elsewhere or if NO_COLOR is set.
@@ -122,13 +115,6 @@ impl Paint {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_shown_on_one_line() {
-        assert_eq!(shown(b"sku:42"), "sku:42");
-        assert_eq!(shown("ключ".as_bytes()), "ключ");
-        assert_eq!(shown(b"a\r\nb\0\xff\\"), "a\\r\\nb\\u{0}\\xff\\\\");
-    }
 
     #[test]
     fn durations_are_short() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
 use crate::exit::{Failure, code_without_quorum};
-use crate::output::{Paint, ms, say, short, shown};
+use crate::output::{Paint, add, say, short, shown};
 use crate::table::Table;
 use crate::terminal::wrap;
 use crate::{holders, look, terminal};
@@ -45,13 +45,12 @@ impl Look {
 
     pub(crate) fn json(&self, quorum: u32) -> Value {
         let seen = &self.0;
-        let list: Vec<Value> = seen.nodes.iter().map(node_json).collect();
         json!({
             "key": shown(&seen.key),
-            "verdict": seen.verdict.name(),
+            "verdict": seen.verdict,
             "quorum": quorum,
-            "holder": holders::json(seen.holder.as_ref()),
-            "nodes": list,
+            "holder": seen.holder,
+            "nodes": seen.nodes.iter().map(node_json).collect::<Vec<_>>(),
         })
     }
 
@@ -116,17 +115,12 @@ fn counts(node: &NodeKey) -> bool {
     held(node).is_some() && node.doubt == Cause::None
 }
 
+/// With the token, which the library never shows.
 fn node_json(node: &NodeKey) -> Value {
-    let key = held(node);
-    json!({
-        "node": node.node,
-        "state": state(node),
-        "token": key.map(|(token, _)| shown(token)),
-        "ttl_ms": key.and_then(|(_, ttl)| ttl).map(ms),
-        "cause": silence(node).map(Cause::name),
-        "message": silence(node).map(Cause::text),
-        "waits_ms": node.waits.map(ms),
-    })
+    let token = held(node).map(|(token, _)| shown(token));
+    let mut json = json!(node);
+    add(&mut json, json!({ "token": token }));
+    json
 }
 
 /// The token that a node holds and its remaining TTL, whether it counts or not.

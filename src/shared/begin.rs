@@ -36,8 +36,13 @@ impl Shared {
     pub(super) fn begin_connect(config: Config) -> Result<(Self, Pending), ConnectError> {
         let task = Task::Connect(Connecting::new(&config, now()));
         let shared = Self::open(config)?;
-        let pending = shared.begin(Kind::Connect, task).map_err(|_| ended())?;
+        let pending = shared.begin(Kind::Connect, task)?;
         Ok((shared, pending))
+    }
+
+    pub(super) fn begin_wait_ready(&self, limit: Duration) -> Result<Pending, Refused> {
+        let task = Task::Connect(Connecting::until_ready(now() + limit));
+        self.begin(Kind::Connect, task)
     }
 
     pub(super) fn patient(&self, options: LockOptions) -> LockOptions {

@@ -179,6 +179,15 @@ impl Shared {
         }
     }
 
+    /// As [`wait_ready`](Self::wait_ready), without blocking. Dropping the future ends the wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_ready`](Self::wait_ready).
+    pub async fn wait_ready_async(&self, limit: Duration) -> Result<(), ConnectError> {
+        connected(self.begin_wait_ready(limit)?.await)
+    }
+
     /// As [`shutdown`](Self::shutdown), without blocking.
     pub async fn shutdown_async(&self, limit: Duration) -> usize {
         match self.begin_shutdown(limit) {

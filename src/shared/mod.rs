@@ -143,7 +143,7 @@ impl Shared {
     }
 
     /// Like [`connect`](Self::connect), without waiting for any node. The first calls wait for the
-    /// nodes that they need.
+    /// nodes that they need, and [`wait_ready`](Self::wait_ready) waits for a quorum.
     ///
     /// # Errors
     ///
@@ -355,6 +355,18 @@ impl Shared {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.voters().count() >= self.quorum()
+    }
+
+    /// Waits until a quorum may vote, at most `limit`; returns at once where one may now. It counts
+    /// as one call under way. Nodes that are away may come back meanwhile: unlike
+    /// [`connect`](Self::connect), it waits for them until `limit`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::NoQuorum`] at `limit`: it says why for each node. [`ConnectError::System`]
+    /// with `in_flight_max` calls under way, or once the handle is shut down.
+    pub fn wait_ready(&self, limit: Duration) -> Result<(), ConnectError> {
+        connected(self.begin_wait_ready(limit)?.wait())
     }
 
     // ---- the end ----

@@ -1,6 +1,9 @@
 //! [`Refused`]: why a call of a handle did not begin, in the words of each kind of call.
 
-use crate::error::{ExtendError, LockError, UnlockError};
+use std::io;
+
+use super::begin::ended;
+use crate::error::{ConnectError, ExtendError, LockError, UnlockError};
 
 /// Why a call did not begin.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,15 @@ impl From<Refused> for UnlockError {
         match refused {
             Refused::Full => Self::Full,
             Refused::Closed => Self::Closed,
+        }
+    }
+}
+
+impl From<Refused> for ConnectError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => io::Error::other(LockError::Full).into(),
+            Refused::Closed => ended(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{CallIndex, Listener, Reply};
+use super::calls::{CallIndex, Kind, Listener, Reply};
 use super::inner::Inner;
 use super::table::{Command, Task};
 use crate::driver::clock::now;
@@ -18,8 +18,8 @@ use crate::time::Instant;
 pub(super) struct Worker {
     driver: Driver,
     poller: Poller,
-    /// The call that waits for nodes to connect.
-    connecting: Option<(CallIndex, Connecting)>,
+    /// The calls that wait for nodes to connect.
+    connecting: Vec<(CallIndex, Connecting)>,
     /// Questions whose time has not come.
     asks: Vec<(Instant, CallIndex, Question)>,
     inner: Arc<Inner>,
@@ -52,7 +52,7 @@ impl Worker {
         Self {
             driver,
             poller,
-            connecting: None,
+            connecting: Vec::new(),
             asks: Vec::new(),
             inner,
             ops: Vec::new(),
@@ -104,17 +104,26 @@ impl Worker {
         }
     }
 
-    /// Until when a call waits for nodes to connect. Replies to a wait that is over.
+    /// Until when calls wait for nodes to connect. Replies to the waits that are over.
     fn connected_by(&mut self) -> Option<Instant> {
-        let (call, connecting) = self.connecting.as_mut()?;
-        let result = match connecting.goes_on_until(&self.driver, now()) {
-            Ok(Some(until)) => return Some(until),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
-        self.replies.push((*call, Reply::Connect(result)));
-        self.connecting = None;
-        None
+        if self.connecting.is_empty() {
+            return None;
+        }
+        let Self { connecting, driver, replies, .. } = self;
+        let (time, mut next) = (now(), Instant::MAX);
+        connecting.retain_mut(|(call, connecting)| {
+            let result = match connecting.goes_on_until(driver, time) {
+                Ok(Some(until)) => {
+                    next = next.min(until);
+                    return true;
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            replies.push((*call, Reply::Connect(result)));
+            false
+        });
+        Some(next)
     }
 
     /// Puts the questions whose time has come. Returns when the next one is due.
@@ -196,7 +205,7 @@ impl Worker {
             }
             Task::Ask(question, at) if at > now() => self.asks.push((at, call, question)),
             Task::Ask(question, _) => self.ask(call, &question),
-            Task::Connect(connecting) => self.connecting = Some((call, connecting)),
+            Task::Connect(connecting) => self.connecting.push((call, connecting)),
             Task::Nodes => self.replies.push((call, Reply::Nodes(self.driver.nodes()))),
             Task::Cancel => {
                 if let Some(&Some(op)) = self.ops.get(call.place()) {
@@ -204,6 +213,9 @@ impl Worker {
                 } else if let Some(place) = self.asks.iter().position(|(_, of, _)| *of == call) {
                     self.asks.swap_remove(place);
                     self.replies.push((call, Reply::Answers(Err(LockError::Cancelled))));
+                } else if let Some(place) = self.connecting.iter().position(|(of, _)| *of == call) {
+                    self.connecting.swap_remove(place);
+                    self.replies.push((call, Reply::closed(Kind::Connect, 0)));
                 }
             }
         }

@@ -109,3 +109,36 @@ fn a_shared_handle_knows_by_itself_whether_it_is_ready() {
     shared.shutdown(PATIENCE);
     assert!(!shared.is_ready());
 }
+
+#[cfg(feature = "shared")]
+#[test]
+fn whoever_opened_a_shared_handle_waits_until_a_quorum_may_vote() {
+    use redbolt::{ConnectError, Shared};
+
+    let Some(mut cluster) = Cluster::mixed(3) else { return };
+    (0..2).for_each(|index| cluster.node_mut(index).kill9());
+    let shared = Shared::open(cluster.config()).unwrap();
+    let error = shared.wait_ready(ms(200)).unwrap_err();
+    assert!(error.to_string().contains("1 of 3 granted, 2 needed"), "{error}");
+
+    // It is known why two nodes are away, and the wait goes on: they may come back.
+    let waits = || {
+        let shared = shared.clone();
+        std::thread::spawn(move || shared.wait_ready(PATIENCE))
+    };
+    let waiting = [waits(), waits()];
+    let is_away = |node: &NodeHealth| node.cause == Cause::ConnectionRefused;
+    assert!(
+        eventually(PATIENCE, || shared.nodes().iter().filter(|node| is_away(node)).count() == 2)
+    );
+    assert!(!waiting.iter().any(|thread| thread.is_finished()));
+    cluster.node_mut(0).restart();
+    for thread in waiting {
+        thread.join().unwrap().expect("two of three vote");
+    }
+    assert!(shared.is_ready());
+    shared.wait_ready(ms(0)).expect("it is ready already");
+
+    shared.shutdown(PATIENCE);
+    assert!(matches!(shared.wait_ready(PATIENCE), Err(ConnectError::System(_))));
+}

@@ -31,6 +31,8 @@ mod health;
 mod hold;
 #[cfg(feature = "shared")]
 mod holders;
+#[cfg(feature = "serde")]
+mod json;
 #[cfg(feature = "shared")]
 mod lingering;
 #[cfg(feature = "tracing")]

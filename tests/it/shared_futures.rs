@@ -325,3 +325,27 @@ fn a_handle_connects_without_blocking() {
     let error = block_on(Shared::connect_async(config())).unwrap_err();
     assert!(matches!(error, ConnectError::NoQuorum(_)), "{error}");
 }
+
+#[test]
+fn a_wait_for_readiness_may_be_given_up_and_ends_with_the_handle() {
+    let nodes = Nodes::start(3).unwrap();
+    (0..2).for_each(|node| nodes.kill(node).unwrap());
+    let config = Config::new(nodes.urls()).unwrap().in_flight_max(1);
+    let shared = Shared::open(config).unwrap();
+    let mut given_up = Box::pin(shared.wait_ready_async(PATIENCE));
+    let poll = given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll.is_pending(), "two of three are away");
+    let full = block_on(shared.wait_ready_async(PATIENCE)).unwrap_err();
+    assert!(full.to_string().contains("in_flight_max"), "{full}");
+    drop(given_up);
+    // Its place is free again, long before its time is over.
+    let error = || block_on(shared.wait_ready_async(ms(1))).unwrap_err();
+    assert!(eventually(PATIENCE / 2, || matches!(error(), ConnectError::NoQuorum(_))));
+
+    let mut waits = Box::pin(shared.wait_ready_async(PATIENCE));
+    let poll = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll.is_pending(), "two of three are away");
+    shared.shutdown(ms(10));
+    let error = block_on(waits).unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+}

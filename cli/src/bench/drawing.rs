@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::counts::Counts;
 use super::limit::Limit;
-use super::setup::{Setup, add};
+use super::setup::Setup;
 use super::throughput;
 use crate::exit::{Failure, SYSTEM};
+use crate::output::add;
 use crate::plot::{Line, Plot, Scale, save};
 use crate::progress::Progress;
 

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::compare::Saved;
 use super::counts::Counts;
 use super::drawing::Drawing;
-use super::setup::{Setup, add};
+use super::setup::Setup;
 use crate::exit::Failure;
-use crate::output::{say, short};
+use crate::output::{add, say, short};
 use crate::times::{QUANTILES, percentiles, precise};
 
 /// A benchmark that has ended.

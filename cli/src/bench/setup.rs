@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::Failure;
-use crate::output::{note, us};
+use crate::output::{add, note, us};
 use crate::settings;
 use crate::times::precise;
 
@@ -94,13 +94,6 @@ impl Setup {
             Polling::Spin => "spin",
             Polling::Park => "park",
         }
-    }
-}
-
-/// Adds the fields of one object to another.
-pub(super) fn add(object: &mut Value, fields: Value) {
-    if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), fields) {
-        object.extend(fields);
     }
 }
 

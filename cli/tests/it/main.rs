@@ -10,6 +10,7 @@ mod fences;
 mod force;
 mod handover;
 mod holders;
+mod json;
 mod list;
 mod lock;
 mod logins;

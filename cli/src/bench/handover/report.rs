@@ -9,9 +9,9 @@ use super::figures::Figures;
 use crate::bench::compare::Saved;
 use crate::bench::drawing::Drawing;
 use crate::bench::report::{add_beside, say_beside};
-use crate::bench::setup::{Setup, add};
+use crate::bench::setup::Setup;
 use crate::exit::Failure;
-use crate::output::{say, short};
+use crate::output::{add, say, short};
 use crate::times::{QUANTILES, percentiles, precise};
 use crate::way::Way;
 
