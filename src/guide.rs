@@ -1,7 +1,8 @@
-//! Guides: one for each way in, fencing, the settings, how to test, and when to take another lock. Every example runs as a test.
+//! Guides: a tutorial, one for each way in, fencing, the settings, how to test, and when to take another lock. Every example runs as a test.
 //!
 // Of two definitions of a link the first counts: these, not those in the files, which are for
 // readers of the files.
+//! [tutorial.md]: crate::guide::tutorial
 //! [guide-client.md]: crate::guide::client
 //! [guide-shared.md]: crate::guide::shared
 //! [guide-mio.md]: crate::guide::mio_loop
@@ -14,6 +15,13 @@
 //! [comparison.md]: crate::guide::comparison
 #![doc = ""]
 #![doc = include_str!("../docs/guide.md")]
+
+/// [guide.md]: crate::guide
+/// [guide-shared.md]: crate::guide::shared
+/// [fencing.md]: crate::guide::fencing
+#[doc = ""]
+#[doc = include_str!("../docs/tutorial.md")]
+pub mod tutorial {}
 
 /// [guide-shared.md]: crate::guide::shared
 #[doc = ""]

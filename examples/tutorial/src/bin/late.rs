@@ -1,0 +1,36 @@
+//! A keeps the lock while it works for long, and loses it while it is stopped.
+
+use std::{thread, time::Duration};
+
+use redbolt::{KeepAlive, LockOptions};
+use shop::{Result, Shop};
+
+const TTL: Duration = Duration::from_millis(500);
+
+fn main() -> Result {
+    let shop = Shop::open()?;
+    let (stock, mut a, mut b) = (shop.stock()?, shop.client()?, shop.client()?);
+
+    let lease = a.lock("stock", LockOptions::new(TTL).keep_alive(KeepAlive::new()))?;
+    let a_read = shop::read(&stock)?;
+    let is_kept = a.drive_for(TTL * 4)?; // a long payment
+    println!("A has read {a_read} and is paid after 2 s; it has the lock: {is_kept}");
+    let is_taken = b.try_lock("stock", TTL).is_err_and(|error| error.is_taken());
+    println!("B tries; the lock is taken: {is_taken}");
+    assert!(is_kept && is_taken);
+
+    thread::sleep(TTL * 2); // A is stopped here
+    for _ in 0..3 {
+        let lease = b.lock("stock", TTL)?;
+        shop::write(&stock, shop::read(&stock)? - 1)?;
+        b.unlock(lease)?;
+    }
+    println!("A was stopped; B has sold 3 pieces, left: {}", shop::read(&stock)?);
+    shop::write(&stock, a_read - 1)?; // A goes on, and does not look at its lease
+    println!("A has sold 1 piece, left: {}", shop::read(&stock)?);
+    assert_eq!(shop::read(&stock)?, 99);
+
+    println!("A looks at its lease: {} ms left", lease.remaining().as_millis());
+    println!("A unlocks: {}", a.unlock(lease).expect_err("the lease is over"));
+    Ok(())
+}
