@@ -38,6 +38,9 @@ const FENCE_VARIABLE: &str = "REDBOLT_FENCE";
 /// The exit code of a command that was killed.
 const KILLED: u8 = 128 + 9;
 
+/// How long a command may go on after a signal that ends processes before that is said.
+const STILL_RUNS: Duration = Duration::from_secs(5);
+
 /// The signals that are passed on to the command.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGINT,
@@ -111,7 +114,7 @@ pub(crate) fn under(
     let group = group.map_err(|error| {
         Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
     })?;
-    let mut watch = Watch { session, group, leases, limit, signal: None };
+    let mut watch = Watch { session, group, leases, limit, signal: None, say_at: None };
     let result = watch.until_ended();
     // Whatever went wrong, no part of the command may go on without the locks.
     if result.is_err() || watch.limit.is_told {
@@ -152,6 +155,8 @@ struct Watch<'session> {
     limit: Limit,
     /// The last signal that was passed on and ends processes.
     signal: Option<Signal>,
+    /// When to say that the command still runs in spite of it.
+    say_at: Option<Instant>,
 }
 
 /// Why nobody watches the command any more.
@@ -237,7 +242,11 @@ impl Watch<'_> {
                 self.tell("the lock could not be extended and ends: ending the command");
             }
             self.group.kill_at(self.limit.watchdog_at());
-            self.session.wait(Some(self.limit.next()))?;
+            if self.say_at.is_some_and(|at| at <= now()) {
+                self.say_still_runs();
+            }
+            let next = self.limit.next();
+            self.session.wait(Some(self.say_at.map_or(next, |at| at.min(next))))?;
         }
     }
 
@@ -249,9 +258,24 @@ impl Watch<'_> {
         } else if PASSED_ON.contains(&signal) {
             self.group.send(signal);
             if ENDING.contains(&signal) {
+                if self.signal.is_none() {
+                    self.say_at = Some(now() + STILL_RUNS);
+                }
                 self.signal = Some(signal);
             }
         }
+    }
+
+    /// Says, once, that the command goes on after a signal that ends processes: it may hang or be
+    /// stopped, and the lock is kept for it.
+    fn say_still_runs(&mut self) {
+        self.say_at = None;
+        let Some(signal) = self.signal.filter(|_| !self.limit.is_told) else { return };
+        let name = signal.as_str().trim_start_matches("SIG");
+        let pid = self.group.pid();
+        note(format_args!(
+            "passed {name} on to CMD (process {pid}), which still runs: the lock is kept until it ends"
+        ));
     }
 
     /// Tells the command to end, once.

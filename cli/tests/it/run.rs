@@ -332,18 +332,37 @@ fn a_lock_that_was_gone_when_the_command_ended_is_an_error() {
     assert_eq!(child.wait().unwrap().code(), Some(70));
 }
 
-#[cfg(target_os = "linux")]
 #[test]
-fn the_command_dies_with_run() {
+fn the_command_and_what_it_started_die_with_run() {
     let nodes = five();
-    let mut running = run(&nodes, &["--ttl", "1s"], &STAY);
-    let pid = running.line();
-    assert!(signal("0", &pid));
-    running.signal("KILL");
+    for stay in [&STAY, &STAY_DEAF] {
+        let mut running = run(&nodes, &["--ttl", "1s", "--wait", "60s"], stay);
+        let group = running.line();
+        assert!(group_lives(&group));
+        running.signal("KILL");
+        assert!(eventually(OF_ITSELF, || !group_lives(&group)), "{stay:?}");
+        assert_eq!(running.end().code, None);
+    }
+}
+
+#[test]
+fn a_command_that_goes_on_after_term_is_named_and_keeps_its_lock_until_it_ends() {
+    let nodes = five();
+    let mut running = run(&nodes, &["--ttl", "2s"], &STAY_DEAF);
+    let group = running.line();
+    running.signal("TERM");
+    running.signal("TERM");
+    let said = running.err_line("redbolt: ");
+    let expected = format!(
+        "redbolt: passed TERM on to CMD (process {group}), which still runs: the lock is kept \
+         until it ends"
+    );
+    assert_eq!(said, expected);
+    assert_eq!(verdict(&nodes), "held");
+    assert!(signal("KILL", &format!("-{group}")));
     let ended = running.end();
-    assert_eq!(ended.code, None);
-    // The pipe was the command's too: at its end the command is dying or dead.
-    assert!(ended.took < OF_ITSELF && eventually(PATIENCE, || !is_alive(&pid)), "{ended:?}");
+    assert_eq!((ended.code, ended.err.as_str()), (Some(128 + 9), ""), "{ended:?}");
+    assert_eq!(verdict(&nodes), "free");
 }
 
 /// Whether a process of this number runs; one that nobody has reaped yet does not.
