@@ -48,7 +48,7 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
     for key in keys {
         let left = end.map(|end| now().until(end));
         let spinner = waiting(key, left);
-        let acquire = options(args.ttl, args.fence).keep_alive(KeepAlive::new());
+        let acquire = options(args.ttl, args.fence).keep_alive(KeepAlive::new()).watch(true);
         let taken = session.lock(key, acquire, left);
         drop(spinner);
         if let Some(lost) = leases.iter().find(|lease| !lease.is_valid()) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use redbolt::Instant;
 use redbolt::driver::Outcome;
-use redbolt::engine::OpId;
+use redbolt::engine::{LostCause, OpId};
 use redbolt::{Config, Lease, UnlockError, Unlocked, now};
 
 use crate::args::{CommandArgs, Global};
@@ -96,6 +96,8 @@ pub(crate) struct Ended {
     code: u8,
     /// It was told to end, or killed, because a lock ended.
     was_ended: bool,
+    /// A lock's key was deleted or changed at the nodes before its time was over.
+    was_taken_away: bool,
     /// The last signal that was passed on to it and ends processes.
     signal: Option<Signal>,
     released: Vec<Released>,
@@ -114,7 +116,7 @@ pub(crate) fn under(
     let group = group.map_err(|error| {
         Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
     })?;
-    let mut watch = Watch { session, group, leases, limit, signal: None, say_at: None };
+    let mut watch = Watch { session, group, leases, limit, was_taken_away: false, signal: None, say_at: None };
     let result = watch.until_ended();
     // Whatever went wrong, no part of the command may go on without the locks.
     if result.is_err() || watch.limit.is_told {
@@ -126,7 +128,8 @@ pub(crate) fn under(
     // A command that had ended by itself was not killed.
     let was_killed = result? == End::Killed && code == KILLED;
     let was_ended = was_killed || watch.limit.is_told;
-    Ok(Ended { code, was_ended, signal: watch.signal, released: released? })
+    let Watch { was_taken_away, signal, .. } = watch;
+    Ok(Ended { code, was_ended, was_taken_away, signal, released: released? })
 }
 
 /// What the command finds of its lock. With several locks it finds none of them, nor what this process
@@ -153,6 +156,7 @@ struct Watch<'session> {
     group: Group,
     leases: Vec<Lease>,
     limit: Limit,
+    was_taken_away: bool,
     /// The last signal that was passed on and ends processes.
     signal: Option<Signal>,
     /// When to say that the command still runs in spite of it.
@@ -233,9 +237,10 @@ impl Watch<'_> {
                 return Ok(End::ByItself);
             }
             while let Some(done) = self.session.driver.completion() {
-                if matches!(done.result, Outcome::Lost(_)) {
-                    self.tell("the lock is lost: ending the command");
-                }
+                let Outcome::Lost(cause) = done.result else { continue };
+                self.was_taken_away |= cause == LostCause::Gone;
+                let what = if self.was_taken_away { "was taken away" } else { "is lost" };
+                self.tell(&format!("the lock {what}: ending the command"));
             }
             self.limit.follow(deadline(&self.leases));
             if self.limit.tell_at() <= now() {
@@ -335,9 +340,10 @@ impl Ended {
     pub(crate) fn judge(&self) -> Result<(), Failure> {
         let is_lost =
             |lock: &&Released| !lock.is_in_time || lock.unlocked == Err(UnlockError::NotHeld);
+        let what = if self.was_taken_away { "taken away" } else { "lost" };
         let were = |locks: &[&str]| {
             let verb = if locks.len() == 1 { "was" } else { "were" };
-            format!("{} {verb} lost", locks.join(", "))
+            format!("{} {verb} {what}", locks.join(", "))
         };
         // In the order in which they were taken.
         let lost: Vec<&str> =
