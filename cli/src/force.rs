@@ -92,7 +92,8 @@ fn is_confirmed(key: &str, holder: &Holder) -> io::Result<bool> {
     );
     let mut out = io::stderr().lock();
     let (who, since) = (holders::words(holder), holders::since(holder));
-    writeln!(out, "{key} is held by {who}{since}, and {ends}.")?;
+    let silence = holders::silence(holder);
+    writeln!(out, "{key} is held by {who}{since}, and {ends}{silence}.")?;
     if let Some(why) = holders::why_unknown(holder) {
         writeln!(out, "{why}.")?;
     }

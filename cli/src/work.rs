@@ -116,7 +116,8 @@ pub(crate) fn under(
     let group = group.map_err(|error| {
         Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
     })?;
-    let mut watch = Watch { session, group, leases, limit, was_taken_away: false, signal: None, say_at: None };
+    let mut watch =
+        Watch { session, group, leases, limit, was_taken_away: false, signal: None, say_at: None };
     let result = watch.until_ended();
     // Whatever went wrong, no part of the command may go on without the locks.
     if result.is_err() || watch.limit.is_told {
@@ -334,6 +335,15 @@ impl Ended {
     /// to end.
     pub(crate) fn is_lost_alone(&self) -> bool {
         self.was_ended && self.signal.is_none()
+    }
+
+    /// Why the locks were lost, where they were.
+    pub(crate) const fn why_lost(&self) -> &'static str {
+        if self.was_taken_away {
+            "the lock was taken away"
+        } else {
+            "the lock was not extended in time"
+        }
     }
 
     /// What this process ends with.

@@ -125,7 +125,11 @@ impl Running {
 
     /// The next line of stdout: what the test waits for.
     pub(crate) fn line(&mut self) -> String {
-        self.try_line().expect("it has ended, and said no more")
+        self.try_line().unwrap_or_else(|| {
+            let mut err = String::new();
+            self.err.read_to_string(&mut err).expect("stderr is text");
+            panic!("it has ended, and said no more: {err}")
+        })
     }
 
     /// The next line of stdout; none if it has ended without one.

@@ -16,7 +16,7 @@ fn a_lock_is_taken_from_its_holder_and_the_line_on_stderr_says_from_whom() {
     let taken = at(&servers, &["unlock", "--force", "--yes", "k", "--json"]).expect(0);
     let object = taken.json();
     assert_eq!((&object["released"], &object["holder"]["pid"]), (&true.into(), &pid.into()));
-    assert!(taken.err.contains(" took k from redbolt-cli on "), "{taken:?}");
+    assert!(taken.err.contains(" took k from run/sh on "), "{taken:?}");
     assert_eq!(running.end().code, Some(70));
     // One that never ends, of another library.
     servers.iter().for_each(|server| drop(server.command(&["SET", "k", "forever"])));
