@@ -64,9 +64,12 @@ fn judge_node(node: &Examined, clients: &Clients, advice: &mut Advice) {
     }
     if node.state != NodeState::Refused {
         judge.taking(clients);
-        judge.releasing();
-        judge.scripts();
-        judge.waiting();
+        // Of a user who takes no locks nothing else is missing.
+        if !node.is_denied("SET") {
+            judge.releasing();
+            judge.scripts();
+            judge.waiting();
+        }
     }
     judge.memory();
     judge.history();
@@ -110,7 +113,10 @@ impl Judge<'_> {
         match self.node.refusal("SET") {
             None => {}
             Some(Cause::NoPermission) => {
-                self.refuse("the user may not run SET, so no lock can be taken there: grant +set");
+                self.refuse(
+                    "this user may take no locks, as it may not run SET: give doctor the user of \
+                     your clients (to the user of clients grant +set)",
+                );
             }
             Some(Cause::KeyDenied) if clients.has_key => self.refuse(
                 "the user may not touch this key, so the lock cannot be taken there: grant a \

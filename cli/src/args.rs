@@ -205,8 +205,10 @@ pub(crate) struct LockArgs {
 #[command(after_help = "\
 With --force it shows who holds the lock, asks, and takes the lock from that holder and no other: if
 it has gone to another meanwhile, that one keeps it. The holder does not stop by that: it works on
-until it learns of its loss, so stop it first, or let the resource refuse it by its fence. What was
-done is a line on stderr.
+until it learns of its loss, so stop it first, or let the resource refuse it by its fence. redbolt run
+and elect learn of it at once, as who watches the lock does, and end CMD within their --grace; others
+with their next extension, after a third of their TTL, and who does not extend the lock when its time
+is over. What was done is a line on stderr.
 
 Other users of this machine can see TOKEN with ps, but not a file or the environment.
 
@@ -313,6 +315,9 @@ pub(crate) struct RunArgs {
     /// Least time left of a lock for CMD to go on [default: a tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
+    /// What the holder is called, 1 to 64 letters, digits and .-_+@/ [default: run/ and CMD's file]
+    #[arg(long, value_name = "WHO")]
+    pub(crate) name: Option<String>,
     /// Take the lock, a single one, with a fence; CMD finds it in its environment as REDBOLT_FENCE
     #[arg(long)]
     pub(crate) fence: bool,
@@ -340,7 +345,7 @@ pub(crate) struct ElectArgs {
     /// TTL of the lock: how long after the death of a leader another leads at the latest
     #[arg(long, value_name = "D", default_value = "3s", value_parser = ttl)]
     pub(crate) ttl: Duration,
-    /// What this candidate is called, 1 to 64 letters, digits and .-_+@/ [default: redbolt-cli]
+    /// What this candidate is called, 1 to 64 letters, digits and .-_+@/ [default: redbolt]
     #[arg(long = "name", value_name = "WHO")]
     pub(crate) name: Option<String>,
     /// Least time left of the term for CMD to go on [default: a tenth of the TTL, at most 1s]
@@ -397,6 +402,9 @@ the lock was taken away, CMD and its process group get TERM, and KILL after the 
 lock would have ended; then the exit code is 70. If redbolt itself is stopped or hangs, its
 watchdog, a second process, sends that KILL. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD.
 CMD is killed when redbolt is.
+
+While it waits for a lock, a line on stderr says after some seconds who holds it, or which nodes are
+missing; another one follows where that changes.
 
 Several locks are taken one after the other in the order of their bytes, whatever the order of the
 arguments, so that commands that want the same locks cannot block each other. --wait is the time for

@@ -1,5 +1,5 @@
-//! The command under the lock: it runs in a process group of its own and never outlives the process that
-//! started it, here called `run`.
+//! The command under the lock: it runs in a process group of its own, and no process of that group
+//! outlives the process that started it, here called `run`.
 //!
 //! `run` starts its own binary a second time with [`HIDDEN`]. This process asks the kernel to kill
 //! it when `run` dies, waits until the watchdog knows it, takes the terminal if there is one, and
@@ -141,6 +141,11 @@ impl Group {
         }
     }
 
+    /// The number of the command's process.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
     /// Sends a signal to the command and everything that it started in its group.
     pub(crate) fn send(&self, signal: Signal) {
         if let Some(signal) = KernelSignal::from_named_raw(signal as i32) {
@@ -226,7 +231,7 @@ pub(crate) fn die_with(parent: &OsStr) -> io::Result<()> {
     if is_parent { Ok(()) } else { Err(io::Error::other("redbolt has ended")) }
 }
 
-/// Other systems have no such request.
+/// Other systems have no such request: there the watchdog alone kills the command.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn die_with(parent: &OsStr) -> io::Result<()> {
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());

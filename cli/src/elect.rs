@@ -13,31 +13,31 @@ use crate::exit::Failure;
 use crate::lock::{options, waiting};
 use crate::output::{note, shown};
 use crate::session::Session;
+use crate::settings::PROGRAM;
 use crate::work;
 
 pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
     let grace = work::grace(args.ttl, args.grace)?;
-    let mut session = work::session(global, "elect", |config| match &args.name {
-        Some(name) => config.client_name(name),
-        None => config,
-    })?;
+    let who = args.name.as_deref().unwrap_or(PROGRAM);
+    let mut session = work::session(global, "elect", |config| config.client_name(who))?;
     let (name, command) = (shown(&args.election.0), work::command(&args.command));
     loop {
         session.is_telling = true;
         let term = campaign(&mut session, args)?;
-        note(format_args!("leads {name}"));
+        note(format_args!("leads {name} as {who}"));
         let ended = work::under(&mut session, vec![term], &command, grace)?;
         if !ended.is_lost_alone() {
             session.close();
             return ended.judge();
         }
-        note(format_args!("no longer leads {name}: waits to lead again"));
+        let why = ended.why_lost();
+        note(format_args!("no longer leads {name} as {who}: {why}; waits to lead again"));
     }
 }
 
 /// Waits until this candidate leads.
 fn campaign(session: &mut Session, args: &ElectArgs) -> Result<Lease, Failure> {
     let key = &args.election.0;
-    let _spinner = waiting(key, Some(FOREVER));
-    session.lock(key, options(args.ttl, args.fence).announced(), Some(FOREVER))
+    let _waiting = waiting(session, key, Some(FOREVER));
+    session.lock(key, options(args.ttl, args.fence).announced().watch(true), Some(FOREVER))
 }

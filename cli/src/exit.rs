@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use redbolt::inspect::{NodeHealth, NodeState};
+use redbolt::inspect::{NodeHealth, NodeState, Searched};
 use redbolt::{
     Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Vote,
 };
@@ -123,20 +123,13 @@ impl Failure {
     /// Adds why nodes did not take part, grouped by cause, and that it is a matter of rights if they
     /// alone left no quorum.
     pub(crate) fn away(mut self, nodes: &[NodeHealth], quorum: usize) -> Self {
-        let vote = |node: &NodeHealth| match (node.state, node.cause) {
-            (NodeState::Admitted, _) => Vote::Granted,
-            (_, Cause::None) => Vote::Unknown(Cause::Timeout),
-            (_, cause) => Vote::Unknown(cause),
-        };
-        let votes: Vec<_> =
-            nodes.iter().map(|node| NodeVote::new(&node.name, vote(node), HELD)).collect();
-        self.add_causes(&votes);
+        self.add_causes(causes(nodes));
         self.code = code_without_quorum(nodes.iter().map(|node| node.cause), quorum);
         self
     }
 
-    fn add_causes(&mut self, votes: &[NodeVote]) {
-        if let Some(causes) = grouped(votes) {
+    fn add_causes(&mut self, causes: Option<String>) {
+        if let Some(causes) = causes {
             self.message.push_str(&format!(" ({causes})"));
         }
     }
@@ -176,7 +169,7 @@ impl Failure {
             ballot.quorum()
         );
         let mut failure = Self::new(code, kind, message);
-        failure.add_causes(&nodes);
+        failure.add_causes(grouped(&nodes));
         if let Some(wait) = ballot.quarantine() {
             failure =
                 failure.hint(&format!("enough nodes may vote in {:.1} s", wait.as_secs_f64()));
@@ -191,8 +184,8 @@ impl NodeVote {
         let (vote, (cause, text)) = match vote {
             Vote::Granted => ("granted", of(Cause::None)),
             Vote::Denied => ("denied", denied),
-            Vote::Failed(cause) => ("failed", of(cause)),
-            Vote::Unknown(cause) => ("unknown", of(cause)),
+            Vote::Failed(cause) => ("failed", of(settled(cause))),
+            Vote::Unknown(cause) => ("unknown", of(settled(cause))),
             _ => ("unknown", of(Cause::None)),
         };
         Self { node: name.to_owned(), vote, cause, text }
@@ -233,7 +226,34 @@ const fn kind_of(code: u8) -> &'static str {
 }
 
 /// Where to look when nodes are away.
-const DOCTOR: &str = "redbolt doctor says what to do";
+pub(crate) const DOCTOR: &str = "redbolt doctor says what to do";
+
+/// What is said of a node: one that still connects has had its time for that.
+pub(crate) fn settled(cause: Cause) -> Cause {
+    if cause == Cause::Connecting { Cause::ConnectTimeout } else { cause }
+}
+
+/// Why nodes were not searched, grouped by cause.
+pub(crate) fn not_searched(nodes: &[Searched]) -> Option<String> {
+    let vote = |node: &Searched| {
+        if node.cause == Cause::None { Vote::Granted } else { Vote::Unknown(node.cause) }
+    };
+    let votes: Vec<_> =
+        nodes.iter().map(|node| NodeVote::new(&node.node, vote(node), HELD)).collect();
+    grouped(&votes)
+}
+
+/// Why nodes do not vote, grouped by cause.
+pub(crate) fn causes(nodes: &[NodeHealth]) -> Option<String> {
+    let vote = |node: &NodeHealth| match (node.state, node.cause) {
+        (NodeState::Admitted, _) => Vote::Granted,
+        (_, Cause::None) => Vote::Unknown(Cause::Timeout),
+        (_, cause) => Vote::Unknown(cause),
+    };
+    let votes: Vec<_> =
+        nodes.iter().map(|node| NodeVote::new(&node.name, vote(node), HELD)).collect();
+    grouped(&votes)
+}
 
 /// `a, b: connection refused; c: no answer in time`: nodes grouped by cause.
 fn grouped(nodes: &[NodeVote]) -> Option<String> {

@@ -59,6 +59,16 @@ fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
     let (count, quorum) = (nodes.len(), clients.quorum);
     let voting = nodes.iter().filter(|node| node.can_vote()).count();
     let Some(spare) = voting.checked_sub(quorum) else {
+        let denied =
+            nodes.iter().filter(|node| node.state == NodeState::Admitted && node.is_denied("SET"));
+        let well = voting + denied.count();
+        if well >= quorum {
+            let text = format!(
+                "{well} of {count} nodes vote, and this user may take no locks: give doctor the user \
+                 of your clients"
+            );
+            return (Level::Unsafe, text);
+        }
         let mut waits: Vec<Duration> = nodes.iter().filter_map(quarantine).collect();
         waits.sort_unstable();
         let remedy = match waits.get(quorum - voting - 1) {

@@ -6,6 +6,7 @@
 //! - Nothing is deleted without a yes, on a terminal or by `--yes`.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::time::Duration;
 
 use redbolt::inspect::{Holder, SeenLock, Verdict};
 use redbolt::{UnlockError, Unlocked};
@@ -16,6 +17,9 @@ use crate::exit::{Failure, LOST, NO_QUORUM, REFUSED};
 use crate::output::{note, say, short, shown};
 use crate::unlock::too_few;
 use crate::{clock, holders, look};
+
+/// How long a waiter may take to have a lock that was taken away, before it is looked for.
+const MOMENT: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -43,12 +47,19 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
         Ok(_) => return Err(too_few(client.driver(), &key)),
         Err(error) => return Err(error.into()),
     }
-    note(format_args!("{} took {key} from {}", clock::time(), holders::words(holder)));
+    let who = holders::words(holder);
+    note(format_args!("{} took {key} from {who}", clock::time()));
     if global.json {
         say(json!({"key": key, "released": true, "holder": holder}))?;
-    } else {
-        say(format_args!("{key} is released"))?;
+        return Ok(());
     }
+    // Who waited for it has it in a moment.
+    if holder.waiters.is_some_and(|waiters| waiters > 0) {
+        client.drive_for(MOMENT)?;
+    }
+    let next = client.holder(&args.key.0).ok().and_then(|seen| seen.holder);
+    let next = next.map(|next| format!("; now it is held by {}", holders::words(&next)));
+    say(format_args!("{key} is taken from {who}{}", next.unwrap_or_default()))?;
     Ok(())
 }
 
@@ -81,11 +92,17 @@ fn is_confirmed(key: &str, holder: &Holder) -> io::Result<bool> {
     );
     let mut out = io::stderr().lock();
     let (who, since) = (holders::words(holder), holders::since(holder));
-    writeln!(out, "{key} is held by {who}{since}, and {ends}.")?;
+    let silence = holders::silence(holder);
+    writeln!(out, "{key} is held by {who}{since}, and {ends}{silence}.")?;
     if let Some(why) = holders::why_unknown(holder) {
         writeln!(out, "{why}.")?;
     }
-    writeln!(out, "The holder is not stopped: it works on until it learns of its loss.")?;
+    writeln!(
+        out,
+        "The holder is not stopped: it works on until it learns of its loss. redbolt run and elect, \
+         and all who watch the lock, learn of it at once; others with their next extension, a third \
+         of their TTL later at most; and a holder that never extends it when it would have ended."
+    )?;
     write!(out, "Take {key} away? [y/N] ")?;
     out.flush()?;
     let mut line = String::new();

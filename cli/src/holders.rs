@@ -49,11 +49,22 @@ pub(crate) fn since(holder: &Holder) -> String {
     held.unwrap_or_default() + &waiting
 }
 
+/// What it means that a holder which a node lists has not said how long it holds the lock. Only for
+/// one that was asked.
+pub(crate) fn silence(holder: &Holder) -> &'static str {
+    if holder.address.is_some() && holder.held_for.is_none() {
+        "; the holder does not answer: it may hang or be stopped"
+    } else {
+        ""
+    }
+}
+
 /// Why no more than its client is known of a holder; `None` where more is.
 pub(crate) fn why_unknown(holder: &Holder) -> Option<&'static str> {
     let is_unknown = holder.client.is_some() && holder.address.is_none();
     is_unknown.then_some(
         "no node lists this client: it has ended or lost its connections, or the user may not run \
-         CLIENT LIST",
+         CLIENT LIST; a script may have taken the lock with redbolt lock and extend it: look whether \
+         the time until it ends grows",
     )
 }

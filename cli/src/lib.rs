@@ -50,6 +50,7 @@ mod token;
 mod top;
 mod unlock;
 mod usage;
+mod waiting;
 mod watch;
 mod watchdog;
 mod way;

@@ -7,18 +7,17 @@ use redbolt::{Lease, LockOptions};
 use serde_json::json;
 
 use crate::args::{Global, LockArgs};
-use crate::duration::FOREVER;
 use crate::exit::{Failure, TAKEN};
 use crate::output::{ms, say, short, shown};
-use crate::progress::Progress;
 use crate::session::Session;
 use crate::signals::ENDING;
+use crate::waiting::Waiting;
 
 pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     let mut session = Session::open(global, &ENDING)?;
-    let spinner = waiting(&args.key.0, args.wait);
+    let waiting = waiting(&session, &args.key.0, args.wait);
     let result = session.lock(&args.key.0, options(args.ttl, args.fence), args.wait);
-    drop(spinner);
+    drop(waiting);
     let result = result.and_then(|lease| {
         session.gather_votes(&lease)?;
         // If printing fails, the drop of the lease releases the lock again.
@@ -62,15 +61,9 @@ pub(crate) fn announce(session: &Session, lease: &Lease, json: bool) -> Result<(
     Ok(())
 }
 
-/// Shows on a terminal that the command waits for a lock.
-pub(crate) fn waiting(key: &[u8], wait: Option<Duration>) -> Progress {
-    match wait {
-        Some(FOREVER) => Progress::spinner(format!("waiting for {}", shown(key))),
-        Some(wait) => {
-            Progress::spinner(format!("waiting for {}, at most {}", shown(key), short(wait)))
-        }
-        None => Progress::hidden(),
-    }
+/// Says why the command waits for a lock, while it does.
+pub(crate) fn waiting(session: &Session, key: &[u8], wait: Option<Duration>) -> Option<Waiting> {
+    wait.map(|wait| Waiting::start(&session.config, key, wait))
 }
 
 /// Adds what to do when the lock is taken.
@@ -78,9 +71,6 @@ pub(crate) fn hint_taken(failure: Failure, key: &[u8], wait: Option<Duration>) -
     if failure.code != TAKEN {
         return failure;
     }
-    if wait.is_some() {
-        failure.hint(&format!("redbolt status {} shows by whom and for how long", shown(key)))
-    } else {
-        failure.hint("--wait 5s waits for it")
-    }
+    let failure = if wait.is_some() { failure } else { failure.hint("--wait 5s waits for it") };
+    failure.hint(&format!("redbolt status {} shows by whom and for how long", shown(key)))
 }

@@ -36,10 +36,24 @@ fn connected(
     is_enough: impl Fn(&Client) -> bool,
 ) -> Result<(Client, Config), Failure> {
     let config = settings::config(global)?;
-    let mut client = Client::open(config.clone())?;
-    let (end, patience) = (now() + CONNECT_LIMIT, node_timeout(global));
-    let mut enough_since = None;
+    let client = settled(config.clone(), node_timeout(global), is_enough)?;
+    Ok((client, config))
+}
+
+/// A client of these settings, once each node is connected, or known not to be, or has had its time.
+pub(crate) fn opened(config: Config) -> Result<Client, Failure> {
+    settled(config, CONNECT_LIMIT, |_| false)
+}
+
+fn settled(
+    config: Config,
+    patience: Duration,
+    is_enough: impl Fn(&Client) -> bool,
+) -> Result<Client, Failure> {
     let mut known = vec![false; config.nodes().len()];
+    let mut client = Client::open(config)?;
+    let end = now() + CONNECT_LIMIT;
+    let mut enough_since = None;
     loop {
         client.drive()?;
         for (known, node) in known.iter_mut().zip(client.nodes()) {
@@ -51,7 +65,7 @@ fn connected(
         }
         let is_over = enough_since.is_some_and(|since| since + patience <= time) || time >= end;
         if is_over || known.iter().all(|&known| known) {
-            return Ok((client, config));
+            return Ok(client);
         }
         client.drive_for(STEP)?;
     }

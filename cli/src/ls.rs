@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use redbolt::inspect::{KeyState, Listing, SeenLock, Verdict};
+use redbolt::inspect::{KeyState, Listing, Searched, SeenLock, Verdict};
 use redbolt::{Cause, Client};
 use serde_json::{Value, json};
 
 use crate::args::{Global, LsArgs};
-use crate::exit::{Failure, NO_QUORUM};
+use crate::exit::{DOCTOR, Failure, NO_QUORUM, not_searched};
 use crate::output::{ms, note, say, short, shown};
 use crate::table::Table;
 use crate::{holders, look, terminal};
+
+/// What to do for a user who may not list locks.
+const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
 
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     let (mut client, _) = look::client(global)?;
@@ -31,7 +34,16 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     }
     let left_out = left_out(&listing);
     if let Some(left_out) = &left_out {
-        note(format_args!("not searched: {left_out}"));
+        // The doctor asks for what locks need, not for what a list needs.
+        let is_denied = |node: &Searched| matches!(node.cause, Cause::None | Cause::NoPermission);
+        let hint = if listing.nodes.iter().all(is_denied) { LIST_RIGHTS } else { DOCTOR };
+        note(format_args!("not searched: {left_out}; {hint}"));
+    }
+    let mut holders = listing.locks.iter().filter_map(|lock| lock.holder.as_ref());
+    if !global.json
+        && let Some(why) = holders.find_map(holders::why_unknown)
+    {
+        note(format_args!("where the holder is only a client: {why}"));
     }
     if may_miss { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
 }
@@ -44,9 +56,7 @@ pub(crate) fn may_miss(client: &Client, listing: &Listing) -> bool {
 
 /// The nodes that were not searched, and why.
 pub(crate) fn left_out(listing: &Listing) -> Option<String> {
-    let nodes = listing.nodes.iter().filter(|node| node.cause != Cause::None);
-    let texts: Vec<String> = nodes.map(|node| format!("{}: {}", node.node, node.cause)).collect();
-    (!texts.is_empty()).then(|| texts.join("; "))
+    not_searched(&listing.nodes)
 }
 
 fn json(lock: &SeenLock) -> Value {

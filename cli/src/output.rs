@@ -23,14 +23,18 @@ pub(crate) fn note(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "redbolt: {text}");
 }
 
+/// As [`note`], where a progress bar may stand.
+pub(crate) fn note_between(text: impl Display) {
+    if is_live(&io::stderr()) {
+        let _ = write!(io::stderr().lock(), "\r\x1b[K");
+    }
+    note(text);
+}
+
 /// Prints notices of nodes on stderr while a command goes on.
 pub(crate) fn tell(mut next: impl FnMut() -> Option<Notice>) {
     while let Some(notice) = next() {
-        if is_live(&io::stderr()) {
-            // A progress bar may stand there.
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
-        note(told(&notice));
+        note_between(told(&notice));
     }
 }
 

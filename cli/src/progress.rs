@@ -18,11 +18,6 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shows nothing.
-    pub(crate) const fn hidden() -> Self {
-        Self { bar: None }
-    }
-
     /// A bar, in thousandths.
     pub(crate) fn bar() -> Self {
         Self::drawn(Some(1000), style("{bar:40} {percent:>3} %").progress_chars("█░"))

@@ -6,6 +6,9 @@
 //!   so waiters cannot deadlock.
 //! - The driver keeps the locks alive, also while `run` waits for the next one.
 
+use std::ffi::OsString;
+use std::path::Path;
+
 use redbolt::{KeepAlive, Lease, now};
 
 use crate::args::{Global, RunArgs};
@@ -15,19 +18,33 @@ use crate::output::shown;
 use crate::session::{CONNECT_LIMIT, Session};
 use crate::work;
 
+/// The most letters of a file's name in that of a client, which has at most 64.
+const FILE_MAX: usize = 60;
+
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     let grace = work::grace(args.ttl, args.grace)?;
     if args.fence && keys(args).len() > 1 {
         return Err(Failure::usage("--fence takes one KEY: fences compare within one lock only"));
     }
-    let mut session = work::session(global, "run", |config| config)?;
+    let command = work::command(&args.command);
+    let name = args.name.clone().unwrap_or_else(|| name_of(&command));
+    let mut session = work::session(global, "run", |config| config.client_name(name))?;
     // The error of a single attempt already says everything.
     session.is_telling = args.wait.is_some();
     let leases = take_all(&mut session, args);
     let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
-    let ended = work::under(&mut session, leases, &work::command(&args.command), grace);
+    let ended = work::under(&mut session, leases, &command, grace);
     session.close();
     ended?.judge()
+}
+
+/// What a holder is called that was given no name: `run/` and the file that runs, never its arguments.
+fn name_of(command: &[OsString]) -> String {
+    let file = command.first().and_then(|program| Path::new(program).file_name());
+    let file = file.unwrap_or_default().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || ".-_+@".contains(c) { c } else { '_' };
+    let file: String = file.chars().map(plain).take(FILE_MAX).collect();
+    format!("run/{file}")
 }
 
 /// The names of the locks, each once and in the order of their bytes.
@@ -47,10 +64,10 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
     let mut leases: Vec<Lease> = Vec::with_capacity(keys.len());
     for key in keys {
         let left = end.map(|end| now().until(end));
-        let spinner = waiting(key, left);
-        let acquire = options(args.ttl, args.fence).keep_alive(KeepAlive::new());
+        let acquire = options(args.ttl, args.fence).keep_alive(KeepAlive::new()).watch(true);
+        let waiting = waiting(session, key, left);
         let taken = session.lock(key, acquire, left);
-        drop(spinner);
+        drop(waiting);
         if let Some(lost) = leases.iter().find(|lease| !lease.is_valid()) {
             return Err(Failure::new(
                 LOST,

@@ -38,6 +38,7 @@ pub(crate) struct Session {
     pub(crate) signals: Signals,
     /// Whether notices of nodes are printed on stderr as they come.
     pub(crate) is_telling: bool,
+    pub(crate) config: Config,
     node_timeout: Duration,
     alarm: Alarm,
     poll: Poll,
@@ -72,13 +73,14 @@ impl Session {
             // A poll that cannot be woken still ends at its next deadline.
             let _ = waker.wake();
         })?;
-        let mut driver = Driver::new(config, poll.registry(), 0..node_count + 1)?;
+        let mut driver = Driver::new(config.clone(), poll.registry(), 0..node_count + 1)?;
         driver.drive();
         Ok(Self {
             driver,
             quorum,
             signals,
             is_telling: false,
+            config,
             node_timeout: node_timeout(global),
             alarm: Alarm::new()?,
             poll,

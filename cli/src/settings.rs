@@ -14,6 +14,9 @@ use crate::exit::Failure;
 /// Names the nodes for a process that this one starts.
 pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
 
+/// What clients call themselves that were given no name.
+pub(crate) const PROGRAM: &str = "redbolt";
+
 /// The clients' default for the longest TTL.
 const MAX_TTL: Duration = Duration::from_secs(30);
 
@@ -40,7 +43,7 @@ pub(crate) fn config_of(global: &Global, nodes: &str) -> Result<Config, Failure>
             "addresses are separated by commas: redis://HOST:PORT,redis://HOST:PORT",
         ));
     }
-    let mut config = Config::new(list)?.client_name("redbolt-cli");
+    let mut config = Config::new(list)?.client_name(PROGRAM);
     if let Some(votes) = global.quorum {
         config = config.quorum(Quorum::AtLeast(votes));
     }

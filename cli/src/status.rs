@@ -7,7 +7,7 @@ use redbolt::{Cause, Client};
 use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
-use crate::exit::{Failure, code_without_quorum};
+use crate::exit::{Failure, code_without_quorum, settled};
 use crate::output::{Paint, add, say, short, shown};
 use crate::table::Table;
 use crate::terminal::wrap;
@@ -88,11 +88,12 @@ impl Look {
                     |ends| format!("and for another {ends} unless it is extended or released"),
                 );
                 format!(
-                    "{key} is {} on {} of {count} nodes by {}{}, {ends}",
+                    "{key} is {} on {} of {count} nodes by {}{}, {ends}{}",
                     paint.yellow("held"),
                     holder.votes,
                     holders::words(holder),
                     holders::since(holder),
+                    holders::silence(holder),
                 )
             }
             (None, Verdict::Free) => format!("{key} is {}", paint.green("free")),
@@ -140,6 +141,7 @@ fn state(node: &NodeKey) -> &'static str {
 /// Why what the node says does not count.
 fn silence(node: &NodeKey) -> Option<Cause> {
     let cause = if let KeyState::Error(cause) = node.state { cause } else { node.doubt };
+    let cause = settled(cause);
     (cause != Cause::None).then_some(cause)
 }
 

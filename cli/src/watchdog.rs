@@ -1,4 +1,5 @@
-//! The watchdog: a process that kills the command in time if `run` itself is stopped.
+//! The watchdog: a process that kills the command in time if `run` itself is stopped, and at once if
+//! `run` is killed.
 //!
 //! `run` starts its own binary a second time with [`HIDDEN`], and writes each new time to a pipe. A
 //! stop of `run` or its process group, for example by Ctrl-Z, does not reach the watchdog.
@@ -6,6 +7,8 @@
 //! # Invariants
 //!
 //! - It kills the group only while `run` has not reaped its leader: `run` ends the watchdog first.
+//! - A pipe that ends while the watchdog lives says that `run` has died. The kernel kills the leader
+//!   then, and the watchdog the rest of its group: a group that has members keeps its number.
 //! - It ends with its pipe, and so with `run`; it holds no other descriptor of `run` open.
 
 use std::io::{self, Write as _};
@@ -83,6 +86,10 @@ impl Order {
         bytes
     }
 
+    fn kill(self) -> io::Result<()> {
+        Ok(kill_process_group(self.group, Signal::KILL)?)
+    }
+
     fn read(bytes: &[u8]) -> Option<Self> {
         let (group, at) = bytes.split_first_chunk()?;
         let group = Pid::from_raw(i32::from_ne_bytes(*group))?;
@@ -101,14 +108,14 @@ pub(crate) fn watch() -> io::Result<()> {
         alarm.wait(pipe.as_fd(), order.map(|order| order.at))?;
         // A time is over only if no newer one has come.
         match read(&pipe, &mut bytes) {
-            Ok(0) => return Ok(()),
+            Ok(0) => return order.map_or(Ok(()), Order::kill),
             Ok(len) => {
                 let orders = bytes.get(..len).unwrap_or_default().chunks_exact(Order::LEN);
                 order = orders.last().and_then(Order::read).or(order);
             }
             Err(Errno::AGAIN | Errno::INTR) => {
                 if let Some(order) = order.filter(|order| order.at <= now()) {
-                    return Ok(kill_process_group(order.group, Signal::KILL)?);
+                    return order.kill();
                 }
             }
             Err(error) => return Err(error.into()),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use redbolt::Instant;
 use redbolt::driver::Outcome;
-use redbolt::engine::OpId;
+use redbolt::engine::{LostCause, OpId};
 use redbolt::{Config, Lease, UnlockError, Unlocked, now};
 
 use crate::args::{CommandArgs, Global};
@@ -37,6 +37,9 @@ const FENCE_VARIABLE: &str = "REDBOLT_FENCE";
 
 /// The exit code of a command that was killed.
 const KILLED: u8 = 128 + 9;
+
+/// How long a command may go on after a signal that ends processes before that is said.
+const STILL_RUNS: Duration = Duration::from_secs(5);
 
 /// The signals that are passed on to the command.
 const PASSED_ON: [Signal; 6] = [
@@ -93,6 +96,8 @@ pub(crate) struct Ended {
     code: u8,
     /// It was told to end, or killed, because a lock ended.
     was_ended: bool,
+    /// A lock's key was deleted or changed at the nodes before its time was over.
+    was_taken_away: bool,
     /// The last signal that was passed on to it and ends processes.
     signal: Option<Signal>,
     released: Vec<Released>,
@@ -111,7 +116,8 @@ pub(crate) fn under(
     let group = group.map_err(|error| {
         Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
     })?;
-    let mut watch = Watch { session, group, leases, limit, signal: None };
+    let mut watch =
+        Watch { session, group, leases, limit, was_taken_away: false, signal: None, say_at: None };
     let result = watch.until_ended();
     // Whatever went wrong, no part of the command may go on without the locks.
     if result.is_err() || watch.limit.is_told {
@@ -123,7 +129,8 @@ pub(crate) fn under(
     // A command that had ended by itself was not killed.
     let was_killed = result? == End::Killed && code == KILLED;
     let was_ended = was_killed || watch.limit.is_told;
-    Ok(Ended { code, was_ended, signal: watch.signal, released: released? })
+    let Watch { was_taken_away, signal, .. } = watch;
+    Ok(Ended { code, was_ended, was_taken_away, signal, released: released? })
 }
 
 /// What the command finds of its lock. With several locks it finds none of them, nor what this process
@@ -150,8 +157,11 @@ struct Watch<'session> {
     group: Group,
     leases: Vec<Lease>,
     limit: Limit,
+    was_taken_away: bool,
     /// The last signal that was passed on and ends processes.
     signal: Option<Signal>,
+    /// When to say that the command still runs in spite of it.
+    say_at: Option<Instant>,
 }
 
 /// Why nobody watches the command any more.
@@ -228,16 +238,21 @@ impl Watch<'_> {
                 return Ok(End::ByItself);
             }
             while let Some(done) = self.session.driver.completion() {
-                if matches!(done.result, Outcome::Lost(_)) {
-                    self.tell("the lock is lost: ending the command");
-                }
+                let Outcome::Lost(cause) = done.result else { continue };
+                self.was_taken_away |= cause == LostCause::Gone;
+                let what = if self.was_taken_away { "was taken away" } else { "is lost" };
+                self.tell(&format!("the lock {what}: ending the command"));
             }
             self.limit.follow(deadline(&self.leases));
             if self.limit.tell_at() <= now() {
                 self.tell("the lock could not be extended and ends: ending the command");
             }
             self.group.kill_at(self.limit.watchdog_at());
-            self.session.wait(Some(self.limit.next()))?;
+            if self.say_at.is_some_and(|at| at <= now()) {
+                self.say_still_runs();
+            }
+            let next = self.limit.next();
+            self.session.wait(Some(self.say_at.map_or(next, |at| at.min(next))))?;
         }
     }
 
@@ -249,9 +264,24 @@ impl Watch<'_> {
         } else if PASSED_ON.contains(&signal) {
             self.group.send(signal);
             if ENDING.contains(&signal) {
+                if self.signal.is_none() {
+                    self.say_at = Some(now() + STILL_RUNS);
+                }
                 self.signal = Some(signal);
             }
         }
+    }
+
+    /// Says, once, that the command goes on after a signal that ends processes: it may hang or be
+    /// stopped, and the lock is kept for it.
+    fn say_still_runs(&mut self) {
+        self.say_at = None;
+        let Some(signal) = self.signal.filter(|_| !self.limit.is_told) else { return };
+        let name = signal.as_str().trim_start_matches("SIG");
+        let pid = self.group.pid();
+        note(format_args!(
+            "passed {name} on to CMD (process {pid}), which still runs: the lock is kept until it ends"
+        ));
     }
 
     /// Tells the command to end, once.
@@ -307,13 +337,23 @@ impl Ended {
         self.was_ended && self.signal.is_none()
     }
 
+    /// Why the locks were lost, where they were.
+    pub(crate) const fn why_lost(&self) -> &'static str {
+        if self.was_taken_away {
+            "the lock was taken away"
+        } else {
+            "the lock was not extended in time"
+        }
+    }
+
     /// What this process ends with.
     pub(crate) fn judge(&self) -> Result<(), Failure> {
         let is_lost =
             |lock: &&Released| !lock.is_in_time || lock.unlocked == Err(UnlockError::NotHeld);
+        let what = if self.was_taken_away { "taken away" } else { "lost" };
         let were = |locks: &[&str]| {
             let verb = if locks.len() == 1 { "was" } else { "were" };
-            format!("{} {verb} lost", locks.join(", "))
+            format!("{} {verb} {what}", locks.join(", "))
         };
         // In the order in which they were taken.
         let lost: Vec<&str> =

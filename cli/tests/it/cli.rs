@@ -1,7 +1,7 @@
 //! The harness of the `cli_*` tests: runs the built `redbolt` and takes its output.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use redbolt_embedded::Nodes;
@@ -110,6 +110,7 @@ pub(crate) fn take(nodes: &Nodes, key: &str) -> String {
 pub(crate) struct Running {
     child: Child,
     out: BufReader<ChildStdout>,
+    err: BufReader<ChildStderr>,
 }
 
 impl Running {
@@ -118,12 +119,17 @@ impl Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("redbolt starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self { child, out }
+        let err = BufReader::new(child.stderr.take().expect("a pipe"));
+        Self { child, out, err }
     }
 
     /// The next line of stdout: what the test waits for.
     pub(crate) fn line(&mut self) -> String {
-        self.try_line().expect("it has ended, and said no more")
+        self.try_line().unwrap_or_else(|| {
+            let mut err = String::new();
+            self.err.read_to_string(&mut err).expect("stderr is text");
+            panic!("it has ended, and said no more: {err}")
+        })
     }
 
     /// The next line of stdout; none if it has ended without one.
@@ -131,6 +137,18 @@ impl Running {
         let mut line = String::new();
         let len = self.out.read_line(&mut line).expect("stdout is text");
         (len > 0).then(|| line.trim_end().to_owned())
+    }
+
+    /// The next line of stderr that contains `part`, as [`line`](Self::line).
+    pub(crate) fn err_line(&mut self, part: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let len = self.err.read_line(&mut line).expect("stderr is text");
+            assert!(len > 0, "it has ended, and said nothing of {part}");
+            if line.contains(part) {
+                return line.trim_end().to_owned();
+            }
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -147,8 +165,7 @@ impl Running {
         let started = redbolt::now();
         let (mut out, mut err) = (String::new(), String::new());
         self.out.read_to_string(&mut out).expect("stdout is text");
-        let stderr = self.child.stderr.as_mut().expect("a pipe");
-        stderr.read_to_string(&mut err).expect("stderr is text");
+        self.err.read_to_string(&mut err).expect("stderr is text");
         let status = self.child.wait().expect("a child");
         let took = redbolt::now().saturating_since(started);
         Ended { code: status.code(), out, err, took }

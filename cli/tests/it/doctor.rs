@@ -112,6 +112,28 @@ fn what_a_user_may_not_do_is_said_with_what_to_grant() {
 }
 
 #[test]
+fn a_user_who_takes_no_locks_is_told_so_and_nothing_of_the_nodes() {
+    let Some(servers) = three() else { return };
+    let rules = "ACL SETUSER operator reset on >s3cret ~* &* +@connection +@read +@pubsub +info +time \
+                 +config|get +client|list +eval +del";
+    for server in &servers {
+        assert_eq!(server.command(&rules.split(' ').collect::<Vec<_>>()), b"+OK\r\n");
+    }
+    let login = |url: &String| url.replace("redis://", "redis://operator:s3cret@");
+    let urls: Vec<String> = urls(&servers).iter().map(login).collect();
+    let report = doctor(&urls, &["--json"]).expect(78).json();
+    let quorum = check(&report, "quorum")["message"].as_str().unwrap();
+    assert_eq!(
+        quorum,
+        "3 of 3 nodes vote, and this user may take no locks: give doctor the user of your clients"
+    );
+    let wrong: Vec<_> = report["unsafe"].as_array().unwrap().iter().collect();
+    assert_eq!(wrong.len(), 4, "{report}");
+    assert!(wrong.iter().all(|text| text.as_str().unwrap().contains("the user of your clients")));
+    assert!(!report.to_string().contains("repair"), "{report}");
+}
+
+#[test]
 fn a_frozen_a_killed_and_a_restarted_server_are_told_apart() {
     let Some(mut servers) = three() else { return };
     servers.push(RealServer::start(Kind::Valkey91, &KEPT));

@@ -3,10 +3,14 @@
 use redbolt_embedded::Nodes;
 
 use super::cli::{Running, on, redbolt};
-use redbolt_rig::{PATIENCE, eventually};
+use super::holders::{servers, urls};
+use redbolt_rig::{PATIENCE, RealServer, eventually};
 
 /// A command that says who it is, its process number and the token of its term, and then stays.
 const STAY: [&str; 4] = ["--", "sh", "-c", "echo $$ $REDBOLT_TOKEN; exec sleep 600"];
+
+const TAKEN_AWAY: &str =
+    "no longer leads jobs as web-1: the lock was taken away; waits to lead again";
 
 fn five() -> Nodes {
     Nodes::start(5).expect("nodes start")
@@ -46,7 +50,7 @@ fn a_command_that_ends_resigns_and_the_next_candidate_follows() {
     first.signal("USR1");
     let ended = first.end();
     assert_eq!(ended.code, Some(7), "{ended:?}");
-    assert!(ended.err.starts_with("redbolt: leads jobs\n"), "{ended:?}");
+    assert!(ended.err.starts_with("redbolt: leads jobs as web-1\n"), "{ended:?}");
     assert_eq!(second.line(), "one jobs");
     assert_eq!(second.end().code, Some(7));
     let seen = on(&nodes, &["leader", "jobs"]).expect(0);
@@ -80,7 +84,7 @@ fn a_term_that_is_taken_away_ends_the_command_and_the_candidate_campaigns_again(
     running.signal("TERM");
     let ended = running.end();
     assert_eq!(ended.code, Some(128 + 15), "{ended:?}");
-    assert!(ended.err.contains("no longer leads jobs: waits to lead again"), "{ended:?}");
+    assert!(ended.err.contains(TAKEN_AWAY), "{ended:?}");
     assert!(leader(&nodes).is_none());
 }
 
@@ -122,7 +126,34 @@ fn a_signal_ends_a_candidate_that_waits() {
     assert!(eventually(PATIENCE, waits));
     second.signal("TERM");
     let ended = second.end().expect(128 + 15);
-    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
+    assert_eq!(ended.out, "");
+    assert!(ended.err.is_empty() || ended.err.contains("waits for jobs, held by"), "{ended:?}");
+}
+
+#[test]
+fn a_candidate_that_waits_says_who_leads_and_later_that_too_few_nodes_are_left() {
+    // Nodes that list their clients.
+    let Some(servers) = servers() else { return };
+    let elect = |who: &str| {
+        let own = ["--restart-guard", "off", "elect", "jobs", "--name", who];
+        Running::start(&urls(&servers), &[&own[..], &STAY].concat())
+    };
+    let mut first = elect("web-1");
+    said(&mut first);
+    let mut second = elect("web-2");
+    let waits = second.err_line("waits for");
+    let pid = first.pid();
+    assert!(waits.starts_with("redbolt: waits for jobs, held by web-1 on "), "{waits}");
+    assert!(waits.contains(&format!(", process {pid}, ")), "{waits}");
+    servers.iter().for_each(RealServer::freeze);
+    let waits = second.err_line("waits for");
+    let expected = "redbolt: waits for jobs: only 0 of 3 nodes can vote, 2 are needed (all: ";
+    assert!(waits.starts_with(expected), "{waits}");
+    assert!(waits.ends_with("); redbolt doctor says what to do"), "{waits}");
+    second.signal("TERM");
+    let ended = second.end();
+    assert!(!ended.err.contains("waits for"), "each reason once: {ended:?}");
+    servers.iter().for_each(RealServer::thaw);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! `unlock --force` takes a lock from the holder that it showed, and from nobody else.
 
 use std::process::Stdio;
+use std::time::Duration;
 
-use super::cli::{command_on, end};
+use super::cli::{Running, command_on, end};
 use super::holders::{at, holding, servers, urls};
 use super::pty::Terminal;
-use redbolt_rig::RealServer;
+use redbolt_rig::{PATIENCE, RealServer, eventually};
 
 #[test]
 fn a_lock_is_taken_from_its_holder_and_the_line_on_stderr_says_from_whom() {
@@ -15,12 +16,84 @@ fn a_lock_is_taken_from_its_holder_and_the_line_on_stderr_says_from_whom() {
     let taken = at(&servers, &["unlock", "--force", "--yes", "k", "--json"]).expect(0);
     let object = taken.json();
     assert_eq!((&object["released"], &object["holder"]["pid"]), (&true.into(), &pid.into()));
-    assert!(taken.err.contains(" took k from redbolt-cli on "), "{taken:?}");
+    assert!(taken.err.contains(" took k from run/sh on "), "{taken:?}");
     assert_eq!(running.end().code, Some(70));
     // One that never ends, of another library.
     servers.iter().for_each(|server| drop(server.command(&["SET", "k", "forever"])));
     at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
     assert!(servers.iter().all(|server| !server.exists("k")));
+}
+
+/// The next extension would be after 10 s.
+#[test]
+fn a_run_whose_lock_is_taken_away_ends_its_command_at_once_and_says_so() {
+    let Some(servers) = servers() else { return };
+    let args = ["--restart-guard", "off", "run", "k", "--ttl", "30s", "--"];
+    let stay = ["sh", "-c", "echo held; exec sleep 600"];
+    let mut running = Running::start(&urls(&servers), &[&args[..], &stay].concat());
+    assert_eq!(running.line(), "held");
+    let pid = running.pid();
+    let taken = at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
+    assert!(taken.out.starts_with("k is taken from ") && !taken.out.contains(';'), "{taken:?}");
+    assert!(taken.out.contains(&format!(", process {pid}, ")), "{taken:?}");
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(ended.took < Duration::from_secs(8), "{ended:?}");
+    let said: Vec<_> = ended.err.lines().collect();
+    let expected = [
+        "redbolt: the lock was taken away: ending the command",
+        "redbolt: k was taken away while the command ran, so the command was ended",
+    ];
+    assert_eq!(said, expected);
+}
+
+/// It learns of its loss with its next extension, as nobody tells it.
+#[test]
+fn a_run_that_may_not_track_keys_still_ends_its_command_and_says_the_same() {
+    let Some(servers) = servers() else { return };
+    let rules = "ACL SETUSER u on >s3cret ~* &* +@all -client|tracking -client|caching";
+    for server in &servers {
+        assert_eq!(server.command(&rules.split(' ').collect::<Vec<_>>()), b"+OK\r\n");
+    }
+    let login = |url: &String| url.replace("redis://", "redis://u:s3cret@");
+    let urls: Vec<String> = urls(&servers).iter().map(login).collect();
+    let args = ["--restart-guard", "off", "run", "k", "--ttl", "3s", "--"];
+    let stay = ["sh", "-c", "echo held; exec sleep 600"];
+    let mut running = Running::start(&urls, &[&args[..], &stay].concat());
+    assert_eq!(running.line(), "held");
+    at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(ended.err.starts_with("redbolt: the lock was taken away: "), "{ended:?}");
+    assert_eq!(ended.err.lines().count(), 2, "{ended:?}");
+}
+
+#[test]
+fn who_waited_for_a_lock_that_was_taken_away_is_named_as_its_holder() {
+    let Some(servers) = servers() else { return };
+    let start = || {
+        let args = ["--restart-guard", "off", "run", "k", "--wait", "60s", "--"];
+        let stay = ["sh", "-c", "echo held; exec sleep 600"];
+        Running::start(&urls(&servers), &[&args[..], &stay].concat())
+    };
+    let waits = || {
+        let seen = at(&servers, &["status", "k", "--json"]).expect(0).json();
+        seen["holder"]["waiters"] == 1
+    };
+    let mut holder = start();
+    assert_eq!(holder.line(), "held");
+    // On a loaded machine the look may come before the waiter has the lock.
+    let is_named = (0..5).any(|_| {
+        let mut next = start();
+        assert!(eventually(PATIENCE, waits));
+        let taken = at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
+        assert_eq!(next.line(), "held");
+        let pid = next.pid();
+        holder = next;
+        let (_, now) = taken.out.split_once("; now it is held by ").unwrap_or_default();
+        now.contains(&format!(", process {pid}, "))
+    });
+    assert!(is_named);
 }
 
 #[test]

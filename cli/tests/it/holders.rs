@@ -43,14 +43,14 @@ fn status_names_the_process_that_holds_the_lock_until_it_is_gone() {
     let holder = &look["holder"];
     assert_eq!((&look["verdict"], &holder["votes"]), (&"held".into(), &3.into()), "{look}");
     assert_eq!((&holder["pid"], &holder["host"]), (&pid.into(), &hostname().into()));
-    assert_eq!(holder["program"], "redbolt-cli");
+    assert_eq!(holder["program"], "run/sh");
     assert!(holder["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{holder}");
     let token = look["nodes"][0]["token"].as_str().unwrap();
     assert!(token.starts_with(holder["client"].as_str().unwrap()), "{look}");
     assert!((1..=10_000).contains(&holder["ends_ms"].as_u64().unwrap()), "{holder}");
     assert!(holder["held_ms"].is_u64() && holder["waiters"] == 0, "{holder}");
     let text = at(&servers, &["status", "k"]).expect(0).out;
-    let by = format!("k is held on 3 of 3 nodes by redbolt-cli on {}, process {pid}, ", hostname());
+    let by = format!("k is held on 3 of 3 nodes by run/sh on {}, process {pid}, ", hostname());
     assert!(text.starts_with(&by), "{text}");
     // A process that was killed is no longer listed; its token says which client it was.
     running.signal("KILL");
@@ -65,6 +65,44 @@ fn status_names_the_process_that_holds_the_lock_until_it_is_gone() {
 }
 
 #[test]
+fn a_holder_that_is_stopped_is_said_not_to_answer() {
+    let Some(servers) = servers() else { return };
+    let running = holding(&servers, "k");
+    let text = || at(&servers, &["status", "k"]).expect(0).out;
+    assert!(eventually(PATIENCE, || text().contains(" now, ")), "{}", text());
+    assert!(!text().contains("does not answer"), "{}", text());
+    running.signal("STOP");
+    let silence = "; the holder does not answer: it may hang or be stopped\n";
+    let text = at(&servers, &["status", "k", "--node-timeout", "500ms"]).expect(0).out;
+    assert!(text.contains(silence), "{text}");
+    running.signal("CONT");
+}
+
+#[test]
+fn a_holder_is_called_as_it_wants_or_by_its_program_without_arguments() {
+    let Some(servers) = servers() else { return };
+    let own = ["--restart-guard", "off", "run", "k", "--name", "till-7", "--"];
+    let stay = ["sh", "-c", "echo held; exec sleep 600"];
+    let mut named = Running::start(&urls(&servers), &[&own[..], &stay].concat());
+    assert_eq!(named.line(), "held");
+    let program = || {
+        let look = at(&servers, &["status", "k", "--json"]).expect(0).json();
+        look["holder"]["program"].as_str().map(str::to_owned)
+    };
+    assert_eq!(program().as_deref(), Some("till-7"));
+    named.signal("TERM");
+    named.end();
+    // A name has no place for some letters.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s:h x");
+    std::os::unix::fs::symlink("/bin/sh", &file).unwrap();
+    let own = ["--restart-guard", "off", "run", "k", "--", file.to_str().unwrap()];
+    let mut other = Running::start(&urls(&servers), &[&own[..], &stay[1..]].concat());
+    assert_eq!(other.line(), "held");
+    assert_eq!(program().as_deref(), Some("run/s_h_x"));
+}
+
+#[test]
 fn status_says_why_a_holder_is_unknown() {
     let Some(servers) = servers() else { return };
     at(&servers, &["lock", "gone", "--ttl", "30s"]).expect(0);
@@ -73,8 +111,11 @@ fn status_says_why_a_holder_is_unknown() {
     }
     let text = || at(&servers, &["status", "gone"]).expect(0).out;
     let reason = "no node lists this client: it has ended or lost its connections, or the user may \
-                  not run CLIENT LIST";
+                  not run CLIENT LIST; a script may have taken the lock with redbolt lock and extend \
+                  it: look whether the time until it ends grows";
     assert!(eventually(PATIENCE, || text().contains(reason)), "{}", text());
+    let listed = at(&servers, &["ls"]).expect(0);
+    assert!(listed.err.contains(reason), "{listed:?}");
     let text = at(&servers, &["status", "other"]).expect(0).out;
     assert!(text.contains("held on 3 of 3 nodes by a client of another library"), "{text}");
     let free = at(&servers, &["status", "free", "--json"]).expect(0).json();

@@ -61,8 +61,9 @@ fn a_command_finds_the_key_and_the_token_of_its_only_lock() {
     let (key, token) = words.split_once(' ').expect("two words");
     assert_eq!((key, token.len()), ("sku:42", 40));
     assert_eq!(found(&nodes, &["a", "b"]), "none none");
-    // The token is that of the lock.
-    let args = ["run", "k", "--", "sh", "-c", "\"$0\" unlock \"$REDBOLT_KEY\"; exec sleep 600"];
+    // The token is that of the lock. The command has its grace to say so.
+    let unlock = "trap '' TERM; \"$0\" unlock \"$REDBOLT_KEY\"; exec sleep 600";
+    let args = ["run", "k", "--ttl", "30s", "--grace", "10s", "--", "sh", "-c", unlock];
     let mut running =
         Running::start(&nodes.urls(), &[&args[..], &[env!("CARGO_BIN_EXE_redbolt")]].concat());
     assert_eq!(running.line(), "k is released");

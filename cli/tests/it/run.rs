@@ -208,7 +208,7 @@ fn a_command_is_ended_before_its_lock_is() {
 }
 
 #[test]
-fn an_operator_who_takes_the_lock_away_ends_the_command_at_the_next_extension() {
+fn an_operator_who_takes_the_lock_away_ends_the_command_before_the_lock_would_have_ended() {
     let nodes = five();
     let (ttl, diary) = (Duration::from_secs(3), Diary::new());
     let (running, group) = diary.start(&nodes, &["--ttl", "3s", "--grace", "900ms"]);
@@ -327,23 +327,46 @@ fn a_lock_that_was_gone_when_the_command_ended_is_an_error() {
     .unwrap();
     let status = on(&nodes, &["status", "k", "--json"]).expect(0).json();
     let token = status["nodes"][0]["token"].as_str().unwrap().to_owned();
+    // Else it would learn of the loss before the command has ended.
+    let run = child.id().to_string();
+    assert!(signal("STOP", &run));
     on(&nodes, &["unlock", "k", &token]).expect(0);
     std::io::Write::write_all(&mut input, b"go\n").unwrap();
+    assert!(signal("CONT", &run));
     assert_eq!(child.wait().unwrap().code(), Some(70));
 }
 
-#[cfg(target_os = "linux")]
 #[test]
-fn the_command_dies_with_run() {
+fn the_command_and_what_it_started_die_with_run() {
     let nodes = five();
-    let mut running = run(&nodes, &["--ttl", "1s"], &STAY);
-    let pid = running.line();
-    assert!(signal("0", &pid));
-    running.signal("KILL");
+    for stay in [&STAY, &STAY_DEAF] {
+        let mut running = run(&nodes, &["--ttl", "1s", "--wait", "60s"], stay);
+        let group = running.line();
+        assert!(group_lives(&group));
+        running.signal("KILL");
+        assert!(eventually(OF_ITSELF, || !group_lives(&group)), "{stay:?}");
+        assert_eq!(running.end().code, None);
+    }
+}
+
+#[test]
+fn a_command_that_goes_on_after_term_is_named_and_keeps_its_lock_until_it_ends() {
+    let nodes = five();
+    let mut running = run(&nodes, &["--ttl", "2s"], &STAY_DEAF);
+    let group = running.line();
+    running.signal("TERM");
+    running.signal("TERM");
+    let said = running.err_line("redbolt: ");
+    let expected = format!(
+        "redbolt: passed TERM on to CMD (process {group}), which still runs: the lock is kept \
+         until it ends"
+    );
+    assert_eq!(said, expected);
+    assert_eq!(verdict(&nodes), "held");
+    assert!(signal("KILL", &format!("-{group}")));
     let ended = running.end();
-    assert_eq!(ended.code, None);
-    // The pipe was the command's too: at its end the command is dying or dead.
-    assert!(ended.took < OF_ITSELF && eventually(PATIENCE, || !is_alive(&pid)), "{ended:?}");
+    assert_eq!((ended.code, ended.err.as_str()), (Some(128 + 9), ""), "{ended:?}");
+    assert_eq!(verdict(&nodes), "free");
 }
 
 /// Whether a process of this number runs; one that nobody has reaped yet does not.

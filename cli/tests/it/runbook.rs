@@ -13,13 +13,20 @@ const PAGE: &str = include_str!("../../../docs/runbook.md");
 /// SHA-256 of `new`.
 const NEW_HASH: &str = "11507a0e2f5e69d5dfa40a62a1bd7b6ee57e6bcd85c67c9b8431b36fff21c437";
 
-/// The commands of a section.
+/// The commands of `redbolt` in a section.
 #[track_caller]
 fn commands(title: &str) -> Vec<&'static str> {
+    lines(title, &["redbolt "])
+}
+
+/// The lines of a section that begin so.
+#[track_caller]
+fn lines(title: &str, begin: &[&str]) -> Vec<&'static str> {
     let (_, section) = PAGE.split_once(&format!("\n## {title}\n")).expect("the section is there");
     let section = section.split("\n## ").next().expect("a section");
     let lines = section.lines().map(str::trim);
-    let commands: Vec<_> = lines.filter(|line| line.starts_with("redbolt ")).collect();
+    let is_wanted = |line: &&str| begin.iter().any(|begin| line.starts_with(begin));
+    let commands: Vec<_> = lines.filter(is_wanted).collect();
     assert!(!commands.is_empty());
     commands
 }
@@ -51,12 +58,17 @@ fn site() -> Option<(tempfile::TempDir, Vec<RealServer>)> {
 }
 
 fn holding(servers: &[RealServer], key: &str) -> Running {
+    holding_by(servers, key, "echo held; exec sleep 600")
+}
+
+/// The lock is held while the shell runs this, which first says `held`.
+fn holding_by(servers: &[RealServer], key: &str, line: &str) -> Running {
     let urls: Vec<String> = servers
         .iter()
         .map(|server| server.url().replace("://", &format!("://redbolt:{PASSWORD}@")))
         .collect();
-    let args = ["run", key, "--ttl", "2s", "--max-ttl", "2s", "--", "sh", "-c"];
-    let mut running = Running::start(&urls, &[&args[..], &["echo held; exec sleep 600"]].concat());
+    let args = ["run", key, "--wait", "10s", "--ttl", "2s", "--max-ttl", "2s", "--", "sh", "-c"];
+    let mut running = Running::start(&urls, &[&args[..], &[line]].concat());
     assert_eq!(running.line(), "held");
     running
 }
@@ -73,8 +85,48 @@ fn who_blocks_this_is_shown_and_the_lock_is_taken_away() {
         assert!(ended.out.contains(&process), "{ended:?}");
     }
     let taken = play(&servers, dir.path(), unlock).expect(0);
-    assert!(taken.err.contains(&process) && taken.out.contains("is released"), "{taken:?}");
+    assert!(
+        taken.err.contains(&process) && taken.out.starts_with("sku:42 is taken from "),
+        "{taken:?}"
+    );
     assert_eq!(holder.end().code, Some(70));
+    let free = play(&servers, dir.path(), status).expect(0);
+    assert!(free.out.starts_with("sku:42 is free"), "{free:?}");
+}
+
+/// The command is stopped, and deaf to TERM when it goes on.
+#[test]
+fn a_command_that_hangs_is_found_and_ended_and_its_lock_is_released() {
+    let Some((dir, servers)) = site() else { return };
+    let hangs = "trap '' TERM; echo held; kill -s STOP $$; sleep 600; true";
+    let mut holder = holding_by(&servers, "sku:42", hangs);
+    let lines = lines("Who blocks this", &["ps ", "kill "]);
+    let [ps, term, go_on, kill] = lines[..] else { panic!("{lines:?}") };
+    let shell = |line: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        end(command).expect(0).out
+    };
+    let pid = holder.pid().to_string();
+    let listed = || shell(&ps.replace("PID", &pid));
+    // The command, whose group and state `ps` shows, and the watchdog.
+    let mut group = String::new();
+    assert!(eventually(PATIENCE, || {
+        let listed = listed();
+        let line = listed.lines().find(|line| line.contains("trap"));
+        let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+        group = words.get(1).copied().unwrap_or_default().to_owned();
+        words.get(2).is_some_and(|state| state.starts_with('T'))
+    }));
+    assert!(listed().contains("--watchdog"), "{}", listed());
+    shell(&term.replace("PID", &pid));
+    holder.err_line(&format!("passed TERM on to CMD (process {group}), which still runs"));
+    let [status, ..] = commands("Who blocks this")[..] else { panic!("no commands") };
+    let held = play(&servers, dir.path(), status).expect(0);
+    assert!(held.out.contains(&format!("process {pid}, ")), "{held:?}");
+    shell(&go_on.replace("PGID", &group));
+    shell(&kill.replace("PGID", &group));
+    assert_eq!(holder.end().code, Some(128 + 9));
     let free = play(&servers, dir.path(), status).expect(0);
     assert!(free.out.starts_with("sku:42 is free"), "{free:?}");
 }

@@ -47,7 +47,7 @@ fn the_loss_of_one_of_several_ends_the_command_and_names_it() {
     on(&nodes, &["unlock", "b", status["nodes"][0]["token"].as_str().unwrap()]).expect(0);
     let ended = running.end();
     assert_eq!(ended.code, Some(70), "{ended:?}");
-    assert!(ended.err.contains("redbolt: b was lost while the command ran"), "{ended:?}");
+    assert!(ended.err.contains("redbolt: b was taken away while the command ran"), "{ended:?}");
     assert_eq!(verdict(&nodes, "a"), "free");
 }
 

@@ -1,0 +1,156 @@
+//! What a command says while it waits for a lock: on a terminal for how long, and on stderr why.
+//!
+//! A client of its own looks, in a thread of its own, so that no look delays the lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use redbolt::inspect::{KeyState, NodeKey, SeenLock};
+use redbolt::{Cause, Client, Config, now};
+
+use crate::duration::FOREVER;
+use crate::exit::causes;
+use crate::holders;
+use crate::look;
+use crate::output::{note_between, short, shown};
+use crate::progress::Progress;
+
+/// How long a command waits before the nodes are asked why.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// The least time between two lines. It doubles with each look, up to [`PAUSE_MAX`]: a list of the
+/// clients costs the nodes time.
+const PAUSE: Duration = Duration::from_secs(5);
+
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// How often the client is driven, and the end of the wait noticed.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Dropping it ends what is shown.
+pub(crate) struct Waiting {
+    is_over: Arc<AtomicBool>,
+    _progress: Progress,
+}
+
+impl Waiting {
+    pub(crate) fn start(config: &Config, key: &[u8], wait: Duration) -> Self {
+        let mut text = format!("waiting for {}", shown(key));
+        if wait != FOREVER {
+            text.push_str(&format!(", at most {}", short(wait)));
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let teller = Teller {
+            config: config.clone(),
+            key: key.to_owned(),
+            is_over: Arc::clone(&is_over),
+            said: Why::Unclear,
+        };
+        // Without a thread there is no word, and still a lock.
+        let _ = thread::Builder::new().name("waiting".into()).spawn(move || teller.run());
+        Self { is_over, _progress: Progress::spinner(text) }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why the lock is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    /// So many nodes can vote.
+    NoQuorum(usize),
+    /// Who holds it.
+    Held(String),
+    /// The nodes do not let this user see who.
+    HeldByAnother,
+    /// It changes hands, is free, or a node has just begun to hang.
+    Unclear,
+}
+
+struct Teller {
+    config: Config,
+    key: Vec<u8>,
+    is_over: Arc<AtomicBool>,
+    /// What was said last.
+    said: Why,
+}
+
+impl Teller {
+    fn run(mut self) -> Option<()> {
+        let end = now() + FIRST;
+        while now() < end {
+            thread::sleep(STEP);
+            self.goes_on()?;
+        }
+        let mut client = look::opened(self.config.clone()).ok()?;
+        let mut pause = PAUSE;
+        loop {
+            let why = self.look(&mut client)?;
+            self.goes_on()?;
+            if why != Why::Unclear && why != self.said {
+                note_between(self.sentence(&client, &why));
+                self.said = why;
+            }
+            let (soonest, end) = (now() + PAUSE, now() + pause);
+            let lacked = lacks_quorum(&client);
+            while now() < end && (now() < soonest || lacks_quorum(&client) == lacked) {
+                thread::sleep(STEP);
+                self.goes_on()?;
+                client.drive().ok()?;
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// `None` when the wait is over.
+    fn goes_on(&self) -> Option<()> {
+        (!self.is_over.load(Ordering::Relaxed)).then_some(())
+    }
+
+    fn look(&self, client: &mut Client) -> Option<Why> {
+        if lacks_quorum(client) {
+            return Some(Why::NoQuorum(voters(client)));
+        }
+        let SeenLock { holder, nodes, .. } = client.holder(&self.key).ok()?;
+        let is_denied = |node: &NodeKey| node.state == KeyState::Error(Cause::NoPermission);
+        Some(match holder {
+            Some(holder) => Why::Held(holders::words(&holder)),
+            None if nodes.iter().any(is_denied) => Why::HeldByAnother,
+            None => Why::Unclear,
+        })
+    }
+
+    fn sentence(&self, client: &Client, why: &Why) -> String {
+        let key = shown(&self.key);
+        match why {
+            Why::NoQuorum(voters) => {
+                let (nodes, quorum) = (client.nodes(), client.driver().quorum());
+                let causes = causes(&nodes).map(|causes| format!(" ({causes})"));
+                format!(
+                    "waits for {key}: only {voters} of {} nodes can vote, {quorum} are needed{}; \
+                     redbolt doctor says what to do",
+                    nodes.len(),
+                    causes.unwrap_or_default()
+                )
+            }
+            Why::Held(holder) => format!("waits for {key}, held by {holder}"),
+            Why::HeldByAnother | Why::Unclear => {
+                format!("waits for {key}: this user may not see who holds it")
+            }
+        }
+    }
+}
+
+fn voters(client: &Client) -> usize {
+    client.driver().voters().count().try_into().unwrap_or(usize::MAX)
+}
+
+fn lacks_quorum(client: &Client) -> bool {
+    client.driver().voters().count() < client.driver().quorum()
+}
