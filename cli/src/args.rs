@@ -36,7 +36,7 @@ Exit codes:
   64     the command line is wrong
   69     no quorum: too few nodes could be reached or answered in time; status, leader: unknown; ls: locks
          may be missing
-  70     run, elect: a lock was lost before or while CMD ran; unlock, extend: it is no longer held
+  70     run, elect: a lock was lost before or while CMD ran, or --max-hold was over; unlock, extend: it is no longer held
   71     the operating system refused something
   75     the lock is taken
   77     the nodes refuse the user, the password, or what the user may do
@@ -313,6 +313,9 @@ pub(crate) struct RunArgs {
     /// Least time left of a lock for CMD to go on [default: a tenth of the TTL, at most 1s]
     #[arg(long, value_name = "D", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
+    /// The longest time to hold the locks: then CMD is ended as at a loss [default: no limit]
+    #[arg(long, value_name = "D", value_parser = duration)]
+    pub(crate) max_hold: Option<Duration>,
     /// Take the lock, a single one, with a fence; CMD finds it in its environment as REDBOLT_FENCE
     #[arg(long)]
     pub(crate) fence: bool,
@@ -398,6 +401,9 @@ lock would have ended; then the exit code is 70. If redbolt itself is stopped or
 watchdog, a second process, sends that KILL. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD.
 CMD is killed when redbolt is.
 
+A CMD that hangs holds its locks for as long as it hangs. With --max-hold it gets TERM once it has run
+for so long, and KILL after the grace; a line on stderr says so, and the exit code is 70.
+
 Several locks are taken one after the other in the order of their bytes, whatever the order of the
 arguments, so that commands that want the same locks cannot block each other. --wait is the time for
 all of them together. They are released in reverse order.
@@ -413,6 +419,8 @@ it has neither.
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
 Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
+          redbolt run nightly-report --max-hold 2h -- ./report.sh
+                                                     ended after two hours at the latest
           redbolt run stock orders -- ./reconcile    both are held
           redbolt run stock --fence -c './write --fence $REDBOLT_FENCE'
           redbolt run -n -E 0 cleanup -c 'find /var/spool/x -mtime +7 -delete'
