@@ -119,6 +119,30 @@ pub(crate) struct CallCounts {
     queued: AtomicU64,
 }
 
+/// Since when the oldest call for a lock is under way, and the oldest lease is held. Campaigns and
+/// terms of elections are left out: they last for as long as their callers want.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Oldest {
+    pub(crate) call: Option<Instant>,
+    pub(crate) hold: Option<Instant>,
+}
+
+impl Oldest {
+    /// A call is under way since then.
+    pub(crate) fn note_call(&mut self, began: Instant) {
+        self.call = Some(self.call.map_or(began, |call| call.min(began)));
+    }
+
+    /// A lease is held since then.
+    pub(crate) fn note_hold(&mut self, began: Instant) {
+        self.hold = Some(self.hold.map_or(began, |hold| hold.min(began)));
+    }
+
+    pub(crate) const fn is_any(&self) -> bool {
+        self.call.is_some() || self.hold.is_some()
+    }
+}
+
 impl CallCounts {
     /// A call ended that had begun so long ago.
     #[inline]

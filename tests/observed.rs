@@ -54,8 +54,14 @@ impl Seen {
         }
     }
 
+    /// Whether the value is so; an age above zero may be higher.
     fn is(&self, name: &str, wanted: u32) -> bool {
-        self.values.get(name).is_some_and(|value| (value - f64::from(wanted)).abs() < 0.5)
+        let is_age = name.starts_with("redbolt_oldest") && wanted > 0;
+        let is_so = |value: &f64| {
+            let more = value - f64::from(wanted);
+            more.abs() < 0.5 || (is_age && more > 0.0)
+        };
+        self.values.get(name).is_some_and(is_so)
     }
 
     fn samples(&self, name: &str) -> &[f64] {
@@ -84,6 +90,9 @@ fn every_call_of_a_shared_handle_is_counted_once_with_its_time_in_the_queue() {
         (0..8).for_each(|_| drop(scope.spawn(waits)));
         // The queue shows while they wait.
         sees("redbolt_calls_queued till", 8);
+        // Nothing happens, and both grow older all the same.
+        sees("redbolt_oldest_hold_seconds till", 2);
+        sees("redbolt_oldest_call_seconds till", 2);
         let at_once = shared.try_lock("k", TTL);
         assert!(matches!(at_once, Err(LockError::Taken(_))), "{at_once:?}");
         let in_vain = shared.lock("k", patient().timeout(ms(100)));
@@ -99,19 +108,30 @@ fn every_call_of_a_shared_handle_is_counted_once_with_its_time_in_the_queue() {
     for _ in 0..2 {
         drop(shared.lock("again", patient().linger(TTL)).unwrap());
     }
+    // A lock that lingers has no caller.
+    sees("redbolt_oldest_hold_seconds till", 0);
+    sees("redbolt_oldest_call_seconds till", 0);
+    let leads = LockOptions::new(TTL).keep_alive(KeepAlive::new()).announced();
+    let leader = shared.lock("led", leads).unwrap();
+    let kept = shared.lock("kept", patient().keep_alive(KeepAlive::new())).unwrap();
+    sees("redbolt_oldest_hold_seconds till", 1);
+    drop(kept);
+    // A term lasts for as long as its leader wants.
+    sees("redbolt_oldest_hold_seconds till", 0);
+    drop(leader);
     shared.shutdown(PATIENCE);
 
     for (outcome, calls) in
-        [("won", 11), ("taken", 1), ("timed_out", 1), ("cancelled", 1), ("invalid", 1)]
+        [("won", 13), ("taken", 1), ("timed_out", 1), ("cancelled", 1), ("invalid", 1)]
     {
         sees(&format!("redbolt_calls_total till {outcome}"), calls);
     }
-    for (by, leases) in [("first", 2), ("turn", 8), ("again", 1), ("wake", 0), ("poll", 0)] {
+    for (by, leases) in [("first", 4), ("turn", 8), ("again", 1), ("wake", 0), ("poll", 0)] {
         sees(&format!("redbolt_leases_total till {by}"), leases);
     }
     sees("redbolt_calls_queued till", 0);
-    assert_eq!(seen.samples("redbolt_hold_seconds till").len(), 11, "{seen:#?}");
-    assert_eq!(seen.samples("redbolt_call_seconds till won").len(), 11, "{seen:#?}");
+    assert_eq!(seen.samples("redbolt_hold_seconds till").len(), 13, "{seen:#?}");
+    assert_eq!(seen.samples("redbolt_call_seconds till won").len(), 13, "{seen:#?}");
     // Failures too, with all their time.
     let timed_out = seen.samples("redbolt_call_seconds till timed_out");
     assert!(timed_out.len() == 1 && timed_out[0] > 0.09, "{seen:#?}");

@@ -36,7 +36,7 @@ Exit codes:
   64     the command line is wrong
   69     no quorum: too few nodes could be reached or answered in time; status, leader: unknown; ls: locks
          may be missing
-  70     run, elect: a lock was lost before or while CMD ran; unlock, extend: it is no longer held
+  70     run, elect: a lock was lost before or while CMD ran, or --max-hold was over; unlock, extend: it is no longer held
   71     the operating system refused something
   75     the lock is taken
   77     the nodes refuse the user, the password, or what the user may do
@@ -249,9 +249,13 @@ between. A node that does not answer costs one --node-timeout and is left out; e
 are left out that locks may be missing. Locks of other libraries are listed as well, and so are other
 string keys: nothing tells them apart.
 
+With --long one message goes to the holder of each lock over each node, for 256 locks at a time; these
+take one --node-timeout at most. A holder that does not answer by then is shown as unknown.
+
 With --json each lock is one object on its own line.
 
 Example:  redbolt ls
+          redbolt ls --long                       what is stuck
           redbolt ls 'sku:*' --json")]
 pub(crate) struct LsArgs {
     /// Names to list: * for anything, ? for one letter, [a-c] for one of these
@@ -260,11 +264,17 @@ pub(crate) struct LsArgs {
     /// The most locks to list
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
+    /// Ask each holder how long it has held its lock and how many wait, and list those that are held
+    /// longest first
+    #[arg(short, long)]
+    pub(crate) long: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-How long a lock is held is counted from when this command first saw it. q or Ctrl-C ends it.
+The holders say how long each has held its lock and how many wait. At each look as many are asked as
+the screen has lines, new ones first; unknown is one that does not answer within --node-timeout. q or
+Ctrl-C ends it.
 
 Example:  redbolt top 'sku:*' --interval 2s")]
 pub(crate) struct TopArgs {
@@ -318,6 +328,9 @@ pub(crate) struct RunArgs {
     /// What the holder is called, 1 to 64 letters, digits and .-_+@/ [default: run/ and CMD's file]
     #[arg(long, value_name = "WHO")]
     pub(crate) name: Option<String>,
+    /// The longest time to hold the locks: then CMD is ended as at a loss [default: no limit]
+    #[arg(long, value_name = "D", value_parser = duration)]
+    pub(crate) max_hold: Option<Duration>,
     /// Take the lock, a single one, with a fence; CMD finds it in its environment as REDBOLT_FENCE
     #[arg(long)]
     pub(crate) fence: bool,
@@ -403,6 +416,9 @@ lock would have ended; then the exit code is 70. If redbolt itself is stopped or
 watchdog, a second process, sends that KILL. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD.
 CMD is killed when redbolt is.
 
+A CMD that hangs holds its locks for as long as it hangs. With --max-hold it gets TERM once it has run
+for so long, and KILL after the grace; a line on stderr says so, and the exit code is 70.
+
 While it waits for a lock, a line on stderr says after some seconds who holds it, or which nodes are
 missing; another one follows where that changes.
 
@@ -421,6 +437,8 @@ it has neither.
 With --json an error is an object; a run that succeeds adds nothing to what CMD prints.
 
 Example:  redbolt run nightly-report --ttl 10s --wait 1m -- ./report.sh --all
+          redbolt run nightly-report --max-hold 2h -- ./report.sh
+                                                     ended after two hours at the latest
           redbolt run stock orders -- ./reconcile    both are held
           redbolt run stock --fence -c './write --fence $REDBOLT_FENCE'
           redbolt run -n -E 0 cleanup -c 'find /var/spool/x -mtime +7 -delete'

@@ -296,7 +296,7 @@ fn print(
     let (level, verdict) = if advice.is_unsafe() {
         (Level::Unsafe, verdict)
     } else {
-        (Level::Ok, "locks on these nodes are safe")
+        (Level::Ok, "new locks on these nodes are safe; redbolt ls shows those that are held")
     };
     line(level, &paint.bold(verdict))?;
     Ok(())

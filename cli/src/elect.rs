@@ -25,7 +25,7 @@ pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
         session.is_telling = true;
         let term = campaign(&mut session, args)?;
         note(format_args!("leads {name} as {who}"));
-        let ended = work::under(&mut session, vec![term], &command, grace)?;
+        let ended = work::under(&mut session, vec![term], &command, grace, None)?;
         if !ended.is_lost_alone() {
             session.close();
             return ended.judge();

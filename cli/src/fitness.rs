@@ -101,7 +101,7 @@ fn quorum(nodes: &[Examined], clients: &Clients) -> (Level, String) {
         let text = format!("{votes}: no more may fail than with {less}; an odd number is better");
         return (Level::Note, text);
     }
-    (Level::Ok, format!("{votes}: {spare} more may fail"))
+    (Level::Ok, format!("{votes}: {spare} more may fail for new locks"))
 }
 
 const fn quarantine(node: &Examined) -> Option<Duration> {

@@ -59,6 +59,16 @@ pub(crate) fn silence(holder: &Holder) -> &'static str {
     }
 }
 
+/// What a holder whose lock has just as many votes as it needs risks; `None` where it has more. `quorum`
+/// is that of this command, and `count` how many nodes there are: where every vote is needed anyhow
+/// this says nothing new.
+pub(crate) fn no_spare(holder: &Holder, quorum: u32, count: usize) -> Option<&'static str> {
+    let has_spare = holder.votes > quorum || u32::try_from(count).is_ok_and(|all| all <= quorum);
+    (!has_spare).then_some(NO_SPARE)
+}
+
+const NO_SPARE: &str = "no vote to spare: one more node that fails or restarts ends it";
+
 /// Why no more than its client is known of a holder; `None` where more is.
 pub(crate) fn why_unknown(holder: &Holder) -> Option<&'static str> {
     let is_unknown = holder.client.is_some() && holder.address.is_none();

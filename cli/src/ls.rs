@@ -1,5 +1,6 @@
 //! `redbolt ls`: the locks on the nodes, with their holders.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use redbolt::inspect::{KeyState, Listing, Searched, SeenLock, Verdict};
@@ -18,14 +19,32 @@ const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     let (mut client, _) = look::client(global)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let listing = client.locks(&args.pattern.0, limit)?;
+    let mut listing = client.locks(&args.pattern.0, limit)?;
+    if args.long {
+        client.ask_holders(&mut listing.locks)?;
+        listing.locks.sort_by_key(|lock| Reverse(held_for(lock)));
+    }
     let may_miss = may_miss(&client, &listing);
     if global.json {
         listing.locks.iter().try_for_each(|lock| say(json(lock)))?;
     } else if !listing.locks.is_empty() {
-        say(table(&listing.locks).fit(terminal::width()))?;
+        let width = terminal::width();
+        let locks = listing.locks.iter();
+        say(if args.long { long_table(locks).fit(width) } else { table(locks).fit(width) })?;
     } else if !may_miss {
         say(format_args!("no locks match {}", shown(&args.pattern.0)))?;
+    }
+    let quorum = client.driver().quorum();
+    let needs_all = |lock: &&SeenLock| {
+        let holder = lock.holder.as_ref();
+        holder.is_some_and(|by| holders::no_spare(by, quorum, lock.nodes.len()).is_some())
+    };
+    let count = listing.locks.iter().filter(needs_all).count();
+    if count > 0 && !global.json {
+        let (locks, them) = (counted(count, "lock"), if count == 1 { "it" } else { "them" });
+        say(format_args!(
+            "{locks} with {quorum} votes, no vote to spare: one more node that fails or restarts ends {them}"
+        ))?;
     }
     if !listing.is_whole {
         note(format_args!(
@@ -48,6 +67,11 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     if may_miss { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
 }
 
+/// `1 lock`, `2 locks`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Whether a lock could be on nodes that were not searched alone.
 pub(crate) fn may_miss(client: &Client, listing: &Listing) -> bool {
     let left_out = listing.nodes.iter().filter(|node| node.cause != Cause::None).count();
@@ -68,7 +92,25 @@ fn json(lock: &SeenLock) -> Value {
     })
 }
 
-fn table(locks: &[SeenLock]) -> Table<4> {
+/// For how long its holder has had it, as the holder says.
+pub(crate) fn held_for(lock: &SeenLock) -> Option<Duration> {
+    lock.holder.as_ref()?.held_for
+}
+
+/// With what the holders say: `unknown` where one does not answer.
+pub(crate) fn long_table<'a>(locks: impl Iterator<Item = &'a SeenLock>) -> Table<6> {
+    let mut table = Table::new(["lock", "held for", "waiters", "state", "ends in", "holder"]);
+    for lock in locks {
+        let unknown = || if lock.holder.is_some() { "unknown".to_owned() } else { String::new() };
+        let held = held_for(lock).map_or_else(unknown, short);
+        let waiters = lock.holder.as_ref().and_then(|holder| holder.waiters);
+        let waiters = waiters.map_or_else(unknown, |count| count.to_string());
+        table.add([shown(&lock.key), held, waiters, state(lock), ends(lock), by(lock)]);
+    }
+    table
+}
+
+fn table<'a>(locks: impl Iterator<Item = &'a SeenLock>) -> Table<4> {
     let mut table = Table::new(["lock", "state", "ends in", "holder"]);
     for lock in locks {
         table.add([shown(&lock.key), state(lock), ends(lock), by(lock)]);

@@ -33,7 +33,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     session.is_telling = args.wait.is_some();
     let leases = take_all(&mut session, args);
     let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
-    let ended = work::under(&mut session, leases, &command, grace);
+    let ended = work::under(&mut session, leases, &command, grace, args.max_hold);
     session.close();
     ended?.judge()
 }

@@ -1,5 +1,6 @@
 //! `redbolt top`: the locks on the nodes as a live view, those that are held longest first.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
@@ -12,10 +13,9 @@ use crate::clock::time;
 use crate::exit::Failure;
 use crate::keyboard::Keyboard;
 use crate::look;
-use crate::ls::{by, ends, left_out, state};
-use crate::output::{Paint, short, shown};
+use crate::ls::{counted, held_for, left_out, long_table};
+use crate::output::{Paint, short};
 use crate::signals::{ENDING, Signals};
-use crate::table::Table;
 use crate::terminal::{Picture, height, is_live};
 
 /// How often the command drives the client, and looks for a key.
@@ -24,8 +24,16 @@ const STEP: Duration = Duration::from_millis(20);
 /// More locks than any screen has lines.
 const LIMIT: usize = 500;
 
-/// Since when each lock was seen with the same token.
-type Since = BTreeMap<Vec<u8>, (Vec<u8>, Instant)>;
+/// What a holder has said of its lock, and when.
+#[derive(Clone)]
+struct Said {
+    token: Vec<u8>,
+    since: Option<Instant>,
+    waiters: Option<u32>,
+}
+
+/// What the holders have said so far, by key.
+type Known = BTreeMap<Vec<u8>, Said>;
 
 pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<(), Failure> {
     let interval = look::interval(args.interval)?;
@@ -38,52 +46,69 @@ pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<(), Failure> {
     let (mut client, _) = look::client(global)?;
     let keyboard = Keyboard::open()?;
     let mut picture = Picture::default();
-    let mut since = Since::new();
+    let mut known = Known::new();
     loop {
-        let listing = client.locks(&args.pattern.0, LIMIT)?;
-        note_tokens(&mut since, &listing.locks);
-        picture.draw(lines(&client, &listing, &since, interval))?;
+        let mut listing = client.locks(&args.pattern.0, LIMIT)?;
+        ask(&mut client, &mut known, &mut listing.locks)?;
+        picture.draw(lines(&client, &listing, interval))?;
         if has_ended(&signals, &keyboard, &mut client, interval)? {
             return Ok(());
         }
     }
 }
 
-/// Keeps since when each token was seen, and forgets those that have gone.
-fn note_tokens(since: &mut Since, locks: &[SeenLock]) {
+/// Asks the holders of as many locks as the screen has lines: new ones first, then those that are held
+/// longest, and takes what the others said before. Leaves the locks in the order in which they are shown.
+fn ask(client: &mut Client, known: &mut Known, locks: &mut [SeenLock]) -> Result<(), Failure> {
+    let said = |known: &Known, lock: &SeenLock| {
+        let token = lock.holder.as_ref()?.token.as_bytes();
+        known.get(&lock.key).filter(|said| said.token == token).cloned()
+    };
+    let since = |said: Option<Said>| said.map(|said| said.since.unwrap_or(Instant::MAX));
+    // New ones are none, which is less than any time; those without a holder are not asked.
+    locks.sort_by_key(|lock| (lock.holder.is_none(), since(said(known, lock))));
+    let (asked, others) = locks.split_at_mut(height().min(locks.len()));
+    client.ask_holders(asked)?;
     let time = now();
-    let mut seen = Since::new();
-    for lock in locks {
-        let Some(holder) = &lock.holder else { continue };
-        let token = holder.token.as_bytes();
-        let known = since.remove(&lock.key).filter(|(before, _)| before == token);
-        seen.insert(lock.key.clone(), known.unwrap_or_else(|| (token.to_owned(), time)));
+    for lock in others.iter_mut() {
+        let said = said(known, lock);
+        if let (Some(holder), Some(said)) = (&mut lock.holder, said) {
+            holder.held_for = said.since.map(|since| time.saturating_since(since));
+            holder.waiters = said.waiters;
+        }
     }
-    *since = seen;
+    *known = asked
+        .iter()
+        .filter_map(|lock| Some((lock.key.clone(), told(lock, time)?)))
+        .chain(
+            // Those that were not asked now and are still there.
+            others.iter().filter_map(|lock| Some((lock.key.clone(), said(known, lock)?))),
+        )
+        .collect();
+    locks.sort_by_key(|lock| Reverse(held_for(lock)));
+    Ok(())
 }
 
-fn lines(client: &Client, listing: &Listing, since: &Since, interval: Duration) -> Vec<String> {
+/// What the holder of a lock has just said.
+fn told(lock: &SeenLock, time: Instant) -> Option<Said> {
+    let holder = lock.holder.as_ref()?;
+    let since = holder.held_for.map(|held| time - held);
+    Some(Said { token: holder.token.as_bytes().to_owned(), since, waiters: holder.waiters })
+}
+
+fn lines(client: &Client, listing: &Listing, interval: Duration) -> Vec<String> {
     let paint = Paint::stdout();
-    let time_now = now();
-    let mut locks: Vec<_> = listing
-        .locks
-        .iter()
-        .map(|lock| (since.get(&lock.key).map(|(_, since)| *since), lock))
-        .collect();
-    // Those without a holder come last.
-    locks.sort_by_key(|(since, _)| since.unwrap_or(Instant::MAX));
+    let locks = &listing.locks;
     let voters = client.driver().voters().count();
     let more = if listing.is_whole { "" } else { " and more" };
-    let head =
-        format!("{} locks{more}; {voters} of {} nodes vote", locks.len(), listing.nodes.len());
+    let head = format!(
+        "{}{more}; {voters} of {} nodes vote",
+        counted(locks.len(), "lock"),
+        listing.nodes.len()
+    );
     let mut lines = vec![paint.bold(head)];
     lines.extend(left_out(listing).map(|nodes| paint.red(format!("not searched: {nodes}"))));
-    let mut table = Table::new(["lock", "held for", "state", "ends in", "holder"]);
-    for (since, lock) in &locks {
-        let held = since.map(|since| short(time_now.saturating_since(since)));
-        let held = held.map(|held| format!("over {held}")).unwrap_or_default();
-        table.add([shown(&lock.key), held, state(lock), ends(lock), by(lock)]);
-    }
+    let table = long_table(locks.iter());
     // A row that is too wide is cut: it is one line, whatever the width.
     lines.extend(table.to_string().lines().map(str::to_owned));
     let end = format!("{}, each {}; q or Ctrl-C ends", time(), short(interval));

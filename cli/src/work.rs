@@ -98,26 +98,38 @@ pub(crate) struct Ended {
     was_ended: bool,
     /// A lock's key was deleted or changed at the nodes before its time was over.
     was_taken_away: bool,
+    /// For how long it may hold its locks, if it was told to end because of that.
+    held_for: Option<Duration>,
     /// The last signal that was passed on to it and ends processes.
     signal: Option<Signal>,
     released: Vec<Released>,
 }
 
-/// Runs the command while the locks are held, and releases them.
+/// Runs the command while the locks are held, for `max_hold` at most, and releases them.
 pub(crate) fn under(
     session: &mut Session,
     leases: Vec<Lease>,
     command: &[OsString],
     grace: Duration,
+    max_hold: Option<Duration>,
 ) -> Result<Ended, Failure> {
+    let hold = Hold { max: max_hold, ends: max_hold.map(|hold| now() + hold), is_over: false };
     session.is_telling = true;
     let limit = Limit::new(deadline(&leases), grace);
     let group = Group::start(command, &environment(&leases), limit.watchdog_at());
     let group = group.map_err(|error| {
         Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
     })?;
-    let mut watch =
-        Watch { session, group, leases, limit, was_taken_away: false, signal: None, say_at: None };
+    let mut watch = Watch {
+        session,
+        group,
+        leases,
+        limit,
+        hold,
+        was_taken_away: false,
+        signal: None,
+        say_at: None,
+    };
     let result = watch.until_ended();
     // Whatever went wrong, no part of the command may go on without the locks.
     if result.is_err() || watch.limit.is_told {
@@ -129,8 +141,9 @@ pub(crate) fn under(
     // A command that had ended by itself was not killed.
     let was_killed = result? == End::Killed && code == KILLED;
     let was_ended = was_killed || watch.limit.is_told;
+    let held_for = watch.hold.max.filter(|_| watch.hold.is_over);
     let Watch { was_taken_away, signal, .. } = watch;
-    Ok(Ended { code, was_ended, was_taken_away, signal, released: released? })
+    Ok(Ended { code, was_ended, was_taken_away, held_for, signal, released: released? })
 }
 
 /// What the command finds of its lock. With several locks it finds none of them, nor what this process
@@ -158,6 +171,7 @@ struct Watch<'session> {
     leases: Vec<Lease>,
     limit: Limit,
     was_taken_away: bool,
+    hold: Hold,
     /// The last signal that was passed on and ends processes.
     signal: Option<Signal>,
     /// When to say that the command still runs in spite of it.
@@ -214,6 +228,15 @@ impl Limit {
     }
 }
 
+/// For how long the command may hold its locks, however long they could be kept.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    max: Option<Duration>,
+    ends: Option<Instant>,
+    /// The command was told to end because of it.
+    is_over: bool,
+}
+
 /// How the release of one lock ended.
 struct Released {
     key: String,
@@ -247,12 +270,18 @@ impl Watch<'_> {
             if self.limit.tell_at() <= now() {
                 self.tell("the lock could not be extended and ends: ending the command");
             }
+            let hold_ends = self.hold.ends.filter(|_| !self.limit.is_told);
+            if hold_ends.is_some_and(|ends| ends <= now()) {
+                self.hold.is_over = true;
+                self.tell("--max-hold is over: ending the command");
+            }
             self.group.kill_at(self.limit.watchdog_at());
             if self.say_at.is_some_and(|at| at <= now()) {
                 self.say_still_runs();
             }
-            let next = self.limit.next();
-            self.session.wait(Some(self.say_at.map_or(next, |at| at.min(next))))?;
+            let ends =
+                [Some(self.limit.next()), hold_ends, self.say_at].into_iter().flatten().min();
+            self.session.wait(ends)?;
         }
     }
 
@@ -359,8 +388,13 @@ impl Ended {
         let lost: Vec<&str> =
             self.released.iter().rev().filter(is_lost).map(|lock| &*lock.key).collect();
         if self.was_ended {
+            let all = || self.released.iter().rev().map(|lock| &*lock.key).collect::<Vec<_>>();
+            if let Some(held_for) = self.held_for {
+                let (all, hold) = (all().join(", "), short(held_for));
+                let message = format!("{all}: --max-hold {hold} is over, so the command was ended");
+                return Err(Failure::new(LOST, "lost", message));
+            }
             // A lock that ran short may still have been held when the command had ended.
-            let all = || self.released.iter().rev().map(|lock| &*lock.key).collect();
             let what = were(&if lost.is_empty() { all() } else { lost });
             return Err(Failure::new(
                 LOST,

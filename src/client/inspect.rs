@@ -10,6 +10,9 @@ use crate::error::{Cause, LockError};
 use crate::resp::Reply;
 use crate::status::{Answers, Listing, NodeKey, SeenLock, answer};
 
+/// Of how many locks the holders are asked at a time.
+const ASKED_MAX: usize = 256;
+
 /// How one node is set up, as it just answered.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -94,6 +97,46 @@ impl Client {
             search.take(&self.put(&question)?);
         }
         Ok(search.into_listing())
+    }
+
+    /// Asks the holders of `locks` how long each has held its lock, and how many wait for it
+    /// ([`Holder::held_for`](crate::inspect::Holder::held_for) and `waiters`), as
+    /// [`holder`](Self::holder) does for one lock. One message goes to each holder over each node, for
+    /// 256 locks at a time: these take a `node_timeout` at most. What a holder does not answer stays
+    /// `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Full`] and [`LockError::System`].
+    pub fn ask_holders(&mut self, locks: &mut [SeenLock]) -> Result<(), LockError> {
+        for locks in locks.chunks_mut(ASKED_MAX) {
+            self.catch_up()?;
+            let mut open = Vec::with_capacity(locks.len());
+            for lock in locks {
+                if let Some(token) = lock.drawn_token() {
+                    let op = self.driver.ask(&Question::Held { key: lock.key.clone(), token })?;
+                    open.push((op, lock));
+                }
+            }
+            self.driver.flush();
+            while !open.is_empty() {
+                while let Some(done) = self.driver.completion() {
+                    let place = open.iter().position(|(op, _)| *op == done.id);
+                    match (done.result, place) {
+                        (Outcome::Lost(_), _) => self.note_loss(),
+                        (Outcome::Query(replies), Some(place)) => {
+                            let (_, lock) = open.swap_remove(place);
+                            lock.hear(&self.driver.answers(replies));
+                        }
+                        _ => {}
+                    }
+                }
+                if !open.is_empty() {
+                    self.pass(None)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Puts a question to the nodes and waits for the answers.

@@ -4,7 +4,8 @@
 //! # Invariants
 //!
 //! - It costs a lock nothing: a pass compares one time, and exports when that has come.
-//! - A driver with nothing to do sleeps: it wakes to export only while there is something new.
+//! - A driver with nothing to do sleeps: it wakes to export only while there is something new, or a
+//!   call or lease that grows older.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +14,15 @@ use std::time::Duration;
 use metrics::{Label, Unit};
 
 use super::{Driver, clock};
-use crate::count::{CallCounts, CallEnd};
+use crate::count::{CallCounts, CallEnd, Oldest};
 use crate::engine::{Histogram, LeaseCounts, NodeState, Series};
 use crate::time::Instant;
 
 /// The time between two exports that a driver makes by itself.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// Says which call and which lease are the oldest.
+pub(crate) type AskOldest = Box<dyn Fn(Instant) -> Oldest + Send + Sync>;
 
 /// What the recorder already has.
 pub(super) struct Exporter {
@@ -30,6 +34,8 @@ pub(super) struct Exporter {
     hold_times: Vec<u64>,
     /// The calls of the handle that owns the driver, where it counts them itself.
     calls: Option<Arc<CallCounts>>,
+    /// Asks that handle for its oldest call and lease.
+    oldest: Option<AskOldest>,
     /// The client's name, to tell several in one program apart.
     client: Option<String>,
     is_described: bool,
@@ -44,6 +50,7 @@ impl Exporter {
             call_times: [const { Vec::new() }; CallEnd::ALL.len()],
             hold_times: Vec::new(),
             calls: None,
+            oldest: None,
             client,
             is_described: false,
         }
@@ -79,9 +86,11 @@ impl Driver {
     }
 
     /// From now on the calls for locks are those that are counted there, not those of the engine.
+    /// `oldest` is asked on the thread that drives.
     #[cfg(feature = "shared")]
-    pub(crate) fn export_calls(&mut self, calls: Arc<CallCounts>) {
+    pub(crate) fn export_calls(&mut self, calls: Arc<CallCounts>, oldest: AskOldest) {
         self.exporter.calls = Some(calls);
+        self.exporter.oldest = Some(oldest);
     }
 
     /// Called at the end of a pass.
@@ -95,15 +104,24 @@ impl Driver {
         }
     }
 
-    /// Whether anything was new.
+    /// The driver ends: no call and no lease of it grows older for those who look.
+    pub(super) fn export_last(&mut self) {
+        self.exporter.oldest = Some(Box::new(|_| Oldest::default()));
+        self.export();
+    }
+
+    /// Whether anything was new, or grows older.
     #[cold]
     fn export(&mut self) -> bool {
-        let nodes = self.engine.nodes(clock::now());
+        let now = clock::now();
+        let nodes = self.engine.nodes(now);
         let exporter = &mut self.exporter;
         if !std::mem::replace(&mut exporter.is_described, true) {
             describe();
         }
-        let mut is_new = false;
+        let oldest = exporter.oldest.as_ref();
+        let oldest = oldest.map_or_else(|| self.engine.oldest(), |oldest| oldest(now));
+        let mut is_new = oldest.is_any();
         let calls = exporter.calls.clone();
         let calls = calls.as_deref().unwrap_or_else(|| self.engine.call_counts());
         for (series, count) in self.engine.counts_with(calls) {
@@ -132,6 +150,9 @@ impl Driver {
             }
         }
 
+        let age = |since: Option<Instant>| since.map_or(0.0, |at| seconds_since(at, now));
+        metrics::gauge!("redbolt_oldest_call_seconds", labels.clone()).set(age(oldest.call));
+        metrics::gauge!("redbolt_oldest_hold_seconds", labels.clone()).set(age(oldest.hold));
         let queued = u32::try_from(calls.queued()).unwrap_or(u32::MAX);
         metrics::gauge!("redbolt_calls_queued", labels.clone()).set(queued);
         metrics::gauge!("redbolt_voters", labels.clone()).set(self.engine.voters().count());
@@ -156,6 +177,10 @@ impl Driver {
         }
         is_new
     }
+}
+
+fn seconds_since(at: Instant, now: Instant) -> f64 {
+    now.saturating_since(at).as_secs_f64()
 }
 
 /// Exports what the buckets gained; returns whether there was anything.
@@ -219,6 +244,8 @@ fn describe() {
         ("redbolt_quorum", Unit::Count, "Votes that a lock needs"),
         ("redbolt_in_flight", Unit::Count, "Operations under way"),
         ("redbolt_calls_queued", Unit::Count, "Calls behind others of their process"),
+        ("redbolt_oldest_call_seconds", Unit::Seconds, "Age of the oldest call for a lock"),
+        ("redbolt_oldest_hold_seconds", Unit::Seconds, "Age of the oldest lease that is held"),
         ("redbolt_node_state", Unit::Count, "1 for the state that a node is in, else 0"),
         ("redbolt_node_debts", Unit::Count, "Releases owed to a node"),
         ("redbolt_node_round_trip_seconds", Unit::Seconds, "Round trip of the last greeting"),

@@ -123,6 +123,6 @@ impl Drop for Driver {
         self.read();
         self.engine.note_left(clock::now());
         #[cfg(feature = "metrics")]
-        self.export_metrics();
+        self.export_last();
     }
 }

@@ -93,6 +93,11 @@ impl Counts {
         }
     }
 
+    /// When the lease of that slot was handed over.
+    pub(super) fn hold_began(&self, slot: SlotIndex) -> Option<Instant> {
+        self.handed_over.get(slot.place()).copied()
+    }
+
     /// A lease is unlocked or dropped.
     #[inline]
     pub(super) fn hold_ends(&mut self, slot: SlotIndex, now: Instant) {

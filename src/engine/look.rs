@@ -14,7 +14,7 @@ use super::ways::LeaseCounts;
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 #[cfg(feature = "metrics")]
-use crate::count::CallCounts;
+use crate::count::{CallCounts, Oldest};
 use crate::error::{ConnectError, ExtendError, LockError};
 #[cfg(feature = "metrics")]
 use crate::histogram::Histogram;
@@ -195,6 +195,12 @@ impl Engine {
     #[cfg(feature = "metrics")]
     pub(crate) const fn call_counts(&self) -> &CallCounts {
         &self.locks.counts.calls
+    }
+
+    /// Since when the oldest call for a lock is under way, and the oldest lease is held.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn oldest(&self) -> Oldest {
+        self.locks.oldest()
     }
 
     /// How many leases were won so far, by the way in which they were won.

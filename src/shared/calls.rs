@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::counting::Moment;
 use super::queues::QueueIndex;
 use super::span::CallSpan;
 use super::sync::{AtomicBool, Thread};
@@ -111,6 +112,8 @@ pub(super) struct Call {
     pub(super) prev: Option<CallIndex>,
     pub(super) next: Option<CallIndex>,
     pub(super) options: LockOptions,
+    /// When a call for a lock began.
+    pub(super) began: Moment,
     /// The end of the call.
     pub(super) ends: Instant,
     /// Until when it waits behind others.
@@ -135,6 +138,7 @@ impl Call {
             prev: None,
             next: None,
             options: LockOptions::new(Duration::ZERO),
+            began: Moment::default(),
             ends: Instant::MAX,
             queued_until: Instant::MAX,
             lease: None,

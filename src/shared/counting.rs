@@ -9,7 +9,11 @@
 use std::sync::Arc;
 
 #[cfg(feature = "metrics")]
-use crate::count::{CallCounts, CallEnd};
+use super::calls::{Kind, Stage};
+#[cfg(feature = "metrics")]
+use super::table::Table;
+#[cfg(feature = "metrics")]
+use crate::count::{CallCounts, CallEnd, Oldest};
 #[cfg(feature = "metrics")]
 use crate::driver::clock::now;
 use crate::error::LockError;
@@ -111,6 +115,54 @@ impl CountedCall {
 impl Drop for CountedCall {
     fn drop(&mut self) {
         self.counts.ended_shared(self.end, now().nanos_since(self.began));
+    }
+}
+
+/// A moment that only the counts need.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moment {
+    #[cfg(feature = "metrics")]
+    at: Option<Instant>,
+}
+
+#[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "it is for the counts"))]
+impl Moment {
+    pub(super) const fn of(at: Instant) -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            at: Some(at),
+        }
+    }
+
+    /// The moment; where none is known it is `now` from here on.
+    #[cfg(feature = "metrics")]
+    fn or(&mut self, now: Instant) -> Instant {
+        *self.at.get_or_insert(now)
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Table {
+    /// Since when the oldest call for a lock is under way, and the oldest lease is held. A lease that
+    /// was handed on in the process counts from the first look at it: no clock is read for it before.
+    pub(super) fn oldest(&mut self, now: Instant) -> Oldest {
+        let mut oldest = Oldest::default();
+        for index in self.calls.indices() {
+            let call = self.calls.at_mut(index);
+            let is_open = matches!(call.stage, Stage::Queued | Stage::UnderWay);
+            if is_open && call.kind == Kind::Lock && !call.options.is_announced {
+                oldest.note_call(call.began.or(now));
+            }
+        }
+        for index in self.queues.indices() {
+            let queue = self.queues.at_mut(index);
+            let is_used = queue.lingering.is_none();
+            let holder = queue.holder.as_mut().filter(|holder| is_used && !holder.is_announced);
+            if let Some(holder) = holder {
+                oldest.note_hold(holder.held_since.or(now));
+            }
+        }
+        oldest
     }
 }
 

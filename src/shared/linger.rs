@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 
 use super::calls::{CallIndex, Listener, Reply};
+use super::counting::Moment;
 use super::queues::QueueIndex;
 use super::rules::Rules;
 use super::table::{Command, Table};
@@ -53,6 +54,7 @@ impl Table {
             return false;
         }
         holder.turns += 1;
+        holder.held_since = Moment::of(now);
         holder.linger = wanted.linger_limit();
         let Some(lease) = here.lingering.take() else { return false };
         // The lease keeps the queue from now on. Nobody listens to the call yet.

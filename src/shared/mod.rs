@@ -165,7 +165,11 @@ impl Shared {
         let wake = move || drop(waker.wake());
         let inner = Arc::new(Inner::new(Table::new(rules, calls_max), wake, spin));
         #[cfg(feature = "metrics")]
-        driver.export_calls(inner.counting.counts());
+        {
+            let table = Arc::clone(&inner);
+            let oldest = move |now| table.with(|table| table.oldest(now));
+            driver.export_calls(inner.counting.counts(), Box::new(oldest));
+        }
         let worker = Worker::new(driver, poller, Arc::clone(&inner));
         thread::Builder::new().name("redbolt".to_owned()).spawn(move || worker.run())?;
         Ok(Self { owner: Arc::new(Owner { inner }) })

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::calls::{CallIndex, Calls, Stage};
+use super::counting::Moment;
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::key::{self, Key};
@@ -25,6 +26,8 @@ pub(super) struct Holder {
     /// Its deadline when last checked.
     pub(super) valid_until: Instant,
     pub(super) voters: NodeMask,
+    /// Since when its present caller has it, once somebody has looked.
+    pub(super) held_since: Moment,
     /// How often the lease was handed on in this process.
     pub(super) turns: u32,
     /// Another process waits for it.
@@ -110,6 +113,7 @@ impl Queues {
             id: lease.id(),
             valid_until: lease.deadline(),
             voters: lease.votes(),
+            held_since: Moment::default(),
             turns: 0,
             is_wanted_elsewhere: false,
             keep_alive: options.keep_alive,

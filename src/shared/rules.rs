@@ -202,6 +202,7 @@ mod tests {
             id: LeaseId::nth(0),
             valid_until: Instant::MAX,
             voters: NodeMask::first(1),
+            held_since: super::super::counting::Moment::default(),
             turns: 0,
             is_wanted_elsewhere: false,
             keep_alive: None,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::{CallIndex, Calls, Kind, Left, Listener, Reply, Stage};
-use super::counting::Counting;
+use super::counting::{Counting, Moment};
 use super::loss::Losses;
 use super::queues::{QueueIndex, Queues};
 use super::refused::Refused;
@@ -140,6 +140,7 @@ impl Table {
         let queued_until = patience.queued_until;
         let place = self.calls.at_mut(call);
         (place.queue, place.options) = (Some(queue), options);
+        place.began = Moment::of(now);
         (place.ends, place.queued_until) = (patience.ends, queued_until);
         if self.retake(queue, call, now) {
             self.counting.taken_again();
@@ -269,6 +270,7 @@ impl Table {
             return Err(lease);
         }
         holder.turns += 1;
+        holder.held_since = Moment::default();
         holder.valid_until = lease.deadline();
         // The lease keeps the queue from now on.
         self.leave_queue(next);

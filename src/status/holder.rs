@@ -55,7 +55,7 @@ pub struct Holder {
     /// `node_timeout`: it reads nothing just now, or one of the two clients has no channel
     /// ([`direct_wake`](crate::Config::direct_wake)). Of a lock that was handed over to it up to half
     /// of a TTL more than it was; of a shared handle, how long the process has held it. In a list of
-    /// locks it is not asked.
+    /// locks it is not asked before [`Client::ask_holders`](crate::Client::ask_holders).
     pub held_for: Option<Duration>,
     /// How many calls of other clients it knows to wait for the lock; `None` as above.
     pub waiters: Option<u32>,

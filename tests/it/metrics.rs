@@ -248,3 +248,50 @@ fn what_a_dropped_driver_leaves_unanswered_is_counted() {
     let counts = left(false);
     assert!(counts.contains(&1.0) && counts.iter().all(|count| *count <= 1.0), "{counts:?}");
 }
+
+/// How long it has been so; zero where nothing is held or waited for.
+#[test]
+fn the_age_of_the_oldest_lease_and_call_grows_while_nothing_happens() {
+    let nodes = redbolt_embedded::Nodes::start(3).unwrap();
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let mut seen = Seen::default();
+    metrics::with_local_recorder(&recorder, || {
+        let config = || redbolt::Config::new(nodes.urls()).unwrap();
+        let mut holder = Client::connect(config().client_name("holder")).unwrap();
+        let mut waiter = Client::connect(config().client_name("waiter")).unwrap();
+        let lease = holder.try_lock("stuck", TTL).unwrap();
+        let later = holder.try_lock("later", TTL).unwrap();
+        let patient = redbolt::LockOptions::new(TTL).retry(redbolt::Retry::default());
+        taken(waiter.lock("stuck", patient.timeout(ms(2_500))));
+        seen.add(&snapshotter);
+        let waited = seen.values["redbolt_oldest_call_seconds waiter"];
+        assert!((0.9..2.6).contains(&waited), "{waited}");
+        // It was not driven: only what a drive exports is new.
+        holder.export_metrics();
+        waiter.export_metrics();
+        seen.add(&snapshotter);
+        assert!(seen.values["redbolt_oldest_hold_seconds holder"] > 2.4, "{:#?}", seen.values);
+        assert_eq!(seen.values["redbolt_oldest_call_seconds waiter"], 0.0);
+        holder.unlock(lease).unwrap();
+        let (_, _token) = later.detach();
+        let clears = eventually(PATIENCE, || {
+            holder.drive_for(ms(100)).unwrap();
+            seen.add(&snapshotter);
+            seen.values["redbolt_oldest_hold_seconds holder"] == 0.0
+        });
+        assert!(clears, "{:#?}", seen.values);
+        let kept = holder.try_lock("kept", TTL).unwrap();
+        let grows = eventually(PATIENCE, || {
+            holder.drive_for(ms(100)).unwrap();
+            seen.add(&snapshotter);
+            seen.values["redbolt_oldest_hold_seconds holder"] > 1.5
+        });
+        assert!(grows, "{:#?}", seen.values);
+        // Nobody would ever set it back.
+        drop(holder);
+        seen.add(&snapshotter);
+        assert_eq!(seen.values["redbolt_oldest_hold_seconds holder"], 0.0);
+        drop(kept);
+    });
+}

@@ -121,3 +121,27 @@ fn status_says_why_a_holder_is_unknown() {
     let free = at(&servers, &["status", "free", "--json"]).expect(0).json();
     assert_eq!((&free["verdict"], &free["holder"]), (&"free".into(), &Value::Null));
 }
+
+#[test]
+fn a_held_lock_that_lost_its_spare_vote_to_a_restart_is_said_to_have_none() {
+    let Some(mut servers) = servers() else { return };
+    let _running = holding(&servers, "k");
+    let none = "no vote to spare: one more node that fails or restarts ends it";
+    let says = |servers: &[RealServer], command: &[&str]| {
+        let ended = at(servers, command);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        (ended.out + &ended.err).contains(none)
+    };
+    assert!(!says(&servers, &["status", "k"]) && !says(&servers, &["ls"]));
+    // It kept nothing, and votes again.
+    servers[2].kill9();
+    servers[2].restart();
+    assert!(
+        eventually(PATIENCE, || says(&servers, &["status", "k"])),
+        "{:?}",
+        at(&servers, &["status", "k"])
+    );
+    assert!(says(&servers, &["ls"]));
+    let doctor = at(&servers, &["doctor"]).out;
+    assert!(doctor.contains("1 more may fail for new locks"), "{doctor}");
+}

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::cli::{command_on, on_urls, redbolt};
+use super::cli::{Running, command_on, on_urls, redbolt};
 use super::holders::{at, holding, servers, urls};
 use super::pty::Terminal;
-use redbolt_rig::RealServer;
+use redbolt_rig::{PATIENCE, RealServer, eventually};
 
 fn listed(servers: &[RealServer], args: &[&str]) -> Vec<Value> {
     let ended = at(servers, &[&["ls", "--json"], args].concat());
@@ -107,7 +107,7 @@ fn top_draws_the_locks_again_and_again_and_ends_at_a_q() {
     let _first = holding(&servers, "first");
     let args = ["--restart-guard", "off", "top", "--interval", "20ms"];
     let mut terminal = Terminal::start(command_on(&urls(&servers), &args));
-    terminal.read_until("1 locks; 3 of 3 nodes vote");
+    terminal.read_until("1 lock; 3 of 3 nodes vote");
     terminal.read_until("first");
     let _second = holding(&servers, "another");
     terminal.read_until("2 locks");
@@ -124,4 +124,42 @@ fn top_draws_the_locks_again_and_again_and_ends_at_a_q() {
     let (code, text) = terminal.end();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.ends_with("\x1b[?25h"), "the cursor is shown again: {text}");
+}
+
+/// The order of the names would be the other one, and so would that of the first sight.
+#[test]
+fn the_lock_that_is_held_longest_comes_first_whenever_the_look_began() {
+    let Some(servers) = servers() else { return };
+    let older = holding(&servers, "z-older");
+    let _newer = holding(&servers, "a-newer");
+    let args = ["--restart-guard", "off", "--node-timeout", "1s"];
+    let wait = ["run", "z-older", "--wait", "60s", "--", "true"];
+    let _waits = Running::start(&urls(&servers), &[&args[..], &wait].concat());
+    let long = || listed(&servers, &["--long", "--node-timeout", "1s"]);
+    assert!(eventually(PATIENCE, || long()[0]["holder"]["waiters"] == 1), "{:?}", long());
+    let locks = long();
+    assert_eq!(keys(&locks), ["z-older", "a-newer"]);
+    let held = |lock: &Value| lock["holder"]["held_ms"].as_u64().expect("it answers");
+    assert!(held(&locks[0]) > held(&locks[1]), "{locks:?}");
+    assert_eq!(listed(&servers, &[])[1]["holder"]["held_ms"], Value::Null, "nobody asked");
+
+    let args = [&args[..], &["top", "--interval", "20ms"]].concat();
+    let mut terminal = Terminal::start(command_on(&urls(&servers), &args));
+    for _ in 0..3 {
+        terminal.forget();
+        terminal.read_until("2 locks");
+        terminal.read_until("a-newer");
+    }
+    let text = terminal.text();
+    let text = text.split("2 locks").last().unwrap();
+    assert!(text.contains("z-older") && !text.contains("unknown"), "{text}");
+    terminal.write("q");
+    assert_eq!(terminal.end().0, Some(0));
+
+    // One that is stopped says nothing, and delays the look by its time alone.
+    older.signal("STOP");
+    let text = at(&servers, &["ls", "--long"]).expect(0).out;
+    let line = text.lines().find(|line| line.contains("z-older"));
+    assert!(line.is_some_and(|line| line.matches("unknown").count() == 2), "{text}");
+    older.signal("CONT");
 }

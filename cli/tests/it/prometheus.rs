@@ -71,6 +71,22 @@ fn each_alert_fires_in_its_test_and_is_silent_where_all_is_well() {
 }
 
 #[test]
+fn each_alert_names_the_section_of_the_runbook_that_helps_and_that_section_the_alert() {
+    let (rules, runbook) = (file("deploy/prometheus/alerts.yml"), file("docs/runbook.md"));
+    let (names, places) = (after(&rules, "- alert: "), after(&rules, "runbook: "));
+    assert_eq!(names.len(), places.len());
+    for (name, place) in names.into_iter().zip(places) {
+        let place = place.trim_matches('"').strip_prefix("docs/runbook.md#").expect("a section");
+        let has_title = |part: &&str| {
+            let title = part.lines().next().unwrap_or_default();
+            title.to_lowercase().replace(' ', "-") == place
+        };
+        let section = runbook.split("\n## ").find(has_title).unwrap_or_else(|| panic!("{place}"));
+        assert!(section.contains(&format!("`{name}`")), "{place} does not name {name}");
+    }
+}
+
+#[test]
 fn each_query_of_the_dashboard_is_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();

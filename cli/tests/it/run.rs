@@ -403,3 +403,21 @@ fn stat(pid: &str) -> Option<(char, String)> {
     let mut words = stat.rsplit(") ").next()?.split(' ');
     Some((words.next()?.chars().next()?, words.nth(1)?.to_owned()))
 }
+
+#[test]
+fn a_command_that_hangs_is_ended_once_it_has_held_its_lock_for_max_hold() {
+    let nodes = five();
+    for (key, stay) in [("heeds", &STAY[..]), ("deaf", &STAY_DEAF)] {
+        let args = ["run", key, "--ttl", "4s", "--grace", "500ms", "--max-hold", "1200ms"];
+        let ended = on(&nodes, &[&args[..], stay].concat());
+        assert_eq!(ended.code, Some(70), "{ended:?}");
+        assert!(Duration::from_millis(1_200) <= ended.took && ended.took < OF_ITSELF, "{ended:?}");
+        let last = format!("{key}: --max-hold 1.2 s is over, so the command was ended");
+        let lines = ["--max-hold is over: ending the command", &last];
+        assert_eq!(ended.err, lines.map(|line| format!("redbolt: {line}\n")).concat());
+        // The lock is free at once.
+        take(&nodes, key);
+    }
+    // One that ends before is left alone.
+    on(&nodes, &["run", "other", "--max-hold", "60s", "--", "true"]).expect(0);
+}

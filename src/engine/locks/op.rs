@@ -273,6 +273,12 @@ impl Ops {
         ids.map(|(index, op)| OpId { op: index, generation: op.generation }).collect()
     }
 
+    /// Every operation, and places that are free.
+    #[cfg(feature = "metrics")]
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Op> {
+        self.ops.iter().map(|(_, op)| op)
+    }
+
     /// The place of an operation that is still under way.
     pub(in crate::engine) fn find(&self, id: OpId) -> Option<OpIndex> {
         let op = self.ops.get(id.op)?;

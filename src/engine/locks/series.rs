@@ -1,10 +1,13 @@
 //! The counts as series, for an exporter.
 
+use super::op::OpKind;
+use super::slot::SlotState;
 use super::state::Locks;
-use crate::count::CallCounts;
+use crate::count::{CallCounts, Oldest};
 use crate::engine::counts::Ends;
 use crate::histogram::Histogram;
 use crate::quorum::NodeId;
+use crate::slab::KeepIndex;
 
 /// The identity of one count: a name, and what distinguishes it from others of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +117,26 @@ impl Locks {
     }
 
     /// How long winning attempts took, from before their first byte to the hand-over.
+    /// Since when the oldest call for a lock is under way, and the oldest lease has its caller. Looks at
+    /// every operation and slot: nothing is noted for it while locks are taken.
+    pub(in crate::engine) fn oldest(&self) -> Oldest {
+        let mut oldest = Oldest::default();
+        let is_announced =
+            |keep: Option<KeepIndex>| keep.is_some_and(|keep| self.keeps.at(keep).is_announced);
+        for op in self.ops.iter().filter(|op| op.kind == OpKind::Acquire) {
+            if !is_announced(op.keep) {
+                oldest.note_call(op.called.at);
+            }
+        }
+        for (index, slot) in self.slots.slots.iter() {
+            let is_used = slot.state == SlotState::Held && !slot.is_lingering();
+            if is_used && !is_announced(self.keep_of(index)) {
+                self.counts.hold_began(index).into_iter().for_each(|at| oldest.note_hold(at));
+            }
+        }
+        oldest
+    }
+
     pub(in crate::engine) const fn attempt_times(&self) -> &Histogram {
         self.counts.attempt_times.histogram()
     }
