@@ -2,12 +2,14 @@
 //!
 //! `cargo bench -p redbolt-benches --bench ratio -- [SUITE ..] [--slices N] [--plots DIR]`
 //!
-//! Suites: latency, nodes, polling, throughput, threads, locks, faults, handover, lingering, siblings, network, fences; without one, all of them.
+//! Suites: latency, nodes, polling, throughput, threads, locks, faults, handover, lingering, siblings, network, fences, and with the feature `tls` one of that name; without one, all of them.
 //! They run on nodes in this process; `REDBOLT_NODES=127.0.0.1:7001,..` names servers instead (Valkey 9 or later, TCP
 //! or `unix://` paths). Slices of the two clients alternate, their order swapped each time;
 //! reported are medians over the slices. Nothing is asserted.
 
 mod bare;
+#[cfg(feature = "tls")]
+mod encrypted;
 mod faults;
 mod fences;
 mod handover;
@@ -40,7 +42,7 @@ pub(crate) struct Options {
 
 type Suite = fn(&Options) -> Anything;
 
-const SUITES: [(&str, Suite); 12] = [
+const SUITES: &[(&str, Suite)] = &[
     ("latency", latency::run),
     ("nodes", latency::by_nodes),
     ("polling", polling::run),
@@ -53,6 +55,8 @@ const SUITES: [(&str, Suite); 12] = [
     ("siblings", siblings::run),
     ("network", network::run),
     ("fences", fences::run),
+    #[cfg(feature = "tls")]
+    ("tls", encrypted::run),
 ];
 
 fn main() -> Anything {
@@ -71,7 +75,7 @@ fn main() -> Anything {
         }
     }
     if wanted.is_empty() {
-        wanted.extend(&SUITES);
+        wanted.extend(SUITES);
     }
     for (name, suite) in wanted {
         println!("## {name}");

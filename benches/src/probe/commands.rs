@@ -11,6 +11,8 @@ pub struct Commands {
     open: VecDeque<Option<[u8; DIGITS]>>,
     /// The key of the SET that [`was_set`](Self::was_set) told of.
     last: [u8; DIGITS],
+    /// The template of a release, and where its digits begin.
+    release: (&'static [u8], usize),
 }
 
 const DIGITS: usize = 16;
@@ -23,9 +25,13 @@ const EXTEND: &[u8] = b"*7\r\n$3\r\nSET\r\n$22\r\nprobe:0000000000000000\r\n$40\
     00112233445566778899aabbccddeeff00112233\r\n$4\r\nIFEQ\r\n$40\r\n\
     00112233445566778899aabbccddeeff00112233\r\n$2\r\nPX\r\n$5\r\n10000\r\n";
 
+/// For servers that cannot compare without a script.
+const DELETE: &[u8] = b"*2\r\n$3\r\nDEL\r\n$22\r\nprobe:0000000000000000\r\n";
+
 /// Where the digits begin in each template.
 const SET_AT: usize = 4 + 9 + 5 + 6;
 const RELEASE_AT: usize = 4 + 13 + 5 + 6;
+const DELETE_AT: usize = 4 + 9 + 5 + 6;
 
 impl Commands {
     pub const fn new() -> Self {
@@ -34,7 +40,15 @@ impl Commands {
             digits: [b'0'; DIGITS],
             open: VecDeque::new(),
             last: [b'0'; DIGITS],
+            release: (RELEASE, RELEASE_AT),
         }
+    }
+
+    /// Releases delete without a comparison.
+    pub const fn deleting() -> Self {
+        let mut commands = Self::new();
+        commands.release = (DELETE, DELETE_AT);
+        commands
     }
 
     /// One SET of a fresh key alone.
@@ -48,7 +62,8 @@ impl Commands {
     /// The release of the last key alone.
     pub fn only_release(&mut self) -> &[u8] {
         self.clear();
-        self.append(RELEASE, RELEASE_AT, self.digits);
+        let (template, at) = self.release;
+        self.append(template, at, self.digits);
         self.written()
     }
 
@@ -77,7 +92,8 @@ impl Commands {
     /// Appends the release of the key of which [`was_set`](Self::was_set) told last.
     #[inline]
     pub fn release(&mut self) {
-        self.append(RELEASE, RELEASE_AT, self.last);
+        let (template, at) = self.release;
+        self.append(template, at, self.last);
         self.open.push_back(None);
     }
 

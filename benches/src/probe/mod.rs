@@ -9,11 +9,15 @@ mod commands;
 
 use std::io::{self, Read, Write};
 use std::path::Path;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::driver::mio::net::{TcpStream, UnixStream};
 use redbolt::driver::mio::{Events, Interest, Poll, Token};
 use redbolt::{IdleStrategy, now};
+#[cfg(feature = "tls")]
+use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 
 pub use commands::Commands;
 
@@ -40,6 +44,9 @@ pub struct Link {
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// As rustls' own stream does it.
+    #[cfg(feature = "tls")]
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 const BUFFER_LEN: usize = 64 << 10;
@@ -52,7 +59,27 @@ impl Probe {
         for (index, address) in addresses.iter().enumerate() {
             links.push(Link::connect(address, &poll, Token(index))?);
         }
-        Ok(Self {
+        Ok(Self::new(poll, links, wait))
+    }
+
+    /// Connects to nodes that speak TLS, as `localhost`.
+    #[cfg(feature = "tls")]
+    pub fn connect_tls(
+        addresses: &[String],
+        config: &Arc<ClientConfig>,
+        wait: IdleStrategy,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let mut links = Vec::new();
+        for (index, address) in addresses.iter().enumerate() {
+            let socket = Socket::connect_tls(address, config, &poll, Token(index))?;
+            links.push(Link { socket, answered: 0, unsent: Vec::new() });
+        }
+        Ok(Self::new(poll, links, wait))
+    }
+
+    fn new(poll: Poll, links: Vec<Link>, wait: IdleStrategy) -> Self {
+        Self {
             poll,
             events: Events::with_capacity(64),
             quorum: links.len() / 2 + 1,
@@ -60,7 +87,7 @@ impl Probe {
             wait,
             sent: 0,
             buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
-        })
+        }
     }
 
     /// Writes one command to every node and reads until a quorum has answered it.
@@ -256,11 +283,34 @@ impl Socket {
         Ok(Self::Tcp(stream))
     }
 
+    #[cfg(feature = "tls")]
+    fn connect_tls(
+        address: &str,
+        config: &Arc<ClientConfig>,
+        poll: &Poll,
+        token: Token,
+    ) -> io::Result<Self> {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+        let mut session =
+            ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        while session.is_handshaking() {
+            session.complete_io(&mut stream)?;
+        }
+        stream.set_nonblocking(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        poll.registry().register(&mut stream, token, Interest::READABLE)?;
+        Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
+    }
+
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.read(buffer),
         }
     }
 
@@ -269,6 +319,8 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.write(bytes),
         }
     }
 }
