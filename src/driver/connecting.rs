@@ -7,6 +7,9 @@ use crate::config::Config;
 use crate::error::ConnectError;
 use crate::time::Instant;
 
+/// The nodes' own timers begin a little later than the wait, and say why each did not connect.
+const MARGIN: Duration = Duration::from_millis(20);
+
 /// A wait for a quorum, and maybe for the other nodes.
 #[derive(Debug)]
 pub(crate) struct Connecting {
@@ -17,20 +20,24 @@ pub(crate) struct Connecting {
     rest: Duration,
     /// Whether it goes on where every node is settled and no quorum is left: nodes may come back.
     is_patient: bool,
+    /// The deadline was over at the last look: the driver has made a pass since.
+    is_late: bool,
     ready_since: Option<Instant>,
 }
 
 impl Connecting {
     /// Until every node is settled, or until `node_timeout` after a quorum is ready.
     pub(crate) fn new(config: &Config, now: Instant) -> Self {
-        let (deadline, rest) = (now + config.connect_timeout, config.node_timeout);
-        Self { deadline, rest, is_patient: false, ready_since: None }
+        let deadline = now + config.connect_timeout + MARGIN;
+        let rest = config.node_timeout;
+        Self { deadline, rest, is_patient: false, is_late: false, ready_since: None }
     }
 
     /// Until a quorum is ready.
     #[cfg(feature = "shared")]
     pub(crate) const fn until_ready(deadline: Instant) -> Self {
-        Self { deadline, rest: Duration::ZERO, is_patient: true, ready_since: None }
+        let rest = Duration::ZERO;
+        Self { deadline, rest, is_patient: true, is_late: false, ready_since: None }
     }
 
     /// Until when the wait goes on at the latest; `None` once it has succeeded.
@@ -42,10 +49,30 @@ impl Connecting {
         let engine = driver.engine();
         if let Some(error) = engine.connect_error(now) {
             let is_hopeless = engine.is_settled() && !self.is_patient;
-            let is_over = is_hopeless || self.deadline <= now;
+            let is_late = std::mem::replace(&mut self.is_late, self.deadline <= now);
+            let is_over = is_hopeless || is_late;
             return if is_over { Err(error) } else { Ok(Some(self.deadline)) };
         }
         let end = *self.ready_since.get_or_insert(now) + self.rest;
         Ok(Some(end).filter(|&end| now < end && !engine.is_settled()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_may_say_why_they_did_not_connect_before_the_wait_is_over() {
+        let timeout = Duration::from_millis(300);
+        let config = Config::new(["127.0.0.1:1"]).unwrap().connect_timeout(timeout);
+        let driver = Driver::standalone(config.clone()).unwrap();
+        let begin = Instant::from_nanos(1 << 40);
+        let mut wait = Connecting::new(&config, begin);
+        let mut goes_on = |at| wait.goes_on_until(&driver, at).is_ok_and(|until| until.is_some());
+        assert!(goes_on(begin + timeout), "its timer may be due just now");
+        let late = begin + timeout * 2;
+        assert!(goes_on(late), "the driver has not seen that it is late");
+        assert!(!goes_on(late));
     }
 }

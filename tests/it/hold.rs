@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
 use redbolt::engine::LostCause;
-use redbolt::{Client, ExtendError, KeepAlive, Lease, LockError, LockOptions, Unlocked, now};
+use redbolt::{
+    Client, ExtendError, KeepAlive, Lease, LockError, LockOptions, UnlockError, Unlocked, now,
+};
 
 use super::common::{
     Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, ms, taken,
@@ -125,7 +127,9 @@ fn a_thousand_releases_of_kept_locks_leave_no_key() {
             drop(lease);
             client.wait_released(PATIENCE);
         } else {
-            client.unlock(lease).unwrap();
+            // On a busy machine the lease may be over by then.
+            let result = client.unlock(lease);
+            assert!(matches!(result, Ok(_) | Err(UnlockError::NotHeld)), "{result:?}");
             client.wait_released(PATIENCE);
         }
         assert_eq!(cluster.holders("k"), 0, "turn {turn}");
