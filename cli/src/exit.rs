@@ -238,9 +238,7 @@ pub(crate) fn not_searched(nodes: &[Searched]) -> Option<String> {
     let vote = |node: &Searched| {
         if node.cause == Cause::None { Vote::Granted } else { Vote::Unknown(node.cause) }
     };
-    let votes: Vec<_> =
-        nodes.iter().map(|node| NodeVote::new(&node.node, vote(node), HELD)).collect();
-    grouped(&votes)
+    by_cause(nodes.iter().map(|node| (&*node.node, vote(node))))
 }
 
 /// Why nodes do not vote, grouped by cause.
@@ -250,8 +248,11 @@ pub(crate) fn causes(nodes: &[NodeHealth]) -> Option<String> {
         (_, Cause::None) => Vote::Unknown(Cause::Timeout),
         (_, cause) => Vote::Unknown(cause),
     };
-    let votes: Vec<_> =
-        nodes.iter().map(|node| NodeVote::new(&node.name, vote(node), HELD)).collect();
+    by_cause(nodes.iter().map(|node| (&*node.name, vote(node))))
+}
+
+fn by_cause<'a>(votes: impl Iterator<Item = (&'a str, Vote)>) -> Option<String> {
+    let votes: Vec<_> = votes.map(|(node, vote)| NodeVote::new(node, vote, HELD)).collect();
     grouped(&votes)
 }
 

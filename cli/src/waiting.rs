@@ -2,8 +2,7 @@
 //!
 //! A client of its own looks, in a thread of its own, so that no look delays the lock.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use redbolt::inspect::{KeyState, NodeKey, SeenLock};
 use redbolt::{Cause, Client, Config, now};
 
 use crate::duration::FOREVER;
-use crate::exit::causes;
+use crate::exit::{DOCTOR, causes};
 use crate::holders;
 use crate::look;
 use crate::output::{note_between, short, shown};
@@ -26,12 +25,12 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How often the client is driven, and the end of the wait noticed.
+/// How long the client is driven until the end of the wait is noticed.
 const STEP: Duration = Duration::from_millis(50);
 
 /// Dropping it ends what is shown.
 pub(crate) struct Waiting {
-    is_over: Arc<AtomicBool>,
+    _end: Sender<()>,
     _progress: Progress,
 }
 
@@ -41,22 +40,12 @@ impl Waiting {
         if wait != FOREVER {
             text.push_str(&format!(", at most {}", short(wait)));
         }
-        let is_over = Arc::new(AtomicBool::new(false));
-        let teller = Teller {
-            config: config.clone(),
-            key: key.to_owned(),
-            is_over: Arc::clone(&is_over),
-            said: Why::Unclear,
-        };
+        let (end, ended) = channel();
+        let teller =
+            Teller { config: config.clone(), key: key.to_owned(), ended, said: Why::Unclear };
         // Without a thread there is no word, and still a lock.
         let _ = thread::Builder::new().name("waiting".into()).spawn(move || teller.run());
-        Self { is_over, _progress: Progress::spinner(text) }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        Self { _end: end, _progress: Progress::spinner(text) }
     }
 }
 
@@ -76,17 +65,16 @@ enum Why {
 struct Teller {
     config: Config,
     key: Vec<u8>,
-    is_over: Arc<AtomicBool>,
+    /// Its sender is dropped when the wait is over.
+    ended: Receiver<()>,
     /// What was said last.
     said: Why,
 }
 
 impl Teller {
     fn run(mut self) -> Option<()> {
-        let end = now() + FIRST;
-        while now() < end {
-            thread::sleep(STEP);
-            self.goes_on()?;
+        if self.ended.recv_timeout(FIRST) != Err(RecvTimeoutError::Timeout) {
+            return None;
         }
         let mut client = look::opened(self.config.clone()).ok()?;
         let mut pause = PAUSE;
@@ -100,9 +88,8 @@ impl Teller {
             let (soonest, end) = (now() + PAUSE, now() + pause);
             let lacked = lacks_quorum(&client);
             while now() < end && (now() < soonest || lacks_quorum(&client) == lacked) {
-                thread::sleep(STEP);
+                client.drive_for(STEP).ok()?;
                 self.goes_on()?;
-                client.drive().ok()?;
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -110,7 +97,7 @@ impl Teller {
 
     /// `None` when the wait is over.
     fn goes_on(&self) -> Option<()> {
-        (!self.is_over.load(Ordering::Relaxed)).then_some(())
+        (self.ended.try_recv() == Err(TryRecvError::Empty)).then_some(())
     }
 
     fn look(&self, client: &mut Client) -> Option<Why> {
@@ -134,7 +121,7 @@ impl Teller {
                 let causes = causes(&nodes).map(|causes| format!(" ({causes})"));
                 format!(
                     "waits for {key}: only {voters} of {} nodes can vote, {quorum} are needed{}; \
-                     redbolt doctor says what to do",
+                     {DOCTOR}",
                     nodes.len(),
                     causes.unwrap_or_default()
                 )

@@ -5,7 +5,7 @@
 //! and only with a second of validity left. A process is stopped for less than that, so every
 //! write takes effect while its lock is held: two holders at once would lose a count.
 //!
-//! `REDBOLT_CHAOS=300` makes each test last so many seconds; `REDBOLT_SEED` repeats its faults.
+//! `REDBOLT_CHAOS=300` makes each test with faults last so many seconds; `REDBOLT_SEED` repeats its faults.
 
 mod worker;
 

@@ -54,12 +54,7 @@ const BUFFER_LEN: usize = 64 << 10;
 impl Probe {
     /// Connects to nodes (`host:port` or a path), which must speak RESP2 and DELIFEQ.
     pub fn connect(addresses: &[String], wait: IdleStrategy) -> io::Result<Self> {
-        let poll = Poll::new()?;
-        let mut links = Vec::new();
-        for (index, address) in addresses.iter().enumerate() {
-            links.push(Link::connect(address, &poll, Token(index))?);
-        }
-        Ok(Self::new(poll, links, wait))
+        Self::over(addresses, wait, Socket::connect)
     }
 
     /// Connects to nodes that speak TLS, as `localhost`.
@@ -69,17 +64,22 @@ impl Probe {
         config: &Arc<ClientConfig>,
         wait: IdleStrategy,
     ) -> io::Result<Self> {
+        Self::over(addresses, wait, |address, poll, token| {
+            Socket::connect_tls(address, config, poll, token)
+        })
+    }
+
+    fn over(
+        addresses: &[String],
+        wait: IdleStrategy,
+        connect: impl Fn(&str, &Poll, Token) -> io::Result<Socket>,
+    ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut links = Vec::new();
         for (index, address) in addresses.iter().enumerate() {
-            let socket = Socket::connect_tls(address, config, &poll, Token(index))?;
-            links.push(Link { socket, answered: 0, unsent: Vec::new() });
+            links.push(Link::new(connect(address, &poll, Token(index))?));
         }
-        Ok(Self::new(poll, links, wait))
-    }
-
-    fn new(poll: Poll, links: Vec<Link>, wait: IdleStrategy) -> Self {
-        Self {
+        Ok(Self {
             poll,
             events: Events::with_capacity(64),
             quorum: links.len() / 2 + 1,
@@ -87,7 +87,7 @@ impl Probe {
             wait,
             sent: 0,
             buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
-        }
+        })
     }
 
     /// Writes one command to every node and reads until a quorum has answered it.
@@ -217,8 +217,11 @@ pub fn wait_for(
 
 impl Link {
     pub fn connect(address: &str, poll: &Poll, token: Token) -> io::Result<Self> {
-        let socket = Socket::connect(address, poll, token)?;
-        Ok(Self { socket, answered: 0, unsent: Vec::new() })
+        Ok(Self::new(Socket::connect(address, poll, token)?))
+    }
+
+    const fn new(socket: Socket) -> Self {
+        Self { socket, answered: 0, unsent: Vec::new() }
     }
 
     #[inline]
