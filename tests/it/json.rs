@@ -115,8 +115,10 @@ fn what_is_seen_of_nodes_and_locks_is_json_without_a_token() {
         cluster.node(index).command(&["DEL", "given"]);
     }
     let error = checked(to_string(&client.extend(&mut given, TTL).unwrap_err()));
-    let node = &error["nodes"][0];
-    assert_eq!((&error["error"], &node["vote"]), (&"lost".into(), &"denied".into()), "{error}");
+    assert_eq!(error["error"], "lost", "{error}");
+    // Two decide it; the third is not waited for.
+    let mut nodes = error["nodes"].as_array().expect("a list").iter();
+    let node = nodes.find(|node| node["vote"] == "denied").expect("a quorum");
     assert_eq!(node["cause"], "gone");
     assert_eq!(checked(to_string(&client.unlock(drawn).unwrap())), "released");
 }
