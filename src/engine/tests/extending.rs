@@ -62,6 +62,26 @@ fn keys_gone_on_too_many_nodes_mean_the_lock_is_lost() {
 }
 
 #[test]
+fn a_node_that_refused_the_login_and_has_not_answered_the_extension_is_blamed_for_the_login() {
+    const WRONG: &str = "-WRONGPASS invalid username-password pair\r\n";
+    let mut rig = Rig::unconnected(3, |config| config.password("p"));
+    rig.greet(0, WRONG, "run_id:0\r\nuptime_in_seconds:9999\r\n");
+    rig.greet(1, WRONG, "run_id:1\r\nuptime_in_seconds:9999\r\n");
+    rig.connect(2);
+    rig.engine.adopt(b"a", b"tok", &LockOptions::new(TTL), rig.now).unwrap();
+    rig.answer(2, "_\r\n");
+    for _ in rig.waiting(1) {
+        rig.answer(1, "-NOAUTH Authentication required.\r\n");
+    }
+    let event = rig.engine.poll_event(rig.now).expect("two of three said no");
+    let Event::Adopt { result: Err(ExtendError::NoQuorum(ballot)), .. } = event else {
+        panic!("{event:?}")
+    };
+    let refused = Vote::Unknown(Cause::Credentials);
+    assert_eq!(ballot.votes().next().map(|(_, vote)| vote), Some(refused), "{ballot}");
+}
+
+#[test]
 fn an_ended_lease_is_not_extended() {
     let mut rig = Rig::new(3);
     let lease = rig.lease("a");
