@@ -284,11 +284,6 @@ impl Node {
         }
     }
 
-    /// What is known against the node before it answers: [`Cause::None`] unless it is refused.
-    pub(crate) const fn standing_cause(&self) -> Cause {
-        if let State::Refused { cause, .. } = self.state { cause } else { Cause::None }
-    }
-
     /// The answers that are awaited.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> {
         self.pending.iter()

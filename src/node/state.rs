@@ -40,6 +40,13 @@ pub(crate) enum State {
     Refused { cause: Cause, retry_at: Instant },
 }
 
+impl State {
+    /// What is known against the node before it answers: [`Cause::None`] unless it is refused.
+    pub(crate) const fn refused_for(self) -> Cause {
+        if let Self::Refused { cause, .. } = self { cause } else { Cause::None }
+    }
+}
+
 /// The state of the conversation, as people see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {

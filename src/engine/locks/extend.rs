@@ -213,12 +213,12 @@ impl Locks {
         let phase = slot.phase;
         let is_sent = self.write(id, Request::Extend { slot: slot_index, step, phase }, now);
         if is_sent {
-            let standing = self.nodes.at(id).standing_cause();
+            let refusal = self.nodes.at(id).state().refused_for();
             if let Some(op) = self.slots.at(slot_index).op {
                 let op = self.ops.at_mut(op);
                 op.tally.open.insert(id);
                 // Holds for a node whose answer is not waited for.
-                op.blame(id, standing);
+                op.blame(id, refusal);
             }
             self.track_extension(id, slot_index, now);
         }
