@@ -184,8 +184,8 @@ impl NodeVote {
         let (vote, (cause, text)) = match vote {
             Vote::Granted => ("granted", of(Cause::None)),
             Vote::Denied => ("denied", denied),
-            Vote::Failed(cause) => ("failed", of(settled(cause))),
-            Vote::Unknown(cause) => ("unknown", of(settled(cause))),
+            Vote::Failed(cause) => ("failed", of(cause)),
+            Vote::Unknown(cause) => ("unknown", of(cause)),
             _ => ("unknown", of(Cause::None)),
         };
         Self { node: name.to_owned(), vote, cause, text }
@@ -227,11 +227,6 @@ const fn kind_of(code: u8) -> &'static str {
 
 /// Where to look when nodes are away.
 pub(crate) const DOCTOR: &str = "redbolt doctor says what to do";
-
-/// What is said of a node: one that still connects has had its time for that.
-pub(crate) fn settled(cause: Cause) -> Cause {
-    if cause == Cause::Connecting { Cause::ConnectTimeout } else { cause }
-}
 
 /// Why nodes were not searched, grouped by cause.
 pub(crate) fn not_searched(nodes: &[Searched]) -> Option<String> {

@@ -7,7 +7,7 @@ use redbolt::{Cause, Client};
 use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
-use crate::exit::{Failure, code_without_quorum, settled};
+use crate::exit::{Failure, code_without_quorum};
 use crate::output::{Paint, add, say, short, shown};
 use crate::table::Table;
 use crate::terminal::wrap;
@@ -144,7 +144,6 @@ fn state(node: &NodeKey) -> &'static str {
 /// Why what the node says does not count.
 fn silence(node: &NodeKey) -> Option<Cause> {
     let cause = if let KeyState::Error(cause) = node.state { cause } else { node.doubt };
-    let cause = settled(cause);
     (cause != Cause::None).then_some(cause)
 }
 

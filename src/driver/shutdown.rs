@@ -17,8 +17,9 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 impl Driver {
     /// Ends everything that was begun: gives up the calls under way, and releases what they won,
     /// results that were not taken, and leases that were dropped. Waits at most `limit` for the
-    /// answers of nodes that can give one. It sleeps on the sockets themselves, so it needs no
-    /// event loop. It is for the end of a program.
+    /// answers of nodes that can give one: a node that is away, and is owed a release, gets one
+    /// more attempt to connect. It sleeps on the sockets themselves, so it needs no event loop. It
+    /// is for the end of a program.
     ///
     /// Returns how many releases the driver still owes, one per key and node: those keys end with
     /// their TTL, and so do the keys of leases that are still held.
@@ -58,16 +59,27 @@ impl Driver {
     /// still owed.
     pub(crate) fn wait_released(&mut self, limit: Duration) -> usize {
         let deadline = clock::now() + limit;
+        let mut has_reached = false;
         loop {
             self.read_all();
             self.take_addresses();
             self.drive();
             let now = clock::now();
             if self.engine.releases_open(deadline) == 0 || now >= deadline {
-                return self.engine.releases_owed(now);
+                let owed = self.engine.releases_owed(now);
+                if owed == 0 || std::mem::replace(&mut has_reached, true) {
+                    return owed;
+                }
+                self.reach_owed(now);
             }
             self.wait_on_sockets(deadline);
         }
+    }
+
+    /// The nodes that are away, and are owed releases, get one more attempt to connect.
+    pub(crate) fn reach_owed(&mut self, now: Instant) {
+        self.engine.reach_owed(now);
+        self.drive();
     }
 
     /// Marks every socket as readable: the caller's loop may have taken the events.

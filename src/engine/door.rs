@@ -533,6 +533,12 @@ impl Engine {
         self.locks.reseed(seed)
     }
 
+    /// The client is about to wait for the nodes that are owed releases: each of them that is away
+    /// gets one attempt to connect at once, and counts as on its way until that has failed.
+    pub(crate) fn reach_owed(&mut self, now: Instant) {
+        self.locks.nodes.reach_owed(now);
+    }
+
     /// The client is about to end: from now on releases go out in a form that needs no second step.
     pub fn begin_close(&mut self) {
         self.locks.nodes.begin_close();

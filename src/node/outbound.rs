@@ -2,7 +2,7 @@
 
 use bytes::Buf as _;
 
-use super::{Debt, Node, Pending, Request};
+use super::{Debt, Node, Pending, Request, State};
 use crate::time::Instant;
 
 /// How much may wait for one node.
@@ -111,6 +111,15 @@ impl Node {
     /// back.
     pub(crate) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
         if self.takes_debts() { self.debts.pop_due(now) } else { None }
+    }
+
+    /// A node that is away, and is owed a release for a key that may live, gets an attempt to
+    /// connect at once. Until that fails it counts as on its way.
+    pub(crate) fn reach_if_owed(&mut self, now: Instant) {
+        if matches!(self.state, State::Disconnected { .. }) && self.debts.living(now) > 0 {
+            self.is_settled = false;
+            self.enter(State::Disconnected { retry_at: now });
+        }
     }
 
     /// Whether a debt could be written now.

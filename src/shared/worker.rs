@@ -261,13 +261,18 @@ impl Worker {
         inner.with(|table| table.close(tell));
         tell.drain(..).for_each(Listener::notify);
         self.driver.drive();
+        let mut has_reached = false;
         loop {
             self.gather();
             self.exchange();
             ends = self.take_last(ends);
-            let is_over = self.driver.engine().releases_open(ends) == 0 || now() >= ends;
-            if is_over {
-                break;
+            let now = now();
+            if self.driver.engine().releases_open(ends) == 0 || ends <= now {
+                if std::mem::replace(&mut has_reached, true) {
+                    break;
+                }
+                self.driver.reach_owed(now);
+                continue;
             }
             let until = self.inner.with(|table| table.fall_asleep(Some(ends)));
             if self.poller.pass(&mut self.driver, until).is_err() {

@@ -17,6 +17,14 @@ impl Nodes {
         self.gather_cohort();
     }
 
+    /// The client is about to wait for what nodes are owed: those that are away get an attempt to
+    /// connect at once.
+    pub(in crate::engine) fn reach_owed(&mut self, now: Instant) {
+        for node in &mut self.nodes {
+            node.reach_if_owed(now);
+        }
+    }
+
     /// Subscribes to transfers at each node that carries messages, in front of what is written
     /// next. Returns what the tokens of offers end with.
     pub(in crate::engine) fn take_transfers(&mut self, now: Now) -> Period {

@@ -99,6 +99,32 @@ fn a_lost_connection_makes_releases_debts_that_are_paid_before_any_set() {
 }
 
 #[test]
+fn a_node_that_is_away_gets_one_attempt_more_where_the_client_waits_for_its_debts() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("a");
+    rig.engine.release(lease, rig.now);
+    rig.answer_all(0..2, ":1\r\n");
+    rig.lose(2);
+    rig.until_wanted(2);
+    rig.engine.handle_lost(node(2), Cause::ConnectionRefused, rig.now);
+    rig.pass();
+    let until = rig.now + TTL;
+    assert_eq!(rig.engine.releases_open(until), 0, "its next attempt may be in vain too");
+    assert!(!rig.engine.wants_connection(node(2)));
+    rig.engine.reach_owed(rig.now);
+    rig.pass();
+    assert!(rig.engine.wants_connection(node(2)), "at once");
+    assert_eq!(rig.engine.releases_open(until), 1);
+    rig.engine.handle_lost(node(2), Cause::ConnectionRefused, rig.now);
+    assert_eq!(rig.engine.releases_open(until), 0);
+    rig.engine.reach_owed(rig.now);
+    rig.connect(2);
+    assert_eq!(rig.engine.releases_open(until), 1);
+    rig.answer(2, ":1\r\n");
+    assert_eq!(rig.engine.releases_open(until), 0);
+}
+
+#[test]
 fn a_debt_whose_set_was_unanswered_is_paid_twice() {
     let mut rig = Rig::new(3);
     rig.acquire("a");
