@@ -2,8 +2,9 @@
 //! killed, frozen, emptied, filled and demoted, and the processes themselves are stopped.
 //!
 //! Each turn reads a counter from a plain file, waits, and writes it back one higher, under the lock
-//! and only with a second of validity left. A process is stopped for less than that, so every
-//! write takes effect while its lock is held: two holders at once would lose a count.
+//! and only with a second of validity left. A process is stopped for less than that, or not between
+//! that look and the write, so every write takes effect while its lock is held: two holders at once
+//! would lose a count.
 //!
 //! `REDBOLT_CHAOS=300` makes each test with faults last so many seconds; `REDBOLT_SEED` repeats its faults.
 
@@ -19,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redbolt::{Client, Config, Quorum, Retry, now};
 
-use redbolt_rig::{Cluster, Kind, SLACK, eventually, ms};
+use redbolt_rig::{Cluster, Kind, SLACK, eventually, is_stopped, ms};
 
 const WORKERS: usize = 8;
 const KEYS: usize = 3;
@@ -67,8 +68,7 @@ fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
     let mut random = StdRng::seed_from_u64(now().as_nanos());
     let mut longest = Vec::new();
     for _ in 0..3 {
-        let stopped = workers.children[random.random_range(0..WORKERS)].id();
-        signal("-STOP", stopped);
+        let stopped = stop_before_a_write(&workers, &mut random);
         longest.push(longest_gap(dir.path(), TTL + SLACK));
         signal("-CONT", stopped);
         assert!(workers.all_alive(), "a worker ended");
@@ -77,6 +77,26 @@ fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
     println!("without a turn under the same lock: {longest:.2?}");
     assert!(longest.iter().all(|gap| *gap < TTL + SLACK), "a lock was not given on: {longest:?}");
     check_counts(&cluster, &mut workers, dir.path());
+}
+
+/// Stops a process that has yet to look at its deadline before it writes: a stop longer than [`RESERVE`]
+/// between the two would cost counts, whatever the client does.
+fn stop_before_a_write(workers: &Workers, random: &mut StdRng) -> u32 {
+    let mut stopped = None;
+    let found = eventually(Duration::from_secs(20), || {
+        let index = random.random_range(0..WORKERS);
+        let id = workers.children[index].id();
+        signal("-STOP", id);
+        assert!(eventually(Duration::from_secs(20), || is_stopped(id)), "process {id} goes on");
+        if writing(&workers.dir, index).exists() {
+            signal("-CONT", id);
+        } else {
+            stopped = Some(id);
+        }
+        stopped.is_some()
+    });
+    assert!(found, "every stop hit a write");
+    stopped.expect("found")
 }
 
 /// The longest time in which a counter stood still, of a while.
@@ -348,6 +368,11 @@ fn counter(dir: &Path, key: usize) -> PathBuf {
 
 fn turns_file(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("turns-{index}"))
+}
+
+/// There while a process may write a counter.
+fn writing(dir: &Path, index: usize) -> PathBuf {
+    dir.join(format!("writing-{index}"))
 }
 
 fn read_counter(path: &Path) -> u64 {

@@ -1,6 +1,7 @@
 //! One of the processes that count. Every other one is a [`Client`]; the rest are [`Shared`] handles,
 //! whose locks linger for a while where nobody else waits.
 
+use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
@@ -12,7 +13,7 @@ use redbolt_rig::ms;
 
 use super::{
     Duration, KEYS, RESERVE, TTL, config, counter, lock_key, read_counter, turns_file,
-    write_counter,
+    write_counter, writing,
 };
 
 /// For releases that are still owed at the end.
@@ -104,11 +105,14 @@ fn one_of_the_processes_that_count() {
         let path = counter(&dir, key);
         let count = read_counter(&path);
         thread::sleep(ms(random.random_range(0..3)));
+        let mark = writing(&dir, index);
+        fs::write(&mark, "").expect("a writable directory");
         if held.remaining() > RESERVE {
             write_counter(&path, count + 1);
             turns += 1;
             write_counter(&turns_file(&dir, index), turns);
         }
+        fs::remove_file(&mark).expect("a writable directory");
         if random.random_ratio(1, 4) {
             drop(held);
         } else {

@@ -32,7 +32,7 @@ pub use authority::{Authority, LOCAL, Signed};
 pub use cluster::{Cluster, FOREIGN};
 pub use kind::{Kind, available_kinds, kind_or_skip, on_each_kind, program_or_skip, skip};
 pub use relay::{Relay, Trick};
-pub use server::RealServer;
+pub use server::{RealServer, is_stopped};
 pub use tls_server::{TLS_KINDS, TlsServer};
 pub use wait::{
     PATIENCE, SLACK, StopAtEnd, TTL, ends_within, eventually, ms, now, timed, uninterrupted,

@@ -81,11 +81,8 @@ impl RealServer {
     /// Stops the process (SIGSTOP) and returns once it stands.
     pub fn freeze(&self) {
         self.signal("-STOP");
-        let stat = format!("/proc/{}/stat", self.pid());
         for _ in 0..ATTEMPTS {
-            // Where there is no such file the signal itself has to do.
-            let text = std::fs::read_to_string(&stat).unwrap_or_else(|_| ") T".to_owned());
-            if text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')) {
+            if is_stopped(self.pid()) {
                 return;
             }
             std::thread::sleep(BETWEEN_ATTEMPTS);
@@ -253,3 +250,9 @@ const PORTS_FIRST: u16 = 10_000;
 const PORTS_LEN: u16 = 8_000;
 const ATTEMPTS: usize = 1_000;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+
+/// Whether a process stands, after SIGSTOP. Where that cannot be seen the signal itself has to do.
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.map_or(true, |text| text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+}
