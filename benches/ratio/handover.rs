@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, IdleStrategy, Lease, Retry, now};
+use redbolt::{Client, IdleStrategy, Lease, Retry, Shared, SharedGuard, now};
 
 use crate::bare::Bare;
 use crate::nodes::{Setup, config};
@@ -41,6 +41,11 @@ pub(crate) trait Contender: Send {
 struct Redbolt {
     client: Client,
     lease: Option<Lease>,
+}
+
+struct Handle {
+    shared: Shared,
+    guard: Option<SharedGuard>,
 }
 
 /// What the contenders share.
@@ -114,9 +119,15 @@ fn by_round_trip(setup: &Setup) -> Anything {
             }
             let far: Vec<_> = proxies.iter().map(Proxy::address).collect();
             let addresses = if added > 0 { &far } else { &setup.addresses };
-            let mut ways = [("woken", 0_u8), ("handed over", 16)].map(|(name, in_row)| Way {
+            let ways = [
+                ("woken", 0_u8, false),
+                ("handed over", 16, false),
+                ("handed over, `Shared`", 16, true),
+            ];
+            let mut ways = ways.map(|(name, in_row, is_shared)| Way {
                 name,
                 in_row,
+                is_shared,
                 times: Vec::new(),
                 served: vec![0; clients],
                 turns: 0,
@@ -139,6 +150,8 @@ fn by_round_trip(setup: &Setup) -> Anything {
 struct Way {
     name: &'static str,
     in_row: u8,
+    /// Each contender has a [`Shared`] of its own, which reads what nodes send between its calls too.
+    is_shared: bool,
     times: Vec<u64>,
     served: Vec<u64>,
     turns: u64,
@@ -152,7 +165,13 @@ impl Way {
             .node_timeout(Duration::from_millis(500))
             .transfers_in_row(self.in_row)
             .retry(retry);
-        let connect = |_| Ok(Redbolt { client: Client::connect(config.clone())?, lease: None });
+        let connect = |_| -> Anything<Box<dyn Contender>> {
+            Ok(if self.is_shared {
+                Box::new(Handle { shared: Shared::connect(config.clone())?, guard: None })
+            } else {
+                Box::new(Redbolt { client: Client::connect(config.clone())?, lease: None })
+            })
+        };
         let contenders = (0..clients).map(connect).collect::<Anything<Vec<_>>>()?;
         let before = commands(setup)?;
         let seen = contend(contenders, TIME, Duration::from_micros(100))?;
@@ -280,6 +299,29 @@ impl Contender for Redbolt {
         let lease = self.lease.take().ok_or("not held")?;
         self.client.unlock(lease)?;
         Ok(())
+    }
+}
+
+impl Contender for Handle {
+    fn lock(&mut self) -> Anything {
+        self.guard = Some(self.shared.lock("contended", TTL)?);
+        Ok(())
+    }
+
+    fn unlock(&mut self) -> Anything {
+        let guard = self.guard.take().ok_or("not held")?;
+        self.shared.unlock(guard)?;
+        Ok(())
+    }
+}
+
+impl Contender for Box<dyn Contender> {
+    fn lock(&mut self) -> Anything {
+        self.as_mut().lock()
+    }
+
+    fn unlock(&mut self) -> Anything {
+        self.as_mut().unlock()
     }
 }
 

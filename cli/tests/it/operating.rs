@@ -231,7 +231,8 @@ fn an_exchange_of_a_server_loses_no_lock_and_no_quorum() {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert!(ended.out.contains("give the clients the new list"), "{ended:?}");
         // The clients have the old list until now; those with the new one work beside them.
-        doctor(&new_list, &["--all"]).expect(0);
+        // How old a server is, each client learns to a round trip.
+        doctor(&new_list, &["--wait", "10s", "--all"]).expect(0);
         let mut other = client(&new_list);
         let lease = other.try_lock("other", MAX_TTL).expect("nobody has it");
         assert!(other.try_lock("held", MAX_TTL).is_err(), "it is held by a client of the old list");
