@@ -25,19 +25,23 @@ use crate::{look, settings, terminal};
 /// The key whose permissions are checked if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
 
-/// The pause between two looks, with `--wait`.
+/// The pause between two looks, with `--wait`. Another client learns a little later, by the time that its
+/// own greeting takes, that a server is old enough: so nodes that were not fit are fit in two looks.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     let end = args.wait.map(|wait| now() + wait);
     let spinner =
         args.wait.map(|_| Progress::spinner("waiting until the nodes are fit".to_owned()));
+    let mut has_waited = false;
     let Found { nodes, advice, clients, agreed } = loop {
         let found = look(global, args)?;
         let left = end.map_or(Duration::ZERO, |end| now().until(end));
-        if !found.advice.is_unsafe() || left.is_zero() {
+        let is_fit = !found.advice.is_unsafe();
+        if is_fit && !has_waited || left.is_zero() {
             break found;
         }
+        has_waited = !is_fit;
         thread::sleep(PAUSE.min(left));
     };
     drop(spinner);

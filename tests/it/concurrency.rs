@@ -94,10 +94,10 @@ fn check_one_at_a_time(tenures: Tenures) {
 fn the_lock_has_one_holder_while_nodes_hang_and_connections_break() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let (is_over, tenures) = (AtomicBool::new(false), Tenures::default());
-    let config = || cluster.config().node_timeout(ms(50));
+    let config = || cluster.config().node_timeout(ms(100));
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| take_turns(config(), ms(400), &is_over, &tenures));
+            scope.spawn(|| take_turns(config(), ms(800), &is_over, &tenures));
         }
         let _stop = StopAtEnd(&is_over);
         let entered = || tenures.lock().unwrap().len();
