@@ -113,6 +113,9 @@ pub(crate) struct Running {
     err: BufReader<ChildStderr>,
 }
 
+/// A command that says that it runs, and stays until it is ended.
+pub(crate) const STAY: [&str; 4] = ["--", "sh", "-c", "echo held; exec sleep 600"];
+
 impl Running {
     pub(crate) fn start(urls: &[String], args: &[&str]) -> Self {
         let mut command = command_on(urls, args);
@@ -121,6 +124,13 @@ impl Running {
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         let err = BufReader::new(child.stderr.take().expect("a pipe"));
         Self { child, out, err }
+    }
+
+    /// `run` with these arguments and a command that stays, once it holds its lock.
+    pub(crate) fn holding(urls: &[String], args: &[&str]) -> Self {
+        let mut running = Self::start(urls, &[&["run"], args, &STAY].concat());
+        assert_eq!(running.line(), "held");
+        running
     }
 
     /// The next line of stdout: what the test waits for.

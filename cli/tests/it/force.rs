@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::cli::{Running, command_on, end};
+use super::cli::{Running, STAY, command_on, end};
 use super::holders::{at, holding, servers, urls};
 use super::pty::Terminal;
 use redbolt_rig::{PATIENCE, RealServer, eventually};
@@ -28,10 +28,8 @@ fn a_lock_is_taken_from_its_holder_and_the_line_on_stderr_says_from_whom() {
 #[test]
 fn a_run_whose_lock_is_taken_away_ends_its_command_at_once_and_says_so() {
     let Some(servers) = servers() else { return };
-    let args = ["--restart-guard", "off", "run", "k", "--ttl", "30s", "--"];
-    let stay = ["sh", "-c", "echo held; exec sleep 600"];
-    let mut running = Running::start(&urls(&servers), &[&args[..], &stay].concat());
-    assert_eq!(running.line(), "held");
+    let args = ["--restart-guard", "off", "k", "--ttl", "30s"];
+    let running = Running::holding(&urls(&servers), &args);
     let pid = running.pid();
     let taken = at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
     assert!(taken.out.starts_with("k is taken from ") && !taken.out.contains(';'), "{taken:?}");
@@ -57,10 +55,7 @@ fn a_run_that_may_not_track_keys_still_ends_its_command_and_says_the_same() {
     }
     let login = |url: &String| url.replace("redis://", "redis://u:s3cret@");
     let urls: Vec<String> = urls(&servers).iter().map(login).collect();
-    let args = ["--restart-guard", "off", "run", "k", "--ttl", "3s", "--"];
-    let stay = ["sh", "-c", "echo held; exec sleep 600"];
-    let mut running = Running::start(&urls, &[&args[..], &stay].concat());
-    assert_eq!(running.line(), "held");
+    let running = Running::holding(&urls, &["--restart-guard", "off", "k", "--ttl", "3s"]);
     at(&servers, &["unlock", "--force", "--yes", "k"]).expect(0);
     let ended = running.end();
     assert_eq!(ended.code, Some(70), "{ended:?}");
@@ -72,9 +67,8 @@ fn a_run_that_may_not_track_keys_still_ends_its_command_and_says_the_same() {
 fn who_waited_for_a_lock_that_was_taken_away_is_named_as_its_holder() {
     let Some(servers) = servers() else { return };
     let start = || {
-        let args = ["--restart-guard", "off", "run", "k", "--wait", "60s", "--"];
-        let stay = ["sh", "-c", "echo held; exec sleep 600"];
-        Running::start(&urls(&servers), &[&args[..], &stay].concat())
+        let args = ["--restart-guard", "off", "run", "k", "--wait", "60s"];
+        Running::start(&urls(&servers), &[&args[..], &STAY].concat())
     };
     let waits = || {
         let seen = at(&servers, &["status", "k", "--json"]).expect(0).json();

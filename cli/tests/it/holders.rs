@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::cli::{Ended, Running, on_urls};
+use super::cli::{Ended, Running, STAY, on_urls};
 use redbolt_rig::{Kind, PATIENCE, RealServer, eventually, kind_or_skip};
 
 /// Servers of three kinds that vote at once.
@@ -24,10 +24,7 @@ pub(super) fn at(servers: &[RealServer], args: &[&str]) -> Ended {
 
 /// A command that holds `key` until it is killed.
 pub(super) fn holding(servers: &[RealServer], key: &str) -> Running {
-    let args = [&NO_GUARD[..], &["run", key, "--", "sh", "-c", "echo held; exec sleep 600"]];
-    let mut running = Running::start(&urls(servers), &args.concat());
-    assert_eq!(running.line(), "held");
-    running
+    Running::holding(&urls(servers), &[&NO_GUARD[..], &[key]].concat())
 }
 
 fn hostname() -> String {
@@ -81,10 +78,8 @@ fn a_holder_that_is_stopped_is_said_not_to_answer() {
 #[test]
 fn a_holder_is_called_as_it_wants_or_by_its_program_without_arguments() {
     let Some(servers) = servers() else { return };
-    let own = ["--restart-guard", "off", "run", "k", "--name", "till-7", "--"];
-    let stay = ["sh", "-c", "echo held; exec sleep 600"];
-    let mut named = Running::start(&urls(&servers), &[&own[..], &stay].concat());
-    assert_eq!(named.line(), "held");
+    let own = ["--restart-guard", "off", "k", "--name", "till-7"];
+    let named = Running::holding(&urls(&servers), &own);
     let program = || {
         let look = at(&servers, &["status", "k", "--json"]).expect(0).json();
         look["holder"]["program"].as_str().map(str::to_owned)
@@ -97,7 +92,7 @@ fn a_holder_is_called_as_it_wants_or_by_its_program_without_arguments() {
     let file = dir.path().join("s:h x");
     std::os::unix::fs::symlink("/bin/sh", &file).unwrap();
     let own = ["--restart-guard", "off", "run", "k", "--", file.to_str().unwrap()];
-    let mut other = Running::start(&urls(&servers), &[&own[..], &stay[1..]].concat());
+    let mut other = Running::start(&urls(&servers), &[&own[..], &STAY[2..]].concat());
     assert_eq!(other.line(), "held");
     assert_eq!(program().as_deref(), Some("run/s_h_x"));
 }
