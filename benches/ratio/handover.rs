@@ -18,6 +18,7 @@ use crate::nodes::{Setup, config};
 use crate::slices::percentile;
 use crate::{Anything, Options, TTL};
 use redbolt_benches::proxy::{Mode, Proxy};
+use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 /// How long each row is measured; bare sockets for half as long.
 const TIME: Duration = Duration::from_secs(4);
@@ -74,7 +75,7 @@ impl Seen {
     }
 }
 
-pub(crate) fn run(_: &Options) -> Anything {
+pub(crate) fn run(options: &Options) -> Anything {
     let Some(setup) = Setup::new(NODES)?.filter(Setup::is_tcp) else {
         println!("needs {NODES} nodes over TCP");
         return Ok(());
@@ -93,25 +94,29 @@ pub(crate) fn run(_: &Options) -> Anything {
         }
         println!();
     }
-    by_round_trip(&setup)
+    by_round_trip(&setup, options)
 }
 
 /// Round trips that are added to those of loopback, in milliseconds.
-const ADDED: [u64; 4] = [0, 1, 10, 30];
+const ADDED: [u64; 5] = [0, 1, 3, 10, 30];
 
 /// How often the two ways take turns.
-const SLICES: usize = 3;
+const SLICES: usize = 2;
+
+/// Whose line is in the plot.
+const PLOTTED: usize = 8;
 
 /// Locks that are handed over beside locks that are released and waited for, by turns: what a change
 /// of hands takes where the network is slow.
-fn by_round_trip(setup: &Setup) -> Anything {
+fn by_round_trip(setup: &Setup, options: &Options) -> Anything {
+    let mut lines: Vec<Line> = Vec::new();
     println!(
         "| added round trip | clients | way | hand-over p50 | in round trips | p99 | turns a second | \
          least of mean | commands a turn |"
     );
     println!("|{}", "---|".repeat(9));
     for added in ADDED {
-        for clients in [2, 8] {
+        for clients in [2, 8, 64] {
             let proxies: Vec<Proxy> =
                 setup.addresses.iter().map(|node| Proxy::start(node)).collect::<Result<_, _>>()?;
             for proxy in proxies.iter().filter(|_| added > 0) {
@@ -122,7 +127,7 @@ fn by_round_trip(setup: &Setup) -> Anything {
             let ways = [
                 ("woken", 0_u8, false),
                 ("handed over", 16, false),
-                ("handed over, `Shared`", 16, true),
+                ("handed over, Shared", 16, true),
             ];
             let mut ways = ways.map(|(name, in_row, is_shared)| Way {
                 name,
@@ -140,8 +145,28 @@ fn by_round_trip(setup: &Setup) -> Anything {
             }
             for way in &ways {
                 way.print(added, clients);
+                if clients == PLOTTED && added > 0 {
+                    let point = (added as f64, way.p50() / (added as f64 * 1e3));
+                    match lines.iter_mut().find(|line| line.name == way.name) {
+                        Some(line) => line.points.push(point),
+                        None => {
+                            lines.push(Line { name: way.name.to_owned(), points: vec![point] });
+                        }
+                    }
+                }
             }
         }
+    }
+    if let Some(dir) = &options.plots {
+        let plot = Plot {
+            title: "From unlock to the next holder, eight clients, five nodes (p50)",
+            x: "added round trip, milliseconds",
+            y: "round trips",
+            x_scale: Scale::Log,
+            y_scale: Scale::Zero,
+            lines,
+        };
+        save(&dir.join("handover.svg"), "", &[plot])?;
     }
     Ok(())
 }
@@ -182,8 +207,12 @@ impl Way {
         Ok(())
     }
 
+    fn p50(&self) -> f64 {
+        percentile(&self.times, 0.5)
+    }
+
     fn print(&self, added: u64, clients: usize) {
-        let p50 = percentile(&self.times, 0.5);
+        let p50 = self.p50();
         let mean = self.served.iter().sum::<u64>() as f64 / clients as f64;
         let least = self.served.iter().copied().min().unwrap_or(0) as f64 / mean;
         let trips =
