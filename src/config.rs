@@ -109,7 +109,8 @@ pub struct Config {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) local_turns: u32,
     pub(crate) direct_wake: bool,
-    pub(crate) transfers_in_row: u8,
+    /// None for the default.
+    pub(crate) transfers_in_row: Option<u8>,
     pub(crate) max_clock_skew: Duration,
     pub(crate) fence_ttl: Option<Duration>,
     /// None for the system's.
@@ -168,7 +169,7 @@ impl Config {
             max_hold: None,
             local_turns: 64,
             direct_wake: true,
-            transfers_in_row: 16,
+            transfers_in_row: None,
             max_clock_skew: Duration::from_secs(1),
             fence_ttl: None,
             wall_clock: None,
@@ -319,10 +320,13 @@ impl Config {
     /// waiter that dies or stops within 500 ms before its turn gets the lock all the same, and keeps
     /// it until the TTL ends. With 0 this client hands nothing over and takes nothing over: its
     /// releases wake the first waiter, and its waiting calls make an attempt when they are woken.
+    /// Where no number is set, a [`Client`](crate::Client) that is less than half a millisecond from
+    /// its nodes takes nothing over and is woken: it has to begin and end a subscription at each node
+    /// in each call, which takes longer there than the second round trip.
     /// Without [`direct_wake`](Self::direct_wake) nothing is handed over either.
     #[must_use]
     pub const fn transfers_in_row(mut self, most: u8) -> Self {
-        self.transfers_in_row = most;
+        self.transfers_in_row = Some(most);
         self
     }
 

@@ -127,6 +127,7 @@ fn by_round_trip(setup: &Setup, options: &Options) -> Anything {
             let ways = [
                 ("woken", 0_u8, false),
                 ("handed over", 16, false),
+                ("woken, Shared", 0, true),
                 ("handed over, Shared", 16, true),
             ];
             let mut ways = ways.map(|(name, in_row, is_shared)| Way {

@@ -34,6 +34,7 @@ impl Engine {
         let is_willing = outcome == Outcome::Taken && plan.wakes && now.real < plan.deadline;
         let is_able = || denied.into_iter().any(|id| self.locks.nodes.at(id).can_be_asked());
         if is_willing && self.locks.settings.direct_wake && is_able() {
+            self.locks.note_denial(index, now);
             let call = self.call(index);
             self.tell_waiting(now, |waiting, view| waiting.denied(index, denied, call, view));
             return true;

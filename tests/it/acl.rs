@@ -197,9 +197,8 @@ fn see(cluster: &Cluster) -> Seen {
 fn subscriptions_after_a_wait(cluster: &Cluster) -> usize {
     cluster.node(0).command(&["SET", "lock:waited", &"ab".repeat(20), "PX", "60000"]);
     let retry = Retry::every(ms(1), Duration::ZERO).timeout(ms(50));
-    let Ok(mut client) = Client::connect(config(cluster).client_name("waits").retry(retry)) else {
-        return 0;
-    };
+    let config = config(cluster).client_name("waits").transfers_in_row(16).retry(retry);
+    let Ok(mut client) = Client::connect(config) else { return 0 };
     drop(client.lock("lock:waited", TTL));
     drop(client.status("lock:waited"));
     let clients = cluster.node(0).command(&["CLIENT", "LIST"]);

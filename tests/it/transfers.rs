@@ -15,7 +15,8 @@ use super::waiting::SELDOM;
 const TURNS: u64 = 20;
 
 fn client(cluster: &Cluster) -> Client {
-    let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.timeout(PATIENCE));
+    let config = cluster.config().node_timeout(ms(500)).transfers_in_row(16);
+    let config = config.retry(SELDOM.timeout(PATIENCE));
     Client::connect(config).expect("the nodes are there")
 }
 
@@ -95,7 +96,7 @@ fn a_node_that_freezes_or_dies_in_the_middle_keeps_no_lock_from_changing_hands()
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
     let cluster = Mutex::new(cluster);
     let plain = cluster.lock().expect("nobody panics").config().node_timeout(ms(500));
-    let plain = plain.retry(SELDOM.timeout(PATIENCE));
+    let plain = plain.transfers_in_row(16).retry(SELDOM.timeout(PATIENCE));
     let counter = Mutex::new(0);
     thread::scope(|scope| {
         for _ in 0..2 {

@@ -17,6 +17,7 @@
 use super::handover::Past;
 use super::observe::Happening;
 use super::op::Outcome;
+use super::settings::Settings;
 use super::slot::SlotState;
 use super::state::Locks;
 use super::timers::Timer;
@@ -38,6 +39,11 @@ const FRESH_PARTS: u32 = 4;
 /// A call that wants more than this part of its TTL makes no offer: one that is fresh may be taken
 /// up when it is half a TTL old.
 const WANTED_PARTS: u32 = 3;
+
+/// A round trip that takes a blocking client less than it takes to begin and end its subscriptions.
+/// Measured (`benches/run handover`): with 0.1 ms eight clients that are woken take the lock a third
+/// more often, with 1 ms a quarter less often.
+const NEAR: Duration = Duration::from_micros(500);
 
 /// How long an offer is remembered after its end. No holder hands a lock over to a call of which it
 /// has not heard for 500 ms; the rest is for what is on its way.
@@ -108,7 +114,23 @@ impl Locks {
         self.settings.transfers_in_row > 0
             && has_enough
             && !is_watched
+            && !self.is_better_woken()
             && !self.slots.at(op.slot()).is_fenced()
+    }
+
+    /// An attempt was denied. How long that took says how far the nodes are.
+    pub(in crate::engine) fn note_denial(&mut self, op: OpIndex, now: Now) {
+        let began = self.slots.at(self.ops.at(op).slot()).began;
+        self.is_near = Some(now.real.saturating_since(began) < NEAR);
+    }
+
+    /// Whether a wake comes sooner than a transfer. A blocking client begins and ends a subscription
+    /// at each node in each call.
+    fn is_better_woken(&self) -> bool {
+        let Settings { is_woken_near, is_looped, quorum, .. } = self.settings;
+        // A greeting is more work for a server than an attempt.
+        let greeted_near = || self.nodes.round_trip(quorum) < NEAR * 2;
+        is_woken_near && !is_looped && self.is_near.unwrap_or_else(greeted_near)
     }
 
     fn new_offer(

@@ -70,6 +70,9 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
     /// What waiting calls offer.
     pub(in crate::engine) offers: Offers,
+    /// Whether the nodes are so near that a blocking client is woken rather than handed a lock over;
+    /// none before an attempt was denied.
+    pub(in crate::engine) is_near: Option<bool>,
     pub(in crate::engine) lingers: Lingers,
     /// To whom the next release hands its lock over.
     pub(in crate::engine) heir: Option<Heir>,
@@ -123,6 +126,7 @@ impl Locks {
             asked: Vec::new(),
             late_votes: VecDeque::new(),
             offers: Offers::default(),
+            is_near: None,
             lingers: Lingers::default(),
             heir: None,
             heir_text: Vec::new(),

@@ -1,7 +1,8 @@
 //! Locks that change hands by a script: each test plays the nodes, and the other clients.
 
 use super::waking::{
-    OTHER, OTHERS_CHANNEL, WAKE, answer_each, denied, own_waiter, published, subscribed, token_of,
+    OTHER, OTHERS_CHANNEL, WAKE, answer_each, denied, deny, own_waiter, published, subscribed,
+    token_of, waiting,
 };
 use super::*;
 use crate::token::TokenBytes;
@@ -392,4 +393,31 @@ fn a_lease_that_was_given_away_is_left_alone() {
     rig.lose(1);
     rig.connect(1);
     assert_eq!(rig.waiting(1), ["SUBSCRIBE", "SUBSCRIBE"]);
+}
+
+/// What a blocking client asks a node for whose attempt was denied after `trip`, and that learns who
+/// holds the lock.
+fn blocking_after(trip: Duration, in_row: Option<u8>) -> Vec<String> {
+    let mut rig = Rig::with(3, |mut config| {
+        config.transfers_in_row = in_row;
+        config.direct_wake(true)
+    });
+    (0..3).for_each(|index| subscribed(&mut rig, index));
+    rig.engine.set_blocking();
+    rig.acquire_with("a", waiting());
+    rig.now = rig.now + trip;
+    let node = deny(&mut rig);
+    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    rig.waiting(node)
+}
+
+#[test]
+fn a_blocking_client_near_its_nodes_is_woken_and_takes_nothing_over_unless_a_number_is_set() {
+    let subscribes = |words: Vec<String>| {
+        assert!(words.contains(&"PUBLISH".to_owned()), "it tells the holder: {words:?}");
+        words.contains(&"SUBSCRIBE".to_owned())
+    };
+    assert!(!subscribes(blocking_after(MS / 5, None)));
+    assert!(subscribes(blocking_after(MS, None)));
+    assert!(subscribes(blocking_after(MS / 5, Some(16))));
 }
