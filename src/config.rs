@@ -79,7 +79,7 @@ pub enum IdleStrategy {
 /// | `key_prefix` | none | up to 4,095 bytes |
 /// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
 /// | `direct_wake` | on | whether waiting calls are woken by the holder's release |
-/// | `transfers_in_row` | 16 | 0 to 255: how often a lock is handed over before it is free again |
+/// | `transfers_in_row` | 16, for a `Client` only from 0.5 ms on | 0 to 255: how often a lock is handed over before it is free again |
 /// | `max_clock_skew` | 1 s | 1 ms to 1 h: between client and node, for fenced locks |
 /// | `wall_clock` | the system's | for the fences of fenced locks |
 /// | `fence_ttl` | 24 h | `max_ttl` and twice `max_clock_skew` to 10 years |
