@@ -15,6 +15,8 @@
 //! `oracle` judges what holders believed, `truth` what that stands on, `deadline` that everything ends in
 //! time, `watch` what is told of keys that are taken away. The same seed gives the same run.
 //!
+//! [`exhaustive`] plays two clients in every order instead of some seeds' orders.
+//!
 //! A fuzzer's bytes may make the choices instead ([`run_given`]): then nodes lie as well, and clients
 //! call out of turn (`stray`).
 

@@ -1,0 +1,200 @@
+//! Every order of delivery and loss for two clients and three nodes: one key, one attempt each, or
+//! one transfer from the first client to the second.
+//!
+//! # Method
+//!
+//! A schedule is a row of steps: a server runs the next message of a connection, a client reads the
+//! next one, a connection is lost (what was on its way to the server is lost with it, or runs
+//! later), a client reconnects, a client's next timer is due, all locks of now end everywhere.
+//! Schedules that show every client and every server the same row of happenings lead to the same
+//! state, so each such state is built once, and the schedules that lead through it are counted.
+//!
+//! A server that stands still for a while is no step of its own: any of its messages may be the last
+//! to be run, also behind the end of its connection.
+//!
+//! After a transfer one order stands for many: a client that has released reads at once. Behind each
+//! end nothing is lost and time goes on, in one order: the waiter must get the lock well before the
+//! TTL ends, and release it so that no key is left.
+
+mod transfer;
+mod world;
+
+use std::collections::HashMap;
+
+use crate::rules::{self, Mutant};
+use world::World;
+
+/// Two are enough for what any two may do to each other.
+pub const CLIENTS: usize = 2;
+const NODES_MAX: usize = 3;
+
+/// What a search is to cover.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "a test fills it in")]
+pub struct Limits {
+    /// Nodes, three at most. Two need both votes: what two kinds of trouble together have for orders
+    /// is too much for three.
+    pub nodes: usize,
+    /// The first client holds the key and the second waits for it. The search begins with the
+    /// release. Otherwise it begins with an attempt of both.
+    pub transfer: bool,
+    /// The connections, each of a client to a node, of which one is lost at any time.
+    pub lost: &'static [(usize, usize)],
+    /// The clients whose next timer may be due at any time, before its answers are read: the end of
+    /// a round, or a look at the key.
+    pub timers: &'static [usize],
+    /// Whether a client that won releases at once, rather than holding on.
+    pub releases: bool,
+    /// How often a TTL passes, for all, at any time.
+    pub ttls: u32,
+}
+
+/// What a search has covered.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Coverage {
+    /// Orders of steps from beginning to end.
+    pub schedules: u128,
+    /// States that they lead through.
+    pub states: usize,
+    /// Ends in which the first client, the second, or none holds the lock or has held it. After a
+    /// transfer that has failed the second may still wait.
+    pub won: [usize; CLIENTS + 1],
+}
+
+/// One happening. Its first number is the client, the second the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Run(usize, usize),
+    /// The server runs what a lost connection had left, and sees the end of that behind it.
+    RunLeft(usize, usize),
+    Read(usize, usize),
+    Lose {
+        client: usize,
+        node: usize,
+        keeps: bool,
+    },
+    Reconnect(usize, usize),
+    Timer(usize),
+    /// A TTL passes.
+    Pass,
+}
+
+/// Goes through all schedules within `limits`, with `mutant` on if one is given.
+///
+/// # Errors
+///
+/// The first schedule that ends as none may, and how.
+pub fn explore(limits: Limits, mutant: Option<Mutant>) -> Result<Coverage, String> {
+    rules::run_with(mutant, || {
+        let mut search = Search { limits, known: HashMap::new(), coverage: Coverage::default() };
+        let world = World::new(limits);
+        let schedules = search.visit(&mut Vec::new(), &History::default(), world)?;
+        search.coverage.schedules = schedules;
+        search.coverage.states = search.known.len();
+        Ok(search.coverage)
+    })
+}
+
+/// What each client and each server has seen, in order.
+type Seen = [Vec<u16>; CLIENTS + NODES_MAX];
+
+/// A row of happenings as everybody sees it.
+#[derive(Clone, Debug, Default)]
+struct History {
+    seen: Seen,
+    /// How much each client had seen when its attempt ended. From there on the order of different
+    /// nodes is the same to it.
+    ended_at: [Option<usize>; CLIENTS],
+}
+
+impl History {
+    fn with(&self, step: Step) -> Self {
+        let mut next = self.clone();
+        let (actor, kind, other) = match step {
+            Step::Run(client, node) => (CLIENTS + node, 0, client),
+            Step::RunLeft(client, node) => (CLIENTS + node, 1, client),
+            Step::Read(client, node) => (client, 2, node),
+            // What is lost is what the server has not run by then.
+            Step::Lose { client, node, keeps } => {
+                let ran = self.seen[CLIENTS + node].len();
+                (client, 3 + usize::from(keeps) + 8 * ran, node)
+            }
+            Step::Reconnect(client, node) => (client, 5, node),
+            Step::Timer(client) => (client, 6, 0),
+            Step::Pass => {
+                for row in &mut next.seen {
+                    row.push(PASS);
+                }
+                return next;
+            }
+        };
+        let row = &mut next.seen[actor];
+        row.push((kind * NODES_MAX + other) as u16);
+        if let Some(&Some(ended_at)) = self.ended_at.get(actor) {
+            let passed_at = row.iter().rposition(|code| *code == PASS).map_or(0, |at| at + 1);
+            row[ended_at.max(passed_at)..].sort_by_key(|code| usize::from(*code) % NODES_MAX);
+        }
+        next
+    }
+}
+
+/// The longest schedule has less than half as many steps.
+const STEPS_MAX: usize = 200;
+const ENDLESS: &str = "no end is in sight";
+
+/// Everybody sees that a TTL passes.
+const PASS: u16 = u16::MAX;
+
+struct Search {
+    limits: Limits,
+    /// Schedules from each state on.
+    known: HashMap<Seen, u128>,
+    coverage: Coverage,
+}
+
+impl Search {
+    /// Goes on from `world`, to which `path` leads.
+    fn visit(
+        &mut self,
+        path: &mut Vec<Step>,
+        history: &History,
+        mut world: World,
+    ) -> Result<u128, String> {
+        let fault = |what: String| format!("{what} after {path:?}");
+        world.check().map_err(fault)?;
+        if path.len() > STEPS_MAX {
+            return Err(fault(ENDLESS.to_owned()));
+        }
+        let mut history = history.clone();
+        for client in 0..CLIENTS {
+            if world.is_done(client) && history.ended_at[client].is_none() {
+                history.ended_at[client] = Some(history.seen[client].len());
+            }
+        }
+        let steps = world.steps();
+        let mut schedules = 0;
+        if steps.is_empty() {
+            self.coverage.won[world.winner().unwrap_or(CLIENTS)] += 1;
+            world.check_end().map_err(fault)?;
+            schedules = 1;
+        }
+        let mut here = Some(world);
+        for step in steps {
+            let next = history.with(step);
+            if let Some(&from_there) = self.known.get(&next.seen) {
+                schedules += from_there;
+                continue;
+            }
+            // A world cannot be copied: the first step goes on from this one, each other from one
+            // that is brought here anew.
+            let mut world = here.take().unwrap_or_else(|| World::after(self.limits, path));
+            world.take(step);
+            path.push(step);
+            schedules += self.visit(path, &next, world)?;
+            path.pop();
+        }
+        self.known.insert(history.seen, schedules);
+        Ok(schedules)
+    }
+}
