@@ -140,6 +140,16 @@ rules! {
     /// The lease of a transfer counts from its receipt.
     TransferCountsFromReceipt => NoGround { received }
 
+    /// The lease of a transfer counts from the offer that was taken up.
+    fn offer_ends(own: Instant, newest: &impl Fn() -> Instant) -> Instant { own }
+    /// The lease of a transfer counts from the newest offer of its call.
+    NewestOfferDatesAll => ByTest { newest() }
+
+    /// A transfer counts only if the client trusts its node.
+    fn is_transfer_trusted(is_node_trusted: bool) -> bool { is_node_trusted }
+    /// A transfer of a node counts that has no vote.
+    DistrustedTransferCounts => ByTest { true }
+
     /// A transfer counts for the node that ran it, and for no other by which it came.
     fn is_by_its_node(is_same: bool) -> bool { is_same }
     /// A transfer counts for whatever node it came by.
@@ -342,6 +352,16 @@ rules! {
     /// What was handed over over a connection that ended is left.
     UnheardNotOwed => Orphan { false }
 
+    /// No message deletes the keys of a lease.
+    fn is_left_to_lease(is_lease: bool) -> bool { is_lease }
+    /// A message about a lease that was taken over deletes its keys.
+    MessageDeletesLease => NoGround { false }
+
+    /// A lease is over for its holder as soon as it is handed over, whatever the nodes answer.
+    fn state_once_released<T>(released: T, before: T, is_handed_over: bool) -> T { released }
+    /// A lease goes on for its holder that it has handed over.
+    HandedOverStillHeld => NoGround { if is_handed_over { before } else { released } }
+
     /// A lock that was taken over is released also where a script may still hand it over.
     fn with_late_scripts(told: NodeMask, heard: NodeMask) -> NodeMask { told.union(heard) }
     /// A lock that was taken over is released only where that was told.
@@ -366,6 +386,11 @@ rules! {
     fn is_owed_twice(is_set_unanswered: bool) -> bool { is_set_unanswered }
     /// A release whose SET was unanswered is paid once only.
     DebtPaidOnce => Orphan { false }
+
+    /// A release that was answered is repeated where a SET or a script may run behind it.
+    fn may_run_behind(is_unanswered: bool) -> bool { is_unanswered }
+    /// A release that was answered is done, though a SET or a script may run behind it.
+    ReleaseNotRepeated => ByTest { false }
 
     /// A debt has no end as long as its SET may still run.
     fn may_set_still_run(is_unanswered: bool) -> bool { is_unanswered }
@@ -446,6 +471,11 @@ rules! {
     /// Those who wait behind one that is woken are forgotten.
     ListLost => Order { T::default() }
 
+    /// A transfer carries all who wait behind the one that gets the lock.
+    fn listed_from(second: usize, end: usize) -> usize { second }
+    /// A transfer carries nobody who waits behind.
+    TransferWithoutList => Order { end }
+
     /// The call that a wake names tries at once.
     fn call_to_try<T>(woken: Option<T>) -> Option<T> { woken }
     /// A waiter that is woken does nothing.
@@ -467,6 +497,11 @@ rules! {
     }
     /// A call that gives up takes the others of its client off the list.
     SiblingsStruck => LostWaiter { is_same_client }
+
+    /// A call that has given up is struck off where it is listed.
+    fn is_struck(is_listed: bool) -> bool { is_listed }
+    /// A message that a call gives up changes nothing.
+    GiveUpIgnored => ByTest { false }
 
     /// A holder that heard of a waiter will wake it.
     fn will_be_woken(is_heard: bool) -> bool { is_heard }
@@ -512,6 +547,11 @@ rules! {
     fn linger_ends(until: Instant) -> Instant { until }
     /// A lease is taken again that is over.
     LingersBeyondItsTime => ByTest { Instant::MAX }
+
+    /// A lease that lingers is taken again only if it lasts as long as the call asks.
+    fn lasts_for_call(is_enough: bool) -> bool { is_enough }
+    /// A lease is taken again of which too little is left.
+    SpentLeaseRetaken => ByTest { true }
 
     /// The handle of a lease that lingers is dead.
     fn generation_of_next(generation: u32) -> u32 { generation.wrapping_add(1) }

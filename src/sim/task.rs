@@ -356,6 +356,7 @@ impl World {
         let Some(lease) = this.tasks[task].lease.take() else { return };
         let result = this.engine.unlock(lease, now);
         self.log(|_| format!("client {client} releases at {now:?}: {result:?}"));
+        self.check_over(client, lease);
         match result {
             Ok(op) => {
                 let ends = now + Duration::from_nanos(self.plan.node_timeout);
@@ -373,6 +374,7 @@ impl World {
         let this = &mut self.clients[client];
         if let Some(lease) = this.tasks[task].lease.take() {
             this.engine.release(lease, now);
+            self.check_over(client, lease);
         }
         self.counts.path(Path::Dropped);
         self.idle(client, task);

@@ -2,6 +2,7 @@
 
 use super::clock::Global;
 use super::world::World;
+use crate::engine::LeaseId;
 use crate::quorum::NodeMask;
 use crate::rules::Kind;
 
@@ -44,6 +45,14 @@ impl World {
         let quorum = self.plan.quorum;
         self.oracle.check(Kind::NoGround, held >= quorum, || {
             format!("client {client} holds a lease of task {task} until {end} by {held} nodes")
+        });
+    }
+
+    /// A lease that was released is over, whether it was handed over, lingers or was deleted.
+    pub(super) fn check_over(&mut self, client: usize, lease: LeaseId) {
+        let deadline = self.clients[client].engine.deadline(lease);
+        self.oracle.check(Kind::NoGround, deadline.is_none(), || {
+            format!("client {client} has released a lease, and holds it until {deadline:?}")
         });
     }
 

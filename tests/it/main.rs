@@ -8,6 +8,7 @@ mod acl;
 mod acquire;
 mod batch;
 mod broken_fences;
+mod broken_transfers;
 mod circles;
 mod common;
 mod concurrency;

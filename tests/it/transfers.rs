@@ -22,7 +22,7 @@ fn client(cluster: &Cluster) -> Client {
 
 /// Two clients take their turns, and count them without a lock of their own; `during` is called in
 /// some of them.
-fn take_turns(cluster: &Cluster, during: impl Fn(u64) + Sync) {
+pub(super) fn take_turns(cluster: &Cluster, during: impl Fn(u64) + Sync) {
     let counter = Mutex::new(0);
     thread::scope(|scope| {
         for _ in 0..2 {

@@ -171,7 +171,7 @@ impl Locks {
     ) -> bool {
         let slot = self.slots.at(slot_index);
         let is_valid = self.lingers_until(slot_index).is_some_and(|until| now < until);
-        let is_enough = now + options.min_validity <= slot.ends;
+        let is_enough = rules::lasts_for_call(now + options.min_validity <= slot.ends);
         let is_suited = slot.ttl_ms == ttl_ms && self.may_be_shared(options);
         is_valid && is_enough && is_suited && self.has_looked(now)
     }

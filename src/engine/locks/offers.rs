@@ -168,6 +168,7 @@ impl Locks {
             return self.refuse_unknown(id, transfer, now);
         };
         let is_trusted = self.vote_of_grant(id, now) == Vote::Granted;
+        let is_trusted = rules::is_transfer_trusted(is_trusted);
         let slot = self.slots.at_mut(slot_index);
         let is_clean = rules::counts_where_deleted(!slot.tainted.contains(id));
         let is_vote = is_clean && is_trusted && slot.ttl_ms == transfer.ttl_ms;
@@ -199,20 +200,10 @@ impl Locks {
                 Taken::Ignored
             }
             SlotState::Acquiring | SlotState::Gated | SlotState::Held => {
-                slot.holds.insert(id);
-                if is_clean {
-                    slot.unanswered.remove(id);
+                if !rules::is_left_to_lease(true) {
+                    return self.decline(id, slot_index, transfer, now);
                 }
-                if is_vote && !slot.granted.contains(id) {
-                    slot.granted.insert(id);
-                    let op = slot.op.filter(|_| slot.state == SlotState::Acquiring);
-                    if let Some(op) = op {
-                        self.ops.at_mut(op).round.enter(id, Vote::Granted);
-                    } else {
-                        self.note_late_vote(slot_index);
-                        self.write_claim(id, slot_index, now);
-                    }
-                }
+                self.another_vote(id, slot_index, (is_clean, is_vote), now);
                 Taken::Late(slot_index)
             }
             SlotState::Released => {
@@ -228,6 +219,31 @@ impl Locks {
                 }
             }
             SlotState::Free => Taken::Ignored,
+        }
+    }
+
+    /// One more node has told of a lock that the client has, or has won.
+    fn another_vote(
+        &mut self,
+        id: NodeId,
+        slot_index: SlotIndex,
+        (is_clean, is_vote): (bool, bool),
+        now: Now,
+    ) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.holds.insert(id);
+        if is_clean {
+            slot.unanswered.remove(id);
+        }
+        if is_vote && !slot.granted.contains(id) {
+            slot.granted.insert(id);
+            let op = slot.op.filter(|_| slot.state == SlotState::Acquiring);
+            if let Some(op) = op {
+                self.ops.at_mut(op).round.enter(id, Vote::Granted);
+            } else {
+                self.note_late_vote(slot_index);
+                self.write_claim(id, slot_index, now);
+            }
         }
     }
 
@@ -255,6 +271,11 @@ impl Locks {
         now: Now,
     ) {
         let last = self.ops.at(index).slot();
+        let newest = || {
+            let newest = self.offers.of(index).last().copied();
+            self.slots.at(newest.unwrap_or(slot_index)).ends
+        };
+        let ends = rules::offer_ends(self.slots.at(slot_index).ends, &newest);
         // An attempt under way ends behind its release; both cannot be valid.
         self.ops.unlist(index);
         self.release_slot(last, now);
@@ -269,7 +290,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         slot.state = SlotState::Acquiring;
         slot.op = Some(index);
-        slot.ends = rules::transfer_ends(slot.ends, received);
+        slot.ends = rules::transfer_ends(ends, received);
         slot.holds = rules::with_late_scripts(slot.holds, heard);
         slot.unanswered = slot.unanswered.union(slot.holds.without(slot.granted));
         let granted = slot.granted;

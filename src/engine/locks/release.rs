@@ -122,12 +122,12 @@ impl Locks {
     /// Sends a compare-and-delete to every node that may hold the slot's key, or notes it as owed.
     /// The caller frees the slot, once its waiters are told.
     pub(in crate::engine) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
-        let all = self.nodes.all();
+        let (all, is_handed_over) = (self.nodes.all(), self.heir.is_some());
         let slot = self.slots.at_mut(slot_index);
         if matches!(slot.state, SlotState::Released | SlotState::Free) {
             return;
         }
-        slot.state = SlotState::Released;
+        slot.state = rules::state_once_released(SlotState::Released, slot.state, is_handed_over);
         slot.phase = slot.phase.next();
         slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
         let (mut holds, unanswered) = (slot.holds, slot.unanswered);
@@ -392,7 +392,7 @@ impl Locks {
                 tally.no(id);
             }
         }
-        if slot.unanswered.contains(id) {
+        if rules::may_run_behind(slot.unanswered.contains(id)) {
             // The SET went over a connection that died: it may run after this release.
             self.owe_again(id, slot_index, now);
         } else {

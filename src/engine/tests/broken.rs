@@ -6,12 +6,15 @@ use std::panic::catch_unwind;
 use super::extending::a_node_that_lacks_the_script_is_extended_though_the_others_have_decided;
 use super::fencing::a_client_whose_clock_is_off_gets_no_fence;
 use super::lingering::{
+    a_call_that_cannot_take_it_goes_behind_its_release,
     a_lock_whose_time_to_linger_is_over_is_not_taken_again, the_handle_of_the_last_holder_is_dead,
 };
 use super::releasing::{
     a_debt_lives_a_ttl_from_the_late_answer_of_its_set,
+    a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released,
     an_unknown_command_steps_down_and_the_release_is_sent_again,
 };
+use super::siblings::a_word_of_an_earlier_call_strikes_no_later_one_off;
 use super::transfers::{
     a_lock_is_free_for_a_moment_after_so_many_transfers,
     a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
@@ -23,6 +26,10 @@ use super::trouble::{
     a_node_that_is_owed_releases_gets_no_set_before_them,
     a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
 };
+use super::untimely::{
+    a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one_is_open,
+    a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over,
+};
 use super::waking::{
     a_waiter_that_gives_up_tells_the_holder, two_that_wait_for_each_other_try_again,
 };
@@ -32,11 +39,22 @@ use crate::rules::{Kind, Mutant, run_with};
 
 #[test]
 fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
-    let tests: [(Mutant, fn()); 18] = [
+    let tests: [(Mutant, fn()); 23] = [
         // What is owed is not paid out of a lease: it needs a delete that is on its way.
         (
             Mutant::DeletedTransferCounts,
             where_a_connection_ended_the_token_is_deleted_and_has_no_vote,
+        ),
+        // It needs a client that stands still between its question and the offer, while two nodes run
+        // the script.
+        (
+            Mutant::NewestOfferDatesAll,
+            a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one_is_open,
+        ),
+        // The holder does not trust such a node either.
+        (
+            Mutant::DistrustedTransferCounts,
+            a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over,
         ),
         // It needs a replica that passes on what its master published.
         (Mutant::AnyNodeTransfers, a_transfer_counts_for_the_node_that_ran_it_alone),
@@ -65,6 +83,12 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
             Mutant::LateScriptNotReleased,
             a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
         ),
+        // It needs a connection that ends with a SET at a frozen node, and a release over the next one
+        // before that SET runs.
+        (
+            Mutant::ReleaseNotRepeated,
+            a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released,
+        ),
         (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
         // What it does first is to keep its slot for good; a key outlives everything in one seed of
         // thousands.
@@ -74,6 +98,8 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
             Mutant::StaleExtensionResent,
             a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
         ),
+        // Who has given up deletes what it is handed, and wakes the next.
+        (Mutant::GiveUpIgnored, a_word_of_an_earlier_call_strikes_no_later_one_off),
         // It starves clients of other kinds.
         (Mutant::RowWithoutEnd, a_lock_is_free_for_a_moment_after_so_many_transfers),
         // It costs the others time.
@@ -82,6 +108,8 @@ fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
         (Mutant::RingNotBroken, two_that_wait_for_each_other_try_again),
         // Another part refuses a lease that is over.
         (Mutant::LingersBeyondItsTime, a_lock_whose_time_to_linger_is_over_is_not_taken_again),
+        // The lease is judged once more when it is handed over: the call fails in vain.
+        (Mutant::SpentLeaseRetaken, a_call_that_cannot_take_it_goes_behind_its_release),
         // Whoever has unlocked a lease does not use it any more.
         (Mutant::OldHandleLives, the_handle_of_the_last_holder_is_dead),
         // A waiter that is woken too late passes the turn on: that costs a round trip.

@@ -178,7 +178,7 @@ fn a_lock_is_taken_again_only_right_after_a_look_at_the_sockets() {
 }
 
 #[test]
-fn a_call_that_cannot_take_it_goes_behind_its_release() {
+pub(super) fn a_call_that_cannot_take_it_goes_behind_its_release() {
     let others: [LockOptions; 6] = [
         LockOptions::new(TTL / 2),
         options().token("mine"),

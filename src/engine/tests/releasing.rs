@@ -194,7 +194,7 @@ pub(super) fn a_debt_lives_a_ttl_from_the_late_answer_of_its_set() {
 }
 
 #[test]
-fn a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released() {
+pub(super) fn a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released() {
     let mut rig = Rig::new(3);
     rig.acquire("a");
     rig.answer_all(0..2, "+OK\r\n");

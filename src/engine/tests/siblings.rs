@@ -133,7 +133,7 @@ fn a_call_that_gives_up_says_so_of_itself_alone() {
 /// A holder of the lock, told of two calls of `OTHER`: the first says that it waits no more. That
 /// may come by another node than the word of the second, and behind it.
 #[test]
-fn a_word_of_an_earlier_call_strikes_no_later_one_off() {
+pub(super) fn a_word_of_an_earlier_call_strikes_no_later_one_off() {
     let mut rig = rig(3);
     let (lease, token) = held(&mut rig);
     let token = crate::token::unhex(&token).unwrap();

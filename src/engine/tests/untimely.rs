@@ -33,6 +33,46 @@ fn takes_transfers(rig: &mut Rig, index: usize) {
     rig.answer(index, &confirmed(&name));
 }
 
+/// The call goes on waiting for so long: its polls find the same holder.
+fn wait_on(rig: &mut Rig, duration: Duration) {
+    let end = rig.now + duration;
+    while rig.now < end {
+        rig.advance(10 * MS);
+        for index in 0..3 {
+            rig.collect();
+            while let Some(command) = rig.inbox[index].first().cloned() {
+                let answer = match &*command[0] {
+                    "DELIFEQ" => ":0\r\n".to_owned(),
+                    "GET" => token_of(OTHER),
+                    "PTTL" => ":9000\r\n".to_owned(),
+                    "PUBLISH" => ":1\r\n".to_owned(),
+                    "SET" => "_\r\n".to_owned(),
+                    other => panic!("{other}"),
+                };
+                rig.answer(index, &answer);
+            }
+        }
+    }
+}
+
+/// A holder that has not heard of the call's new offer hands its lock over by the old one.
+#[test]
+pub(super) fn a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one_is_open() {
+    let mut rig = rig(3);
+    let offered_at = rig.now;
+    offering(&mut rig);
+    let older = offered(&rig);
+    wait_on(&mut rig, TTL / 4 + 600 * MS);
+    assert_ne!(offered(&rig), older, "it has offered another token since");
+    for index in 0..2 {
+        let message = transfer(&rig, &older, index);
+        rig.receive(index, &message);
+    }
+    let lease = rig.locked();
+    assert_eq!(token_bytes(&rig, lease), older);
+    assert_eq!(rig.engine.deadline(lease), Some(offered_at + TTL - TTL / 100 - 2 * MS));
+}
+
 /// A release is owed for an offer that may have been handed over unheard; once the offer is a lease
 /// that has been given away, nothing of it is deleted any more.
 #[test]
@@ -125,21 +165,7 @@ fn a_token_that_was_deleted_somewhere_is_not_offered_again() {
         rig.answer(index, ":0\r\n");
     }
     // The second payment, and polls that find the same holder; then it tells again.
-    for _ in 0..60 {
-        rig.advance(10 * MS);
-        for index in 0..3 {
-            rig.collect();
-            while let Some(command) = rig.inbox[index].first().cloned() {
-                let answer = match &*command[0] {
-                    "DELIFEQ" => ":0\r\n".to_owned(),
-                    "GET" => token_of(OTHER),
-                    "PUBLISH" => ":1\r\n".to_owned(),
-                    other => panic!("{other}"),
-                };
-                rig.answer(index, &answer);
-            }
-        }
-    }
+    wait_on(&mut rig, 600 * MS);
     let slot = rig.engine.locks.slot_of_token(&offered(&rig)).unwrap();
     assert_ne!(offered(&rig), token);
     assert!(rig.engine.locks.slots.at(slot).tainted.is_empty());
@@ -257,10 +283,8 @@ fn transfers_in_a_row_are_counted_although_somebody_else_announced() {
     assert_eq!(rig.waiting(0)[0], "DELIFEQ", "two in a row are allowed");
 }
 
-/// A quarantine ends with another greeting over the same connection. What a node tells meanwhile
-/// is no vote, but its key is there.
-#[test]
-fn what_is_told_during_another_greeting_is_deleted() {
+/// A call that waits, and has told the nodes what it offers; node 0 is in quarantine.
+fn offering_beside_a_quarantine() -> Rig {
     let mut rig = Rig::unconnected(3, |config| {
         config
             .restart_guard(RestartGuard::On)
@@ -281,6 +305,26 @@ fn what_is_told_during_another_greeting_is_deleted() {
     answer_each(&mut rig, at, &[&token_of(OTHER), ":9000\r\n"]);
     (0..3).for_each(|index| takes_transfers(&mut rig, index));
     answer_each(&mut rig, at, &[":1\r\n", &token_of(OTHER)]);
+    rig
+}
+
+/// It may have forgotten a lock that goes on.
+#[test]
+pub(super) fn a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over() {
+    let mut rig = offering_beside_a_quarantine();
+    told(&mut rig, 0);
+    told(&mut rig, 1);
+    assert!(rig.lock_result().is_none(), "one node has voted");
+    told(&mut rig, 2);
+    let lease = rig.locked();
+    assert_eq!(rig.engine.votes(lease).count(), 2);
+}
+
+/// A quarantine ends with another greeting over the same connection. What a node tells meanwhile
+/// is no vote, but its key is there.
+#[test]
+fn what_is_told_during_another_greeting_is_deleted() {
+    let mut rig = offering_beside_a_quarantine();
     while !rig.waiting(0).contains(&"HELLO".into()) {
         rig.advance(10 * MS);
         for index in 1..3 {

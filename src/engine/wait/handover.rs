@@ -88,7 +88,7 @@ impl Waiting {
         let near = near.or_else(|| view.reach.first_of(terms.able, key.as_slice()))?;
         text.clear();
         let header = (Kind::Transfer, queue.row.saturating_add(1));
-        let rest = queue.list.listed(now).skip(1);
+        let rest = queue.list.listed(now).skip(rules::listed_from(1, queue.list.len()));
         message::append(text, header, first.listed(now), token, rest, key);
         Some(NextHolder { offer, near, mark_at: message::MARK_AT })
     }

@@ -96,7 +96,7 @@ impl List {
 
     /// Removes a call that has given up. Returns the place that it had.
     pub(super) fn strike(&mut self, id: WaiterId) -> Option<usize> {
-        let place = self.0.iter().position(|entry| entry.is_struck_by(id))?;
+        let place = self.0.iter().position(|entry| rules::is_struck(entry.is_struck_by(id)))?;
         self.0.remove(place);
         Some(place)
     }
