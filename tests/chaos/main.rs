@@ -85,7 +85,7 @@ fn stop_before_a_write(workers: &Workers, random: &mut StdRng) -> u32 {
     let mut stopped = None;
     let found = eventually(Duration::from_secs(20), || {
         let index = random.random_range(0..WORKERS);
-        let id = workers.children[index].id();
+        let id = workers.children.get(index).expect("one of them").id();
         signal("-STOP", id);
         assert!(eventually(Duration::from_secs(20), || is_stopped(id)), "process {id} goes on");
         if writing(&workers.dir, index).exists() {

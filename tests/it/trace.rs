@@ -273,24 +273,24 @@ fn release_beside(client: &mut Client, waiter: &mut Client, cluster: &Cluster) {
             .flat_map(|text| text.lines().find(|line| line.contains("publish:")).map(str::to_owned))
             .collect::<Vec<_>>()
     };
-    let lease = client.lock("k", TTL).unwrap();
+    let lease = client.lock("k", TTL).expect("it is free soon");
     let before = published();
     std::thread::scope(|scope| {
         let waits = scope.spawn(move || {
-            let lease = waiter.lock("k", TTL).unwrap();
-            waiter.unlock(lease).unwrap();
+            let lease = waiter.lock("k", TTL).expect("it is released");
+            waiter.unlock(lease).expect("its own lease");
         });
         let told = || {
-            client.drive().unwrap();
+            client.drive().expect("a healthy loop");
             published() != before
         };
         assert!(eventually(PATIENCE, told), "it tells nobody");
-        client.unlock(lease).unwrap();
+        client.unlock(lease).expect("its own lease");
         assert!(eventually(PATIENCE, || {
             client.wait_released(ms(1));
             waits.is_finished()
         }));
-        waits.join().unwrap();
+        waits.join().expect("no panic");
     });
 }
 

@@ -254,7 +254,7 @@ fn who_names_a_lease_that_is_over_is_not_left_waiting() {
         } else {
             let node = (0..3).find(|&index| !rig.waiting(index).is_empty()).expect("a wake");
             assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), WAKE));
-            rig.acquire_with("a", waking::waiting());
+            rig.acquire_with("a", waiting());
             assert!((0..3).all(|index| !rig.waiting(index).contains(&"SET".into())), "it queues");
         }
     }
