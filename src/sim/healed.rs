@@ -9,10 +9,13 @@ use crate::rules::Kind;
 
 impl World {
     /// When all that was owed must have been paid: the longest wait for a connection, twice, with
-    /// the slowest clock, and some round trips.
+    /// the slowest clock, and some round trips. What lingers is owed when half of its TTL is over.
     pub(super) const fn settle_time(&self) -> Global {
         let clocks = 1_000_000 + self.plan.drift_ppm.unsigned_abs();
-        let longest = 13 * SECOND + 2 * self.plan.connect_timeout + 8 * self.plan.node_timeout;
+        let lingers = self.plan.max_ttl_ms * MS / 2 + 3 * SECOND;
+        let wait = 13 * SECOND;
+        let wait = if self.plan.lingers > 0 && lingers > wait { lingers } else { wait };
+        let longest = wait + 2 * self.plan.connect_timeout + 8 * self.plan.node_timeout;
         longest * clocks / 1_000_000
     }
 
