@@ -80,7 +80,9 @@ fn two_and_four_processes_take_turns_and_the_report_adds_up() {
         let report = on_urls(&urls(&servers), &args).expect(0).json();
         assert_eq!(whole(&report["failures"]), 0, "{report}");
         assert_plausible(&report, clients.parse().unwrap(), 1.0);
-        assert!(whole(&report["by"]["transfer"]["turns"]) > 0, "{report}");
+        // Which of the two depends on how far the workers find their nodes to be.
+        let by = |way: &str| whole(&report["by"][way]["turns"]);
+        assert!(by("transfer") + by("wake") > 0, "{report}");
         assert_no_key_left(&servers);
     }
 }
