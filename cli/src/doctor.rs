@@ -33,15 +33,15 @@ pub(crate) fn run(global: &Global, args: &DoctorArgs) -> Result<(), Failure> {
     let end = args.wait.map(|wait| now() + wait);
     let spinner =
         args.wait.map(|_| Progress::spinner("waiting until the nodes are fit".to_owned()));
-    let mut has_waited = false;
+    let mut was_unfit = false;
     let Found { nodes, advice, clients, agreed } = loop {
         let found = look(global, args)?;
         let left = end.map_or(Duration::ZERO, |end| now().until(end));
         let is_fit = !found.advice.is_unsafe();
-        if is_fit && !has_waited || left.is_zero() {
+        if is_fit && !was_unfit || left.is_zero() {
             break found;
         }
-        has_waited = !is_fit;
+        was_unfit = !is_fit;
         thread::sleep(PAUSE.min(left));
     };
     drop(spinner);

@@ -64,22 +64,27 @@ impl Driver {
             self.read_all();
             self.take_addresses();
             self.drive();
-            let now = clock::now();
-            if self.engine.releases_open(deadline) == 0 || now >= deadline {
-                let owed = self.engine.releases_owed(now);
-                if owed == 0 || std::mem::replace(&mut has_reached, true) {
-                    return owed;
-                }
-                self.reach_owed(now);
+            if self.has_released(deadline, &mut has_reached) {
+                return self.engine.releases_owed(clock::now());
             }
             self.wait_on_sockets(deadline);
         }
     }
 
-    /// The nodes that are away, and are owed releases, get one more attempt to connect.
-    pub(crate) fn reach_owed(&mut self, now: Instant) {
+    /// Whether a wait for what is owed is over, at `deadline` or before: no node is left that may
+    /// answer. Before that the nodes that are away, and are owed releases, get one more attempt to
+    /// connect; `has_reached` says that they had it.
+    pub(crate) fn has_released(&mut self, deadline: Instant, has_reached: &mut bool) -> bool {
+        let now = clock::now();
+        if self.engine.releases_open(deadline) > 0 && now < deadline {
+            return false;
+        }
+        if self.engine.releases_owed(now) == 0 || std::mem::replace(has_reached, true) {
+            return true;
+        }
         self.engine.reach_owed(now);
         self.drive();
+        false
     }
 
     /// Marks every socket as readable: the caller's loop may have taken the events.

@@ -266,13 +266,8 @@ impl Worker {
             self.gather();
             self.exchange();
             ends = self.take_last(ends);
-            let now = now();
-            if self.driver.engine().releases_open(ends) == 0 || ends <= now {
-                if std::mem::replace(&mut has_reached, true) {
-                    break;
-                }
-                self.driver.reach_owed(now);
-                continue;
+            if self.driver.has_released(ends, &mut has_reached) {
+                break;
             }
             let until = self.inner.with(|table| table.fall_asleep(Some(ends)));
             if self.poller.pass(&mut self.driver, until).is_err() {
