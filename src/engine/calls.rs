@@ -321,6 +321,12 @@ impl Engine {
             let now = self.locks.now(now);
             self.end_wait(index, now);
             self.follow(now);
+        } else if self.waiting.has_recent_wakes() {
+            let op = self.locks.ops.at(index);
+            if op.outcome == Outcome::Won {
+                let slot = self.locks.slots.at(op.slot());
+                self.waiting.won_at_once(slot.key.as_slice());
+            }
         }
         self.locks.report_acquire(index, now)
     }

@@ -39,7 +39,7 @@ impl Engine {
         self.locks.heir = Some(Heir {
             token: next.offer.token,
             ttl_ms: next.offer.ttl_ms,
-            nodes: terms.able,
+            nodes: self.locks.running_transfers(),
             near: next.near,
             mark_at: next.mark_at,
         });

@@ -59,7 +59,7 @@ impl Engine {
     #[cold]
     pub(super) fn carry_queue(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
         let call = self.call(index);
-        self.waiting.carry(index, slot_index, call);
+        self.waiting.carry(index, slot_index, call, now.real);
         self.act(now);
     }
 
@@ -258,11 +258,13 @@ impl Engine {
         now: Now,
         input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R,
     ) -> R {
-        let (reach, read_since) = (self.reach(), self.locks.read_since(now));
+        let (reach, last_pass) = (self.reach(), self.locks.last_pass);
+        let read_since = self.locks.read_since(now);
         let source = &mut Outside { locks: &mut self.locks, now };
         let view = &mut View {
             now: now.real,
             read_since,
+            last_pass,
             reach,
             source,
             scripts: None,

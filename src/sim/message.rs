@@ -105,8 +105,8 @@ impl World {
         }
     }
 
-    /// A message as clients send them, written down once more: kind, hops; sender, its wait, age, TTL
-    /// and what it offers; token, or whose turn it is; node; how many are listed; each of them; key.
+    /// A message as clients send them, written down once more: kind, hops; sender, its wait, how
+    /// long it has waited, age, TTL and what it offers; token, or whose turn it is; node; how many are listed; each of them; key.
     fn forged_message(&mut self, kind: u8, listed: u64, key: &[u8]) -> Vec<u8> {
         let mut text = vec![kind, self.random.below(10) as u8];
         let append_waiter = |text: &mut Vec<u8>, world: &mut Self| {
@@ -114,6 +114,8 @@ impl World {
             text.extend_from_slice(&id);
             let wait_ms = world.random.pick(&[0, 1, 1000, u32::MAX]);
             text.extend_from_slice(&wait_ms.to_le_bytes());
+            let waited_us = world.random.pick(&[0, 1000, u32::MAX]);
+            text.extend_from_slice(&waited_us.to_le_bytes());
             let age_ms = world.random.pick(&[0, 1, 600]);
             text.extend_from_slice(&(age_ms as u16).to_le_bytes());
             let ttl_ms = world.random.pick(&[0, 0, 1, 1000, u32::MAX]);

@@ -15,7 +15,8 @@
 //! `oracle` judges what holders believed, `truth` what that stands on, `deadline` that everything ends in
 //! time, `watch` what is told of keys that are taken away. The same seed gives the same run.
 //!
-//! [`exhaustive`] plays two clients in every order instead of some seeds' orders.
+//! [`exhaustive`] plays two clients in every order instead of some seeds' orders; [`hands`] counts what
+//! a change of hands takes.
 //!
 //! A fuzzer's bytes may make the choices instead ([`run_given`]): then nodes lie as well, and clients
 //! call out of turn (`stray`).
@@ -36,6 +37,7 @@ mod deadline;
 pub mod exhaustive;
 mod fault;
 mod hand_over;
+pub mod hands;
 mod healed;
 mod link;
 mod message;

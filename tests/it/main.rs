@@ -28,6 +28,8 @@ mod fences;
 #[cfg(feature = "fuzzing")]
 mod fuzz_corpus;
 mod greeting;
+#[cfg(feature = "sim")]
+mod hands;
 mod health;
 mod hold;
 #[cfg(feature = "shared")]

@@ -65,7 +65,7 @@ fn imports_point_only_downward() {
         ("serialized", &["inspect", "engine"]),
         ("inspect", &["client", "engine", "status"]),
         ("shared", &["driver", "engine", "status"]),
-        ("sim", &["engine"]),
+        ("sim", &["engine", "resp"]),
         ("client", &["driver", "engine", "status", "command", "resp"]),
         ("driver", &["engine", "status"]),
         ("status", &["engine", "command", "resp"]),

@@ -18,10 +18,16 @@ use crate::slab::SlotIndex;
 use crate::token::TokenBytes;
 
 impl Locks {
-    /// The nodes that hold the slot's key and can hand it over.
+    /// The nodes that surely hold the slot's key and can hand it over.
     pub(in crate::engine) fn able_to_transfer(&self, slot_index: SlotIndex) -> NodeMask {
+        self.slots.at(slot_index).granted.intersection(self.running_transfers())
+    }
+
+    /// The nodes that can hand a key over. Where one has not answered the SET yet, or has not told
+    /// of the transfer, it mostly has the key by then.
+    pub(in crate::engine) fn running_transfers(&self) -> NodeMask {
         let mut able = NodeMask::EMPTY;
-        for id in self.slots.at(slot_index).granted {
+        for id in self.nodes.all() {
             if self.nodes.at(id).runs_transfers() {
                 able.insert(id);
             }

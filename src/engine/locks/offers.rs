@@ -461,6 +461,9 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
         slot.granted.remove(id);
+        if slot.state == SlotState::Released && rules::runs_behind(slot.holds.contains(id)) {
+            return;
+        }
         slot.holds.insert(id);
         // The count of references has 16 bits and must not wrap around, however often a message is
         // repeated: by now many deletes are on their way.

@@ -59,9 +59,9 @@ pub(super) fn given_up(rig: &mut Rig) -> [u8; 20] {
     token
 }
 
-/// A waiter as it is listed: its id, its wait of 16 s, its age, and the TTL and token that it offers.
+/// A waiter as it is listed: its id, its wait of 16 s, of which nothing is over, its age, and the TTL and token that it offers.
 pub(super) fn listed(id: &[u8], age_ms: u16, token: &[u8; 20]) -> Vec<u8> {
-    let mut text = [id, &[0; 12][..12 - id.len()], &[0, 64, 0, 0]].concat();
+    let mut text = [id, &[0; 12][..12 - id.len()], &[0, 64, 0, 0], &[0; 4]].concat();
     text.extend(age_ms.to_le_bytes());
     text.extend(10_000_u32.to_le_bytes());
     text.extend(&token[8..]);
@@ -185,8 +185,14 @@ fn what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere() {
     for index in 0..3 {
         assert_eq!(rig.waiting(index), ["DELIFEQ"], "node {index}");
     }
-    rig.clear();
     let message = transfer(&rig, &token, 2);
+    rig.receive(2, &message);
+    assert_eq!(
+        rig.waiting(2),
+        ["DELIFEQ"],
+        "it runs behind what the node told of before it answers"
+    );
+    rig.answer_all(0..3, ":0\r\n");
     rig.receive(2, &message);
     assert_eq!(rig.waiting(2), ["DELIFEQ"], "it came behind the first");
     assert_eq!(rig.waiting(0), Vec::<String>::new());

@@ -42,7 +42,7 @@ pub(super) fn message_for(
     list: &[&[u8]],
 ) -> Vec<u8> {
     let padded = |bytes: &[u8], len| [bytes, &[0; 20][..len - bytes.len()]].concat();
-    let waits = |id: &[u8]| [padded(id, 12), vec![0, 64, 0, 0], vec![0; 18]].concat();
+    let waits = |id: &[u8]| [padded(id, 12), vec![0, 64, 0, 0], vec![0; 22]].concat();
     let count = u8::try_from(list.len()).unwrap();
     let mut text = [vec![kind as u8, 0], waits(sender), padded(token, 20), vec![0; 8]].concat();
     text.extend([count, 0]);
@@ -298,14 +298,36 @@ fn a_holder_that_does_not_hear_is_told_by_the_next_node() {
     assert_eq!(rig.waiting(second), ["GET", "PTTL"]);
 }
 
+/// Time passes, and polls find this holder, until the call tells it that it waits.
+fn until_told(rig: &mut Rig, node: usize, holder: &str) {
+    for _ in 0..400 {
+        rig.advance(MS);
+        match rig.waiting(node).first().map(String::as_str) {
+            None => {}
+            Some("GET") => rig.answer(node, &token_of(holder)),
+            Some(_) => return,
+        }
+    }
+    panic!("it is not told");
+}
+
+/// Whom the announcement found without the lock passes it on, or wakes the call: to tell each new
+/// holder would be a race that a lock wins which moves as fast as messages do.
 #[test]
-fn a_new_holder_is_told_when_the_key_has_changed_hands_meanwhile() {
-    let mut rig = rig(3);
-    let node = denied(&mut rig);
-    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
-    assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), ANNOUNCE));
-    answer_each(&mut rig, node, &[":1\r\n", &token_of(THIRD)]);
-    assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), ANNOUNCE));
+fn a_new_holder_is_told_when_the_key_has_changed_hands_and_the_old_one_did_not_hear() {
+    for is_heard in [false, true] {
+        let mut rig = rig(3);
+        let node = denied(&mut rig);
+        answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+        assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), ANNOUNCE));
+        rig.answer(node, if is_heard { ":1\r\n" } else { ":0\r\n" });
+        rig.answer(node, &token_of(THIRD));
+        if is_heard {
+            assert_eq!(rig.waiting(node), Vec::<String>::new());
+            until_told(&mut rig, node, THIRD);
+        }
+        assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), ANNOUNCE));
+    }
 }
 
 #[test]
@@ -317,22 +339,6 @@ fn who_is_woken_tries_all_nodes_at_once() {
     for index in 0..3 {
         assert_eq!(rig.waiting(index), ["SET"]);
     }
-}
-
-#[test]
-fn the_list_of_a_wake_goes_before_those_who_came_while_it_was_awaited() {
-    let mut rig = rig(1);
-    listening(&mut rig);
-    let late = message(&rig, ANNOUNCE, THIRD, &[]);
-    rig.receive(0, &late);
-    let wake = message(&rig, WAKE, OTHER, &["12345678"]);
-    rig.receive(0, &wake);
-    rig.answer(0, "+OK\r\n");
-    let lease = rig.locked();
-    rig.engine.release(lease, rig.now);
-    assert_eq!(published(&mut rig, 0), ("redbolt:3:3132333435363738".to_owned(), WAKE));
-    let text = rig.inbox[0].last().expect("the wake")[2].clone();
-    assert!(text.contains(THIRD), "it carries the rest");
 }
 
 #[test]
@@ -395,6 +401,7 @@ fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon
     assert_eq!(rig.waiting(node), ["GET"], "whether anybody holds it");
     // Another client does: no node has denied it anything, and yet it says that it waits.
     rig.answer(node, &token_of(OTHER));
+    until_told(&mut rig, node, OTHER);
     assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), ANNOUNCE));
 }
 
@@ -475,19 +482,22 @@ fn a_poll_that_finds_the_lock_gone_looks_again_before_it_tries() {
         let mut rig = rig(3);
         let node = listening(&mut rig);
         rig.advance(201 * MS);
-        assert_eq!(rig.waiting(node), ["GET"]);
-        rig.answer(node, "_\r\n");
-        assert_eq!(rig.waiting(node), Vec::<String>::new());
-        rig.advance(3 * MS);
-        assert_eq!(rig.waiting(node), ["GET"]);
+        let gone = |rig: &mut Rig| {
+            for _ in 0..3 {
+                assert_eq!(rig.waiting(node), ["GET"]);
+                rig.answer(node, "_\r\n");
+                assert_eq!(rig.waiting(node), Vec::<String>::new());
+                rig.advance(3 * MS);
+            }
+            assert_eq!(rig.waiting(node), ["GET"]);
+        };
+        gone(&mut rig);
         if is_taken {
             rig.answer(node, &token_of(THIRD));
             assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), ANNOUNCE));
             // Released while the announcement was under way: the waiter that was heard is woken.
-            answer_each(&mut rig, node, &[":1\r\n", "_\r\n"]);
-            assert_eq!(rig.waiting(node), Vec::<String>::new());
-            rig.advance(3 * MS);
-            assert_eq!(rig.waiting(node), ["GET"]);
+            rig.answer(node, ":1\r\n");
+            gone(&mut rig);
         }
         rig.answer(node, "_\r\n");
         assert_eq!((asked(&mut rig), rig.waiting(node)), (node, vec!["SET".to_owned()]));

@@ -105,7 +105,9 @@ impl Waiting {
             saw(Sight::HandedOn);
         }
         let until = view.now + self.node_timeout * 2;
-        self.wakes.note(hash(wake.key.as_slice()), wake.successor(near, until));
+        let mut successor = wake.successor(near, until);
+        successor.is_handed = true;
+        self.wakes.note(hash(wake.key.as_slice()), successor);
         let handover = Handover { wake, told: NodeMask::EMPTY, open: written };
         self.handovers.enter(slot, || handover);
         self.settle_handover(slot, view);

@@ -1,8 +1,9 @@
-//! Calls that wait for a key, in the order of their turns.
+//! Calls that wait for a key, in the order of their turns: who has surely waited longer is first, by
+//! whatever way each client has heard of it.
 
 use smallvec::SmallVec;
 
-use super::message::{Listed, Offer, WAITERS_MAX, WaiterId, wait_ms};
+use super::message::{Listed, Offer, WAITERS_MAX, WaiterId, wait_ms, waited_us};
 use crate::client_name::ClientId;
 use crate::quorum::NodeId;
 use crate::rules;
@@ -13,21 +14,37 @@ use crate::time::Instant;
 pub(super) struct Entry {
     pub(super) id: WaiterId,
     pub(super) until: Instant,
+    /// When it began to wait: not later than this, and not before that.
+    pub(super) since: Instant,
+    pub(super) not_before: Instant,
     pub(super) node: NodeId,
     /// When it surely was still there.
     pub(super) seen: Instant,
     pub(super) offer: Option<Offer>,
 }
 
+/// How a message came.
+pub(super) struct Receipt {
+    pub(super) node: NodeId,
+    pub(super) now: Instant,
+    /// When the sockets were read before: it may lie unread since.
+    pub(super) read_since: Instant,
+    /// When it was sent: not later than this, and not before that.
+    pub(super) sent: Instant,
+    pub(super) sent_after: Instant,
+}
+
 impl Entry {
-    /// What a message that came through `node` says about a call. It may lie unread since the
-    /// sockets were read before, at `read_since`.
-    pub(super) fn of(listed: Listed, node: NodeId, read_since: Instant, now: Instant) -> Self {
+    /// What a message says about a call.
+    pub(super) fn of(listed: Listed, receipt: &Receipt) -> Self {
+        let waited_ns = u64::from(listed.waited_us) * 1000;
         Self {
             id: listed.id,
-            until: now.plus_millis(listed.wait_ms),
-            node,
-            seen: read_since.minus_nanos(u64::from(listed.age_ms) * 1_000_000),
+            until: receipt.now.plus_millis(listed.wait_ms),
+            since: receipt.sent.minus_nanos(waited_ns),
+            not_before: receipt.sent_after.minus_nanos(waited_ns),
+            node: receipt.node,
+            seen: receipt.read_since.minus_nanos(u64::from(listed.age_ms) * 1_000_000),
             offer: listed.offer,
         }
     }
@@ -36,6 +53,7 @@ impl Entry {
         Listed {
             id: self.id,
             wait_ms: wait_ms(now, self.until),
+            waited_us: waited_us(self.since, now),
             age_ms: u16::try_from(wait_ms(self.seen, now)).unwrap_or(u16::MAX),
             offer: self.offer,
         }
@@ -57,31 +75,44 @@ const IN_PLACE: usize = 4;
 impl FromIterator<Entry> for List {
     fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
         let mut list = Self::default();
-        entries.into_iter().for_each(|entry| list.append(entry));
+        entries.into_iter().for_each(|entry| list.add(entry));
         list
     }
 }
 
 impl List {
-    /// Adds a call at the end. A call that is already there keeps its place; the younger entry says
-    /// how it is reached, and what it offers.
-    pub(super) fn append(&mut self, entry: Entry) {
+    /// Adds a call. One that is already there keeps its place; the younger entry says how it is
+    /// reached, and what it offers.
+    pub(super) fn add(&mut self, entry: Entry) {
         if let Some(known) = self.0.iter_mut().find(|other| other.id == entry.id) {
             if entry.seen >= known.seen {
-                *known = entry;
+                let Entry { since, not_before, .. } = *known;
+                *known = Entry { since, not_before, ..entry };
             }
-        } else if self.0.len() < WAITERS_MAX {
-            self.0.push(entry);
+            return;
         }
+        // Where it is not sure who came first the order stays in which they were heard of.
+        let is_behind = |other: &Entry| !rules::is_before(entry.since < other.not_before);
+        let place = self.0.iter().rposition(is_behind).map_or(0, |last| last.saturating_add(1));
+        self.0.insert(place, entry);
+        self.0.truncate(WAITERS_MAX);
     }
 
     /// Adds all of another list.
-    pub(super) fn append_all(&mut self, list: Self) {
-        list.0.into_iter().for_each(|entry| self.append(entry));
+    pub(super) fn add_all(&mut self, list: Self) {
+        list.0.into_iter().for_each(|entry| self.add(entry));
     }
 
     pub(super) fn first(&self) -> Option<&Entry> {
         self.0.first()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = WaiterId> {
+        self.0.iter().map(|entry| entry.id)
+    }
+
+    pub(super) fn retain(&mut self, keeps: impl FnMut(&mut Entry) -> bool) {
+        self.0.retain(keeps);
     }
 
     /// Removes and returns the first.
@@ -94,11 +125,13 @@ impl List {
         self.0.retain(|entry| now < entry.until);
     }
 
-    /// Removes a call that has given up. Returns the place that it had.
-    pub(super) fn strike(&mut self, id: WaiterId) -> Option<usize> {
-        let place = self.0.iter().position(|entry| rules::is_struck(entry.is_struck_by(id)))?;
-        self.0.remove(place);
-        Some(place)
+    /// Removes a call that has given up.
+    pub(super) fn strike(&mut self, id: WaiterId) {
+        if let Some(place) =
+            self.0.iter().position(|entry| rules::is_struck(entry.is_struck_by(id)))
+        {
+            self.0.remove(place);
+        }
     }
 
     /// The list as it goes into messages.
@@ -115,46 +148,39 @@ impl List {
     }
 }
 
-/// The list behind a call that has no lock, and how much of it an announcement under way names.
+/// The list behind a call that has no lock.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     list: List,
-    named: usize,
+    /// Those that an announcement under way names.
+    named: List,
 }
 
 impl Carried {
-    pub(super) fn append_all(&mut self, list: List) {
-        self.list.append_all(list);
-    }
-
-    /// Puts the waiters of the lock before those that announced themselves to the call, who came
-    /// later.
-    pub(super) fn put_first(&mut self, list: List) {
-        let later = std::mem::replace(&mut self.list, list);
-        self.named = 0;
-        self.list.append_all(later);
+    pub(super) fn add_all(&mut self, list: List) {
+        self.list.add_all(list);
     }
 
     /// The whole list, for an announcement.
     pub(super) fn name_all(&mut self, now: Instant) -> impl ExactSizeIterator<Item = Listed> {
-        self.named = self.list.len();
-        self.list.listed(now)
+        let later = std::mem::take(&mut self.list);
+        self.named.add_all(later);
+        self.named.listed(now)
     }
 
     /// The holder received the announcement and has the waiters that it named; later ones stay.
     pub(super) fn hand_on(&mut self) {
-        let named = std::mem::take(&mut self.named).min(self.list.len());
-        self.list.0.drain(..named);
+        self.named = List::default();
     }
 
     /// A call behind this one has given up.
     pub(super) fn strike(&mut self, id: WaiterId) {
-        if let Some(place) = self.list.strike(id) {
-            self.named -= usize::from(place < self.named);
-        }
+        self.list.strike(id);
+        self.named.strike(id);
     }
 
-    pub(super) fn into_list(self) -> List {
-        self.list
+    pub(super) fn into_list(mut self) -> List {
+        self.named.add_all(self.list);
+        self.named
     }
 }

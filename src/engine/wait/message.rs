@@ -5,7 +5,7 @@
 //! - Messages are hints: safety does not depend on them, they may be forged or lost. The one
 //!   exception is a [transfer](Kind::Transfer), by which a node votes; a quorum of nodes must send it.
 //! - Anything that is not a message is ignored. The version is in the name of the channel.
-//! - Bounded: at most [`WAITERS_MAX`] waiters of 34 bytes each, and the longest key that is allowed.
+//! - Bounded: at most [`WAITERS_MAX`] waiters of 38 bytes each, and the longest key that is allowed.
 
 use crate::client_name::ClientId;
 use crate::time::Instant;
@@ -44,6 +44,8 @@ pub(in crate::engine) struct Listed {
     pub(in crate::engine) id: WaiterId,
     /// How long it still waits, in milliseconds.
     pub(in crate::engine) wait_ms: u32,
+    /// How long it has waited, in microseconds: who has waited longest has its turn first.
+    pub(in crate::engine) waited_us: u32,
     /// How long ago it was last heard of, in milliseconds, rounded up.
     pub(in crate::engine) age_ms: u16,
     pub(in crate::engine) offer: Option<Offer>,
@@ -77,7 +79,7 @@ pub(in crate::engine) struct Message<'a> {
 /// publish, and each client has its own order of the nodes.
 pub(in crate::engine) type Mark = [u8; 8];
 
-const LISTED_LEN: usize = 34;
+const LISTED_LEN: usize = 38;
 
 /// Where the mark is in a message. It is written without, and then goes by several nodes.
 pub(super) const MARK_AT: usize = 2 + LISTED_LEN + 20;
@@ -122,13 +124,14 @@ impl<'a> Message<'a> {
 impl Listed {
     /// A call of which only the id matters.
     pub(in crate::engine) const fn named(id: WaiterId) -> Self {
-        Self { id, wait_ms: 0, age_ms: 0, offer: None }
+        Self { id, wait_ms: 0, waited_us: 0, age_ms: 0, offer: None }
     }
 
     fn parse(bytes: &[u8; LISTED_LEN]) -> Self {
         let (id, rest) = bytes.split_at(12);
         let id: WaiterId = id.try_into().unwrap_or_default();
         let (wait_ms, rest) = rest.split_at(4);
+        let (waited_us, rest) = rest.split_at(4);
         let (age_ms, rest) = rest.split_at(2);
         let (ttl_ms, drawn) = rest.split_at(4);
         let ttl_ms = ttl_ms.try_into().map_or(0, u32::from_le_bytes);
@@ -139,6 +142,7 @@ impl Listed {
         Self {
             id,
             wait_ms: wait_ms.try_into().map_or(0, u32::from_le_bytes),
+            waited_us: waited_us.try_into().map_or(0, u32::from_le_bytes),
             age_ms: age_ms.try_into().map_or(u16::MAX, u16::from_le_bytes),
             offer: (ttl_ms > 0).then_some(Offer { token, ttl_ms }),
         }
@@ -148,6 +152,7 @@ impl Listed {
         let (ttl_ms, token) = self.offer.map_or((0, [0; 20]), |offer| (offer.ttl_ms, offer.token));
         out.extend_from_slice(&self.id);
         out.extend_from_slice(&self.wait_ms.to_le_bytes());
+        out.extend_from_slice(&self.waited_us.to_le_bytes());
         out.extend_from_slice(&self.age_ms.to_le_bytes());
         out.extend_from_slice(&ttl_ms.to_le_bytes());
         // A token begins with its client's id, as the waiter's id does.
@@ -221,6 +226,11 @@ pub(in crate::engine) fn wait_ms(now: Instant, until: Instant) -> u32 {
     u32::try_from(now.until(until).as_micros().div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
+/// The time since `from` for messages.
+pub(in crate::engine) fn waited_us(from: Instant, now: Instant) -> u32 {
+    u32::try_from(from.until(now).as_micros()).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,6 +240,7 @@ mod tests {
         Listed {
             id: [byte; 12],
             wait_ms: u32::from(byte) * 1000,
+            waited_us: u32::from(byte) * 70_000,
             age_ms: byte.into(),
             offer: (byte > 1).then_some(offer),
         }

@@ -25,6 +25,7 @@ mod outside;
 mod state;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod waiter;
 mod wakes;
 
@@ -47,10 +48,9 @@ pub(super) use message::{
 pub(super) use outside::{Action, Answer, Call, Input, Reach, Source, Text, View};
 
 use handover::Handover;
-use list::{Entry, List};
-use message::{WaiterId, token_of_wake, waiter_of};
+use list::{Entry, List, Receipt};
+use message::waiter_of;
 use outside::Actions;
-use state::Scene;
 use waiter::Waiter;
 use wakes::{Wake, Wakes};
 
@@ -180,17 +180,8 @@ impl Waiting {
 
     /// These nodes denied the call's attempt, which is released: the call waits.
     pub(super) fn denied(&mut self, op: OpIndex, nodes: NodeMask, call: Call, view: &mut View<'_>) {
-        self.open(op, nodes, call);
+        self.open(op, nodes, call, view.now);
         self.step(op, Input::Denied(nodes), view);
-    }
-
-    /// Another input for a call, if it waits. An answer must be [awaited](Self::is_awaited).
-    pub(super) fn step(&mut self, op: OpIndex, input: Input, view: &mut View<'_>) {
-        let Self { actions, questions, node_timeout, waiters, .. } = self;
-        let mut scene = Scene { view, actions, questions, node_timeout: *node_timeout };
-        if let Some(waiter) = waiters.get_mut(op) {
-            waiter.step(input, &mut scene);
-        }
     }
 
     /// A node denied the attempt that had already failed.
@@ -205,22 +196,22 @@ impl Waiting {
     pub(super) fn queue_behind(&mut self, op: OpIndex, call: Call, view: &mut View<'_>) -> bool {
         self.wakes.forget_past(view.now);
         let hash = hash(call.key.as_slice());
-        let Some(last) = self.wakes.successor(hash, view.now) else { return false };
+        let Some(last) = self.wakes.successor(hash, view.now).cloned() else { return false };
         if !last.is_turn || !view.reach.channel.contains(last.node) {
             return false;
         }
         // The call has made no attempt: any node may have the key.
-        self.open(op, view.reach.all, call);
+        self.open(op, view.reach.all, call, view.now);
         self.step(op, Input::Behind(last), view);
         true
     }
 
     /// An attempt failed that other clients have taken for a lock: they now wait behind its call.
-    pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: Call) {
+    pub(super) fn carry(&mut self, op: OpIndex, slot: SlotIndex, call: Call, now: Instant) {
         let Some(queue) = self.queues.remove(slot) else { return };
-        self.open(op, NodeMask::EMPTY, call);
+        self.open(op, NodeMask::EMPTY, call, now);
         if let Some(waiter) = self.waiters.get_mut(op) {
-            waiter.carried.append_all(queue.list);
+            waiter.carried.add_all(queue.list);
         }
     }
 
@@ -249,6 +240,11 @@ impl Waiting {
             self.tell(node, (Kind::GiveUp, 0), sender, &token, nobody, key.as_slice());
         }
         self.wake_first(true, key, list, view);
+    }
+
+    /// A call won the lock that did not wait for it.
+    pub(super) fn won_at_once(&mut self, key: &[u8]) {
+        self.wakes.forget(hash(key));
     }
 
     // ---- inputs: the lists of locks ----
@@ -344,7 +340,11 @@ impl Waiting {
                 self.begin_queue(slot, message.key, all, 0);
             }
             (Kind::Announce, None) => self.announced(node, message, view),
-            (Kind::Wake, _) => self.woken(node, message, view),
+            (Kind::Wake, _) => {
+                if rules::is_heeded(true) {
+                    self.woken(node, message, view);
+                }
+            }
             (Kind::GiveUp, Some(slot)) => {
                 if let Some(queue) = self.queues.get_mut(slot) {
                     queue.list.strike(message.sender.id);
@@ -392,17 +392,18 @@ impl Waiting {
     /// A lock was handed over that nobody here takes: the next in its list is woken.
     pub(super) fn declined(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let list = entries(message, node, false, view);
-        self.wake_first(true, Key::from_slice(message.key), list, view);
+        self.wakes.forget(hash(message.key));
+        self.give_turn(node, message.key, list, view);
     }
 
     // ---- inside ----
 
     /// Makes the call a waiter.
-    fn open(&mut self, op: OpIndex, denied: NodeMask, call: Call) {
+    fn open(&mut self, op: OpIndex, denied: NodeMask, call: Call, now: Instant) {
         let Self { waiters, calls, client_id, .. } = self;
         waiters.enter(op, || {
             *calls = calls.wrapping_add(1);
-            Waiter::new(op, call, waiter_id(*client_id, *calls), denied)
+            Waiter::new(op, call, waiter_id(*client_id, *calls), denied, now)
         });
     }
 
@@ -412,64 +413,54 @@ impl Waiting {
         let new = || Queue { hash, list: List::default(), row };
         if let Some(queue) = self.queues.enter(slot, new) {
             queue.row = queue.row.max(row);
-            queue.list.append_all(list);
+            queue.list.add_all(list);
         }
     }
 
-    /// The calls that wait for `key`, or have just won it, and their ids.
-    fn waiting_for(&self, key: &[u8]) -> impl Iterator<Item = (OpIndex, WaiterId)> {
-        let is_meant = move |waiter: &Waiter| {
-            !waiter.is_over() && rules::is_for_key(waiter.call.key.as_slice(), key)
-        };
-        let waiters = self.waiters.iter().filter(move |(_, waiter)| is_meant(waiter));
-        waiters.map(|(op, waiter)| (op, waiter.id))
-    }
-
-    /// The call with this id that waits for `key`.
-    fn call_of(&self, id: WaiterId, key: &[u8]) -> Option<OpIndex> {
-        self.waiting_for(key).find_map(|(op, other)| (other == id).then_some(op))
-    }
-
-    /// The call behind which the sender of a message waits: the one that the message is for, or any
-    /// other for the key, but not the sender.
+    /// Any call for the key of a message, but not its sender's.
     fn carrier(&self, message: &Message<'_>) -> Option<OpIndex> {
-        let others = || {
-            let is_other = |&(_, id): &(OpIndex, WaiterId)| id != message.sender.id;
-            self.waiting_for(message.key).filter(is_other)
-        };
-        let meant = others().find(|&(_, id)| id == waiter_of(&message.token));
-        meant.or_else(|| others().next()).map(|(op, _)| op)
+        let others = self.waiting_for(message.key).filter(|&(_, id)| id != message.sender.id);
+        others.map(|(op, _)| op).next()
     }
 
-    /// Whether the waiter is a call of this client.
-    fn is_own(&self, id: &WaiterId) -> bool {
-        ClientId::of(id) == self.client_id
+    /// The call that a message is for, but not its sender's.
+    fn call_meant(&self, message: &Message<'_>) -> Option<OpIndex> {
+        let id = waiter_of(&message.token);
+        self.call_of(id, message.key).filter(|_| id != message.sender.id)
     }
 
     /// Another call waits for a key that this client held, or wants too.
     fn announced(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let mut all = entries(message, node, true, view);
-        // The lock was released, either for the sender, which tried before the release was on all
-        // nodes, or for another call, which has the lock now or soon.
-        let successor = self.wakes.successor(hash(message.key), view.now);
+        // Who is told by its own name waits, whatever it has released before.
+        if let Some(op) = self.call_meant(message) {
+            return self.follow(op, message, all, view);
+        }
         let is_passed_on = message.hops >= HOPS_MAX;
-        match successor.filter(|last| !is_passed_on && !self.is_own(&last.id)) {
-            Some(successor) if successor.id != message.sender.id => {
-                let (token, hops) = (token_of(successor.id), message.hops.saturating_add(1));
-                let Some(sender) = all.take_first().map(|entry| entry.listed(view.now)) else {
-                    return;
-                };
-                let (kind, list) = ((message.kind, hops), all.listed(view.now));
-                return self.tell(node, kind, sender, &token, list, message.key);
+        let successor = self.wakes.successor(hash(message.key), view.now);
+        let successor = successor.filter(|to| !is_passed_on && !self.is_own(&to.id));
+        let is_handed = successor.is_some_and(|to| to.is_handed);
+        match successor {
+            // The lock went to another call, which has it now or soon.
+            Some(to) if is_handed || to.id != message.sender.id => {
+                let last = token_of(to.last());
+                if is_handed {
+                    all.retain(|entry| !to.has(entry.id));
+                }
+                let Some(first) = all.take_first() else { return };
+                let header = (message.kind, message.hops.saturating_add(1));
+                let list = all.listed(view.now);
+                return self.tell(node, header, first.listed(view.now), &last, list, message.key);
             }
+            // It was released for the sender, which tried before the release was on all nodes.
             Some(_) => {}
+            // It is for a call that had its turn, or gave up: nobody else has the turn now.
+            None if self.was_call(&message.token) => {
+                return self.give_turn(node, message.key, all, view);
+            }
             None => {
                 if let Some(op) = self.carrier(message) {
-                    if let Some(waiter) = self.waiters.get_mut(op) {
-                        waiter.carried.append_all(all);
-                    }
-                    self.step(op, Input::Follower(ClientId::of(&message.sender.id)), view);
-                    return;
+                    return self.follow(op, message, all, view);
                 }
             }
         }
@@ -478,74 +469,33 @@ impl Waiting {
         self.wake_first(is_turn, Key::from_slice(message.key), all, view);
     }
 
+    /// Whether a message is for a call of this client, which is over if it was not found.
+    fn was_call(&self, token: &RawToken) -> bool {
+        let id = waiter_of(token);
+        self.is_own(&id) && *token == token_of(id)
+    }
+
+    /// Those of a message wait behind this call.
+    fn follow(&mut self, op: OpIndex, message: &Message<'_>, all: List, view: &mut View<'_>) {
+        if let Some(waiter) = self.waiters.get_mut(op) {
+            waiter.carried.add_all(all);
+        }
+        // Who was passed on waits for those before the call too.
+        if message.hops == 0 {
+            self.step(op, Input::Follower(ClientId::of(&message.sender.id)), view);
+        }
+    }
+
     /// The lock was released for a call of this client.
     fn woken(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let list = entries(message, node, false, view);
-        let named = self.call_of(waiter_of(&message.token), message.key);
-        let Some(op) = rules::call_to_try(named) else {
-            return self.wake_first(true, Key::from_slice(message.key), list, view);
+        // The turn has come back to this client, so the clients it woke earlier are done.
+        self.wakes.forget(hash(message.key));
+        let Some(op) = self.call_of(waiter_of(&message.token), message.key) else {
+            return self.give_turn(node, message.key, list, view);
         };
         self.actions.push(Action::Woken { op, node: Some(node) });
-        // Its turn has come, so the clients it woke earlier are done.
-        self.wakes.forget(hash(message.key));
         self.step(op, Input::Turn(list), view);
-    }
-
-    /// Wakes the first of the list that still waits. `is_turn`: this client may give the turn.
-    fn wake_first(&mut self, is_turn: bool, key: Key, mut list: List, view: &mut View<'_>) {
-        list.drop_past(view.now);
-        let Some(to) = rules::first_to_wake(list.take_first()) else { return };
-        let rest = rules::carried_on(list);
-        if !rest.is_empty() {
-            saw(Sight::HandedOn);
-        }
-        let fence = view.fence;
-        self.wake(Wake { key, to, rest, fence, tried: NodeMask::EMPTY, is_turn }, view);
-    }
-
-    /// Sends a wake through the node that its waiter used, or the next that was not tried. A call
-    /// of this client gets its turn at once: its SETs go behind the release.
-    fn wake(&mut self, mut wake: Wake, view: &mut View<'_>) {
-        loop {
-            let key = wake.key.as_slice();
-            if self.is_own(&wake.to.id) {
-                if let Some(op) = rules::sibling_to_wake(self.call_of(wake.to.id, key)) {
-                    return self.pass_within(op, wake, view);
-                }
-                // The call has given up.
-            } else {
-                let left = view.reach.all.without(wake.tried);
-                let near = Some(wake.to.node)
-                    .filter(|&node| left.intersection(view.reach.channel).contains(node));
-                if let Some(node) = near.or_else(|| view.reach.first_with_channel(left, key)) {
-                    return self.send_wake(node, wake, view.now);
-                }
-                // No node reaches this call.
-            }
-            if !wake.turn_to_next() {
-                return;
-            }
-        }
-    }
-
-    /// Gives the turn to the first call of a wake, a call of this client.
-    fn pass_within(&mut self, op: OpIndex, wake: Wake, view: &mut View<'_>) {
-        saw(Sight::PassedWithin);
-        let successor = wake.successor(wake.to.node, view.now + self.node_timeout * 2);
-        self.wakes.note(hash(wake.key.as_slice()), successor);
-        self.actions.push(Action::Woken { op, node: None });
-        self.step(op, Input::Turn(wake.rest), view);
-    }
-
-    fn send_wake(&mut self, node: NodeId, wake: Wake, now: Instant) {
-        // The sender's call does not matter in a wake.
-        let sender = Listed::named(waiter_id(self.client_id, 0));
-        let (token, rest) = (token_of_wake(wake.to.id, wake.fence), wake.rest.listed(now));
-        let key = wake.key.as_slice();
-        let text = self.actions.write((Kind::Wake, 0), sender, &token, rest, key);
-        if let Some(wake) = self.wakes.keep(wake) {
-            self.actions.push(Action::Wake { wake, node, text });
-        }
     }
 
     /// Sends a message without watching for its answer.
@@ -567,5 +517,13 @@ impl Waiting {
 fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, view: &View<'_>) -> List {
     let sender = with_sender.then_some(message.sender);
     let listed = sender.into_iter().chain(message.list());
-    listed.map(|listed| Entry::of(listed, node, view.read_since, view.now)).collect()
+    let on_its_way = u64::try_from(view.source.round_trip().as_nanos() / 2).unwrap_or(0);
+    let receipt = Receipt {
+        node,
+        now: view.now,
+        read_since: view.read_since,
+        sent: view.now.minus_nanos(on_its_way),
+        sent_after: view.last_pass.minus_nanos(on_its_way),
+    };
+    listed.map(|listed| Entry::of(listed, &receipt)).collect()
 }

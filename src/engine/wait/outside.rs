@@ -65,6 +65,8 @@ pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) now: Instant,
     /// When the sockets were read before: what they brought now may have come since.
     pub(in crate::engine) read_since: Instant,
+    /// The same, whoever was to read them.
+    pub(in crate::engine) last_pass: Instant,
     pub(in crate::engine) reach: Reach,
     pub(in crate::engine) source: &'a mut dyn Source,
     /// The nodes to which the scripts are written that hand a lock over, and the one by which later

@@ -16,6 +16,7 @@ pub(super) const POLL_A_TURN: Duration = Duration::from_millis(2);
 
 /// The same in round trips, where these take longer than the times above: what is under way must
 /// have had the time to come.
+pub(super) const POLL_TRIPS: u32 = 16;
 pub(super) const FIRST_POLL_TRIPS: u32 = 4;
 pub(super) const POLL_A_TURN_TRIPS: u32 = 2;
 
@@ -31,8 +32,10 @@ pub(super) fn renew_after(trip: Duration) -> Duration {
     (trip * RENEW_TRIPS).clamp(RENEW_MIN, RENEW_MAX)
 }
 
-/// A poll that finds the key gone looks again after this, and up to as long again.
-pub(super) const SECOND_LOOK: Duration = Duration::from_millis(1);
+/// A poll that finds the key gone looks again so often, each time after this and up to as long again.
+/// A lock that waiters are woken for is gone half of the time.
+pub(super) const LOOKS: u8 = 3;
+pub(super) const NEXT_LOOK: Duration = Duration::from_millis(1);
 
 /// If all nodes that denied a call track the key's next change, the call looks at the key after
 /// this and up to as long again.
@@ -105,14 +108,27 @@ pub(super) struct Holder {
     pub(super) ends: Instant,
     /// A client received the announcement.
     pub(super) is_heard: bool,
-    /// The holder of the lock received it: the call is on the list that goes with the lock.
+    /// The same, or a client that has had the lock and passes it on: the call is on the list that
+    /// goes with the lock, or soon is.
     pub(super) is_listed: bool,
-    /// The last poll found the key gone.
-    pub(super) is_gone: bool,
+    /// How many looks in a row found the key gone.
+    pub(super) gone: u8,
     /// The holder that no node reaches.
     pub(super) unheard: Option<RawToken>,
     /// How often another holder was seen since the last attempt, or since the call was still.
     pub(super) changes: u8,
+}
+
+impl Holder {
+    pub(super) const UNKNOWN: Self = Self {
+        token: None,
+        ends: Instant::MAX,
+        is_heard: false,
+        is_listed: false,
+        gone: 0,
+        unheard: None,
+        changes: 0,
+    };
 }
 
 /// What an input may use besides the waiter itself.

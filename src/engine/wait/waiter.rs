@@ -23,13 +23,13 @@
 //! | asking: holder, look | a holder | the same | the answer for how long comes next |
 //! | | remaining | asking: announcement | tells the holder and asks who holds the key now; looks if the holder was told in vain, or is unknown |
 //! | | gone | trying | an attempt at that node |
-//! | asking: announcement | heard | the same | the holder has the calls that it named |
-//! | | the same holder | still: listening | asks the next, if no client received it |
-//! | asking: poll | the same holder | still: listening | |
-//! | | the same holder, which was told of an offer a while ago | asking: announcement | tells the holder again |
-//! | | another holder, and the call was listed a moment ago | still: listening | the list goes with the lock |
+//! | asking: announcement | heard | the same | who received it has the calls that it named, and passes them on where it has let go |
+//! | | a holder, behind that | still: listening | |
+//! | | the same holder otherwise | asking: holder | asks the next |
+//! | asking: poll | the holder that was told, or any while the call was told a moment ago | still: listening | the list goes with the lock |
+//! | | the holder that was told of an offer a while ago | asking: announcement | tells the holder again |
 //! | asking: announcement, poll | another holder otherwise | asking: announcement | tells that holder; looks if it is unknown |
-//! | | gone, while listed with a holder | still: listening | looks again soon: the lock may be changing hands |
+//! | | gone, while listed with a holder | still: listening | looks again soon, some times: the lock may be changing hands |
 //! | | gone, otherwise or once more | trying | an attempt at that node |
 //! | asking: place | heard | still: listening | |
 //! | | not heard, or due | trying | an attempt |
@@ -46,13 +46,13 @@
 
 use std::time::Duration;
 
-use super::list::{Carried, List};
-use super::message::{Kind, Listed, RawToken, WaiterId, token_of, wait_ms};
+use super::list::{Carried, Entry, List};
+use super::message::{Kind, Listed, RawToken, WaiterId, token_of, wait_ms, waited_us};
 use super::outside::{Action, Answer, Call, Input, Reach, View};
 use super::state::{
-    CHANGES_MAX, FIRST_POLL, FIRST_POLL_TRIPS, Holder, PAUSE, PAUSE_PARTS, POLL, POLL_A_TURN,
-    POLL_A_TURN_TRIPS, POLL_MIN, Question, RENEW_MAX, REST_MIN, SECOND_LOOK, Scene, State, Still,
-    TRACKED_POLL, TRIES_IN_ROW, renew_after,
+    CHANGES_MAX, FIRST_POLL, FIRST_POLL_TRIPS, Holder, LOOKS, NEXT_LOOK, PAUSE, PAUSE_PARTS, POLL,
+    POLL_A_TURN, POLL_A_TURN_TRIPS, POLL_MIN, POLL_TRIPS, Question, RENEW_MAX, REST_MIN, Scene,
+    State, Still, TRACKED_POLL, TRIES_IN_ROW, renew_after,
 };
 use super::wakes::Successor;
 use crate::client_name::ClientId;
@@ -69,6 +69,8 @@ pub(super) struct Waiter {
     op: OpIndex,
     pub(super) call: Call,
     pub(super) id: WaiterId,
+    /// When it began to wait.
+    since: Instant,
     /// `None` once the call has ended, until that is reported.
     pub(super) state: Option<State>,
     /// Attempts since the call was last still.
@@ -90,19 +92,28 @@ pub(super) struct Waiter {
     pub(super) tracked: NodeMask,
     /// The calls behind this one.
     pub(super) carried: Carried,
-    /// When the holder was last told, if that was with an offer.
-    offered_at: Option<Instant>,
+    /// Who was last told of the call, when, and whether of an offer too.
+    told: Option<RawToken>,
+    told_at: Instant,
+    has_offer: bool,
     /// How many transfers in a row brought the lock that the call has won.
     pub(super) row: u8,
 }
 
 impl Waiter {
     /// A call whose attempt is under way, or which the nodes `denied` denied.
-    pub(super) fn new(op: OpIndex, call: Call, id: WaiterId, denied: NodeMask) -> Self {
+    pub(super) fn new(
+        op: OpIndex,
+        call: Call,
+        id: WaiterId,
+        denied: NodeMask,
+        now: Instant,
+    ) -> Self {
         Self {
             op,
             call,
             id,
+            since: now,
             state: Some(State::Trying),
             tries: 0,
             denied,
@@ -110,20 +121,27 @@ impl Waiter {
             node: None,
             phase: Phase::default(),
             due: Instant::MAX,
-            holder: Holder {
-                token: None,
-                ends: Instant::MAX,
-                is_heard: false,
-                is_listed: false,
-                is_gone: false,
-                unheard: None,
-                changes: 0,
-            },
+            holder: Holder::UNKNOWN,
             looked_at: None,
             tracked: NodeMask::EMPTY,
             carried: Carried::default(),
-            offered_at: None,
+            told: None,
+            told_at: now,
+            has_offer: false,
             row: 0,
+        }
+    }
+
+    /// The call as its own client lists it.
+    pub(super) fn entry(&self, node: NodeId, view: &View<'_>) -> Entry {
+        Entry {
+            id: self.id,
+            until: self.call.deadline,
+            since: self.since,
+            not_before: self.since,
+            node,
+            seen: view.now,
+            offer: None,
         }
     }
 
@@ -245,18 +263,17 @@ impl Waiter {
                 self.announce(known.filter(|_| known != self.holder.unheard), scene)
             }
             (Q::Announcement | Q::Poll, A::Gone) => self.found_gone(question, scene),
-            (Q::Announcement, A::Holder(holder)) if holder.is_some() && holder == known => {
+            // To tell each new holder would be a race that a lock wins which moves as fast as messages.
+            (Q::Announcement, A::Holder(holder)) if holder.is_some() && self.holder.is_heard => {
                 self.note_holder(holder);
-                if self.holder.is_heard {
-                    self.holder.is_listed = true;
-                    self.listen(POLL, scene)
-                } else {
-                    self.asked_in_vain(scene)
-                }
+                self.listen_on(scene)
+            }
+            (Q::Announcement, A::Holder(holder)) if holder.is_some() && holder == known => {
+                self.asked_in_vain(scene)
             }
             (Q::Poll, A::Holder(holder)) if holder.is_some() && self.may_listen(holder, scene) => {
                 self.note_holder(holder);
-                self.listen(POLL, scene)
+                self.listen_on(scene)
             }
             (Q::Announcement | Q::Poll, A::Holder(holder)) => {
                 self.note_holder(holder);
@@ -273,7 +290,8 @@ impl Waiter {
                     let first = FIRST_POLL.max(trip * FIRST_POLL_TRIPS);
                     let a_turn = POLL_A_TURN.max(trip * POLL_A_TURN_TRIPS);
                     let poll = first.saturating_add(a_turn.saturating_mul(ahead));
-                    self.listen(poll.min(POLL.max(renew_after(trip))), scene)
+                    let poll = poll.min(self.poll_after(scene));
+                    self.listen(poll, scene)
                 } else {
                     self.try_at(None, scene)
                 }
@@ -285,18 +303,28 @@ impl Waiter {
         }
     }
 
-    /// Whether a poll that finds this holder leaves the call as it is.
+    /// Whether a poll that finds this holder leaves the call as it is: it is on the list, which goes
+    /// with the lock.
     fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
-        match self.offered_at {
-            Some(at) => {
-                // The same holder has the call on its list.
-                let is_same = holder == self.holder.token;
-                let trip = scene.view.source.round_trip();
-                let renew = if is_same { RENEW_MAX } else { renew_after(trip) };
-                self.holder.is_heard && scene.view.now < at + renew
-            }
-            None => holder == self.holder.token,
+        let is_told = holder == self.told;
+        if is_told && !self.has_offer {
+            return true;
         }
+        let trip = scene.view.source.round_trip();
+        let renew = if is_told { RENEW_MAX } else { renew_after(trip) };
+        self.holder.is_heard && scene.view.now < self.told_at + renew
+    }
+
+    /// When the safety poll comes, at the soonest.
+    fn poll_after(&self, scene: &Scene<'_, '_>) -> Duration {
+        let poll = POLL.max(scene.view.source.round_trip() * POLL_TRIPS);
+        if self.has_offer { poll.min(RENEW_MAX) } else { poll }
+    }
+
+    /// Stays still until the safety poll is due, unless something comes before it.
+    fn listen_on(&mut self, scene: &mut Scene<'_, '_>) -> State {
+        let poll = self.poll_after(scene);
+        self.listen(poll, scene)
     }
 
     /// The timer of a still call is due.
@@ -332,7 +360,7 @@ impl Waiter {
     fn denied(&mut self, nodes: NodeMask, scene: &mut Scene<'_, '_>) -> State {
         (self.denied, self.asked, self.tracked) = (nodes, NodeMask::EMPTY, NodeMask::EMPTY);
         self.looked_at = None;
-        (self.holder.is_gone, self.holder.is_listed) = (false, false);
+        (self.holder.gone, self.holder.is_listed) = (0, false);
         (self.holder.unheard, self.holder.changes) = (None, 0);
         self.tries = self.tries.saturating_add(1);
         self.ask_next(scene)
@@ -385,7 +413,7 @@ impl Waiter {
 
     fn note_holder(&mut self, holder: Option<RawToken>) {
         let before = std::mem::replace(&mut self.holder.token, holder);
-        self.holder.is_gone = false;
+        self.holder.gone = 0;
         // Nodes that hold different leftover tokens look like a lock that keeps changing hands: the
         // call believes that only a few times.
         if holder != before && self.holder.changes < CHANGES_MAX {
@@ -400,6 +428,7 @@ impl Waiter {
         }
         self.holder.is_heard = rules::will_be_woken(is_heard);
         if self.holder.is_heard {
+            self.holder.is_listed = true;
             self.carried.hand_on();
         }
     }
@@ -411,29 +440,39 @@ impl Waiter {
             return self.asked_in_vain(scene);
         };
         self.holder.is_heard = false;
-        self.tell(node, &token, true, scene);
+        self.tell(node, (&token, 0), true, scene);
         State::Asking(Question::Announcement)
     }
 
     /// Waits behind a call that has its turn first.
     fn queue(&mut self, last: Successor, scene: &mut Scene<'_, '_>) -> State {
-        let token = token_of(last.id);
+        let token = token_of(last.last());
         // That call also hears if this one gives up.
         self.holder.token = Some(token);
-        self.tell(last.node, &token, false, scene);
-        State::Asking(Question::Place { ahead: last.behind })
+        // As if it had come to the first, and been passed on.
+        let hops = u8::from(!last.behind.is_empty());
+        self.tell(last.node, (&token, hops), false, scene);
+        let ahead = u32::try_from(last.behind.len()).unwrap_or(u32::MAX);
+        State::Asking(Question::Place { ahead })
     }
 
     /// Publishes that the call waits, and which calls wait behind it.
-    fn tell(&mut self, node: NodeId, to: &RawToken, with_look: bool, scene: &mut Scene<'_, '_>) {
+    fn tell(
+        &mut self,
+        node: NodeId,
+        (to, hops): (&RawToken, u8),
+        with_look: bool,
+        scene: &mut Scene<'_, '_>,
+    ) {
         let phase = self.next_question(node, scene);
         let now = scene.view.now;
         let offer = scene.view.source.offer(self.op);
-        self.offered_at = offer.map(|_| now);
+        (self.told, self.told_at, self.has_offer) = (Some(*to), now, offer.is_some());
         let wait_ms = wait_ms(now, self.call.deadline);
-        let sender = Listed { id: self.id, wait_ms, age_ms: 0, offer };
+        let waited_us = waited_us(self.since, now);
+        let sender = Listed { id: self.id, wait_ms, waited_us, age_ms: 0, offer };
         let (list, key) = (self.carried.name_all(now), self.call.key.as_slice());
-        let text = scene.actions.write((Kind::Announce, 0), sender, to, list, key);
+        let text = scene.actions.write((Kind::Announce, hops), sender, to, list, key);
         scene.actions.push(Action::Announce { op: self.op, node, phase, text, with_look });
     }
 
@@ -459,14 +498,14 @@ impl Waiter {
     }
 
     /// The node does not have the key. If the call is listed with a holder, the lock may just be
-    /// changing hands: only if a second look finds the key gone too, no call was woken.
+    /// changing hands: only if some more looks find the key gone too, no call was woken.
     fn found_gone(&mut self, question: Question, scene: &mut Scene<'_, '_>) -> State {
         let is_poll = question == Question::Poll;
         let is_listed = self.holder.is_listed && (is_poll || self.holder.is_heard);
-        if is_listed && !self.holder.is_gone {
-            self.holder.is_gone = true;
+        if is_listed && self.holder.gone < LOOKS {
+            self.holder.gone += 1;
             let trip = scene.view.source.round_trip();
-            return self.listen(SECOND_LOOK.max(trip * 2), scene);
+            return self.listen(NEXT_LOOK.max(trip * 2), scene);
         }
         if is_poll {
             saw(Sight::PollFoundGone);
@@ -550,7 +589,7 @@ impl Waiter {
     }
 
     fn have_turn(&mut self, list: List) {
-        self.carried.put_first(list);
+        self.carried.add_all(list);
         self.holder.is_heard = false;
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use super::hash;
 use super::list::{Entry, List};
 use super::message::WaiterId;
@@ -37,22 +39,36 @@ impl Wake {
 
     /// What is remembered of the wake until `until`.
     pub(super) fn successor(&self, node: NodeId, until: Instant) -> Successor {
-        let behind = u32::try_from(self.rest.len()).unwrap_or(u32::MAX);
-        Successor { id: self.to.id, node, is_turn: self.is_turn, behind, until }
+        let behind = self.rest.ids().collect();
+        Successor { id: self.to.id, behind, node, is_turn: self.is_turn, is_handed: false, until }
     }
 }
 
 /// A call that was woken a moment ago.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct Successor {
     pub(super) id: WaiterId,
     /// The node that carried the wake: later messages through it come behind the wake.
     pub(super) node: NodeId,
     /// The call was given the turn.
     pub(super) is_turn: bool,
-    /// How many wait behind it.
-    pub(super) behind: u32,
+    /// The lock was handed over to it, rather than released for it.
+    pub(super) is_handed: bool,
+    /// Those who wait behind it, in the order of their turns.
+    pub(super) behind: SmallVec<[WaiterId; 4]>,
     until: Instant,
+}
+
+impl Successor {
+    /// Whom later calls are told to: the last of those who wait, which has its turn last.
+    pub(super) fn last(&self) -> WaiterId {
+        self.behind.last().copied().unwrap_or(self.id)
+    }
+
+    /// Whether the call has its turn, or its place in the list, already.
+    pub(super) fn has(&self, id: WaiterId) -> bool {
+        self.id == id || self.behind.contains(&id)
+    }
 }
 
 /// See the [module](self).
@@ -80,9 +96,9 @@ impl Wakes {
     }
 
     /// The call that this client woke for a key a moment ago.
-    pub(super) fn successor(&self, hash: u64, now: Instant) -> Option<Successor> {
+    pub(super) fn successor(&self, hash: u64, now: Instant) -> Option<&Successor> {
         let mut recent = self.recent.iter().rev();
-        recent.find(|(other, last)| *other == hash && now < last.until).map(|&(_, last)| last)
+        recent.find(|(other, last)| *other == hash && now < last.until).map(|(_, last)| last)
     }
 
     /// Whether any call was woken lately.

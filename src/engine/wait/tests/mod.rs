@@ -3,6 +3,7 @@
 
 mod table;
 
+use super::message::WaiterId;
 use super::state::{State, Still};
 use super::*;
 use crate::slab::Index;
@@ -63,6 +64,8 @@ impl Source for Quiet {
 struct World {
     waiting: Waiting,
     now: Instant,
+    /// For how long nobody has read what came.
+    unread: Duration,
     reach: Reach,
     round_trip: Duration,
     /// What it wanted done last.
@@ -77,6 +80,7 @@ impl World {
             waiting: Waiting::new(US, NODE_TIMEOUT, 2),
             now: Instant::from_nanos(1_000_000_000),
             reach: Reach { all, channel: all, asked: all, tracks: all },
+            unread: Duration::ZERO,
             round_trip: Duration::ZERO,
             actions: Vec::new(),
             published: Vec::new(),
@@ -88,6 +92,7 @@ impl World {
         let view = &mut View {
             now: self.now,
             read_since: self.now,
+            last_pass: self.now.minus_nanos(u64::try_from(self.unread.as_nanos()).unwrap()),
             reach: self.reach,
             source,
             scripts: None,
@@ -258,13 +263,15 @@ fn far_from_the_nodes_a_call_that_was_denied_three_times_pauses_and_asks_all_at_
 }
 
 #[test]
-fn a_poll_of_a_listed_call_looks_twice_before_it_tries() {
+fn a_poll_of_a_listed_call_looks_again_some_times_before_it_tries() {
     let mut world = table::world("poll");
-    world.answer(0, Answer::Gone);
-    assert_eq!(world.due(0), world.now + MS, "soon");
-    world.now = world.due(0);
-    world.step(0, Input::Due);
-    assert_eq!(world.done(), ["timer", "poll"]);
+    for _ in 0..3 {
+        world.answer(0, Answer::Gone);
+        assert_eq!(world.due(0), world.now + MS, "soon");
+        world.now = world.due(0);
+        world.step(0, Input::Due);
+        assert_eq!(world.done(), ["timer", "poll"]);
+    }
     world.answer(0, Answer::Gone);
     assert_eq!(world.done(), ["try at one"]);
 }
@@ -292,6 +299,9 @@ fn a_list_goes_on_to_the_holder_but_for_those_who_came_while_it_was_told() {
     let late = *b"latecome\x01\0\0\0";
     world.receive(Kind::Announce, 0, token(own(1)), &[late], None);
     world.answer(0, Answer::Heard(true));
+    world.answer(0, Answer::Holder(Some(token(OTHER))));
+    world.now = world.due(0);
+    world.step(0, Input::Due);
     world.answer(0, Answer::Holder(Some(token(THIRD))));
     assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 0, vec![own(1), late])]);
 }
@@ -301,7 +311,7 @@ fn a_list_outlives_the_attempt_that_it_was_for_and_goes_with_the_lock() {
     let mut world = World::new();
     world.receive(Kind::Announce, 0, token(own(0)), &[OTHER], Some(5));
     assert!(world.waiting.has_queue(slot(5)));
-    world.tell(|waiting, _| waiting.carry(op(0), slot(5), call()));
+    world.tell(|waiting, view| waiting.carry(op(0), slot(5), call(), view.now));
     assert!(!world.waiting.has_queue(slot(5)));
     world.deny(0);
     world.answer(0, Answer::Gone);
@@ -418,9 +428,10 @@ fn the_first_poll_of_a_call_that_queued_is_later_for_each_turn_before_it() {
         let mut world = World::new();
         world.release(0, &ids[..count]);
         world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
-        assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Announce, 0, vec![own(1)])]);
-        world.answer(0, Answer::Heard(true));
         let before = u32::try_from(count).unwrap() - 1;
+        let hops = u8::from(before > 0);
+        assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Announce, hops, vec![own(1)])]);
+        world.answer(0, Answer::Heard(true));
         assert_eq!(world.due(0), world.now + 10 * MS + before * 2 * MS);
     }
 }
@@ -435,4 +446,128 @@ fn a_call_queues_behind_none_that_was_woken_long_ago_or_for_another_key() {
     world.now = world.now + 2 * NODE_TIMEOUT;
     world.tell(|waiting, view| assert!(!waiting.queue_behind(op(0), call(), view)));
     assert!(!world.waiting.has_recent_wakes() && !world.waiting.has_waiter(op(0)));
+}
+
+/// A message that was written `waited` after each of its calls began to wait.
+fn announce(world: &mut World, to: RawToken, id: WaiterId, waited: Duration, lock: Option<usize>) {
+    let waited_us = u32::try_from(waited.as_micros()).unwrap();
+    let listed = Listed { wait_ms: 5_000, waited_us, ..Listed::named(id) };
+    let mut bytes = Vec::new();
+    message::append(&mut bytes, (Kind::Announce, 0), listed, &to, std::iter::empty(), KEY);
+    let message = Message::parse(&bytes).unwrap();
+    world.tell(|waiting, view| waiting.message(node(0), &message, lock.map(slot), view));
+}
+
+#[test]
+fn who_has_waited_longest_has_its_turn_first_however_late_it_was_heard_of() {
+    let mut world = World::new();
+    announce(&mut world, token(own(0)), OTHER, MS, Some(0));
+    announce(&mut world, token(own(0)), THIRD, 3 * MS, Some(0));
+    let last = *b"latecome\x01\0\0\0";
+    announce(&mut world, token(own(0)), last, 2 * MS, Some(0));
+    world.tell(|waiting, view| waiting.released(slot(0), Key::from_slice(KEY), view));
+    let ids = vec![own(0), last, OTHER];
+    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, ids)]);
+}
+
+/// A blocking holder reads all of it when it lets go: how long each has waited by then nobody knows.
+#[test]
+fn who_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a_while() {
+    let mut world = World::new();
+    world.unread = 50 * MS;
+    announce(&mut world, token(own(0)), OTHER, MS, Some(0));
+    announce(&mut world, token(own(0)), THIRD, 3 * MS, Some(0));
+    announce(
+        &mut world,
+        token(own(0)),
+        *b"who waits for long..".first_chunk().unwrap(),
+        90 * MS,
+        Some(0),
+    );
+    world.tell(|waiting, view| waiting.released(slot(0), Key::from_slice(KEY), view));
+    let ids = vec![own(0), OTHER, THIRD];
+    let long = *b"who waits for long..".first_chunk::<8>().unwrap();
+    assert_eq!(world.published, [(ClientId::new(long), Kind::Wake, 0, ids)]);
+}
+
+/// It is long on its way to the first, and the lock would be gone by then.
+#[test]
+fn who_wants_the_lock_again_tells_the_last_of_those_who_wait() {
+    let mut world = World::new();
+    world.release(0, &[OTHER, THIRD]);
+    world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
+    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 1, vec![own(1)])]);
+    // So does who comes late.
+    let late = *b"latecome\x01\0\0\0";
+    announce(&mut world, token(own(0)), late, MS, None);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 1, vec![late])]);
+}
+
+/// Two that have let go, each of which sends what it is told to the other, would do so for as long
+/// as they remember that.
+#[test]
+fn who_is_told_by_its_own_name_has_those_who_tell_it_behind_it_though_it_has_just_let_go() {
+    let mut world = World::new();
+    world.release(0, &[OTHER]);
+    world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
+    let own_call = token_of(own(1));
+    announce(&mut world, own_call, THIRD, MS, None);
+    assert_eq!(world.published, []);
+    world.tell(|waiting, view| waiting.ended(op(0), Some(slot(1)), view));
+    assert_eq!(world.waiting.count_for(slot(1)), 1);
+}
+
+/// The scripts that hand a lock over to the first of these, and the list to it.
+fn hand_over(world: &mut World, ids: &[WaiterId]) {
+    world.receive(Kind::Announce, 0, token(own(0)), ids, Some(0));
+    let all = world.reach.all;
+    world.tell(|waiting, view| {
+        view.scripts = Some((all, node(0)));
+        waiting.released(slot(0), Key::from_slice(KEY), view);
+    });
+}
+
+#[test]
+fn who_is_on_a_list_that_was_handed_on_is_not_passed_on_again() {
+    let mut world = World::new();
+    hand_over(&mut world, &[OTHER, THIRD]);
+    for id in [OTHER, THIRD] {
+        announce(&mut world, token(own(0)), id, MS, None);
+        assert_eq!(world.done(), Vec::<&str>::new(), "{id:?}");
+    }
+    let late = *b"latecome\x01\0\0\0";
+    announce(&mut world, token(own(0)), late, MS, None);
+    assert_eq!(world.done(), ["tell"]);
+}
+
+#[test]
+fn who_won_the_lock_at_once_sends_nobody_to_those_it_let_go_for() {
+    let mut world = World::new();
+    world.release(0, &[OTHER]);
+    world.waiting.won_at_once(KEY);
+    announce(&mut world, token(own(0)), THIRD, MS, None);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+}
+
+/// Who is woken then has the turn: the client's next call waits behind it.
+#[test]
+fn who_tells_a_call_that_is_over_has_the_turn_if_nobody_has_waited_longer() {
+    let mut world = World::new();
+    announce(&mut world, token_of(own(7)), THIRD, MS, None);
+    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
+    world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
+    // A call of this client has waited for longer.
+    let mut world = World::new();
+    world.listen(0, OTHER);
+    world.now = world.now + 2 * MS;
+    announce(&mut world, token_of(own(7)), THIRD, MS, None);
+    assert_eq!(world.done(), ["woken", "try"]);
+}
+
+#[test]
+fn the_turn_of_a_call_that_is_over_goes_to_who_has_waited_longest() {
+    let mut world = World::new();
+    world.listen(0, OTHER);
+    world.receive(Kind::Wake, 0, token_of(own(7)), &[OTHER], None);
+    assert_eq!(world.done(), ["woken", "try"]);
 }

@@ -125,6 +125,8 @@ fn input(name: &str, world: &mut World) -> Input {
             let to = Entry {
                 id: OTHER,
                 until: Instant::MAX,
+                since: Instant::default(),
+                not_before: Instant::default(),
                 node: node(0),
                 seen: Instant::MAX,
                 offer: None,

@@ -3,61 +3,16 @@
 //!
 //! Layer: bottom. Without feature `sim` no breakage is compiled.
 
+#[cfg(feature = "sim")]
+mod kind;
+
 use std::time::Duration;
+
+#[cfg(feature = "sim")]
+pub use kind::Kind;
 
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
-
-/// What must never happen, and what the judge says where it did.
-#[cfg(feature = "sim")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// Two clients believed at one time that they had a key.
-    TwoHolders,
-    /// A holder believed longer in its lease than a quorum of nodes held the key for it.
-    NoGround,
-    /// A node voted for a lock while one went on that it had forgotten.
-    Amnesia,
-    /// A vote was counted that its node had not given.
-    Misattributed,
-    /// A lease was handed over without a quorum of votes.
-    NoQuorum,
-    /// A lease was handed over, or extended, that was over or had less than was asked for.
-    ShortLease,
-    /// The deadline of a lease moved on without a quorum, or beyond a limit.
-    DeadlineMoved,
-    /// A key was left that nobody holds and nobody will delete.
-    Orphan,
-    /// An operation went on beyond its own deadline.
-    Overdue,
-    /// A key was free while somebody waited for it.
-    LostWaiter,
-    /// Somebody overtook those who waited before.
-    Order,
-    /// The loss of a lease was not told.
-    LossNotTold,
-    /// A lease was told to be lost that was not.
-    FalseLoss,
-    /// A place for an attempt was not given back.
-    SlotLeak,
-    /// Something was done, or reported, that nobody had asked for.
-    Unasked,
-    /// A call was taken that was to be refused.
-    LimitIgnored,
-    /// A later lease had no higher fence than an earlier one.
-    FenceOrder,
-    /// Somebody did not get a lock in the end, or a node did not vote again.
-    Starved,
-    /// A call was refused, or failed, for a reason that was not there.
-    OddError,
-    /// Memory or work grew beyond all bounds.
-    Unbounded,
-    /// The code's own assertion failed.
-    Panic,
-    /// Nothing that the simulation judges, or too rare there: a test in `engine/tests/broken.rs`.
-    ByTest,
-}
 
 /// Makes a function of each rule, and the enum of the breakages. Behind a rule stand the name of
 /// its breakage, what must catch that, and the body that it puts in place of the rule's.
@@ -347,6 +302,11 @@ rules! {
     /// What nobody takes that was handed over is left.
     UnwantedKept => Orphan { false }
 
+    /// What a node has not answered yet it runs behind what it told of.
+    fn runs_behind(is_unanswered: bool) -> bool { is_unanswered }
+    /// What is unwanted is left to a delete that the node may have run before.
+    DeletedBefore => Orphan { true }
+
     /// Where a connection ended a hand-over may have gone unheard: a delete is owed.
     fn is_unheard_owed(may_be_unheard: bool) -> bool { may_be_unheard }
     /// What was handed over over a connection that ended is left.
@@ -476,10 +436,10 @@ rules! {
     /// A transfer carries nobody who waits behind.
     TransferWithoutList => Order { end }
 
-    /// The call that a wake names tries at once.
-    fn call_to_try<T>(woken: Option<T>) -> Option<T> { woken }
+    /// The call that a wake names tries at once; where it is over, who has waited longest.
+    fn is_heeded(is_wake: bool) -> bool { is_wake }
     /// A waiter that is woken does nothing.
-    WakeIgnored => LostWaiter { None }
+    WakeIgnored => LostWaiter { false }
 
     /// A wake for a call of the same client needs no message.
     fn sibling_to_wake<T>(sibling: Option<T>) -> Option<T> { sibling }
@@ -532,6 +492,11 @@ rules! {
     fn is_alive(was_seen: bool) -> bool { was_seen }
     /// A lock is handed over to a waiter that was silent for long.
     SilentTakesOver => ByTest { true }
+
+    /// Who has surely waited longer has its turn first, by whatever way it was heard of.
+    fn is_before(waited_longer: bool) -> bool { waited_longer }
+    /// Who is heard of first has its turn first.
+    ListsByArrival => Order { false }
 
     /// Of two that wait for each other, the one that finds out tries again.
     fn is_ring(is_holder_behind: bool) -> bool { is_holder_behind }
