@@ -172,10 +172,10 @@ fn turns(
         }
         Ok(Turn { client: client(config)?, options: options.clone(), lease: None })
     };
-    let contenders = (0..clients).map(contender).collect::<Anything<Vec<_>>>()?;
+    let mut contenders = (0..clients).map(contender).collect::<Anything<Vec<_>>>()?;
     let monitors = addresses.iter().map(|node| Monitor::start(node));
     let monitors = monitors.collect::<Anything<Vec<_>>>()?;
-    let seen = contend(contenders, TIME, HOLD)?;
+    let seen = contend(&mut contenders, TIME, HOLD)?;
     let mut raised = HashSet::new();
     for monitor in monitors {
         raised.extend(monitor.end()?);

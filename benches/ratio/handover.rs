@@ -198,9 +198,9 @@ impl Way {
                 Box::new(Redbolt { client: Client::connect(config.clone())?, lease: None })
             })
         };
-        let contenders = (0..clients).map(connect).collect::<Anything<Vec<_>>>()?;
+        let mut contenders = (0..clients).map(connect).collect::<Anything<Vec<_>>>()?;
         let before = commands(setup)?;
-        let seen = contend(contenders, TIME, Duration::from_micros(100))?;
+        let seen = contend(&mut contenders, TIME, Duration::from_micros(100))?;
         self.commands += commands(setup)? - before;
         self.turns += seen.turns;
         self.times.extend(&seen.times);
@@ -242,20 +242,20 @@ fn row(
 
     let mut lone = Redbolt::connect(&addresses, wait)?;
     let contenders = (0..clients).map(|_| Redbolt::connect(&addresses, wait));
-    let contenders = contenders.collect::<Anything<Vec<_>>>()?;
+    let mut contenders = contenders.collect::<Anything<Vec<_>>>()?;
     if let Some(proxy) = &proxy {
         proxy.set(Mode::Hang);
     }
     let mut alone = lone.alone()?;
     let before = commands(setup)?;
-    let seen = contend(contenders, TIME, hold)?;
+    let seen = contend(&mut contenders, TIME, hold)?;
     let asked = commands(setup)? - before;
     alone.extend(lone.alone()?);
     let bare = if is_hung {
         None
     } else {
         let bare = (0..clients).map(|me| Bare::connect(&addresses, wait, me, clients));
-        Some(contend(bare.collect::<Anything<Vec<_>>>()?, TIME / 2, hold)?.p50())
+        Some(contend(&mut bare.collect::<Anything<Vec<_>>>()?, TIME / 2, hold)?.p50())
     };
 
     let (alone, p50) = (percentile(&alone, 0.5), seen.p50());
@@ -355,9 +355,9 @@ impl Contender for Box<dyn Contender> {
     }
 }
 
-/// All hand-overs among the contenders within `time`.
+/// All hand-overs among the contenders within `time`. What their ends write is no part of it.
 pub(crate) fn contend(
-    contenders: Vec<impl Contender>,
+    contenders: &mut [impl Contender],
     time: Duration,
     hold: Duration,
 ) -> Anything<Seen> {
@@ -365,7 +365,7 @@ pub(crate) fn contend(
     let count = contenders.len();
     let each: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = contenders
-            .into_iter()
+            .iter_mut()
             .zip(1..)
             .map(|(contender, me)| {
                 let turns = &turns;
@@ -391,7 +391,7 @@ pub(crate) fn contend(
 /// Takes turns until it is over: the time of each change of hands, and how many turns there were;
 /// `None` if a call failed.
 fn take_turns(
-    mut contender: impl Contender,
+    contender: &mut impl Contender,
     me: usize,
     turns: &Turns,
     hold: Duration,
