@@ -272,7 +272,7 @@ impl Engine {
     /// The connection is made and its TLS handshake is under way: a timeout now has another cause.
     #[cfg(feature = "tls")]
     pub(crate) fn handle_securing(&mut self, id: NodeId) {
-        if self.wants_connection(id) {
+        if self.locks.nodes.awaits_connection(id) {
             self.locks.nodes.handle_securing(id);
         }
     }
@@ -300,9 +300,9 @@ impl Engine {
         self.locks.wall = Some(WallClock { read_at: now, micros, error: 0 });
     }
 
-    /// The connection that the engine asked for is open.
+    /// The connection that [`poll_connection`](Self::poll_connection) asked for is open.
     pub fn handle_connected(&mut self, id: NodeId, now: Instant) {
-        if self.wants_connection(id) {
+        if self.locks.nodes.awaits_connection(id) {
             let now = self.locks.now(now);
             self.locks.nodes.handle_connected(id, now);
             self.refresh(id, now);

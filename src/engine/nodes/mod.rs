@@ -485,4 +485,10 @@ impl Nodes {
     pub(super) fn wants_connection(&self, id: NodeId) -> bool {
         matches!(self.get(id).map(Node::state), Some(State::Connecting { .. }))
     }
+
+    /// Whether its owner has been asked for that connection: one that opens before is the one of
+    /// an earlier attempt, which is given up.
+    pub(super) fn awaits_connection(&self, id: NodeId) -> bool {
+        self.wants_connection(id) && !self.with_wish.contains(id)
+    }
 }

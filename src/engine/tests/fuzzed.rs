@@ -40,3 +40,21 @@ fn a_retry_after_for_ever_is_no_overflow() {
     rig.advance(MS);
     assert!(rig.lock_result().is_none_or(|result| result.is_err()));
 }
+
+/// A connection that opens when the engine has given it up, and wants another, is not the other.
+#[test]
+fn a_connection_that_opens_after_its_attempt_is_given_up_is_not_taken_for_the_next() {
+    let mut rig = Rig::unconnected(1, |config| config);
+    rig.until_wanted(0);
+    for _ in 0..2 {
+        // The attempt times out, and the next one is due.
+        rig.now = rig.now + 1000 * MS;
+        rig.engine.handle_timeout(rig.now);
+    }
+    assert!(rig.engine.wants_connection(node(0)));
+    rig.engine.handle_connected(node(0), rig.now);
+    assert!(rig.engine.nodes_with_output().is_empty(), "greets over the old connection");
+    assert_eq!(rig.engine.poll_connection(), Some((node(0), Connection::Open)));
+    rig.engine.handle_connected(node(0), rig.now);
+    assert!(!rig.engine.nodes_with_output().is_empty());
+}
