@@ -45,6 +45,8 @@ pub struct LockOptions {
     pub(crate) is_announced: bool,
     /// For how long the lease may linger; zero for not at all.
     pub(crate) linger_ms: u32,
+    /// The first attempt of a call that waits tells the holder of it: set where locks linger.
+    pub(crate) is_introduced: bool,
     /// For a lock that is adopted.
     pub(crate) fence: Option<u64>,
 }
@@ -114,6 +116,7 @@ impl LockOptions {
             is_fenced: false,
             is_announced: false,
             linger_ms: 0,
+            is_introduced: false,
             fence: None,
         }
     }
@@ -221,6 +224,10 @@ impl LockOptions {
     /// Clients of other libraries cannot announce themselves: they wait for as long as the lock
     /// lingers. So do all clients while the sockets are not driven.
     ///
+    /// A call that waits tells the holder with its first attempt, by one command more at one node: it
+    /// has a lock that lingers at another client after two round trips, where a call without this
+    /// option needs three.
+    ///
     /// An unlock says [`Released`](crate::Unlocked::Released) although the nodes hold the key. The
     /// option has no effect for a lock with a fence or a token of its own, a watched or announced one,
     /// one with limits, and one whose token was asked for ([`Lease::token`](crate::Lease::token)). A `Driver`
@@ -232,6 +239,7 @@ impl LockOptions {
     #[must_use]
     pub fn linger(mut self, limit: Duration) -> Self {
         self.linger_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+        self.is_introduced = self.linger_ms > 0;
         self
     }
 

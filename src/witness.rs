@@ -23,6 +23,8 @@ pub(crate) enum Sight {
     GaveUp,
     /// A number was refused, and a second one proposed.
     SecondRound,
+    /// A node told the holder of a call whose first attempt was under way.
+    Introduced,
     /// A lock was handed over to a waiter.
     HandedOver,
     /// A waiter took a lock over.

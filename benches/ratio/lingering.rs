@@ -1,10 +1,11 @@
 //! Locks that linger: what it takes to take one again, in a `Driver` and through a `Shared`, and what
-//! it takes another client to get one, beside the same for a lock that is free.
+//! it takes another client to get one, beside the same for a lock that is free. Of the other clients one
+//! lets its locks linger too, and one does not.
 
 use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
-use redbolt::{Client, Config, IdleStrategy, LockOptions, Shared, now};
+use redbolt::{Config, IdleStrategy, LockOptions, Shared, now};
 
 use crate::nodes::{Setup, config};
 use crate::slices::{nanos, percentile};
@@ -34,7 +35,7 @@ pub(crate) fn run(_: &Options) -> Anything {
         through_shared(config(&setup.addresses, IdleStrategy::Park)?)?,
     );
     println!(
-        "\n| added round trip | another's lock, free | lingering | of that |\n|---|---|---|---|"
+        "\n| added round trip | another's lock | free | lingering | of that |\n|---|---|---|---|---|"
     );
     for added in ADDED {
         let proxies: Vec<Proxy> =
@@ -43,10 +44,10 @@ pub(crate) fn run(_: &Options) -> Anything {
             proxy.set(Mode::Delay(Duration::from_millis(added)));
         }
         let far: Vec<_> = proxies.iter().map(Proxy::address).collect();
-        by_another(
-            added,
-            config(if added > 0 { &far } else { &setup.addresses }, IdleStrategy::Park)?,
-        )?;
+        let addresses = if added > 0 { &far } else { &setup.addresses };
+        for way in [("lingers too", options()), ("does not", LockOptions::new(TTL))] {
+            by_another(added, way, config(addresses, IdleStrategy::Park)?)?;
+        }
     }
     Ok(())
 }
@@ -112,24 +113,26 @@ fn through_shared(config: Config) -> Anything<Vec<u64>> {
     Ok(times)
 }
 
-fn by_another(added: u64, config: Config) -> Anything {
+fn by_another(added: u64, (way, others): (&str, LockOptions), config: Config) -> Anything {
     let shared = Shared::connect(config.clone())?;
-    let mut other = Client::connect(config)?;
+    let other = Shared::connect(config)?;
     let (mut free, mut lingering) = (Vec::new(), Vec::new());
     for nth in 0..TAKEN {
-        let key = format!("bench:another:{nth}");
+        let key = format!("bench:another:{way}:{nth}");
         let is_lingering = nth % 2 == 1;
         if is_lingering {
             drop(shared.lock(&key, options())?);
         }
         let begin = now();
-        let lease = other.lock(&key, TTL)?;
+        let guard = other.lock(&key, others.clone())?;
         let time = nanos(begin.until(now()));
-        other.unlock(lease)?;
+        other.unlock(guard)?;
         if is_lingering { lingering.push(time) } else { free.push(time) }
     }
     shared.shutdown(TTL);
+    other.shutdown(TTL);
     let (free, lingering) = (percentile(&free, 0.5), percentile(&lingering, 0.5));
-    println!("| {added} ms | {:.0} us | {:.0} us | {:.2} |", free, lingering, lingering / free);
+    let of_that = lingering / free;
+    println!("| {added} ms | {way} | {free:.0} us | {lingering:.0} us | {of_that:.2} |");
     Ok(())
 }

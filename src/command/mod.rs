@@ -44,6 +44,17 @@ pub(crate) const TRANSFER_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] 
      if type(s)=='table' and s.ok then local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
      if type(n)=='number' and n>0 then return 2 end redis.call('del',KEYS[1]) end return 1";
 
+/// Asks for whom a caller's attempt failed, and tells that client of the caller. Answers null where the
+/// key is free, or has the token of the attempt; else the token that it has, its TTL in milliseconds,
+/// and how many clients were told. The client is named by the first digits of a token; the message has
+/// the whole of it in the middle.
+pub(crate) const INTRODUCTION_SCRIPT: &str = "local h=redis.pcall('get',KEYS[1]) \
+     if not h or h==ARGV[1] then return false end local n=0 \
+     if type(h)~='string' then h='' elseif #h==40 and not h:find('[^0-9a-f]') then \
+     n=redis.pcall('publish',ARGV[2]..h:sub(1,16),ARGV[3]..h:gsub('..',function(b) \
+     return string.char(tonumber(b,16)) end)..ARGV[4]) if type(n)~='number' then n=0 end end \
+     return {h,redis.call('pttl',KEYS[1]),n}";
+
 /// Raises the counter, if the lock holds the token; else answers 0.
 pub(crate) const RAISE_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      local s=redis.call('get',KEYS[2]) or '0' local c=tonumber(s) \
@@ -102,6 +113,23 @@ pub(crate) fn append_transfer(
     append_number(out, ttl_ms.into());
     append_bulk(out, channel);
     append_bulk(out, message);
+}
+
+/// Asks who has the lock, and tells that client by a message with the two parts around its token,
+/// through the channel whose name begins with `prefix`. `token` is that of the caller's own attempt.
+pub(crate) fn append_introduction(
+    out: &mut Vec<u8>,
+    key: &Key,
+    token: &TokenBytes,
+    prefix: &[u8],
+    message: (&[u8], &[u8]),
+) {
+    out.extend_from_slice(b"*8\r\n");
+    append_script(out, INTRODUCTION_SCRIPT, key);
+    append_token(out, token);
+    append_bulk(out, prefix);
+    append_bulk(out, message.0);
+    append_bulk(out, message.1);
 }
 
 /// Raises the counter of a lock that holds the token.

@@ -68,6 +68,9 @@ impl Engine {
             }
         }
         self.locks.attempt(index, slot, now);
+        if options.is_introduced && self.locks.ops.at(index).plan.wakes {
+            self.introduce(index, now);
+        }
         self.follow(now);
         if options.is_special {
             self.attempt_specially(index, options, now);

@@ -46,7 +46,8 @@ impl Engine {
     /// The lease begins to linger instead of being released, if it may and nobody waits for it.
     #[cold]
     pub(super) fn begin_linger(&mut self, slot: SlotIndex, now: Instant) -> bool {
-        !self.waiting.has_queue(slot) && self.locks.begin_linger(slot, now)
+        let key = self.locks.slots.at(slot).key.as_slice();
+        !self.waiting.is_wanted(slot, key) && self.locks.begin_linger(slot, now)
     }
 
     /// The same, with a report of the unlock.
@@ -87,7 +88,7 @@ impl Engine {
     #[inline]
     pub(super) fn hear(&mut self, slot: Option<SlotIndex>, now: Now) {
         if let Some(slot) = slot.filter(|&slot| self.locks.slots.at(slot).is_lingering())
-            && rules::ends_lingering(self.waiting.has_queue(slot))
+            && rules::ends_lingering(self.waiting.count_for(slot) > 0)
         {
             self.end_linger(self.locks.slots.lease_id(slot), now.real);
         }

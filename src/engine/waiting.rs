@@ -10,13 +10,13 @@ use super::locks::slot::SlotState;
 use super::locks::state::Locks;
 use super::locks::timers::Timer;
 use super::wait::{
-    Action, Answer, Call, Input, Message, Offer, Reach, Source, Text, View, Waiting,
+    Action, Answer, Call, Input, Message, Offer, Reach, Source, Text, View, Waiting, around_token,
 };
-use crate::command::{self, append_get, append_pttl, append_publish};
+use crate::command::{self, append_get, append_introduction, append_pttl, append_publish};
 use crate::error::Cause;
 use crate::node::{ChannelName, Now, Pending, Request, WaitPart};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
-use crate::resp::{Decoder, Limits, Reply};
+use crate::resp::{Decoder, Items, Limits, Reply};
 use crate::round::Round;
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex, WakeIndex};
@@ -43,6 +43,14 @@ impl Engine {
             self.tell_call(index, Input::Failed, now);
         }
         false
+    }
+
+    /// A call's first attempt is under way. If its lock may linger here it may linger elsewhere, where
+    /// nobody would hear of a call that is denied: with the attempt goes a word to who has the lock.
+    #[cold]
+    pub(super) fn introduce(&mut self, index: OpIndex, now: Now) {
+        let call = self.call(index);
+        self.tell_waiting(now, |waiting, view| waiting.introduce(index, call, view));
     }
 
     /// The next attempt of an operation's plan is due.
@@ -133,6 +141,9 @@ impl Engine {
         let reply = decoded.ok().flatten().map(|frame| frame.reply());
         let answer = answer_of(part, reply.as_ref());
         self.frame = frame;
+        if answer == Answer::Refused {
+            self.locks.nodes.transfer_refused(id);
+        }
         self.tell_call(index, Input::Answer(answer), now);
     }
 
@@ -236,12 +247,14 @@ impl Engine {
         let mut reach = Reach {
             all,
             channel: NodeMask::EMPTY,
+            scripts: NodeMask::EMPTY,
             asked: NodeMask::EMPTY,
             tracks: NodeMask::EMPTY,
         };
         for (id, node) in all.into_iter().zip(self.locks.nodes.iter()) {
             if node.has_channel() {
                 reach.channel.insert(id);
+                reach.scripts.set(id, node.runs_transfers());
             }
             if node.can_be_asked() {
                 reach.asked.insert(id);
@@ -258,7 +271,10 @@ impl Engine {
         now: Now,
         input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R,
     ) -> R {
-        let (reach, last_pass) = (self.reach(), self.locks.last_pass);
+        // A loop that is not late for anything was asleep, and comes as soon as something has come.
+        let is_prompt = self.locks.settings.is_looped && self.locks.timers.next() > now.real;
+        let last_pass = if is_prompt { now.real } else { self.locks.last_pass };
+        let reach = self.reach();
         let read_since = self.locks.read_since(now);
         let source = &mut Outside { locks: &mut self.locks, now };
         let view = &mut View {
@@ -315,6 +331,13 @@ impl Engine {
                         && (!with_look || self.write_get(op, node, request(WaitPart::Holder), now));
                     self.note_written(op, is_written, now);
                 }
+                Action::Introduce { op, node, phase, text } => {
+                    self.encode_introduction(op, &text);
+                    let request = Request::Wait { op, part: WaitPart::Introduced, phase };
+                    let is_written = self.locks.write(node, request, now);
+                    self.note_written(op, is_written, now);
+                }
+                Action::Withdraw { op } => self.locks.withdraw_offers(op),
                 Action::Wake { wake, node, text } => self.write_wake(wake, node, &text, now),
                 Action::Tell { node, text } => {
                     self.encode_publish(&text);
@@ -366,6 +389,14 @@ impl Engine {
         append_publish(&mut self.locks.scratch, channel.as_bytes(), self.waiting.text(text));
     }
 
+    fn encode_introduction(&mut self, op: OpIndex, text: &Text) {
+        let slot = self.locks.slots.at(self.locks.ops.at(op).slot());
+        let message = around_token(self.waiting.text(text));
+        let out = &mut self.locks.scratch;
+        out.clear();
+        append_introduction(out, &slot.key, &slot.token, ChannelName::prefix(), message);
+    }
+
     fn write_wake(&mut self, wake: WakeIndex, id: NodeId, text: &Text, now: Now) {
         self.encode_publish(text);
         if !self.locks.nodes.at(id).has_room_in_step(self.locks.scratch.len()) {
@@ -413,6 +444,20 @@ fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> Answer {
             Answer::Remaining(Some(u32::try_from(left).unwrap_or(u32::MAX)))
         }
         (WaitPart::Remaining, _) => Answer::Remaining(None),
+        (WaitPart::Introduced, Some(Reply::Null)) => Answer::Gone,
+        (WaitPart::Introduced, Some(Reply::Array(items))) => introduced(items.clone()),
+        (WaitPart::Introduced, _) => Answer::Refused,
         (WaitPart::Announced, reply) => Answer::Heard(matches!(reply, Some(Reply::Integer(1..)))),
     }
+}
+
+/// What the script says by which a call introduces itself.
+fn introduced(mut items: Items<'_>) -> Answer {
+    let token = items.next().and_then(|item| item.text()).and_then(unhex);
+    let remaining = match items.next() {
+        Some(Reply::Integer(left @ 0..)) => Some(u32::try_from(left).unwrap_or(u32::MAX)),
+        _ => None,
+    };
+    let is_heard = matches!(items.next(), Some(Reply::Integer(1..)));
+    Answer::Introduced { holder: token, remaining, is_heard }
 }

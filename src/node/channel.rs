@@ -56,6 +56,11 @@ impl ChannelName {
         &self.0
     }
 
+    /// What the names of all clients' channels begin with, in front of their ids.
+    pub(crate) const fn prefix() -> &'static [u8] {
+        PREFIX
+    }
+
     fn transfers(&self, period: Period) -> TransfersName {
         let mut name = [0; 32];
         let (first, rest) = name.split_at_mut(self.0.len());

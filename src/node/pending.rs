@@ -105,6 +105,8 @@ pub(crate) enum WaitPart {
     Remaining,
     /// `PUBLISH`: how many clients received it.
     Announced,
+    /// The script that does all three.
+    Introduced,
 }
 
 /// The commands of a greeting.

@@ -278,6 +278,8 @@ counted! {
         Gated,
         /// A waiter told the holder that it waits no more.
         GaveUp,
+        /// A node told the holder of a call whose first attempt was under way.
+        Introduced,
         /// A lock was handed over to a waiter.
         HandedOver,
         /// A waiter took a lock over.
@@ -351,6 +353,7 @@ impl Counts {
             (Sight::SecondRound, Path::SecondRound),
             (Sight::Lingers, Path::Lingers),
             (Sight::Retaken, Path::Retaken),
+            (Sight::Introduced, Path::Introduced),
             (Sight::HandedOver, Path::HandedOver),
             (Sight::TakenOver, Path::TakenOver),
             (Sight::TransferUnwanted, Path::TransferUnwanted),

@@ -26,7 +26,7 @@ const FREE_MAX: Global = 8 * MS;
 
 /// How often somebody may be overtaken in one seed, of some sixty turns: whoever is told by way of
 /// clients that wait themselves may stand in two lists, or behind those that came later.
-const OVERTAKEN_MAX: u64 = 3;
+const OVERTAKEN_MAX: u64 = 2;
 
 /// The same where they have raced: a safety poll, and what follows.
 const FREE_AFTER_RACE_MAX: Global = 250 * MS;

@@ -29,9 +29,8 @@ fn among_eight_a_lock_changes_hands_in_one_round_trip_and_seven_commands_and_all
             && figures.commands_per_turn <= 7.5
             && figures.least_served >= 0.95
     });
-    // A node that tells late of a lock that has gone on is asked to delete it.
     each(8, HANDED_OVER, &[(1_000, 30), (10_000, 30), (30_000, 30)], |figures| {
-        figures.hand_over <= 1.2 && figures.commands_per_turn <= 9.0 && figures.least_served >= 0.95
+        figures.hand_over <= 1.2 && figures.commands_per_turn <= 7.5 && figures.least_served >= 0.95
     });
 }
 

@@ -25,19 +25,19 @@ pub(super) fn exists(call: &mut Call<'_>) {
 
 /// `PTTL key`
 pub(super) fn pttl(call: &mut Call<'_>) {
-    let left = left_ms(call);
+    let left = left_ms(call, call.args.at(1));
     call.reply().integer(left);
 }
 
 /// `TTL key`
 pub(super) fn ttl(call: &mut Call<'_>) {
-    let left = left_ms(call);
+    let left = left_ms(call, call.args.at(1));
     call.reply().integer(if left < 0 { left } else { left.saturating_add(500) / 1000 });
 }
 
 /// Milliseconds until the key's end; -1 without one, -2 without the key.
-fn left_ms(call: &mut Call<'_>) -> i64 {
-    match call.server.keys.entry(call.session.db, call.args.at(1), call.now_ms) {
+pub(super) fn left_ms(call: &mut Call<'_>, key: &[u8]) -> i64 {
+    match call.server.keys.entry(call.session.db, key, call.now_ms) {
         None => -2,
         Some(entry) => entry.ends_at_ms.map_or(-1, |ends_at_ms| (ends_at_ms - call.now_ms).max(0)),
     }

@@ -4,7 +4,7 @@
 
 use super::flavor::Flavor;
 use super::gate::{Call, READONLY};
-use super::keys::{When, move_end};
+use super::keys::{When, left_ms, move_end};
 use super::keyspace::Value;
 use super::pubsub;
 use super::strings::{NOT_INTEGER, WRONG_TYPE};
@@ -29,9 +29,11 @@ enum Does {
     Raise,
     /// Hands a lock over to a waiter who hears of it; deletes it if none does.
     Transfer,
+    /// Says who has the lock, and tells that client of a waiter.
+    Introduce,
 }
 
-pub(super) const KNOWN_LEN: usize = 5;
+pub(super) const KNOWN_LEN: usize = 6;
 const KNOWN: [Known; KNOWN_LEN] = [
     Known {
         does: Does::Release,
@@ -75,6 +77,16 @@ const KNOWN: [Known; KNOWN_LEN] = [
                if type(n)=='number' and n>0 then return 2 end \
                redis.call('del',KEYS[1]) end return 1",
         sha1: "08b5cbf20887b6fb60f14c38e58ae038919e426a",
+    },
+    Known {
+        does: Does::Introduce,
+        text: "local h=redis.pcall('get',KEYS[1]) if not h or h==ARGV[1] then return false end \
+               local n=0 if type(h)~='string' then h='' \
+               elseif #h==40 and not h:find('[^0-9a-f]') then \
+               n=redis.pcall('publish',ARGV[2]..h:sub(1,16),ARGV[3]..h:gsub('..',function(b) \
+               return string.char(tonumber(b,16)) end)..ARGV[4]) \
+               if type(n)~='number' then n=0 end end return {h,redis.call('pttl',KEYS[1]),n}",
+        sha1: "4ea16b2a9210315ed7561b346345b0b2c926b4cd",
     },
 ];
 
@@ -173,6 +185,12 @@ fn keys_len(args: Args<'_>) -> Result<usize, &'static str> {
 enum Answer {
     Integer(i64),
     Text(Vec<u8>),
+    Null,
+    Holder {
+        token: Vec<u8>,
+        remaining: i64,
+        told: i64,
+    },
     /// An error that the script made itself.
     Error(&'static str),
 }
@@ -183,6 +201,13 @@ fn run(call: &mut Call<'_>, index: usize, keys_len: usize) {
     match answer(call, known.does, keys_len) {
         Ok(Answer::Integer(answer)) => call.reply().integer(answer),
         Ok(Answer::Text(text)) => call.reply().bulk(&text),
+        Ok(Answer::Null) => call.reply().null(),
+        Ok(Answer::Holder { token, remaining, told }) => {
+            call.reply().array(3);
+            call.reply().bulk(&token);
+            call.reply().integer(remaining);
+            call.reply().integer(told);
+        }
         Ok(Answer::Error(text)) => call.reply().error(text),
         Err(text) => {
             let sha1 = known.sha1;
@@ -206,6 +231,7 @@ fn answer(call: &mut Call<'_>, does: Does, keys_len: usize) -> Result<Answer, St
         Does::Acquire => acquire(call, keys_len),
         Does::Raise => raise(call, keys_len),
         Does::Transfer => transfer(call, keys_len),
+        Does::Introduce => introduce(call, keys_len),
     }
 }
 
@@ -345,6 +371,52 @@ fn tell_next(call: &mut Call<'_>, keys_len: usize) -> Result<usize, String> {
     let (channel, message) = (argument(call, keys_len, 3)?, argument(call, keys_len, 4)?);
     allowed(call, "publish")?;
     Ok(pubsub::send(call, channel, message))
+}
+
+/// Only its PTTL is refused with an error. A key that is no lock, or of another library, has nobody to
+/// tell.
+fn introduce(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
+    let lock = key(call, keys_len, 0)?;
+    let own = argument(call, keys_len, 0)?;
+    let token = match read(call, lock) {
+        Ok(None) => return Ok(Answer::Null),
+        Ok(Some(token)) if token == own => return Ok(Answer::Null),
+        Ok(Some(token)) => token,
+        Err(_) => Vec::new(),
+    };
+    let digits = std::str::from_utf8(&token).unwrap_or_default();
+    let told = match raw(digits) {
+        Some(raw) => tell_holder(call, digits, &raw, keys_len).unwrap_or(0),
+        None => 0,
+    };
+    allowed(call, "pttl")?;
+    note_read(call, lock);
+    let remaining = left_ms(call, lock);
+    Ok(Answer::Holder { token, remaining, told: i64::try_from(told).unwrap_or(0) })
+}
+
+/// The bytes of a token that a Redbolt client drew.
+fn raw(digits: &str) -> Option<Vec<u8>> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if digits.len() != 40 || !digits.bytes().all(is_digit) {
+        return None;
+    }
+    let pairs = digits.as_bytes().chunks_exact(2).map(|pair| std::str::from_utf8(pair).ok());
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
+/// Tells the client that drew the token, by a message around it. Returns how many heard it.
+fn tell_holder(
+    call: &mut Call<'_>,
+    digits: &str,
+    raw: &[u8],
+    keys_len: usize,
+) -> Result<usize, String> {
+    let client = digits.get(..16).unwrap_or_default().as_bytes();
+    let channel = [argument(call, keys_len, 1)?, client].concat();
+    let message = [argument(call, keys_len, 2)?, raw, argument(call, keys_len, 3)?].concat();
+    allowed(call, "publish")?;
+    Ok(pubsub::send(call, &channel, &message))
 }
 
 /// Whether the lock holds the first argument; a lock that is not there holds nothing.

@@ -43,6 +43,13 @@ pub(crate) const TRANSFER: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then re
      local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
      if type(n)=='number' and n>0 then return 2 end \
      redis.call('del',KEYS[1]) end return 1";
+/// The script that says who has a lock, and tells that client.
+pub(crate) const INTRODUCE: &str = "local h=redis.pcall('get',KEYS[1]) \
+     if not h or h==ARGV[1] then return false end local n=0 \
+     if type(h)~='string' then h='' elseif #h==40 and not h:find('[^0-9a-f]') then \
+     n=redis.pcall('publish',ARGV[2]..h:sub(1,16),ARGV[3]..h:gsub('..',function(b) \
+     return string.char(tonumber(b,16)) end)..ARGV[4]) if type(n)~='number' then n=0 end end \
+     return {h,redis.call('pttl',KEYS[1]),n}";
 pub(crate) const TRANSFER_SHA: &str = "08b5cbf20887b6fb60f14c38e58ae038919e426a";
 
 pub(crate) fn words(words: &[&str]) -> Request {
@@ -84,7 +91,7 @@ impl Pair {
     }
 
     /// Sends lines of words on the first connection, one at a time. `RELEASE`, `EXTEND`,
-    /// `ACQUIRE`, `RAISE` and `TRANSFER` stand for the scripts.
+    /// `ACQUIRE`, `RAISE`, `TRANSFER` and `INTRODUCE` stand for the scripts.
     pub(crate) fn say(&mut self, lines: &[&str]) {
         for line in lines {
             let word = |word: &str| match word {
@@ -93,6 +100,7 @@ impl Pair {
                 "ACQUIRE" => ACQUIRE.into(),
                 "RAISE" => RAISE.into(),
                 "TRANSFER" => TRANSFER.into(),
+                "INTRODUCE" => INTRODUCE.into(),
                 word => word.into(),
             };
             self.run(0, &[line.split(' ').map(word).collect()]);

@@ -212,6 +212,11 @@ impl Locks {
                     .find(|past| past.slot == slot_index)
                     .is_some_and(|past| past.from == Some(transfer.from));
                 if was_here {
+                    // Where the release is unanswered it runs behind the script, which has run then.
+                    let slot = self.slots.at_mut(slot_index);
+                    if rules::runs_behind(slot.holds.contains(id)) {
+                        slot.unanswered.remove(id);
+                    }
                     self.delete_transferred(id, slot_index, now);
                     Taken::Ignored
                 } else {
@@ -306,6 +311,15 @@ impl Locks {
     pub(in crate::engine) fn retire_offers(&mut self, op: OpIndex, now: Now) {
         for slot_index in self.offers.of(op) {
             self.end_offer(slot_index, now);
+        }
+    }
+
+    /// Nobody was told of the call's offers: they need not be remembered.
+    pub(in crate::engine) fn withdraw_offers(&mut self, op: OpIndex) {
+        for slot_index in self.offers.of(op) {
+            self.offers.open.remove(slot_index);
+            self.slots.at_mut(slot_index).state = SlotState::Released;
+            self.slots.unref(slot_index);
         }
     }
 

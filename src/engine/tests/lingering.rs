@@ -1,10 +1,11 @@
 //! Leases that linger behind their unlock: taken again without a command, and given up as soon as
 //! anybody else wants them.
 
-use super::transfers::{announce, rig};
+use super::transfers::{announce, channel, introduced, rig, told};
 use super::*;
 use crate::error::UnlockError;
 use crate::options::KeepAlive;
+use crate::retry::Retry;
 
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -304,4 +305,107 @@ fn each_key_lingers_for_itself() {
     rig.locked();
     rig.advance(LINGER);
     assert_eq!(rig.waiting(0), ["DELIFEQ"], "b is released, a is held");
+}
+
+fn waiting_options() -> LockOptions {
+    options().retry(Retry::every(20 * MS, Duration::ZERO).timeout(Duration::from_secs(5)))
+}
+
+/// A first attempt, with which the call introduces itself; the node by which it does.
+fn introducing(rig: &mut Rig) -> usize {
+    rig.acquire_with("a", waiting_options());
+    let nodes = 0..rig.inbox.len();
+    let node = nodes.max_by_key(|&index| rig.waiting(index).len()).expect("there are nodes");
+    for index in 0..rig.inbox.len() {
+        let end: &[&str] = if index == node { &["EVAL"] } else { &[] };
+        assert_eq!(rig.waiting(index), [&["SET", "SUBSCRIBE"], end].concat());
+    }
+    node
+}
+
+/// Where its own locks linger, those of other clients may: one that waits is not worth a round trip.
+#[test]
+fn a_call_that_may_linger_tells_the_holder_with_its_first_attempt() {
+    let mut rig = rig(3);
+    let node = introducing(&mut rig);
+    deny_all(&mut rig);
+    rig.answer(node, &introduced(":1\r\n"));
+    assert_eq!(written(&mut rig), 0, "it waits: nothing more is asked");
+    (0..2).for_each(|index| told(&mut rig, index));
+    rig.locked();
+}
+
+fn deny_all(rig: &mut Rig) {
+    rig.answer_all(0..rig.inbox.len(), "_\r\n");
+    confirm_all(rig);
+}
+
+fn grant_all(rig: &mut Rig) {
+    rig.answer_all(0..rig.inbox.len(), "+OK\r\n");
+    confirm_all(rig);
+}
+
+/// Every node confirms that it carries transfers, and has deleted what it may have had to.
+fn confirm_all(rig: &mut Rig) {
+    let name = channel(rig);
+    let push = format!(">3\r\n$9\r\nsubscribe\r\n${}\r\n{name}\r\n:2\r\n", name.len());
+    for index in 0..rig.inbox.len() {
+        rig.answer(index, &push);
+        if rig.waiting(index).last().is_some_and(|word| word == "DELIFEQ") {
+            rig.inbox[index].pop();
+            rig.receive(index, ":0\r\n");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_nobody_had_to_be_told_of_leaves_no_offer() {
+    let mut rig = rig(3);
+    let node = introducing(&mut rig);
+    grant_all(&mut rig);
+    rig.answer(node, "_\r\n");
+    let lease = rig.locked();
+    assert_eq!(rig.engine.locks.offers_remembered(), 0);
+    unlocked(&mut rig, lease);
+    again(&mut rig);
+}
+
+/// A node may not run scripts for this user.
+#[test]
+fn where_it_cannot_introduce_itself_a_call_asks_who_holds_the_lock() {
+    let mut rig = rig(3);
+    let node = introducing(&mut rig);
+    deny_all(&mut rig);
+    rig.answer(node, "-NOPERM User app has no permissions to run the 'eval' command\r\n");
+    assert_eq!(rig.waiting(node), ["GET", "PTTL"]);
+}
+
+/// Of calls that fail together each may see the next, and none the lock.
+#[test]
+fn a_call_that_had_the_grant_of_a_node_looks_again_behind_its_introduction() {
+    let mut rig = rig(3);
+    let node = introducing(&mut rig);
+    let granter = (node + 1) % 3;
+    for index in 0..3 {
+        rig.answer(index, if index == granter { "+OK\r\n" } else { "_\r\n" });
+    }
+    confirm_all(&mut rig);
+    rig.answer(node, &introduced(":1\r\n"));
+    assert_eq!(rig.waiting(node), ["GET"]);
+    rig.answer(node, "_\r\n");
+    rig.advance(20 * MS);
+    assert!(rig.waiting(node).contains(&"GET".into()), "it looks again soon");
+}
+
+/// The lock was handed over with nobody behind: it lingers like any other.
+#[test]
+fn a_lock_that_was_handed_over_lingers() {
+    let mut rig = rig(3);
+    let node = introducing(&mut rig);
+    deny_all(&mut rig);
+    rig.answer(node, &introduced(":1\r\n"));
+    (0..2).for_each(|index| told(&mut rig, index));
+    let lease = rig.locked();
+    unlocked(&mut rig, lease);
+    again(&mut rig);
 }

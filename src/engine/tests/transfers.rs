@@ -1,8 +1,8 @@
 //! Locks that change hands by a script: each test plays the nodes, and the other clients.
 
 use super::waking::{
-    OTHER, OTHERS_CHANNEL, WAKE, answer_each, denied, deny, own_waiter, published, subscribed,
-    token_of, waiting,
+    OTHER, OTHERS_CHANNEL, WAKE, answer_each, asked, own_waiter, published, subscribed, token_of,
+    waiting,
 };
 use super::*;
 use crate::token::TokenBytes;
@@ -30,17 +30,33 @@ pub(super) fn channel(rig: &Rig) -> String {
 
 /// A call that waits behind `OTHER`, which was told what it offers; the node that told it.
 pub(super) fn offering(rig: &mut Rig) -> usize {
-    let node = denied(rig);
-    answer_each(rig, node, &[&token_of(OTHER), ":9000\r\n"]);
-    rig.collect();
+    rig.acquire_with("a", waiting());
+    let node = introducing(rig);
+    rig.answer(node, &introduced(":1\r\n"));
+    node
+}
+
+/// A call that every node has denied; the node by which it introduces itself.
+pub(super) fn introducing(rig: &mut Rig) -> usize {
+    rig.answer_all(0..rig.inbox.len(), "_\r\n");
     let channel = channel(rig);
     for index in 0..rig.inbox.len() {
+        // The last was not waited for: its SET is released.
+        if rig.waiting(index).first().is_some_and(|word| word == "DELIFEQ") {
+            rig.answer(index, ":0\r\n");
+        }
         assert_eq!(rig.inbox[index].remove(0), ["SUBSCRIBE", &channel], "in front of it");
         let push = format!(">3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:2\r\n", channel.len());
         rig.receive(index, &push);
     }
-    answer_each(rig, node, &[":1\r\n", &token_of(OTHER)]);
+    let node = asked(rig);
+    assert_eq!(rig.waiting(node), ["EVAL"]);
     node
+}
+
+/// What a node answers where `OTHER` has the lock, and so many clients were told.
+pub(super) fn introduced(told: &str) -> String {
+    format!("*3\r\n{}:9000\r\n{told}", token_of(OTHER))
 }
 
 pub(super) fn offered(rig: &Rig) -> [u8; 20] {
@@ -401,6 +417,27 @@ fn a_lease_that_was_given_away_is_left_alone() {
     assert_eq!(rig.waiting(1), ["SUBSCRIBE", "SUBSCRIBE"]);
 }
 
+/// The word of a node that comes before its answer to the release says that the script ran before it:
+/// nothing is left to delete.
+#[test]
+fn a_word_that_comes_behind_the_release_and_before_its_answer_costs_no_second_one() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    told(&mut rig, 0);
+    told(&mut rig, 1);
+    let lease = rig.locked();
+    let late = transfer(&rig, &token_bytes(&rig, lease), 2);
+    rig.clear();
+    rig.engine.release(lease, rig.now);
+    rig.receive(2, &late);
+    for index in 0..3 {
+        assert_eq!(rig.waiting(index), ["DELIFEQ"]);
+        rig.answer(index, ":1\r\n");
+    }
+    rig.advance(Duration::from_secs(1));
+    assert!((0..3).all(|index| rig.waiting(index).is_empty()));
+}
+
 /// What a blocking client asks a node for whose attempt was denied after `trip`, and that learns who
 /// holds the lock.
 fn blocking_after(trip: Duration, in_row: Option<u8>) -> Vec<String> {
@@ -412,15 +449,23 @@ fn blocking_after(trip: Duration, in_row: Option<u8>) -> Vec<String> {
     rig.engine.set_blocking();
     rig.acquire_with("a", waiting());
     rig.now = rig.now + trip;
-    let node = deny(&mut rig);
-    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    rig.answer_all(0..3, "_\r\n");
+    // The last was not waited for: its SET is released.
+    if rig.waiting(2).first().is_some_and(|word| word == "DELIFEQ") {
+        rig.answer(2, ":0\r\n");
+    }
+    let node = (0..3).max_by_key(|&index| rig.waiting(index).len()).unwrap();
+    if rig.waiting(node) == ["GET", "PTTL"] {
+        answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    }
     rig.waiting(node)
 }
 
 #[test]
 fn a_blocking_client_near_its_nodes_is_woken_and_takes_nothing_over_unless_a_number_is_set() {
     let subscribes = |words: Vec<String>| {
-        assert!(words.contains(&"PUBLISH".to_owned()), "it tells the holder: {words:?}");
+        let tells = |word: &String| word == "PUBLISH" || word == "EVAL";
+        assert!(words.iter().any(tells), "it tells the holder: {words:?}");
         words.contains(&"SUBSCRIBE".to_owned())
     };
     assert!(!subscribes(blocking_after(MS / 5, None)));

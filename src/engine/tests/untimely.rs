@@ -2,12 +2,10 @@
 //! go meanwhile.
 
 use super::transfers::{
-    FROM, announce_to, channel, given_up, messages, offered, offering, rig, token_bytes, told,
-    transfer, waited_for,
+    FROM, announce_to, channel, given_up, introduced, messages, offered, offering, rig,
+    token_bytes, told, transfer, waited_for,
 };
-use super::waking::{
-    OTHER, OTHERS_CHANNEL, WAKE, answer_each, denied, published, subscribed, token_of,
-};
+use super::waking::{OTHER, OTHERS_CHANNEL, WAKE, answer_each, published, subscribed, token_of};
 use super::*;
 use crate::token::TokenBytes;
 
@@ -43,6 +41,7 @@ fn wait_on(rig: &mut Rig, duration: Duration) {
             while let Some(command) = rig.inbox[index].first().cloned() {
                 let answer = match &*command[0] {
                     "DELIFEQ" => ":0\r\n".to_owned(),
+                    "EVAL" => introduced(":1\r\n"),
                     "GET" => token_of(OTHER),
                     "PTTL" => ":9000\r\n".to_owned(),
                     "PUBLISH" => ":1\r\n".to_owned(),
@@ -116,8 +115,7 @@ fn a_script_that_ran_unheard_after_the_lock_was_taken_over_is_released_with_the_
     rig.lose(2);
     rig.acquire_with("a", waking::waiting());
     rig.answer_all(0..2, "_\r\n");
-    let node = (0..2).find(|&index| rig.waiting(index).contains(&"GET".into())).unwrap();
-    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    assert!((0..2).any(|index| rig.waiting(index).contains(&"EVAL".into())));
     for index in 0..2 {
         takes_transfers(&mut rig, index);
         told(&mut rig, index);
@@ -217,8 +215,8 @@ fn a_client_that_comes_back_listens_on_another_channel() {
             rig.answer(index, answer);
         }
     }
-    let at = denied(&mut rig);
-    answer_each(&mut rig, at, &[&token_of(OTHER), ":9000\r\n"]);
+    rig.acquire_with("a", waking::waiting());
+    rig.answer_all(0..3, "_\r\n");
     rig.collect();
     for index in 0..3 {
         let again = rig.inbox[index].iter().find(|command| command[0] == "SUBSCRIBE").unwrap();
@@ -300,10 +298,9 @@ fn offering_beside_a_quarantine() -> Rig {
     assert_eq!(rig.engine.voters().count(), 2, "one is in quarantine");
     rig.acquire_with("a", waking::waiting());
     rig.answer_all(1..3, "_\r\n");
-    let at = (0..3).find(|&index| rig.waiting(index).contains(&"GET".into())).unwrap();
-    answer_each(&mut rig, at, &[&token_of(OTHER), ":9000\r\n"]);
+    let at = (0..3).find(|&index| rig.waiting(index).contains(&"EVAL".into())).unwrap();
     (0..3).for_each(|index| takes_transfers(&mut rig, index));
-    answer_each(&mut rig, at, &[":1\r\n", &token_of(OTHER)]);
+    rig.answer(at, &introduced(":1\r\n"));
     rig
 }
 
@@ -332,6 +329,7 @@ fn what_is_told_during_another_greeting_is_deleted() {
                 rig.inbox[index].first().cloned()
             } {
                 let answer = match &*command[0] {
+                    "EVAL" => introduced(":1\r\n"),
                     "GET" => token_of(OTHER),
                     "PTTL" => ":9000\r\n".to_owned(),
                     "PUBLISH" => ":1\r\n".to_owned(),
@@ -365,8 +363,8 @@ fn a_node_without_a_name_is_not_listened_to() {
     (1..3).for_each(|index| rig.connect(index));
     rig.greet(0, HELLO, "uptime_in_seconds:9999\r\n");
     (0..3).for_each(|index| subscribed(&mut rig, index));
-    let node = denied(&mut rig);
-    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    rig.acquire_with("a", waking::waiting());
+    rig.answer_all(0..3, "_\r\n");
     for index in 0..3 {
         let is_subscribed = rig.waiting(index).contains(&"SUBSCRIBE".into());
         assert_eq!(is_subscribed, index != 0, "node {index}");

@@ -81,8 +81,11 @@ pub(in crate::engine) type Mark = [u8; 8];
 
 const LISTED_LEN: usize = 38;
 
+/// Where the token is in a message. Where the sender does not know it, a node puts it in.
+const TOKEN_AT: usize = 2 + LISTED_LEN;
+
 /// Where the mark is in a message. It is written without, and then goes by several nodes.
-pub(super) const MARK_AT: usize = 2 + LISTED_LEN + 20;
+pub(super) const MARK_AT: usize = TOKEN_AT + size_of::<RawToken>();
 
 impl<'a> Message<'a> {
     pub(in crate::engine) fn parse(bytes: &'a [u8]) -> Option<Self> {
@@ -187,6 +190,12 @@ pub(in crate::engine) fn append(
         listed.append(out);
     }
     out.extend_from_slice(key);
+}
+
+/// What is in front of a message's token, and what is behind it.
+pub(in crate::engine) fn around_token(message: &[u8]) -> (&[u8], &[u8]) {
+    let (before, rest) = message.split_at_checked(TOKEN_AT).unwrap_or_default();
+    (before, rest.get(size_of::<RawToken>()..).unwrap_or_default())
 }
 
 /// The id of a client's call.

@@ -20,9 +20,11 @@
 
 mod handover;
 mod list;
+mod looking;
 mod message;
 mod outside;
 mod state;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -43,7 +45,8 @@ use std::time::Duration;
 
 pub(super) use handover::Terms;
 pub(super) use message::{
-    Kind, Listed, Message, Offer, RawToken, append as append_message, token_of, waiter_id,
+    Kind, Listed, Message, Offer, RawToken, append as append_message, around_token, token_of,
+    waiter_id,
 };
 pub(super) use outside::{Action, Answer, Call, Input, Reach, Source, Text, View};
 
@@ -163,10 +166,17 @@ impl Waiting {
         self.queues.get(slot).map_or(0, |queue| queue.list.len())
     }
 
-    /// The slots that have a list.
+    /// Whether any call waits for a slot's lock, which is of this key: another client's, or one of this
+    /// client's.
+    pub(super) fn is_wanted(&self, slot: SlotIndex, key: &[u8]) -> bool {
+        self.count_for(slot) > 0 || self.waiting_for(key).next().is_some()
+    }
+
+    /// The slots for whose locks calls of other clients wait.
     #[cfg(feature = "shared")]
     pub(super) fn queues(&self) -> impl Iterator<Item = SlotIndex> {
-        self.queues.iter().map(|(slot, _)| slot)
+        let wanted = self.queues.iter().filter(|(_, queue)| !queue.list.is_empty());
+        wanted.map(|(slot, _)| slot)
     }
 
     /// The slots with a list that may be for `key`.
@@ -182,6 +192,12 @@ impl Waiting {
     pub(super) fn denied(&mut self, op: OpIndex, nodes: NodeMask, call: Call, view: &mut View<'_>) {
         self.open(op, nodes, call, view.now);
         self.step(op, Input::Denied(nodes), view);
+    }
+
+    /// The call's first attempt is under way: with it the call introduces itself to who has the lock.
+    pub(super) fn introduce(&mut self, op: OpIndex, call: Call, view: &mut View<'_>) {
+        self.open(op, NodeMask::EMPTY, call, view.now);
+        self.step(op, Input::Begun, view);
     }
 
     /// A node denied the attempt that had already failed.

@@ -21,6 +21,8 @@ pub(in crate::engine) struct Reach {
     pub(in crate::engine) all: NodeMask,
     /// The nodes that carry messages.
     pub(in crate::engine) channel: NodeMask,
+    /// Those of them that run the scripts which tell one client of another.
+    pub(in crate::engine) scripts: NodeMask,
     /// The nodes that can be asked for a key.
     pub(in crate::engine) asked: NodeMask,
     /// The nodes that can tell of changes.
@@ -65,7 +67,7 @@ pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) now: Instant,
     /// When the sockets were read before: what they brought now may have come since.
     pub(in crate::engine) read_since: Instant,
-    /// The same, whoever was to read them.
+    /// The same, where nobody may have slept beside them until something came.
     pub(in crate::engine) last_pass: Instant,
     pub(in crate::engine) reach: Reach,
     pub(in crate::engine) source: &'a mut dyn Source,
@@ -99,11 +101,17 @@ pub(in crate::engine) enum Answer {
     Remaining(Option<u32>),
     /// Whether any client received the announcement.
     Heard(bool),
+    /// All of it: the holder, for how long, and whether it received the announcement.
+    Introduced { holder: Option<RawToken>, remaining: Option<u32>, is_heard: bool },
+    /// The node does not run the script.
+    Refused,
 }
 
 /// An input for a call that waits. Answers are to its last question.
 #[derive(Debug)]
 pub(in crate::engine) enum Input {
+    /// The first attempt is under way, and a holder is to hear of the call at once.
+    Begun,
     /// These nodes denied the attempt, which is released.
     Denied(NodeMask),
     /// The attempt failed, but not because another client holds the key.
@@ -157,6 +165,11 @@ pub(in crate::engine) enum Action {
     /// Publish that the call waits, and await the answer; `with_look`: also ask again who holds the
     /// key.
     Announce { op: OpIndex, node: NodeId, phase: Phase, text: Text, with_look: bool },
+    /// Ask who holds the key and for how long, and have the node publish to that client that the call
+    /// waits.
+    Introduce { op: OpIndex, node: NodeId, phase: Phase, text: Text },
+    /// Nobody was told of the call: what it offers need not be remembered.
+    Withdraw { op: OpIndex },
     /// Publish a wake, whose answer is awaited.
     Wake { wake: WakeIndex, node: NodeId, text: Text },
     /// Publish a message, if there is room for it.
@@ -175,11 +188,14 @@ impl Action {
             Self::Ask { .. }
             | Self::Poll { .. }
             | Self::Announce { .. }
+            | Self::Introduce { .. }
             | Self::Wake { .. }
             | Self::Try { .. } => true,
-            Self::Timer { .. } | Self::Listen { .. } | Self::Tell { .. } | Self::Woken { .. } => {
-                false
-            }
+            Self::Timer { .. }
+            | Self::Listen { .. }
+            | Self::Tell { .. }
+            | Self::Withdraw { .. }
+            | Self::Woken { .. } => false,
         }
     }
 }

@@ -78,6 +78,8 @@ pub(super) enum State {
 /// What a call has asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
+    /// A node: who holds the key, and for how long; the node tells the holder of the call.
+    Introduction,
     /// A node: who holds the key, and for how long.
     Holder,
     /// The same, and the node tracks the key's next change.
@@ -88,6 +90,17 @@ pub(super) enum Question {
     Place { ahead: u32 },
     /// The holder's node: who holds the key now.
     Poll,
+}
+
+/// What became of the introduction that went out with a first attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Early {
+    #[default]
+    None,
+    /// The answer is awaited.
+    Asked,
+    /// The holder was told.
+    Heard,
 }
 
 /// What a still call waits for.

@@ -43,8 +43,11 @@ fn own(call: u32) -> WaiterId {
 /// A published message: its receiver, its kind, how often it was passed on, and the calls it names.
 type Published = (ClientId, Kind, u8, Vec<WaiterId>);
 
-/// No chance, and no offers; a request takes this long to be answered.
-struct Quiet(Duration);
+/// No chance; a request takes this long to be answered.
+struct Quiet {
+    round_trip: Duration,
+    offer: Option<Offer>,
+}
 
 impl Source for Quiet {
     fn share(&mut self) -> f64 {
@@ -52,11 +55,11 @@ impl Source for Quiet {
     }
 
     fn offer(&mut self, _: OpIndex) -> Option<Offer> {
-        None
+        self.offer
     }
 
     fn round_trip(&self) -> Duration {
-        self.0
+        self.round_trip
     }
 }
 
@@ -67,6 +70,7 @@ struct World {
     /// For how long nobody has read what came.
     unread: Duration,
     reach: Reach,
+    offer: Option<Offer>,
     round_trip: Duration,
     /// What it wanted done last.
     actions: Vec<Action>,
@@ -79,7 +83,8 @@ impl World {
         Self {
             waiting: Waiting::new(US, NODE_TIMEOUT, 2),
             now: Instant::from_nanos(1_000_000_000),
-            reach: Reach { all, channel: all, asked: all, tracks: all },
+            reach: Reach { all, channel: all, scripts: NodeMask::EMPTY, asked: all, tracks: all },
+            offer: None,
             unread: Duration::ZERO,
             round_trip: Duration::ZERO,
             actions: Vec::new(),
@@ -88,7 +93,7 @@ impl World {
     }
 
     fn tell(&mut self, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
-        let source = &mut Quiet(self.round_trip);
+        let source = &mut Quiet { round_trip: self.round_trip, offer: self.offer };
         let view = &mut View {
             now: self.now,
             read_since: self.now,
@@ -103,6 +108,7 @@ impl World {
         (self.actions, self.published) = (Vec::new(), Vec::new());
         while let Some(action) = self.waiting.next_action() {
             if let Action::Announce { text, .. }
+            | Action::Introduce { text, .. }
             | Action::Wake { text, .. }
             | Action::Tell { text, .. } = &action
             {
@@ -128,6 +134,18 @@ impl World {
 
     fn answer(&mut self, place: usize, answer: Answer) {
         self.step(place, Input::Answer(answer));
+    }
+
+    /// The nodes run scripts, and calls take locks over.
+    fn run_scripts(&mut self) {
+        self.reach.scripts = self.reach.all;
+        self.offer = Some(Offer { token: [5; 20], ttl_ms: 30_000 });
+    }
+
+    /// The call's first attempt is under way, and with it goes a word to the holder.
+    fn introduce(&mut self, place: usize) {
+        self.run_scripts();
+        self.tell(|waiting, view| waiting.introduce(op(place), call(), view));
     }
 
     /// The call has no lock: every node denied it.
@@ -185,6 +203,8 @@ impl World {
             Action::Ask { is_look: true, .. } => "look",
             Action::Poll { .. } => "poll",
             Action::Announce { .. } => "announce",
+            Action::Introduce { .. } => "introduce",
+            Action::Withdraw { .. } => "withdraw",
             Action::Wake { .. } => "wake",
             Action::Tell { .. } => "tell",
             Action::Try { gate: None, .. } => "try",
@@ -196,7 +216,11 @@ impl World {
 
     /// The node of the question that was asked last.
     fn asked(&self) -> NodeId {
-        let Some(Action::Ask { node, .. } | Action::Announce { node, .. }) = self.actions.last()
+        let Some(
+            Action::Ask { node, .. }
+            | Action::Announce { node, .. }
+            | Action::Introduce { node, .. },
+        ) = self.actions.last()
         else {
             panic!("{:?}", self.actions)
         };

@@ -4,11 +4,13 @@ use super::super::list::Entry;
 use super::super::state::Question;
 use super::*;
 
-const STATES: [&str; 11] = [
+const STATES: [&str; 13] = [
     "trying",
+    "introducing",
     "receiving",
     "pausing",
     "failed",
+    "introduction",
     "holder",
     "look",
     "announcement",
@@ -18,14 +20,20 @@ const STATES: [&str; 11] = [
     "looking",
 ];
 
-const ALL_BUT_TRYING: &[&str] = STATES.split_at(1).1;
-const WITHOUT_A_PART: &[&str] = STATES.split_at(2).1;
+const ALL_BUT_TRYING: &[&str] = STATES.split_at(2).1;
+const WITHOUT_A_PART: &[&str] = STATES.split_at(3).1;
+
+/// Trying, but for what is on its way: while an attempt is, the call introduces itself.
+fn state_of(name: &'static str) -> &'static str {
+    if name == "introducing" { "trying" } else { name }
+}
 
 fn name(state: State) -> &'static str {
     match state {
         State::Trying => "trying",
         State::Pausing => "pausing",
         State::Failed => "failed",
+        State::Asking(Question::Introduction) => "introduction",
         State::Asking(Question::Holder) => "holder",
         State::Asking(Question::Look) => "look",
         State::Asking(Question::Announcement) => "announcement",
@@ -38,7 +46,7 @@ fn name(state: State) -> &'static str {
 }
 
 /// A world with a call in this state.
-pub(super) fn world(state: &str) -> World {
+pub(super) fn world(state: &'static str) -> World {
     let mut world = World::new();
     match state {
         "trying" => {
@@ -59,6 +67,11 @@ pub(super) fn world(state: &str) -> World {
             world.deny(0);
             world.answer(0, Answer::Gone);
             world.step(0, Input::Failed);
+        }
+        "introducing" => world.introduce(0),
+        "introduction" => {
+            world.run_scripts();
+            world.deny(0);
         }
         "holder" => world.deny(0),
         "look" | "looking" => {
@@ -87,11 +100,12 @@ pub(super) fn world(state: &str) -> World {
         }
         other => panic!("{other}"),
     }
-    assert_eq!(name(world.state(0)), state);
+    assert_eq!(name(world.state(0)), state_of(state));
     world
 }
 
-const INPUTS: [&str; 21] = [
+const INPUTS: [&str; 26] = [
+    "begun",
     "denied",
     "failed",
     "retry",
@@ -103,6 +117,10 @@ const INPUTS: [&str; 21] = [
     "another holder",
     "unknown holder",
     "remaining",
+    "introduced",
+    "introduced in vain",
+    "introduced to nobody",
+    "refused",
     "heard",
     "unheard",
     "unwritten",
@@ -118,6 +136,7 @@ const INPUTS: [&str; 21] = [
 fn input(name: &str, world: &mut World) -> Input {
     let answer = Input::Answer;
     match name {
+        "begun" => Input::Begun,
         "denied" => Input::Denied(world.reach.all),
         "failed" => Input::Failed,
         "retry" => Input::Retry,
@@ -142,6 +161,10 @@ fn input(name: &str, world: &mut World) -> Input {
         "another holder" => answer(Answer::Holder(Some(token(THIRD)))),
         "unknown holder" => answer(Answer::Holder(None)),
         "remaining" => answer(Answer::Remaining(None)),
+        "introduced" => answer(introduced(Some(token(OTHER)), true)),
+        "introduced in vain" => answer(introduced(Some(token(OTHER)), false)),
+        "introduced to nobody" => answer(introduced(None, false)),
+        "refused" => answer(Answer::Refused),
         "heard" => answer(Answer::Heard(true)),
         "unheard" => answer(Answer::Heard(false)),
         "unwritten" => Input::Unwritten,
@@ -165,10 +188,29 @@ fn input(name: &str, world: &mut World) -> Input {
     }
 }
 
+fn introduced(holder: Option<RawToken>, is_heard: bool) -> Answer {
+    Answer::Introduced { holder, remaining: Some(9_000), is_heard }
+}
+
 /// The table: for states and inputs, the next state and the actions. Where nothing is listed there
 /// are no actions, and the state stays.
 #[expect(clippy::type_complexity, reason = "it is a table")]
 const TABLE: &[(&[&str], &[&str], &str, &[&str])] = &[
+    (&["introducing"], &["begun"], "trying", &["timer", "introduce"]),
+    (&["introducing"], &["denied"], "introduction", &["timer"]),
+    (&["introducing"], &["behind"], "place", &["timer", "announce"]),
+    (&["introducing"], &["gone"], "trying", &["withdraw"]),
+    (&["introduction"], &["denied"], "introduction", &["timer", "introduce"]),
+    (&["introduction"], &["gone"], "trying", &["try at one"]),
+    (&["introduction"], &["introduced"], "listening", &["listen"]),
+    (&["introduction"], &["introduced to nobody"], "look", &["timer", "look"]),
+    (&["introduction"], &["refused"], "holder", &["timer", "ask"]),
+    (
+        &["introduction"],
+        &["introduced in vain", "unwritten", "unanswered", "due", "ended"],
+        "introduction",
+        &["timer", "introduce"],
+    ),
     (&STATES, &["denied"], "holder", &["timer", "ask"]),
     (&STATES, &["failed"], "failed", &[]),
     (&["failed"], &["retry"], "trying", &["try"]),
@@ -210,8 +252,10 @@ fn each_input_in_each_state_does_what_the_table_says() {
             let is_row = |row: &&(&[&str], &[&str], &str, &[&str])| {
                 row.0.contains(&from) && row.1.contains(&with)
             };
-            let (next, wanted) =
-                TABLE.iter().find(is_row).map_or((from, &[][..]), |row| (row.2, row.3));
+            let (next, wanted) = TABLE
+                .iter()
+                .find(is_row)
+                .map_or_else(|| (state_of(from), &[][..]), |row| (row.2, row.3));
             let mut world = world(from);
             let input = input(with, &mut world);
             world.step(0, input);
