@@ -2,8 +2,9 @@
 //! wakes it.
 //!
 //! After a denied attempt the waiter asks one of the denying nodes who holds the key. If the holder
-//! is a Redbolt client, the waiter sends it a message through that node. Then it is still until it
-//! is woken or is handed the lock, the key's TTL ends, or a slow safety poll finds the key gone.
+//! is a Redbolt client, the node tells it, or the waiter sends it a message through that node. Then
+//! the waiter is still until it is woken or is handed the lock, the key's TTL ends, or a slow safety
+//! poll finds the key gone.
 //! Messages of clients are only hints: only the votes of a quorum of nodes give a lock.
 //!
 //! # Contract
