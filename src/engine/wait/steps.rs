@@ -34,7 +34,7 @@
 //! | | remaining | asking: announcement | tells the holder and asks who holds the key now; looks if the holder was told in vain, or is unknown |
 //! | | gone | trying | an attempt at that node |
 //! | asking: announcement | heard | the same | who received it has the calls that it named, and passes them on where it has let go |
-//! | | a holder, behind that | still: listening | |
+//! | | a holder, behind that | still: listening | not another one than was told where the call was introduced and had its doubts: it tells that one |
 //! | | the same holder otherwise | asking: holder | asks the next |
 //! | asking: poll | the holder that was told, or any while the call was told a moment ago | still: listening | the list goes with the lock |
 //! | | the holder that was told of an offer a while ago | asking: announcement | tells the holder again |
@@ -190,7 +190,7 @@ impl Waiter {
             },
             (Q::Announcement | Q::Poll, A::Gone) => self.found_gone(question, scene),
             // To tell each new holder would be a race that a lock wins which moves as fast as messages.
-            (Q::Announcement, A::Holder(holder)) if holder.is_some() && self.holder.is_heard => {
+            (Q::Announcement, A::Holder(holder)) if holder.is_some() && self.has_told(holder) => {
                 self.note_holder(holder);
                 self.listen_on(scene)
             }
@@ -234,6 +234,11 @@ impl Waiter {
         }
     }
 
+    /// Whether the list that the call is on is with this holder, or on the way to it.
+    fn has_told(&self, holder: Option<RawToken>) -> bool {
+        self.holder.is_heard && (holder == self.told || !self.is_doubtful)
+    }
+
     /// Whether a poll that finds this holder leaves the call as it is: it is on the list, which goes
     /// with the lock.
     fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
@@ -243,7 +248,7 @@ impl Waiter {
         }
         let trip = scene.view.source.round_trip();
         let renew = if is_told { RENEW_MAX } else { renew_after(trip) };
-        self.holder.is_heard && scene.view.now < self.told_at + renew
+        self.has_told(holder) && scene.view.now < self.told_at + renew
     }
 
     /// The timer of a still call is due.
@@ -262,6 +267,7 @@ impl Waiter {
         self.looked_at = None;
         (self.holder.gone, self.holder.is_listed) = (0, false);
         (self.holder.unheard, self.holder.changes) = (None, 0);
+        self.is_doubtful = false;
         self.tries = self.tries.saturating_add(1);
         match std::mem::take(&mut self.early) {
             Early::None => self.ask_next(scene),
@@ -314,8 +320,8 @@ impl Waiter {
         // Unless every node denied the call, who seemed to hold the lock may have failed as the call did,
         // and each wait for the next.
         let reach = scene.view.reach;
-        let is_split = !reach.asked.without(self.denied).is_empty();
-        match self.node.filter(|&node| is_split && reach.channel.contains(node)) {
+        self.is_doubtful = !reach.asked.without(self.denied).is_empty();
+        match self.node.filter(|&node| self.is_doubtful && reach.channel.contains(node)) {
             Some(node) => self.look_behind(node, scene),
             None => self.listen_on(scene),
         }
@@ -356,7 +362,7 @@ impl Waiter {
         let Some(node) = self.first_denier(scene.view.reach) else {
             return self.asked_in_vain(scene);
         };
-        self.holder.is_heard = false;
+        (self.holder.is_heard, self.is_doubtful) = (false, false);
         self.tell(node, (&token, 0), true, scene);
         State::Asking(Question::Announcement)
     }

@@ -56,6 +56,8 @@ pub(super) struct Waiter {
     pub(super) told_at: Instant,
     pub(super) has_offer: bool,
     pub(super) early: Early,
+    /// Who was told may have had no lock, but an attempt that failed as the call's own did.
+    pub(super) is_doubtful: bool,
     /// Who was told of a call of its own while an introduction was under way.
     pub(super) follower: Option<ClientId>,
     /// How many transfers in a row brought the lock that the call has won.
@@ -91,6 +93,7 @@ impl Waiter {
             told_at: now,
             has_offer: false,
             early: Early::None,
+            is_doubtful: false,
             follower: None,
             row: 0,
         }

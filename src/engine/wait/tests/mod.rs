@@ -1,6 +1,7 @@
 //! The machine by itself: each test says what happens outside, and looks at what the machine wants
 //! done.
 
+mod introductions;
 mod table;
 
 use super::message::WaiterId;
