@@ -20,7 +20,6 @@ use redbolt_embedded::Flavor;
 use redbolt_embedded::model::{Life, Progress, Server, ServerOptions, Session};
 
 const NODES: usize = 5;
-const HELD: Duration = Duration::from_micros(100);
 
 /// Clients that want one lock again and again, five nodes, and the network between them.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +33,8 @@ pub struct Contest {
     pub jitter: u64,
     /// How often a lock is handed over in a row; zero: who waits is woken.
     pub transfers_in_row: u8,
+    /// For how many microseconds each holds the lock.
+    pub held_us: u64,
     /// How many turns are counted.
     pub turns: usize,
 }
@@ -208,6 +209,7 @@ impl World {
     /// A pass of the client's loop.
     fn pass(&mut self, client: usize) {
         let now = self.now;
+        let held = Duration::from_micros(self.contest.held_us);
         let this = &mut self.clients[client];
         this.engine.handle_timeout(now);
         if this.done_at <= now
@@ -222,7 +224,7 @@ impl World {
                 Event::Lock { result, .. } => {
                     let this = &mut self.clients[client];
                     this.lease = Some(result.expect("there is time"));
-                    this.done_at = now + HELD;
+                    this.done_at = now + held;
                     this.turns += 1;
                     if let Some((from, at)) = self.released.take()
                         && from != client

@@ -14,7 +14,8 @@ fn each(
     check: impl Fn(Figures) -> bool,
 ) {
     for &(round_trip_us, jitter) in networks {
-        let contest = Contest { clients, round_trip_us, jitter, transfers_in_row, turns: 1280 };
+        let (held_us, turns) = (100, 1280);
+        let contest = Contest { clients, round_trip_us, jitter, transfers_in_row, held_us, turns };
         let figures = contest.play();
         assert!(check(figures), "{contest:?}: {figures:?}");
     }
@@ -62,4 +63,19 @@ fn among_those_who_are_woken_a_lock_changes_hands_in_two_round_trips_and_twelve_
             && figures.commands_per_turn <= 12.5
             && figures.least_served >= 0.95
     });
+}
+
+/// Who has let go wants the lock again a round trip later, when its unlock is answered: where that is
+/// sooner than the other lets go, the other hears of it in time.
+#[test]
+fn between_two_a_lock_changes_hands_in_one_round_trip_where_it_is_held_for_longer_than_two() {
+    for round_trip_us in [100, 1_000, 10_000, 30_000] {
+        let held_us = round_trip_us * 5 / 2;
+        let (transfers_in_row, turns) = (HANDED_OVER, 1280);
+        let contest =
+            Contest { clients: 2, round_trip_us, jitter: 2, transfers_in_row, held_us, turns };
+        let figures = contest.play();
+        let is_as_promised = figures.hand_over <= 1.05 && figures.least_served >= 0.95;
+        assert!(is_as_promised, "{contest:?}: {figures:?}");
+    }
 }
