@@ -44,10 +44,10 @@ pub(crate) const TRANSFER_SCRIPT: &str = "if redis.call('get',KEYS[1])~=ARGV[1] 
      if type(s)=='table' and s.ok then local n=redis.pcall('publish',ARGV[4],ARGV[5]) \
      if type(n)=='number' and n>0 then return 2 end redis.call('del',KEYS[1]) end return 1";
 
-/// Asks for whom a caller's attempt failed, and tells that client of the caller. Answers null where the
-/// key is free, or has the token of the attempt; else the token that it has, its TTL in milliseconds,
-/// and how many clients were told. The client is named by the first digits of a token; the message has
-/// the whole of it in the middle.
+/// Says who has the lock, and tells that client that the caller waits. Answers null where the key is
+/// free, or has the token of the caller's own attempt; else the token of the key, its TTL in
+/// milliseconds, and how many clients were told. A token begins with the id of its client, and so the
+/// script finds the channel; it puts the token into the message.
 pub(crate) const INTRODUCTION_SCRIPT: &str = "local h=redis.pcall('get',KEYS[1]) \
      if not h or h==ARGV[1] then return false end local n=0 \
      if type(h)~='string' then h='' elseif #h==40 and not h:find('[^0-9a-f]') then \

@@ -45,8 +45,8 @@ impl Engine {
         false
     }
 
-    /// A call's first attempt is under way. If its lock may linger here it may linger elsewhere, where
-    /// nobody would hear of a call that is denied: with the attempt goes a word to who has the lock.
+    /// A call's first attempt is under way. If its lock may linger here, it may linger at another client,
+    /// which does not hear of an attempt that is denied: a node is asked to tell that client.
     #[cold]
     pub(super) fn introduce(&mut self, index: OpIndex, now: Now) {
         let call = self.call(index);

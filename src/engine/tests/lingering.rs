@@ -323,25 +323,25 @@ fn introducing(rig: &mut Rig) -> usize {
     node
 }
 
-/// Where its own locks linger, those of other clients may: one that waits is not worth a round trip.
+/// A call that was introduced with its first attempt, and to which the holder has handed its lock over.
+fn taken_over(rig: &mut Rig) -> LeaseId {
+    let node = introducing(rig);
+    vote(rig, "_\r\n");
+    rig.answer(node, &introduced(":1\r\n"));
+    assert_eq!(written(rig), 0, "it waits: nothing more is asked");
+    (0..2).for_each(|index| told(rig, index));
+    rig.locked()
+}
+
+/// Where its own locks linger those of other clients may, and their holders hear of no denied attempt.
 #[test]
 fn a_call_that_may_linger_tells_the_holder_with_its_first_attempt() {
-    let mut rig = rig(3);
-    let node = introducing(&mut rig);
-    deny_all(&mut rig);
-    rig.answer(node, &introduced(":1\r\n"));
-    assert_eq!(written(&mut rig), 0, "it waits: nothing more is asked");
-    (0..2).for_each(|index| told(&mut rig, index));
-    rig.locked();
+    taken_over(&mut rig(3));
 }
 
-fn deny_all(rig: &mut Rig) {
-    rig.answer_all(0..rig.inbox.len(), "_\r\n");
-    confirm_all(rig);
-}
-
-fn grant_all(rig: &mut Rig) {
-    rig.answer_all(0..rig.inbox.len(), "+OK\r\n");
+/// Every node answers the SET like this.
+fn vote(rig: &mut Rig, answer: &str) {
+    rig.answer_all(0..rig.inbox.len(), answer);
     confirm_all(rig);
 }
 
@@ -362,7 +362,7 @@ fn confirm_all(rig: &mut Rig) {
 fn a_call_that_nobody_had_to_be_told_of_leaves_no_offer() {
     let mut rig = rig(3);
     let node = introducing(&mut rig);
-    grant_all(&mut rig);
+    vote(&mut rig, "+OK\r\n");
     rig.answer(node, "_\r\n");
     let lease = rig.locked();
     assert_eq!(rig.engine.locks.offers_remembered(), 0);
@@ -375,7 +375,7 @@ fn a_call_that_nobody_had_to_be_told_of_leaves_no_offer() {
 fn where_it_cannot_introduce_itself_a_call_asks_who_holds_the_lock() {
     let mut rig = rig(3);
     let node = introducing(&mut rig);
-    deny_all(&mut rig);
+    vote(&mut rig, "_\r\n");
     rig.answer(node, "-NOPERM User app has no permissions to run the 'eval' command\r\n");
     assert_eq!(rig.waiting(node), ["GET", "PTTL"]);
 }
@@ -401,11 +401,7 @@ fn a_call_that_had_the_grant_of_a_node_looks_again_behind_its_introduction() {
 #[test]
 fn a_lock_that_was_handed_over_lingers() {
     let mut rig = rig(3);
-    let node = introducing(&mut rig);
-    deny_all(&mut rig);
-    rig.answer(node, &introduced(":1\r\n"));
-    (0..2).for_each(|index| told(&mut rig, index));
-    let lease = rig.locked();
+    let lease = taken_over(&mut rig);
     unlocked(&mut rig, lease);
     again(&mut rig);
 }

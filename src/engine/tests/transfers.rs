@@ -398,10 +398,8 @@ fn who_reads_no_more_leaves_the_channel_and_deletes_what_came() {
     }
 }
 
-/// Who adopts a lease may rely on every node that holds its key: a late word of the node that handed it
-/// over, or the end of a connection, deletes none of them.
-#[test]
-fn a_lease_that_was_given_away_is_left_alone() {
+/// A lock that two of three nodes have handed over, and what the third will tell.
+fn handed_over() -> (Rig, LeaseId, Vec<u8>) {
     let mut rig = rig(3);
     offering(&mut rig);
     told(&mut rig, 0);
@@ -409,6 +407,14 @@ fn a_lease_that_was_given_away_is_left_alone() {
     let lease = rig.locked();
     let late = transfer(&rig, &token_bytes(&rig, lease), 2);
     rig.clear();
+    (rig, lease, late)
+}
+
+/// Who adopts a lease may rely on every node that holds its key: a late word of the node that handed it
+/// over, or the end of a connection, deletes none of them.
+#[test]
+fn a_lease_that_was_given_away_is_left_alone() {
+    let (mut rig, lease, late) = handed_over();
     rig.engine.detach(lease);
     rig.receive(2, &late);
     assert!((0..3).all(|index| rig.waiting(index).is_empty()), "nothing is deleted");
@@ -421,13 +427,7 @@ fn a_lease_that_was_given_away_is_left_alone() {
 /// nothing is left to delete.
 #[test]
 fn a_word_that_comes_behind_the_release_and_before_its_answer_costs_no_second_one() {
-    let mut rig = rig(3);
-    offering(&mut rig);
-    told(&mut rig, 0);
-    told(&mut rig, 1);
-    let lease = rig.locked();
-    let late = transfer(&rig, &token_bytes(&rig, lease), 2);
-    rig.clear();
+    let (mut rig, lease, late) = handed_over();
     rig.engine.release(lease, rig.now);
     rig.receive(2, &late);
     for index in 0..3 {

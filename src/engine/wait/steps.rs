@@ -34,8 +34,9 @@
 //! | | remaining | asking: announcement | tells the holder and asks who holds the key now; looks if the holder was told in vain, or is unknown |
 //! | | gone | trying | an attempt at that node |
 //! | asking: announcement | heard | the same | who received it has the calls that it named, and passes them on where it has let go |
-//! | | a holder, behind that | still: listening | not another one than was told where the call was introduced and had its doubts: it tells that one |
-//! | | the same holder otherwise | asking: holder | asks the next |
+//! | | a holder, behind that | still: listening | |
+//! | asking: announcement, poll | another holder than was told, and not every node had denied the call that was introduced | asking: announcement | tells that holder |
+//! | asking: announcement | the same holder otherwise | asking: holder | asks the next |
 //! | asking: poll | the holder that was told, or any while the call was told a moment ago | still: listening | the list goes with the lock |
 //! | | the holder that was told of an offer a while ago | asking: announcement | tells the holder again |
 //! | asking: announcement, poll | another holder otherwise | asking: announcement | tells that holder; looks if it is unknown |
@@ -322,7 +323,7 @@ impl Waiter {
         let reach = scene.view.reach;
         self.is_doubtful = !reach.asked.without(self.denied).is_empty();
         match self.node.filter(|&node| self.is_doubtful && reach.channel.contains(node)) {
-            Some(node) => self.look_behind(node, scene),
+            Some(node) => self.ask_holder(node, Question::Announcement, scene),
             None => self.listen_on(scene),
         }
     }
@@ -373,9 +374,7 @@ impl Waiter {
         let last = self.node.filter(|&node| reach.channel.contains(node));
         let first = || reach.first_with_channel(reach.all, self.call.key.as_slice());
         let Some(node) = last.or_else(first) else { return self.try_at(None, scene) };
-        let phase = self.next_question(node, scene);
-        scene.actions.push(Action::Poll { op: self.op, node, phase });
-        State::Asking(Question::Poll)
+        self.ask_holder(node, Question::Poll, scene)
     }
 
     /// The node does not have the key. If the call is listed with a holder, the lock may just be

@@ -169,11 +169,16 @@ impl Waiter {
         self.note_heard(is_heard);
     }
 
-    /// Asks again who holds the key, behind the word to who did.
-    pub(super) fn look_behind(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> State {
+    /// Asks the node only who holds the key now: for a poll, or behind an announcement.
+    pub(super) fn ask_holder(
+        &mut self,
+        node: NodeId,
+        question: Question,
+        scene: &mut Scene<'_, '_>,
+    ) -> State {
         let phase = self.next_question(node, scene);
         scene.actions.push(Action::Poll { op: self.op, node, phase });
-        State::Asking(Question::Announcement)
+        State::Asking(question)
     }
 
     /// Of two calls that wait for each other, each tries at one node before the others.
