@@ -11,19 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, IdleStrategy, Lease, Retry, Shared, SharedGuard, now};
+use redbolt::{Client, IdleStrategy, Lease, Retry, now};
 
 use crate::bare::Bare;
 use crate::nodes::{Setup, config};
 use crate::slices::percentile;
 use crate::{Anything, Options, TTL};
 use redbolt_benches::proxy::{Mode, Proxy};
-use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 /// How long each row is measured; bare sockets for half as long.
-const TIME: Duration = Duration::from_secs(4);
+pub(crate) const TIME: Duration = Duration::from_secs(4);
 
-const NODES: usize = 5;
+pub(crate) const NODES: usize = 5;
 
 /// Acquisitions of a lone client, before and after each row.
 const ALONE: usize = 3_000;
@@ -39,14 +38,9 @@ pub(crate) trait Contender: Send {
     fn unlock(&mut self) -> Anything;
 }
 
-struct Redbolt {
-    client: Client,
-    lease: Option<Lease>,
-}
-
-struct Handle {
-    shared: Shared,
-    guard: Option<SharedGuard>,
+pub(crate) struct Redbolt {
+    pub(crate) client: Client,
+    pub(crate) lease: Option<Lease>,
 }
 
 /// What the contenders share.
@@ -62,9 +56,9 @@ struct Turns {
 /// What contenders saw.
 pub(crate) struct Seen {
     /// The nanoseconds of each change of hands.
-    times: Vec<u64>,
+    pub(crate) times: Vec<u64>,
     /// How many turns each of them had: also those that it took itself before the others knew.
-    served: Vec<u64>,
+    pub(crate) served: Vec<u64>,
     /// All turns, also those of one who took the lock again before anybody else asked for it.
     pub(crate) turns: u64,
 }
@@ -75,7 +69,7 @@ impl Seen {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Anything {
+pub(crate) fn run(_: &Options) -> Anything {
     let Some(setup) = Setup::new(NODES)?.filter(Setup::is_tcp) else {
         println!("needs {NODES} nodes over TCP");
         return Ok(());
@@ -94,138 +88,7 @@ pub(crate) fn run(options: &Options) -> Anything {
         }
         println!();
     }
-    by_round_trip(&setup, options)
-}
-
-/// Round trips that are added to those of loopback, in milliseconds.
-const ADDED: [u64; 5] = [0, 1, 3, 10, 30];
-
-/// How often the two ways take turns.
-const SLICES: usize = 2;
-
-/// Whose line is in the plot.
-const PLOTTED: usize = 8;
-
-/// Locks that are handed over beside locks that are released and waited for, by turns: what a change
-/// of hands takes where the network is slow.
-fn by_round_trip(setup: &Setup, options: &Options) -> Anything {
-    let mut lines: Vec<Line> = Vec::new();
-    println!(
-        "| added round trip | clients | way | hand-over p50 | in round trips | p99 | turns a second | \
-         least of mean | commands a turn |"
-    );
-    println!("|{}", "---|".repeat(9));
-    for added in ADDED {
-        for clients in [2, 8, 64] {
-            let proxies: Vec<Proxy> =
-                setup.addresses.iter().map(|node| Proxy::start(node)).collect::<Result<_, _>>()?;
-            for proxy in proxies.iter().filter(|_| added > 0) {
-                proxy.set(Mode::Delay(Duration::from_millis(added)));
-            }
-            let far: Vec<_> = proxies.iter().map(Proxy::address).collect();
-            let addresses = if added > 0 { &far } else { &setup.addresses };
-            let ways = [
-                ("woken", 0_u8, false),
-                ("handed over", 16, false),
-                ("woken, Shared", 0, true),
-                ("handed over, Shared", 16, true),
-            ];
-            let mut ways = ways.map(|(name, in_row, is_shared)| Way {
-                name,
-                in_row,
-                is_shared,
-                times: Vec::new(),
-                served: vec![0; clients],
-                turns: 0,
-                commands: 0,
-            });
-            for _ in 0..SLICES {
-                for way in &mut ways {
-                    way.slice(setup, addresses, clients)?;
-                }
-            }
-            for way in &ways {
-                way.print(added, clients);
-                if clients == PLOTTED && added > 0 {
-                    let point = (added as f64, way.p50() / (added as f64 * 1e3));
-                    match lines.iter_mut().find(|line| line.name == way.name) {
-                        Some(line) => line.points.push(point),
-                        None => {
-                            lines.push(Line { name: way.name.to_owned(), points: vec![point] });
-                        }
-                    }
-                }
-            }
-        }
-    }
-    if let Some(dir) = &options.plots {
-        let plot = Plot {
-            title: "From unlock to the next holder, eight clients, five nodes (p50)",
-            x: "added round trip, milliseconds",
-            y: "round trips",
-            x_scale: Scale::Log,
-            y_scale: Scale::Zero,
-            lines,
-        };
-        save(&dir.join("handover.svg"), "", &[plot])?;
-    }
     Ok(())
-}
-
-/// One way of handing over, and what was seen of it.
-struct Way {
-    name: &'static str,
-    in_row: u8,
-    /// Each contender has a [`Shared`] of its own, which reads what nodes send between its calls too.
-    is_shared: bool,
-    times: Vec<u64>,
-    served: Vec<u64>,
-    turns: u64,
-    commands: u64,
-}
-
-impl Way {
-    fn slice(&mut self, setup: &Setup, addresses: &[String], clients: usize) -> Anything {
-        let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
-        let config = config(addresses, IdleStrategy::Park)?
-            .node_timeout(Duration::from_millis(500))
-            .transfers_in_row(self.in_row)
-            .retry(retry);
-        let connect = |_| -> Anything<Box<dyn Contender>> {
-            Ok(if self.is_shared {
-                Box::new(Handle { shared: Shared::connect(config.clone())?, guard: None })
-            } else {
-                Box::new(Redbolt { client: Client::connect(config.clone())?, lease: None })
-            })
-        };
-        let mut contenders = (0..clients).map(connect).collect::<Anything<Vec<_>>>()?;
-        let before = commands(setup)?;
-        let seen = contend(&mut contenders, TIME, Duration::from_micros(100))?;
-        self.commands += commands(setup)? - before;
-        self.turns += seen.turns;
-        self.times.extend(&seen.times);
-        self.served.iter_mut().zip(&seen.served).for_each(|(sum, served)| *sum += served);
-        Ok(())
-    }
-
-    fn p50(&self) -> f64 {
-        percentile(&self.times, 0.5)
-    }
-
-    fn print(&self, added: u64, clients: usize) {
-        let p50 = self.p50();
-        let mean = self.served.iter().sum::<u64>() as f64 / clients as f64;
-        let least = self.served.iter().copied().min().unwrap_or(0) as f64 / mean;
-        let trips =
-            if added > 0 { format!("{:.2}", p50 / (added as f64 * 1e3)) } else { "-".to_owned() };
-        println!(
-            "| {added} ms | {clients} | {} | {p50:.0} us | {trips} | {:.0} us | {:.0} | {least:.2} | {:.1} |",
-            self.name,
-            percentile(&self.times, 0.99),
-            self.turns as f64 / (SLICES as f64 * TIME.as_secs_f64()),
-            self.commands as f64 / self.turns as f64,
-        );
-    }
 }
 
 fn row(
@@ -278,7 +141,7 @@ fn row(
 const COMMANDS_OF_A_SCRIPT: u64 = 4;
 
 /// What clients have sent to all nodes so far.
-fn commands(setup: &Setup) -> Anything<u64> {
+pub(crate) fn commands(setup: &Setup) -> Anything<u64> {
     let mut sum = 0;
     for address in &setup.addresses {
         let mut node = TcpStream::connect(address)?;
@@ -328,19 +191,6 @@ impl Contender for Redbolt {
     fn unlock(&mut self) -> Anything {
         let lease = self.lease.take().ok_or("not held")?;
         self.client.unlock(lease)?;
-        Ok(())
-    }
-}
-
-impl Contender for Handle {
-    fn lock(&mut self) -> Anything {
-        self.guard = Some(self.shared.lock("contended", TTL)?);
-        Ok(())
-    }
-
-    fn unlock(&mut self) -> Anything {
-        let guard = self.guard.take().ok_or("not held")?;
-        self.shared.unlock(guard)?;
         Ok(())
     }
 }

@@ -23,6 +23,7 @@ mod siblings;
 mod slices;
 mod threads;
 mod throughput;
+mod transfers;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -51,6 +52,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("locks", locks::run),
     ("faults", faults::run),
     ("handover", handover::run),
+    ("transfers", transfers::run),
     ("lingering", lingering::run),
     ("siblings", siblings::run),
     ("network", network::run),

@@ -429,6 +429,10 @@ impl Source for Outside<'_> {
     fn round_trip(&self) -> Duration {
         self.locks.nodes.round_trip(self.locks.settings.quorum)
     }
+
+    fn attempt(&self, key: &[u8]) -> Option<SlotIndex> {
+        self.locks.attempt_for(key)
+    }
 }
 
 /// What a node's reply to a question says.

@@ -35,6 +35,8 @@ pub struct Contest {
     pub transfers_in_row: u8,
     /// For how many microseconds each holds the lock.
     pub held_us: u64,
+    /// Whether a client that lets go waits for the end of its release before it wants the lock again.
+    pub awaits_release: bool,
     /// How many turns are counted.
     pub turns: usize,
 }
@@ -218,6 +220,9 @@ impl World {
             this.done_at = Instant::MAX;
             this.engine.unlock(lease, now).expect("it is held");
             self.released = Some((client, now));
+            if !self.contest.awaits_release {
+                self.acquire(client);
+            }
         }
         while let Some(event) = self.clients[client].engine.poll_event(now) {
             match event {
@@ -232,7 +237,8 @@ impl World {
                         self.hand_overs.push(now.saturating_since(at));
                     }
                 }
-                Event::Unlock { .. } => self.acquire(client),
+                Event::Unlock { .. } if self.contest.awaits_release => self.acquire(client),
+                Event::Unlock { .. } => {}
                 other => panic!("{other:?}"),
             }
         }

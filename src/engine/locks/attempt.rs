@@ -4,7 +4,7 @@
 use rand::Rng;
 
 use super::observe::Happening;
-use super::op::{OpKind, Outcome};
+use super::op::{Op, OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
 use crate::command::Answer;
@@ -19,6 +19,20 @@ use crate::time::Instant;
 use crate::token::TokenBytes;
 
 impl Locks {
+    /// The slot of an attempt for the key that is under way, or has won and is not reported yet.
+    /// Looks at every operation.
+    pub(in crate::engine) fn attempt_for(&self, key: &[u8]) -> Option<SlotIndex> {
+        let acquisitions = self.ops.iter().filter(|op| op.kind == OpKind::Acquire);
+        let mut slots = acquisitions.map(Op::slot);
+        slots.find(|&index| {
+            self.slots.get(index).is_some_and(|slot| {
+                let is_alive =
+                    matches!(slot.state, SlotState::Acquiring | SlotState::Gated | SlotState::Held);
+                is_alive && slot.key.as_slice() == key
+            })
+        })
+    }
+
     /// One attempt: the SET goes to every node that may vote, in one encoding.
     pub(in crate::engine) fn attempt(&mut self, index: OpIndex, slot_index: SlotIndex, now: Now) {
         let t0 = rules::validity_begins(now.real);

@@ -274,7 +274,6 @@ impl Ops {
     }
 
     /// Every operation, and places that are free.
-    #[cfg(feature = "metrics")]
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Op> {
         self.ops.iter().map(|(_, op)| op)
     }

@@ -457,6 +457,12 @@ impl Waiting {
         let successor = self.wakes.successor(hash(message.key), view.now);
         let successor = successor.filter(|to| !is_passed_on && !self.is_own(&to.id));
         let is_handed = successor.is_some_and(|to| to.is_handed);
+        // This client has let go and wants the lock again: if it wins, it has a lock to give.
+        if successor.is_none()
+            && let Some(slot) = view.source.attempt(message.key)
+        {
+            return self.begin_queue(slot, message.key, all, 0);
+        }
         match successor {
             // The lock went to another call, which has it now or soon.
             Some(to) if is_handed || to.id != message.sender.id => {

@@ -12,7 +12,7 @@ use crate::client_name::ClientId;
 use crate::key::Key;
 use crate::node::Phase;
 use crate::quorum::{NodeId, NodeMask};
-use crate::slab::{OpIndex, WakeIndex};
+use crate::slab::{OpIndex, SlotIndex, WakeIndex};
 use crate::time::Instant;
 
 /// What the nodes can do now.
@@ -60,6 +60,9 @@ pub(in crate::engine) trait Source {
 
     /// From a request to its answer, at the slowest node of the fastest quorum.
     fn round_trip(&self) -> Duration;
+
+    /// The slot of an attempt of this client for the key that is under way.
+    fn attempt(&self, key: &[u8]) -> Option<SlotIndex>;
 }
 
 /// What comes with an input.

@@ -3,6 +3,7 @@
 
 mod introductions;
 mod table;
+mod telling;
 
 use super::message::WaiterId;
 use super::state::{State, Still};
@@ -48,6 +49,7 @@ type Published = (ClientId, Kind, u8, Vec<WaiterId>);
 struct Quiet {
     round_trip: Duration,
     offer: Option<Offer>,
+    attempt: Option<SlotIndex>,
 }
 
 impl Source for Quiet {
@@ -62,6 +64,10 @@ impl Source for Quiet {
     fn round_trip(&self) -> Duration {
         self.round_trip
     }
+
+    fn attempt(&self, _: &[u8]) -> Option<SlotIndex> {
+        self.attempt
+    }
 }
 
 /// The machine, and the world around it.
@@ -72,6 +78,7 @@ struct World {
     unread: Duration,
     reach: Reach,
     offer: Option<Offer>,
+    attempt: Option<SlotIndex>,
     round_trip: Duration,
     /// What it wanted done last.
     actions: Vec<Action>,
@@ -86,6 +93,7 @@ impl World {
             now: Instant::from_nanos(1_000_000_000),
             reach: Reach { all, channel: all, scripts: NodeMask::EMPTY, asked: all, tracks: all },
             offer: None,
+            attempt: None,
             unread: Duration::ZERO,
             round_trip: Duration::ZERO,
             actions: Vec::new(),
@@ -94,7 +102,8 @@ impl World {
     }
 
     fn tell(&mut self, input: impl FnOnce(&mut Waiting, &mut View<'_>)) {
-        let source = &mut Quiet { round_trip: self.round_trip, offer: self.offer };
+        let source =
+            &mut Quiet { round_trip: self.round_trip, offer: self.offer, attempt: self.attempt };
         let view = &mut View {
             now: self.now,
             read_since: self.now,
@@ -471,128 +480,4 @@ fn a_call_queues_behind_none_that_was_woken_long_ago_or_for_another_key() {
     world.now = world.now + 2 * NODE_TIMEOUT;
     world.tell(|waiting, view| assert!(!waiting.queue_behind(op(0), call(), view)));
     assert!(!world.waiting.has_recent_wakes() && !world.waiting.has_waiter(op(0)));
-}
-
-/// A message that was written `waited` after each of its calls began to wait.
-fn announce(world: &mut World, to: RawToken, id: WaiterId, waited: Duration, lock: Option<usize>) {
-    let waited_us = u32::try_from(waited.as_micros()).unwrap();
-    let listed = Listed { wait_ms: 5_000, waited_us, ..Listed::named(id) };
-    let mut bytes = Vec::new();
-    message::append(&mut bytes, (Kind::Announce, 0), listed, &to, std::iter::empty(), KEY);
-    let message = Message::parse(&bytes).unwrap();
-    world.tell(|waiting, view| waiting.message(node(0), &message, lock.map(slot), view));
-}
-
-#[test]
-fn who_has_waited_longest_has_its_turn_first_however_late_it_was_heard_of() {
-    let mut world = World::new();
-    announce(&mut world, token(own(0)), OTHER, MS, Some(0));
-    announce(&mut world, token(own(0)), THIRD, 3 * MS, Some(0));
-    let last = *b"latecome\x01\0\0\0";
-    announce(&mut world, token(own(0)), last, 2 * MS, Some(0));
-    world.tell(|waiting, view| waiting.released(slot(0), Key::from_slice(KEY), view));
-    let ids = vec![own(0), last, OTHER];
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, ids)]);
-}
-
-/// A blocking holder reads all of it when it lets go: how long each has waited by then nobody knows.
-#[test]
-fn who_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a_while() {
-    let mut world = World::new();
-    world.unread = 50 * MS;
-    announce(&mut world, token(own(0)), OTHER, MS, Some(0));
-    announce(&mut world, token(own(0)), THIRD, 3 * MS, Some(0));
-    announce(
-        &mut world,
-        token(own(0)),
-        *b"who waits for long..".first_chunk().unwrap(),
-        90 * MS,
-        Some(0),
-    );
-    world.tell(|waiting, view| waiting.released(slot(0), Key::from_slice(KEY), view));
-    let ids = vec![own(0), OTHER, THIRD];
-    let long = *b"who waits for long..".first_chunk::<8>().unwrap();
-    assert_eq!(world.published, [(ClientId::new(long), Kind::Wake, 0, ids)]);
-}
-
-/// It is long on its way to the first, and the lock would be gone by then.
-#[test]
-fn who_wants_the_lock_again_tells_the_last_of_those_who_wait() {
-    let mut world = World::new();
-    world.release(0, &[OTHER, THIRD]);
-    world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 1, vec![own(1)])]);
-    // So does who comes late.
-    let late = *b"latecome\x01\0\0\0";
-    announce(&mut world, token(own(0)), late, MS, None);
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 1, vec![late])]);
-}
-
-/// Two that have let go, each of which sends what it is told to the other, would do so for as long
-/// as they remember that.
-#[test]
-fn who_is_told_by_its_own_name_has_those_who_tell_it_behind_it_though_it_has_just_let_go() {
-    let mut world = World::new();
-    world.release(0, &[OTHER]);
-    world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
-    let own_call = token_of(own(1));
-    announce(&mut world, own_call, THIRD, MS, None);
-    assert_eq!(world.published, []);
-    world.tell(|waiting, view| waiting.ended(op(0), Some(slot(1)), view));
-    assert_eq!(world.waiting.count_for(slot(1)), 1);
-}
-
-/// The scripts that hand a lock over to the first of these, and the list to it.
-fn hand_over(world: &mut World, ids: &[WaiterId]) {
-    world.receive(Kind::Announce, 0, token(own(0)), ids, Some(0));
-    let all = world.reach.all;
-    world.tell(|waiting, view| {
-        view.scripts = Some((all, node(0)));
-        waiting.released(slot(0), Key::from_slice(KEY), view);
-    });
-}
-
-#[test]
-fn who_is_on_a_list_that_was_handed_on_is_not_passed_on_again() {
-    let mut world = World::new();
-    hand_over(&mut world, &[OTHER, THIRD]);
-    for id in [OTHER, THIRD] {
-        announce(&mut world, token(own(0)), id, MS, None);
-        assert_eq!(world.done(), Vec::<&str>::new(), "{id:?}");
-    }
-    let late = *b"latecome\x01\0\0\0";
-    announce(&mut world, token(own(0)), late, MS, None);
-    assert_eq!(world.done(), ["tell"]);
-}
-
-#[test]
-fn who_won_the_lock_at_once_sends_nobody_to_those_it_let_go_for() {
-    let mut world = World::new();
-    world.release(0, &[OTHER]);
-    world.waiting.won_at_once(KEY);
-    announce(&mut world, token(own(0)), THIRD, MS, None);
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
-}
-
-/// Who is woken then has the turn: the client's next call waits behind it.
-#[test]
-fn who_tells_a_call_that_is_over_has_the_turn_if_nobody_has_waited_longer() {
-    let mut world = World::new();
-    announce(&mut world, token_of(own(7)), THIRD, MS, None);
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
-    world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
-    // A call of this client has waited for longer.
-    let mut world = World::new();
-    world.listen(0, OTHER);
-    world.now = world.now + 2 * MS;
-    announce(&mut world, token_of(own(7)), THIRD, MS, None);
-    assert_eq!(world.done(), ["woken", "try"]);
-}
-
-#[test]
-fn the_turn_of_a_call_that_is_over_goes_to_who_has_waited_longest() {
-    let mut world = World::new();
-    world.listen(0, OTHER);
-    world.receive(Kind::Wake, 0, token_of(own(7)), &[OTHER], None);
-    assert_eq!(world.done(), ["woken", "try"]);
 }

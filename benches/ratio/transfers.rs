@@ -1,0 +1,197 @@
+//! Locks that are handed over beside locks that are released and waited for, by what is added to each round trip: each
+//! contender is a client of its own, holds the lock for 0.1 ms and wants it again at once.
+
+use std::time::Duration;
+
+use redbolt::{Client, IdleStrategy, Retry, Shared, SharedGuard};
+
+use crate::handover::{Contender, NODES, Redbolt, TIME, commands, contend};
+use crate::nodes::{Setup, config};
+use crate::slices::percentile;
+use crate::{Anything, Options, TTL};
+use redbolt_benches::proxy::{Mode, Proxy};
+use redbolt_cli::plot::{Line, Plot, Scale, save};
+
+struct Handle {
+    shared: Shared,
+    guard: Option<SharedGuard>,
+    /// It lets go by dropping the guard, and does not wait for the end of the release.
+    drops: bool,
+}
+
+/// What a contender is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Client,
+    /// A [`Shared`] of its own, which reads what nodes send between its calls too.
+    Shared,
+    /// The same, whose guards are dropped.
+    SharedDropping,
+}
+
+/// Round trips that are added to those of loopback, in milliseconds.
+const ADDED: [u64; 5] = [0, 1, 3, 10, 30];
+
+/// How often the two ways take turns.
+const SLICES: usize = 2;
+
+/// Whose line is in the plot.
+const PLOTTED: usize = 8;
+
+pub(crate) fn run(options: &Options) -> Anything {
+    let Some(setup) = &Setup::new(NODES)?.filter(Setup::is_tcp) else {
+        println!("needs {NODES} nodes over TCP");
+        return Ok(());
+    };
+    let mut lines: Vec<Line> = Vec::new();
+    println!(
+        "| added round trip | clients | held | way | hand-over p50 | in round trips | p99 | turns a second | \
+         least of mean | commands a turn |"
+    );
+    println!("|{}", "---|".repeat(10));
+    for added in ADDED {
+        let brief = Duration::from_micros(100);
+        // Long enough for who has let go to be back.
+        let long = Duration::from_millis(added) * 5 / 2;
+        for (clients, hold) in [(2, brief), (2, long), (8, brief), (64, brief)] {
+            if hold.is_zero() {
+                continue;
+            }
+            let proxies: Vec<Proxy> =
+                setup.addresses.iter().map(|node| Proxy::start(node)).collect::<Result<_, _>>()?;
+            for proxy in proxies.iter().filter(|_| added > 0) {
+                proxy.set(Mode::Delay(Duration::from_millis(added)));
+            }
+            let far: Vec<_> = proxies.iter().map(Proxy::address).collect();
+            let addresses = if added > 0 { &far } else { &setup.addresses };
+            let mut ways = ways(clients);
+            for _ in 0..SLICES {
+                for way in &mut ways {
+                    way.slice(setup, addresses, clients, hold)?;
+                }
+            }
+            for way in &ways {
+                way.print(added, clients, hold);
+                if clients == PLOTTED && added > 0 {
+                    let point = (added as f64, way.p50() / (added as f64 * 1e3));
+                    match lines.iter_mut().find(|line| line.name == way.name) {
+                        Some(line) => line.points.push(point),
+                        None => {
+                            lines.push(Line { name: way.name.to_owned(), points: vec![point] });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if let Some(dir) = &options.plots {
+        let plot = Plot {
+            title: "From unlock to the next holder, eight clients, five nodes (p50)",
+            x: "added round trip, milliseconds",
+            y: "round trips",
+            x_scale: Scale::Log,
+            y_scale: Scale::Zero,
+            lines,
+        };
+        save(&dir.join("handover.svg"), "", &[plot])?;
+    }
+    Ok(())
+}
+
+fn ways(clients: usize) -> [Way; 5] {
+    [
+        ("woken", 0_u8, Kind::Client),
+        ("handed over", 16, Kind::Client),
+        ("woken, Shared", 0, Kind::Shared),
+        ("handed over, Shared", 16, Kind::Shared),
+        ("handed over, Shared, guards dropped", 16, Kind::SharedDropping),
+    ]
+    .map(|(name, in_row, kind)| Way {
+        name,
+        in_row,
+        kind,
+        times: Vec::new(),
+        served: vec![0; clients],
+        turns: 0,
+        commands: 0,
+    })
+}
+
+/// One way of handing over, and what was seen of it.
+struct Way {
+    name: &'static str,
+    in_row: u8,
+    kind: Kind,
+    times: Vec<u64>,
+    served: Vec<u64>,
+    turns: u64,
+    commands: u64,
+}
+
+impl Way {
+    fn slice(
+        &mut self,
+        setup: &Setup,
+        addresses: &[String],
+        clients: usize,
+        hold: Duration,
+    ) -> Anything {
+        let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
+        let config = config(addresses, IdleStrategy::Park)?
+            .node_timeout(Duration::from_millis(500))
+            .transfers_in_row(self.in_row)
+            .retry(retry);
+        let connect = |_| -> Anything<Box<dyn Contender>> {
+            if self.kind == Kind::Client {
+                return Ok(Box::new(Redbolt {
+                    client: Client::connect(config.clone())?,
+                    lease: None,
+                }));
+            }
+            let shared = Shared::connect(config.clone())?;
+            Ok(Box::new(Handle { shared, guard: None, drops: self.kind == Kind::SharedDropping }))
+        };
+        let mut contenders = (0..clients).map(connect).collect::<Anything<Vec<_>>>()?;
+        let before = commands(setup)?;
+        let seen = contend(&mut contenders, TIME, hold)?;
+        self.commands += commands(setup)? - before;
+        self.turns += seen.turns;
+        self.times.extend(&seen.times);
+        self.served.iter_mut().zip(&seen.served).for_each(|(sum, served)| *sum += served);
+        Ok(())
+    }
+
+    fn p50(&self) -> f64 {
+        percentile(&self.times, 0.5)
+    }
+
+    fn print(&self, added: u64, clients: usize, hold: Duration) {
+        let p50 = self.p50();
+        let mean = self.served.iter().sum::<u64>() as f64 / clients as f64;
+        let least = self.served.iter().copied().min().unwrap_or(0) as f64 / mean;
+        let trips =
+            if added > 0 { format!("{:.2}", p50 / (added as f64 * 1e3)) } else { "-".to_owned() };
+        println!(
+            "| {added} ms | {clients} | {hold:?} | {} | {p50:.0} us | {trips} | {:.0} us | {:.0} | {least:.2} | {:.1} |",
+            self.name,
+            percentile(&self.times, 0.99),
+            self.turns as f64 / (SLICES as f64 * TIME.as_secs_f64()),
+            self.commands as f64 / self.turns as f64,
+        );
+    }
+}
+
+impl Contender for Handle {
+    fn lock(&mut self) -> Anything {
+        self.guard = Some(self.shared.lock("contended", TTL)?);
+        Ok(())
+    }
+
+    fn unlock(&mut self) -> Anything {
+        let guard = self.guard.take().ok_or("not held")?;
+        if !self.drops {
+            self.shared.unlock(guard)?;
+        }
+        Ok(())
+    }
+}
