@@ -103,7 +103,9 @@ impl Engine {
 
     /// Releases all leases that linger: the client is about to end.
     pub(super) fn end_lingering(&mut self, now: Instant) {
-        for slot in self.locks.lingers.slots() {
+        let mut slots = self.locks.lingers.slots();
+        slots.retain(|&slot| self.locks.slots.at(slot).is_lingering());
+        for slot in slots {
             self.end_linger(self.locks.slots.lease_id(slot), now);
         }
     }

@@ -103,10 +103,9 @@ impl Locks {
         outcome: Outcome,
         now: Now,
     ) {
-        let slot = self.slots.at_mut(slot_index);
         if outcome != Outcome::Won {
             // Of its deadline it is not known any more when it began.
-            slot.set_lingers(false);
+            self.forbid_linger(slot_index);
         }
         let slot = self.slots.at(slot_index);
         let (keep, ttl_ms) = (self.keep_of(slot_index), slot.ttl_ms);

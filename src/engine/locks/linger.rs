@@ -86,8 +86,10 @@ impl Locks {
     /// The lease is released or given away.
     #[cold]
     pub(super) fn close_linger(&mut self, slot_index: SlotIndex) {
-        self.stop_lingering(slot_index);
-        self.slots.at_mut(slot_index).set_lingers(false);
+        let slot = self.slots.at_mut(slot_index);
+        slot.set_lingering(false);
+        slot.set_lingers(false);
+        self.lingers.forget(hash(slot.key.as_slice()), slot_index);
         let entry = self.lingers.entries.get_mut(slot_index.place()).and_then(Option::take);
         if entry.is_some_and(|linger| linger.due.is_some()) {
             self.timers.remove(Timer::Linger(slot_index));
@@ -111,7 +113,6 @@ impl Locks {
     fn may_linger(&mut self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
         let (ends, is_idle) = (slot.ends, slot.op.is_none());
-        let is_new = !self.lingers.by_key.contains_key(&hash(slot.key.as_slice()));
         let is_held = self.holders(slot_index).has_at_least(self.settings.quorum);
         let is_reached = self.settings.is_looped && self.nodes.iter().any(Node::has_channel);
         let Some(linger) = self.lingers.get_mut(slot_index) else { return false };
@@ -120,7 +121,7 @@ impl Locks {
             (linger.ends, linger.turns) = (ends, 0);
         }
         let has_turns = linger.turns < TURNS_MAX && !linger.limit.is_zero();
-        is_idle && is_new && is_held && is_reached && has_turns
+        is_idle && is_held && is_reached && has_turns
     }
 
     /// Its caller unlocks the lease, and nobody waits for it. Returns whether it lingers from now
@@ -128,6 +129,9 @@ impl Locks {
     pub(in crate::engine) fn begin_linger(&mut self, slot_index: SlotIndex, now: Instant) -> bool {
         let until = self.lingers_until(slot_index).filter(|until| now < *until);
         let Some(until) = until.filter(|_| self.may_linger(slot_index)) else { return false };
+        if !self.lingers.keep(hash(self.slots.at(slot_index).key.as_slice()), slot_index) {
+            return false;
+        }
         self.set_linger_timer(slot_index, until);
         if self.slots.at(slot_index).is_kept() {
             self.end_keeping(slot_index);
@@ -135,7 +139,6 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         slot.set_lingering(true);
         slot.generation = rules::generation_of_next(slot.generation);
-        self.lingers.by_key.insert(hash(slot.key.as_slice()), slot_index);
         self.observe(Happening::Lingers { slot: slot_index });
         true
     }
@@ -151,8 +154,9 @@ impl Locks {
     /// The lease that lingers for the caller's key.
     pub(in crate::engine) fn lingering(&self, key: &[u8]) -> Option<SlotIndex> {
         let key = self.prefix.wire_key(key).ok()?;
-        let slot_index = *self.lingers.by_key.get(&hash(&key))?;
-        (self.slots.at(slot_index).key.as_slice() == &*key).then_some(slot_index)
+        let slot_index = self.lingers.of(hash(&key))?;
+        let slot = self.slots.at(slot_index);
+        (slot.is_lingering() && slot.key.as_slice() == &*key).then_some(slot_index)
     }
 
     /// Whether the sockets were read so lately that a lease may be taken again.
@@ -183,12 +187,12 @@ impl Locks {
         slot_index: SlotIndex,
         limit_ms: u32,
     ) {
-        self.stop_lingering(slot_index);
         if let Some(linger) = self.lingers.get_mut(slot_index) {
             linger.limit = Duration::from_millis(limit_ms.into());
             linger.turns += 1;
         }
         let slot = self.slots.at_mut(slot_index);
+        slot.set_lingering(false);
         (slot.state, slot.op) = (SlotState::Acquiring, Some(index));
         slot.set_retaken();
         let granted = slot.granted;
@@ -199,15 +203,6 @@ impl Locks {
         op.outcome = Outcome::Won;
         self.observe(Happening::Retaken { op: index });
         self.done.push_back(Done::Op(index));
-    }
-
-    /// The lease is a holder's again, or about to be released.
-    fn stop_lingering(&mut self, slot_index: SlotIndex) {
-        let slot = self.slots.at_mut(slot_index);
-        if slot.is_lingering() {
-            slot.set_lingering(false);
-            self.lingers.by_key.remove(&hash(slot.key.as_slice()));
-        }
     }
 
     /// The timer of a lease that may linger is due. Returns the lease if its time is over.

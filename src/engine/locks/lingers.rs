@@ -1,7 +1,6 @@
 //! What is kept of leases that may linger.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::slab::{Index as _, SlotIndex};
@@ -24,22 +23,37 @@ pub(super) struct Linger {
 pub(in crate::engine) struct Lingers {
     /// By the place of the slot.
     pub(super) entries: Vec<Option<Linger>>,
-    /// Those that linger, by the hash of the key. Of two keys with one hash the second does not.
-    pub(super) by_key: HashMap<u64, SlotIndex, BuildHasherDefault<DefaultHasher>>,
+    /// Those that have lingered, until they are released, by the hash of the key. Of two keys with one hash the
+    /// second does not linger.
+    by_key: BTreeMap<u64, SlotIndex>,
 }
 
 impl Lingers {
-    /// Whether no lease lingers.
+    /// Whether no lease lingers, nor has lingered.
     #[inline]
     pub(in crate::engine) fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 
-    /// The slots of those that linger.
+    /// The lease that lingers, or has, for a key with this hash.
+    pub(super) fn of(&self, hash: u64) -> Option<SlotIndex> {
+        self.by_key.get(&hash).copied()
+    }
+
+    /// Notes a lease that lingers, unless another one does.
+    pub(super) fn keep(&mut self, hash: u64, slot: SlotIndex) -> bool {
+        *self.by_key.entry(hash).or_insert(slot) == slot
+    }
+
+    pub(super) fn forget(&mut self, hash: u64, slot: SlotIndex) {
+        if self.of(hash) == Some(slot) {
+            self.by_key.remove(&hash);
+        }
+    }
+
+    /// The slots of those that linger, or have.
     pub(in crate::engine) fn slots(&self) -> Vec<SlotIndex> {
-        let mut slots: Vec<_> = self.by_key.values().copied().collect();
-        slots.sort_unstable_by_key(|slot| slot.place());
-        slots
+        self.by_key.values().copied().collect()
     }
 
     pub(super) fn get(&self, slot: SlotIndex) -> Option<&Linger> {
