@@ -1,6 +1,9 @@
-//! Cycles per second of many threads on one `Shared`, beside one thread that has as many under way in a batch.
+//! Cycles per second of many threads on one `Shared`, beside one thread that has as many under way in a batch, and
+//! beside threads that do nothing but sleep and be woken as often.
 
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use redbolt::{Client, IdleStrategy, Shared, now};
@@ -18,30 +21,47 @@ const CYCLES: usize = 12_800;
 struct Beside {
     client: Client,
     shared: Shared,
-    threads: usize,
+    callers: Callers,
+    /// How many there are.
+    count: usize,
     /// Whether a caller waits for the end of its release.
     waits: bool,
     keys: Keys,
 }
 
+#[derive(Clone, Copy)]
+enum Callers {
+    Threads,
+    /// Of one thread.
+    Tasks,
+}
+
 pub(crate) fn run(options: &Options) -> Anything {
     println!(
-        "| threads | release | cycles per second | batch | of the batch | CPU per cycle | batch |"
+        "| callers | release | cycles per second | batch | of the batch | CPU per cycle | batch | sleeps alone |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|{}", "---|".repeat(8));
     let Some(setup) = Setup::new(5)? else { return Ok(()) };
     let client = Client::connect(config(&setup.addresses, IdleStrategy::Park)?)?;
     let shared = Shared::connect(config(&setup.addresses, IdleStrategy::Park)?)?;
-    let mut beside = Beside { client, shared, threads: 1, waits: true, keys: Keys::new() };
-    for (waits, release) in [(true, "`unlock`"), (false, "guard dropped")] {
-        for threads in [1, 8, 64, 256] {
-            (beside.threads, beside.waits) = (threads, waits);
-            let pairs = alternate(options.slices, &mut beside, Beside::batch, Beside::threads)?;
-            let [batch, ours, ratio] = medians(&pairs, |slice| slice.rate);
-            let [cpu_batch, cpu, _] = medians(&pairs, |slice| slice.cpu_micros);
-            println!(
-                "| {threads} | {release} | {ours:.0} | {batch:.0} | {ratio:.3} | {cpu:.1} us | {cpu_batch:.1} us |"
-            );
+    let (callers, keys) = (Callers::Threads, Keys::new());
+    let mut beside = Beside { client, shared, callers, count: 1, waits: true, keys };
+    for (callers, name) in [(Callers::Threads, "threads"), (Callers::Tasks, "tasks")] {
+        for (waits, release) in [(true, "`unlock`"), (false, "guard dropped")] {
+            for count in [1, 8, 64, 256] {
+                (beside.callers, beside.count, beside.waits) = (callers, count, waits);
+                let pairs = alternate(options.slices, &mut beside, Beside::batch, Beside::calls)?;
+                let [batch, ours, ratio] = medians(&pairs, |slice| slice.rate);
+                let [cpu_batch, cpu, _] = medians(&pairs, |slice| slice.cpu_micros);
+                let sleeps = match callers {
+                    Callers::Threads => format!("{:.1} us", sleeps(count, waits)?.cpu_micros),
+                    Callers::Tasks => "-".to_owned(),
+                };
+                println!(
+                    "| {count} {name} | {release} | {ours:.0} | {batch:.0} | {ratio:.3} | {cpu:.1} us | \
+                     {cpu_batch:.1} us | {sleeps} |"
+                );
+            }
         }
     }
     Ok(())
@@ -72,28 +92,108 @@ fn cpu_time() -> Duration {
 
 impl Beside {
     fn batch(&mut self) -> Anything<Slice> {
-        slice(CYCLES, || window(&mut self.client, &mut self.keys, self.threads, CYCLES))
+        slice(CYCLES, || window(&mut self.client, &mut self.keys, self.count, CYCLES))
     }
 
-    fn threads(&mut self) -> Anything<Slice> {
-        let each = CYCLES / self.threads;
-        let (shared, waits, keys) = (&self.shared, self.waits, &mut self.keys);
-        let mut run = || {
-            thread::scope(|scope| {
-                let mut cycles = |_| {
-                    let keys: Vec<[u8; 22]> = (0..each).map(|_| keys.next()).collect();
-                    scope.spawn(move || keys.iter().all(|key| cycle(shared, key, waits)))
-                };
-                let all: Vec<_> = (0..self.threads).map(&mut cycles).collect();
-                all.into_iter().all(|thread| thread.join().is_ok_and(|ended| ended))
-            })
-        };
-        let run = || run().then_some(()).ok_or_else(|| "a lock was not won or not released".into());
-        slice(each * self.threads, run)
+    fn calls(&mut self) -> Anything<Slice> {
+        let each = CYCLES / self.count;
+        let keys: Vec<Vec<[u8; 22]>> =
+            (0..self.count).map(|_| (0..each).map(|_| self.keys.next()).collect()).collect();
+        let (shared, waits) = (&self.shared, self.waits);
+        slice(each * self.count, || {
+            let all_ended = match self.callers {
+                Callers::Threads => threads(shared, keys, waits),
+                Callers::Tasks => tasks(shared, keys, waits)?,
+            };
+            all_ended.then_some(()).ok_or_else(|| "a lock was not won or not released".into())
+        })
     }
 }
 
-fn cycle(shared: &Shared, key: &[u8], waits: bool) -> bool {
-    let Ok(guard) = shared.try_lock(key, TTL) else { return false };
-    !waits || shared.unlock(guard).is_ok()
+fn threads(shared: &Shared, keys: Vec<Vec<[u8; 22]>>, waits: bool) -> bool {
+    let cycle = |key: &[u8; 22]| {
+        let Ok(guard) = shared.try_lock(key, TTL) else { return false };
+        !waits || shared.unlock(guard).is_ok()
+    };
+    thread::scope(|scope| {
+        let all: Vec<_> =
+            keys.into_iter().map(|keys| scope.spawn(move || keys.iter().all(cycle))).collect();
+        all.into_iter().all(|thread| thread.join().is_ok_and(|ended| ended))
+    })
+}
+
+fn tasks(shared: &Shared, keys: Vec<Vec<[u8; 22]>>, waits: bool) -> Anything<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let tasks = keys.into_iter().map(|keys| {
+        let shared = shared.clone();
+        runtime.spawn(async move {
+            for key in keys {
+                let Ok(guard) = shared.try_lock_async(key, TTL).await else { return false };
+                if waits && shared.unlock_async(guard).await.is_err() {
+                    return false;
+                }
+            }
+            true
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    Ok(runtime.block_on(async {
+        let mut all_ended = true;
+        for task in tasks {
+            all_ended &= task.await.unwrap_or(false);
+        }
+        all_ended
+    }))
+}
+
+/// As many threads that sleep as often: each asks one thread, which wakes all that have asked.
+fn sleeps(count: usize, waits: bool) -> Anything<Slice> {
+    let each = CYCLES / count;
+    let (asked, is_over) = (Mutex::new(Vec::<(Thread, usize)>::new()), AtomicBool::new(false));
+    let answered: Vec<_> = (0..count).map(|_| AtomicBool::new(false)).collect();
+    let take = || std::mem::take(&mut *asked.lock().unwrap_or_else(PoisonError::into_inner));
+    slice(each * count, || {
+        thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    let all = take();
+                    if all.is_empty() {
+                        thread::park();
+                    }
+                    for (thread, place) in all {
+                        if let Some(answered) = answered.get(place) {
+                            answered.store(true, Ordering::Release);
+                        }
+                        thread.unpark();
+                    }
+                }
+            });
+            let server = server.thread().clone();
+            let ask = |place: usize| {
+                let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+                asked.push((thread::current(), place));
+                let is_first = asked.len() == 1;
+                drop(asked);
+                if is_first {
+                    server.unpark();
+                }
+            };
+            thread::scope(|scope| {
+                for (place, answered) in answered.iter().enumerate() {
+                    let ask = &ask;
+                    scope.spawn(move || {
+                        for _ in 0..each * if waits { 2 } else { 1 } {
+                            ask(place);
+                            while !answered.swap(false, Ordering::Acquire) {
+                                thread::park();
+                            }
+                        }
+                    });
+                }
+            });
+            is_over.store(true, Ordering::Release);
+            server.unpark();
+        });
+        Ok(())
+    })
 }
