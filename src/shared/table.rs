@@ -357,6 +357,11 @@ impl Table {
             self.look_for_loss(Instant::default());
         }
         self.expire(now, engine, tell);
+        self.take_commands(commands);
+    }
+
+    /// Swaps the commands that have come for a list without any.
+    pub(super) fn take_commands(&mut self, commands: &mut Vec<Command>) {
         std::mem::swap(commands, &mut self.commands);
     }
 

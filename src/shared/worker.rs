@@ -32,6 +32,16 @@ pub(super) struct Worker {
     tell: Vec<Listener>,
 }
 
+/// How often commands are taken before what they write goes out.
+const ROUNDS_MAX: usize = 8;
+
+/// What follows from the commands.
+enum Flow {
+    GoesOn,
+    ShutsDown { ends: Instant },
+    Ends,
+}
+
 /// Ends every call when the thread ends, even by a panic.
 struct End(Arc<Inner>);
 
@@ -69,25 +79,10 @@ impl Worker {
         loop {
             self.gather();
             self.exchange();
-            let mut commands = std::mem::take(&mut self.commands);
-            let mut shutdown = None;
-            for command in commands.drain(..) {
-                match command {
-                    Command::Shutdown { ends } => {
-                        shutdown = Some(shutdown.map_or(ends, |other: Instant| other.min(ends)));
-                    }
-                    Command::Close => return,
-                    Command::Release(lease) => {
-                        drop(lease);
-                        // The release goes out before the commands that follow.
-                        self.driver.collect_dropped(now());
-                    }
-                    Command::Call(call, task, span) => span.run(|| self.execute(call, task)),
-                }
-            }
-            self.commands = commands;
-            if let Some(ends) = shutdown {
-                return self.shut_down(ends);
+            match self.carry_out() {
+                Flow::GoesOn => {}
+                Flow::ShutsDown { ends } => return self.shut_down(ends),
+                Flow::Ends => return,
             }
             let asking = self.ask_due();
             self.driver.flush();
@@ -102,6 +97,39 @@ impl Worker {
                 return;
             }
         }
+    }
+
+    /// Carries out the commands, and those that come meanwhile: all go out in the same writes.
+    fn carry_out(&mut self) -> Flow {
+        let mut flow = Flow::GoesOn;
+        for round in 1..=ROUNDS_MAX {
+            if self.commands.is_empty() {
+                break;
+            }
+            let mut commands = std::mem::take(&mut self.commands);
+            for command in commands.drain(..) {
+                match command {
+                    Command::Shutdown { mut ends } => {
+                        if let Flow::ShutsDown { ends: other } = flow {
+                            ends = ends.min(other);
+                        }
+                        flow = Flow::ShutsDown { ends };
+                    }
+                    Command::Close => return Flow::Ends,
+                    Command::Release(lease) => {
+                        drop(lease);
+                        // The release goes out before the commands that follow.
+                        self.driver.collect_dropped(now());
+                    }
+                    Command::Call(call, task, span) => span.run(|| self.execute(call, task)),
+                }
+            }
+            if round < ROUNDS_MAX {
+                self.inner.with(|table| table.take_commands(&mut commands));
+            }
+            self.commands = commands;
+        }
+        flow
     }
 
     /// Until when calls wait for nodes to connect. Replies to the waits that are over.
