@@ -151,7 +151,7 @@ fn channel(of: usize) -> String {
     format!("bare:{of}")
 }
 
-fn command(words: &[&str]) -> Vec<u8> {
+pub(crate) fn command(words: &[&str]) -> Vec<u8> {
     let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
     format!("*{}\r\n{words}", words.matches('$').count()).into_bytes()
 }

@@ -8,6 +8,7 @@
 //! reported are medians over the slices. Nothing is asserted.
 
 mod bare;
+mod bare_transfers;
 #[cfg(feature = "tls")]
 mod encrypted;
 mod faults;

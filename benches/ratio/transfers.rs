@@ -3,9 +3,12 @@
 
 use std::time::Duration;
 
-use redbolt::{Client, IdleStrategy, Retry, Shared, SharedGuard};
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Driver, Outcome};
+use redbolt::{Client, Config, IdleStrategy, Lease, Retry, Shared, SharedGuard, now};
 
-use crate::handover::{Contender, NODES, Redbolt, TIME, commands, contend};
+use crate::bare_transfers::BareTransfers;
+use crate::handover::{Contender, NODES, Redbolt, commands, contend};
 use crate::nodes::{Setup, config};
 use crate::slices::percentile;
 use crate::{Anything, Options, TTL};
@@ -19,10 +22,21 @@ struct Handle {
     drops: bool,
 }
 
+/// A loop of one's own around a [`Driver`]: no other thread has to wake up.
+struct Looping {
+    poll: Poll,
+    events: Events,
+    driver: Driver,
+    lease: Option<Lease>,
+}
+
 /// What a contender is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// Sockets that hand the key round by the same script.
+    Bare,
     Client,
+    Driver,
     /// A [`Shared`] of its own, which reads what nodes send between its calls too.
     Shared,
     /// The same, whose guards are dropped.
@@ -32,7 +46,10 @@ enum Kind {
 /// Round trips that are added to those of loopback, in milliseconds.
 const ADDED: [u64; 5] = [0, 1, 3, 10, 30];
 
-/// How often the two ways take turns.
+/// How long each slice is.
+const TIME: Duration = Duration::from_secs(3);
+
+/// How often the ways take turns.
 const SLICES: usize = 2;
 
 /// Whose line is in the plot.
@@ -98,13 +115,15 @@ pub(crate) fn run(options: &Options) -> Anything {
     Ok(())
 }
 
-fn ways(clients: usize) -> [Way; 5] {
+fn ways(clients: usize) -> [Way; 7] {
     [
         ("woken", 0_u8, Kind::Client),
         ("handed over", 16, Kind::Client),
         ("woken, Shared", 0, Kind::Shared),
+        ("handed over, Driver", 16, Kind::Driver),
         ("handed over, Shared", 16, Kind::Shared),
         ("handed over, Shared, guards dropped", 16, Kind::SharedDropping),
+        ("bare sockets", 16, Kind::Bare),
     ]
     .map(|(name, in_row, kind)| Way {
         name,
@@ -141,15 +160,22 @@ impl Way {
             .node_timeout(Duration::from_millis(500))
             .transfers_in_row(self.in_row)
             .retry(retry);
-        let connect = |_| -> Anything<Box<dyn Contender>> {
-            if self.kind == Kind::Client {
-                return Ok(Box::new(Redbolt {
-                    client: Client::connect(config.clone())?,
-                    lease: None,
-                }));
-            }
-            let shared = Shared::connect(config.clone())?;
-            Ok(Box::new(Handle { shared, guard: None, drops: self.kind == Kind::SharedDropping }))
+        let connect = |me| -> Anything<Box<dyn Contender>> {
+            Ok(match self.kind {
+                Kind::Bare => {
+                    let wait = IdleStrategy::Park;
+                    Box::new(BareTransfers::connect(addresses, wait, me, clients)?)
+                }
+                Kind::Client => {
+                    Box::new(Redbolt { client: Client::connect(config.clone())?, lease: None })
+                }
+                Kind::Driver => Box::new(Looping::connect(config.clone())?),
+                Kind::Shared | Kind::SharedDropping => {
+                    let shared = Shared::connect(config.clone())?;
+                    let drops = self.kind == Kind::SharedDropping;
+                    Box::new(Handle { shared, guard: None, drops })
+                }
+            })
         };
         let mut contenders = (0..clients).map(connect).collect::<Anything<Vec<_>>>()?;
         let before = commands(setup)?;
@@ -178,6 +204,64 @@ impl Way {
             self.turns as f64 / (SLICES as f64 * TIME.as_secs_f64()),
             self.commands as f64 / self.turns as f64,
         );
+    }
+}
+
+impl Looping {
+    fn connect(config: Config) -> Anything<Self> {
+        let (poll, events) = (Poll::new()?, Events::with_capacity(64));
+        let driver = Driver::new(config, poll.registry(), 0..64)?;
+        let mut looping = Self { poll, events, driver, lease: None };
+        while !looping.driver.is_settled() {
+            looping.sleep()?;
+        }
+        Ok(looping)
+    }
+
+    fn sleep(&mut self) -> Anything {
+        self.pass(self.driver.timeout())
+    }
+
+    fn pass(&mut self, timeout: Option<Duration>) -> Anything {
+        self.poll.poll(&mut self.events, timeout)?;
+        for event in &self.events {
+            self.driver.ready(event);
+        }
+        self.driver.drive();
+        Ok(())
+    }
+
+    fn submitted(&mut self) -> Anything<Outcome> {
+        self.driver.flush();
+        loop {
+            if let Some(done) = self.driver.completion() {
+                return Ok(done.result);
+            }
+            self.sleep()?;
+        }
+    }
+}
+
+impl Contender for Looping {
+    fn lock(&mut self) -> Anything {
+        self.driver.lock("contended", TTL)?;
+        let Outcome::Lock(lease) = self.submitted()? else { return Err("no lock".into()) };
+        self.lease = Some(lease?);
+        Ok(())
+    }
+
+    fn unlock(&mut self) -> Anything {
+        self.driver.unlock(self.lease.take().ok_or("not held")?)?;
+        self.submitted()?;
+        Ok(())
+    }
+
+    fn hold(&mut self, time: Duration) -> Anything {
+        let begin = now();
+        while begin.until(now()) < time {
+            self.pass(Some(Duration::ZERO))?;
+        }
+        Ok(())
     }
 }
 

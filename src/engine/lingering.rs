@@ -111,7 +111,7 @@ impl Engine {
     }
 
     fn end_linger(&mut self, lease: LeaseId, now: Instant) {
-        self.locks.forbid_linger(lease.slot);
+        self.locks.lingers.forbid(lease.slot);
         self.let_go(lease, now);
     }
 
@@ -128,7 +128,7 @@ impl Engine {
     /// The lease will not linger: its user gives the token to others.
     pub fn forbid_linger(&mut self, lease: LeaseId) {
         if self.locks.slots.held(lease).is_some() {
-            self.locks.forbid_linger(lease.slot);
+            self.locks.lingers.forbid(lease.slot);
         }
     }
 

@@ -105,7 +105,7 @@ impl Locks {
     ) {
         if outcome != Outcome::Won {
             // Of its deadline it is not known any more when it began.
-            self.forbid_linger(slot_index);
+            self.lingers.forbid(slot_index);
         }
         let slot = self.slots.at(slot_index);
         let (keep, ttl_ms) = (self.keep_of(slot_index), slot.ttl_ms);

@@ -75,14 +75,6 @@ impl Locks {
         self.slots.at_mut(slot_index).set_lingers(true);
     }
 
-    /// The lease will not linger: its user has seen the token, or an extension failed.
-    #[cold]
-    pub(in crate::engine) fn forbid_linger(&mut self, slot_index: SlotIndex) {
-        if let Some(linger) = self.lingers.get_mut(slot_index) {
-            linger.limit = Duration::ZERO;
-        }
-    }
-
     /// The lease is released or given away.
     #[cold]
     pub(super) fn close_linger(&mut self, slot_index: SlotIndex) {

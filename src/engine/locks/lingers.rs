@@ -51,6 +51,14 @@ impl Lingers {
         }
     }
 
+    /// The lease will not linger: its user has seen the token, or an extension failed.
+    #[cold]
+    pub(in crate::engine) fn forbid(&mut self, slot: SlotIndex) {
+        if let Some(linger) = self.get_mut(slot) {
+            linger.limit = Duration::ZERO;
+        }
+    }
+
     /// The slots of those that linger, or have.
     pub(in crate::engine) fn slots(&self) -> Vec<SlotIndex> {
         self.by_key.values().copied().collect()
