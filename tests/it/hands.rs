@@ -34,6 +34,15 @@ fn each(contest: Contest, networks: &[(u64, u64)], check: impl Fn(Figures) -> bo
     }
 }
 
+/// At most so many round trips and commands, and at least so much of the mean for the least served.
+fn within(hand_over: f64, commands: f64, least: f64) -> impl Fn(Figures) -> bool {
+    move |figures| {
+        figures.hand_over <= hand_over
+            && figures.commands_per_turn <= commands
+            && figures.least_served >= least
+    }
+}
+
 const STEADY: [(u64, u64); 4] = [(100, 2), (1_000, 2), (10_000, 2), (30_000, 2)];
 
 /// A hand-over waits for the slowest way of three nodes, so it takes a little more.
@@ -44,16 +53,8 @@ const UNSTEADY: [(u64, u64); 4] = [(100, 30), (1_000, 30), (10_000, 30), (30_000
 fn among_eight_a_lock_changes_hands_in_one_round_trip_and_seven_commands_and_all_have_their_turns()
 {
     for contest in [among(8), among_dropping(8)] {
-        each(contest, &STEADY, |figures| {
-            figures.hand_over <= 1.05
-                && figures.commands_per_turn <= 7.5
-                && figures.least_served >= 0.95
-        });
-        each(contest, &UNSTEADY, |figures| {
-            figures.hand_over <= 1.2
-                && figures.commands_per_turn <= 7.5
-                && figures.least_served >= 0.95
-        });
+        each(contest, &STEADY, within(1.05, 7.5, 0.95));
+        each(contest, &UNSTEADY, within(1.2, 7.5, 0.95));
     }
 }
 
@@ -63,49 +64,27 @@ fn among_eight_a_lock_changes_hands_in_one_round_trip_and_seven_commands_and_all
 fn among_few_who_drop_their_guards_a_lock_changes_hands_in_one_round_trip_and_all_have_their_turns()
 {
     for contest in [among_dropping(2), among_dropping(3)] {
-        each(contest, &STEADY, |figures| {
-            figures.hand_over <= 1.05
-                && figures.commands_per_turn <= 7.5
-                && figures.least_served >= 0.95
-        });
-        each(contest, &UNSTEADY, |figures| {
-            figures.hand_over <= 1.2
-                && figures.commands_per_turn <= 8.0
-                && figures.least_served >= 0.95
-        });
+        each(contest, &STEADY, within(1.05, 7.5, 0.95));
+        each(contest, &UNSTEADY, within(1.2, 8.0, 0.95));
     }
 }
 
 /// Who waits for the end of its release has let go and is back just in time to be the next but one.
 #[test]
 fn among_three_most_changes_of_hands_take_one_round_trip() {
-    each(among(3), &STEADY, |figures| {
-        figures.hand_over <= 1.05
-            && figures.commands_per_turn <= 8.5
-            && figures.least_served >= 0.95
-    });
+    each(among(3), &STEADY, within(1.05, 8.5, 0.95));
     each(among(3), &STEADY[1..], |figures| figures.turn <= 1.6);
 }
 
 #[test]
 fn among_sixty_four_nobody_asks_for_what_comes_by_itself() {
-    each(among(64), &[(100, 30), (1_000, 2), (1_000, 30)], |figures| {
-        figures.hand_over <= 1.2 && figures.commands_per_turn <= 8.0 && figures.least_served >= 0.9
-    });
+    each(among(64), &[(100, 30), (1_000, 2), (1_000, 30)], within(1.2, 8.0, 0.9));
 }
 
 #[test]
 fn among_those_who_are_woken_a_lock_changes_hands_in_two_round_trips_and_twelve_commands() {
-    each(among_woken(2), &[(100, 30), (1_000, 2), (10_000, 30)], |figures| {
-        figures.hand_over <= 2.4
-            && figures.commands_per_turn <= 12.5
-            && figures.least_served >= 0.95
-    });
-    each(among_woken(8), &[(100, 2), (100, 30), (1_000, 2), (1_000, 30)], |figures| {
-        figures.hand_over <= 2.4
-            && figures.commands_per_turn <= 12.5
-            && figures.least_served >= 0.95
-    });
+    each(among_woken(2), &[(100, 30), (1_000, 2), (10_000, 30)], within(2.4, 12.5, 0.95));
+    each(among_woken(8), &[(100, 2), (100, 30), (1_000, 2), (1_000, 30)], within(2.4, 12.5, 0.95));
 }
 
 /// Who waits for the end of its release wants the lock again a round trip later: where that is sooner than the other
