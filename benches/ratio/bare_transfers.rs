@@ -121,7 +121,6 @@ impl BareTransfers {
         for node in &mut self.nodes {
             // Six lines of its own, of which the first begins with the sign of a push.
             node.awaited = 6 - PUSH.1;
-            node.link.answered = 0;
             node.link.send(&command(&["SUBSCRIBE", &channel(me)]))?;
             node.transfers = u64::from(me == 0);
         }
@@ -149,7 +148,7 @@ impl BareTransfers {
 
     /// Waits for all answers.
     fn answers(&mut self) -> Anything {
-        while self.nodes.iter().any(|node| node.awaited > 0) {
+        while self.nodes.iter().any(|node| node.awaited != 0) {
             self.pass(|_, _| {})?;
         }
         Ok(())
