@@ -347,8 +347,8 @@ rules! {
     /// A release whose SET was unanswered is paid once only.
     DebtPaidOnce => Orphan { false }
 
-    /// A release that was answered is repeated where a SET or a script may run behind it.
-    fn may_run_behind(is_unanswered: bool) -> bool { is_unanswered }
+    /// A release that was answered is repeated where a SET or a script may run behind it, and the node would not tell.
+    fn may_run_behind(is_unanswered: bool, is_told: bool) -> bool { is_unanswered && !is_told }
     /// A release that was answered is done, though a SET or a script may run behind it.
     ReleaseNotRepeated => ByTest { false }
 

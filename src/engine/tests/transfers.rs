@@ -438,6 +438,51 @@ fn a_word_that_comes_behind_the_release_and_before_its_answer_costs_no_second_on
     assert!((0..3).all(|index| rig.waiting(index).is_empty()));
 }
 
+/// A script may run behind a release that found no key: the node tells of it, and the key is deleted at
+/// once. Nothing is owed before.
+#[test]
+fn a_script_that_runs_behind_the_release_is_told_of_and_its_key_deleted_at_once() {
+    let (mut rig, late) = released_in_front_of_the_script(true);
+    assert!(rig.waiting(2).is_empty());
+    rig.receive(2, &late);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+    rig.answer(2, ":1\r\n");
+    rig.advance(Duration::from_secs(1));
+    assert!(rig.waiting(2).is_empty());
+}
+
+/// What the node tells may be lost with the connection.
+#[test]
+fn a_delete_is_owed_where_a_connection_ends_before_a_late_script_is_told_of() {
+    let (mut rig, _) = released_in_front_of_the_script(true);
+    rig.lose(2);
+    rig.connect(2);
+    assert_eq!(rig.waiting(2), ["SUBSCRIBE", "SUBSCRIBE", "DELIFEQ"]);
+}
+
+/// A blocking client does not read between its calls.
+#[test]
+fn a_blocking_client_repeats_a_release_behind_which_a_script_may_run() {
+    let (mut rig, _) = released_in_front_of_the_script(false);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
+}
+
+/// A lock that was released a second ago, while the script of the holder before was on its way to the
+/// third node, and what that node will tell.
+fn released_in_front_of_the_script(is_looped: bool) -> (Rig, Vec<u8>) {
+    let (mut rig, lease, late) = handed_over();
+    if !is_looped {
+        rig.engine.set_blocking();
+    }
+    rig.engine.release(lease, rig.now);
+    for (index, answer) in [":1\r\n", ":1\r\n", ":0\r\n"].into_iter().enumerate() {
+        assert_eq!(rig.waiting(index), ["DELIFEQ"]);
+        rig.answer(index, answer);
+    }
+    rig.advance(Duration::from_secs(1));
+    (rig, late)
+}
+
 /// What a blocking client asks a node for whose attempt was denied after `trip`, and that learns who
 /// holds the lock.
 fn blocking_after(trip: Duration, in_row: Option<u8>) -> Vec<String> {
