@@ -46,8 +46,10 @@ enum Kind {
 /// Round trips that are added to those of loopback, in milliseconds.
 const ADDED: [u64; 5] = [0, 1, 3, 10, 30];
 
-/// How long each slice is.
+/// How long each slice is, and how many of the added round trips at least: so many turns that what clients
+/// send before their first one does not count for much.
 const TIME: Duration = Duration::from_secs(3);
+const TRIPS: u32 = 200;
 
 /// How often the ways take turns.
 const SLICES: usize = 2;
@@ -68,6 +70,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     println!("|{}", "---|".repeat(10));
     for added in ADDED {
         let brief = Duration::from_micros(100);
+        let time = TIME.max(Duration::from_millis(added) * TRIPS);
         // Long enough for who has let go to be back.
         let long = Duration::from_millis(added) * 5 / 2;
         for (clients, hold) in [(2, brief), (2, long), (8, brief), (64, brief)] {
@@ -84,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Anything {
             let mut ways = ways(clients);
             for _ in 0..SLICES {
                 for way in &mut ways {
-                    way.slice(setup, addresses, clients, hold)?;
+                    way.slice(setup, addresses, (clients, time), hold)?;
                 }
             }
             for way in &ways {
@@ -133,6 +136,7 @@ fn ways(clients: usize) -> [Way; 7] {
         served: vec![0; clients],
         turns: 0,
         commands: 0,
+        time: Duration::ZERO,
     })
 }
 
@@ -145,6 +149,7 @@ struct Way {
     served: Vec<u64>,
     turns: u64,
     commands: u64,
+    time: Duration,
 }
 
 impl Way {
@@ -152,7 +157,7 @@ impl Way {
         &mut self,
         setup: &Setup,
         addresses: &[String],
-        clients: usize,
+        (clients, time): (usize, Duration),
         hold: Duration,
     ) -> Anything {
         let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
@@ -179,7 +184,8 @@ impl Way {
         };
         let mut contenders = (0..clients).map(connect).collect::<Anything<Vec<_>>>()?;
         let before = commands(setup)?;
-        let seen = contend(&mut contenders, TIME, hold)?;
+        let seen = contend(&mut contenders, time, hold)?;
+        self.time += time;
         self.commands += commands(setup)? - before;
         self.turns += seen.turns;
         self.times.extend(&seen.times);
@@ -201,7 +207,7 @@ impl Way {
             "| {added} ms | {clients} | {hold:?} | {} | {p50:.0} us | {trips} | {:.0} us | {:.0} | {least:.2} | {:.1} |",
             self.name,
             percentile(&self.times, 0.99),
-            self.turns as f64 / (SLICES as f64 * TIME.as_secs_f64()),
+            self.turns as f64 / self.time.as_secs_f64(),
             self.commands as f64 / self.turns as f64,
         );
     }

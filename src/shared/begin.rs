@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::calls::{CallIndex, Kind, Listener, Reply, Stage};
 use super::counting::CountedCall;
+use super::inner::Caller;
 use super::pending::{Pending, Taken};
 use super::refused::Refused;
 use super::rules::Patience;
@@ -64,6 +65,7 @@ impl Shared {
         &self,
         key: &[u8],
         options: LockOptions,
+        caller: Caller,
     ) -> Result<(Pending, Asked), LockError> {
         let (ttl, min_validity) = (options.ttl, options.min_validity);
         let is_given = options.token.is_some();
@@ -73,10 +75,8 @@ impl Shared {
         let (inner, span) = (&self.owner.inner, CallSpan::of_lock(key, ttl));
         // What is left of it is dropped outside of the mutex.
         let mut carried = span.clone();
-        let begun = inner.with(|table| {
-            let call = table.begin_lock(key, options, patience, &mut carried, time)?;
-            Ok(self.pending(call, table))
-        });
+        let begun = self
+            .begin_by(caller, |table| table.begin_lock(key, options, patience, &mut carried, time));
         match begun {
             Ok(pending) => {
                 let counted = inner.counting.call(time, waits);
@@ -110,23 +110,45 @@ impl Shared {
         Ok(guard)
     }
 
+    /// Begins a call, which its caller goes on to wait for.
+    fn begin_by<E>(
+        &self,
+        caller: Caller,
+        begin: impl FnOnce(&mut Table) -> Result<CallIndex, E>,
+    ) -> Result<Pending, E> {
+        let (begun, leads) = self.owner.inner.with_lead(|table| match begin(table) {
+            Ok(call) => {
+                // Another caller may end a call that is queued.
+                let is_under_way = table.calls.at(call).stage == Stage::UnderWay;
+                let caller = if is_under_way { caller } else { Caller::GoesOn };
+                (Ok(self.pending(call, table)), caller)
+            }
+            Err(error) => (Err(error), Caller::GoesOn),
+        });
+        begun.map(|mut pending| {
+            pending.leads = leads;
+            pending
+        })
+    }
+
     pub(super) fn begin(&self, kind: Kind, task: Task) -> Result<Pending, Refused> {
         let mut span = CallSpan::current();
-        self.owner.inner.with(|table| {
-            let call = table.begin(kind, task, &mut span)?;
-            Ok(self.pending(call, table))
-        })
+        self.begin_by(Caller::GoesOn, |table| table.begin(kind, task, &mut span))
     }
 
     pub(super) fn begin_extend(
         &self,
         guard: &mut SharedGuard,
         ttl: Duration,
+        caller: Caller,
     ) -> Result<Pending, ExtendError> {
         let lease = guard.id().filter(|_| guard.is_of(&self.owner)).ok_or(ExtendError::NotOurs)?;
         let queue = guard.queue();
         let task = Task::Extend { queue, lease, ttl };
-        let pending = self.begin(Kind::Extend, task).map_err(ExtendError::from)?;
+        let mut span = CallSpan::current();
+        let pending = self
+            .begin_by(caller, |table| table.begin(Kind::Extend, task, &mut span))
+            .map_err(ExtendError::from)?;
         guard.set_extending(true);
         Ok(pending)
     }
@@ -135,6 +157,7 @@ impl Shared {
     pub(super) fn begin_unlock(
         &self,
         mut guard: SharedGuard,
+        caller: Caller,
     ) -> Result<Option<Pending>, UnlockError> {
         if !guard.is_of(&self.owner) {
             return Err(UnlockError::NotOurs);
@@ -142,17 +165,23 @@ impl Shared {
         let (queue, may_pass) = (guard.queue(), guard.may_pass());
         let Some(lease) = guard.take_lease() else { return Err(UnlockError::NotOurs) };
         let mut span = CallSpan::current();
-        let (result, next) = self.owner.inner.with(|table| {
+        let mut next = Listener::None;
+        let begun = self.begin_by(caller, |table| {
             let lease = match table.pass_on_if(may_pass, queue, lease) {
-                Ok(next) => return (Ok(None), next),
+                Ok(listener) => {
+                    next = listener;
+                    return Err(None);
+                }
                 Err(lease) => lease,
             };
-            let call = table.begin_unlock(queue, lease, &mut span);
-            let result = call.map(|call| Some(self.pending(call, table)));
-            (result.map_err(UnlockError::from), Listener::None)
+            table.begin_unlock(queue, lease, &mut span).map_err(Some)
         });
         next.notify();
-        result
+        match begun {
+            Ok(pending) => Ok(Some(pending)),
+            Err(None) => Ok(None),
+            Err(Some(refused)) => Err(refused.into()),
+        }
     }
 
     pub(super) fn begin_unlock_token(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::begin::{answers, connected, extended, nodes, owed, unlocked};
 use super::calls::Kind;
+use super::inner::Caller;
 use super::table::Task;
 use super::{Shared, SharedGuard};
 use crate::config::Config;
@@ -34,7 +35,8 @@ impl Shared {
         key: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        let (pending, asked) = self.begin_lock(key.as_ref(), options.into().once())?;
+        let (pending, asked) =
+            self.begin_lock(key.as_ref(), options.into().once(), Caller::GoesOn)?;
         self.won(pending.await, asked)
     }
 
@@ -48,7 +50,8 @@ impl Shared {
         key: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        let (pending, asked) = self.begin_lock(key.as_ref(), self.patient(options.into()))?;
+        let (pending, asked) =
+            self.begin_lock(key.as_ref(), self.patient(options.into()), Caller::GoesOn)?;
         self.won(pending.await, asked)
     }
 
@@ -84,7 +87,7 @@ impl Shared {
         guard: &mut SharedGuard,
         ttl: Duration,
     ) -> Result<(), ExtendError> {
-        let pending = self.begin_extend(guard, ttl)?;
+        let pending = self.begin_extend(guard, ttl, Caller::GoesOn)?;
         extended(guard, pending.await)
     }
 
@@ -95,7 +98,7 @@ impl Shared {
     ///
     /// As [`unlock`](Self::unlock).
     pub async fn unlock_async(&self, guard: SharedGuard) -> Result<Unlocked, UnlockError> {
-        match self.begin_unlock(guard)? {
+        match self.begin_unlock(guard, Caller::GoesOn)? {
             Some(pending) => unlocked(pending.await),
             None => Ok(Unlocked::Released),
         }

@@ -4,41 +4,75 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::calls::Listener;
 use super::counting::Counting;
-use super::sync::Mutex;
+use super::sleeping::Place;
+use super::sync::{AtomicBool, Mutex};
 use super::table::{Command, Table};
 
 pub(super) struct Inner {
     table: Mutex<Table>,
-    /// Wakes the I/O thread; a failure is ignored.
-    wake: Box<dyn Fn() + Send + Sync>,
+    threads: Arc<dyn Threads>,
     /// How long a call that went straight to the I/O thread spins for its result.
     pub(super) spin: Duration,
     pub(super) counting: Counting,
 }
 
+/// What a caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// It blocks until its call is done, of which only who works can tell it.
+    Blocks,
+    GoesOn,
+}
+
+/// The threads that work for the table.
+pub(super) trait Threads: Send + Sync {
+    /// Wakes who sleeps there.
+    fn wake(&self, place: Place);
+
+    /// Works in the place of the I/O thread until the call is done. The table says that this thread
+    /// leads.
+    fn lead(&self, inner: &Inner, done: &AtomicBool);
+}
+
 impl Inner {
-    pub(super) fn new(
-        table: Table,
-        wake: impl Fn() + Send + Sync + 'static,
-        spin: Duration,
-    ) -> Self {
+    pub(super) fn new(table: Table, threads: Arc<dyn Threads>, spin: Duration) -> Self {
         let counting = table.counting.clone();
-        Self { table: Mutex::new(table), wake: Box::new(wake), spin, counting }
+        Self { table: Mutex::new(table), threads, spin, counting }
     }
 
-    /// Runs `work` on the table, and wakes the I/O thread if there is something to do. `work` must
-    /// be short and run no foreign code: it must neither call nor drop a waker.
+    /// Runs `work` on the table, and wakes who works for it if there is something to do. `work`
+    /// must be short and run no foreign code: it must neither call nor drop a waker.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        self.with_lead(|table| (work(table), Caller::GoesOn)).0
+    }
+
+    /// As [`with`](Self::with). Returns also whether the caller has to [`lead`](Self::lead) now.
+    pub(super) fn with_lead<T>(&self, work: impl FnOnce(&mut Table) -> (T, Caller)) -> (T, bool) {
         // A panic in the table would be a bug; later calls still get an answer.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let value = work(&mut table);
-        let must_wake = table.must_wake();
+        let (value, caller) = work(&mut table);
+        let place = table.must_wake();
+        let leads = caller == Caller::Blocks && table.begin_lead();
         drop(table);
-        if must_wake {
-            (self.wake)();
+        // Who leads does what has come itself, if nobody sleeps where it is to sleep.
+        if let Some(place) = place.filter(|place| !leads || *place == Place::Sockets) {
+            self.threads.wake(place);
         }
-        value
+        (value, leads)
+    }
+
+    /// Works in the place of the I/O thread until the call is done.
+    pub(super) fn lead(&self, done: &AtomicBool) {
+        self.threads.lead(self, done);
+    }
+
+    /// The I/O thread ends, with so many releases owed: so does every call.
+    pub(super) fn end(&self, owed: usize) {
+        let mut tell = Vec::new();
+        let _commands = self.with(|table| table.end(owed, &mut tell));
+        tell.into_iter().for_each(Listener::notify);
     }
 }
 

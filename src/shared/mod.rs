@@ -19,6 +19,7 @@ mod election;
 mod futures;
 mod guard;
 mod inner;
+mod lead;
 mod linger;
 mod loss;
 mod pending;
@@ -27,6 +28,7 @@ mod refused;
 mod rules;
 #[cfg(test)]
 mod schedules;
+mod sleeping;
 mod span;
 mod sync;
 mod table;
@@ -51,7 +53,8 @@ use crate::quorum::NodeMask;
 use crate::status::{Listing, NodeKey, SeenLock};
 use begin::{answers, connected, extended, nodes, owed, unlocked};
 use calls::Kind;
-use inner::{Inner, Owner};
+use inner::{Caller, Inner, Owner, Threads};
+use lead::Loop;
 use rules::Rules;
 use table::{Table, Task};
 use worker::Worker;
@@ -110,12 +113,19 @@ use worker::Worker;
 ///
 /// # Costs
 ///
-/// An uncontended call costs as much as that of [`Client`](crate::Client) and two hand-overs
-/// between threads: one to the I/O thread (a write to an eventfd, unless that thread is awake), one
-/// back. Calls made at the same time go out together, one write per node. With
-/// [`IdleStrategy::Spin`] the I/O thread never sleeps, for as long as any handle lives, and a
-/// blocking call spins for up to `node_timeout` before it sleeps; [`IdleStrategy::SpinThenPark`]
-/// bounds both. Once warm nothing is allocated for keys of up to 32 bytes.
+/// A call that blocks while no other is under way costs as much as that of
+/// [`Client`](crate::Client): it leads, which is to say that it writes, waits at the sockets and reads
+/// in the place of the I/O thread until it is done, also for the calls that come meanwhile. Each other
+/// call costs two hand-overs between threads more: who works with the sockets is woken (a write to an
+/// eventfd, unless it is awake), and then the caller. Calls made at the same time go out together, one
+/// write per node.
+///
+/// With [`IdleStrategy::Spin`] the I/O thread never sleeps, for as long as any handle lives, and nobody
+/// leads; a blocking call spins for up to `node_timeout` before it sleeps.
+/// [`IdleStrategy::SpinThenPark`] bounds both. Once warm nothing is allocated for keys of up to 32 bytes.
+///
+/// The code of an executor that is woken (a [`Waker`](std::task::Waker)) runs on the thread that works:
+/// it must neither block nor panic. Where it panics, every call ends with an error.
 ///
 /// Up to `in_flight_max` calls, waiting ones included, may be under way; one more fails at once
 /// with [`LockError::Full`].
@@ -161,17 +171,20 @@ impl Shared {
         #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "for the counts"))]
         let (mut driver, poller) = Poller::open(config)?;
         let waker = Waker::new(poller.registry(), token)?;
-        // A full eventfd has already woken the I/O thread.
-        let wake = move || drop(waker.wake());
-        let inner = Arc::new(Inner::new(Table::new(rules, calls_max), wake, spin));
+        let (threads, gate) = Loop::new(poller.registry(), waker)?;
+        let threads = Arc::new(threads);
+        let table = Table::new(rules, calls_max, spin.is_zero());
+        let inner = Arc::new(Inner::new(table, Arc::clone(&threads) as Arc<dyn Threads>, spin));
         #[cfg(feature = "metrics")]
         {
             let table = Arc::clone(&inner);
             let oldest = move |now| table.with(|table| table.oldest(now));
             driver.export_calls(inner.counting.counts(), Box::new(oldest));
         }
-        let worker = Worker::new(driver, poller, Arc::clone(&inner));
-        thread::Builder::new().name("redbolt".to_owned()).spawn(move || worker.run())?;
+        threads.begin(Worker::new(driver, poller, Arc::clone(&inner)));
+        let (works, table) = (Arc::clone(&threads), Arc::clone(&inner));
+        let thread = thread::Builder::new().name("redbolt".to_owned());
+        thread.spawn(move || works.run(gate, &table)).inspect_err(|_| drop(threads.end()))?;
         Ok(Self { owner: Arc::new(Owner { inner }) })
     }
 
@@ -189,7 +202,8 @@ impl Shared {
         key: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        let (pending, asked) = self.begin_lock(key.as_ref(), options.into().once())?;
+        let (pending, asked) =
+            self.begin_lock(key.as_ref(), options.into().once(), Caller::Blocks)?;
         self.won(pending.wait(), asked)
     }
 
@@ -204,7 +218,8 @@ impl Shared {
         key: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
     ) -> Result<SharedGuard, LockError> {
-        let (pending, asked) = self.begin_lock(key.as_ref(), self.patient(options.into()))?;
+        let (pending, asked) =
+            self.begin_lock(key.as_ref(), self.patient(options.into()), Caller::Blocks)?;
         self.won(pending.wait(), asked)
     }
 
@@ -241,7 +256,7 @@ impl Shared {
     /// As [`Client::extend`](crate::Client::extend), [`ExtendError::Full`] and
     /// [`ExtendError::Closed`].
     pub fn extend(&self, guard: &mut SharedGuard, ttl: Duration) -> Result<(), ExtendError> {
-        let pending = self.begin_extend(guard, ttl)?;
+        let pending = self.begin_extend(guard, ttl, Caller::Blocks)?;
         extended(guard, pending.wait())
     }
 
@@ -255,7 +270,8 @@ impl Shared {
     /// makes that handle release it. [`UnlockError::Full`]: the lock is released all the same,
     /// without a result.
     pub fn unlock(&self, guard: SharedGuard) -> Result<Unlocked, UnlockError> {
-        self.begin_unlock(guard)?.map_or(Ok(Unlocked::Released), |pending| unlocked(pending.wait()))
+        self.begin_unlock(guard, Caller::Blocks)?
+            .map_or(Ok(Unlocked::Released), |pending| unlocked(pending.wait()))
     }
 
     /// As [`Client::unlock_token`](crate::Client::unlock_token).

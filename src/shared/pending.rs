@@ -24,6 +24,8 @@ pub(super) struct Pending {
     begun_by: ThreadId,
     is_queued: bool,
     is_taken: bool,
+    /// The caller has to work in the place of the I/O thread.
+    pub(super) leads: bool,
 }
 
 /// A call's result, and the queue of its key.
@@ -38,12 +40,22 @@ impl Pending {
         done: Arc<AtomicBool>,
         is_queued: bool,
     ) -> Self {
-        Self { owner, call, done, begun_by: thread::current().id(), is_queued, is_taken: false }
+        Self {
+            owner,
+            call,
+            done,
+            begun_by: thread::current().id(),
+            is_queued,
+            is_taken: false,
+            leads: false,
+        }
     }
 
-    /// Blocks until the result is there: spins first if the settings say so, then sleeps.
+    /// Blocks until the result is there: leads, or spins first if the settings say so, then sleeps.
     pub(super) fn wait(mut self) -> Taken {
-        if !self.is_queued && !self.owner.inner.spin.is_zero() {
+        if self.leads {
+            self.owner.inner.lead(&self.done);
+        } else if !self.is_queued && !self.owner.inner.spin.is_zero() {
             self.spin(self.owner.inner.spin);
         }
         // Whoever began the call listens already.

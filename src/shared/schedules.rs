@@ -1,22 +1,24 @@
 //! The table, its calls and its wakers under a checker of thread schedules: each run draws a new
 //! random order. A run that hangs shows a lost wake-up, or a mutex taken twice.
 //!
-//! All of it is production code but the I/O thread, whose network is a set of held keys.
+//! All of it is production code but the driver, whose network is a set of held keys, and the sleep
+//! beside it.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use shuttle::sync::Mutex;
-use shuttle::sync::atomic::{AtomicUsize, Ordering};
+use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle, Thread};
 
-use super::calls::{Listener, Reply};
-use super::inner::{Inner, Owner};
+use super::calls::{CallIndex, Listener, Reply};
+use super::inner::{Caller, Inner, Owner, Threads};
 use super::rules::Rules;
+use super::sleeping::Place;
 use super::table::{Command, Table, Task};
 use super::{Shared, SharedGuard};
 use crate::config::Config;
@@ -35,14 +37,39 @@ const SCHEDULES: usize = 300;
 /// Long enough that no call ends by time.
 const LONG: Duration = Duration::from_secs(20);
 
+/// A key that another client holds, for as long as this client holds the one that it sees.
+const OTHERS: &[u8] = b"others";
+const SEEN: &[u8] = b"seen";
+
 /// The I/O thread's side, and the nodes'.
 struct Network {
+    engine: Engine,
     pool: LeasePool,
     held: HashMap<Vec<u8>, LeaseId>,
     leases: u32,
+    /// Calls for the key that another client holds.
+    late: Vec<CallIndex>,
+    commands: Vec<Command>,
+    replies: Vec<(CallIndex, Reply)>,
+    tell: Vec<Listener>,
+    is_over: bool,
 }
 
 impl Network {
+    fn new(config: &Config) -> Self {
+        Self {
+            engine: Engine::new(config, [0; 32], now()).expect("a fit configuration"),
+            pool: LeasePool::new(),
+            held: HashMap::new(),
+            leases: 0,
+            late: Vec::new(),
+            commands: Vec::new(),
+            replies: Vec::new(),
+            tell: Vec::new(),
+            is_over: false,
+        }
+    }
+
     fn acquire(&mut self, key: &[u8]) -> Result<Lease, LockError> {
         self.collect();
         if self.held.contains_key(key) {
@@ -61,62 +88,146 @@ impl Network {
         self.pool.take_dropped(|dropped| held.retain(|_, id| *id != dropped.id));
     }
 
-    /// Works as the I/O thread does, until the last handle is gone or shut down. Returns how many
-    /// locks are left.
-    fn serve(mut self, inner: &Inner) -> usize {
-        let config = Config::new(["h:1"]).expect("an address");
-        let engine = Engine::new(&config, [0; 32], now()).expect("a fit configuration");
-        let (mut commands, mut replies, mut tell) = (Vec::new(), Vec::new(), Vec::new());
-        let mut is_over = false;
-        while !is_over {
-            inner.with(|table| {
-                table.exchange(&engine, false, now(), &mut replies, &mut commands, &mut tell);
-            });
-            tell.drain(..).for_each(Listener::notify);
-            for command in commands.drain(..) {
-                match command {
-                    Command::Call(call, Task::Acquire { key, .. }, _) => {
-                        replies.push((call, Reply::Lock(self.acquire(&key))));
-                    }
-                    Command::Call(call, Task::Unlock { lease }, _) => {
-                        drop(lease);
-                        replies.push((call, Reply::Unlock(Ok(Unlocked::Released))));
-                    }
-                    // A call that was given up has ended by then.
-                    Command::Call(..) => {}
-                    Command::Release(lease) => drop(lease),
-                    Command::Close | Command::Shutdown { .. } => is_over = true,
-                }
-            }
-            let due = (!replies.is_empty()).then(Instant::default);
-            let until = inner.with(|table| table.fall_asleep(due));
-            if !is_over && until.is_none_or(|until| until > now()) {
-                thread::park();
+    /// Another client lets go of its key as soon as it sees that one of this client's is free.
+    fn answer_late(&mut self) {
+        self.collect();
+        if !self.held.contains_key(SEEN) {
+            for call in std::mem::take(&mut self.late) {
+                let result = self.acquire(OTHERS);
+                self.replies.push((call, Reply::Lock(result)));
             }
         }
-        drop(inner.with(|table| table.end(0, &mut tell)));
+    }
+
+    /// Works once. Returns when something is due next; `None` where the end has come.
+    fn turn(&mut self, inner: &Inner) -> Option<Instant> {
+        let Self { engine, replies, commands, tell, .. } = self;
+        inner.with(|table| table.exchange(engine, false, now(), replies, commands, tell));
         tell.drain(..).for_each(Listener::notify);
+        for command in std::mem::take(&mut self.commands) {
+            match command {
+                Command::Call(call, Task::Acquire { key, .. }, _) if key.as_slice() == OTHERS => {
+                    self.late.push(call);
+                }
+                Command::Call(call, Task::Acquire { key, .. }, _) => {
+                    let result = self.acquire(&key);
+                    self.replies.push((call, Reply::Lock(result)));
+                }
+                Command::Call(call, Task::Unlock { lease }, _) => {
+                    drop(lease);
+                    self.replies.push((call, Reply::Unlock(Ok(Unlocked::Released))));
+                }
+                // A call that was given up has ended by then.
+                Command::Call(..) => {}
+                Command::Release(lease) => drop(lease),
+                Command::Close | Command::Shutdown { .. } => self.is_over = true,
+            }
+        }
+        self.answer_late();
+        let due = if self.replies.is_empty() { Instant::MAX } else { Instant::default() };
+        (!self.is_over).then_some(due)
+    }
+
+    /// Works in the place of the I/O thread until the call is done.
+    fn lead(&mut self, inner: &Inner, done: &AtomicBool, sockets: &Bed) -> Option<Instant> {
+        loop {
+            let due = self.turn(inner)?;
+            if done.load(Ordering::Acquire) {
+                return Some(due);
+            }
+            sockets.sleep(inner.with(|table| table.fall_asleep(Place::Sockets, due)));
+        }
+    }
+}
+
+/// Where a thread sleeps that no `unpark` reaches.
+#[derive(Default)]
+struct Bed {
+    is_called: Mutex<bool>,
+    called: Condvar,
+}
+
+impl Bed {
+    fn sleep(&self, until: Instant) {
+        let mut is_called = self.is_called.lock().expect("no panic");
+        while !*is_called && until > now() {
+            is_called = self.called.wait(is_called).expect("no panic");
+        }
+        *is_called = false;
+    }
+
+    fn call(&self) {
+        *self.is_called.lock().expect("no panic") = true;
+        self.called.notify_one();
+    }
+}
+
+/// Who works with the network: the I/O thread, or a caller that leads.
+#[derive(Default)]
+struct Workers {
+    network: Mutex<Option<Network>>,
+    gate: Bed,
+    sockets: Bed,
+}
+
+impl Threads for Workers {
+    fn wake(&self, place: Place) {
+        match place {
+            Place::Gate => self.gate.call(),
+            Place::Sockets => self.sockets.call(),
+        }
+    }
+
+    fn lead(&self, inner: &Inner, done: &AtomicBool) {
+        let mut network = self.network.lock().expect("no panic");
+        let lead = |network: &mut Network| network.lead(inner, done, &self.sockets);
+        let due = network.as_mut().and_then(lead);
+        drop(network);
+        if inner.with(|table| table.end_lead(due)) {
+            self.wake(Place::Gate);
+        }
+    }
+}
+
+impl Workers {
+    /// The I/O thread, until the last handle is gone or shut down. Returns how many locks are left.
+    fn serve(&self, inner: &Inner) -> usize {
+        loop {
+            let mut network = self.network.lock().expect("no panic");
+            let Some(due) = network.as_mut().and_then(|network| network.turn(inner)) else { break };
+            let (place, until) = inner.with(|table| {
+                let place = table.place_to_sleep();
+                (place, table.fall_asleep(place, due))
+            });
+            if place == Place::Sockets {
+                self.sockets.sleep(until);
+            } else {
+                drop(network);
+                self.gate.sleep(until);
+            }
+        }
+        let mut network = self.network.lock().expect("no panic").take().expect("it is there");
+        drop(inner.with(|table| table.end(0, &mut network.tell)));
+        network.tell.drain(..).for_each(Listener::notify);
         // The calls that a real I/O thread would have given up.
-        drop(replies);
-        self.collect();
-        self.held.len()
+        network.replies.clear();
+        network.collect();
+        network.held.len()
     }
 }
 
 /// A handle whose leases are handed on this often, and its I/O thread.
 fn start(local_turns: u32) -> (Shared, JoinHandle<usize>) {
     let config = Config::new(["h:1"]).expect("an address").local_turns(local_turns);
-    let table = Table::new(Rules::new(&config).expect("a fit configuration"), 64);
-    let sleeper = Arc::new(OnceLock::<Thread>::new());
-    let waker = Arc::clone(&sleeper);
-    let wake = move || waker.get().expect("it has begun").unpark();
-    let inner = Arc::new(Inner::new(table, wake, Duration::ZERO));
-    let network = Network { pool: LeasePool::new(), held: HashMap::new(), leases: 0 };
+    let table = Table::new(Rules::new(&config).expect("a fit configuration"), 64, true);
+    let workers = Arc::new(Workers::default());
+    let inner =
+        Arc::new(Inner::new(table, Arc::clone(&workers) as Arc<dyn Threads>, Duration::ZERO));
+    *workers.network.lock().expect("no panic") = Some(Network::new(&config));
     let worker = thread::spawn({
-        let inner = Arc::clone(&inner);
-        move || network.serve(&inner)
+        let (inner, workers) = (Arc::clone(&inner), Arc::clone(&workers));
+        move || workers.serve(&inner)
     });
-    assert!(sleeper.set(worker.thread().clone()).is_ok());
     (Shared { owner: Arc::new(Owner { inner }) }, worker)
 }
 
@@ -235,6 +346,26 @@ fn a_lock_that_lingers_is_taken_again_by_one_at_a_time_and_released_at_the_end()
     });
 }
 
+/// A caller that leads waits for the end of a lock whose holder has other calls to make first.
+#[test]
+fn a_call_does_not_wait_for_the_end_of_another() {
+    each(|local_turns| {
+        let (shared, worker) = start(local_turns);
+        let seen = shared.lock(SEEN, patient()).expect("it is free");
+        let waiter = thread::spawn({
+            let shared = shared.clone();
+            move || drop(shared.lock(OTHERS, patient()).expect("its turn comes"))
+        });
+        for _ in 0..2 {
+            let guard = shared.lock("free", patient()).expect("it is free");
+            shared.unlock(guard).expect("it is ours");
+        }
+        drop(seen);
+        waiter.join().expect("no panic");
+        ends(shared, worker);
+    });
+}
+
 #[test]
 fn waiters_are_served_in_the_order_they_came() {
     each(|local_turns| {
@@ -244,7 +375,7 @@ fn waiters_are_served_in_the_order_they_came() {
         let waiters: Vec<_> = (0..3)
             .map(|nth| {
                 // Each call has its place before the next one begins.
-                let pending = shared.begin_lock(b"k", patient()).expect("room");
+                let pending = shared.begin_lock(b"k", patient(), Caller::GoesOn).expect("room");
                 let (shared, order) = (shared.clone(), Arc::clone(&order));
                 thread::spawn(move || {
                     let (pending, asked) = pending;

@@ -3,11 +3,11 @@
 
 #[cfg(test)]
 pub(super) use shuttle::{
-    sync::{Mutex, atomic::AtomicBool},
+    sync::{Mutex, MutexGuard, atomic::AtomicBool},
     thread::{self, Thread, ThreadId},
 };
 #[cfg(not(test))]
 pub(super) use std::{
-    sync::{Mutex, atomic::AtomicBool},
+    sync::{Mutex, MutexGuard, atomic::AtomicBool},
     thread::{self, Thread, ThreadId},
 };

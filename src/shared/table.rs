@@ -21,6 +21,7 @@ use super::loss::Losses;
 use super::queues::{QueueIndex, Queues};
 use super::refused::Refused;
 use super::rules::{Patience, Rules};
+use super::sleeping::Sleeping;
 use super::span::CallSpan;
 use crate::driver::{Connecting, Lease, Question};
 use crate::engine::{Engine, LeaseId};
@@ -82,8 +83,7 @@ pub(super) struct Table {
     pub(super) queues: Queues,
     pub(super) losses: Losses,
     pub(super) commands: Vec<Command>,
-    /// Until when the I/O thread sleeps; `None` while it is awake.
-    sleeps_until: Option<Instant>,
+    pub(super) sleeping: Sleeping,
     /// Nothing here is due before this.
     pub(super) next_due: Instant,
     /// When locks have lingered for long enough, the next first; some are taken again by then.
@@ -99,13 +99,14 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(rules: Rules, calls_max: usize) -> Self {
+    /// `may_be_led`: see [`Sleeping`].
+    pub(super) fn new(rules: Rules, calls_max: usize, may_be_led: bool) -> Self {
         Self {
             calls: Calls::new(calls_max),
             queues: Queues::default(),
             losses: Losses::default(),
             commands: Vec::new(),
-            sleeps_until: None,
+            sleeping: Sleeping::new(may_be_led),
             next_due: Instant::MAX,
             lingering: BinaryHeap::new(),
             is_closed: false,
@@ -342,7 +343,7 @@ impl Table {
         commands: &mut Vec<Command>,
         tell: &mut Vec<Listener>,
     ) {
-        self.sleeps_until = None;
+        self.sleeping.wake();
         self.voters = engine.voters();
         for (call, reply) in replies.drain(..) {
             tell.push(self.complete(call, reply, engine));
@@ -470,23 +471,6 @@ impl Table {
     /// A caller waits for the end of a lock: at `at`, unless it is lost before.
     pub(super) fn look_for_loss(&mut self, at: Instant) {
         self.next_due = self.next_due.min(at);
-    }
-
-    /// The I/O thread goes to sleep. Returns until when; the present if it has something to do.
-    pub(super) fn fall_asleep(&mut self, due: Option<Instant>) -> Option<Instant> {
-        if !self.commands.is_empty() {
-            return Some(Instant::default());
-        }
-        let until = due.unwrap_or(Instant::MAX).min(self.due_at());
-        self.sleeps_until = Some(until);
-        (until < Instant::MAX).then_some(until)
-    }
-
-    /// Whether the I/O thread must be woken for what is here; true only once.
-    pub(super) fn must_wake(&mut self) -> bool {
-        let is_due = !self.commands.is_empty()
-            || self.sleeps_until.is_some_and(|until| self.due_at() < until);
-        is_due && self.sleeps_until.take().is_some()
     }
 
     /// Ends every wait in a queue, and takes back leases that were won and not taken: no further

@@ -1,10 +1,15 @@
-//! The I/O thread: it owns the driver, carries out the table's commands, and hands results back.
+//! [`Worker`]: the driver and its sockets. Whoever works carries out the table's commands, and hands
+//! results back.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::calls::{CallIndex, Kind, Listener, Reply};
 use super::inner::Inner;
+use super::sleeping::Place;
+use super::sync::AtomicBool;
 use super::table::{Command, Task};
 use crate::driver::clock::now;
 use crate::driver::{Completion, Connecting, Driver, Outcome, Poller, Question};
@@ -18,6 +23,7 @@ use crate::time::Instant;
 pub(super) struct Worker {
     driver: Driver,
     poller: Poller,
+    flow: Flow,
     /// The calls that wait for nodes to connect.
     connecting: Vec<(CallIndex, Connecting)>,
     /// Questions whose time has not come.
@@ -36,25 +42,11 @@ pub(super) struct Worker {
 const ROUNDS_MAX: usize = 8;
 
 /// What follows from the commands.
+#[derive(Clone, Copy)]
 enum Flow {
     GoesOn,
     ShutsDown { ends: Instant },
     Ends,
-}
-
-/// Ends every call when the thread ends, even by a panic.
-struct End(Arc<Inner>);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        end(&self.0, 0);
-    }
-}
-
-fn end(inner: &Inner, owed: usize) {
-    let mut tell = Vec::new();
-    let _commands = inner.with(|table| table.end(owed, &mut tell));
-    tell.into_iter().for_each(Listener::notify);
 }
 
 impl Worker {
@@ -62,6 +54,7 @@ impl Worker {
         Self {
             driver,
             poller,
+            flow: Flow::GoesOn,
             connecting: Vec::new(),
             asks: Vec::new(),
             inner,
@@ -73,35 +66,72 @@ impl Worker {
         }
     }
 
-    /// Works until the handle is shut down or the last handle is gone.
-    pub(super) fn run(mut self) {
-        let _end = End(Arc::clone(&self.inner));
+    /// The I/O thread: works until there is nothing to do. Returns until when; `None` at the end.
+    pub(super) fn work(&mut self) -> Option<Instant> {
+        self.poller.read(&mut self.driver).ok()?;
         loop {
-            self.gather();
-            self.exchange();
-            match self.carry_out() {
-                Flow::GoesOn => {}
-                Flow::ShutsDown { ends } => return self.shut_down(ends),
-                Flow::Ends => return,
+            let due = self.turn()?;
+            let (place, until) = self.inner.with(|table| {
+                let place = table.place_to_sleep();
+                (place, table.fall_asleep(place, due))
+            });
+            if place == Place::Gate && until > Instant::default() {
+                return Some(until);
             }
-            let asking = self.ask_due();
-            self.driver.flush();
-            let connecting = self.connected_by();
-            let due = if self.replies.is_empty() {
-                [asking, connecting, self.driver.next_deadline()].into_iter().flatten().min()
-            } else {
-                Some(Instant::default())
-            };
-            let until = self.inner.with(|table| table.fall_asleep(due));
-            if self.poller.pass(&mut self.driver, until).is_err() {
-                return;
-            }
+            self.sleep(until).ok()?;
         }
+    }
+
+    /// A caller, in the place of the I/O thread: works until the call is done. Returns when the driver
+    /// is to be driven next; `None` where the I/O thread has to look.
+    pub(super) fn lead(&mut self, done: &AtomicBool) -> Option<Instant> {
+        // Whoever waits for a lock that is to be released is heard first.
+        self.poller.read(&mut self.driver).ok()?;
+        loop {
+            let due = self.turn()?;
+            if done.load(Ordering::Acquire) {
+                return Some(due);
+            }
+            let until = self.inner.with(|table| table.fall_asleep(Place::Sockets, due));
+            self.sleep(until).ok()?;
+        }
+    }
+
+    /// The end has come.
+    pub(super) fn finish(self) {
+        if let Flow::ShutsDown { ends } = self.flow {
+            self.shut_down(ends);
+        }
+    }
+
+    /// Sleeps at the sockets, and drives.
+    fn sleep(&mut self, until: Instant) -> Result<(), io::ErrorKind> {
+        let until = (until < Instant::MAX).then_some(until);
+        self.poller.pass(&mut self.driver, until)
+    }
+
+    /// Hands out results, carries out commands and writes. Returns when something is due next; `None`
+    /// where the end has come.
+    fn turn(&mut self) -> Option<Instant> {
+        self.gather();
+        self.exchange();
+        self.flow = self.carry_out();
+        if !matches!(self.flow, Flow::GoesOn) {
+            return None;
+        }
+        let asking = self.ask_due();
+        self.driver.flush();
+        let connecting = self.connected_by();
+        if !self.replies.is_empty() {
+            return Some(Instant::default());
+        }
+        let due = [asking, connecting, self.driver.next_deadline()].into_iter().flatten().min();
+        Some(due.unwrap_or(Instant::MAX))
     }
 
     /// Carries out the commands, and those that come meanwhile: all go out in the same writes.
     fn carry_out(&mut self) -> Flow {
-        let mut flow = Flow::GoesOn;
+        let mut flow = self.flow;
         for round in 1..=ROUNDS_MAX {
             if self.commands.is_empty() {
                 break;
@@ -297,12 +327,12 @@ impl Worker {
             if self.driver.has_released(ends, &mut has_reached) {
                 break;
             }
-            let until = self.inner.with(|table| table.fall_asleep(Some(ends)));
-            if self.poller.pass(&mut self.driver, until).is_err() {
+            let until = self.inner.with(|table| table.fall_asleep(Place::Sockets, ends));
+            if self.sleep(until).is_err() {
                 break;
             }
         }
-        end(&self.inner, self.driver.engine().releases_owed(now()));
+        self.inner.end(self.driver.engine().releases_owed(now()));
     }
 
     /// Takes what came after the handle was closed: leases given back, which it releases, and
