@@ -53,12 +53,12 @@ impl Bare {
         count: usize,
     ) -> Anything<Self> {
         let poll = Poll::new()?;
-        let link = |address: &String, index| Link::connect(address, &poll, Token(index));
-        let nodes = addresses.iter().enumerate().map(|(index, address)| {
-            Ok(Node { link: link(address, index)?, sent: 0, is_granted: false })
-        });
-        let nodes = nodes.collect::<io::Result<Vec<_>>>()?;
-        let mut ear = link(addresses.first().ok_or("no node")?, nodes.len())?;
+        let nodes: Vec<_> = links(addresses, &poll)?
+            .into_iter()
+            .map(|link| Node { link, sent: 0, is_granted: false })
+            .collect();
+        let ear_at = addresses.first().ok_or("no node")?;
+        let mut ear = Link::connect(ear_at, &poll, Token(nodes.len()))?;
         ear.send(&command(&["SUBSCRIBE", &channel(me)]))?;
         let token = format!("{me:040}");
         let next = channel((me + 1) % count);
@@ -149,6 +149,12 @@ const WAKE: &str = "wake!";
 
 fn channel(of: usize) -> String {
     format!("bare:{of}")
+}
+
+/// A link to each node. Their tokens are their places.
+pub(crate) fn links(addresses: &[String], poll: &Poll) -> io::Result<Vec<Link>> {
+    let places = addresses.iter().enumerate();
+    places.map(|(place, address)| Link::connect(address, poll, Token(place))).collect()
 }
 
 pub(crate) fn command(words: &[&str]) -> Vec<u8> {

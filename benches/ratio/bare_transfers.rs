@@ -7,10 +7,10 @@ use std::io;
 use std::time::Duration;
 
 use redbolt::IdleStrategy;
-use redbolt::driver::mio::{Events, Poll, Token};
+use redbolt::driver::mio::{Events, Poll};
 
 use crate::Anything;
-use crate::bare::command;
+use crate::bare::{command, links};
 use crate::handover::Contender;
 use redbolt_benches::probe::{Link, wait_for};
 
@@ -63,14 +63,10 @@ impl BareTransfers {
         count: usize,
     ) -> Anything<Self> {
         let poll = Poll::new()?;
-        let nodes = addresses.iter().enumerate().map(|(index, address)| {
-            Ok(Node {
-                link: Link::connect(address, &poll, Token(index))?,
-                awaited: 0,
-                transfers: 0,
-            })
-        });
-        let nodes = nodes.collect::<io::Result<Vec<_>>>()?;
+        let nodes = links(addresses, &poll)?
+            .into_iter()
+            .map(|link| Node { link, awaited: 0, transfers: 0 })
+            .collect();
         let next = (me + 1) % count;
         let transfer = format!("{}{}", char::from(TRANSFER), ".".repeat(MESSAGE_LEN));
         let words = [

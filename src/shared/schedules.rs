@@ -195,10 +195,7 @@ impl Workers {
         loop {
             let mut network = self.network.lock().expect("no panic");
             let Some(due) = network.as_mut().and_then(|network| network.turn(inner)) else { break };
-            let (place, until) = inner.with(|table| {
-                let place = table.place_to_sleep();
-                (place, table.fall_asleep(place, due))
-            });
+            let (place, until) = inner.with(|table| table.io_thread_falls_asleep(due));
             if place == Place::Sockets {
                 self.sockets.sleep(until);
             } else {

@@ -46,10 +46,12 @@ impl Sleeping {
 }
 
 impl Table {
-    /// Where the I/O thread sleeps: at its gate where a caller leads, or the next one would.
-    pub(super) const fn place_to_sleep(&self) -> Place {
+    /// The I/O thread goes to sleep: at its gate where a caller leads, or the next one would.
+    pub(super) fn io_thread_falls_asleep(&mut self, due: Instant) -> (Place, Instant) {
         let makes_room = self.sleeping.is_led || self.calls.in_use() == 0;
-        if self.sleeping.may_be_led && makes_room { Place::Gate } else { Place::Sockets }
+        let place =
+            if self.sleeping.may_be_led && makes_room { Place::Gate } else { Place::Sockets };
+        (place, self.fall_asleep(place, due))
     }
 
     /// Who works goes to sleep. Returns until when; the present if there is something to do.

@@ -71,10 +71,7 @@ impl Worker {
         self.poller.read(&mut self.driver).ok()?;
         loop {
             let due = self.turn()?;
-            let (place, until) = self.inner.with(|table| {
-                let place = table.place_to_sleep();
-                (place, table.fall_asleep(place, due))
-            });
+            let (place, until) = self.inner.with(|table| table.io_thread_falls_asleep(due));
             if place == Place::Gate && until > Instant::default() {
                 return Some(until);
             }
