@@ -106,6 +106,7 @@ impl Network {
         tell.drain(..).for_each(Listener::notify);
         for command in std::mem::take(&mut self.commands) {
             match command {
+                Command::Call(..) if self.is_over => {}
                 Command::Call(call, Task::Acquire { key, .. }, _) if key.as_slice() == OTHERS => {
                     self.late.push(call);
                 }
@@ -204,6 +205,11 @@ impl Workers {
             }
         }
         let mut network = self.network.lock().expect("no panic").take().expect("it is there");
+        inner.with(|table| table.close(&mut network.tell));
+        // A node that is away answers its releases once it sees that one of this client's is free.
+        while network.turn(inner).is_some() || network.held.contains_key(SEEN) {
+            self.sockets.sleep(inner.with(|table| table.fall_asleep(Place::Sockets, Instant::MAX)));
+        }
         drop(inner.with(|table| table.end(0, &mut network.tell)));
         network.tell.drain(..).for_each(Listener::notify);
         // The calls that a real I/O thread would have given up.
@@ -419,6 +425,31 @@ fn a_call_that_is_given_up_at_any_point_holds_nothing_and_loses_nobody_its_wake_
             .collect();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         ends(shared, worker);
+    });
+}
+
+/// A caller that leads tells the end, and the I/O thread works on towards it meanwhile.
+#[test]
+fn what_is_given_back_at_the_end_wakes_who_works_towards_it() {
+    each(|local_turns| {
+        let (shared, worker) = start(local_turns);
+        let seen = shared.lock(SEEN, patient()).expect("it is free");
+        let other = thread::spawn({
+            let shared = shared.clone();
+            move || drop(shared.lock("k", patient()))
+        });
+        let end = thread::spawn({
+            let shared = shared.clone();
+            move || assert_eq!(shared.shutdown(LONG), 0)
+        });
+        while shared.try_lock("free", LONG).is_ok() {
+            thread::yield_now();
+        }
+        drop(seen);
+        other.join().expect("no panic");
+        end.join().expect("no panic");
+        drop(shared);
+        assert!(worker.join().expect("a sound I/O thread") <= 1);
     });
 }
 

@@ -95,7 +95,10 @@ impl Table {
     pub(super) fn end_lead(&mut self, due: Option<Instant>) -> bool {
         self.sleeping.is_led = false;
         let due = due.map(|due| due.min(self.due_at()));
-        self.sleeping.asleep = due.map(|due| (Place::Gate, due));
+        // At its end the I/O thread may work on by now, and sleep at the sockets.
+        if self.sleeping.asleep.is_none() {
+            self.sleeping.asleep = due.map(|due| (Place::Gate, due));
+        }
         due.is_none_or(|due| due < self.sleeping.gate_until)
     }
 }
