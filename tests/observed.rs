@@ -213,3 +213,33 @@ fn the_spans_of_a_shared_handle_are_inside_the_span_of_their_caller() {
     let all = spans.0.lock().unwrap();
     assert_eq!(all.iter().filter(alone).count(), 0, "{all:#?}");
 }
+
+/// The thread of a call that waits works for the handle meanwhile.
+#[test]
+fn what_a_shared_handle_does_by_itself_is_in_no_span_of_a_caller_that_waits() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let spans = spans();
+    let holder = shared(&cluster, "holder");
+    let _held = holder.lock("held", patient()).unwrap();
+    let shared = shared(&cluster, "waiter");
+    let own = LockOptions::new(ms(300)).keep_alive(KeepAlive::new());
+    let _own = shared.try_lock("own", own).unwrap();
+    let request = info_span!("request", id = 3).entered();
+    let part = info_span!("part").entered();
+    let waited = shared.lock("held", patient().timeout(ms(1_000)));
+    assert!(matches!(waited, Err(LockError::Taken(_))), "{waited:?}");
+    drop((info_span!("follows"), part));
+    drop((info_span!("follows"), request));
+    let all = spans.0.lock().unwrap();
+    let extensions: Vec<_> =
+        all.iter().filter(|span| span.contains("extension key=\"own\"")).collect();
+    assert!(!extensions.is_empty(), "nothing was kept alive");
+    assert!(extensions.iter().all(|span| span.starts_with("extension")), "{extensions:#?}");
+    for path in [
+        "request id=3 > part > lock key=\"held\" ttl_ms=20000 > acquire",
+        "request id=3 > part > follows",
+        "request id=3 > follows",
+    ] {
+        assert!(all.iter().any(|span| span.starts_with(path)), "{path}: {all:#?}");
+    }
+}

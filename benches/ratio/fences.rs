@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::iter::repeat_n;
 use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::handover::{Contender, contend};
 use crate::nodes::{Keys, Setup, WAITS, config};
 use crate::slices::{CYCLES, alternate, medians, nanos, percentile};
 use crate::{Anything, Options};
-use redbolt_benches::proxy::{Mode, Proxy};
+use redbolt_benches::proxy::delayed;
 
 /// Servers that have just been started do not vote for so long; fences need the guard.
 const MAX_TTL: Duration = Duration::from_secs(4);
@@ -35,11 +36,8 @@ pub(crate) fn run(options: &Options) -> Anything {
             row(&setup.addresses, name, wait, Duration::ZERO, options.slices)?;
         }
         if setup.is_tcp() {
-            let proxies = setup.addresses.iter().map(|node| Proxy::start(node));
-            let proxies = proxies.collect::<Result<Vec<_>, _>>()?;
             let delay = Duration::from_millis(1);
-            proxies.iter().for_each(|proxy| proxy.set(Mode::Delay(delay)));
-            let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
+            let (_proxies, addresses) = delayed(&setup.addresses, repeat_n(delay, count))?;
             row(&addresses, "park", IdleStrategy::Park, delay, options.slices)?;
         }
     }

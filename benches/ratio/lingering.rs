@@ -10,7 +10,7 @@ use redbolt::{Config, IdleStrategy, LockOptions, Shared, now};
 use crate::nodes::{Setup, config};
 use crate::slices::{nanos, percentile};
 use crate::{Anything, Options, TTL};
-use redbolt_benches::proxy::{Mode, Proxy};
+use redbolt_benches::proxy::delayed;
 
 const NODES: usize = 5;
 
@@ -38,12 +38,7 @@ pub(crate) fn run(_: &Options) -> Anything {
         "\n| added round trip | another's lock | free | lingering | of that |\n|---|---|---|---|---|"
     );
     for added in ADDED {
-        let proxies: Vec<Proxy> =
-            setup.addresses.iter().map(|node| Proxy::start(node)).collect::<Result<_, _>>()?;
-        for proxy in proxies.iter().filter(|_| added > 0) {
-            proxy.set(Mode::Delay(Duration::from_millis(added)));
-        }
-        let far: Vec<_> = proxies.iter().map(Proxy::address).collect();
+        let (_proxies, far) = delayed(&setup.addresses, [Duration::from_millis(added); NODES])?;
         let addresses = if added > 0 { &far } else { &setup.addresses };
         for way in [("lingers too", options()), ("does not", LockOptions::new(TTL))] {
             by_another(added, way, config(addresses, IdleStrategy::Park)?)?;

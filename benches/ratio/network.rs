@@ -8,7 +8,7 @@ use crate::latency::add;
 use crate::nodes::{Setup, config, probe};
 use crate::slices::{Bench, medians, percentile};
 use crate::{Anything, Options};
-use redbolt_benches::proxy::{Mode, Proxy};
+use redbolt_benches::proxy::delayed;
 use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 /// Round trips of the five nodes, in microseconds.
@@ -30,12 +30,7 @@ pub(crate) fn run(options: &Options) -> Anything {
     println!("|---|---|---|---|");
     let mut lines: Vec<Line> = Vec::new();
     for network in NETWORKS {
-        let proxies: Vec<Proxy> =
-            setup.addresses.iter().map(|node| Proxy::start(node)).collect::<Result<_, _>>()?;
-        for (proxy, &micros) in proxies.iter().zip(&network) {
-            proxy.set(Mode::Delay(Duration::from_micros(micros)));
-        }
-        let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
+        let (_proxies, addresses) = delayed(&setup.addresses, network.map(Duration::from_micros))?;
         let config = config(&addresses, IdleStrategy::Park)?;
         let third = network[2];
         // A second or so for each client.

@@ -12,7 +12,7 @@ use crate::handover::{Contender, NODES, Redbolt, commands, contend};
 use crate::nodes::{Setup, config};
 use crate::slices::percentile;
 use crate::{Anything, Options, TTL};
-use redbolt_benches::proxy::{Mode, Proxy};
+use redbolt_benches::proxy::delayed;
 use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 struct Handle {
@@ -77,12 +77,7 @@ pub(crate) fn run(options: &Options) -> Anything {
             if hold.is_zero() {
                 continue;
             }
-            let proxies: Vec<Proxy> =
-                setup.addresses.iter().map(|node| Proxy::start(node)).collect::<Result<_, _>>()?;
-            for proxy in proxies.iter().filter(|_| added > 0) {
-                proxy.set(Mode::Delay(Duration::from_millis(added)));
-            }
-            let far: Vec<_> = proxies.iter().map(Proxy::address).collect();
+            let (_proxies, far) = delayed(&setup.addresses, [Duration::from_millis(added); NODES])?;
             let addresses = if added > 0 { &far } else { &setup.addresses };
             let mut ways = ways(clients);
             for _ in 0..SLICES {

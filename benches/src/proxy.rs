@@ -77,6 +77,19 @@ impl Proxy {
     }
 }
 
+/// A proxy in front of each node, which adds this much to its round trips; and their addresses.
+pub fn delayed(
+    nodes: &[String],
+    added: impl IntoIterator<Item = Duration>,
+) -> io::Result<(Vec<Proxy>, Vec<String>)> {
+    let proxies: Vec<_> = nodes.iter().map(|node| Proxy::start(node)).collect::<Result<_, _>>()?;
+    for (proxy, delay) in proxies.iter().zip(added) {
+        proxy.set(Mode::Delay(delay));
+    }
+    let addresses = proxies.iter().map(Proxy::address).collect();
+    Ok((proxies, addresses))
+}
+
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
 use super::inner::{Inner, Threads};
 use super::sleeping::Place;
+use super::span;
 use super::sync::{AtomicBool, Mutex, MutexGuard};
 use super::worker::Worker;
 use crate::driver::clock::now;
@@ -109,7 +110,7 @@ impl Loop {
         let mut place = self.worker.lock().ok()?;
         let worker = place.as_mut()?;
         self.open(false).ok()?;
-        let led = catch_unwind(AssertUnwindSafe(|| worker.lead(done)));
+        let led = catch_unwind(AssertUnwindSafe(|| span::outside(|| worker.lead(done))));
         // It is registered, so this does not fail.
         drop(self.open(true));
         led.unwrap_or_else(|_| {

@@ -8,7 +8,11 @@
 use std::time::Duration;
 
 #[cfg(feature = "tracing")]
-use tracing::{Level, Span};
+use tracing::{Level, Span, dispatcher, span::Id};
+
+/// A subscriber that never comes to the end of the spans is left at this many.
+#[cfg(feature = "tracing")]
+const DEPTH_MAX: usize = 256;
 
 /// The span of a call.
 #[derive(Clone, Debug)]
@@ -67,5 +71,41 @@ impl CallSpan {
     /// Takes the span out, and leaves none.
     pub(super) fn take(&mut self) -> Self {
         std::mem::take(self)
+    }
+}
+
+/// Runs `work` in none of the spans that this thread is in: most of it is not for their caller.
+pub(super) fn outside<T>(work: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "tracing")]
+    let _outside = Outside::begin();
+    work()
+}
+
+/// The spans to go back into, the innermost first.
+#[cfg(feature = "tracing")]
+struct Outside(Vec<Id>);
+
+#[cfg(feature = "tracing")]
+impl Outside {
+    fn begin() -> Self {
+        let mut left = Vec::new();
+        dispatcher::get_default(|subscriber| {
+            while left.len() < DEPTH_MAX
+                && let Some(span) = subscriber.current_span().id()
+            {
+                subscriber.exit(span);
+                left.push(span.clone());
+            }
+        });
+        Self(left)
+    }
+}
+
+#[cfg(feature = "tracing")]
+impl Drop for Outside {
+    fn drop(&mut self) {
+        dispatcher::get_default(|subscriber| {
+            self.0.iter().rev().for_each(|span| subscriber.enter(span));
+        });
     }
 }

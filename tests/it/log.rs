@@ -8,7 +8,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::common::{Kind, PATIENCE, RealServer, TTL, eventually, kind_or_skip};
+use super::common::{Kind, PATIENCE, RealServer, TTL, eventually, kind_or_skip, log_to};
 
 /// Keeps the events that this thread gives.
 #[derive(Clone, Default)]
@@ -74,7 +74,7 @@ fn a_wrong_password_is_logged_once_and_again_after_it_was_mended() {
             wire.ask(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).unwrap();
         }
     };
-    tracing::subscriber::with_default(log.clone(), || {
+    log_to(log.clone(), || {
         let mut client = Client::connect(config).unwrap();
         let mut locks = |count: usize| {
             for turn in 0..count {

@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, log_to, ms, taken};
 
 /// One event: the spans around it, outermost first, its name and its fields.
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ fn the_life_of_a_lock_is_told_in_its_spans() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let log = Recording::default();
     let mut tokens = Vec::new();
-    tracing::subscriber::with_default(log.clone(), || {
+    log_to(log.clone(), || {
         let mut client = cluster.client();
         let events = log.take();
         assert_eq!(named(&events, "admission").len(), 3, "{events:?}");
@@ -164,7 +164,7 @@ fn the_life_of_a_lock_is_told_in_its_spans() {
 fn what_happens_to_nodes_is_told_once() {
     let Some(mut cluster) = Cluster::mixed(5) else { return };
     let log = Recording::default();
-    tracing::subscriber::with_default(log.clone(), || {
+    log_to(log.clone(), || {
         let config = cluster.config().node_timeout(ms(500));
         let mut client = Client::connect(config).unwrap();
         let voters = |client: &mut Client, wanted: u32| {
@@ -218,7 +218,7 @@ fn what_happens_to_nodes_is_told_once() {
 fn a_node_that_is_too_young_is_told_as_quarantined() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let log = Recording::default();
-    tracing::subscriber::with_default(log.clone(), || {
+    log_to(log.clone(), || {
         let config = cluster.config().restart_guard(RestartGuard::On);
         assert!(Client::connect(config).is_err(), "they have just begun");
     });
@@ -237,7 +237,7 @@ fn a_lost_lease_a_wake_and_a_transfer_are_told() {
         let log = Recording::default();
         let config = cluster.config().node_timeout(ms(500)).transfers_in_row(transfers_in_row);
         let mut waiter = Client::connect(config.clone()).unwrap();
-        tracing::subscriber::with_default(log.clone(), || {
+        log_to(log.clone(), || {
             let mut client = Client::connect(config).unwrap();
             let kept = LockOptions::new(ms(1_000)).keep_alive(KeepAlive::new());
             let lease = client.try_lock("k", kept).unwrap();
@@ -298,7 +298,7 @@ fn release_beside(client: &mut Client, waiter: &mut Client, cluster: &Cluster) {
 fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
     let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let log = Recording::default();
-    tracing::subscriber::with_default(log.clone(), || {
+    log_to(log.clone(), || {
         let config = redbolt::Config::new(nodes.urls()).unwrap();
         let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
         assert!(eventually(PATIENCE, || {
@@ -323,7 +323,7 @@ fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
 fn a_call_that_takes_a_lingering_lock_again_has_a_span_of_its_own() {
     let nodes = redbolt_embedded::Nodes::start(3).unwrap();
     let log = Recording::default();
-    tracing::subscriber::with_default(log.clone(), || {
+    log_to(log.clone(), || {
         let config = redbolt::Config::new(nodes.urls()).unwrap();
         let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
         assert!(eventually(PATIENCE, || {

@@ -1,6 +1,10 @@
 //! The harness: that of all crates' tests, and clients of its servers.
 
 mod clients;
+#[cfg(feature = "tracing")]
+mod subscribing;
 
 pub(crate) use clients::{Clients, causes, cycle, fresh_config, no_quorum, taken};
 pub(crate) use redbolt_rig::*;
+#[cfg(feature = "tracing")]
+pub(crate) use subscribing::log_to;

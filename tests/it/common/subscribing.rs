@@ -1,0 +1,17 @@
+//! Subscribers of one thread, in a process with threads that have none.
+
+use std::sync::OnceLock;
+
+use tracing::subscriber::{NoSubscriber, with_default};
+use tracing::{Dispatch, Subscriber};
+
+/// Runs `work` with a subscriber of this thread's. Another one stands beside it: as long as there is but
+/// one, a thread without any that comes to an event first switches it off for all.
+pub(crate) fn log_to<T>(
+    subscriber: impl Subscriber + Send + Sync + 'static,
+    work: impl FnOnce() -> T,
+) -> T {
+    static OTHER: OnceLock<Dispatch> = OnceLock::new();
+    OTHER.get_or_init(|| Dispatch::new(NoSubscriber::new()));
+    with_default(subscriber, work)
+}
