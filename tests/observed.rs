@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
+use std::future::Future as _;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Waker};
@@ -159,6 +160,7 @@ impl<S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Spans {
         attributes.record(&mut text);
         let span = scope.span(id).expect("it is new");
         let told = format!("{}{}", attributes.metadata().name(), text.0);
+        assert!(!told.starts_with("acquire key=\"dies\""), "on purpose");
         let around = span.parent().and_then(|parent| {
             let extensions = parent.extensions();
             extensions.get::<String>().cloned()
@@ -241,5 +243,33 @@ fn what_a_shared_handle_does_by_itself_is_in_no_span_of_a_caller_that_waits() {
         "request id=3 > follows",
     ] {
         assert!(all.iter().any(|span| span.starts_with(path)), "{path}: {all:#?}");
+    }
+}
+
+/// Code of the program's, as of its log, may panic on the thread that works: a caller's, or the handle's.
+#[test]
+fn a_thread_that_dies_ends_every_call_with_an_error() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    spans();
+    let holder = shared(&cluster, "holder");
+    let _held = holder.lock("of-another", patient()).unwrap();
+    for is_led in [true, false] {
+        let shared = shared(&cluster, "mortal");
+        let mut beside = pin!(shared.lock_async("beside", patient()));
+        if !is_led {
+            let _waits = beside.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+        thread::scope(|scope| {
+            let waiters = [(); 3].map(|()| scope.spawn(|| shared.lock("of-another", patient())));
+            let calls = if is_led { "calls: 3" } else { "calls: 4" };
+            assert!(eventually(PATIENCE, || format!("{shared:?}").contains(calls)), "{shared:?}");
+            let died = shared.try_lock("dies", TTL);
+            assert!(matches!(died, Err(LockError::Closed)), "{died:?}");
+            for waiter in waiters {
+                let result = waiter.join().unwrap();
+                assert!(matches!(result, Err(LockError::Closed)), "{result:?}");
+            }
+        });
+        assert!(matches!(shared.lock("k", TTL), Err(LockError::Closed)));
     }
 }

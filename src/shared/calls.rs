@@ -8,6 +8,7 @@
 //! - Listeners are notified, and wakers dropped, outside of the table's mutex: both may run code of
 //!   an executor.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -70,6 +71,18 @@ impl Reply {
             Kind::Shutdown => Self::Shutdown(owed),
         }
     }
+
+    /// What a call ends with while the handle shuts down, which cancels it.
+    pub(super) fn closed_if_cancelled(mut self) -> Self {
+        if let Self::Lock(Err(error @ LockError::Cancelled)) = &mut self {
+            *error = LockError::Closed;
+        } else if let Self::Adopt(Err(error @ ExtendError::Cancelled))
+        | Self::Extend(Err(error @ ExtendError::Cancelled)) = &mut self
+        {
+            *error = ExtendError::Closed;
+        }
+        self
+    }
 }
 
 /// What waits for a result.
@@ -88,6 +101,13 @@ impl Listener {
             Self::Thread(thread) => thread.unpark(),
             Self::Task(waker) => waker.wake(),
         }
+    }
+}
+
+/// Notifies all. Code of an executor may panic: that costs nobody else a wake-up.
+pub(super) fn notify_all(listeners: impl IntoIterator<Item = Listener>) {
+    for listener in listeners {
+        drop(catch_unwind(AssertUnwindSafe(|| listener.notify())));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::calls::Listener;
+use super::calls::notify_all;
 use super::counting::Counting;
 use super::sleeping::Place;
 use super::sync::{AtomicBool, Mutex};
@@ -72,7 +72,7 @@ impl Inner {
     pub(super) fn end(&self, owed: usize) {
         let mut tell = Vec::new();
         let _commands = self.with(|table| table.end(owed, &mut tell));
-        tell.into_iter().for_each(Listener::notify);
+        notify_all(tell);
     }
 }
 

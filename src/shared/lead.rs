@@ -32,16 +32,8 @@ pub(super) struct Loop {
     gate: Registry,
     gate_waker: Waker,
     sockets_waker: Waker,
-}
-
-/// Ends every call when the I/O thread ends, even by a panic.
-struct End<'a>(&'a Loop, &'a Inner);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        drop(self.0.end());
-        self.1.end(0);
-    }
+    /// Its child has the same sockets, but no I/O thread.
+    process: u32,
 }
 
 /// Where the I/O thread sleeps.
@@ -59,7 +51,8 @@ impl Loop {
         let gate_waker = Waker::new(poll.registry(), WAKER)?;
         let gate = poll.registry().try_clone()?;
         let worker = Mutex::new(None);
-        let threads = Self { worker, sockets, gate, gate_waker, sockets_waker: waker };
+        let process = std::process::id();
+        let threads = Self { worker, sockets, gate, gate_waker, sockets_waker: waker, process };
         Ok((threads, Gate { poll, events: Events::with_capacity(2) }))
     }
 
@@ -90,9 +83,16 @@ impl Loop {
         }
     }
 
-    /// The I/O thread: works until the handle is shut down or the last handle is gone.
-    pub(super) fn run(&self, mut gate: Gate, inner: &Inner) {
-        let _end = End(self, inner);
+    /// The I/O thread: works until the handle is shut down or the last handle is gone, or code of the
+    /// program's panics, as of its log. Then every call ends.
+    pub(super) fn run(&self, gate: Gate, inner: &Inner) {
+        drop(catch_unwind(AssertUnwindSafe(|| self.serve(gate))));
+        // A driver in whose midst something panicked may do so again.
+        drop(catch_unwind(AssertUnwindSafe(|| drop(self.end()))));
+        inner.end(0);
+    }
+
+    fn serve(&self, mut gate: Gate) {
         while let Some(until) = self.work() {
             if gate.sleep(until).is_err() {
                 break;
@@ -114,8 +114,8 @@ impl Loop {
         // It is registered, so this does not fail.
         drop(self.open(true));
         led.unwrap_or_else(|_| {
-            // Code of an executor panicked: the I/O thread ends, and with it every call.
-            *place = None;
+            // The I/O thread ends, and with it every call.
+            drop(catch_unwind(AssertUnwindSafe(|| *place = None)));
             None
         })
     }
@@ -148,6 +148,9 @@ impl Threads for Loop {
     }
 
     fn lead(&self, inner: &Inner, done: &AtomicBool) {
+        if std::process::id() != self.process {
+            return inner.end(0);
+        }
         let due = self.work_until(done);
         if inner.with(|table| table.end_lead(due)) {
             self.wake(Place::Gate);

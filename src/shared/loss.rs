@@ -86,6 +86,7 @@ impl Loss<'_> {
                 return (true, listener);
             }
             table.look_for_loss(guard.deadline());
+            table.sleeping.listens(&listener);
             (false, table.losses.listen(number, lease, listener))
         });
         is_over

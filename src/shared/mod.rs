@@ -113,7 +113,7 @@ use worker::Worker;
 ///
 /// # Costs
 ///
-/// A call that blocks while no other is under way costs as much as that of
+/// A call that blocks while nobody else waits for anything costs as much as that of
 /// [`Client`](crate::Client): it leads, which is to say that it writes, waits at the sockets and reads
 /// in the place of the I/O thread until it is done, also for the calls that come meanwhile. Each other
 /// call costs two hand-overs between threads more: who works with the sockets is woken (a write to an
@@ -124,8 +124,11 @@ use worker::Worker;
 /// leads; a blocking call spins for up to `node_timeout` before it sleeps.
 /// [`IdleStrategy::SpinThenPark`] bounds both. Once warm nothing is allocated for keys of up to 32 bytes.
 ///
-/// The code of an executor that is woken (a [`Waker`](std::task::Waker)) runs on the thread that works:
-/// it must neither block nor panic. Where it panics, every call ends with an error.
+/// The code of an executor that is woken (a [`Waker`](std::task::Waker)) runs on the I/O thread, or on the
+/// thread that drops a guard or gives a call up, and must not block. Where it panics, its own task is not
+/// woken.
+///
+/// Use a handle in one process: in the child of a fork its I/O thread is missing.
 ///
 /// Up to `in_flight_max` calls, waiting ones included, may be under way; one more fails at once
 /// with [`LockError::Full`].

@@ -91,6 +91,7 @@ impl Pending {
             let place = table.calls.at(call);
             let queue = place.queue;
             if place.stage != Stage::Done {
+                table.sleeping.listens(&listener);
                 let old = table.calls.listen(call, listener);
                 return (None, (Left::listener(old), Listener::None));
             }

@@ -15,7 +15,7 @@ use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle, Thread};
 
-use super::calls::{CallIndex, Listener, Reply};
+use super::calls::{CallIndex, Listener, Reply, notify_all};
 use super::inner::{Caller, Inner, Owner, Threads};
 use super::rules::Rules;
 use super::sleeping::Place;
@@ -99,11 +99,23 @@ impl Network {
         }
     }
 
-    /// Works once. Returns when something is due next; `None` where the end has come.
-    fn turn(&mut self, inner: &Inner) -> Option<Instant> {
+    /// Works once. Returns when something is due next; `None` where the end has come, or the leader must
+    /// leave.
+    fn turn(&mut self, inner: &Inner, leads: bool) -> Option<Instant> {
         let Self { engine, replies, commands, tell, .. } = self;
-        inner.with(|table| table.exchange(engine, false, now(), replies, commands, tell));
-        tell.drain(..).for_each(Listener::notify);
+        let goes_on = inner.with(|table| {
+            let goes_on = !leads || !table.leader_leaves();
+            if goes_on {
+                table.exchange(engine, false, now(), replies, commands, tell);
+            }
+            goes_on
+        });
+        let is_task = |listener: &Listener| matches!(listener, Listener::Task(_));
+        assert!(!leads || !tell.iter().any(is_task), "the leader wakes a task");
+        notify_all(tell.drain(..));
+        if !goes_on {
+            return None;
+        }
         for command in std::mem::take(&mut self.commands) {
             match command {
                 Command::Call(..) if self.is_over => {}
@@ -132,7 +144,7 @@ impl Network {
     /// Works in the place of the I/O thread until the call is done.
     fn lead(&mut self, inner: &Inner, done: &AtomicBool, sockets: &Bed) -> Option<Instant> {
         loop {
-            let due = self.turn(inner)?;
+            let due = self.turn(inner, true)?;
             if done.load(Ordering::Acquire) {
                 return Some(due);
             }
@@ -195,7 +207,9 @@ impl Workers {
     fn serve(&self, inner: &Inner) -> usize {
         loop {
             let mut network = self.network.lock().expect("no panic");
-            let Some(due) = network.as_mut().and_then(|network| network.turn(inner)) else { break };
+            let Some(due) = network.as_mut().and_then(|network| network.turn(inner, false)) else {
+                break;
+            };
             let (place, until) = inner.with(|table| table.io_thread_falls_asleep(due));
             if place == Place::Sockets {
                 self.sockets.sleep(until);
@@ -207,11 +221,11 @@ impl Workers {
         let mut network = self.network.lock().expect("no panic").take().expect("it is there");
         inner.with(|table| table.close(&mut network.tell));
         // A node that is away answers its releases once it sees that one of this client's is free.
-        while network.turn(inner).is_some() || network.held.contains_key(SEEN) {
+        while network.turn(inner, false).is_some() || network.held.contains_key(SEEN) {
             self.sockets.sleep(inner.with(|table| table.fall_asleep(Place::Sockets, Instant::MAX)));
         }
         drop(inner.with(|table| table.end(0, &mut network.tell)));
-        network.tell.drain(..).for_each(Listener::notify);
+        notify_all(network.tell.drain(..));
         // The calls that a real I/O thread would have given up.
         network.replies.clear();
         network.collect();
@@ -359,10 +373,10 @@ fn a_call_does_not_wait_for_the_end_of_another() {
             let shared = shared.clone();
             move || drop(shared.lock(OTHERS, patient()).expect("its turn comes"))
         });
-        for _ in 0..2 {
-            let guard = shared.lock("free", patient()).expect("it is free");
-            shared.unlock(guard).expect("it is ours");
-        }
+        let guard = shared.lock("free", patient()).expect("it is free");
+        shared.unlock(guard).expect("it is ours");
+        let guard = block_on(&shared, pin!(shared.lock_async("free", patient())));
+        drop(guard.expect("it is free"));
         drop(seen);
         waiter.join().expect("no panic");
         ends(shared, worker);

@@ -9,7 +9,10 @@
 //!   wait for the end of the leader's.
 //! - The leader's own call is ended by who works, and by nobody else: who sleeps at the sockets is
 //!   woken by commands only.
+//! - The leader wakes no task. An executor may put a task that is woken behind the one that runs on
+//!   the same thread, and that one blocks.
 
+use super::calls::Listener;
 use super::table::Table;
 use crate::time::Instant;
 
@@ -28,6 +31,8 @@ pub(super) struct Sleeping {
     may_be_led: bool,
     /// A caller leads, or waits for the I/O thread to make room.
     is_led: bool,
+    /// A task waits since: before anything is handed out the leader makes room for the I/O thread.
+    must_leave: bool,
     /// Where who is woken next sleeps, and until when; `None` while somebody works.
     asleep: Option<(Place, Instant)>,
     /// Until when the I/O thread sleeps at its gate, if it does.
@@ -36,12 +41,23 @@ pub(super) struct Sleeping {
 
 impl Sleeping {
     pub(super) const fn new(may_be_led: bool) -> Self {
-        Self { may_be_led, is_led: false, asleep: None, gate_until: Instant::MAX }
+        Self {
+            may_be_led,
+            is_led: false,
+            must_leave: false,
+            asleep: None,
+            gate_until: Instant::MAX,
+        }
     }
 
     /// Somebody works.
     pub(super) const fn wake(&mut self) {
         self.asleep = None;
+    }
+
+    /// Somebody waits for what who works hands out.
+    pub(super) const fn listens(&mut self, listener: &Listener) {
+        self.must_leave |= self.is_led && matches!(listener, Listener::Task(_));
     }
 }
 
@@ -81,19 +97,27 @@ impl Table {
     }
 
     /// The caller of the call that has just begun blocks. Returns whether it leads, as soon as the I/O
-    /// thread makes room. Not beside other calls, whose results it would hand out, thread by thread,
-    /// no sooner than the I/O thread does.
+    /// thread makes room. Not beside others who wait, to whom it would hand results out, thread by
+    /// thread, no sooner than the I/O thread does.
     pub(super) const fn begin_lead(&mut self) -> bool {
-        let is_alone = self.calls.in_use() == 1;
+        let is_alone = self.calls.in_use() == 1 && self.losses.len() == 0;
         let leads = self.sleeping.may_be_led && is_alone && !self.sleeping.is_led;
         self.sleeping.is_led |= leads;
         leads
     }
 
-    /// The leader's call is over. `due` is when the driver is to be driven next; `None` where the I/O
-    /// thread has to look. Returns whether it must be woken.
+    /// Whether the leader hands nothing out: a task may wait for it.
+    pub(super) const fn leader_leaves(&mut self) -> bool {
+        if self.sleeping.must_leave {
+            self.sleeping.wake();
+        }
+        self.sleeping.must_leave
+    }
+
+    /// The leader's call is over, or it leaves. `due` is when the driver is to be driven next; `None`
+    /// where the I/O thread has to look. Returns whether it must be woken.
     pub(super) fn end_lead(&mut self, due: Option<Instant>) -> bool {
-        self.sleeping.is_led = false;
+        (self.sleeping.is_led, self.sleeping.must_leave) = (false, false);
         let due = due.map(|due| due.min(self.due_at()));
         // At its end the I/O thread may work on by now, and sleep at the sockets.
         if self.sleeping.asleep.is_none() {

@@ -519,6 +519,10 @@ impl Table {
     fn advance(&mut self, index: QueueIndex) {
         let queue = self.queues.at_mut(index);
         let Some(next) = queue.first else { return };
+        // `close` ends those who wait.
+        if self.is_closed {
+            return;
+        }
         if queue.holder.is_some() || queue.competitor.is_some() {
             return;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::calls::{CallIndex, Kind, Listener, Reply};
+use super::calls::{CallIndex, Kind, Listener, Reply, notify_all};
 use super::inner::Inner;
 use super::sleeping::Place;
 use super::sync::AtomicBool;
@@ -70,7 +70,7 @@ impl Worker {
     pub(super) fn work(&mut self) -> Option<Instant> {
         self.poller.read(&mut self.driver).ok()?;
         loop {
-            let due = self.turn()?;
+            let due = self.turn(false)?;
             let (place, until) = self.inner.with(|table| table.io_thread_falls_asleep(due));
             if place == Place::Gate && until > Instant::default() {
                 return Some(until);
@@ -85,7 +85,7 @@ impl Worker {
         // Whoever waits for a lock that is to be released is heard first.
         self.poller.read(&mut self.driver).ok()?;
         loop {
-            let due = self.turn()?;
+            let due = self.turn(true)?;
             if done.load(Ordering::Acquire) {
                 return Some(due);
             }
@@ -108,10 +108,12 @@ impl Worker {
     }
 
     /// Hands out results, carries out commands and writes. Returns when something is due next; `None`
-    /// where the end has come.
-    fn turn(&mut self) -> Option<Instant> {
+    /// where the end has come, or the leader must leave.
+    fn turn(&mut self, leads: bool) -> Option<Instant> {
         self.gather();
-        self.exchange();
+        if !self.exchange(leads) {
+            return None;
+        }
         self.flow = self.carry_out();
         if !matches!(self.flow, Flow::GoesOn) {
             return None;
@@ -208,7 +210,9 @@ impl Worker {
                 *op = None;
             }
             if let Some(reply) = self.reply(done) {
-                self.replies.push((call, reply));
+                let goes_on = matches!(self.flow, Flow::GoesOn);
+                self.replies
+                    .push((call, if goes_on { reply } else { reply.closed_if_cancelled() }));
             }
         }
     }
@@ -226,13 +230,20 @@ impl Worker {
     }
 
     /// Hands out results and takes commands under one hold of the mutex; then notifies listeners.
-    fn exchange(&mut self) {
+    /// Returns false, and does nothing, where the leader must leave.
+    fn exchange(&mut self, leads: bool) -> bool {
         let Self { driver, inner, commands, replies, tell, .. } = self;
-        let has_lost = driver.take_loss();
-        let engine = driver.engine();
         let time = now();
-        inner.with(|table| table.exchange(engine, has_lost, time, replies, commands, tell));
-        tell.drain(..).for_each(Listener::notify);
+        let goes_on = inner.with(|table| {
+            let goes_on = !leads || !table.leader_leaves();
+            if goes_on {
+                let has_lost = driver.take_loss();
+                table.exchange(driver.engine(), has_lost, time, replies, commands, tell);
+            }
+            goes_on
+        });
+        notify_all(tell.drain(..));
+        goes_on
     }
 
     fn execute(&mut self, call: CallIndex, task: Task) {
@@ -308,18 +319,21 @@ impl Worker {
     /// at the latest.
     fn shut_down(mut self, mut ends: Instant) {
         self.driver.give_up();
+        let waits = self.connecting.drain(..).map(|(call, _)| (call, Kind::Connect));
+        let asks = self.asks.drain(..).map(|(_, call, _)| (call, Kind::Ask));
+        self.replies.extend(waits.chain(asks).map(|(call, kind)| (call, Reply::closed(kind, 0))));
         self.gather();
-        self.exchange();
+        self.exchange(false);
         ends = self.take_last(ends);
         // No call takes a lock from now on.
         let Self { inner, tell, .. } = &mut self;
         inner.with(|table| table.close(tell));
-        tell.drain(..).for_each(Listener::notify);
+        notify_all(tell.drain(..));
         self.driver.drive();
         let mut has_reached = false;
         loop {
             self.gather();
-            self.exchange();
+            self.exchange(false);
             ends = self.take_last(ends);
             if self.driver.has_released(ends, &mut has_reached) {
                 break;

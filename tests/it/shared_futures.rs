@@ -2,12 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread::{self, Thread, ThreadId};
 
-use redbolt::{Config, ConnectError, LockError, Shared, SharedGuard, UnlockError, Unlocked};
+use redbolt::{
+    Client, Config, ConnectError, LockError, LockOptions, Shared, SharedGuard, UnlockError,
+    Unlocked,
+};
 use redbolt_embedded::Nodes;
 
 use super::common::{Clients as _, Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
@@ -274,39 +277,92 @@ fn waiters_that_come_and_go_lose_no_wake_up() {
     assert!(eventually(PATIENCE, || cluster.holders("k") + cluster.holders("k-other") == 0));
 }
 
-/// An executor whose wake-up panics takes the I/O thread with it; nobody hangs.
-#[test]
-fn a_thread_that_dies_ends_every_call_with_an_error() {
-    struct Panic;
-    impl Wake for Panic {
-        fn wake(self: Arc<Self>) {
-            panic!("on purpose");
-        }
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("on purpose");
     }
-    let (nodes, shared) = embedded(|config| config);
-    let other = Shared::connect(fresh_config(nodes.urls())).unwrap();
-    let held = other.try_lock("k", TTL).unwrap();
-    thread::scope(|scope| {
-        let waiters: Vec<_> =
-            (0..3).map(|_| scope.spawn(|| shared.lock("k", patient(TTL)))).collect();
-        assert!(eventually(PATIENCE, || in_use(&shared).0 == 3));
-        let waker = Waker::from(Arc::new(Panic));
-        assert!(eventually(PATIENCE, || {
-            let mut future: Locking<'_> = Box::pin(shared.try_lock_async("free", TTL));
-            let is_ready = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-            // Who was served before it could leave its waker is not woken.
-            !is_ready && eventually(PATIENCE, || in_use(&shared).0 == 1)
-        }));
-        for waiter in waiters {
-            let result = waiter.join().unwrap();
-            assert!(matches!(result, Err(LockError::Closed)), "{result:?}");
-        }
-    });
-    assert!(matches!(shared.lock("k", TTL), Err(LockError::Closed)));
-    drop(held);
 }
 
-/// What connects without blocking says as much as what blocks, and may be given up.
+/// Two tasks whose executor panics, and a caller that blocks, are told at once.
+#[test]
+fn a_wake_up_that_panics_costs_nobody_else_its_own() {
+    let (nodes, shared) = embedded(|config| config);
+    (0..3).for_each(|node| nodes.pause(node).unwrap());
+    let waker = Waker::from(Arc::new(Panics));
+    let mut broken = ["a", "b"].map(|key| Box::pin(shared.try_lock_async(key, TTL)));
+    for call in &mut broken {
+        assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    thread::scope(|scope| {
+        let blocked = scope.spawn(|| shared.try_lock("c", TTL).map(drop));
+        assert!(eventually(PATIENCE, || in_use(&shared).0 == 3), "{shared:?}");
+        (0..3).for_each(|node| nodes.resume(node).unwrap());
+        assert!(eventually(PATIENCE, || blocked.is_finished()), "{shared:?}");
+        blocked.join().unwrap().expect("its key is free");
+    });
+    for call in broken {
+        drop(block_on(call).expect("its key is free"));
+    }
+    is_clean(&nodes, &shared);
+}
+
+/// Whether it was the thread that blocks which woke the task.
+struct WokenBy(Mutex<Option<ThreadId>>);
+
+impl Wake for WokenBy {
+    fn wake(self: Arc<Self>) {
+        *self.0.lock().expect("no panic") = Some(thread::current().id());
+    }
+}
+
+/// An executor may put a task that is woken behind the one that runs on that thread, which blocks.
+#[test]
+fn a_task_is_not_woken_by_a_thread_whose_call_goes_on() {
+    let (nodes, shared) = embedded(|config| config);
+    let other = &mut Client::connect(fresh_config(nodes.urls())).unwrap();
+    for waits_first in [false, true] {
+        let held = other.lock("held", TTL).unwrap();
+        let guard = shared.try_lock("lost", LockOptions::new(ms(300))).unwrap();
+        let [by_free, by_lost] = [(); 2].map(|()| Arc::new(WokenBy(Mutex::new(None))));
+        let mut lost = Box::pin(guard.wait_lost_async());
+        let mut waits = || {
+            let waker = Waker::from(Arc::clone(&by_lost));
+            assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        };
+        thread::scope(|scope| {
+            let mut free: Locking<'_> = Box::pin(shared.try_lock_async("free", TTL));
+            if waits_first {
+                waits();
+            }
+            let blocked = scope.spawn(|| shared.lock("held", patient(TTL)).map(drop));
+            assert!(eventually(PATIENCE, || in_use(&shared).0 == 1), "{shared:?}");
+            if !waits_first {
+                waits();
+                assert!(eventually(PATIENCE, || {
+                    let waker = Waker::from(Arc::clone(&by_free));
+                    free = Box::pin(shared.try_lock_async("free", TTL));
+                    // Who was served before it could leave its waker is not woken.
+                    free.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
+                }));
+            }
+            for by in [&by_free, &by_lost].into_iter().skip(usize::from(waits_first)) {
+                let woken = || *by.0.lock().unwrap();
+                assert!(eventually(PATIENCE, || woken().is_some()), "nobody woke it: {shared:?}");
+                assert_ne!(woken(), Some(blocked.thread().id()));
+            }
+            drop(block_on(free).expect("its key is free"));
+            assert!(!blocked.is_finished());
+            other.unlock(held).unwrap();
+            blocked.join().unwrap().expect("its turn comes");
+        });
+        drop(lost);
+        drop(guard);
+    }
+    is_clean(&nodes, &shared);
+}
+
 #[test]
 fn a_handle_connects_without_blocking() {
     let nodes = Nodes::start(3).unwrap();

@@ -132,3 +132,52 @@ fn the_nearer_of_two_limits_of_a_shutdown_counts() {
         assert_eq!(patient.join().unwrap(), owed);
     });
 }
+
+/// Calls that a shutdown ends do not wait for what the shutdown waits for.
+#[test]
+fn calls_end_by_their_own_time_while_the_handle_shuts_down() {
+    let (nodes, shared) = embedded(|config| config);
+    let other = &mut Client::connect(fresh_config(nodes.urls())).unwrap();
+    let _held = other.try_lock("k", TTL).unwrap();
+    let owed = shared.try_lock("owed", TTL).unwrap();
+    thread::scope(|scope| {
+        let waiters = [1, 2, 3].map(|calls| begin(scope, &shared, endless(TTL), calls));
+        let sees = scope.spawn(|| {
+            let mut observer = shared.observe("k", PATIENCE);
+            observer.next(PATIENCE).expect("the first is told at once");
+            observer.next(2 * PATIENCE)
+        });
+        assert!(eventually(PATIENCE, || in_use(&shared).0 == 4), "{shared:?}");
+        nodes.pause(0).unwrap();
+        drop(owed);
+        let end = scope.spawn(|| shared.shutdown(2 * PATIENCE));
+        let are_over = || waiters.iter().all(|call| call.is_finished()) && sees.is_finished();
+        assert!(eventually(SLACK, are_over), "{shared:?}");
+        assert!(!end.is_finished());
+        for call in waiters {
+            assert!(matches!(call.join().unwrap(), Err(LockError::Closed)));
+        }
+        assert!(matches!(sees.join().unwrap(), Err(LockError::Closed)));
+        nodes.resume(0).unwrap();
+        assert_eq!(end.join().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_wait_for_a_quorum_ends_when_the_handle_shuts_down() {
+    let (nodes, shared) = embedded(|config| config);
+    let owed = shared.try_lock("owed", TTL).unwrap();
+    (1..3).for_each(|node| nodes.kill(node).unwrap());
+    assert!(eventually(PATIENCE, || !shared.is_ready()), "{shared:?}");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| shared.wait_ready(2 * PATIENCE));
+        assert!(eventually(PATIENCE, || in_use(&shared).0 == 1), "{shared:?}");
+        nodes.pause(0).unwrap();
+        drop(owed);
+        let end = scope.spawn(|| shared.shutdown(2 * PATIENCE));
+        assert!(eventually(SLACK, || waits.is_finished()), "{shared:?}");
+        assert!(!end.is_finished() && waits.join().unwrap().is_err());
+        nodes.resume(0).unwrap();
+        end.join().unwrap();
+    });
+}
