@@ -34,7 +34,7 @@ impl Engine {
         let is_willing = outcome == Outcome::Taken && plan.wakes && now.real < plan.deadline;
         let is_able = || denied.into_iter().any(|id| self.locks.nodes.at(id).can_be_asked());
         if is_willing && self.locks.settings.direct_wake && is_able() {
-            self.locks.note_denial(index, now);
+            self.locks.note_denial(index, denied, now);
             let call = self.call(index);
             self.tell_waiting(now, |waiting, view| waiting.denied(index, denied, call, view));
             return true;
@@ -427,7 +427,7 @@ impl Source for Outside<'_> {
     }
 
     fn round_trip(&self) -> Duration {
-        self.locks.nodes.round_trip(self.locks.settings.quorum)
+        self.locks.round_trip()
     }
 
     fn attempt(&self, key: &[u8]) -> Option<SlotIndex> {

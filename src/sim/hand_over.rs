@@ -83,7 +83,7 @@ impl World {
         if self.random.chance(self.plan.fenced) {
             acquire = acquire.fenced();
         }
-        let acquire = self.lingering(acquire);
+        let acquire = self.lingering(client, acquire);
         let this = &mut self.clients[client].tasks[task];
         (this.is_retried, this.is_kept, this.is_watched) = (true, false, false);
         self.acquire(client, task, key, &acquire, Duration::ZERO, now);
@@ -151,7 +151,8 @@ impl World {
         if let Some(other) = overtaken {
             self.log(|_| format!("{won:?} overtakes {other:?}"));
         }
-        let is_order_kept = self.turns.overtaken <= OVERTAKEN_MAX;
+        // A holder that blocks reads what all waiters said at once: who was first it does not know.
+        let is_order_kept = self.plan.blocking > 0 || self.turns.overtaken <= OVERTAKEN_MAX;
         self.oracle
             .check(Kind::Order, is_order_kept, || format!("{won:?} overtakes {overtaken:?}"));
         self.oracle.check(Kind::LostWaiter, waited.is_none(), || {

@@ -46,8 +46,10 @@ pub(super) struct Plan {
     pub(super) lingers: u64,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
-    /// How often a lock is handed over in a row.
-    pub(super) transfers_in_row: u8,
+    /// How often a lock is handed over in a row; `None`: as the engine finds best.
+    pub(super) transfers_in_row: Option<u8>,
+    /// Clients that read only while a call lasts: a bit each.
+    pub(super) blocking: u64,
     /// How often a published message is lost, late, or followed by a forged one, in a thousand.
     pub(super) message_lost: u64,
     pub(super) message_late: u64,
@@ -101,12 +103,11 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn draw(random: &mut Random) -> Self {
-        let is_given = random.is_given();
         let nodes = random.pick(&[3, 3, 3, 3, 5, 5, 5, 4, 2, 7]);
-        let least = nodes / 2 + 1;
-        let is_more = random.chance(250);
-        let quorum =
-            if is_more { random.between(least as u64, nodes as u64) as usize } else { least };
+        let mut quorum = nodes / 2 + 1;
+        if random.chance(250) {
+            quorum = random.between(quorum as u64, nodes as u64) as usize;
+        }
         let drift_ppm = random.pick(&[10_000, 50_000, 100_000]);
         let max_ttl_ms = random.pick(&[60, 150, 400, 1000, 2000, 2000, 10_000, 30_000]);
         let node_timeout = random.pick(&[5, 10, 20, 50]) * MS;
@@ -132,7 +133,8 @@ impl Plan {
             unwoken: random.pick(&[0, 0, 200]),
             lingers: 0,
             direct_wake: random.chance(850),
-            transfers_in_row: random.pick(&[16, 16, 16, 255, 1, 0]),
+            transfers_in_row: Some(random.pick(&[16, 16, 16, 255, 1, 0])),
+            blocking: 0,
             message_lost: random.pick(&[0, 0, 50, 300]),
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
@@ -167,16 +169,26 @@ impl Plan {
             faults_least: random.between(5, 12),
         };
         plan.look_at_something(random);
-        if is_given {
+        if random.is_given() {
             plan.stray(random);
         }
-        plan.with_clocks_apart().with_lingering()
+        plan.with_clocks_apart().with_lingering().with_blocking()
     }
 
     /// Half of the seeds: without a draw of their own, so that the others stay as they are.
     fn with_lingering(mut self) -> Self {
         if self.direct_wake {
             self.lingers = [0, 0, 300, 1000][(self.hold / US + self.gap / US) as usize % 4];
+        }
+        self
+    }
+
+    /// A third of the seeds, some with nobody else: as above.
+    fn with_blocking(mut self) -> Self {
+        let drawn = (self.gap / US + self.latency / US) as usize;
+        self.blocking = [0, 0, 0, 0, 0b01010, u64::MAX][drawn % 6];
+        if self.blocking > 0 && drawn % 4 < 2 {
+            self.transfers_in_row = None;
         }
         self
     }
@@ -335,6 +347,9 @@ impl Plan {
         if let Some(password) = self.rare.password {
             config = config.password(password);
         }
+        if let Some(most) = self.transfers_in_row {
+            config = config.transfers_in_row(most);
+        }
         if let Some(user) = self.rare.user {
             config = config.username(user);
         }
@@ -354,8 +369,12 @@ impl Plan {
             .max_ttl(Duration::from_millis(self.max_ttl_ms))
             .in_flight_max(self.in_flight_max)
             .direct_wake(self.direct_wake)
-            .transfers_in_row(self.transfers_in_row)
             .key_prefix(self.prefix)
+    }
+
+    /// Whether this client reads only while a call lasts.
+    pub(super) const fn is_blocking(&self, client: usize) -> bool {
+        self.blocking >> client & 1 == 1
     }
 
     /// A key as the nodes know it.

@@ -184,7 +184,7 @@ impl World {
         if self.random.chance(self.plan.fenced) {
             acquire = acquire.fenced();
         }
-        let acquire = self.lingering(acquire);
+        let acquire = self.lingering(client, acquire);
         let this = &mut self.clients[client].tasks[task];
         (this.is_retried, this.is_kept, this.is_watched) = (is_retried, is_kept, is_watched);
         self.acquire(client, task, key, &acquire, min_validity, now);
@@ -200,8 +200,11 @@ impl World {
     }
 
     /// The lock may linger for up to its TTL.
-    pub(super) fn lingering(&mut self, acquire: LockOptions) -> LockOptions {
-        if self.plan.lingers == 0 || !self.random.chance(self.plan.lingers) {
+    pub(super) fn lingering(&mut self, client: usize, acquire: LockOptions) -> LockOptions {
+        if self.plan.lingers == 0
+            || self.plan.is_blocking(client)
+            || !self.random.chance(self.plan.lingers)
+        {
             return acquire;
         }
         let limit = self.random.between(1, self.plan.max_ttl_ms);
@@ -273,6 +276,8 @@ impl World {
     fn go_on(&mut self, client: usize, task: usize, now: Instant) {
         if self.plan.hand_over {
             return match self.random.below(4) {
+                // Nobody would read that a node has lost the script.
+                _ if self.plan.is_blocking(client) => self.release(client, task, now),
                 0 => self.release_quietly(client, task, now),
                 1 => self.drop_lease(client, task),
                 _ => self.release(client, task, now),

@@ -118,10 +118,14 @@ impl Locks {
             && !self.slots.at(op.slot()).is_fenced()
     }
 
-    /// An attempt was denied. How long that took says how far the nodes are.
-    pub(in crate::engine) fn note_denial(&mut self, op: OpIndex, now: Now) {
+    /// An attempt was denied. How long that took says how far the nodes are, unless it was made at
+    /// one node first.
+    pub(in crate::engine) fn note_denial(&mut self, op: OpIndex, denied: NodeMask, now: Now) {
+        if denied.count() + self.settings.quorum <= self.nodes.all().count() {
+            return;
+        }
         let began = self.slots.at(self.ops.at(op).slot()).began;
-        self.is_near = Some(now.real.saturating_since(began) < NEAR);
+        self.last_denial = Some(now.real.saturating_since(began));
     }
 
     /// Whether a wake comes sooner than a transfer. A blocking client begins and ends a subscription
@@ -130,7 +134,14 @@ impl Locks {
         let Settings { is_woken_near, is_looped, quorum, .. } = self.settings;
         // A greeting is more work for a server than an attempt.
         let greeted_near = || self.nodes.round_trip(quorum) < NEAR * 2;
-        is_woken_near && !is_looped && self.is_near.unwrap_or_else(greeted_near)
+        is_woken_near && !is_looped && self.last_denial.map_or_else(greeted_near, |it| it < NEAR)
+    }
+
+    /// From a request to the answers of a quorum. The answer to a greeting may have lain unread, so a
+    /// denial that came sooner counts.
+    pub(in crate::engine) fn round_trip(&self) -> Duration {
+        let greeted = self.nodes.round_trip(self.settings.quorum);
+        self.last_denial.map_or(greeted, |denial| denial.min(greeted))
     }
 
     fn new_offer(

@@ -70,9 +70,8 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
     /// What waiting calls offer.
     pub(in crate::engine) offers: Offers,
-    /// Whether the nodes are so near that a blocking client is woken rather than handed a lock over;
-    /// none before an attempt was denied.
-    pub(in crate::engine) is_near: Option<bool>,
+    /// How long the last attempt took that a quorum could no longer grant.
+    pub(in crate::engine) last_denial: Option<Duration>,
     pub(in crate::engine) lingers: Lingers,
     /// To whom the next release hands its lock over.
     pub(in crate::engine) heir: Option<Heir>,
@@ -126,7 +125,7 @@ impl Locks {
             asked: Vec::new(),
             late_votes: VecDeque::new(),
             offers: Offers::default(),
-            is_near: None,
+            last_denial: None,
             lingers: Lingers::default(),
             heir: None,
             heir_text: Vec::new(),

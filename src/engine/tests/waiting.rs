@@ -1,5 +1,6 @@
 //! Retries, nodes on their way, nodes that do not answer, time in which the caller was absent.
 
+use super::waking::{subscribed, waiting};
 use super::*;
 use crate::retry::Retry;
 
@@ -224,6 +225,34 @@ fn time_in_which_nobody_read_is_held_against_no_node() {
     rig.pass();
     rig.locked();
     assert_eq!(rig.engine.nodes(rig.now)[2].state, NodeState::Admitted);
+}
+
+/// Those who wait look for a lost lock once in so many round trips.
+#[test]
+fn an_answer_to_a_greeting_that_nobody_read_for_a_while_makes_no_node_seem_far() {
+    let mut rig = Rig::unconnected(3, |config| config.direct_wake(true));
+    rig.engine.set_blocking();
+    for index in 0..3 {
+        rig.until_wanted(index);
+        rig.engine.handle_connected(node(index), rig.now);
+    }
+    rig.collect();
+    rig.now = rig.now + 40 * MS;
+    for index in 0..3 {
+        let info = format!("run_id:{index}\r\nuptime_in_seconds:9999\r\n");
+        rig.answer(index, HELLO);
+        for _ in 0..4 {
+            rig.answer(index, &format!("${}\r\n{info}\r\n", info.len()));
+        }
+    }
+    (0..3).for_each(|index| subscribed(&mut rig, index));
+    assert!(rig.engine.locks.round_trip() >= 40 * MS);
+    rig.acquire_with("a", waiting());
+    rig.now = rig.now + MS;
+    rig.answer_all(0..3, "_\r\n");
+    // The last was not waited for: its SET is released.
+    rig.answer(2, ":0\r\n");
+    assert_eq!(rig.engine.locks.round_trip(), MS);
 }
 
 #[test]
