@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::admission::Standing;
+use super::pending::GreetingPart;
 use super::*;
 use crate::config::{Admission, RestartGuard};
 

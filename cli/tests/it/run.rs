@@ -383,8 +383,14 @@ fn watchdog(running: &Running) -> String {
         line.ends_with("--watchdog\0")
     };
     let children = format!("/proc/{0}/task/{0}/children", running.pid());
-    let children = std::fs::read_to_string(children).expect("a list of children");
-    children.split_whitespace().map(str::to_owned).find(is_watchdog).expect("a watchdog")
+    let mut found = None;
+    // Its command line is there only some time after its start.
+    assert!(eventually(PATIENCE, || {
+        let children = std::fs::read_to_string(&children).expect("a list of children");
+        found = children.split_whitespace().map(str::to_owned).find(is_watchdog);
+        found.is_some()
+    }));
+    found.expect("a watchdog")
 }
 
 /// Whether a process of this group runs.

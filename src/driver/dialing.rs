@@ -1,0 +1,132 @@
+//! Opens the connections that the engine asks for, and ends those that are over.
+use std::io;
+
+use mio::Token;
+
+use super::link::Link;
+use super::resolve::Resolver;
+use super::{Driver, clock, fresh_seed, socket};
+use crate::engine::Connection;
+use crate::error::Cause;
+use crate::quorum::NodeId;
+use crate::time::Instant;
+
+impl Driver {
+    /// Opens and closes connections as the engine asks.
+    pub(super) fn update_connections(&mut self) {
+        while let Some((id, wish)) = self.engine.poll_connection() {
+            match wish {
+                Connection::Open => self.open(id),
+                // Whatever the cause, this address does not serve now.
+                Connection::Close => {
+                    self.drop_socket(id, false);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, id: NodeId) {
+        let now = clock::now();
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        if let Some(host) = link.unresolved_host() {
+            if let Err(error) = self.resolve(id, &host) {
+                self.engine.handle_lost(id, socket::cause_of(&error, false), now);
+            }
+            return;
+        }
+        let token = Token(self.tokens.start + id.index());
+        // A unix socket is connected at once; its first event says so too.
+        while let Err(error) = link.connect(&self.registry, token) {
+            if !link.has_next_address() {
+                let cause = link.cause_of(&error);
+                return self.engine.handle_lost(id, cause, now);
+            }
+        }
+    }
+
+    fn resolve(&mut self, id: NodeId, host: &(String, u16)) -> io::Result<()> {
+        if self.resolver.is_none() {
+            let token = Token(self.tokens.start + self.links.len());
+            self.resolver = Some(Resolver::new(&self.registry, token)?);
+        }
+        let (Some(resolver), Some(link)) = (&self.resolver, self.links.get_mut(id.index())) else {
+            return Ok(());
+        };
+        // One lookup at a time: a slow name server must not pile up threads.
+        if !link.is_resolving {
+            resolver.ask(id.index(), &host.0, host.1)?;
+            link.is_resolving = true;
+        }
+        Ok(())
+    }
+
+    /// Takes the addresses that lookups found, and connects to them.
+    pub(super) fn take_addresses(&mut self) {
+        while let Some((index, addresses)) = self.resolver.as_mut().and_then(Resolver::next) {
+            let Some(id) = NodeId::new(index) else { continue };
+            let Some(link) = self.links.get_mut(index) else { continue };
+            let is_unknown = addresses.is_empty();
+            link.set_addresses(addresses);
+            if link.socket.is_some() || !self.engine.wants_connection(id) {
+                continue;
+            }
+            if is_unknown {
+                self.engine.handle_lost(id, Cause::NameUnknown, clock::now());
+            } else {
+                self.open(id);
+            }
+        }
+    }
+
+    pub(super) fn check_connect(&mut self, id: NodeId, now: Instant) {
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        let Some(socket) = link.socket.as_mut().filter(|_| !link.is_open) else { return };
+        match socket.finish_connect() {
+            None =>
+            {
+                #[cfg(feature = "tls")]
+                if socket.is_securing() {
+                    self.engine.handle_securing(id);
+                }
+            }
+            Some(Ok(())) => {
+                link.is_open = true;
+                link.reads_to_end = socket.is_tls();
+                self.blocked.remove(id);
+                if let Ok(seed) = fresh_seed() {
+                    self.engine.reseed(seed);
+                }
+                self.engine.handle_connected(id, now);
+                self.readable.insert(id);
+                self.watch_writable(id, false);
+            }
+            Some(Err(error)) => {
+                let cause = link.cause_of(&error);
+                self.close(id, cause, now);
+            }
+        }
+    }
+
+    /// Tells the engine that the connection has ended.
+    pub(super) fn close(&mut self, id: NodeId, cause: Cause, now: Instant) {
+        let is_plain_tcp = self.links.get(id.index()).is_some_and(Link::is_plain_tcp);
+        let was_open = self.drop_socket(id, self.engine.serves(id));
+        // A server answers a plain client on its TLS port in no other way.
+        let is_unanswered = was_open && is_plain_tcp && self.engine.is_mute(id);
+        let cause = if cause == Cause::Closed && is_unanswered { Cause::TlsWanted } else { cause };
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        // The next address of the name may serve; the node is lost only when none does.
+        if !was_open && link.has_next_address() {
+            return self.open(id);
+        }
+        self.engine.handle_lost(id, cause, now);
+    }
+
+    /// Drops the socket; `served`: its address worked. Returns whether it was connected.
+    pub(super) fn drop_socket(&mut self, id: NodeId, served: bool) -> bool {
+        self.readable.remove(id);
+        self.connecting.remove(id);
+        self.blocked.remove(id);
+        self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry, served))
+    }
+}

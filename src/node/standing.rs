@@ -1,0 +1,166 @@
+//! The node's standing: how a greeting goes on, what its end makes of the node, and how a later
+//! answer ends that.
+
+use std::time::Duration;
+
+use super::Node;
+use super::admission::{self, AdmissionRules, Standing};
+use super::backoff::DELAY_MAX;
+use super::greeting::{self, Facts, Login};
+use super::pending::{GreetingPart, Pending, Request};
+use super::state::{Now, State};
+use crate::command::{Dialect, append_script_loads};
+use crate::config::RestartGuard;
+use crate::error::Cause;
+use crate::time::Instant;
+
+/// How soon the client asks a node again that refuses only for the moment.
+const RETRY_SOON: Duration = Duration::from_millis(500);
+
+impl Node {
+    /// Writes a greeting: to a new connection, or again when a quarantine is over.
+    pub(super) fn greet(&mut self, login: &Login, resp3: bool, now: Now) {
+        let mut parts = Vec::with_capacity(8);
+        greeting::append(&mut self.output, login, resp3, &mut parts);
+        self.resp3 = resp3;
+        self.reading.facts.logs_in = login.password.is_some();
+        self.await_parts(&parts, now);
+        self.greeted_at = now.attended;
+        self.enter(State::Greeting { since: now.attended });
+    }
+
+    /// All answers of the greeting are in: decides on the node's standing. Returns false where the
+    /// greeting goes on: in RESP2, or with a second write.
+    pub(crate) fn conclude_greeting(
+        &mut self,
+        rules: &AdmissionRules,
+        is_duplicate: impl FnOnce(&str) -> bool,
+        now: Now,
+    ) -> bool {
+        if self.reading.facts.hello_refused {
+            let is_again = self.reading.facts.is_again;
+            self.reading.facts = Facts { is_again, ..Facts::default() };
+            let login = self.login.clone();
+            self.greet(&login, false, now);
+            return false;
+        }
+        if !self.reading.facts.is_asked_more {
+            self.dialect = Dialect::of(self.reading.facts.server());
+        }
+        let is_fit = admission::refusal(&self.reading.facts, rules.admission).is_none();
+        if is_fit && self.ask_more(rules, now) {
+            return false;
+        }
+        self.clock = None;
+        if let Some(micros) = self.reading.facts.time_us {
+            self.told_time(micros, self.greeted_at, now);
+        }
+        let standing = self.history.admit(&self.reading.facts, rules, is_duplicate, now.real);
+        let standing = match standing {
+            Standing::Refused(cause) => Standing::Refused(cause),
+            Standing::Admitted | Standing::Quarantined { .. } if self.is_unproven => {
+                Standing::Refused(Cause::NoDialect)
+            }
+            Standing::Admitted | Standing::Quarantined { .. } => standing,
+        };
+        self.is_settled = true;
+        if self.dialect.uses_scripts() {
+            append_script_loads(&mut self.output);
+            for _ in 0..2 {
+                self.pending
+                    .push_back(Pending { request: Request::ScriptLoad, written_at: now.attended });
+            }
+        }
+        // Through two addresses of one server each message would come twice, and be passed on
+        // twice.
+        if standing != Standing::Refused(Cause::Duplicate) {
+            self.subscribe(now);
+        }
+        let state = match standing {
+            Standing::Admitted => {
+                self.cause = Cause::None;
+                State::Admitted { since: now.real }
+            }
+            Standing::Quarantined { until } => {
+                self.cause = Cause::Quarantined;
+                State::Quarantined { until }
+            }
+            Standing::Refused(cause) => self.refusal(cause, now.real),
+        };
+        self.enter(state);
+        if self.is_admitted() {
+            self.end_trouble_of_greeting();
+        }
+        true
+    }
+
+    /// Asks what the greeting has left open, if anything: since when the node has been a master,
+    /// and whether the user may release by the step that is left.
+    fn ask_more(&mut self, rules: &AdmissionRules, now: Now) -> bool {
+        let facts = &mut self.reading.facts;
+        let is_first = !std::mem::replace(&mut facts.is_asked_more, true);
+        let is_refused = std::mem::take(&mut facts.is_step_refused);
+        let mut parts = Vec::with_capacity(3);
+        let is_guarded = is_first && rules.guard == RestartGuard::On;
+        if let Some(replid) = facts.replid.as_deref().filter(|_| is_guarded && facts.was_replica) {
+            greeting::append_mark(&mut self.output, replid, &mut parts);
+        }
+        if is_refused {
+            self.dialect.leave_proof();
+        }
+        let is_doubted = self.is_unproven || self.dialect.releases_by_script();
+        if let Some(step) = self.dialect.release.filter(|_| is_refused || is_first && is_doubted) {
+            greeting::append_prove(&mut self.output, step, &mut parts);
+        }
+        if parts.is_empty() {
+            self.is_unproven = self.dialect.release.is_none();
+            return false;
+        }
+        self.await_parts(&parts, now);
+        true
+    }
+
+    /// Notes that answers to these parts of the greeting are awaited.
+    fn await_parts(&mut self, parts: &[GreetingPart], now: Now) {
+        for &part in parts {
+            self.pending
+                .push_back(Pending { request: Request::Greeting(part), written_at: now.attended });
+        }
+        self.reading.greeting_open = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+    }
+
+    fn refusal(&mut self, cause: Cause, now: Instant) -> State {
+        self.cause = cause;
+        self.note_trouble(cause, now);
+        let is_passing = matches!(cause, Cause::Loading | Cause::Busy | Cause::TooManyClients);
+        let wait = if is_passing { RETRY_SOON } else { DELAY_MAX };
+        State::Refused { cause, retry_at: now + wait }
+    }
+
+    /// An answer showed that the node cannot serve locks as it is; the client greets it again
+    /// later.
+    pub(crate) fn refuse(&mut self, cause: Cause, now: Instant) {
+        self.is_unproven |= cause == Cause::NoDialect;
+        // A node that is refused already is greeted again at its time, whatever it answers until
+        // then.
+        if self.is_greeted() && !matches!(self.state, State::Refused { .. }) {
+            let state = self.refusal(cause, now);
+            self.enter(state);
+        }
+    }
+
+    /// An answer to a write shows that the node is not a master: what it granted may be gone.
+    pub(crate) fn distrust(&mut self, rules: &AdmissionRules, now: Instant) {
+        if rules.guard == RestartGuard::Off || !self.is_greeted() {
+            return;
+        }
+        self.history.distrust(rules, now);
+        if let State::Admitted { since } = self.state {
+            self.backoff.admission_ended(since, now);
+            self.cause = Cause::Quarantined;
+        }
+        if self.serves() {
+            self.enter(State::Quarantined { until: now + rules.guard_time });
+        }
+    }
+}
