@@ -1,4 +1,5 @@
 //! Opens the connections that the engine asks for, and ends those that are over.
+
 use std::io;
 
 use mio::Token;

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use mio::{Registry, Token};
 
-use super::is_unix;
 use super::socket::{Socket, cause_of};
 #[cfg(feature = "tls")]
 use super::tls::Target;
@@ -156,7 +155,7 @@ impl Link {
     }
 
     pub(super) fn cause_of(&self, error: &io::Error) -> Cause {
-        cause_of(error, is_unix(&self.endpoint))
+        cause_of(error, matches!(self.endpoint, Endpoint::Unix(_)))
     }
 }
 

@@ -57,7 +57,6 @@ pub(crate) use poller::Poller;
 pub(crate) use query::Question;
 pub(crate) use search::Search;
 
-use crate::address::Endpoint;
 use crate::config::Config;
 use crate::engine::{Engine, LeaseId, OpId};
 use crate::error::{ConfigError, ConnectError, ExtendError, LockError, UnlockError};
@@ -475,9 +474,4 @@ fn fresh_seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     SysRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
     Ok(seed)
-}
-
-/// Whether the endpoint is a unix socket.
-const fn is_unix(endpoint: &Endpoint) -> bool {
-    matches!(endpoint, Endpoint::Unix(_))
 }
