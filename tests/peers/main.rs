@@ -265,7 +265,9 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
     thread::scope(|scope| {
         let _end = StopAtEnd(&is_over);
         let contend = || {
-            let mut client = Client::connect(config(&cluster)).expect("fresh servers are admitted");
+            // Said, as a client beside its nodes would be woken instead.
+            let config = config(&cluster).transfers_in_row(16);
+            let mut client = Client::connect(config).expect("fresh servers are admitted");
             let mut turns = 0_u32;
             while !is_over.load(Ordering::Relaxed) && now() < end {
                 if let Ok(lease) = client.lock(KEY, TTL) {
@@ -274,6 +276,8 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
                     unlock(&mut client, lease);
                 }
             }
+            #[cfg(feature = "metrics")]
+            assert!(client.driver().lease_counts().transfer > u64::from(turns / 2));
             turns
         };
         let eight: Vec<_> = (0..8).map(|_| scope.spawn(contend)).collect();
