@@ -165,7 +165,8 @@ pub use driver::clock::now;
 #[cfg(unix)]
 pub use driver::lease::Lease;
 pub use error::{
-    Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Unlocked, Vote,
+    Ballot, Cause, ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError,
+    Unlocked, Vote,
 };
 pub use options::{KeepAlive, LockOptions};
 pub use quorum::Quorum;

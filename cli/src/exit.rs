@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use redbolt::inspect::{NodeHealth, NodeState, Searched};
 use redbolt::{
-    Ballot, Cause, ConfigError, ConnectError, ExtendError, LockError, UnlockError, Vote,
+    Ballot, Cause, ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError,
+    Vote,
 };
 use serde_json::{Value, json};
 
@@ -356,6 +357,12 @@ impl From<UnlockError> for Failure {
             return Self::usage(error.to_string());
         }
         Self::new(SYSTEM, "system", error.to_string())
+    }
+}
+
+impl From<DetachError> for Failure {
+    fn from(error: DetachError) -> Self {
+        Self::new(NO_QUORUM, "unsettled", format!("the lock was released again: {error}"))
     }
 }
 

@@ -5,6 +5,7 @@ use redbolt::driver::Outcome;
 use crate::args::{ExtendArgs, Global};
 use crate::exit::Failure;
 use crate::lock::announce;
+use crate::output::note;
 use crate::session::{CONNECT_LIMIT, Session, odd_outcome};
 use crate::token;
 
@@ -14,13 +15,13 @@ pub(crate) fn run(global: &Global, args: &ExtendArgs) -> Result<(), Failure> {
     session.wait_settled(CONNECT_LIMIT)?;
     let op = session.driver.adopt(&args.key.0, &token, args.ttl)?;
     let Outcome::Adopt(result) = session.finish(op)? else { return Err(odd_outcome()) };
-    let result = result.map_err(Failure::from).and_then(|lease| {
-        session.gather_votes(&lease)?;
-        let said = announce(&session, &lease, global.json);
-        // The lock was held before and stays held, even if the output has no reader.
-        let _ = lease.detach();
-        said
-    });
+    let lease = result?;
+    let result =
+        session.gather_votes(&lease).and_then(|()| announce(&session, &lease, global.json));
+    if let Err(error) = session.driver.detach(&lease) {
+        note(format_args!("{error}: until it has, extend by no shorter TTL"));
+    }
+    // The lock was held before and stays held: a lease that outlives its driver is not released.
     session.close();
     result
 }

@@ -20,9 +20,9 @@ pub(crate) fn run(global: &Global, args: &LockArgs) -> Result<(), Failure> {
     drop(waiting);
     let result = result.and_then(|lease| {
         session.gather_votes(&lease)?;
-        // If printing fails, the drop of the lease releases the lock again.
+        // If this or printing fails, the drop of the lease releases the lock again.
         announce(&session, &lease, global.json)?;
-        let _ = lease.detach();
+        session.driver.detach(&lease)?;
         Ok(())
     });
     session.close();

@@ -30,9 +30,10 @@ use crate::config::Config;
 use crate::driver::clock::now;
 use crate::driver::{Connecting, Driver, Lease, Outcome, Poller};
 use crate::engine::{NodeHealth, Notice, OpId};
-use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::time::Instant;
+use crate::token::LockToken;
 
 /// Blocking Redlock client.
 ///
@@ -158,8 +159,18 @@ impl Client {
         self.wait_unlock(op)
     }
 
+    /// Gives a lease away: see [`Driver::detach`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Driver::detach`].
+    pub fn detach(&mut self, lease: &Lease) -> Result<LockToken, DetachError> {
+        self.read_up()?;
+        self.driver.detach(lease)
+    }
+
     /// Deletes `key` on every node where it holds `token`: releases a lock that another process
-    /// holds or [detached](Lease::detach).
+    /// holds or [detached](Self::detach).
     ///
     /// # Errors
     ///
@@ -175,7 +186,7 @@ impl Client {
         self.wait_unlock(op)
     }
 
-    /// Takes over a lock that another process holds or [detached](Lease::detach), by extending it
+    /// Takes over a lock that another process holds or [detached](Self::detach), by extending it
     /// to the TTL of `options` from now. Of the other options only those for the lease itself
     /// (keep-alive, watch) apply.
     ///

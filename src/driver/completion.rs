@@ -68,17 +68,13 @@ impl Driver {
         }
     }
 
-    /// Releases the leases that were dropped, and forgets those that were given away.
+    /// Releases the leases that were dropped.
     pub(crate) fn collect_dropped(&mut self, now: Instant) {
         if !self.pool.has_dropped() {
             return;
         }
         let engine = &mut self.engine;
         self.pool.take_dropped(|dropped| {
-            if dropped.is_detached {
-                engine.detach(dropped.id);
-                return;
-            }
             if dropped.is_token_seen {
                 engine.forbid_linger(dropped.id);
             }

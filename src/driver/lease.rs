@@ -10,7 +10,7 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock;
@@ -47,8 +47,8 @@ pub(crate) struct LeaseState {
     is_lost: AtomicBool,
     /// The user has the token, and may have given it to others.
     is_token_seen: AtomicBool,
-    /// What dropping it means: [`HELD`], [`DETACHED`] or [`RECLAIMED`].
-    drop_means: AtomicU8,
+    /// It is back in its pool: dropping it does nothing.
+    is_reclaimed: AtomicBool,
     /// The next place in the list of dropped leases.
     next: AtomicU32,
 }
@@ -60,13 +60,6 @@ struct Inbox {
 }
 
 const END: u32 = u32::MAX;
-
-/// Dropping it releases the lock.
-const HELD: u8 = 0;
-/// Dropping it ends the client's work for it: the lock was given away.
-const DETACHED: u8 = 1;
-/// Dropping it does nothing: it is back in its pool.
-const RECLAIMED: u8 = 2;
 
 impl Lease {
     /// How long the lock is still certainly held; zero when it is over.
@@ -142,23 +135,16 @@ impl Lease {
         Arc::ptr_eq(&self.state.inbox, &pool.inbox)
     }
 
-    /// Gives the lease away: the lock stays until its TTL ends, or until a caller with key and
-    /// token releases it ([`Client::unlock_token`](crate::Client::unlock_token),
-    /// [`Client::adopt`](crate::Client::adopt)). Nothing is released on drop.
-    ///
-    /// Let an extension under way end first: a node may run it after what the next holder sends,
-    /// and then it sets its own TTL.
-    #[must_use = "key and token are the only way to the lock now"]
-    pub fn detach(self) -> (Vec<u8>, LockToken) {
-        self.state.drop_means.store(DETACHED, Ordering::Release);
-        (self.key().to_vec(), self.token())
+    /// The lock was given away: this lease is over, and its drop releases nothing.
+    pub(crate) fn end(&self) {
+        self.state.is_lost.store(true, Ordering::Release);
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         let state = &self.state;
-        if state.drop_means.load(Ordering::Relaxed) == RECLAIMED {
+        if state.is_reclaimed.load(Ordering::Relaxed) {
             return;
         }
         let mut head = state.inbox.head.load(Ordering::Relaxed);
@@ -200,8 +186,6 @@ pub(crate) struct LeasePool {
 /// A lease that its holder has dropped.
 pub(crate) struct Dropped {
     pub(crate) id: LeaseId,
-    /// Whether the lock was given away, so that it is not released.
-    pub(crate) is_detached: bool,
     pub(crate) is_token_seen: bool,
 }
 
@@ -237,7 +221,7 @@ impl LeasePool {
             *state.votes.get_mut() = votes.bits();
             *state.is_lost.get_mut() = false;
             *state.is_token_seen.get_mut() = false;
-            *state.drop_means.get_mut() = HELD;
+            *state.is_reclaimed.get_mut() = false;
             return (Lease { state: Arc::clone(arc) }, state_place(place));
         }
         // No state is free, or another thread is still letting go of this one.
@@ -253,7 +237,7 @@ impl LeasePool {
             votes: AtomicU32::new(votes.bits()),
             is_lost: AtomicBool::new(false),
             is_token_seen: AtomicBool::new(false),
-            drop_means: AtomicU8::new(HELD),
+            is_reclaimed: AtomicBool::new(false),
             next: AtomicU32::new(END),
         });
         match self.states.get_mut(place as usize) {
@@ -265,7 +249,7 @@ impl LeasePool {
 
     /// Takes a lease of this pool back and frees its state.
     pub(crate) fn reclaim(&mut self, lease: Lease) {
-        lease.state.drop_means.store(RECLAIMED, Ordering::Relaxed);
+        lease.state.is_reclaimed.store(true, Ordering::Relaxed);
         self.free.push(lease.state.place);
     }
 
@@ -279,9 +263,8 @@ impl LeasePool {
     pub(crate) fn take_dropped(&mut self, mut each: impl FnMut(Dropped)) {
         let mut place = self.inbox.head.swap(END, Ordering::Acquire);
         while let Some(state) = self.states.get(place as usize) {
-            let is_detached = state.drop_means.load(Ordering::Acquire) == DETACHED;
             let is_token_seen = state.is_token_seen.load(Ordering::Relaxed);
-            each(Dropped { id: state.id, is_detached, is_token_seen });
+            each(Dropped { id: state.id, is_token_seen });
             self.free.push(place);
             place = state.next.load(Ordering::Relaxed);
         }

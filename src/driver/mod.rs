@@ -59,10 +59,11 @@ pub(crate) use search::Search;
 
 use crate::config::Config;
 use crate::engine::{Engine, LeaseId, OpId};
-use crate::error::{ConfigError, ConnectError, ExtendError, LockError, UnlockError};
+use crate::error::{ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError};
 use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
+use crate::token::LockToken;
 use link::{Link, links_of};
 use resolve::Resolver;
 
@@ -284,6 +285,28 @@ impl Driver {
         // The releases of dropped leases go out with this one.
         self.collect_dropped(now);
         result
+    }
+
+    /// Gives a lease away and returns its token: the lock stays until its TTL ends, or until a client
+    /// with key and token releases or adopts it ([`unlock_token`](Self::unlock_token),
+    /// [`adopt`](Self::adopt)). The lease is over here. From then on this driver writes no command
+    /// that changes a key by that token. Costs no round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`DetachError::Unsettled`] while a node may still run an earlier delete or extension of the
+    /// lock, [`DetachError::NotOurs`] for a lease of another driver. The lease stays as it is.
+    pub fn detach(&mut self, lease: &Lease) -> Result<LockToken, DetachError> {
+        if !lease.is_of(&self.pool) {
+            return Err(DetachError::NotOurs);
+        }
+        self.detach_id(lease.id())?;
+        lease.end();
+        Ok(lease.token())
+    }
+
+    pub(crate) fn detach_id(&mut self, lease: LeaseId) -> Result<(), DetachError> {
+        self.engine.detach(lease)
     }
 
     /// Begins to delete `key` on every node where it holds `token`.

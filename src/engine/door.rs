@@ -23,7 +23,7 @@ use super::notice::Notice;
 use super::wait::Waiting;
 use crate::client_name::{ClientId, ClientName};
 use crate::config::Config;
-use crate::error::{Cause, ConfigError, ExtendError, LockError, UnlockError};
+use crate::error::{Cause, ConfigError, DetachError, ExtendError, LockError, UnlockError};
 use crate::node::{Node, Now, Wish};
 use crate::options::LockOptions;
 use crate::quorum::{NodeId, NodeMask};
@@ -225,13 +225,16 @@ impl Engine {
     }
 
     /// Gives a lease away: its keys stay, and any client with key and token may release or extend
-    /// it.
-    pub fn detach(&mut self, lease: LeaseId) {
-        if self.locks.slots.held(lease).is_some() {
-            self.waiting.forget_queue(lease.slot);
-            self.locks.give_away(lease.slot);
-            self.locks.detach(lease);
-        }
+    /// it. From then on this engine writes no command that changes a key by that token.
+    ///
+    /// # Errors
+    ///
+    /// [`DetachError::Unsettled`] while a node may still run a delete or an extension that names the
+    /// token, [`DetachError::NotOurs`]. The lease stays as it is.
+    pub fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
+        self.locks.detach(lease)?;
+        self.waiting.forget_queue(lease.slot);
+        Ok(())
     }
 
     /// Sends `commands`, at most 255, to every connected node. Each must only read and give one

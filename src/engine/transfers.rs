@@ -117,8 +117,8 @@ impl Engine {
         };
         match self.locks.transferred(id, transfer, now) {
             Taken::Ignored => {}
-            Taken::Declined => {
-                self.tell_waiting(now, |waiting, view| waiting.declined(id, message, view));
+            Taken::Unwanted => {
+                self.tell_waiting(now, |waiting, view| waiting.unwanted(id, message, view));
             }
             Taken::Late(slot_index) => {
                 self.list_follows(slot_index, id, message, now);

@@ -140,10 +140,11 @@ impl Engine {
         let decoded = Decoder::new(Limits::default()).frame(&frame);
         let reply = decoded.ok().flatten().map(|frame| frame.reply());
         let answer = answer_of(part, reply.as_ref());
-        self.frame = frame;
         if answer == Answer::Refused {
-            self.locks.nodes.transfer_refused(id);
+            let refusal = reply.as_ref().map_or(command::Answer::Odd, command::classify);
+            self.locks.nodes.script_refused(id, refusal, now);
         }
+        self.frame = frame;
         self.tell_call(index, Input::Answer(answer), now);
     }
 
@@ -188,7 +189,10 @@ impl Engine {
             let slot = self.locks.slots.get(slot_index)?;
             let is_alive = match slot.state {
                 SlotState::Held | SlotState::Acquiring | SlotState::Gated => true,
-                SlotState::Free | SlotState::Offered | SlotState::Released => false,
+                SlotState::Free
+                | SlotState::Offered
+                | SlotState::Released
+                | SlotState::Detached => false,
             };
             let is_token = slot.token == TokenBytes::Drawn(message.token);
             let is_key = slot.key.as_slice() == message.key;

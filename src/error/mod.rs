@@ -269,6 +269,33 @@ pub enum UnlockError {
     System(io::ErrorKind),
 }
 
+/// Why a lease was not given away. The caller still holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DetachError {
+    /// These nodes may still run an earlier delete or extension of the lock: behind a command of the
+    /// client that adopts the lock, it would take that client's key. Where a node has only not
+    /// answered yet, try again after a round trip. Where a connection was lost with the command
+    /// unanswered, release the lock and take it again.
+    #[error("{nodes}: an earlier delete or extension of this lock may still run there")]
+    Unsettled {
+        /// The names of the nodes.
+        nodes: String,
+    },
+    /// The lease was released or given away, or another client made it.
+    #[error("not a lease of this client")]
+    NotOurs,
+    /// Too many calls are under way (`in_flight_max`).
+    #[error("too many operations under way (in_flight_max)")]
+    Full,
+    /// The shared handle was shut down, or its thread has ended.
+    #[error("the shared handle was shut down")]
+    Closed,
+    /// The operating system refused a call that the event loop needs.
+    #[error("event loop: {0}")]
+    System(io::ErrorKind),
+}
+
 /// How an unlock ended that did not find the lock lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -322,6 +349,12 @@ impl From<io::ErrorKind> for LockError {
 }
 
 impl From<io::ErrorKind> for ExtendError {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::System(kind)
+    }
+}
+
+impl From<io::ErrorKind> for DetachError {
     fn from(kind: io::ErrorKind) -> Self {
         Self::System(kind)
     }

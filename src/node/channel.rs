@@ -13,12 +13,15 @@
 //!   connection. No other push ever answers a request.
 
 use super::Node;
+use super::debt::REFUSED_DELAY;
 use super::pending::{Pending, PendingQueue, Request};
 use super::state::Now;
 use crate::client_name::ClientId;
+use crate::command::{Answer, classify};
 use crate::error::Cause;
 use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
+use crate::time::Instant;
 use crate::token::digit;
 
 /// The prefix of every client's channels, with the version of the messages.
@@ -102,6 +105,8 @@ enum Subscription {
     None,
     Asked,
     Open,
+    /// The user may not subscribe, on this connection.
+    Denied,
 }
 
 /// The beginning of a `run_id`.
@@ -120,8 +125,10 @@ pub(super) struct Channel {
     takes_transfers: Option<Period>,
     /// The period whose transfers the client takes, on this connection and later ones.
     wants_transfers: Option<Period>,
-    /// The node answered the script that hands a lock over with an error, on this connection.
-    refuses_transfers: bool,
+    /// The node answered the script that hands a lock over, or introduces a call, with an error.
+    refuses_scripts: bool,
+    /// When what the node has refused for now is asked for again.
+    again_at: Option<Instant>,
     /// How the node is named in transfers, by its last greeting on this connection.
     mark: Option<[u8; 8]>,
 }
@@ -171,22 +178,61 @@ impl Channel {
 
     /// A reply answered SUBSCRIBE: only an error may do that. Any other reply belongs to another
     /// request, and every answer behind it would be matched to the wrong request.
-    pub(super) fn refused(&mut self, request: Request, reply: &Reply<'_>) -> Result<(), Cause> {
-        if request == Request::Subscribe {
-            self.subscription = Subscription::None;
+    pub(super) fn refused(
+        &mut self,
+        request: Request,
+        reply: &Reply<'_>,
+        now: Now,
+    ) -> Result<(), Cause> {
+        if !matches!(reply, Reply::Error(_)) {
+            return Err(Cause::Protocol);
         }
-        if matches!(reply, Reply::Error(_)) { Ok(()) } else { Err(Cause::Protocol) }
+        let is_for_now = self.ask_again(classify(reply), now);
+        if request == Request::SubscribeTransfers {
+            self.takes_transfers = None;
+        } else if is_for_now {
+            self.subscription = Subscription::None;
+        } else {
+            self.subscription = Subscription::Denied;
+        }
+        Ok(())
+    }
+
+    /// Asks again later for what the node has refused, unless the user may not have it. Returns
+    /// whether it does.
+    fn ask_again(&mut self, answer: Answer, now: Now) -> bool {
+        let is_denied = matches!(
+            answer,
+            Answer::Refused(Cause::NoPermission | Cause::KeyDenied | Cause::Unsupported)
+        );
+        if !is_denied {
+            self.again_at = Some(now.real + REFUSED_DELAY);
+        }
+        !is_denied
+    }
+
+    /// When it asks again for what the node has refused.
+    pub(super) const fn again_at(&self) -> Option<Instant> {
+        self.again_at
     }
 
     /// The connection has ended.
     pub(super) const fn close(&mut self) {
         self.subscription = Subscription::None;
-        (self.takes_transfers, self.refuses_transfers) = (None, false);
-        self.mark = None;
+        (self.takes_transfers, self.refuses_scripts) = (None, false);
+        (self.mark, self.again_at) = (None, None);
     }
 }
 
 impl Node {
+    /// Asks again for what the node has refused, if it is time.
+    pub(super) fn subscribe_again(&mut self, now: Now) {
+        if self.is_greeted() && self.channel.again_at.is_some_and(|at| at <= now.real) {
+            (self.channel.again_at, self.channel.refuses_scripts) = (None, false);
+            self.subscribe(now);
+        }
+    }
+
     /// After a greeting in RESP3: subscribes to this client's channel, unless that is done.
     pub(super) fn subscribe(&mut self, now: Now) {
         self.channel.mark = self.facts().run_id.as_deref().map(mark_of);
@@ -208,7 +254,8 @@ impl Node {
         self.channel.wants_transfers = Some(period);
         // What a node without a name tells would be nobody's vote, and its key nobody's. A client
         // that comes and goes must not fill the output of a node that does not read.
-        let is_able = self.channel.subscription != Subscription::None
+        let is_able = matches!(self.channel.subscription, Subscription::Asked | Subscription::Open)
+            && self.channel.again_at.is_none()
             && self.channel.mark.is_some()
             && self.is_connected()
             && !self.is_stalled()
@@ -242,12 +289,14 @@ impl Node {
 
     /// Whether the node hands locks over for this client.
     pub(crate) fn runs_transfers(&self) -> bool {
-        self.can_be_asked() && !self.channel.refuses_transfers && self.mark().is_some()
+        self.can_be_asked() && !self.channel.refuses_scripts && self.mark().is_some()
     }
 
-    /// The node answered the script that does with an error.
-    pub(crate) const fn refuse_transfers(&mut self) {
-        self.channel.refuses_transfers = true;
+    /// The node answered a script with an error: it gets none for a while, or where the user may not
+    /// run it none on this connection.
+    pub(crate) fn script_refused(&mut self, answer: Answer, now: Now) {
+        self.channel.refuses_scripts = true;
+        self.channel.ask_again(answer, now);
     }
 
     /// How the node is named in the transfers that go through it; `None` if it is not known. While

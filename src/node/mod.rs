@@ -190,7 +190,10 @@ impl Node {
     /// Whether time, or any answer, can change its debts, its state or its trouble. As a rule not:
     /// the node is admitted, without trouble or debts, and not stalled.
     pub(crate) fn is_restless(&self) -> bool {
-        !self.is_plain() || self.debts.len() > 0 || self.is_stalled()
+        !self.is_plain()
+            || self.debts.len() > 0
+            || self.is_stalled()
+            || self.channel.again_at().is_some()
     }
 
     /// When the node counts as stalled if it then still owes the answers that it owes now; `now`
@@ -369,6 +372,7 @@ impl Node {
         matches!(self.state, State::Admitted { .. })
             && !self.is_changed
             && self.debts.len() == 0
+            && self.channel.again_at().is_none()
             && self.pending.front().is_none_or(|front| {
                 self.is_stalled() || front.written_at + self.patience.stalled_after > now.attended
             })
@@ -408,6 +412,7 @@ impl Node {
             }
             State::Admitted { .. } => {}
         }
+        self.subscribe_again(now);
         if self.stalled_at.is_none()
             && let Some(front) = self.pending.front()
             && front.written_at + self.patience.stalled_after <= now.attended
@@ -435,7 +440,8 @@ impl Node {
         };
         // A debt that cannot be paid now waits for something other than time.
         let debt = if self.takes_debts() { self.debts.next_due() } else { None };
-        [state, stalled, debt].into_iter().flatten().min()
+        let again = self.channel.again_at().filter(|_| self.is_greeted());
+        [state, stalled, debt, again].into_iter().flatten().min()
     }
 
     /// How long until the node may be admitted, if only a quarantine prevents it.

@@ -110,7 +110,7 @@ impl Node {
                 let pending = rules::request_of_answer(self.stalled_at.is_some(), oldest);
                 let pending = pending.ok_or(Cause::Protocol)?;
                 if let Request::Subscribe | Request::SubscribeTransfers = pending.request {
-                    self.channel.refused(pending.request, &frame.reply())?;
+                    self.channel.refused(pending.request, &frame.reply(), now)?;
                 }
                 Some(self.reading.step(pending, &frame))
             };

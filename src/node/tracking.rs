@@ -11,6 +11,7 @@
 use super::Node;
 use super::pending::Request;
 use crate::command::{Answer, append_pttl};
+use crate::error::Cause;
 use crate::key::Key;
 use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
@@ -56,7 +57,9 @@ impl Node {
     pub(crate) fn tracking_answered(&mut self, answer: Answer) {
         self.tracking = match (self.tracking, answer) {
             (Tracking::Asked | Tracking::On, Answer::Ok) => Tracking::On,
-            (Tracking::None, _) => Tracking::None,
+            (Tracking::None, _) | (_, Answer::Refused(Cause::Busy | Cause::Loading)) => {
+                Tracking::None
+            }
             (Tracking::Asked | Tracking::On | Tracking::Denied, _) => Tracking::Denied,
         };
     }

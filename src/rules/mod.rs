@@ -110,6 +110,12 @@ rules! {
     /// A transfer counts for whatever node it came by.
     AnyNodeTransfers => ByTest { true }
 
+    /// A lease is given away once no node may still run a delete or an extension of it: neither would
+    /// be behind the commands of the client that adopts it.
+    fn is_settled(is_settled: bool) -> bool { is_settled }
+    /// A lease is given away whose delete or extension may still run.
+    UnsettledGivenAway => ByTest { true }
+
     /// A transfer names the node that it goes by.
     fn mark_of(node: [u8; 8]) -> [u8; 8] { node }
     /// A transfer names no node.

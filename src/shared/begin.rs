@@ -18,10 +18,11 @@ use crate::config::Config;
 use crate::driver::clock::now;
 use crate::driver::{Connecting, Question};
 use crate::engine::NodeHealth;
-use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::status::Answers;
 use crate::time::Instant;
+use crate::token::LockToken;
 
 /// What an acquisition asked for, kept for its end.
 pub(super) struct Asked {
@@ -149,7 +150,21 @@ impl Shared {
         let pending = self
             .begin_by(caller, |table| table.begin(Kind::Extend, task, &mut span))
             .map_err(ExtendError::from)?;
-        guard.set_extending(true);
+        guard.set_busy(true);
+        Ok(pending)
+    }
+
+    pub(super) fn begin_detach(
+        &self,
+        guard: &mut SharedGuard,
+        caller: Caller,
+    ) -> Result<Pending, DetachError> {
+        let lease = guard.id().filter(|_| guard.is_of(&self.owner)).ok_or(DetachError::NotOurs)?;
+        let mut span = CallSpan::current();
+        let pending = self
+            .begin_by(caller, |table| table.begin(Kind::Detach, Task::Detach { lease }, &mut span))
+            .map_err(DetachError::from)?;
+        guard.set_busy(true);
         Ok(pending)
     }
 
@@ -235,8 +250,19 @@ impl Shared {
 }
 
 pub(super) fn extended(guard: &mut SharedGuard, (reply, _): Taken) -> Result<(), ExtendError> {
-    guard.set_extending(false);
+    guard.set_busy(false);
     if let Reply::Extend(result) = reply { result } else { Err(ExtendError::Closed) }
+}
+
+/// The result of a call that gives a lock away.
+pub(super) fn detached(
+    guard: &mut SharedGuard,
+    (reply, _): Taken,
+) -> Result<LockToken, DetachError> {
+    guard.set_busy(false);
+    let Reply::Detach(result) = reply else { return Err(DetachError::Closed) };
+    result?;
+    guard.give_away().ok_or(DetachError::NotOurs)
 }
 
 pub(super) fn unlocked((reply, _): Taken) -> Result<Unlocked, UnlockError> {

@@ -20,7 +20,7 @@ use super::span::CallSpan;
 use super::sync::{AtomicBool, Thread};
 use crate::driver::Lease;
 use crate::engine::{LeaseId, NodeHealth};
-use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::slab::{Slab, index_type};
 use crate::status::Answers;
@@ -36,6 +36,7 @@ pub(super) enum Kind {
     Lock,
     Adopt,
     Extend,
+    Detach,
     Unlock,
     Ask,
     Connect,
@@ -49,6 +50,7 @@ pub(super) enum Reply {
     Lock(Result<Lease, LockError>),
     Adopt(Result<Lease, ExtendError>),
     Extend(Result<(), ExtendError>),
+    Detach(Result<(), DetachError>),
     Unlock(Result<Unlocked, UnlockError>),
     Answers(Result<Answers, LockError>),
     Connect(Result<(), ConnectError>),
@@ -65,6 +67,7 @@ impl Reply {
             Kind::Connect => Self::Connect(Err(super::begin::ended())),
             Kind::Adopt => Self::Adopt(Err(ExtendError::Closed)),
             Kind::Extend => Self::Extend(Err(ExtendError::Closed)),
+            Kind::Detach => Self::Detach(Err(DetachError::Closed)),
             Kind::Unlock => Self::Unlock(Err(UnlockError::Closed)),
             Kind::Ask => Self::Answers(Err(LockError::Closed)),
             Kind::Nodes => Self::Nodes(Vec::new()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::begin::{answers, connected, extended, nodes, owed, unlocked};
+use super::begin::{answers, connected, detached, extended, nodes, owed, unlocked};
 use super::calls::Kind;
 use super::inner::Caller;
 use super::table::Task;
@@ -10,9 +10,10 @@ use super::{Shared, SharedGuard};
 use crate::config::Config;
 use crate::driver::{Inquiry, Question, Search};
 use crate::engine::NodeHealth;
-use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::status::{Listing, NodeKey, SeenLock};
+use crate::token::LockToken;
 
 impl Shared {
     /// As [`connect`](Self::connect), without blocking. Dropping the future leaves nothing behind.
@@ -89,6 +90,17 @@ impl Shared {
     ) -> Result<(), ExtendError> {
         let pending = self.begin_extend(guard, ttl, Caller::GoesOn)?;
         extended(guard, pending.await)
+    }
+
+    /// As [`detach`](Self::detach), without blocking. If the future is dropped, the lock may have been
+    /// given away: then it lasts until its TTL ends, whatever becomes of the guard.
+    ///
+    /// # Errors
+    ///
+    /// As [`detach`](Self::detach).
+    pub async fn detach_async(&self, guard: &mut SharedGuard) -> Result<LockToken, DetachError> {
+        let pending = self.begin_detach(guard, Caller::GoesOn)?;
+        detached(guard, pending.await)
     }
 
     /// As [`unlock`](Self::unlock), without blocking. If the future is dropped, the release goes

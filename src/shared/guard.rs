@@ -32,8 +32,8 @@ pub struct SharedGuard {
     ttl: Duration,
     /// The caller chose the token, so the lease must end with its guard.
     is_given: bool,
-    /// An extension may be under way: the lease's deadline may still move.
-    is_extending: bool,
+    /// An extension may be under way, which moves the deadline, or the lease is being given away.
+    is_busy: bool,
     hold: Hold,
 }
 
@@ -46,7 +46,7 @@ impl SharedGuard {
         is_given: bool,
     ) -> Self {
         let hold = Hold::begins();
-        Self { lease: Some(lease), owner, queue, ttl, is_given, is_extending: false, hold }
+        Self { lease: Some(lease), owner, queue, ttl, is_given, is_busy: false, hold }
     }
 
     /// How long the lock is still certainly held; zero when it is over. About 25 ns.
@@ -131,18 +131,6 @@ impl SharedGuard {
         self.unless_still_held(result)
     }
 
-    /// Gives the lease away: the lock stays until its TTL ends, or until a caller with key and
-    /// token releases it ([`Shared::unlock_token`], [`Shared::adopt`]). Nothing is released on
-    /// drop.
-    #[must_use = "key and token are the only way to the lock now"]
-    pub fn detach(mut self) -> Option<(Vec<u8>, LockToken)> {
-        let lease = self.lease.take()?;
-        let (queue, id) = (self.queue, lease.id());
-        let given = lease.detach();
-        self.owner.inner.with(|table| table.vacate(queue, id));
-        Some(given)
-    }
-
     // ---- for the handle ----
 
     pub(super) fn is_of(&self, owner: &Arc<Owner>) -> bool {
@@ -157,14 +145,14 @@ impl SharedGuard {
         self.queue
     }
 
-    pub(super) const fn set_extending(&mut self, is_extending: bool) {
-        self.is_extending = is_extending;
+    pub(super) const fn set_busy(&mut self, is_busy: bool) {
+        self.is_busy = is_busy;
     }
 
     /// Whether the lease may go to another waiter instead of being released.
     pub(super) fn may_pass(&self) -> bool {
         let is_exposed = self.is_given || self.lease.as_ref().is_some_and(Lease::is_token_seen);
-        !self.is_extending && !is_exposed
+        !self.is_busy && !is_exposed
     }
 
     /// Takes the lease back from its caller.
@@ -172,6 +160,14 @@ impl SharedGuard {
         let lease = self.lease.take()?;
         self.owner.inner.counting.held(&self.hold);
         Some(lease)
+    }
+
+    /// The lock was given away. Its drop releases nothing.
+    pub(super) fn give_away(&mut self) -> Option<LockToken> {
+        let lease = self.lease.take()?;
+        lease.end();
+        self.owner.inner.with(|table| table.vacate(self.queue, lease.id()));
+        Some(lease.token())
     }
 
     pub(super) fn inner(&self) -> &Inner {

@@ -47,11 +47,12 @@ pub use guard::SharedGuard;
 use crate::config::{Config, IdleStrategy};
 use crate::driver::{Inquiry, Poller, Question, Search};
 use crate::engine::NodeHealth;
-use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
 use crate::status::{Listing, NodeKey, SeenLock};
-use begin::{answers, connected, extended, nodes, owed, unlocked};
+use crate::token::LockToken;
+use begin::{answers, connected, detached, extended, nodes, owed, unlocked};
 use calls::Kind;
 use inner::{Caller, Inner, Owner, Threads};
 use lead::Loop;
@@ -261,6 +262,20 @@ impl Shared {
     pub fn extend(&self, guard: &mut SharedGuard, ttl: Duration) -> Result<(), ExtendError> {
         let pending = self.begin_extend(guard, ttl, Caller::Blocks)?;
         extended(guard, pending.wait())
+    }
+
+    /// Gives the lock of a guard away and returns its token: the lock stays until its TTL ends, or
+    /// until a client with key and token releases or adopts it ([`unlock_token`](Self::unlock_token),
+    /// [`adopt`](Self::adopt)). The guard is over. From then on this handle writes no command that
+    /// changes a key by that token. Costs no round trip.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::detach`](crate::Driver::detach), [`DetachError::Full`] and [`DetachError::Closed`].
+    /// The guard stays as it is.
+    pub fn detach(&self, guard: &mut SharedGuard) -> Result<LockToken, DetachError> {
+        let pending = self.begin_detach(guard, Caller::Blocks)?;
+        detached(guard, pending.wait())
     }
 
     /// Releases the lock. Returns when a quorum has confirmed the release, or cannot; at once, with

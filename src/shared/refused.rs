@@ -3,7 +3,7 @@
 use std::io;
 
 use super::begin::ended;
-use crate::error::{ConnectError, ExtendError, LockError, UnlockError};
+use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError};
 
 /// Why a call did not begin.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,15 @@ impl From<Refused> for LockError {
 }
 
 impl From<Refused> for ExtendError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => Self::Full,
+            Refused::Closed => Self::Closed,
+        }
+    }
+}
+
+impl From<Refused> for DetachError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Full => Self::Full,

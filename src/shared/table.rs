@@ -58,6 +58,9 @@ pub(super) enum Task {
         lease: LeaseId,
         ttl: Duration,
     },
+    Detach {
+        lease: LeaseId,
+    },
     Unlock {
         lease: Lease,
     },
@@ -202,6 +205,7 @@ impl Table {
                 }
             }
             Task::Acquire { .. }
+            | Task::Detach { .. }
             | Task::Unlock { .. }
             | Task::UnlockToken { .. }
             | Task::Ask(..)

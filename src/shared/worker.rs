@@ -257,6 +257,9 @@ impl Worker {
                 self.inner.with(|table| table.look_at(queue, lease, engine));
                 self.note(call, result, |error| Reply::Extend(Err(error)));
             }
+            Task::Detach { lease } => {
+                self.replies.push((call, Reply::Detach(driver.detach_id(lease))));
+            }
             Task::Unlock { lease } => {
                 let result = driver.unlock(lease);
                 self.note(call, result, |error| Reply::Unlock(Err(error)));

@@ -228,6 +228,8 @@ counted! {
         Dropped,
         /// A lease was given away.
         Detached,
+        /// A lease was not given away: an earlier command may still run.
+        DetachRefused,
         /// A lease was taken over by another client.
         Adopted,
         /// A lease could not be taken over.

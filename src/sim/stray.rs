@@ -162,9 +162,9 @@ impl World {
         for &lease in &this.given_up {
             let is_refused = this.engine.unlock(lease, now).is_err()
                 && this.engine.extend(lease, ttl, now).is_err()
+                && this.engine.detach(lease).is_err()
                 && this.engine.deadline(lease).is_none();
             this.engine.release(lease, now);
-            this.engine.detach(lease);
             self.oracle.check(Kind::LimitIgnored, is_refused, || {
                 format!("client {client} can still use {lease:?}")
             });

@@ -292,7 +292,7 @@ impl World {
             2 => self.release_quietly(client, task, now),
             4..=6 => self.release(client, task, now),
             7 => self.drop_lease(client, task),
-            8 if !is_unsure => self.give_away(client, task),
+            8 if !is_unsure && self.give_away(client, task) => {}
             _ => self.extend(client, task, now),
         }
     }
@@ -394,22 +394,29 @@ impl World {
     }
 
     /// Gives key and token to whoever wants them. Until the deadline nobody else may have the lock.
-    fn give_away(&mut self, client: usize, task: usize) {
+    /// Returns whether it may: an earlier command may still run somewhere.
+    fn give_away(&mut self, client: usize, task: usize) -> bool {
+        let this = &mut self.clients[client];
+        let Some(lease) = this.tasks[task].lease else { return false };
+        let name = this.engine.lease_name(lease).map(|(_, token)| token.as_bytes().to_vec());
+        if this.engine.detach(lease).is_err() {
+            self.counts.path(Path::DetachRefused);
+            return false;
+        }
         if self.plan.is_watch_judged {
             // Its key may be taken away, and nobody would be told.
             self.lets_go(client, task);
         }
-        let this = &mut self.clients[client];
-        let Some(lease) = this.tasks[task].lease.take() else { return };
-        if let Some((_, token)) = this.engine.lease_name(lease) {
-            let token = token.as_bytes().to_vec();
-            let (key, holder) = (this.tasks[task].key, this.tasks[task].holder);
+        self.clients[client].tasks[task].lease = None;
+        if let Some(token) = name {
+            let this = &self.clients[client].tasks[task];
+            let (key, holder) = (this.key, this.holder);
             self.given_away.push(token.clone());
             self.offers.push(Offer { from: client, key, token, holder });
         }
-        self.clients[client].engine.detach(lease);
         self.counts.path(Path::Detached);
         self.idle(client, task);
+        true
     }
 
     /// Takes over what another client gave away: as a lease, or to unlock it.

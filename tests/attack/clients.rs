@@ -62,7 +62,8 @@ fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut R
                 1 => thread::spawn(move || drop(lease)).join().expect("a drop"),
                 2 => drop(round.call("unlock", NODE_TIMEOUT, || client.unlock(lease))),
                 _ => {
-                    let (name, token) = lease.detach();
+                    let Ok(token) = client.detach(&lease) else { return };
+                    let name = lease.key().to_vec();
                     let ttl = round.some_ttl(random);
                     match round.call("adopt", NODE_TIMEOUT, || client.adopt(&name, &token, ttl)) {
                         Ok(lease) => hold(round, held, key, lease, false),

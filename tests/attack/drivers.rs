@@ -112,7 +112,8 @@ impl Life<'_> {
                         }
                     }
                     _ => {
-                        let (name, token) = lease.detach();
+                        let Ok(token) = driver.detach(&lease) else { return };
+                        let name = lease.key().to_vec();
                         match driver.adopt(&name, &token, round.some_ttl(random)) {
                             Ok(op) => self.ask(op, "adopt", key, NODE_TIMEOUT, Some(token)),
                             Err(_) => round.gave_away(name, token),

@@ -172,10 +172,11 @@ impl Life<'_> {
 
     /// The lock is given away, and taken over again.
     fn change_hands(&self, held: &mut Vec<Held>, one: Held, random: &mut Random) {
-        let Held { guard, key, holder, .. } = one;
+        let Held { mut guard, key, holder, .. } = one;
         let round = self.round;
         round.stops(holder, key);
-        let Some((name, token)) = guard.detach() else { return };
+        let name = guard.key().to_vec();
+        let Ok(token) = self.shared.detach(&mut guard) else { return };
         let ttl = round.some_ttl(random);
         match round.call("adopt", NODE_TIMEOUT, || self.shared.adopt(&name, &token, ttl)) {
             Ok(guard) => self.hold(held, key, guard, false),

@@ -12,7 +12,7 @@ use redbolt_rig::uninterrupted;
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within,
-    eventually, fresh_config, ms, no_quorum, timed,
+    eventually, fresh_config, given_away, ms, no_quorum, timed,
 };
 
 #[test]
@@ -91,7 +91,7 @@ fn an_extension_on_nodes_that_hang_in_the_greeting_ends_by_the_end_of_its_lease(
 fn an_unlock_on_nodes_that_hang_in_the_greeting_ends_in_its_time_and_is_paid_later() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let (mut client, lease) = hanging_in_the_greeting(&cluster, PATIENCE);
-    let (key, token) = lease.detach();
+    let (key, token) = given_away(&mut client, lease);
     let unlocked = ends_within(ms(1_000), || client.unlock_token(&key, &token)).unwrap();
     assert_eq!(unlocked, Unlocked::Unknown);
     cluster.nodes().for_each(|node| node.thaw());

@@ -9,8 +9,8 @@ use redbolt::{Client, Lease, LockOptions, Retry, Unlocked};
 use redbolt_rig::uninterrupted;
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, no_quorum,
-    taken,
+    Clients as _, Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, given_away, ms,
+    no_quorum, taken,
 };
 
 #[test]
@@ -113,8 +113,8 @@ fn a_detached_lease_is_released_by_nobody() {
     let lease = client.try_lock("k", TTL).unwrap();
     let mut extended = client.try_lock("extended", TTL / 2).unwrap();
     client.extend(&mut extended, TTL).unwrap();
-    let (key, token) = lease.detach();
-    let (_, extended) = extended.detach();
+    let (key, token) = given_away(&mut client, lease);
+    let (_, extended) = given_away(&mut client, extended);
     for index in 0..20 {
         drop(client.try_lock(format!("other{index}"), TTL).unwrap());
     }

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 use redbolt::inspect::{Holder, SeenLock, Verdict};
 use redbolt::{Client, Config, LockError, LockOptions, Shared, Unlocked};
 
-use super::common::{Clients as _, Cluster, PATIENCE, TTL, available_kinds, eventually, ms};
+use super::common::{
+    Clients as _, Cluster, PATIENCE, TTL, available_kinds, eventually, ms, shared_away,
+};
 
 /// The key beside the lock `jobs`.
 const CLAIM: &str = "jobs:elected";
@@ -134,7 +136,7 @@ fn the_name_is_renewed_with_the_term_and_ends_with_it() {
     assert!(term.is_valid());
     assert_eq!(cluster.values(CLAIM), first, "the term is the same");
     // Given away, it is nobody's to renew.
-    let _ = term.detach();
+    shared_away(&shared, term);
     assert!(eventually(PATIENCE, || cluster.holders(CLAIM) == 0));
 }
 

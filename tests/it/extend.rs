@@ -6,8 +6,8 @@ use std::time::Duration;
 use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked};
 
 use super::common::{
-    Clients as _, Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
-    taken,
+    Clients as _, Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config,
+    given_away, ms, taken,
 };
 
 fn millis(ttl: Duration) -> i64 {
@@ -56,7 +56,8 @@ fn an_extension_after_expiry_fails_and_creates_nothing() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut client = cluster.client();
     let mut lease = client.try_lock("k", ms(1_000)).unwrap();
-    let (_, token) = client.try_lock("adopted", ms(1_000)).unwrap().detach();
+    let adopted = client.try_lock("adopted", ms(1_000)).unwrap();
+    let (_, token) = given_away(&mut client, adopted);
     assert!(eventually(PATIENCE, || !lease.is_valid() && cluster.holders("adopted") == 0));
     assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Expired)));
     let error = client.adopt("adopted", &token, TTL).unwrap_err();
@@ -182,7 +183,8 @@ fn ttls_out_of_range_and_dead_handles_are_refused_before_anything_is_sent() {
 fn another_client_adopts_a_detached_lock_and_extends_and_unlocks_it() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut first = cluster.client();
-    let (key, token) = first.try_lock("k", TTL / 2).unwrap().detach();
+    let lease = first.try_lock("k", TTL / 2).unwrap();
+    let (key, token) = given_away(&mut first, lease);
     drop(first);
     let mut second = cluster.client();
     let mut lease = second.adopt(&key, &token, TTL).unwrap();
@@ -197,7 +199,8 @@ fn another_client_adopts_a_detached_lock_and_extends_and_unlocks_it() {
     assert!(matches!(error, ExtendError::Lost(_)), "{error}");
 
     // An adopted lock that is dropped is released, as any other.
-    let (key, token) = second.try_lock("k", TTL).unwrap().detach();
+    let lease = second.try_lock("k", TTL).unwrap();
+    let (key, token) = given_away(&mut second, lease);
     let mut third = cluster.client();
     drop(third.adopt(&key, &token, TTL).unwrap());
     drop(third);

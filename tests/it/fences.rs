@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redbolt::{Cause, Client, Config, LockError, LockOptions, Shared};
 
-use super::common::{Cluster, Kind, PATIENCE, RealServer, causes, eventually, ms};
+use super::common::{Cluster, Kind, PATIENCE, RealServer, causes, eventually, given_away, ms};
 
 const TTL: Duration = Duration::from_millis(900);
 
@@ -135,7 +135,7 @@ fn a_fence_goes_with_its_lease_through_extensions_and_to_another_owner() {
     let fence = lease.fence().unwrap();
     one.extend(&mut lease, TTL).unwrap();
     assert_eq!(lease.fence(), Some(fence));
-    let (key, token) = lease.detach();
+    let (key, token) = given_away(&mut one, lease);
     let adopted = two.adopt(&key, &token, LockOptions::new(TTL).fence(fence)).unwrap();
     assert_eq!(adopted.fence(), Some(fence));
 }

@@ -11,7 +11,7 @@ use redbolt::{
 };
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, ms, taken,
+    Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, ends_within, eventually, given_away, ms, taken,
 };
 
 fn kept(ttl: Duration) -> LockOptions {
@@ -238,7 +238,7 @@ fn a_kept_lock_is_handed_over_and_kept_by_its_new_holder() {
     let ttl = ms(1_000);
     let lease = first.try_lock("k", kept(ttl)).unwrap();
     assert!(first.drive_for(ttl).unwrap());
-    let (key, token) = lease.detach();
+    let (key, token) = given_away(&mut first, lease);
     let lease = second.adopt(&key, &token, kept(ttl)).unwrap();
     let end = now() + ttl * 3;
     while now() < end {
@@ -251,7 +251,7 @@ fn a_kept_lock_is_handed_over_and_kept_by_its_new_holder() {
 
     // Given away and taken over by nobody, it ends with its TTL.
     let lease = first.try_lock("k", kept(ttl)).unwrap();
-    drop(lease.detach());
+    given_away(&mut first, lease);
     assert!(first.drive_for(ttl * 2).unwrap());
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
 }

@@ -4,7 +4,7 @@ use redbolt::inspect::{Holder, SeenLock, Verdict};
 use redbolt::{Cause, Client, LockError, Shared};
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, TTL, available_kinds, ends_within, eventually, ms,
+    Clients as _, Cluster, PATIENCE, TTL, available_kinds, ends_within, eventually, given_away, ms,
 };
 
 #[track_caller]
@@ -63,7 +63,8 @@ fn a_holder_that_has_gone_is_known_by_its_client_alone() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let config = || cluster.config().node_timeout(ms(2_000));
     let mut gone = cluster.whole(config());
-    let (_, token) = gone.try_lock("k", TTL).unwrap().detach();
+    let lease = gone.try_lock("k", TTL).unwrap();
+    let (_, token) = given_away(&mut gone, lease);
     drop(gone);
     let mut client = Client::connect(config()).unwrap();
     let seen = |client: &mut Client| holder(client.holder("k").unwrap());

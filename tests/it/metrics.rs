@@ -8,7 +8,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use redbolt::Client;
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, RealServer, TTL, eventually, ms, no_quorum, taken,
+    Clients as _, Cluster, PATIENCE, RealServer, TTL, eventually, given_away, ms, no_quorum, taken,
 };
 
 /// What a recorder has got so far: sums of counters, last values of gauges, numbers of samples.
@@ -274,7 +274,7 @@ fn the_age_of_the_oldest_lease_and_call_grows_while_nothing_happens() {
         assert!(seen.values["redbolt_oldest_hold_seconds holder"] > 2.4, "{:#?}", seen.values);
         assert_eq!(seen.values["redbolt_oldest_call_seconds waiter"], 0.0);
         holder.unlock(lease).unwrap();
-        let (_, _token) = later.detach();
+        given_away(&mut holder, later);
         let clears = eventually(PATIENCE, || {
             holder.drive_for(ms(100)).unwrap();
             seen.add(&snapshotter);

@@ -7,7 +7,9 @@ use redbolt::{
     Client, Config, ConnectError, ExtendError, LockError, LockOptions, UnlockError, Unlocked,
 };
 
-use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms, taken};
+use super::common::{
+    Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, given_away, ms, shared_away, taken,
+};
 
 fn client_of(cluster: &Cluster, prefix: &str) -> Client {
     Client::connect(cluster.config().key_prefix(prefix)).expect("fresh servers are admitted")
@@ -36,11 +38,11 @@ fn the_nodes_have_the_prefix_and_callers_do_not() {
     let is_held = |state: &KeyState| matches!(state, KeyState::Held { token, .. } if token == lease.token().as_bytes());
     assert!(status.iter().all(|node| is_held(&node.state)), "{status:?}");
 
-    let (key, token) = lease.detach();
+    let (key, token) = given_away(&mut client, lease);
     assert_eq!(key, b"sku:42");
     let adopted = client.adopt(&key, &token, TTL).unwrap();
     assert_eq!(adopted.key(), b"sku:42");
-    let (key, token) = adopted.detach();
+    let (key, token) = given_away(&mut client, adopted);
     assert_eq!(client.unlock_token(&key, &token).unwrap(), Unlocked::Released);
     client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("app1:sku:42"), 0);
@@ -73,7 +75,7 @@ fn key_and_prefix_have_4096_bytes_together() {
     let most = vec![b'k'; 4089];
     let lease = client.try_lock(&most, TTL).unwrap();
     assert_eq!(lease.key(), most);
-    let (key, token) = lease.detach();
+    let (key, token) = given_away(&mut client, lease);
     let over = vec![b'k'; 4090];
     let error = client.try_lock(&over, TTL).unwrap_err();
     assert!(matches!(error, LockError::InvalidKey { len: 4097 }), "{error}");
@@ -138,7 +140,7 @@ fn a_shared_handle_has_its_prefix_too() {
     assert!(eventually(PATIENCE, || cluster.holders("s:k") == 3));
     let status = shared.status("k").unwrap();
     assert!(status.iter().all(|node| matches!(node.state, KeyState::Held { .. })), "{status:?}");
-    let (key, token) = guard.detach().unwrap();
+    let (key, token) = shared_away(&shared, guard);
     let adopted = shared.adopt(&key, &token, TTL).unwrap();
     assert_eq!(shared.unlock(adopted).unwrap(), Unlocked::Released);
     let over = vec![b'k'; 4095];

@@ -65,8 +65,8 @@ fn the_client_is_used_by_its_names() -> Anything {
     let acquire =
         LockOptions::new(TTL).min_validity(Duration::from_secs(1)).token("mine").timeout(TTL);
     let lease = client.try_lock("sku:45", acquire)?;
-    let (key, token) = lease.detach();
-    let adopted = client.adopt(&key, &token, TTL)?;
+    let token = client.detach(&lease)?;
+    let adopted = client.adopt(lease.key(), &token, TTL)?;
     drop(adopted);
     let lease = client.lock("sku:45", TTL)?;
     assert_eq!(lease.key(), b"sku:45");

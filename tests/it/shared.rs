@@ -13,7 +13,7 @@ use redbolt_embedded::Nodes;
 
 use super::common::{
     Clients as _, Cluster, FOREIGN, PATIENCE, SLACK, TTL, ends_within, eventually, fresh_config,
-    ms, timed,
+    ms, shared_away, timed,
 };
 
 /// Nodes in the process, and a handle to them.
@@ -63,8 +63,8 @@ fn the_shared_handle_is_used_by_its_names() -> Result<(), Box<dyn std::error::Er
     assert_eq!(shared.unlock_token("sku:42", &token), Err(UnlockError::NotHeld));
 
     let acquire = LockOptions::new(TTL).token("mine").min_validity(ms(1)).timeout(TTL);
-    let (key, token) = shared.try_lock("sku:45", acquire)?.detach().ok_or("a token")?;
-    drop(shared.adopt(&key, &token, TTL)?);
+    let token = shared.detach(&mut shared.try_lock("sku:45", acquire)?)?;
+    drop(shared.adopt("sku:45", &token, TTL)?);
     drop(shared.lock("sku:45", patient(TTL))?);
     let sold = shared.with_lock("sku:44", TTL, |held| {
         held.extend_if_due()?;
@@ -234,7 +234,7 @@ fn a_lease_is_handed_on_only_where_its_token_is_unknown_and_enough_of_it_is_left
     assert!(!handed(guard(), patient(TTL), |guard| drop(guard.token())).0, "read");
     let given = shared.try_lock("k", LockOptions::new(TTL).token("given")).unwrap();
     assert!(!handed(given, patient(TTL), drop).0, "given");
-    let (key, token) = guard().detach().unwrap();
+    let (key, token) = shared_away(&shared, guard());
     let adopted = shared.adopt(&key, &token, TTL).unwrap();
     assert!(!handed(adopted, patient(TTL), drop).0, "adopted");
 
@@ -267,7 +267,7 @@ fn a_lease_that_is_given_away_leaves_its_waiters_to_the_nodes() {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| shared.lock("k", patient(TTL)));
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 1), "it waits");
-        let (key, token) = guard.detach().unwrap();
+        let (key, token) = shared_away(&shared, guard);
         assert_eq!(shared.unlock_token(key, token).unwrap(), Unlocked::Released);
         drop(waiter.join().unwrap().unwrap());
     });

@@ -125,8 +125,8 @@ fn futures_run_on_a_loop_of_ten_lines() {
     let everything = async {
         let mut guard = shared.try_lock_async("k", TTL).await?;
         guard.extend_if_due_async().await.expect("it is fresh");
-        let (key, token) = guard.detach().expect("a token");
-        let adopted = shared.adopt_async(&key, &token, TTL).await.expect("it is there");
+        let token = shared.detach_async(&mut guard).await.expect("it is settled");
+        let adopted = shared.adopt_async("k", &token, TTL).await.expect("it is there");
         assert_eq!(shared.status_async("k").await?.len(), shared.nodes_async().await.len());
         drop(adopted);
         let unlocked = shared.unlock_token_async("k", token).await;

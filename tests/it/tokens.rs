@@ -3,7 +3,9 @@
 use redbolt::inspect::KeyState;
 use redbolt::{ExtendError, KeepAlive, LockOptions, Retry, UnlockError, Unlocked};
 
-use super::common::{Clients as _, Cluster, PATIENCE, TTL, cycle, eventually, ms, taken};
+use super::common::{
+    Clients as _, Cluster, PATIENCE, TTL, cycle, eventually, given_away, ms, shared_away, taken,
+};
 
 const MINE: &[u8] = b"worker-7 \0\r\n";
 
@@ -25,14 +27,14 @@ fn a_lock_with_a_given_token_is_extended_given_away_adopted_and_released() {
     let error = other.adopt("k", b"worker-8", TTL).unwrap_err();
     assert!(matches!(error, ExtendError::Lost(_)), "{error}");
     assert_eq!(other.unlock_token("k", b"worker-8"), Err(UnlockError::NotHeld));
-    let (key, token) = lease.detach();
+    let (key, token) = given_away(&mut client, lease);
     let mut adopted = other.adopt(&key, &token, TTL).unwrap();
     assert_eq!(adopted.token().as_bytes(), MINE);
     other.extend(&mut adopted, TTL).unwrap();
     let status = other.status("k").unwrap();
     let is_mine = |state: &KeyState| matches!(state, KeyState::Held { token, .. } if token == MINE);
     assert!(status.iter().all(|node| is_mine(&node.state)), "{status:?}");
-    let (key, _) = adopted.detach();
+    let (key, _) = given_away(&mut other, adopted);
     assert_eq!(client.unlock_token(&key, MINE).unwrap(), Unlocked::Released);
     client.wait_released(PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
@@ -99,7 +101,7 @@ fn a_shared_handle_takes_given_tokens_and_never_hands_them_on() {
         matches!(shared.lock("k", mine()), Err(redbolt::LockError::Taken(_))),
         "it does not queue"
     );
-    let (key, token) = guard.detach().unwrap();
+    let (key, token) = shared_away(&shared, guard);
     let adopted = shared.adopt(&key, &token, TTL).unwrap();
     drop(adopted);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));

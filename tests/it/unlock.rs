@@ -72,8 +72,11 @@ fn a_second_unlock_is_harmless_and_says_not_held() {
 fn another_client_with_key_and_token_unlocks_a_detached_lock() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut first = cluster.client();
-    let (key, token) = first.try_lock("k", TTL).unwrap().detach();
-    assert_eq!(key, b"k");
+    let lease = first.try_lock("k", TTL).unwrap();
+    let token = first.detach(&lease).unwrap();
+    assert!(!lease.is_valid(), "it is over here");
+    let key = lease.key().to_vec();
+    drop(lease);
     taken(first.try_lock("k", TTL));
     drop(first);
     let mut second = cluster.client();

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use redbolt::{Client, LockError, LockOptions, Retry};
 
-use super::common::{Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, eventually, ms};
+use super::common::{
+    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, eventually, given_away, ms,
+};
 
 /// So rarely that a test which needs it fails.
 pub(crate) const SELDOM: Retry = Retry::every(Duration::from_secs(60), Duration::ZERO);
@@ -215,8 +217,9 @@ fn a_waiter_follows_a_holder_that_died_when_its_key_ends() {
         let ttl = ms(1_000);
         let begin = redbolt::now();
         // As one that is killed: its keys stay.
-        let _ = dead.try_lock("k", ttl).unwrap().detach();
+        let lease = dead.try_lock("k", ttl).unwrap();
         drop(dead);
+        drop(lease);
         let mut waiter = waiting_client(&cluster);
         let lease = waiter.lock("k", TTL).unwrap();
         assert!(begin.until(redbolt::now()) + ms(10) >= ttl, "not before its end");
@@ -292,7 +295,8 @@ fn clients_that_are_told_of_a_key_by_its_nodes_cost_these_next_to_nothing() {
     for key in ["foreign", "gone"] {
         let mut gone = Client::connect(config.clone()).unwrap();
         if key == "gone" {
-            let _ = gone.try_lock(key, PATIENCE * 4).unwrap().detach();
+            let lease = gone.try_lock(key, PATIENCE * 4).unwrap();
+            given_away(&mut gone, lease);
         } else {
             (0..3).for_each(|index| cluster.occupy(index, key));
         }

@@ -79,7 +79,7 @@ impl Service {
                 // Some leave their lock to its TTL, as a crash does.
                 if self.locks().is_multiple_of(16) {
                     hold(until, lease.deadline());
-                    let _ = lease.detach();
+                    let _ = client.detach(&lease);
                 } else {
                     let _ = client.unlock(lease);
                 }

@@ -217,7 +217,7 @@ impl Locks {
                 slot.ends = rules::debt_ends(slot.ends, gone_at);
             }
             SlotState::Held => self.check_holders(slot_index, now),
-            SlotState::Free | SlotState::Offered => {}
+            SlotState::Free | SlotState::Offered | SlotState::Detached => {}
         }
     }
 
@@ -233,7 +233,7 @@ impl Locks {
     pub(in crate::engine) fn set_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         let vote = Vote::Unknown(Cause::ConnectionLost);
-        if slot.state != SlotState::Released {
+        if !matches!(slot.state, SlotState::Released | SlotState::Detached) {
             self.observe(Happening::Vote { node: id, slot: slot_index, vote });
         }
         let slot = self.slots.at_mut(slot_index);

@@ -61,7 +61,11 @@ impl Locks {
         match state {
             SlotState::Acquiring => self.withdraw_vote(id, slot_index),
             SlotState::Held => self.check_holders(slot_index, now),
-            SlotState::Gated | SlotState::Offered | SlotState::Released | SlotState::Free => {}
+            SlotState::Gated
+            | SlotState::Offered
+            | SlotState::Released
+            | SlotState::Detached
+            | SlotState::Free => {}
         }
     }
 

@@ -227,6 +227,7 @@ impl Locks {
 
     fn encode_extension(&mut self, slot_index: SlotIndex, step: ExtendStep) {
         let slot = self.slots.at(slot_index);
+        debug_assert_eq!(slot.state, SlotState::Held, "nothing is extended behind its end");
         let ttl_ms = slot.ttl_ms.into();
         self.scratch.clear();
         append_extend(&mut self.scratch, step, &slot.key, &slot.token, ttl_ms);
@@ -447,7 +448,7 @@ impl Locks {
                 if let Some(keep) = keep {
                     self.close_keep(keep);
                 }
-                self.forget_slot(slot_index);
+                self.leave_slot(slot_index);
             }
             return Event::Adopt { op, result: result.map(|()| lease) };
         }

@@ -29,10 +29,6 @@ pub(in crate::engine) struct Offers {
     pub(super) open: Beside<SlotIndex, OpIndex>,
     /// Those that have ended, in this order.
     pub(super) past: VecDeque<Past>,
-    /// The token that a key had before the lock was last handed over in vain.
-    pub(super) declined: Option<[u8; 20]>,
-    /// The tokens of leases that were given away lately: nothing of them is deleted here.
-    pub(super) given_away: VecDeque<[u8; 20]>,
 }
 
 /// An offer that has ended.
@@ -41,7 +37,7 @@ pub(super) struct Past {
     pub(super) slot: SlotIndex,
     /// Until when it is remembered.
     pub(super) until: Instant,
-    /// The token that the key had before, if a lock was taken over.
+    /// The token that the key had before it was last handed over to the offer.
     pub(super) from: Option<[u8; 20]>,
 }
 

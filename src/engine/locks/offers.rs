@@ -10,8 +10,10 @@
 //!   another client, and not the time of receipt, enters.
 //! - From the moment at which a compare-and-delete of the token is written or owed to a node, no
 //!   grant by it counts: the node is tainted.
-//! - An offer is remembered for a while after its end, used or not: a holder may know of it still.
-//!   Where a connection ends meanwhile, what was handed over may have gone unheard, so a
+//! - The client deletes a token only while it knows what the token is: one of its own offers that is
+//!   over. A token that it does not know, or has given away, is left to its TTL.
+//! - An offer is remembered after its end, used or not, for as long as a late script may still write
+//!   its token. Where a connection ends meanwhile, what was handed over may have gone unheard, so a
 //!   compare-and-delete of the token is owed.
 
 use super::handover::Past;
@@ -45,12 +47,9 @@ const WANTED_PARTS: u32 = 3;
 /// more often, with 1 ms a quarter less often.
 const NEAR: Duration = Duration::from_micros(500);
 
-/// How long an offer is remembered after its end. No holder hands a lock over to a call of which it
-/// has not heard for 500 ms; the rest is for what is on its way.
-const REMEMBERED: Duration = Duration::from_secs(2);
-
-/// How many leases that were given away are remembered.
-const GIVEN_AWAY_MAX: usize = 1024;
+/// How many offers that are over are remembered. A key that a late script writes for an older one
+/// stands for its TTL.
+const REMEMBERED_MAX: usize = 4096;
 
 /// Offers that have ended are forgotten at most this often.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -58,9 +57,9 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// What became of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Taken {
-    /// It is for nobody here, and the key is deleted again: who waits behind is to be told.
-    Declined,
-    /// The same, but that was done, or the lock that was handed over has been here and gone on.
+    /// No call of this client takes the lock: the first waiter on the list is to be woken.
+    Unwanted,
+    /// The same, but its list has been here, or the message is forged.
     Ignored,
     /// Another vote for a lease that this client has, or has won.
     Late(SlotIndex),
@@ -172,12 +171,11 @@ impl Locks {
         transfer: Transfer<'_>,
         now: Now,
     ) -> Taken {
-        if self.offers.given_away.contains(&transfer.token) {
+        let Some(slot_index) = self.slot_with(&transfer) else { return Taken::Unwanted };
+        if !self.slots.at(slot_index).was_offered() {
+            // Forged: tokens of attempts and leases are on the nodes for all to read.
             return Taken::Ignored;
         }
-        let Some(slot_index) = self.slot_with(&transfer) else {
-            return self.refuse_unknown(id, transfer, now);
-        };
         let is_trusted = self.vote_of_grant(id, now) == Vote::Granted;
         let is_trusted = rules::is_transfer_trusted(is_trusted);
         let slot = self.slots.at_mut(slot_index);
@@ -187,7 +185,8 @@ impl Locks {
             SlotState::Offered => {
                 let op = self.offers.open.get(slot_index).copied();
                 let Some(op) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) else {
-                    return self.decline(id, slot_index, transfer, now);
+                    self.end_offer(slot_index, now);
+                    return self.handed_in_vain(id, slot_index, transfer.from, now);
                 };
                 if !is_clean {
                     self.delete_transferred(id, slot_index, now);
@@ -206,35 +205,15 @@ impl Locks {
                     Taken::Partly(op)
                 }
             }
-            // Forged: tokens of attempts and leases are on the nodes for all to read.
-            SlotState::Acquiring | SlotState::Gated | SlotState::Held if !slot.was_offered() => {
-                Taken::Ignored
-            }
             SlotState::Acquiring | SlotState::Gated | SlotState::Held => {
                 if !rules::is_left_to_lease(true) {
-                    return self.decline(id, slot_index, transfer, now);
+                    return self.handed_in_vain(id, slot_index, transfer.from, now);
                 }
                 self.another_vote(id, slot_index, (is_clean, is_vote), now);
                 Taken::Late(slot_index)
             }
-            SlotState::Released => {
-                let mut past = self.offers.past.iter().rev();
-                let was_here = past
-                    .find(|past| past.slot == slot_index)
-                    .is_some_and(|past| past.from == Some(transfer.from));
-                if was_here {
-                    // Where the release is unanswered it runs behind the script, which has run then.
-                    let slot = self.slots.at_mut(slot_index);
-                    if rules::runs_behind(slot.holds.contains(id)) {
-                        slot.unanswered.remove(id);
-                    }
-                    self.delete_transferred(id, slot_index, now);
-                    Taken::Ignored
-                } else {
-                    self.decline(id, slot_index, transfer, now)
-                }
-            }
-            SlotState::Free => Taken::Ignored,
+            SlotState::Released => self.handed_in_vain(id, slot_index, transfer.from, now),
+            SlotState::Free | SlotState::Detached => Taken::Unwanted,
         }
     }
 
@@ -266,7 +245,7 @@ impl Locks {
     /// The slot that has the transfer's key and token.
     fn slot_with(&self, transfer: &Transfer<'_>) -> Option<SlotIndex> {
         let slot_index = self.slot_of_token(&transfer.token)?;
-        let slot = self.slots.get(slot_index).filter(|slot| slot.state != SlotState::Free)?;
+        let slot = self.slots.get(slot_index)?;
         let is_same =
             slot.token == TokenBytes::Drawn(transfer.token) && slot.key.as_slice() == transfer.key;
         is_same.then_some(slot_index)
@@ -361,23 +340,25 @@ impl Locks {
     }
 
     /// The lease is given away: what a node tells late of its token is another's concern.
-    pub(in crate::engine) fn give_away(&mut self, slot_index: SlotIndex) {
-        let TokenBytes::Drawn(token) = self.slots.at(slot_index).token else { return };
+    pub(super) fn forget_offer(&mut self, slot_index: SlotIndex) {
         let past = self.offers.past.iter().position(|past| past.slot == slot_index);
         if let Some(place) = past {
             self.offers.past.remove(place);
             self.slots.unref(slot_index);
         }
-        if self.offers.given_away.len() >= GIVEN_AWAY_MAX {
-            self.offers.given_away.pop_front();
-        }
-        self.offers.given_away.push_back(token);
     }
 
+    /// A holder's script compares with the holder's token, which no node has for longer than
+    /// `max_ttl` and drift.
     fn remember(&mut self, slot: SlotIndex, from: Option<[u8; 20]>, now: Instant) {
-        let until = now + REMEMBERED;
+        let until = now + self.settings.admission.guard_time;
         if self.offers.past.is_empty() {
             self.timers.set(Timer::Offers, until);
+        }
+        if self.offers.past.len() >= REMEMBERED_MAX
+            && let Some(oldest) = self.offers.past.pop_front()
+        {
+            self.slots.unref(oldest.slot);
         }
         self.offers.past.push_back(Past { slot, until, from });
     }
@@ -456,25 +437,31 @@ impl Locks {
         slots.filter(|slot| slot.state == SlotState::Released && slot.refs == 1).count()
     }
 
-    /// A lock was handed over that nobody takes: it is deleted at once at all nodes that may have
-    /// been told of it, so that who is woken next comes behind the deletes.
-    fn decline(
+    /// A lock was handed over to an offer that is over. The first word of that has it deleted at all
+    /// nodes that may have been told of it, so that the waiter woken next comes behind the deletes.
+    fn handed_in_vain(
         &mut self,
         id: NodeId,
         slot_index: SlotIndex,
-        transfer: Transfer<'_>,
+        from: [u8; 20],
         now: Now,
     ) -> Taken {
-        if self.offers.declined.replace(transfer.from) == Some(transfer.from) {
-            self.delete_transferred(id, slot_index, now);
+        let slot = self.slots.at_mut(slot_index);
+        // A release that is unanswered runs behind the script, which has run.
+        if rules::runs_behind(slot.holds.contains(id)) {
+            slot.unanswered.remove(id);
+        }
+        self.delete_transferred(id, slot_index, now);
+        let past = self.offers.past.iter_mut().rev().find(|past| past.slot == slot_index);
+        if past.is_some_and(|past| past.from.replace(from) == Some(from)) {
             return Taken::Ignored;
         }
-        let mut told = self.nodes.with_transfers();
-        told.insert(id);
-        for id in told {
-            self.delete_transferred(id, slot_index, now);
+        let mut others = self.nodes.with_transfers();
+        others.remove(id);
+        for other in others {
+            self.delete_transferred(other, slot_index, now);
         }
-        Taken::Declined
+        Taken::Unwanted
     }
 
     /// A token was handed over that nobody waits for: it is deleted at the node.
@@ -495,16 +482,6 @@ impl Locks {
         if slot.refs < u16::MAX / 2 {
             self.send_release(id, slot_index, &mut None, now);
         }
-    }
-
-    /// The same for a token whose offer is forgotten.
-    fn refuse_unknown(&mut self, id: NodeId, transfer: Transfer<'_>, now: Now) -> Taken {
-        let slot_index = self.open_foreign(transfer.key, TokenBytes::Drawn(transfer.token));
-        let slot = self.slots.at_mut(slot_index);
-        (slot.state, slot.holds) = (SlotState::Released, NodeMask::EMPTY);
-        let taken = self.decline(id, slot_index, transfer, now);
-        self.slots.free_if_unnamed(slot_index);
-        taken
     }
 }
 

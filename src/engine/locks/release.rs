@@ -14,7 +14,7 @@ use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
-use crate::error::{Cause, UnlockError, Unlocked};
+use crate::error::{Cause, DetachError, UnlockError, Unlocked};
 use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
@@ -67,17 +67,53 @@ impl Locks {
 
     /// Gives a lease away: its keys stay, and any client with key and token may release or extend
     /// it.
-    pub(in crate::engine) fn detach(&mut self, lease: LeaseId) {
-        if self.slots.held(lease).is_some() {
-            self.end_keep_alive(lease.slot);
-            self.forget_slot(lease.slot);
+    ///
+    /// # Errors
+    ///
+    /// [`DetachError::Unsettled`]: a node may still run a delete or an extension of the lock, after
+    /// the commands of the client that adopts it.
+    pub(in crate::engine) fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
+        self.slots.held(lease).ok_or(DetachError::NotOurs)?;
+        let unsettled = self.unsettled(lease.slot);
+        if !rules::is_settled(unsettled.is_empty()) {
+            let names = self.nodes.names().iter().zip(self.nodes.all());
+            let names = names.filter(|&(_, id)| unsettled.contains(id)).map(|(name, _)| &**name);
+            let nodes = names.collect::<Vec<_>>().join(", ");
+            return Err(DetachError::Unsettled { nodes });
         }
+        self.end_keep_alive(lease.slot);
+        self.forget_offer(lease.slot);
+        self.leave_slot(lease.slot);
+        Ok(())
     }
 
-    /// Ends a slot without deleting its keys.
-    pub(in crate::engine) fn forget_slot(&mut self, slot_index: SlotIndex) {
+    /// The nodes that may still run a command which deletes or extends the slot's keys.
+    fn unsettled(&self, slot_index: SlotIndex) -> NodeMask {
+        let slot = self.slots.at(slot_index);
+        let mut unsettled = slot.tainted;
+        if let Some(op) = slot.op {
+            unsettled = unsettled.union(self.ops.at(op).round.awaited);
+        }
+        for (id, node) in self.nodes.all().into_iter().zip(self.nodes.iter()) {
+            let is_changing = |request| match request {
+                Request::Release { slot, .. }
+                | Request::Debt { slot, .. }
+                | Request::Extend { slot, .. }
+                | Request::Transfer(slot) => slot == slot_index,
+                _ => false,
+            };
+            if node.pending().any(|pending| is_changing(pending.request)) {
+                unsettled.insert(id);
+            }
+        }
+        unsettled
+    }
+
+    /// Ends a slot without deleting its keys: the client forgets the token.
+    pub(in crate::engine) fn leave_slot(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
-        slot.state = SlotState::Released;
+        slot.state = SlotState::Detached;
+        slot.token = TokenBytes::Drawn([0; 20]);
         slot.holds = NodeMask::EMPTY;
         let lingers = slot.lingers();
         if slot.is_kept() {
@@ -124,7 +160,7 @@ impl Locks {
     pub(in crate::engine) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
         let (all, is_handed_over) = (self.nodes.all(), self.heir.is_some());
         let slot = self.slots.at_mut(slot_index);
-        if matches!(slot.state, SlotState::Released | SlotState::Free) {
+        if matches!(slot.state, SlotState::Released | SlotState::Detached | SlotState::Free) {
             return;
         }
         slot.state = rules::state_once_released(SlotState::Released, slot.state, is_handed_over);
@@ -187,6 +223,7 @@ impl Locks {
 
     fn encode_release(&mut self, slot_index: SlotIndex, step: ReleaseStep) {
         let slot = self.slots.at(slot_index);
+        debug_assert_ne!(slot.state, SlotState::Detached, "another client may have the lock");
         self.scratch.clear();
         append_release(&mut self.scratch, step, &slot.key, &slot.token);
     }
@@ -267,15 +304,10 @@ impl Locks {
     }
 
     /// Whether nothing is owed for a slot any more: its offer has become a lease, which deletes its
-    /// keys by its own release, or was given away.
+    /// keys by its own release.
     fn is_debt_void(&self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
-        if !slot.was_offered() {
-            return false;
-        }
-        let is_lease = matches!(slot.state, SlotState::Acquiring | SlotState::Held);
-        let is_given = |given: &[u8; 20]| slot.token == TokenBytes::Drawn(*given);
-        is_lease || self.offers.given_away.iter().any(is_given)
+        slot.was_offered() && matches!(slot.state, SlotState::Acquiring | SlotState::Held)
     }
 
     /// A node answered a release.
@@ -324,7 +356,7 @@ impl Locks {
             }
             Answer::Refused(Cause::WrongType) => self.release_done(id, slot_index, false, now),
             Answer::Null | Answer::NoScript | Answer::Refused(_) | Answer::Number | Answer::Odd => {
-                self.nodes.transfer_refused(id);
+                self.nodes.script_refused(id, answer, now);
                 if let Answer::Refused(cause) = answer
                     && !matches!(cause, Cause::NoPermission | Cause::KeyDenied)
                 {

@@ -45,6 +45,8 @@ pub(in crate::engine) enum SlotState {
     Held,
     /// No longer a lock: its keys are deleted or being deleted.
     Released,
+    /// Another client may have the lock: no command that changes its keys is written any more.
+    Detached,
 }
 
 #[derive(Debug)]
@@ -171,7 +173,10 @@ impl Slots {
     #[inline]
     pub(in crate::engine) fn free_if_unnamed(&mut self, index: SlotIndex) {
         let slot = self.at_mut(index);
-        if slot.state == SlotState::Released && slot.refs == 0 && slot.op.is_none() {
+        if matches!(slot.state, SlotState::Released | SlotState::Detached)
+            && slot.refs == 0
+            && slot.op.is_none()
+        {
             slot.state = SlotState::Free;
             slot.generation = slot.generation.wrapping_add(1);
             if slot.is_fenced() {

@@ -1,7 +1,7 @@
 //! What is written to the nodes, and what their sockets took.
 
 use super::Nodes;
-use crate::command::ReleaseStep;
+use crate::command::{Answer, ReleaseStep};
 use crate::key::Key;
 use crate::node::{Node, Now, Pending, Period, Request};
 use crate::quorum::{NodeId, NodeMask};
@@ -62,10 +62,9 @@ impl Nodes {
         nodes
     }
 
-    /// The node answered the script that hands a lock over with an error: it gets none over
-    /// this connection.
-    pub(in crate::engine) fn transfer_refused(&mut self, id: NodeId) {
-        self.at_mut(id).refuse_transfers();
+    /// The node answered a script that hands a lock over, or introduces a call, with an error.
+    pub(in crate::engine) fn script_refused(&mut self, id: NodeId, answer: Answer, now: Now) {
+        self.at_mut(id).script_refused(answer, now);
     }
 
     /// Writes a request to one node, unless too much waits for it. `attended` is the time on the

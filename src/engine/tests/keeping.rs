@@ -56,7 +56,7 @@ fn a_keep_alive_ends_with_the_release_the_gift_and_the_loss_of_its_lease() {
         match way {
             0 => drop(rig.engine.unlock(lease, rig.now)),
             1 => rig.engine.release(lease, rig.now),
-            2 => rig.engine.detach(lease),
+            2 => rig.engine.detach(lease).unwrap(),
             _ => {
                 rig.engine.extend(lease, TTL, rig.now).unwrap();
                 rig.answer_all(0..3, "_\r\n");

@@ -14,7 +14,7 @@ fn lock(rig: &mut Rig, key: &str, first: &str) {
     rig.answer(0, first);
     rig.answer_all(1..3, "+OK\r\n");
     let lease = rig.locked();
-    rig.engine.detach(lease);
+    rig.engine.detach(lease).unwrap();
     rig.pass();
 }
 

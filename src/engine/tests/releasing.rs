@@ -244,7 +244,7 @@ fn a_release_refused_for_the_moment_is_asked_for_again() {
 fn a_detached_lease_is_left_alone() {
     let mut rig = Rig::new(1);
     let lease = rig.lease("a");
-    rig.engine.detach(lease);
+    rig.engine.detach(lease).unwrap();
     rig.engine.release(lease, rig.now);
     assert_eq!(rig.waiting(0), Vec::<String>::new());
     assert_eq!(rig.engine.slots_in_use(), 0);

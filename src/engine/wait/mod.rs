@@ -407,7 +407,7 @@ impl Waiting {
     }
 
     /// A lock was handed over that nobody here takes: the next in its list is woken.
-    pub(super) fn declined(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
+    pub(super) fn unwanted(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let list = entries(message, node, false, view);
         self.wakes.forget(hash(message.key));
         self.give_turn(node, message.key, list, view);

@@ -1,7 +1,12 @@
 //! [`Clients`]: clients of real servers, and what their calls come to.
 
-use redbolt::{Ballot, Cause, Client, Config, Lease, LockError, RestartGuard, Unlocked, Vote};
-use redbolt_rig::{Cluster, PATIENCE, TTL, ms};
+use redbolt::{
+    Ballot, Cause, Client, Config, DetachError, Lease, LockError, LockToken, RestartGuard,
+    Unlocked, Vote,
+};
+#[cfg(feature = "shared")]
+use redbolt::{Shared, SharedGuard};
+use redbolt_rig::{Cluster, PATIENCE, TTL, eventually, ms};
 
 /// Clients of servers that have just been started.
 pub(crate) trait Clients {
@@ -37,6 +42,33 @@ pub(crate) fn fresh_config(urls: Vec<String>) -> Config {
         .restart_guard(RestartGuard::Off)
         .connect_timeout(PATIENCE)
         .node_timeout(ms(2_000))
+}
+
+/// Key and token of a lease that is given away, once every node has answered what was sent for it.
+#[track_caller]
+pub(crate) fn given_away(client: &mut Client, lease: Lease) -> (Vec<u8>, LockToken) {
+    let token = settled(|| client.detach(&lease));
+    (lease.key().to_vec(), token)
+}
+
+/// The same of a shared handle.
+#[cfg(feature = "shared")]
+#[track_caller]
+pub(crate) fn shared_away(shared: &Shared, mut guard: SharedGuard) -> (Vec<u8>, LockToken) {
+    let key = guard.key().to_vec();
+    (key, settled(|| shared.detach(&mut guard)))
+}
+
+#[track_caller]
+fn settled(mut detach: impl FnMut() -> Result<LockToken, DetachError>) -> LockToken {
+    let mut result = detach();
+    eventually(PATIENCE, || {
+        if matches!(result, Err(DetachError::Unsettled { .. })) {
+            result = detach();
+        }
+        result.is_ok()
+    });
+    result.expect("every node has answered")
 }
 
 /// One life of a lock, at the first try.

@@ -1,0 +1,182 @@
+//! A client deletes a token only while it knows what the token is, and never after it gave the token
+//! away.
+
+use super::transfers::{given_up, handed_over, offered, offering, rig, settle, told, transfer};
+use super::untimely::subscribed_again;
+use super::waking::waiting;
+use super::*;
+use crate::error::DetachError;
+
+/// The nodes that were sent a command which deletes a key.
+fn deletes(rig: &mut Rig) -> Vec<usize> {
+    let nodes = 0..rig.inbox.len();
+    nodes.filter(|&index| rig.waiting(index).contains(&"DELIFEQ".into())).collect()
+}
+
+fn refused_by(rig: &mut Rig, lease: LeaseId) -> String {
+    match rig.engine.detach(lease) {
+        Err(DetachError::Unsettled { nodes }) => nodes,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// However many leases were given away since: no memory is needed to leave a token alone.
+#[test]
+fn a_late_word_deletes_no_lease_that_was_given_away() {
+    for others in [0, 2_000] {
+        let (mut rig, lease, late) = handed_over();
+        settle(&mut rig);
+        rig.engine.detach(lease).unwrap();
+        for nth in 0..others {
+            let other = rig.lease(&format!("k{nth}"));
+            rig.engine.detach(other).unwrap();
+        }
+        rig.receive(2, &late);
+        assert_eq!(deletes(&mut rig), [], "{others} others were given away");
+    }
+}
+
+/// A snapshot of a machine that is resumed twice: both clients have one id, and each draws fresh
+/// randomness. The nodes tell both.
+#[test]
+fn a_client_leaves_alone_what_another_with_its_id_was_handed() {
+    let (mut one, mut two) = (rig(3), rig(3));
+    one.engine.reseed([1; 32]);
+    two.engine.reseed([2; 32]);
+    offering(&mut one);
+    offering(&mut two);
+    let token = offered(&one);
+    assert_ne!(token, offered(&two), "each draws its own");
+    settle(&mut two);
+    for index in 0..2 {
+        let message = transfer(&one, &token, index);
+        one.receive(index, &message);
+        two.receive(index, &message);
+    }
+    let lease = one.locked();
+    assert!(one.engine.deadline(lease).is_some());
+    assert_eq!(deletes(&mut two), [], "the other holds it");
+}
+
+/// A node that stood still runs the script of a holder long after the call has given up. `max_ttl` is
+/// 30 s: no node has the token that a script compares with for longer.
+#[test]
+pub(super) fn an_offer_that_is_over_is_deleted_for_as_long_as_a_script_for_it_may_run() {
+    for (seconds, deleted) in [(30, vec![0, 1, 2]), (31, vec![])] {
+        let mut rig = rig(3);
+        let token = given_up(&mut rig);
+        settle(&mut rig);
+        rig.advance(Duration::from_secs(seconds));
+        let late = transfer(&rig, &token, 1);
+        rig.receive(1, &late);
+        assert_eq!(deletes(&mut rig), deleted, "after {seconds} s");
+    }
+}
+
+/// What is forgotten is left alone.
+#[test]
+fn the_memory_of_offers_is_bounded() {
+    let mut rig = rig(3);
+    let first = given_up(&mut rig);
+    settle(&mut rig);
+    for _ in 0..5_000 {
+        rig.acquire_with("a", waiting());
+        settle(&mut rig);
+        rig.engine.cancel_all(rig.now);
+        rig.refused();
+        settle(&mut rig);
+    }
+    assert_eq!(rig.engine.locks.offers_remembered(), 4_096);
+    let late = transfer(&rig, &first, 1);
+    rig.receive(1, &late);
+    assert_eq!(deletes(&mut rig), []);
+}
+
+/// The node would run the delete behind what the client that adopts the lock has sent.
+#[test]
+pub(super) fn a_lease_is_not_given_away_while_a_delete_of_it_is_unanswered() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    rig.lose(1);
+    rig.connect(1);
+    assert_eq!(deletes(&mut rig), [1], "what was handed over may have gone unheard");
+    told(&mut rig, 0);
+    told(&mut rig, 2);
+    let lease = rig.locked();
+    assert_eq!(refused_by(&mut rig, lease), "n:2");
+    assert!(rig.engine.deadline(lease).is_some(), "it stays with its holder");
+    // The delete over the connection that was lost may run at any time.
+    subscribed_again(&mut rig, 1);
+    rig.answer(1, ":0\r\n");
+    assert_eq!(refused_by(&mut rig, lease), "n:2");
+    rig.engine.release(lease, rig.now);
+    assert_eq!(deletes(&mut rig), [0, 1, 2]);
+}
+
+#[test]
+pub(super) fn a_lease_is_given_away_once_every_node_has_answered_its_extension() {
+    for is_kept in [false, true] {
+        let mut rig = Rig::new(3);
+        let options = LockOptions::new(TTL);
+        rig.acquire_with("k", if is_kept { options.kept_alive() } else { options });
+        rig.answer_all(0..3, "+OK\r\n");
+        let lease = rig.locked();
+        if is_kept {
+            rig.advance(TTL / 3);
+        } else {
+            rig.engine.extend(lease, TTL, rig.now).unwrap();
+        }
+        assert_eq!(refused_by(&mut rig, lease), "n:1, n:2, n:3");
+        rig.answer_all(0..2, "+OK\r\n");
+        assert_eq!(refused_by(&mut rig, lease), "n:3", "a quorum is not enough");
+        rig.answer(2, "+OK\r\n");
+        rig.engine.detach(lease).unwrap();
+        rig.advance(TTL);
+        assert!(
+            (0..3).all(|index| rig.waiting(index).is_empty()),
+            "nothing is written from now on"
+        );
+    }
+}
+
+#[test]
+fn a_lease_is_not_given_away_where_an_extension_may_run_over_a_lost_connection() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("k");
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.lose(2);
+    rig.connect(2);
+    assert_eq!(refused_by(&mut rig, lease), "n:3");
+}
+
+/// The SET of the attempt that is unanswered says nothing: it changes no key that is there.
+#[test]
+fn a_lease_is_given_away_though_a_node_has_not_answered_its_set() {
+    let mut rig = Rig::new(3);
+    rig.acquire("k");
+    rig.answer_all(0..2, "+OK\r\n");
+    let lease = rig.locked();
+    rig.engine.detach(lease).unwrap();
+    rig.answer(2, "+OK\r\n");
+    rig.lose(2);
+    rig.connect(2);
+    assert!((0..3).all(|index| rig.waiting(index).is_empty()));
+    assert_eq!(rig.engine.slots_in_use(), 0);
+    assert!(matches!(rig.engine.detach(lease), Err(DetachError::NotOurs)));
+}
+
+/// Adopted while its last extension is under way: only answers to the adoption's own commands count.
+#[test]
+fn an_adoption_counts_no_answer_to_an_older_extension() {
+    let mut rig = Rig::new(3);
+    let lease = rig.lease("k");
+    let (_, token) = rig.engine.lease_name(lease).unwrap();
+    rig.engine.extend(lease, TTL, rig.now).unwrap();
+    rig.engine.adopt(b"k", token.as_bytes(), &LockOptions::new(TTL), rig.now).unwrap();
+    rig.answer_all(0..3, "+OK\r\n");
+    assert!(matches!(rig.engine.poll_event(rig.now), Some(Event::Extend { result: Ok(()), .. })));
+    assert!(rig.engine.poll_event(rig.now).is_none(), "no answer was to the adoption");
+    rig.answer_all(0..2, "+OK\r\n");
+    assert!(matches!(rig.engine.poll_event(rig.now), Some(Event::Adopt { result: Ok(_), .. })));
+}

@@ -1,0 +1,72 @@
+//! What a connection asks a node for once, and the node refuses.
+
+use super::transfers::{answer_to, channel, messages, rig, waited_for};
+use super::waking::waiting;
+use super::*;
+
+/// A node that is busy with a script refuses everything.
+const BUSY: &str = "-BUSY Redis is busy running a script.\r\n";
+const DENIED: &str = "-NOPERM No permissions to access a channel\r\n";
+
+/// The first node refuses every subscription. Returns when it is asked for one, in seconds.
+fn asked_after(rig: &mut Rig, channel: &str, error: &str) -> Vec<u64> {
+    let begin = rig.now;
+    let mut asked = Vec::new();
+    while begin.until(rig.now) < Duration::from_millis(3_500) {
+        rig.collect();
+        match rig.inbox[0].first().cloned() {
+            None => rig.advance(MS),
+            Some(words) if words[0] == "SUBSCRIBE" => {
+                assert_eq!(words[1], channel);
+                rig.answer(0, error);
+                asked.push(begin.until(rig.now).as_secs());
+            }
+            Some(words) => rig.answer(0, &answer_to(&words)),
+        }
+    }
+    asked
+}
+
+/// Else nobody could tell this client of a lock that it holds or waits for.
+#[test]
+fn a_refused_subscription_is_asked_for_again_each_second() {
+    for (error, asked) in [(BUSY, vec![0, 1, 2, 3]), (DENIED, vec![0])] {
+        let mut rig = Rig::with(3, |config| config.direct_wake(true));
+        let name = messages(&rig);
+        assert_eq!(asked_after(&mut rig, &name, error), asked, "{error}");
+        assert!(!rig.engine.locks.nodes.at(node(0)).has_channel());
+    }
+}
+
+#[test]
+fn a_refused_subscription_to_transfers_is_asked_for_again_each_second() {
+    for (error, asked) in [(BUSY, vec![0, 1, 2, 3]), (DENIED, vec![0])] {
+        let mut rig = rig(3);
+        rig.acquire_with("a", waiting());
+        rig.answer_all(0..3, "_\r\n");
+        let name = channel(&rig);
+        rig.engine.cancel_all(rig.now);
+        rig.refused();
+        assert_eq!(asked_after(&mut rig, &name, error), asked, "{error}");
+        assert!(!rig.engine.locks.nodes.at(node(0)).takes_transfers());
+    }
+}
+
+#[test]
+fn a_node_that_was_busy_hands_locks_over_again_a_second_later() {
+    let mut rig = rig(3);
+    let lease = waited_for(&mut rig, 1);
+    rig.engine.release(lease, rig.now);
+    rig.answer(0, BUSY);
+    rig.answer(0, ":1\r\n");
+    rig.answer_all(1..3, ":2\r\n");
+    for (later, command, answer) in [(500 * MS, "DELIFEQ", ":1\r\n"), (510 * MS, "EVAL", ":2\r\n")]
+    {
+        rig.advance(later);
+        let lease = waited_for(&mut rig, 1);
+        rig.engine.release(lease, rig.now);
+        assert_eq!(rig.waiting(0), [command]);
+        rig.answer(0, answer);
+        rig.answer_all(1..3, ":2\r\n");
+    }
+}
