@@ -14,6 +14,33 @@
 //! TTL, and tells the waiter so itself. A quorum of such nodes is as good as a quorum of grants;
 //! neither the holder's clock nor its word enters.
 //!
+//! # The rule of ownership
+//!
+//! A client deletes a token only while it knows what the token is: of an attempt of its own that
+//! failed, of an offer of its own that is over, of a lease of its own that it releases, or one that
+//! its caller named. It never deletes a token because it does not know it, and never after it gave
+//! the token away. What nobody knows is left to its TTL.
+//!
+//! | a token is | from | until | the client that drew it |
+//! |---|---|---|---|
+//! | drawn | an attempt begins | the attempt has won or failed | deletes it behind the SET if the attempt failed |
+//! | offered | a waiting call announces it | nodes hand a lock over to it, or the call ends | deletes it where it was handed over in part, or too late |
+//! | handed over | a node has written it for a holder | a quorum has | counts each such node as a vote |
+//! | held | a quorum has granted it or handed it over | the lease is released, given away or lost | extends and deletes it |
+//! | given away | `detach` returns it | a client adopts or releases it, or its TTL ends | forgets it: writes no command that changes a key by it |
+//! | adopted | another client has extended it on a quorum | that lease is released, given away or lost | as given away |
+//! | over | its lease, attempt or offer has ended | every node has answered the delete | deletes it, also when a late script writes it again |
+//!
+//! `detach` is refused while a node may still run a delete or an extension that names the token: no
+//! client that adopts it could know. A client remembers offers that are over for `max_ttl` and its
+//! drift, the last 4,096 of them. What it forgets costs keys, at every node in the worst case, that
+//! stand for one TTL from the last late command that names the token; no lock is lost.
+//!
+//! Two processes may have one client id: a machine's snapshot that is resumed twice, a checkpoint, a
+//! fork. Neither deletes what the other drew after both have connected again, which draws fresh
+//! randomness. A copy of a process that holds a lease, lingering ones included, or that waits for one,
+//! is excluded: both copies would believe that they hold it.
+//!
 //! # Preconditions
 //!
 //! | # | precondition | ensured by |
@@ -22,6 +49,7 @@
 //! | 2 | N distinct processes | Redbolt: equal `run_id`s are refused |
 //! | 3 | a value unique to the attempt, written with NX | Redbolt: a new token per attempt (you must keep a token of your own unique) |
 //! | 3a | nobody else publishes on the channels `redbolt:*`: what a quorum of nodes publishes there is a lock | you, by the rights of the nodes' users |
+//! | 3b | no process is copied while it holds a lease or waits for one | you |
 //! | 4 | a granted key stays for its TTL: no eviction, no FLUSHALL, no other writer | Redbolt refuses nodes that may evict; the rest is you |
 //! | 5 | a node that restarts empty does not vote until every lock it may have lost has expired | Redbolt: the restart guard; it rests on `uptime_in_seconds`, and for a node that was a replica on a marker that the first client writes there, so a node's wall clock must not jump forward while it is young; a client whose user may not write `redbolt:since:*` waits each time |
 //! | 5a | a node that was a replica shows it to clients that meet it later | Redbolt, where the server keeps `master_replid2`: `repl-backlog-ttl` is longer than `max_ttl` (an hour by default) |
@@ -49,7 +77,8 @@
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |
 //! | the client learns of the loss of a lease that is kept alive or watched at the latest at its deadline, and a lost lease stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs`, `tests/it/watch.rs` |
 //! | what a failed attempt may have written is deleted, also on a node that was frozen or unreachable | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
-//! | no other client's key is ever deleted or extended | `tests/it/unlock.rs`, `tests/it/extend.rs` |
+//! | no other client's key is ever deleted or extended | `src/engine/tests/ownership.rs`, `tests/it/given_away.rs`, `tests/it/unlock.rs`, `tests/it/extend.rs` |
+//! | a lease that is extended was held all the time | `src/engine/tests/extending.rs` |
 //! | a restarted node, or one that was a replica for a moment, does not vote before its time | `src/node/tests.rs`, `tests/it/greeting.rs`, `tests/it/promoted.rs` |
 //! | every call ends by its own deadline | `tests/it/faulty_nodes.rs`, `tests/it/retry.rs` |
 //! | no bytes make the client panic, hang, or use unbounded memory | `src/resp/tests`, `tests/run fuzz` |

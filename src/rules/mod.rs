@@ -464,6 +464,11 @@ rules! {
     /// A call that gives up takes the others of its client off the list.
     SiblingsStruck => LostWaiter { is_same_client }
 
+    /// A call that was given the turn again and again, and found the same token, tells its client no more.
+    fn is_given_away(is_given_away: bool) -> bool { is_given_away }
+    /// A call tells the client that drew a token for as long as nodes have it.
+    GivenAwayToldAgain => ByTest { false }
+
     /// A call that has given up is struck off where it is listed.
     fn is_struck(is_listed: bool) -> bool { is_listed }
     /// A message that a call gives up changes nothing.

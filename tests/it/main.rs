@@ -27,6 +27,8 @@ mod faulty_nodes;
 mod fences;
 #[cfg(feature = "fuzzing")]
 mod fuzz_corpus;
+#[cfg(feature = "shared")]
+mod given_away;
 mod greeting;
 #[cfg(feature = "sim")]
 mod hands;

@@ -5,6 +5,7 @@
 //!
 //! - From the moment an extension is written the deadline is the earlier of the old and the new
 //!   one, because it may shorten the lease; only a quorum moves the deadline on.
+//! - A quorum that confirms it behind the old deadline comes too late: the lease is lost.
 //! - Nothing here can create a key: every form of the command compares first.
 //! - A node that may still run an older extension of the lease is not sent another.
 
@@ -384,8 +385,8 @@ impl Locks {
                 let (new_deadline, kind) =
                     (self.ops.at(index).new_deadline, self.ops.at(index).kind);
                 let is_late = slot.ends <= now.real && kind != OpKind::Adopt;
-                if rules::is_won_too_late(is_late && slot.is_kept()) {
-                    // The holder may have seen that the lease was over, so it stays over.
+                if rules::is_won_too_late(is_late) {
+                    // Another client may have had the lock since.
                     return self.lose_lease(slot_index, LostCause::Expired, now);
                 }
                 self.slots.at_mut(slot_index).ends = new_deadline;

@@ -6,6 +6,7 @@ pub(super) mod attempt;
 mod awaiting;
 mod changes;
 mod claims;
+mod detach;
 mod extend;
 mod fence_answers;
 mod fences;

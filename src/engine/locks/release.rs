@@ -14,9 +14,9 @@ use super::slot::{LeaseId, SlotState};
 use super::state::Locks;
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
-use crate::error::{Cause, DetachError, UnlockError, Unlocked};
+use crate::error::{Cause, UnlockError, Unlocked};
 use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::NodeId;
 use crate::round::{Decision, Tally};
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
@@ -63,66 +63,6 @@ impl Locks {
         if let Some(extension) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
             self.finish(extension, Outcome::Cancelled);
         }
-    }
-
-    /// Gives a lease away: its keys stay, and any client with key and token may release or extend
-    /// it.
-    ///
-    /// # Errors
-    ///
-    /// [`DetachError::Unsettled`]: a node may still run a delete or an extension of the lock, after
-    /// the commands of the client that adopts it.
-    pub(in crate::engine) fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
-        self.slots.held(lease).ok_or(DetachError::NotOurs)?;
-        let unsettled = self.unsettled(lease.slot);
-        if !rules::is_settled(unsettled.is_empty()) {
-            let names = self.nodes.names().iter().zip(self.nodes.all());
-            let names = names.filter(|&(_, id)| unsettled.contains(id)).map(|(name, _)| &**name);
-            let nodes = names.collect::<Vec<_>>().join(", ");
-            return Err(DetachError::Unsettled { nodes });
-        }
-        self.end_keep_alive(lease.slot);
-        self.forget_offer(lease.slot);
-        self.leave_slot(lease.slot);
-        Ok(())
-    }
-
-    /// The nodes that may still run a command which deletes or extends the slot's keys.
-    fn unsettled(&self, slot_index: SlotIndex) -> NodeMask {
-        let slot = self.slots.at(slot_index);
-        let mut unsettled = slot.tainted;
-        if let Some(op) = slot.op {
-            unsettled = unsettled.union(self.ops.at(op).round.awaited);
-        }
-        for (id, node) in self.nodes.all().into_iter().zip(self.nodes.iter()) {
-            let is_changing = |request| match request {
-                Request::Release { slot, .. }
-                | Request::Debt { slot, .. }
-                | Request::Extend { slot, .. }
-                | Request::Transfer(slot) => slot == slot_index,
-                _ => false,
-            };
-            if node.pending().any(|pending| is_changing(pending.request)) {
-                unsettled.insert(id);
-            }
-        }
-        unsettled
-    }
-
-    /// Ends a slot without deleting its keys: the client forgets the token.
-    pub(in crate::engine) fn leave_slot(&mut self, slot_index: SlotIndex) {
-        let slot = self.slots.at_mut(slot_index);
-        slot.state = SlotState::Detached;
-        slot.token = TokenBytes::Drawn([0; 20]);
-        slot.holds = NodeMask::EMPTY;
-        let lingers = slot.lingers();
-        if slot.is_kept() {
-            self.end_keeping(slot_index);
-        }
-        if lingers {
-            self.close_linger(slot_index);
-        }
-        self.slots.free_if_unnamed(slot_index);
     }
 
     /// Releases a slot and reports the result. [`UnlockError::Full`] if the result cannot be

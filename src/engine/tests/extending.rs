@@ -269,3 +269,26 @@ fn a_full_memory_does_not_take_the_extension_away_where_scripts_are_not_allowed(
     rig.answer(0, "+OK\r\n");
     assert!(matches!(extended(&mut rig), Some(Ok(()))));
 }
+
+/// By then another client may have had the lock: the third node runs the SET of the lease late, when that
+/// client has let go, and then the extension.
+#[test]
+fn an_extension_that_a_quorum_confirms_behind_the_old_deadline_is_a_loss() {
+    for is_kept in [false, true] {
+        let mut rig = Rig::new(3);
+        let options = LockOptions::new(TTL);
+        rig.acquire_with("k", if is_kept { options.kept_alive() } else { options });
+        rig.answer_all(0..2, "+OK\r\n");
+        let lease = rig.locked();
+        let ends = rig.engine.deadline(lease).unwrap();
+        rig.now = ends - MS;
+        rig.engine.extend(lease, TTL, rig.now).unwrap();
+        rig.answer(0, "+OK\r\n");
+        rig.now = ends;
+        rig.answer_all([2, 2], "+OK\r\n");
+        assert!(matches!(extended(&mut rig), Some(Err(ExtendError::Expired))), "kept: {is_kept}");
+        assert!(rig.engine.deadline(lease).unwrap() <= ends, "it stays over");
+        let again = rig.engine.extend(lease, TTL, rig.now);
+        assert!(matches!(again, Err(ExtendError::Expired)), "{again:?}");
+    }
+}

@@ -2,7 +2,7 @@
 //! sooner.
 
 use super::waking::{
-    ALIEN, OTHER, WAKE, answer_each, listening, message, rig, subscribed, token_of,
+    ALIEN, OTHER, THIRD, WAKE, answer_each, listening, message, rig, subscribed, token_of,
 };
 use super::*;
 use crate::retry::Retry;
@@ -139,11 +139,12 @@ fn a_call_that_waits_for_another_of_its_client_where_no_message_goes_looks_as_it
 fn a_call_that_tries_again_and_again_leaves_no_timers_behind() {
     let mut rig = rig(1);
     listening(&mut rig);
-    for _ in 0..4_000 {
+    for turn in 0..4_000 {
         let wake = message(&rig, WAKE, OTHER, &[]);
         rig.receive(0, &wake);
-        answer_each(&mut rig, 0, &["_\r\n", &token_of(OTHER), ":9000\r\n"]);
-        answer_each(&mut rig, 0, &[":1\r\n", &token_of(OTHER)]);
+        let holder = token_of(if turn % 2 == 0 { THIRD } else { OTHER });
+        answer_each(&mut rig, 0, &["_\r\n", &holder, ":9000\r\n"]);
+        answer_each(&mut rig, 0, &[":1\r\n", &holder]);
         rig.now = rig.now + MS / 100;
         rig.pass();
     }

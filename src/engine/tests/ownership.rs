@@ -1,9 +1,11 @@
 //! A client deletes a token only while it knows what the token is, and never after it gave the token
 //! away.
 
-use super::transfers::{given_up, handed_over, offered, offering, rig, settle, told, transfer};
+use super::transfers::{
+    answer_to, given_up, handed_over, offered, offering, rig, settle, told, transfer,
+};
 use super::untimely::subscribed_again;
-use super::waking::waiting;
+use super::waking::{OTHER, WAKE, message, waiting};
 use super::*;
 use crate::error::DetachError;
 
@@ -32,7 +34,7 @@ fn a_late_word_deletes_no_lease_that_was_given_away() {
             rig.engine.detach(other).unwrap();
         }
         rig.receive(2, &late);
-        assert_eq!(deletes(&mut rig), [], "{others} others were given away");
+        assert!(deletes(&mut rig).is_empty(), "{others} others were given away");
     }
 }
 
@@ -55,7 +57,7 @@ fn a_client_leaves_alone_what_another_with_its_id_was_handed() {
     }
     let lease = one.locked();
     assert!(one.engine.deadline(lease).is_some());
-    assert_eq!(deletes(&mut two), [], "the other holds it");
+    assert!(deletes(&mut two).is_empty(), "the other holds it");
 }
 
 /// A node that stood still runs the script of a holder long after the call has given up. `max_ttl` is
@@ -89,7 +91,7 @@ fn the_memory_of_offers_is_bounded() {
     assert_eq!(rig.engine.locks.offers_remembered(), 4_096);
     let late = transfer(&rig, &first, 1);
     rig.receive(1, &late);
-    assert_eq!(deletes(&mut rig), []);
+    assert!(deletes(&mut rig).is_empty());
 }
 
 /// The node would run the delete behind what the client that adopts the lock has sent.
@@ -179,4 +181,56 @@ fn an_adoption_counts_no_answer_to_an_older_extension() {
     assert!(rig.engine.poll_event(rig.now).is_none(), "no answer was to the adoption");
     rig.answer_all(0..2, "+OK\r\n");
     assert!(matches!(rig.engine.poll_event(rig.now), Some(Event::Adopt { result: Ok(_), .. })));
+}
+
+/// The client that drew the token has given its lock away: told of a call, it can only wake that call.
+/// Afterwards the call costs its safety polls, and has the lock within one of them once the key is gone.
+#[test]
+pub(super) fn a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end() {
+    for takes_over in [true, false] {
+        let mut rig = if takes_over { rig(3) } else { waking::rig(3) };
+        rig.acquire_with("a", waiting());
+        let (begin, mut commands, mut tells) = (rig.now, 0, 0);
+        let is_told = |words: &[String]| words[0] == "EVAL" || words[0] == "PUBLISH";
+        while begin.until(rig.now) < Duration::from_secs(4) {
+            rig.collect();
+            for index in 0..3 {
+                while let Some(words) = rig.inbox[index].first().cloned() {
+                    commands += 1;
+                    rig.answer(index, &answer_to(&words));
+                    if is_told(&words) {
+                        tells += 1;
+                        let wake = message(&rig, WAKE, OTHER, &[]);
+                        rig.receive(index, &wake);
+                    }
+                    rig.collect();
+                }
+            }
+            rig.advance(MS);
+        }
+        assert!(tells <= 3, "it is told {tells} times");
+        assert!(commands <= 4 * 3 * 6, "{commands} commands in 4 s at 3 nodes");
+        // The client that adopted the lock releases it.
+        let end = rig.now;
+        let lease = loop {
+            rig.advance(MS);
+            rig.collect();
+            for index in 0..3 {
+                while let Some(words) = rig.inbox[index].first().cloned() {
+                    let answer = match &*words[0] {
+                        "GET" => "_\r\n".to_owned(),
+                        "SET" => "+OK\r\n".to_owned(),
+                        _ => answer_to(&words),
+                    };
+                    rig.answer(index, &answer);
+                    rig.collect();
+                }
+            }
+            if let Some(result) = rig.lock_result() {
+                break result.unwrap();
+            }
+        };
+        assert!(end.until(rig.now) <= 401 * MS, "after {:?}", end.until(rig.now));
+        rig.engine.release(lease, rig.now);
+    }
 }

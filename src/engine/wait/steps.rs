@@ -39,6 +39,7 @@
 //! | asking: announcement | the same holder otherwise | asking: holder | asks the next |
 //! | asking: poll | the holder that was told, or any while the call was told a moment ago | still: listening | the list goes with the lock |
 //! | | the holder that was told of an offer a while ago | asking: announcement | tells the holder again |
+//! | asking: holder, poll | a holder that was told, and gave the turn twice in vain | still: listening | its lock was given away: nobody is told again |
 //! | asking: announcement, poll | another holder otherwise | asking: announcement | tells that holder; looks if it is unknown |
 //! | | gone, while listed with a holder | still: listening | looks again soon, some times: the lock may be changing hands |
 //! | | gone, otherwise or once more | trying | an attempt at that node |
@@ -86,7 +87,7 @@ impl Waiter {
             }
             (S::Receiving | S::Pausing | S::Failed | S::Asking(_) | S::Still(_), I::Turn(list)) => {
                 self.have_turn(list);
-                self.tries = 0;
+                self.note_turn();
                 self.try_at(None, scene)
             }
             (
@@ -244,7 +245,7 @@ impl Waiter {
     /// with the lock.
     fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
         let is_told = holder == self.told;
-        if is_told && !self.has_offer {
+        if is_told && (!self.has_offer || self.holder.is_given_away()) {
             return true;
         }
         let trip = scene.view.source.round_trip();
@@ -338,7 +339,9 @@ impl Waiter {
     fn ask_next(&mut self, scene: &mut Scene<'_, '_>) -> State {
         match self.first_denier(scene.view.reach) {
             Some(node)
-                if scene.view.reach.scripts.contains(node) && self.introduce(node, scene) =>
+                if scene.view.reach.scripts.contains(node)
+                    && !self.holder.is_given_away()
+                    && self.introduce(node, scene) =>
             {
                 State::Asking(Question::Introduction)
             }
@@ -360,6 +363,9 @@ impl Waiter {
     /// Tells the holder, if possible, that the call waits, and looks at the key again.
     fn announce(&mut self, holder: Option<RawToken>, scene: &mut Scene<'_, '_>) -> State {
         let Some(token) = holder else { return self.rest(scene) };
+        if self.holder.is_given_away() {
+            return self.listen_on(scene);
+        }
         let Some(node) = self.first_denier(scene.view.reach) else {
             return self.asked_in_vain(scene);
         };

@@ -259,12 +259,24 @@ impl Waiter {
     pub(super) fn note_holder(&mut self, holder: Option<RawToken>) {
         let before = std::mem::replace(&mut self.holder.token, holder);
         self.holder.gone = 0;
+        if holder != before {
+            self.holder.turns = 0;
+        }
         // Nodes that hold different leftover tokens look like a lock that keeps changing hands: the
         // call believes that only a few times.
         if holder != before && self.holder.changes < CHANGES_MAX {
             self.holder.changes += 1;
             self.asked = NodeMask::EMPTY;
         }
+    }
+
+    /// The call has its turn. Only progress sets the count of its tries back: if the holder is another
+    /// than at the last turn.
+    pub(super) fn note_turn(&mut self) {
+        if self.holder.turns == 0 {
+            self.tries = 0;
+        }
+        self.holder.turns = self.holder.turns.saturating_add(1);
     }
 
     /// Whether the holder is a call of `client`.
@@ -281,14 +293,23 @@ impl Waiter {
     /// When the safety poll comes, at the soonest.
     pub(super) fn poll_after(&self, scene: &Scene<'_, '_>) -> Duration {
         let poll = POLL.max(scene.view.source.round_trip() * POLL_TRIPS);
-        if self.has_offer { poll.min(RENEW_MAX) } else { poll }
+        if self.holder.is_given_away() {
+            poll * 2
+        } else if self.has_offer {
+            poll.min(RENEW_MAX)
+        } else {
+            poll
+        }
     }
 
     /// Stays still until it is woken, the key's TTL ends or the safety poll is due.
     pub(super) fn listen(&mut self, poll: Duration, scene: &mut Scene<'_, '_>) -> State {
         let now = scene.view.now;
         let poll = rules::safety_poll(now + poll.mul_f64(1.0 + scene.view.source.share()));
-        (self.tries, self.holder.changes) = (0, 0);
+        self.holder.changes = 0;
+        if self.holder.turns == 0 {
+            self.tries = 0;
+        }
         self.due = poll.min(self.holder.ends.max(now));
         scene.actions.push(Action::Listen { op: self.op, at: self.due });
         State::Still(Still::Listening)

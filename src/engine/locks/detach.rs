@@ -1,0 +1,77 @@
+//! Leases that are given away.
+//!
+//! # Invariants
+//!
+//! - From then on the client writes no command that changes a key by the token: it forgets the token.
+//! - It gives a lease away only while no node may still run an earlier delete or extension of it. One
+//!   that ran later would run behind the commands of the client that adopts the lease.
+
+use super::slot::{LeaseId, SlotState};
+use super::state::Locks;
+use crate::error::DetachError;
+use crate::node::Request;
+use crate::quorum::NodeMask;
+use crate::rules;
+use crate::slab::SlotIndex;
+use crate::token::TokenBytes;
+
+impl Locks {
+    /// Gives a lease away: its keys stay, and any client with key and token may release or extend
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`DetachError::Unsettled`]: a node may still run a delete or an extension of the lock, after
+    /// the commands of the client that adopts it.
+    pub(in crate::engine) fn detach(&mut self, lease: LeaseId) -> Result<(), DetachError> {
+        self.slots.held(lease).ok_or(DetachError::NotOurs)?;
+        let unsettled = self.unsettled(lease.slot);
+        if !rules::is_settled(unsettled.is_empty()) {
+            let names = self.nodes.names().iter().zip(self.nodes.all());
+            let names = names.filter(|&(_, id)| unsettled.contains(id)).map(|(name, _)| &**name);
+            let nodes = names.collect::<Vec<_>>().join(", ");
+            return Err(DetachError::Unsettled { nodes });
+        }
+        self.end_keep_alive(lease.slot);
+        self.forget_offer(lease.slot);
+        self.leave_slot(lease.slot);
+        Ok(())
+    }
+
+    /// The nodes that may still run a command which deletes or extends the slot's keys.
+    fn unsettled(&self, slot_index: SlotIndex) -> NodeMask {
+        let slot = self.slots.at(slot_index);
+        let mut unsettled = slot.tainted;
+        if let Some(op) = slot.op {
+            unsettled = unsettled.union(self.ops.at(op).round.awaited);
+        }
+        for (id, node) in self.nodes.all().into_iter().zip(self.nodes.iter()) {
+            let is_changing = |request| {
+                matches!(request, Request::Release { slot, .. }
+                    | Request::Debt { slot, .. }
+                    | Request::Extend { slot, .. }
+                    | Request::Transfer(slot) if slot == slot_index)
+            };
+            if node.pending().any(|pending| is_changing(pending.request)) {
+                unsettled.insert(id);
+            }
+        }
+        unsettled
+    }
+
+    /// Ends a slot without deleting its keys: the client forgets the token.
+    pub(in crate::engine) fn leave_slot(&mut self, slot_index: SlotIndex) {
+        let slot = self.slots.at_mut(slot_index);
+        slot.state = SlotState::Detached;
+        slot.token = TokenBytes::Drawn([0; 20]);
+        slot.holds = NodeMask::EMPTY;
+        let lingers = slot.lingers();
+        if slot.is_kept() {
+            self.end_keeping(slot_index);
+        }
+        if lingers {
+            self.close_linger(slot_index);
+        }
+        self.slots.free_if_unnamed(slot_index);
+    }
+}

@@ -1,0 +1,90 @@
+//! Leases that are given away: nobody takes them from the client that has key and token, and a call that
+//! waits behind one costs the nodes little.
+
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{LockError, LockOptions, Retry, Shared};
+
+use super::common::{Clients as _, Cluster, PATIENCE, eventually, ms, shared_away};
+
+const LONG: Duration = Duration::from_secs(25);
+
+fn patient(limit: Duration) -> LockOptions {
+    LockOptions::new(LONG).retry(Retry::every(ms(50), ms(50)).timeout(limit))
+}
+
+/// The third node stands still while a lock is handed over. A lock service gives its lease away, and many
+/// others. Then the node tells the service, which no longer knows the lease.
+#[test]
+fn a_late_word_of_a_node_deletes_no_lease_that_was_given_away() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let connect = || Shared::connect(cluster.config()).unwrap();
+    let (holder, service, other) = (connect(), connect(), connect());
+    let held = holder.lock("k", LONG).unwrap();
+    let guard = thread::scope(|scope| {
+        let call = scope.spawn(|| service.lock("k", patient(PATIENCE)).unwrap());
+        assert!(eventually(PATIENCE, || cluster.calls("eval") > 0), "the call introduces itself");
+        // The answers come behind what the nodes have told of the call.
+        holder.status("k").unwrap();
+        cluster.node(2).freeze();
+        drop(held);
+        call.join().unwrap()
+    });
+    assert_eq!(guard.votes().count(), 2, "two nodes have handed it over");
+    let (key, token) = shared_away(&service, guard);
+    for nth in 0..1_200 {
+        let guard = service.lock(format!("k{nth}"), LONG).unwrap();
+        shared_away(&service, guard);
+    }
+    cluster.node(2).thaw();
+    let has_it = |node: &redbolt_rig::RealServer| {
+        node.get("k").is_some_and(|value| value == token.as_bytes())
+    };
+    assert!(eventually(PATIENCE, || has_it(cluster.node(2))), "the node hands it over too");
+    service.status("k").unwrap();
+    assert!(matches!(other.try_lock("k", LONG), Err(LockError::Taken(_))));
+    assert!(cluster.nodes().all(has_it), "every node has it still");
+    other.unlock_token(&key, &token).unwrap();
+    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
+}
+
+/// How many commands the nodes have run so far.
+fn commands(cluster: &Cluster) -> u64 {
+    let count = |stats: Vec<u8>| {
+        let text = String::from_utf8_lossy(&stats).into_owned();
+        let line = text.lines().find_map(|it| it.strip_prefix("total_commands_processed:"));
+        line.expect("a server counts its commands").trim().parse::<u64>().expect("a number")
+    };
+    cluster.nodes().map(|node| count(node.command(&["INFO", "stats"]))).sum()
+}
+
+/// Only the client that drew the token can be told, and it has let go.
+#[test]
+fn a_call_behind_a_lease_that_was_given_away_costs_each_node_six_commands_per_second_at_most() {
+    let Some(cluster) = Cluster::mixed(3) else { return };
+    let connect = || Shared::connect(cluster.config()).unwrap();
+    for mode in ["alive", "own", "adopted", "gone"] {
+        let (giver, other, third) = (connect(), connect(), connect());
+        let guard = giver.lock(mode, LONG).unwrap();
+        let (key, token) = shared_away(&giver, guard);
+        let adopted = (mode == "adopted").then(|| third.adopt(&key, &token, LONG).unwrap());
+        if mode == "gone" {
+            giver.shutdown(PATIENCE);
+        }
+        let waiter = if mode == "own" { &giver } else { &other };
+        let before = commands(&cluster);
+        let result = waiter.lock(mode, patient(Duration::from_secs(4)));
+        assert!(matches!(result, Err(LockError::Taken(_))), "{mode}: {result:?}");
+        let counted = commands(&cluster) - before;
+        assert!(counted <= 4 * 3 * 6, "{mode}: {counted} commands in 4 s at 3 nodes");
+        thread::scope(|scope| {
+            let call = scope.spawn(|| waiter.lock(mode, patient(PATIENCE)));
+            match adopted {
+                Some(guard) => drop(guard),
+                None => drop(third.unlock_token(&key, &token).unwrap()),
+            }
+            drop(call.join().unwrap().expect("it is free"));
+        });
+    }
+}
