@@ -20,6 +20,10 @@ pub enum Kind {
     DeadlineMoved,
     /// A key was left that nobody holds and nobody will delete.
     Orphan,
+    /// A client deleted a token that another client may hold.
+    ForeignDelete,
+    /// Calls that only waited cost the nodes more commands than they may.
+    Storm,
     /// An operation went on beyond its own deadline.
     Overdue,
     /// A key was free while somebody waited for it.

@@ -116,6 +116,12 @@ rules! {
     /// A lease is given away whose delete or extension may still run.
     UnsettledGivenAway => ByTest { true }
 
+    /// A client forgets the token of a lease that it gives away: what a node tells late of it is
+    /// another's concern.
+    fn is_forgotten(is_forgotten: bool) -> bool { is_forgotten }
+    /// A lease that was given away is known as one that is over.
+    GivenAwayRemembered => ForeignDelete { false }
+
     /// A transfer names the node that it goes by.
     fn mark_of(node: [u8; 8]) -> [u8; 8] { node }
     /// A transfer names no node.
@@ -467,7 +473,7 @@ rules! {
     /// A call that was given the turn again and again, and found the same token, tells its client no more.
     fn is_given_away(is_given_away: bool) -> bool { is_given_away }
     /// A call tells the client that drew a token for as long as nodes have it.
-    GivenAwayToldAgain => ByTest { false }
+    GivenAwayToldAgain => Storm { false }
 
     /// A call that has given up is struck off where it is listed.
     fn is_struck(is_listed: bool) -> bool { is_listed }

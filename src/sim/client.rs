@@ -444,6 +444,7 @@ impl World {
                 bytes.truncate(len);
             }
             self.clients[client].engine.handle_sent(node, bytes.len());
+            self.count_commands(client, node.index(), &bytes);
             if self.conns[id].is_broken {
                 continue;
             }

@@ -118,6 +118,8 @@ counted! {
         Watch,
         /// Clients stand still with a clock in hand, while restarted servers say their age.
         OldClocks,
+        /// Leases are given away and adopted, or held for long while calls wait.
+        GivenAway,
         /// Servers restart without their keys, and clients without their memory.
         Restarts,
         /// One or two nodes.
@@ -184,8 +186,6 @@ counted! {
         Extended,
         /// An extension won that made a lease shorter.
         Shortened,
-        /// An extension won after the lease's own deadline.
-        ExtendedLate,
         /// `ExtendError::Lost`.
         ExtendLost,
         /// `ExtendError::NoQuorum`.
@@ -230,6 +230,8 @@ counted! {
         Detached,
         /// A lease was not given away: an earlier command may still run.
         DetachRefused,
+        /// A client wrote while its calls only waited, and nothing had changed for a second.
+        WaitedStill,
         /// A lease was taken over by another client.
         Adopted,
         /// A lease could not be taken over.

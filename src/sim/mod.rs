@@ -12,8 +12,9 @@
 //! 3. All is healed. Everything owed must be paid; then each client must get each key; then
 //!    nothing may be left (`healed`).
 //!
-//! `oracle` judges what holders believed, `truth` what that stands on, `deadline` that everything ends in
-//! time, `watch` what is told of keys that are taken away. The same seed gives the same run.
+//! `oracle` judges what holders believed, `truth` what that stands on, `ledger` which client deletes which
+//! token, `cost` what waiting costs, `deadline` that everything ends in time, `watch` what is told of keys
+//! that are taken away. The same seed gives the same run.
 //!
 //! [`exhaustive`] plays two clients in every order instead of some seeds' orders; [`hands`] counts what
 //! a change of hands takes.
@@ -32,6 +33,7 @@
 mod client;
 mod clock;
 mod closing;
+mod cost;
 mod counts;
 mod deadline;
 pub mod exhaustive;
@@ -39,6 +41,7 @@ mod fault;
 mod hand_over;
 pub mod hands;
 mod healed;
+mod ledger;
 mod link;
 mod message;
 mod net;

@@ -112,12 +112,17 @@ impl World {
         let Some(mut session) = conn.session.take() else { return };
         let len = conn.backlog.len().min(limit);
         let local = node.clock.on_server(self.now);
+        let (client, index) = (conn.client, conn.node);
+        let before = self.tokens_at(index);
+        let (conn, node) = (&mut self.conns[id], &mut self.nodes[index]);
         let mut out = Vec::new();
         let mut progress = node.server.execute(&mut session, &conn.backlog[..len], local, &mut out);
         while progress == Progress::More {
             progress = node.server.execute(&mut session, &[], local, &mut out);
         }
         log_exchange(self.trace, self.now, id, &conn.backlog[..len], &out);
+        self.look_at_deletes(client, index, before);
+        let conn = &mut self.conns[id];
         conn.backlog.drain(..len);
         let is_over = conn.is_left && conn.up.len() == 0 && conn.backlog.is_empty();
         let (resp3, client, node) = (session.is_resp3(), conn.client, conn.node);

@@ -13,6 +13,7 @@ impl World {
     /// An operation has ended; the client read `now` before it took the result.
     pub(super) fn result(&mut self, client: usize, event: Event, now: Instant) {
         self.log(|_| format!("client {client}: {event:?}"));
+        self.changed();
         self.check_words(client, &event, now);
         let (Event::Lock { op, .. }
         | Event::Extend { op, .. }
@@ -196,6 +197,9 @@ impl World {
     /// A lease was handed over.
     fn holds(&mut self, client: usize, task: usize, lease: LeaseId, now: Instant) {
         let this = &mut self.clients[client];
+        if let Some((_, token)) = this.engine.lease_name(lease) {
+            self.ledger.held(client, token.as_bytes());
+        }
         let validity = this.engine.remaining_at(lease, now);
         let place = &mut this.tasks[task];
         place.state = State::Holding;
@@ -235,9 +239,6 @@ impl World {
                     format!("client {client}: an extension that is over is reported as won")
                 });
                 self.moved_on(client, task, false);
-                if now >= old_deadline {
-                    self.counts.path(Path::ExtendedLate);
-                }
                 let is_shorter = deadline.is_some_and(|deadline| deadline < old_deadline);
                 if is_shorter { Path::Shortened } else { Path::Extended }
             }

@@ -44,6 +44,8 @@ pub(super) struct Plan {
     pub(super) clock_spread: Global,
     /// How often a lock may linger, in a thousand.
     pub(super) lingers: u64,
+    /// How often a holder gives its lease away when it goes on, in a thousand.
+    pub(super) gives_away: u64,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
     /// How often a lock is handed over in a row; `None`: as the engine finds best.
@@ -132,6 +134,7 @@ impl Plan {
             clock_spread: 0,
             unwoken: random.pick(&[0, 0, 200]),
             lingers: 0,
+            gives_away: 0,
             direct_wake: random.chance(850),
             transfers_in_row: Some(random.pick(&[16, 16, 16, 255, 1, 0])),
             blocking: 0,
@@ -224,7 +227,8 @@ impl Plan {
             420..480 => Setting::Watch,
             480..530 => Setting::Rights,
             530..570 => Setting::OldClocks,
-            570..850 => RARE[random.index(RARE.len())],
+            570..650 => Setting::GivenAway,
+            650..870 => RARE[random.index(RARE.len())],
             _ => Setting::Common,
         };
         match self.setting {
@@ -235,6 +239,7 @@ impl Plan {
             Setting::Watch => self.look_at_watch(random),
             Setting::Rights => self.look_at_rights(random),
             Setting::OldClocks => self.look_at_old_clocks(random),
+            Setting::GivenAway => self.look_at_given_away(random),
             _ => self.look_at_rare(random),
         }
     }
@@ -297,6 +302,29 @@ impl Plan {
         self.long_pauses = 500;
         self.faults = vec![Fault::RestartLost, Fault::RestartLost, Fault::Reset];
         self.fault_every = random.pick(&[200, 1000]) * MS;
+    }
+
+    /// Leases are handed over, given away and adopted, by the dozen, while servers stand still; or held for
+    /// long, while calls wait and nothing happens.
+    fn look_at_given_away(&mut self, random: &mut Random) {
+        self.three_nodes(random);
+        (self.max_ttl_ms, self.node_timeout) = (10_000, 50 * MS);
+        self.latency = random.between(30 * US, 300 * US);
+        (self.clients, self.keys) = (random.between(3, 5) as usize, random.between(1, 2) as usize);
+        self.tasks = random.between(1, 3) as usize;
+        (self.direct_wake, self.transfers_in_row) = (true, Some(16));
+        (self.ghosts, self.cut, self.mute, self.fenced) = (false, 0, 0, 0);
+        (self.watched, self.kept) = (0, random.pick(&[0, 300]));
+        if random.chance(300) {
+            (self.hold, self.gap) = (4000 * MS, 1000 * MS);
+            (self.pause, self.late, self.gives_away) = (0, 0, 500);
+            (self.fault_every, self.faults) = (5 * SECOND, vec![Fault::Reset]);
+            self.faults_least = 2;
+        } else {
+            (self.hold, self.gap, self.gives_away) = (40 * MS, 20 * MS, 300);
+            self.fault_every = random.between(50, 300) * MS;
+            self.faults = vec![Fault::Freeze, Fault::Freeze, Fault::Reset, Fault::LinkStall];
+        }
     }
 
     /// Users lose the right to one way of comparing and deleting after the other.

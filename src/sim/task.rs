@@ -105,6 +105,7 @@ pub(super) fn key_name(key: usize) -> Vec<u8> {
 impl World {
     /// A task's time has come; `now` is what its client read on its clock before.
     pub(super) fn begin(&mut self, client: usize, task: usize, now: Instant) {
+        self.changed();
         self.check_ground(client, task);
         if !self.plan.hand_over && self.random.chance(100) {
             self.clients[client].engine.leave_transfers(now);
@@ -287,6 +288,13 @@ impl World {
         let is_over = lease
             .is_none_or(|lease| self.clients[client].engine.remaining_at(lease, now).is_zero());
         let is_unsure = self.clients[client].tasks[task].is_unsure;
+        if self.plan.gives_away > 0
+            && !is_over
+            && self.random.chance(self.plan.gives_away)
+            && self.give_away(client, task)
+        {
+            return;
+        }
         match self.random.below(if is_over { 4 } else { 20 }) {
             0 | 1 => self.release(client, task, now),
             2 => self.release_quietly(client, task, now),
@@ -411,6 +419,7 @@ impl World {
         if let Some(token) = name {
             let this = &self.clients[client].tasks[task];
             let (key, holder) = (this.key, this.holder);
+            self.ledger.given_away(&token);
             self.given_away.push(token.clone());
             self.offers.push(Offer { from: client, key, token, holder });
         }
@@ -424,6 +433,7 @@ impl World {
         let key = key_name(offer.key);
         let ttl_ms = self.plan.ttl_ms(&mut self.random);
         let ttl = Duration::from_millis(ttl_ms);
+        self.ledger.named(client, &offer.token);
         let is_adopted = self.random.chance(800);
         let is_kept = is_adopted && self.random.chance(self.plan.kept);
         let mut acquire = LockOptions::new(ttl);

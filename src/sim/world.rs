@@ -6,8 +6,10 @@ use std::collections::BinaryHeap;
 use super::Violation;
 use super::client::SimClient;
 use super::clock::{Clock, Global, SECOND};
+use super::cost::Quiet;
 use super::counts::{Counts, Fault};
 use super::hand_over::Turns;
+use super::ledger::Ledger;
 use super::net::Conn;
 use super::node::SimNode;
 use super::oracle::Oracle;
@@ -112,6 +114,10 @@ pub(super) struct World {
     pub(super) offers: Vec<Offer>,
     /// Tokens of leases that nobody is bound to release.
     pub(super) given_away: Vec<Vec<u8>>,
+    pub(super) ledger: Ledger,
+    /// When something last changed, and what each client has sent since.
+    pub(super) changed_at: Global,
+    pub(super) quiet: Vec<Quiet>,
     /// Scheduled faults so far, and rounds of the scheduler.
     pub(super) faults: u64,
     pub(super) fault_rounds: u64,
@@ -146,6 +152,9 @@ impl World {
             counts: Counts::default(),
             offers: Vec::new(),
             given_away: Vec::new(),
+            ledger: Ledger::default(),
+            changed_at: 0,
+            quiet: (0..plan.clients).map(|_| Quiet::default()).collect(),
             faults: 0,
             fault_rounds: 0,
             healed_at: 0,
@@ -228,6 +237,9 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
+        if !matches!(event, Event::Client { .. } | Event::Up { .. } | Event::Down { .. }) {
+            self.changed();
+        }
         match event {
             Event::Client { client, epoch } => self.client_goes_on(client, epoch),
             Event::Up { conn } => self.reaches_server(conn),

@@ -33,7 +33,9 @@ impl Locks {
             return Err(DetachError::Unsettled { nodes });
         }
         self.end_keep_alive(lease.slot);
-        self.forget_offer(lease.slot);
+        if rules::is_forgotten(true) {
+            self.forget_offer(lease.slot);
+        }
         self.leave_slot(lease.slot);
         Ok(())
     }
@@ -62,8 +64,11 @@ impl Locks {
     /// Ends a slot without deleting its keys: the client forgets the token.
     pub(in crate::engine) fn leave_slot(&mut self, slot_index: SlotIndex) {
         let slot = self.slots.at_mut(slot_index);
-        slot.state = SlotState::Detached;
-        slot.token = TokenBytes::Drawn([0; 20]);
+        if rules::is_forgotten(true) {
+            (slot.state, slot.token) = (SlotState::Detached, TokenBytes::Drawn([0; 20]));
+        } else {
+            slot.state = SlotState::Released;
+        }
         slot.holds = NodeMask::EMPTY;
         let lingers = slot.lingers();
         if slot.is_kept() {

@@ -2,10 +2,11 @@
 //! away.
 
 use super::transfers::{
-    answer_to, given_up, handed_over, offered, offering, rig, settle, told, transfer,
+    announce_from, answer_to, given_up, handed_over, offered, offering, rig, settle, token_bytes,
+    told, transfer,
 };
 use super::untimely::subscribed_again;
-use super::waking::{OTHER, WAKE, message, waiting};
+use super::waking::{OTHER, WAKE, message, own_waiter, waiting};
 use super::*;
 use crate::error::DetachError;
 
@@ -186,7 +187,7 @@ fn an_adoption_counts_no_answer_to_an_older_extension() {
 /// The client that drew the token has given its lock away: told of a call, it can only wake that call.
 /// Afterwards the call costs its safety polls, and has the lock within one of them once the key is gone.
 #[test]
-pub(super) fn a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end() {
+fn a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end() {
     for takes_over in [true, false] {
         let mut rig = if takes_over { rig(3) } else { waking::rig(3) };
         rig.acquire_with("a", waiting());
@@ -233,4 +234,39 @@ pub(super) fn a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_af
         assert!(end.until(rig.now) <= 401 * MS, "after {:?}", end.until(rig.now));
         rig.engine.release(lease, rig.now);
     }
+}
+
+/// Each hears of the other, as both wait for a token of their own client: they are no ring.
+#[test]
+fn two_calls_of_the_client_that_gave_a_lease_away_poll() {
+    let mut rig = rig(3);
+    let given = rig.lease("a");
+    let token = token_bytes(&rig, given);
+    rig.engine.detach(given).unwrap();
+    let digits: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+    let holder = format!("$40\r\n{digits}\r\n");
+    (0..2).for_each(|_| drop(rig.acquire_with("a", waiting())));
+    let (begin, mut commands) = (rig.now, 0);
+    while begin.until(rig.now) < Duration::from_secs(4) {
+        rig.collect();
+        for index in 0..3 {
+            while let Some(words) = rig.inbox[index].first().cloned() {
+                commands += 1;
+                let is_told = words[0] == "EVAL";
+                let answer = match &*words[0] {
+                    "EVAL" => format!("*3\r\n{holder}:9000\r\n:1\r\n"),
+                    "GET" => holder.clone(),
+                    _ => answer_to(&words),
+                };
+                rig.answer(index, &answer);
+                for call in 1..=2 * u32::from(is_told) {
+                    let waiter = own_waiter(&rig, call);
+                    announce_from(&mut rig, &waiter, &token, 1);
+                }
+                rig.collect();
+            }
+        }
+        rig.advance(MS);
+    }
+    assert!(commands <= 4 * 3 * 6 * 2, "{commands} commands in 4 s at 3 nodes");
 }

@@ -275,7 +275,12 @@ pub(super) fn announce(rig: &mut Rig, lease: LeaseId, age_ms: u16) {
 
 /// `OTHER` announces that it waits behind the holder of this token.
 pub(super) fn announce_to(rig: &mut Rig, token: &[u8; 20], age_ms: u16) {
-    let waiter = listed(OTHER.as_bytes(), age_ms, b"ABCDEFGH0123456789ab");
+    announce_from(rig, OTHER.as_bytes(), token, age_ms);
+}
+
+/// A waiter announces that it waits behind the holder of this token.
+pub(super) fn announce_from(rig: &mut Rig, waiter: &[u8], token: &[u8; 20], age_ms: u16) {
+    let waiter = listed(waiter, age_ms, b"ABCDEFGH0123456789ab");
     let text = [&[1, 0][..], &waiter, token, &[0; 8], &[0, 0], b"a"].concat();
     let channel = messages(rig);
     let head =

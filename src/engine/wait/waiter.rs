@@ -183,6 +183,7 @@ impl Waiter {
 
     /// Of two calls that wait for each other, each tries at one node before the others.
     pub(super) fn break_ring(&mut self, scene: &mut Scene<'_, '_>) -> State {
+        self.note_turn();
         let reach = scene.view.reach;
         let gate = reach.first_with_channel(reach.all, self.call.key.as_slice());
         self.try_at(gate, scene)
@@ -279,9 +280,10 @@ impl Waiter {
         self.holder.turns = self.holder.turns.saturating_add(1);
     }
 
-    /// Whether the holder is a call of `client`.
+    /// Whether the holder seems to be a call of `client`.
     pub(super) fn is_behind(&self, client: ClientId) -> bool {
-        self.holder.token.is_some_and(|token| ClientId::of(&token) == client)
+        let holder = self.holder.token.filter(|_| !self.holder.is_given_away());
+        holder.is_some_and(|token| ClientId::of(&token) == client)
     }
 
     /// Stays still until the safety poll is due, unless something comes before it.

@@ -1,0 +1,55 @@
+//! What waiting costs: while nothing changes, a client whose calls only wait sends each node a bounded
+//! number of commands.
+
+use super::clock::{Global, SECOND};
+use super::counts::Path;
+use super::task::State;
+use super::world::World;
+use crate::resp::{Decoder, Limits};
+use crate::rules::Kind;
+
+/// A waiting call asks who holds the lock ten times per second, and tells the holder four times that it is
+/// there still: both at one node.
+const COMMANDS_MAX: usize = 24;
+
+/// What a client has sent since something changed last.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    since: Global,
+    commands: Vec<usize>,
+}
+
+impl World {
+    /// A lock changed hands, a call began or ended, or something broke or healed.
+    pub(super) const fn changed(&mut self) {
+        self.changed_at = self.now;
+    }
+
+    /// A client writes these bytes to a node.
+    pub(super) fn count_commands(&mut self, client: usize, node: usize, mut bytes: &[u8]) {
+        // What follows a change takes its time.
+        let since = self.changed_at + SECOND;
+        let quiet = &mut self.quiet[client];
+        if quiet.since < since {
+            *quiet = Quiet { since, commands: vec![0; self.plan.nodes] };
+        }
+        let waits = |state: State| matches!(state, State::Idle | State::Acquiring);
+        let tasks = &self.clients[client].tasks;
+        let calls = tasks.iter().filter(|task| task.state == State::Acquiring).count();
+        if self.now < since || calls == 0 || !tasks.iter().all(|task| waits(task.state)) {
+            return;
+        }
+        let mut decoder = Decoder::new(Limits::default());
+        while let Ok(Some(frame)) = decoder.frame(bytes) {
+            quiet.commands[node] += 1;
+            bytes = &bytes[frame.len()..];
+        }
+        let most = quiet.commands.iter().copied().max().unwrap_or(0);
+        let seconds = (self.now - quiet.since) / SECOND + 1;
+        self.counts.path(Path::WaitedStill);
+        let bound = calls * COMMANDS_MAX * seconds as usize;
+        self.oracle.check(Kind::Storm, most <= bound, || {
+            format!("client {client}: {most} commands to a node in {seconds} s, by {calls} calls")
+        });
+    }
+}

@@ -1,0 +1,71 @@
+//! The ledger of tokens: for each, which client may delete it, from the true history.
+//!
+//! # Oracles
+//!
+//! - Of a token that a client holds, no other client deletes a key. Of one that was given away, no
+//!   client does until another has adopted it: neither the client that drew it, nor one that a node
+//!   told of it by mistake. Exempt is a client whose caller named the token.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::node::SimNode;
+use super::world::World;
+use crate::rules::Kind;
+
+/// Which client may delete a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Title {
+    Client(usize),
+    Nobody,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    titles: BTreeMap<Vec<u8>, Title>,
+    /// Clients whose callers named a token.
+    named: BTreeSet<(usize, Vec<u8>)>,
+}
+
+impl Ledger {
+    /// The client holds a lease with this token: it won, or adopted it.
+    pub(super) fn held(&mut self, client: usize, token: &[u8]) {
+        self.titles.insert(token.to_vec(), Title::Client(client));
+    }
+
+    pub(super) fn given_away(&mut self, token: &[u8]) {
+        self.titles.insert(token.to_vec(), Title::Nobody);
+    }
+
+    /// The client's caller asks to adopt or to unlock the token.
+    pub(super) fn named(&mut self, client: usize, token: &[u8]) {
+        self.named.insert((client, token.to_vec()));
+    }
+}
+
+/// The tokens that a node holds, by key.
+pub(super) type Tokens = Vec<Option<Vec<u8>>>;
+
+impl World {
+    /// The tokens that a node holds now.
+    pub(super) fn tokens_at(&mut self, node: usize) -> Tokens {
+        let names: Vec<_> = (0..self.plan.keys).map(|key| self.plan.on_nodes(key)).collect();
+        let SimNode { server, clock, .. } = &mut self.nodes[node];
+        let local = clock.on_server(self.now);
+        names.iter().map(|name| server.value(name, local).map(<[u8]>::to_vec)).collect()
+    }
+
+    /// A node has just run commands of a client.
+    pub(super) fn look_at_deletes(&mut self, client: usize, node: usize, before: Tokens) {
+        let after = self.tokens_at(node);
+        for (token, now) in before.into_iter().zip(after) {
+            let Some(token) = token.filter(|token| now.as_ref() != Some(token)) else { continue };
+            let Some(&title) = self.ledger.titles.get(&token) else { continue };
+            let may =
+                title == Title::Client(client) || self.ledger.named.contains(&(client, token));
+            self.oracle.check(Kind::ForeignDelete, may, || {
+                format!("client {client} deletes at node {node} a token of {title:?}")
+            });
+        }
+    }
+}
