@@ -36,7 +36,9 @@ impl World {
         let waits = |state: State| matches!(state, State::Idle | State::Acquiring);
         let tasks = &self.clients[client].tasks;
         let calls = tasks.iter().filter(|task| task.state == State::Acquiring).count();
-        if self.now < since || calls == 0 || !tasks.iter().all(|task| waits(task.state)) {
+        // A forged list may name hundreds of calls, and each is woken in vain.
+        let is_judged = self.plan.forged == 0 && self.now >= since;
+        if !is_judged || calls == 0 || !tasks.iter().all(|task| waits(task.state)) {
             return;
         }
         let mut decoder = Decoder::new(Limits::default());
