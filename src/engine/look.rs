@@ -137,6 +137,12 @@ impl Engine {
         self.locks.ops.in_flight()
     }
 
+    /// How the node is named in what it tells of transfers.
+    #[cfg(feature = "sim")]
+    pub(crate) fn mark(&self, id: crate::quorum::NodeId) -> Option<[u8; 8]> {
+        self.locks.nodes.at(id).mark()
+    }
+
     /// How many slots are in use: leases, and attempts that late answers and debts may still name.
     #[cfg(any(test, feature = "sim", feature = "fuzzing"))]
     pub(crate) fn slots_in_use(&self) -> usize {

@@ -94,6 +94,10 @@ counted! {
         ForgedGiveUp,
         /// Somebody published a list as long as may be, or longer.
         ForgedGiant,
+        /// Somebody published that a node has written a token for a client.
+        ForgedTransfer,
+        /// A node told a client twice that it has written a token.
+        TransferRepeated,
     }
 }
 

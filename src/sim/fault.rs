@@ -147,7 +147,10 @@ impl World {
             }
             Fault::Denied => {
                 let all = ["delifeq", "delex", "evalsha", "eval"];
-                let denied = all.into_iter().filter(|_| self.random.chance(800));
+                let denied: Vec<_> = all.into_iter().filter(|_| self.random.chance(800)).collect();
+                let more = ["set", "del", "publish", "subscribe"];
+                let more = more.into_iter().filter(|_| self.random.chance(100));
+                let denied = denied.into_iter().chain(more);
                 let denied = denied.map(str::to_owned).chain(self.plan.denied(index)).collect();
                 self.nodes[index].server.set_condition(Condition::Denied(denied));
                 Mend::Permissions

@@ -1,8 +1,10 @@
 //! What clients publish for each other: carried from the server to whom it is for, lost, late, or
 //! forged by somebody else.
 
+use super::clock::MS;
 use super::counts::Fault;
 use super::world::{Event, Phase, World};
+use crate::quorum::NodeId;
 use redbolt_embedded::model::Delivery;
 
 impl World {
@@ -34,9 +36,21 @@ impl World {
                 let late = self.late_messages.len() - 1;
                 self.after(after, Event::Message { late });
             } else {
+                if is_safety && is_transfer(&bytes) && self.random.chance(self.plan.repeated) {
+                    self.repeat(conn, bytes.clone());
+                }
                 self.send_down(conn, bytes);
             }
         }
+    }
+
+    /// A word of a transfer comes once more, however much later.
+    fn repeat(&mut self, conn: usize, bytes: Vec<u8>) {
+        self.counts.fault(Fault::TransferRepeated);
+        let after = self.random.between(self.plan.latency, 2 * self.plan.max_ttl_ms * MS);
+        self.late_messages.push((conn, bytes));
+        let late = self.late_messages.len() - 1;
+        self.after(after, Event::Message { late });
     }
 
     /// A message leaves its server late: what was said behind it has gone before.
@@ -56,8 +70,14 @@ impl World {
         }
         self.forgeries += 1;
         let client = self.random.index(self.plan.clients);
-        let channel = format!("redbolt:3:{}", self.clients[client].token_start);
-        let (fault, text) = self.forged_text();
+        let mut channel = format!("redbolt:3:{}", self.clients[client].token_start);
+        let (fault, text) = match self.forged_transfer(client, node) {
+            Some(text) => {
+                channel.push_str(":t0000");
+                (Fault::ForgedTransfer, text)
+            }
+            None => self.forged_text(),
+        };
         self.counts.fault(fault);
         self.log(|_| format!("forged for client {client} on node {node}: {fault:?}"));
         let mut bytes = Vec::new();
@@ -74,6 +94,32 @@ impl World {
         let _ = server.execute(&mut session, &bytes, local, &mut Vec::new());
         server.disconnect(session);
         self.carry(node);
+    }
+
+    /// The word of a node that it has written a token to a key. A quorum of them would be votes, so it
+    /// names no node, or a lease that was given away.
+    fn forged_transfer(&mut self, client: usize, node: usize) -> Option<Vec<u8>> {
+        let is_transfer = self.random.chance(300);
+        let key = self.random.index(self.plan.keys);
+        let given = self.given_away.iter().rev().find_map(|token| raw_token(token));
+        let held = self.tokens_at(node).into_iter().nth(key).flatten();
+        let at_node = NodeId::new(node)?;
+        let mark = self.clients[client].engine.mark(at_node);
+        let (token, mark) = match (given, mark, held.as_deref().and_then(raw_token)) {
+            (Some(given), Some(mark), _) if self.random.chance(500) => (given, mark),
+            (_, _, Some(held)) => (held, self.random.bytes::<8>()),
+            _ => return None,
+        };
+        let is_its = token[..8] == self.clients[client].id;
+        if !is_transfer || !is_its {
+            return None;
+        }
+        let mut text = self.forged_message(4, 2, &self.plan.on_nodes(key));
+        text[2..10].copy_from_slice(&token[..8]);
+        text[24..28].copy_from_slice(&1000_u32.to_le_bytes());
+        text[28..40].copy_from_slice(&token[8..]);
+        text[60..68].copy_from_slice(&mark);
+        Some(text)
     }
 
     fn forged_text(&mut self) -> (Fault, Vec<u8>) {
@@ -149,6 +195,11 @@ impl World {
         }
         id
     }
+}
+
+/// The bytes of a token that a client drew.
+fn raw_token(digits: &[u8]) -> Option<[u8; 20]> {
+    crate::token::unhex(digits)
 }
 
 /// Whether a message came on a channel for transfers.

@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) message_lost: u64,
     pub(super) message_late: u64,
     pub(super) forged: u64,
+    /// How often the word of a transfer comes twice, in a thousand.
+    pub(super) repeated: u64,
     /// What stands in front of every key on the nodes.
     pub(super) prefix: &'static str,
     /// Nodes whose users may not hear messages: a bit each.
@@ -141,6 +143,7 @@ impl Plan {
             message_lost: random.pick(&[0, 0, 50, 300]),
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
+            repeated: random.pick(&[0, 100, 300]),
             prefix: random.pick(&["", "", "shop:"]),
             mute: u64::from(random.bytes::<1>()[0]) & random.pick(&[0, 0, 0, 0b111_1111]),
             newcomers: 0,
@@ -262,6 +265,8 @@ impl Plan {
             self.faults.push(Fault::RestartLost);
         }
         self.newcomers = random.pick(&[0, 500]);
+        // A counter that a node has lost is raised anew while others ask for a fence.
+        self.fenced = random.pick(&[self.fenced, 1000]);
     }
 
     /// Connections die with requests on their way, which arrive when nobody expects them.
@@ -314,16 +319,22 @@ impl Plan {
         self.tasks = random.between(1, 3) as usize;
         (self.direct_wake, self.transfers_in_row) = (true, Some(16));
         (self.ghosts, self.cut, self.mute, self.fenced) = (false, 0, 0, 0);
-        (self.watched, self.forged, self.kept) = (0, 0, random.pick(&[0, 300]));
+        (self.watched, self.kept) = (0, random.pick(&[0, 300]));
+        self.repeated = random.pick(&[0, 300]);
         if random.chance(300) {
             (self.hold, self.gap) = (4000 * MS, 1000 * MS);
             (self.pause, self.late, self.gives_away) = (0, 0, 500);
-            (self.fault_every, self.faults) = (5 * SECOND, vec![Fault::Reset]);
+            (self.fault_every, self.faults, self.forged) = (5 * SECOND, vec![Fault::Reset], 0);
             self.faults_least = 2;
         } else {
             (self.hold, self.gap, self.gives_away) = (40 * MS, 20 * MS, 300);
             self.fault_every = random.between(50, 300) * MS;
+            self.forged = random.pick(&[0, 30]);
             self.faults = vec![Fault::Freeze, Fault::Freeze, Fault::Reset, Fault::LinkStall];
+            if random.chance(500) {
+                // Clients end in the middle of hand-overs, in good order or not.
+                self.faults.extend([Fault::Close, Fault::Death]);
+            }
         }
     }
 
@@ -353,7 +364,7 @@ impl Plan {
         self.latency = random.between(30 * US, 300 * US);
         (self.late, self.ghosts, self.cut, self.pause, self.kept) = (0, false, 0, 0, 0);
         self.message_lost = random.pick(&[0, 0, 0, 100]);
-        (self.message_late, self.forged, self.mute) = (0, 0, 0);
+        (self.message_late, self.forged, self.repeated, self.mute) = (0, 0, 0, 0);
         (self.hand_over, self.direct_wake, self.begin_after) = (true, true, 200 * MS);
         let brief = random.between(200, 4000) * US;
         // Held for long, those who wait are still, and only a wake is soon.

@@ -2,7 +2,7 @@
 //! sooner.
 
 use super::waking::{
-    ALIEN, OTHER, THIRD, WAKE, answer_each, listening, message, rig, subscribed, token_of,
+    ALIEN, OTHER, WAKE, answer_each, listening, message, rig, subscribed, token_of,
 };
 use super::*;
 use crate::retry::Retry;
@@ -142,7 +142,7 @@ fn a_call_that_tries_again_and_again_leaves_no_timers_behind() {
     for turn in 0..4_000 {
         let wake = message(&rig, WAKE, OTHER, &[]);
         rig.receive(0, &wake);
-        let holder = token_of(if turn % 2 == 0 { THIRD } else { OTHER });
+        let holder = token_of(OTHER).replace(&"11".repeat(12), &format!("{turn:024x}"));
         answer_each(&mut rig, 0, &["_\r\n", &holder, ":9000\r\n"]);
         answer_each(&mut rig, 0, &[":1\r\n", &holder]);
         rig.now = rig.now + MS / 100;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::message::RawToken;
 use super::outside::{Actions, View};
-use crate::rules;
 use crate::time::Instant;
 
 /// The safety poll comes after this, and up to as long again.
@@ -62,7 +61,10 @@ pub(super) const CHANGES_MAX: u8 = 4;
 
 /// A call that was given the turn so often, and found the same token each time, tells the client that
 /// drew it no more. One turn may come before the release is on all nodes.
-const TURNS_IN_VAIN: u8 = 2;
+pub(super) const TURNS_IN_VAIN: u8 = 2;
+
+/// So many tokens are remembered that gave a call its turn.
+pub(super) const TURNED_MAX: usize = 4;
 
 /// The state of a call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +137,6 @@ pub(super) struct Holder {
     pub(super) unheard: Option<RawToken>,
     /// How often another holder was seen since the last attempt, or since the call was still.
     pub(super) changes: u8,
-    /// How many turns in a row have left this token on the nodes.
-    pub(super) turns: u8,
 }
 
 impl Holder {
@@ -148,14 +148,7 @@ impl Holder {
         gone: 0,
         unheard: None,
         changes: 0,
-        turns: 0,
     };
-
-    /// Whether the client that drew the token has let go of it, though nodes have it still: the lock
-    /// was given away. That client can say no more, and need not be told again.
-    pub(super) fn is_given_away(&self) -> bool {
-        rules::is_given_away(self.turns >= TURNS_IN_VAIN)
-    }
 }
 
 /// What an input may use besides the waiter itself.

@@ -245,7 +245,7 @@ impl Waiter {
     /// with the lock.
     fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
         let is_told = holder == self.told;
-        if is_told && (!self.has_offer || self.holder.is_given_away()) {
+        if is_told && (!self.has_offer || self.is_given_away(holder)) {
             return true;
         }
         let trip = scene.view.source.round_trip();
@@ -340,7 +340,7 @@ impl Waiter {
         match self.first_denier(scene.view.reach) {
             Some(node)
                 if scene.view.reach.scripts.contains(node)
-                    && !self.holder.is_given_away()
+                    && !self.is_given_away(self.holder.token)
                     && self.introduce(node, scene) =>
             {
                 State::Asking(Question::Introduction)
@@ -363,7 +363,7 @@ impl Waiter {
     /// Tells the holder, if possible, that the call waits, and looks at the key again.
     fn announce(&mut self, holder: Option<RawToken>, scene: &mut Scene<'_, '_>) -> State {
         let Some(token) = holder else { return self.rest(scene) };
-        if self.holder.is_given_away() {
+        if self.is_given_away(holder) {
             return self.listen_on(scene);
         }
         let Some(node) = self.first_denier(scene.view.reach) else {

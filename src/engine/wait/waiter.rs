@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::list::{Carried, Entry};
 use super::message::{Kind, Listed, Offer, RawToken, WaiterId, token_of, wait_ms, waited_us};
 use super::outside::{Action, Call, Text, View};
 use super::state::{
     CHANGES_MAX, Early, Holder, PAUSE, PAUSE_PARTS, POLL, POLL_TRIPS, Question, RENEW_MAX, Scene,
-    State, Still, TRIES_IN_ROW,
+    State, Still, TRIES_IN_ROW, TURNED_MAX, TURNS_IN_VAIN,
 };
 use super::wakes::Successor;
 use crate::client_name::ClientId;
@@ -62,6 +64,8 @@ pub(super) struct Waiter {
     pub(super) follower: Option<ClientId>,
     /// How many transfers in a row brought the lock that the call has won.
     pub(super) row: u8,
+    /// The tokens whose clients gave the call its turn, and how often.
+    pub(super) turned: SmallVec<[(Option<RawToken>, u8); 1]>,
 }
 
 impl Waiter {
@@ -96,6 +100,7 @@ impl Waiter {
             is_doubtful: false,
             follower: None,
             row: 0,
+            turned: SmallVec::new(),
         }
     }
 
@@ -260,9 +265,6 @@ impl Waiter {
     pub(super) fn note_holder(&mut self, holder: Option<RawToken>) {
         let before = std::mem::replace(&mut self.holder.token, holder);
         self.holder.gone = 0;
-        if holder != before {
-            self.holder.turns = 0;
-        }
         // Nodes that hold different leftover tokens look like a lock that keeps changing hands: the
         // call believes that only a few times.
         if holder != before && self.holder.changes < CHANGES_MAX {
@@ -271,18 +273,32 @@ impl Waiter {
         }
     }
 
-    /// The call has its turn. Only progress sets the count of its tries back: if the holder is another
-    /// than at the last turn.
+    /// The call has its turn. Only progress sets the count of its tries back: if the holder that was
+    /// told is another than at earlier turns.
     pub(super) fn note_turn(&mut self) {
-        if self.holder.turns == 0 {
-            self.tries = 0;
+        // A word for a call of its own client comes before the answer that names the holder.
+        let told = self.told;
+        if let Some((_, turns)) = self.turned.iter_mut().find(|(token, _)| *token == told) {
+            *turns = turns.saturating_add(1);
+            return;
         }
-        self.holder.turns = self.holder.turns.saturating_add(1);
+        self.tries = 0;
+        if self.turned.len() >= TURNED_MAX {
+            self.turned.remove(0);
+        }
+        self.turned.push((told, 1));
+    }
+
+    /// Whether the client that drew the token has let go of it, though nodes have it still: the lock
+    /// was given away. That client can say no more, and need not be told again.
+    pub(super) fn is_given_away(&self, token: Option<RawToken>) -> bool {
+        let turned = self.turned.iter().find(|(told, _)| *told == token);
+        rules::is_given_away(turned.is_some_and(|(_, turns)| *turns >= TURNS_IN_VAIN))
     }
 
     /// Whether the holder seems to be a call of `client`.
     pub(super) fn is_behind(&self, client: ClientId) -> bool {
-        let holder = self.holder.token.filter(|_| !self.holder.is_given_away());
+        let holder = self.holder.token.filter(|_| !self.is_given_away(self.holder.token));
         holder.is_some_and(|token| ClientId::of(&token) == client)
     }
 
@@ -295,8 +311,9 @@ impl Waiter {
     /// When the safety poll comes, at the soonest.
     pub(super) fn poll_after(&self, scene: &Scene<'_, '_>) -> Duration {
         let poll = POLL.max(scene.view.source.round_trip() * POLL_TRIPS);
-        if self.holder.is_given_away() {
-            poll * 2
+        if self.is_given_away(self.holder.token) {
+            // Nobody tells the call of anything.
+            poll * 6 / 5
         } else if self.has_offer {
             poll.min(RENEW_MAX)
         } else {
@@ -309,7 +326,7 @@ impl Waiter {
         let now = scene.view.now;
         let poll = rules::safety_poll(now + poll.mul_f64(1.0 + scene.view.source.share()));
         self.holder.changes = 0;
-        if self.holder.turns == 0 {
+        if !self.is_given_away(self.holder.token) {
             self.tries = 0;
         }
         self.due = poll.min(self.holder.ends.max(now));

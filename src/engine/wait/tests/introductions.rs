@@ -22,3 +22,42 @@ fn a_call_that_was_introduced_to_an_attempt_tells_the_holder_that_it_sees_next()
     assert_eq!(world.done(), ["timer", "announce"]);
     assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 0, vec![own(1)])]);
 }
+
+/// The client that drew a token has given its lock away, and wakes a call that it is told of. Nodes may have
+/// the leftover of another lock beside it.
+#[test]
+fn the_client_of_a_token_that_stays_after_two_turns_is_told_no_more() {
+    for leftover in [None, Some(None), Some(Some(token(THIRD)))] {
+        let mut world = World::new();
+        let mut tells = 0;
+        for round in 0..12 {
+            world.deny(0);
+            let seen = match leftover {
+                Some(leftover) if round % 2 == 1 => leftover,
+                _ => Some(token(OTHER)),
+            };
+            world.answer(0, Answer::Holder(seen));
+            world.answer(0, Answer::Remaining(Some(9_000)));
+            if world.done() == ["listen"] {
+                break;
+            }
+            tells += usize::from(world.done().contains(&"announce"));
+            world.step(0, Input::Turn(List::default()));
+            world.now = world.due(0).min(world.now + MS);
+        }
+        assert!(tells <= 4, "{leftover:?}: {tells} times");
+    }
+}
+
+/// A node tells a client of its own call before it answers the call's script, so the turn comes before the
+/// call knows the holder.
+#[test]
+fn a_call_whose_turns_come_before_the_holder_is_known_asks_for_the_holder() {
+    let mut world = World::new();
+    world.run_scripts();
+    for asked in ["introduce", "introduce", "ask"] {
+        world.deny(0);
+        assert!(world.done().contains(&asked), "{:?}", world.done());
+        world.step(0, Input::Turn(List::default()));
+    }
+}
