@@ -41,6 +41,7 @@ Exit codes:
   75     the lock is taken
   77     the nodes refuse the user, the password, or what the user may do
   78     doctor: locks would be unsafe; with --all: not all nodes vote
+  79     run, elect: CMD had to end and could not be killed: it may still run
   128+n  ended by signal n (status --watch, leader --watch, top, node: 0)
   run and elect end with CMD's own code: 127 not found, 126 not runnable, 128+n killed by signal n";
 
@@ -344,6 +345,9 @@ pub(crate) struct CommandArgs {
     /// A line for the shell ($SHELL, else /bin/sh) instead of CMD
     #[arg(short = 'c', long = "command", value_name = "LINE", conflicts_with = "command")]
     pub(crate) line: Option<OsString>,
+    /// CMD may become another user, as by sudo, although redbolt may then be unable to kill it
+    #[arg(long)]
+    pub(crate) allow_new_privileges: bool,
     /// The command and its arguments
     #[arg(last = true, required_unless_present = "line", value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -414,7 +418,7 @@ A lock is extended at each third of its TTL. If that fails until less than --gra
 the lock was taken away, CMD and its process group get TERM, and KILL after the grace or before the
 lock would have ended; then the exit code is 70. If redbolt itself is stopped or hangs, its
 watchdog, a second process, sends that KILL. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to CMD.
-CMD is killed when redbolt is.
+CMD is killed when redbolt is. If it cannot be killed, a line names it and the exit code is 79.
 
 A CMD that hangs holds its locks for as long as it hangs. With --max-hold it gets TERM once it has run
 for so long, and KILL after the grace; a line on stderr says so, and the exit code is 70.

@@ -1,12 +1,14 @@
 //! The command under the lock: it runs in a process group of its own, and no process of that group
-//! outlives the process that started it, here called `run`.
+//! outlives the process that started it, here called `run`, unless it may not be killed.
 //!
 //! `run` starts its own binary a second time with [`HIDDEN`]. This process asks the kernel to kill
 //! it when `run` dies, waits until the watchdog knows it, takes the terminal if there is one, and
-//! becomes the command.
+//! becomes the command. What the command starts is a descendant of `run`, in whatever group, and is
+//! killed with it.
 //!
 //! # Invariants
 //!
+//! - What could not be killed is reported, and nobody waits for it.
 //! - The group is killed only while its leader is not reaped, so its number belongs to no other
 //!   group.
 //! - No command runs that the watchdog does not know of.
@@ -26,6 +28,7 @@ use rustix::process::{
 };
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
+use crate::descendants::{Descendants, Survivor};
 use crate::output::{note, shown};
 use crate::own_binary;
 use crate::signals::{self, Signal};
@@ -43,8 +46,17 @@ pub(crate) struct Group {
     child: Child,
     pid: Pid,
     watchdog: Watchdog,
+    descendants: Descendants,
     /// Whether the terminal was given to it.
     has_terminal: bool,
+}
+
+/// What the command may become by a set-user-ID program or one with capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Privileges {
+    /// Nothing that `run` may not kill.
+    Own,
+    Any,
 }
 
 /// The state of the command.
@@ -75,14 +87,17 @@ fn stopped_by(pid: Pid) -> io::Result<Stopped> {
 
 impl Group {
     /// Starts the command with these variables set, or unset. The watchdog kills the command at
-    /// `kill_at`. Only for the main thread: the kernel kills the command when the thread that started
+    /// `kill_at`. The command may become another user only by `privileges`. Only for the main thread: the kernel kills the command when the thread that started
     /// it ends.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, Option<OsString>)],
+        privileges: Privileges,
         kill_at: Instant,
     ) -> io::Result<Self> {
-        let mut watchdog = Watchdog::start()?;
+        let mut descendants = Descendants::adopt()?;
+        let mut watchdog = Watchdog::start(descendants.others())?;
+        descendants.leave_out(watchdog.pid()?);
         let is_foreground = may_give_terminal();
         // The signal that lets the command begin must stay pending, even if the parent process
         // ignores it.
@@ -97,13 +112,13 @@ impl Group {
         let child = start
             .arg(getpid().as_raw_nonzero().to_string())
             .arg(if is_foreground { "foreground" } else { "background" })
+            .arg(if privileges == Privileges::Any { "any" } else { "own" })
             .args(command)
             .spawn()?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("the process id is out of range"))?;
+        let pid = own_binary::pid(&child)?;
         watchdog.tell(pid, kill_at);
         kill_process(pid, KernelSignal::CONT)?;
-        Ok(Self { child, pid, watchdog, has_terminal: is_foreground })
+        Ok(Self { child, pid, watchdog, descendants, has_terminal: is_foreground })
     }
 
     /// Gives the watchdog a new time to kill the group.
@@ -114,6 +129,7 @@ impl Group {
     /// Checks whether the command has ended. Undoes a suspension from the keyboard: the lock would
     /// run out without the command, and the caller would wait for both.
     pub(crate) fn look(&self) -> io::Result<Fate> {
+        self.descendants.reap(self.pid);
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if waitid(WaitId::Pid(self.pid), look)?.is_some() {
             return Ok(Fate::Ended);
@@ -146,12 +162,38 @@ impl Group {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// Sends a signal to the command and everything that it started in its group.
-    pub(crate) fn send(&self, signal: Signal) {
-        if let Some(signal) = KernelSignal::from_named_raw(signal as i32) {
-            // A group that has ended needs no signal.
-            let _ = kill_process_group(self.pid, signal);
+    /// Sends a signal to the command and everything that it started in its group. Says if that fails.
+    pub(crate) fn send(&self, signal: Signal) -> bool {
+        let sent = self.signal(signal);
+        if let Err(error) = &sent {
+            let (name, pid) = (signal.as_str().trim_start_matches("SIG"), self.pid());
+            note(format_args!("cannot send {name} to CMD (process {pid}): {}", error.kind()));
         }
+        sent.is_ok()
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let Some(signal) = KernelSignal::from_named_raw(signal as i32) else { return Ok(()) };
+        match kill_process_group(self.pid, signal) {
+            // A group that has ended needs no signal.
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Kills the command and everything that it started. Gives what goes on.
+    pub(crate) fn kill(&mut self) -> Vec<Survivor> {
+        let killed = self.signal(Signal::SIGKILL);
+        let mut survivors = self.descendants.kill();
+        let is_running = || !matches!(self.look(), Ok(Fate::Ended));
+        // The kernel may hide the processes of other users.
+        if let Err(error) = killed
+            && survivors.is_empty()
+            && is_running()
+        {
+            survivors.push(Survivor { pid: self.pid, name: "CMD".into(), why: error.kind() });
+        }
+        survivors
     }
 
     /// After `fg`: `run` has the terminal again and gives it to the command.
@@ -173,11 +215,17 @@ impl Group {
     pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
         self.watchdog.wait()?;
         let status = self.child.wait()?;
+        self.descendants.reap(self.pid);
+        self.take_terminal();
+        Ok(status)
+    }
+
+    /// Takes the terminal back, if the command has it.
+    pub(crate) fn take_terminal(&self) {
         if self.has_terminal {
             // With SIGTTOU blocked, a process in the background may do this.
             let _ = tcsetpgrp(io::stdin(), getpgrp());
         }
-        Ok(status)
     }
 }
 
@@ -189,12 +237,15 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
 
 /// Becomes the command. Returns an exit code if that fails. `args` follow [`HIDDEN`].
 pub(crate) fn become_command(mut args: impl Iterator<Item = OsString>) -> u8 {
-    let (parent, terminal, command) = (args.next(), args.next(), args.next());
-    let (Some(parent), Some(terminal), Some(command)) = (parent, terminal, command) else {
+    let (parent, terminal) = (args.next(), args.next());
+    let (privileges, command) = (args.next(), args.next());
+    let (Some(parent), Some(terminal), Some(privileges), Some(command)) =
+        (parent, terminal, privileges, command)
+    else {
         note(format_args!("{HIDDEN} is for redbolt run alone"));
         return crate::exit::USAGE;
     };
-    let Err(error) = replace(&parent, &terminal, &command, args);
+    let Err(error) = replace(&parent, &terminal, &privileges, &command, args);
     let name = shown(command.as_encoded_bytes());
     if error.kind() == ErrorKind::NotFound {
         note(format_args!("{name}: not found"));
@@ -208,6 +259,7 @@ pub(crate) fn become_command(mut args: impl Iterator<Item = OsString>) -> u8 {
 fn replace(
     parent: &OsStr,
     terminal: &OsStr,
+    privileges: &OsStr,
     command: &OsStr,
     args: impl Iterator<Item = OsString>,
 ) -> io::Result<Infallible> {
@@ -219,6 +271,9 @@ fn replace(
         tcsetpgrp(io::stdin(), getpid())?;
     }
     signals::unblock()?;
+    if privileges == "own" {
+        keep_privileges()?;
+    }
     Err(Command::new(command).args(args).exec())
 }
 
@@ -236,6 +291,23 @@ pub(crate) fn die_with(parent: &OsStr) -> io::Result<()> {
 pub(crate) fn die_with(parent: &OsStr) -> io::Result<()> {
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
     if is_parent { Ok(()) } else { Err(io::Error::other("redbolt has ended")) }
+}
+
+/// Asks the kernel that no program gives this process another user or more capabilities, unless `run` may
+/// kill any user's processes.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn keep_privileges() -> io::Result<()> {
+    use rustix::thread::{CapabilitySet, capabilities, set_no_new_privs};
+    if capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::KILL)) {
+        return Ok(());
+    }
+    Ok(set_no_new_privs(true)?)
+}
+
+/// Other systems have no such request: there `run` says what it could not kill.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn keep_privileges() -> io::Result<()> {
+    Ok(())
 }
 
 /// Whether `run` may give the terminal away: stdin is one, this process is in its foreground, and

@@ -20,12 +20,12 @@ pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
     let grace = work::grace(args.ttl, args.grace)?;
     let who = args.name.as_deref().unwrap_or(PROGRAM);
     let mut session = work::session(global, "elect", |config| config.client_name(who))?;
-    let (name, command) = (shown(&args.election.0), work::command(&args.command));
+    let name = shown(&args.election.0);
     loop {
         session.is_telling = true;
         let term = campaign(&mut session, args)?;
         note(format_args!("leads {name} as {who}"));
-        let ended = work::under(&mut session, vec![term], &command, grace, None)?;
+        let ended = work::under(&mut session, vec![term], &args.command, grace, None)?;
         if !ended.is_lost_alone() {
             session.close();
             return ended.judge();

@@ -24,6 +24,8 @@ pub(crate) const SYSTEM: u8 = 71;
 pub(crate) const TAKEN: u8 = 75;
 pub(crate) const NO_PERMISSION: u8 = 77;
 pub(crate) const UNSAFE: u8 = 78;
+/// What runs under a lock could not be killed. No code of sysexits.h says that.
+pub(crate) const NOT_KILLED: u8 = 79;
 /// As if ended by SIGPIPE: the reader of the output has gone.
 const PIPE: u8 = 128 + 13;
 

@@ -15,6 +15,7 @@ mod clock;
 mod completions;
 mod config;
 mod demo;
+mod descendants;
 mod doctor;
 mod duration;
 mod elect;
@@ -35,6 +36,8 @@ mod output;
 mod own_binary;
 #[doc(hidden)]
 pub mod plot;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod processes;
 mod progress;
 mod remedy;
 mod run;
@@ -89,7 +92,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(client::become_client(words));
         }
         Some(word) if word == watchdog::HIDDEN => {
-            let code = if watchdog::watch().is_ok() { 0 } else { exit::SYSTEM };
+            let code = if watchdog::watch(words).is_ok() { 0 } else { exit::SYSTEM };
             return ExitCode::from(code);
         }
         Some(_) | None => {}

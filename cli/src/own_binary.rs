@@ -3,13 +3,21 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Child, Command};
+
+use rustix::process::Pid;
 
 /// Starts it with `hidden` as its first argument, in a process group of its own.
 pub(crate) fn command(hidden: &str) -> io::Result<Command> {
     let mut command = Command::new(path()?);
     command.arg(hidden).process_group(0);
     Ok(command)
+}
+
+/// The number of the process that was started.
+pub(crate) fn pid(child: &Child) -> io::Result<Pid> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| io::Error::other("the process id is out of range"))
 }
 
 /// The path of this binary, also where its file was replaced meanwhile.

@@ -26,14 +26,13 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<(), Failure> {
     if args.fence && keys(args).len() > 1 {
         return Err(Failure::usage("--fence takes one KEY: fences compare within one lock only"));
     }
-    let command = work::command(&args.command);
-    let name = args.name.clone().unwrap_or_else(|| name_of(&command));
+    let name = args.name.clone().unwrap_or_else(|| name_of(&work::command(&args.command)));
     let mut session = work::session(global, "run", |config| config.client_name(name))?;
     // The error of a single attempt already says everything.
     session.is_telling = args.wait.is_some();
     let leases = take_all(&mut session, args);
     let leases = leases.map_err(|failure| conflict(failure, args, global.json))?;
-    let ended = work::under(&mut session, leases, &command, grace, args.max_hold);
+    let ended = work::under(&mut session, leases, &args.command, grace, args.max_hold);
     session.close();
     ended?.judge()
 }

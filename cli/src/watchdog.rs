@@ -9,22 +9,30 @@
 //! - It kills the group only while `run` has not reaped its leader: `run` ends the watchdog first.
 //! - A pipe that ends while the watchdog lives says that `run` has died. The kernel kills the leader
 //!   then, and the watchdog the rest of its group: a group that has members keeps its number.
+//! - It kills what has left the group too. Where `run` has died, that is what it saw before.
 //! - It ends with its pipe, and so with `run`; it holds no other descriptor of `run` open.
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::{Child, ChildStdin, Stdio};
+use std::time::Duration;
 
 use redbolt::Instant;
 use redbolt::now;
 use rustix::io::{Errno, ioctl_fionbio, read};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 use crate::alarm::Alarm;
+use crate::descendants::Descendants;
 use crate::own_binary;
 
-/// The only argument of the watchdog.
+/// The first argument of the watchdog. The numbers of `run` and of its other children follow.
 pub(crate) const HIDDEN: &str = "--watchdog";
+
+/// The least time between two looks at what the command has started. A look at 1,000 processes takes some
+/// milliseconds.
+const LOOKS: Duration = Duration::from_secs(5);
 
 /// What `run` holds of its watchdog.
 #[derive(Debug)]
@@ -42,8 +50,11 @@ struct Order {
 }
 
 impl Watchdog {
-    pub(crate) fn start() -> io::Result<Self> {
+    /// `others` are the children that this process has already.
+    pub(crate) fn start(others: &[Pid]) -> io::Result<Self> {
+        let numbers = [&[getpid()], others].concat();
         let mut child = own_binary::command(HIDDEN)?
+            .args(numbers.iter().map(|pid| pid.as_raw_nonzero().to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -52,6 +63,10 @@ impl Watchdog {
         // Whatever the watchdog does, `run` does not wait for it.
         ioctl_fionbio(&pipe, true)?;
         Ok(Self { child, pipe, told: None })
+    }
+
+    pub(crate) fn pid(&self) -> io::Result<Pid> {
+        own_binary::pid(&self.child)
     }
 
     /// Tells the watchdog to kill the group at `at`, unless another time follows before.
@@ -86,8 +101,10 @@ impl Order {
         bytes
     }
 
-    fn kill(self) -> io::Result<()> {
-        Ok(kill_process_group(self.group, Signal::KILL)?)
+    fn kill(self, descendants: &mut Descendants) {
+        // Nobody hears the watchdog: `run` itself finds what goes on.
+        let _ = kill_process_group(self.group, Signal::KILL);
+        descendants.kill();
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -97,28 +114,47 @@ impl Order {
     }
 }
 
-/// Runs as the watchdog until the pipe ends or the command is killed.
-pub(crate) fn watch() -> io::Result<()> {
+/// Runs as the watchdog until the pipe ends or the command is killed. `args` follow [`HIDDEN`].
+pub(crate) fn watch(args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let pipe = io::stdin();
     ioctl_fionbio(&pipe, true)?;
     let alarm = Alarm::new()?;
+    let mut descendants = of_run(args)?;
+    let mut look_at = now();
     let mut order: Option<Order> = None;
     let mut bytes = [0; 64 * Order::LEN];
     loop {
         alarm.wait(pipe.as_fd(), order.map(|order| order.at))?;
         // A time is over only if no newer one has come.
-        match read(&pipe, &mut bytes) {
-            Ok(0) => return order.map_or(Ok(()), Order::kill),
+        let due = match read(&pipe, &mut bytes) {
+            Ok(0) => Some(order),
             Ok(len) => {
                 let orders = bytes.get(..len).unwrap_or_default().chunks_exact(Order::LEN);
                 order = orders.last().and_then(Order::read).or(order);
+                if look_at <= now() {
+                    descendants.remember();
+                    look_at = now() + LOOKS;
+                }
+                None
             }
             Err(Errno::AGAIN | Errno::INTR) => {
-                if let Some(order) = order.filter(|order| order.at <= now()) {
-                    return order.kill();
-                }
+                order.is_some_and(|order| order.at <= now()).then_some(order)
             }
             Err(error) => return Err(error.into()),
+        };
+        if let Some(order) = due {
+            if let Some(order) = order {
+                order.kill(&mut descendants);
+            }
+            return Ok(());
         }
     }
+}
+
+/// What descends from the command: from `run`, without the other children that it has.
+fn of_run(args: impl Iterator<Item = OsString>) -> io::Result<Descendants> {
+    let numbers = args.filter_map(|number| number.to_str()?.parse().ok());
+    let mut numbers = numbers.filter_map(Pid::from_raw);
+    let run = numbers.next().ok_or_else(|| io::Error::other("this is for redbolt run alone"))?;
+    Ok(Descendants::of_parent(run, numbers.chain([getpid()]).collect()))
 }

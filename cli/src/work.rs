@@ -7,8 +7,10 @@
 //!   the last known deadline, whatever the nodes do.
 //! - After each wait this process reads the clock first: if it could not run for too long, there is
 //!   only time for KILL. Until it runs again, the watchdog acts for it.
-//! - The locks are released after the command has ended, and never before.
+//! - The locks are released after the command has ended, and never before. Where it cannot be killed,
+//!   they are not released.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
@@ -19,8 +21,9 @@ use redbolt::engine::{LostCause, OpId};
 use redbolt::{Config, Lease, UnlockError, Unlocked, now};
 
 use crate::args::{CommandArgs, Global};
-use crate::child::{Fate, Group, exit_code};
-use crate::exit::{Failure, LOST, SYSTEM};
+use crate::child::{Fate, Group, Privileges, exit_code};
+use crate::descendants::Survivor;
+use crate::exit::{Failure, LOST, NOT_KILLED, SYSTEM};
 use crate::output::{note, short, shown};
 use crate::session::{Session, odd_outcome};
 use crate::signals::{ENDING, Signal};
@@ -40,6 +43,9 @@ const KILLED: u8 = 128 + 9;
 
 /// How long a command may go on after a signal that ends processes before that is said.
 const STILL_RUNS: Duration = Duration::from_secs(5);
+
+/// The most processes that are named at once.
+const NAMED_MAX: usize = 4;
 
 /// The signals that are passed on to the command.
 const PASSED_ON: [Signal; 6] = [
@@ -109,14 +115,16 @@ pub(crate) struct Ended {
 pub(crate) fn under(
     session: &mut Session,
     leases: Vec<Lease>,
-    command: &[OsString],
+    args: &CommandArgs,
     grace: Duration,
     max_hold: Option<Duration>,
 ) -> Result<Ended, Failure> {
     let hold = Hold { max: max_hold, ends: max_hold.map(|hold| now() + hold), is_over: false };
     session.is_telling = true;
     let limit = Limit::new(deadline(&leases), grace);
-    let group = Group::start(command, &environment(&leases), limit.watchdog_at());
+    let privileges = if args.allow_new_privileges { Privileges::Any } else { Privileges::Own };
+    let group =
+        Group::start(&command(args), &environment(&leases), privileges, limit.watchdog_at());
     let group = group.map_err(|error| {
         Failure::new(SYSTEM, "system", format!("cannot start a process: {error}"))
     })?;
@@ -132,8 +140,11 @@ pub(crate) fn under(
     };
     let result = watch.until_ended();
     // Whatever went wrong, no part of the command may go on without the locks.
-    if result.is_err() || watch.limit.is_told {
-        watch.group.send(Signal::SIGKILL);
+    if watch.limit.is_told || !matches!(result, Ok(End::ByItself)) {
+        let survivors = watch.group.kill();
+        if !survivors.is_empty() {
+            return Err(watch.abandon(&survivors));
+        }
     }
     watch.group.wait()?;
     let released = watch.release();
@@ -141,7 +152,7 @@ pub(crate) fn under(
     // A command that had ended by itself was not killed.
     let was_killed = result? == End::Killed && code == KILLED;
     let was_ended = was_killed || watch.limit.is_told;
-    let held_for = watch.hold.max.filter(|_| watch.hold.is_over);
+    let held_for = watch.hold.over();
     let Watch { was_taken_away, signal, .. } = watch;
     Ok(Ended { code, was_ended, was_taken_away, held_for, signal, released: released? })
 }
@@ -182,6 +193,7 @@ struct Watch<'session> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     ByItself,
+    /// It has to be killed.
     Killed,
 }
 
@@ -237,6 +249,13 @@ struct Hold {
     is_over: bool,
 }
 
+impl Hold {
+    /// For how long the command could hold its locks, if that is over.
+    fn over(&self) -> Option<Duration> {
+        self.max.filter(|_| self.is_over)
+    }
+}
+
 /// How the release of one lock ended.
 struct Released {
     key: String,
@@ -250,7 +269,6 @@ impl Watch<'_> {
         loop {
             // Checked before anything is read: this process may have been stopped.
             if self.limit.kill_at <= now() {
-                self.group.send(Signal::SIGKILL);
                 return Ok(End::Killed);
             }
             self.session.drive()?;
@@ -291,9 +309,9 @@ impl Watch<'_> {
         } else if signal == Signal::SIGTSTP {
             note("redbolt cannot be suspended: the lock would end, and the command go on");
         } else if PASSED_ON.contains(&signal) {
-            self.group.send(signal);
+            let is_sent = self.group.send(signal);
             if ENDING.contains(&signal) {
-                if self.signal.is_none() {
+                if is_sent && self.signal.is_none() {
                     self.say_at = Some(now() + STILL_RUNS);
                 }
                 self.signal = Some(signal);
@@ -325,11 +343,29 @@ impl Watch<'_> {
             return;
         }
         self.group.kill_at(self.limit.watchdog_at());
-        self.group.send(Signal::SIGTERM);
-        // A stopped process does not see TERM.
-        self.group.send(Signal::SIGCONT);
+        if self.group.send(Signal::SIGTERM) {
+            // A stopped process does not see TERM.
+            self.group.send(Signal::SIGCONT);
+        }
         // Last, because it may block until stderr is read.
         note(why);
+    }
+
+    /// Leaves the locks to end by themselves, because the command goes on.
+    fn abandon(&mut self, survivors: &[Survivor]) -> Failure {
+        self.group.take_terminal();
+        let mut keys: Vec<String> = Vec::with_capacity(self.leases.len());
+        for lease in self.leases.drain(..) {
+            keys.push(shown(lease.key()));
+            let _ = lease.detach();
+        }
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let why = self.hold.over().map_or_else(
+            || were_lost(&keys, self.was_taken_away),
+            |held_for| held_too_long(&keys, held_for),
+        );
+        let message = format!("{why}, but {}", still_run(survivors));
+        Failure::new(NOT_KILLED, "not_killed", message).hint("end it yourself")
     }
 
     /// Releases the locks, the last first; no signal interrupts that.
@@ -359,6 +395,29 @@ impl Watch<'_> {
     }
 }
 
+/// `a, b were taken away`.
+fn were_lost(keys: &[&str], by_others: bool) -> String {
+    let verb = if keys.len() == 1 { "was" } else { "were" };
+    format!("{} {verb} {}", keys.join(", "), if by_others { "taken away" } else { "lost" })
+}
+
+fn held_too_long(keys: &[&str], held_for: Duration) -> String {
+    format!("{}: --max-hold {} is over", keys.join(", "), short(held_for))
+}
+
+/// `processes 7 (sh), 8 (tee) cannot be killed (permission denied): ..`
+fn still_run(survivors: &[Survivor]) -> String {
+    let what = if survivors.len() == 1 { "process" } else { "processes" };
+    let named = survivors.iter().take(NAMED_MAX);
+    let named: Vec<String> = named.map(|it| format!("{} ({})", it.pid, it.name)).collect();
+    let others = survivors.len() - named.len();
+    let others = if others > 0 { format!(" and {others} others") } else { String::new() };
+    let why: BTreeSet<String> = survivors.iter().map(|it| it.why.to_string()).collect();
+    let why = why.into_iter().collect::<Vec<_>>().join(", ");
+    let named = named.join(", ");
+    format!("{what} {named}{others} cannot be killed ({why}): the command may still run")
+}
+
 impl Ended {
     /// Whether the command was ended because its locks were lost, and nobody has asked this process
     /// to end.
@@ -379,19 +438,14 @@ impl Ended {
     pub(crate) fn judge(&self) -> Result<(), Failure> {
         let is_lost =
             |lock: &&Released| !lock.is_in_time || lock.unlocked == Err(UnlockError::NotHeld);
-        let what = if self.was_taken_away { "taken away" } else { "lost" };
-        let were = |locks: &[&str]| {
-            let verb = if locks.len() == 1 { "was" } else { "were" };
-            format!("{} {verb} {what}", locks.join(", "))
-        };
+        let were = |locks: &[&str]| were_lost(locks, self.was_taken_away);
         // In the order in which they were taken.
         let lost: Vec<&str> =
             self.released.iter().rev().filter(is_lost).map(|lock| &*lock.key).collect();
         if self.was_ended {
             let all = || self.released.iter().rev().map(|lock| &*lock.key).collect::<Vec<_>>();
             if let Some(held_for) = self.held_for {
-                let (all, hold) = (all().join(", "), short(held_for));
-                let message = format!("{all}: --max-hold {hold} is over, so the command was ended");
+                let message = held_too_long(&all(), held_for) + ", so the command was ended";
                 return Err(Failure::new(LOST, "lost", message));
             }
             // A lock that ran short may still have been held when the command had ended.

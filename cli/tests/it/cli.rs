@@ -118,7 +118,10 @@ pub(crate) const STAY: [&str; 4] = ["--", "sh", "-c", "echo held; exec sleep 600
 
 impl Running {
     pub(crate) fn start(urls: &[String], args: &[&str]) -> Self {
-        let mut command = command_on(urls, args);
+        Self::of(command_on(urls, args))
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("redbolt starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));

@@ -6,6 +6,8 @@ mod cli;
 mod deployed;
 mod doctor;
 mod elect;
+#[cfg(target_os = "linux")]
+mod escapes;
 mod fences;
 mod force;
 mod handover;

@@ -380,7 +380,7 @@ fn is_alive(pid: &str) -> bool {
 fn watchdog(running: &Running) -> String {
     let is_watchdog = |pid: &String| {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.ends_with("--watchdog\0")
+        line.contains("--watchdog\0")
     };
     let children = format!("/proc/{0}/task/{0}/children", running.pid());
     let mut found = None;

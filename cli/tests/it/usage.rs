@@ -211,7 +211,8 @@ fn no_password_is_ever_printed() {
 #[test]
 fn every_command_has_help_with_an_example_and_the_exit_codes_are_listed() {
     let all = redbolt(&["--help"]).expect(0).out;
-    for code in ["0 ", "1 ", "64 ", "69 ", "70 ", "71 ", "75 ", "77 ", "78 ", "126", "127", "128+n"]
+    for code in
+        ["0 ", "1 ", "64 ", "69 ", "70 ", "71 ", "75 ", "77 ", "78 ", "79 ", "126", "127", "128+n"]
     {
         assert!(all.contains(code), "{code}: {all}");
     }

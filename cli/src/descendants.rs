@@ -1,0 +1,200 @@
+//! [`Descendants`]: what a command started, also where it has left the command's session or process
+//! group.
+//!
+//! `run` is the subreaper of the command: the kernel makes it the parent of a process whose own parent
+//! ends. So whatever the command starts stays below `run`.
+//!
+//! # Invariants
+//!
+//! - A process whose number has gone to another is not killed: the times of their starts differ.
+//! - A child that `run` had before the command is not touched, nor what that child starts.
+
+use std::io;
+
+use rustix::process::Pid;
+
+#[derive(Debug)]
+pub(crate) struct Descendants {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    root: Option<crate::processes::Identity>,
+    /// Those that the last look has found.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    members: std::collections::HashSet<crate::processes::Identity>,
+    /// Children of the root that do not belong to the command.
+    others: Vec<Pid>,
+}
+
+/// A process that goes on after KILL.
+#[derive(Debug)]
+pub(crate) struct Survivor {
+    pub(crate) pid: Pid,
+    pub(crate) name: String,
+    pub(crate) why: io::ErrorKind,
+}
+
+impl Descendants {
+    /// The children that do not belong to the command.
+    pub(crate) fn others(&self) -> &[Pid] {
+        &self.others
+    }
+
+    /// This child does not belong to the command.
+    pub(crate) fn leave_out(&mut self, child: Pid) {
+        self.others.push(child);
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod linux {
+    use std::collections::HashSet;
+    use std::io;
+    use std::os::fd::OwnedFd;
+    use std::time::Duration;
+
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+    use redbolt::{Instant, now};
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::io::Errno;
+    use rustix::process::{Pid, WaitOptions, getpid, getppid, set_child_subreaper, waitpid};
+
+    use super::{Descendants, Survivor};
+    use crate::processes::{self, Process};
+
+    /// Looks for a child that has ended, and leaves it as it is.
+    const ENDED: WaitPidFlag =
+        WaitPidFlag::WEXITED.union(WaitPidFlag::WNOHANG).union(WaitPidFlag::WNOWAIT);
+
+    /// How long what was killed may take to end.
+    const ENDING: Duration = Duration::from_secs(5);
+
+    /// How long to wait for that until the next look.
+    const ROUND: Duration = Duration::from_millis(50);
+
+    impl Descendants {
+        /// Those that this process has from now on. It becomes their subreaper.
+        pub(crate) fn adopt() -> io::Result<Self> {
+            let own = getpid();
+            set_child_subreaper(Some(own))?;
+            let root = Process::read(own).map(|own| own.identity);
+            let mut others = Vec::new();
+            // Mostly it has none, and then there is no need to look through all processes.
+            if waitid(Id::All, ENDED) != Err(nix::Error::ECHILD) {
+                let children = processes::all().into_iter().filter(|it| it.parent == Some(own));
+                others.extend(children.map(|child| child.identity.0));
+            }
+            Ok(Self { root, members: HashSet::new(), others })
+        }
+
+        /// Those of the parent of this process; none if it has ended.
+        pub(crate) fn of_parent(parent: Pid, others: Vec<Pid>) -> Self {
+            let root = Process::read(parent).map(|root| root.identity);
+            // Its number may belong to another process by now.
+            let root = root.filter(|_| getppid() == Some(parent));
+            Self { root, members: HashSet::new(), others }
+        }
+
+        /// Remembers those that are there: they are found again when they have lost their parent.
+        pub(crate) fn remember(&mut self) {
+            self.look();
+        }
+
+        /// Reaps those that were left to this process, until a child has ended that others wait for.
+        pub(crate) fn reap(&self, command: Pid) {
+            while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) =
+                waitid(Id::All, ENDED)
+            {
+                let pid = Pid::from_raw(pid.as_raw());
+                if pid == Some(command) || pid.is_none_or(|pid| self.others.contains(&pid)) {
+                    return;
+                }
+                // It has ended, so this cannot fail.
+                let _ = waitpid(pid, WaitOptions::NOHANG);
+            }
+        }
+
+        /// Kills them and waits until they have ended. Gives those that go on.
+        pub(crate) fn kill(&mut self) -> Vec<Survivor> {
+            let end = now() + ENDING;
+            let mut is_quiet = false;
+            loop {
+                let (mut survivors, mut dying) = (Vec::new(), Vec::new());
+                for process in self.look() {
+                    match process.kill() {
+                        Ok(handle) => dying.push((process, handle)),
+                        Err(Errno::SRCH) => {}
+                        Err(error) => survivors.push(Survivor::new(process, error)),
+                    }
+                }
+                // One look can miss a process that is handed from one parent to the next.
+                if is_quiet && dying.is_empty() {
+                    return survivors;
+                }
+                is_quiet = dying.is_empty();
+                let until = now() + ROUND;
+                dying.retain(|(_, handle)| !ends_by(handle, until));
+                if end <= now() {
+                    let slow = dying.into_iter();
+                    survivors.extend(slow.map(|(it, _)| Survivor::new(it, Errno::TIMEDOUT)));
+                    return survivors;
+                }
+            }
+        }
+
+        /// Those that have not ended.
+        fn look(&mut self) -> Vec<Process> {
+            let mut rest = processes::all();
+            let root = self.root;
+            let is_known = |it: &Process, members: &HashSet<_>| {
+                Some(it.identity) == root || members.contains(&it.identity)
+            };
+            let mut found: Vec<Process> =
+                rest.extract_if(.., |it| is_known(it, &self.members)).collect();
+            rest.retain(|it| !self.others.contains(&it.identity.0));
+            let mut parents: HashSet<Pid> = found.iter().map(|it| it.identity.0).collect();
+            loop {
+                let is_child = |it: &mut Process| it.parent.is_some_and(|it| parents.contains(&it));
+                let children: Vec<Process> = rest.extract_if(.., is_child).collect();
+                if children.is_empty() {
+                    break;
+                }
+                parents.extend(children.iter().map(|it| it.identity.0));
+                found.extend(children);
+            }
+            found.retain(|it| !it.has_ended && Some(it.identity) != root);
+            self.members = found.iter().map(|it| it.identity).collect();
+            found
+        }
+    }
+
+    impl Survivor {
+        fn new(process: Process, why: Errno) -> Self {
+            Self { pid: process.identity.0, name: process.name, why: io::Error::from(why).kind() }
+        }
+    }
+
+    /// Whether a process has ended, at the latest at `until`.
+    fn ends_by(process: &OwnedFd, until: Instant) -> bool {
+        let left = now().until(until).try_into().ok();
+        poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()).is_ok_and(|ended| ended > 0)
+    }
+}
+
+/// Other systems have no subreaper: there a command is its process group.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+impl Descendants {
+    pub(crate) fn adopt() -> io::Result<Self> {
+        Ok(Self { others: Vec::new() })
+    }
+
+    pub(crate) fn of_parent(_parent: Pid, others: Vec<Pid>) -> Self {
+        Self { others }
+    }
+
+    pub(crate) fn remember(&mut self) {}
+
+    pub(crate) fn reap(&self, _command: Pid) {}
+
+    pub(crate) fn kill(&mut self) -> Vec<Survivor> {
+        Vec::new()
+    }
+}
