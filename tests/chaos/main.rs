@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redbolt::{Client, Config, Quorum, Retry, now};
 
-use redbolt_rig::{Cluster, Kind, SLACK, eventually, is_stopped, ms};
+use redbolt_rig::{Cluster, Kind, eventually, is_stopped, ms};
 
 const WORKERS: usize = 8;
 const KEYS: usize = 3;
@@ -57,8 +57,8 @@ fn no_count_is_lost_when_a_server_forgets_locks_that_all_have_granted() {
     run(Quorum::Majority, &faults, 16);
 }
 
-/// A lock that is on its way to a process that has been stopped is blocked until its lease is over, and no
-/// longer. How long each stop cost the others is printed.
+/// A lock that a stopped process holds, or that is on its way to it, is blocked until its lease is over, and
+/// no longer. How long each stop cost the others is printed.
 #[test]
 fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
     let Some(cluster) = Cluster::mixed(5) else { return };
@@ -67,15 +67,18 @@ fn a_stopped_waiter_costs_the_others_no_more_than_a_ttl() {
     assert!(eventually(Duration::from_secs(20), || workers.turns() > 50), "no turns are made");
     let mut random = StdRng::seed_from_u64(now().as_nanos());
     let mut longest = Vec::new();
-    for _ in 0..3 {
+    // A stopped process that no lock was on its way to costs nothing, and shows nothing.
+    while longest.iter().filter(|gap| **gap > TTL / 2).count() < 3 && longest.len() < 20 {
         let stopped = stop_before_a_write(&workers, &mut random);
-        longest.push(longest_gap(dir.path(), TTL + SLACK));
+        longest.push(longest_gap(dir.path(), TTL * 2));
         signal("-CONT", stopped);
-        assert!(workers.all_alive(), "a worker ended");
+        let turns = workers.turns();
+        let go_on = eventually(Duration::from_secs(20), || workers.turns() > turns + 100);
+        assert!(go_on && workers.all_alive(), "no turns after a stop, or a worker ended");
     }
-    longest.sort_unstable();
     println!("without a turn under the same lock: {longest:.2?}");
-    assert!(longest.iter().all(|gap| *gap < TTL + SLACK), "a lock was not given on: {longest:?}");
+    assert!(longest.iter().all(|gap| *gap < TTL * 2), "a lock was not given on: {longest:.2?}");
+    assert!(longest.iter().any(|gap| *gap > TTL / 2), "no stop met a lock: {longest:.2?}");
     check_counts(&cluster, &mut workers, dir.path());
 }
 
@@ -99,11 +102,12 @@ fn stop_before_a_write(workers: &Workers, random: &mut StdRng) -> u32 {
     stopped.expect("found")
 }
 
-/// The longest time in which a counter stood still, of a while.
-fn longest_gap(dir: &Path, time: Duration) -> Duration {
+/// The longest time in which a counter stood still: of a TTL, and until each has moved after it, or one
+/// has stood still for `limit`.
+fn longest_gap(dir: &Path, limit: Duration) -> Duration {
     let (begin, mut longest) = (redbolt_rig::now(), Duration::ZERO);
     let mut last = [(0, begin); KEYS];
-    while redbolt_rig::now() < begin + time {
+    while longest < limit && last.iter().any(|(_, at)| *at < begin + TTL) {
         for (key, (count, at)) in last.iter_mut().enumerate() {
             let (new, now) = (read_counter(&counter(dir, key)), redbolt_rig::now());
             longest = longest.max(now - *at);
