@@ -72,8 +72,14 @@ fn a_waiter_is_woken_by_the_release_and_not_by_a_poll() {
     panic!("woken, not polling: {tries:?} words and looks in {TURNS} turns");
 }
 
-/// The order in which four waiters, who came one after the other, get the lock.
-fn order_of_four(cluster: &Cluster) -> Vec<u32> {
+/// How many of the six pairs of four waiters, who came one after the other, get the lock in that order:
+/// by transfers or woken, from a holder that reads while they come or only when it releases.
+fn pairs_in_order(cluster: &Cluster, transfers: bool, reads: bool) -> u32 {
+    let waiting = || {
+        let config = cluster.config().node_timeout(ms(500)).retry(SELDOM.timeout(PATIENCE));
+        let config = if transfers { config.transfers_in_row(16) } else { config };
+        Client::connect(config).expect("the nodes are there")
+    };
     let mut holder = cluster.client();
     let lease = holder.try_lock("k", TTL).expect("nobody has it");
     // Who is not heard at one node says so again at the next, and comes later.
@@ -88,7 +94,7 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
     thread::scope(|scope| {
         for nth in 0..4 {
             let before = cluster.calls("publish");
-            let (mut waiter, order) = (waiting_client(cluster), &order);
+            let (mut waiter, order) = (waiting(), &order);
             scope.spawn(move || {
                 let lease = waiter.lock("k", TTL).expect("its turn comes");
                 order.lock().expect("nobody panics").push(nth);
@@ -96,32 +102,45 @@ fn order_of_four(cluster: &Cluster) -> Vec<u32> {
                 waiter.wait_released(ms(50));
             });
             assert!(eventually(PATIENCE, || cluster.calls("publish") > before));
+            if reads {
+                holder.drive().expect("the poll works");
+            }
         }
         holder.unlock(lease).expect("it is held");
         holder.wait_released(ms(50));
     });
-    order.into_inner().expect("nobody panics")
+    let mut turns = order.into_inner().expect("nobody panics");
+    let behind = |(at, nth)| turns.iter().skip(at + 1).filter(|later| *later > nth).count();
+    let pairs: usize = turns.iter().enumerate().map(behind).sum();
+    turns.sort_unstable();
+    assert_eq!(turns, [0, 1, 2, 3], "each has one turn");
+    u32::try_from(pairs).expect("at most six")
 }
 
-/// On a busy machine a node may answer so late that one of them is heard by another node, in up to
-/// every other round; chance alone has them in order once in 24.
+/// A busy machine may keep a waiter for a while between its turn and the test's note of it.
 #[test]
-fn waiters_have_their_turns_in_the_order_in_which_they_came() {
-    const ROUNDS: u32 = 36;
-    const ENOUGH: u32 = 12;
+fn waiters_have_their_turns_in_the_order_in_which_their_holder_hears_of_them() {
+    const ROUNDS: u32 = 16;
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let mut in_order = 0;
-    for _ in 0..ROUNDS {
-        let order = order_of_four(&cluster);
-        in_order += u32::from(order == [0, 1, 2, 3]);
-        let mut turns = order;
-        turns.sort_unstable();
-        assert_eq!(turns, [0, 1, 2, 3], "each has one turn");
-        if in_order == ENOUGH {
+    let pairs: u32 = (0..ROUNDS).map(|round| pairs_in_order(&cluster, round % 2 == 0, true)).sum();
+    println!("{pairs} of {} pairs in order", 6 * ROUNDS);
+    assert!(pairs * 10 >= 6 * ROUNDS * 9, "{pairs} of {} pairs in order", 6 * ROUNDS);
+}
+
+/// The holder finds the messages of several nodes at once. Chance alone has half of the pairs in order.
+#[test]
+fn a_holder_that_reads_at_its_release_gives_most_waiters_their_turns_in_order() {
+    const ROUNDS: u32 = 40;
+    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
+    let mut pairs = 0;
+    for round in 0..ROUNDS {
+        pairs += pairs_in_order(&cluster, round % 2 == 0, false);
+        if pairs * 100 >= 6 * ROUNDS * 65 {
+            println!("{pairs} pairs in order in {round} rounds");
             return;
         }
     }
-    panic!("{in_order} of {ROUNDS} rounds in order");
+    panic!("{pairs} of {} pairs in order", 6 * ROUNDS);
 }
 
 #[test]
