@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redbolt::{Client, Config, Quorum, Retry, now};
 
-use redbolt_rig::{Cluster, Kind, eventually, is_stopped, ms};
+use redbolt_rig::{Cluster, Kind, eventually, is_stopped, ms, own_test};
 
 const WORKERS: usize = 8;
 const KEYS: usize = 3;
@@ -299,8 +299,7 @@ impl Workers {
     fn start(cluster: &Cluster, quorum: Quorum, dir: &Path) -> Self {
         let votes = if quorum == Quorum::Majority { 3 } else { 4 };
         let start = |index: usize| {
-            Command::new(std::env::current_exe().expect("this test's own binary"))
-                .args(["worker::one_of_the_processes_that_count", "--exact", "--nocapture"])
+            own_test("worker::one_of_the_processes_that_count")
                 .env("REDBOLT_CHAOS_DIR", dir)
                 .env("REDBOLT_CHAOS_NODES", cluster.urls().join(","))
                 .env("REDBOLT_CHAOS_QUORUM", votes.to_string())

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use redbolt::{Client, Config, Lease, now};
 
-use redbolt_rig::ms;
+use redbolt_rig::{ms, own_test};
 
 pub(crate) const NAME: &str = "scheduler";
 
@@ -34,8 +34,7 @@ pub(crate) struct Candidate {
 impl Candidate {
     pub(crate) fn start(index: usize, urls: &[String], dir: &Path, manner: Manner) -> Self {
         let diary = dir.join(format!("diary-{index}"));
-        let child = Command::new(std::env::current_exe().expect("this test's own binary"))
-            .args(["one_of_the_candidates", "--exact", "--nocapture", "--test-threads=1"])
+        let child = own_test("one_of_the_candidates")
             .env(format!("{PREFIX}DIARY"), &diary)
             .env(format!("{PREFIX}NODES"), urls.join(","))
             .env(format!("{PREFIX}NAME"), format!("candidate-{index}"))
@@ -94,17 +93,15 @@ impl Diary {
 
 /// Campaigns and leads for ever.
 pub(crate) fn run() {
-    let variable = |name: &str| std::env::var(format!("{PREFIX}{name}")).ok();
-    let Some(path) = variable("DIARY") else { return };
-    let number = |name| ms(variable(name).expect("a number").parse().expect("a number"));
+    let variable = |name: &str| std::env::var(format!("{PREFIX}{name}")).expect(name);
+    let number = |name| ms(variable(name).parse().expect("a number"));
     let (ttl, resigns_after, boast) = (number("TTL"), number("RESIGNS"), number("BOAST"));
-    let file = OpenOptions::new().create(true).append(true).open(path).expect("a diary");
+    let file =
+        OpenOptions::new().create(true).append(true).open(variable("DIARY")).expect("a diary");
     let mut diary = Diary { file, boast };
-    let urls = variable("NODES").expect("nodes");
-    let config = Config::new(urls.split(','))
-        .expect("addresses")
-        .max_ttl(ttl)
-        .client_name(variable("NAME").expect("a name"));
+    let urls = variable("NODES");
+    let config =
+        Config::new(urls.split(',')).expect("addresses").max_ttl(ttl).client_name(variable("NAME"));
     let mut client = Client::open(config).expect("a client");
     loop {
         // Nodes that cannot be reached are no reason to give up.

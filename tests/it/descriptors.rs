@@ -1,13 +1,12 @@
 //! A process that runs out of file descriptors: what fails meanwhile works again once there are some.
 
 use std::fs::File;
-use std::process::Command;
 
 use redbolt::{Cause, Client};
 use redbolt_embedded::{Memory, Nodes};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::common::{PATIENCE, TTL, eventually, fresh_config, ms};
+use super::common::{PATIENCE, TTL, eventually, fresh_config, ms, own_test};
 
 /// The limit is the whole process's, so the test runs in one of its own.
 const ALONE: &str = "REDBOLT_FEW_DESCRIPTORS";
@@ -16,9 +15,7 @@ const ALONE: &str = "REDBOLT_FEW_DESCRIPTORS";
 fn a_name_is_looked_up_again_after_descriptors_had_run_out() {
     if std::env::var_os(ALONE).is_none() {
         let name = "descriptors::a_name_is_looked_up_again_after_descriptors_had_run_out";
-        let mut command = Command::new(std::env::current_exe().expect("a test has a binary"));
-        command.args(["--exact", name, "--test-threads=1", "--nocapture"]).env(ALONE, "1");
-        let output = command.output().expect("it starts");
+        let output = own_test(name).env(ALONE, "1").output().expect("it starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         return;
     }

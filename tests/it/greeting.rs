@@ -13,8 +13,8 @@ use redbolt::{
 };
 
 use super::common::{
-    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, Wire, available_kinds, causes,
-    cycle, ends_within, eventually, fresh_config, ms, no_quorum,
+    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, Wire, available_kinds, causes, cycle,
+    ends_within, eventually, fresh_config, ms, no_quorum,
 };
 
 /// The newest and the oldest, which greet differently enough.

@@ -17,7 +17,7 @@ use std::thread;
 use redbolt::{IdleStrategy, LockError, Shared, SharedGuard};
 use redbolt_embedded::Nodes;
 
-use super::common::{PATIENCE, TTL, ends_within, eventually, fresh_config, ms, skip};
+use super::common::{PATIENCE, TTL, ends_within, eventually, fresh_config, ms, own_test, skip};
 use super::shared::{embedded, in_use, is_clean, patient};
 
 /// What the counted process does, by these variables.
@@ -36,8 +36,8 @@ fn system_calls(
     let log = directory.path().join("strace");
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-e", "trace=sendto,sendmsg,writev,write,futex", "-o"]).arg(&log);
-    command.arg(std::env::current_exe().expect("a test has a binary"));
-    command.args(["--exact", "shared_costs::counted", "--test-threads=1"]);
+    let counted = own_test("shared_costs::counted");
+    command.arg(counted.get_program()).args(counted.get_args());
     let mode = format!("{mode} {rounds}");
     let output = match command.env(MODE, mode).env(NODES, nodes.urls().join(",")).output() {
         Ok(output) => output,
@@ -73,10 +73,11 @@ fn calls_a_round(
     Some(counts)
 }
 
-/// Not a test by itself: the process that is counted.
 #[test]
+#[ignore = "the process that other tests start and count"]
 fn counted() {
-    let (Ok(mode), Ok(nodes)) = (std::env::var(MODE), std::env::var(NODES)) else { return };
+    let variable = |name| std::env::var(name).expect("set by the test that starts this process");
+    let (mode, nodes) = (variable(MODE), variable(NODES));
     let (mode, rounds) = mode.split_once(' ').expect("a mode and a number");
     let rounds: usize = rounds.parse().expect("a number");
     let wait = if mode == "spin" { IdleStrategy::Spin } else { IdleStrategy::Park };

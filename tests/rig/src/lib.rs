@@ -22,6 +22,7 @@
 mod authority;
 mod cluster;
 mod kind;
+mod own_test;
 mod relay;
 mod server;
 mod tls_server;
@@ -31,6 +32,7 @@ mod wire;
 pub use authority::{Authority, LOCAL, Signed};
 pub use cluster::{Cluster, FOREIGN};
 pub use kind::{Kind, available_kinds, kind_or_skip, on_each_kind, program_or_skip, skip};
+pub use own_test::own_test;
 pub use relay::{Relay, Trick};
 pub use server::{RealServer, is_stopped};
 pub use tls_server::{TLS_KINDS, TlsServer};

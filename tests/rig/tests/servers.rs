@@ -1,8 +1,8 @@
-//! The harness itself: a real server can be frozen, thawed, killed and brought back.
+//! The harness itself: a real server can be frozen, thawed, killed and brought back, a test started.
 
 use std::os::unix::net::UnixStream;
 
-use redbolt_rig::{RealServer, Wire, available_kinds, request};
+use redbolt_rig::{RealServer, Wire, available_kinds, own_test, request};
 
 /// Every other test with real servers rests on this one.
 #[test]
@@ -33,4 +33,11 @@ fn a_real_server_answers_freezes_thaws_dies_and_comes_back() {
         assert_ne!(server.pid(), pid);
         assert!(server.exists("k"), "{}: its directory was kept", kind.name());
     }
+}
+
+/// A process that runs no test ends well.
+#[test]
+#[should_panic(expected = "this binary has no test a_test_that_was_renamed")]
+fn a_process_that_would_run_no_test_fails_the_test_that_starts_it() {
+    let _ = own_test("a_test_that_was_renamed");
 }
