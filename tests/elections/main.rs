@@ -291,15 +291,20 @@ fn a_leader_that_resigns_is_followed() {
     let (count, ttl_ms) = follows();
     let manner = Manner { ttl_ms, resigns_after_ms: ttl_ms / 2, ..HONEST };
     let Some(election) = Election::start_direct(&[manner; CANDIDATES]) else { return };
-    let limit = FOLLOWED + ms(ttl_ms * count);
-    assert!(eventually(limit, || election.terms().len() as u64 > count), "nobody follows");
-    let terms = election.terms();
-    let resigned = terms.windows(2).filter(|pair| pair[0].end == End::Resigned);
-    let mut times: Vec<Duration> = resigned
-        .map(|pair| Duration::from_nanos(pair[1].began.saturating_sub(pair[0].over)))
-        .collect();
+    let mut times: Vec<Duration> = Vec::new();
+    assert!(
+        eventually(FOLLOWED + ms(ttl_ms * count), || {
+            let terms = election.terms();
+            let resigned = terms.windows(2).filter(|pair| pair[0].end == End::Resigned);
+            let time = |pair: &[Term]| pair[1].began.saturating_sub(pair[0].over);
+            times = resigned.map(|pair| Duration::from_nanos(time(pair))).collect();
+            times.len() as u64 >= count
+        }),
+        "of {count} leaders that resign {} were followed",
+        times.len()
+    );
     tell("from a resignation to the next leader", &mut times);
-    let verdict = judge(terms);
+    let verdict = judge(election.terms());
     assert!(verdict.overlaps.is_empty(), "{verdict}");
 }
 
