@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use redbolt_rig::{Kind, kind_or_skip, skip};
+use redbolt_rig::{Kind, free_port, kind_or_skip, skip};
 
 const PAGE: &str = include_str!("../../../docs/tutorial.md");
 
@@ -120,10 +119,7 @@ impl Site {
         let dir = tempfile::tempdir().expect("a directory");
         symlink(redbolt, dir.path().join("redbolt")).expect("a link");
         symlink(server, dir.path().join("valkey-server")).expect("a link");
-        // All at once, so that they differ.
-        let free = PORTS.map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
-        let port = |socket: &TcpListener| socket.local_addr().expect("bound").port().to_string();
-        Some(Self { dir, ports: free.iter().map(port).collect() })
+        Some(Self { dir, ports: PORTS.iter().map(|_| free_port().to_string()).collect() })
     }
 
     fn with_own_ports(&self, text: &str) -> String {

@@ -34,9 +34,10 @@ pub use cluster::{Cluster, FOREIGN};
 pub use kind::{Kind, available_kinds, kind_or_skip, on_each_kind, program_or_skip, skip};
 pub use own_test::own_test;
 pub use relay::{Relay, Trick};
-pub use server::{RealServer, is_stopped};
+pub use server::{RealServer, free_port, is_stopped};
 pub use tls_server::{TLS_KINDS, TlsServer};
 pub use wait::{
-    PATIENCE, SLACK, StopAtEnd, TTL, ends_within, eventually, ms, now, timed, uninterrupted,
+    PATIENCE, SLACK, StopAtEnd, TTL, ends_within, eventually, ms, now, soon_after, timed,
+    uninterrupted,
 };
 pub use wire::{Wire, port_of, request};

@@ -232,7 +232,7 @@ fn socket(dir: &Path) -> PathBuf {
 /// A free port below the range that outgoing connections draw from: in that range a killed
 /// server's port could become some client's own, and the server could not come back. For that
 /// reason no port is given twice either.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| {
         let random = SysRng.try_next_u32().expect("the system's random numbers");
         AtomicU16::new(u16::try_from(random % u32::from(PORTS_LEN)).unwrap_or(0))

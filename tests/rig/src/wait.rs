@@ -65,6 +65,15 @@ pub fn ends_within<T>(deadline: Duration, call: impl FnOnce() -> T) -> T {
     value
 }
 
+/// Tries something that must come by a deadline and says how late it came: a busy machine is late now and
+/// then, but not by more than `limit` at each try.
+#[track_caller]
+pub fn soon_after(limit: Duration, mut late: impl FnMut() -> Duration) {
+    const TRIES: usize = 5;
+    let tries: Vec<_> = (0..TRIES).map(|_| late()).take_while(|late| *late > limit).collect();
+    assert!(tries.len() < TRIES, "at each try too late: {tries:?}");
+}
+
 /// Sets a flag at its end: threads that go on until then end also where an assertion fails.
 pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
