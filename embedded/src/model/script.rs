@@ -377,10 +377,11 @@ fn tell_next(call: &mut Call<'_>, keys_len: usize) -> Result<usize, String> {
 /// tell.
 fn introduce(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
     let lock = key(call, keys_len, 0)?;
-    let own = argument(call, keys_len, 0)?;
+    // No token is equal to one that is missing.
+    let own = call.args.get(3 + keys_len);
     let token = match read(call, lock) {
         Ok(None) => return Ok(Answer::Null),
-        Ok(Some(token)) if token == own => return Ok(Answer::Null),
+        Ok(Some(token)) if Some(token.as_slice()) == own => return Ok(Answer::Null),
         Ok(Some(token)) => token,
         Err(_) => Vec::new(),
     };

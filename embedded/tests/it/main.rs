@@ -3,7 +3,7 @@
 mod conditions;
 mod differential;
 mod info;
-mod introduction;
 mod nodes;
 mod pair;
+mod scripts;
 mod transfer;

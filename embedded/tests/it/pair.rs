@@ -91,7 +91,7 @@ impl Pair {
     }
 
     /// Sends lines of words on the first connection, one at a time. `RELEASE`, `EXTEND`,
-    /// `ACQUIRE`, `RAISE`, `TRANSFER` and `INTRODUCE` stand for the scripts.
+    /// `ACQUIRE`, `RAISE` and `TRANSFER` stand for the scripts.
     pub(crate) fn say(&mut self, lines: &[&str]) {
         for line in lines {
             let word = |word: &str| match word {
@@ -100,7 +100,6 @@ impl Pair {
                 "ACQUIRE" => ACQUIRE.into(),
                 "RAISE" => RAISE.into(),
                 "TRANSFER" => TRANSFER.into(),
-                "INTRODUCE" => INTRODUCE.into(),
                 word => word.into(),
             };
             self.run(0, &[line.split(' ').map(word).collect()]);
@@ -194,7 +193,7 @@ fn pushes(bytes: &[u8]) -> usize {
 }
 
 /// Blanks what may differ: large numbers (times) and the connection's id in HELLO.
-fn blank(reply: &[u8]) -> Vec<u8> {
+pub(crate) fn blank(reply: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut after_id = false;
     for line in reply.split_inclusive(|byte| *byte == b'\n') {
