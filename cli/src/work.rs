@@ -357,7 +357,8 @@ impl Watch<'_> {
         let mut keys: Vec<String> = Vec::with_capacity(self.leases.len());
         for lease in self.leases.drain(..) {
             keys.push(shown(lease.key()));
-            let _ = lease.detach();
+            // Its drop would release the lock.
+            std::mem::forget(lease);
         }
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let why = self.hold.over().map_or_else(

@@ -36,7 +36,7 @@ impl World {
                 let late = self.late_messages.len() - 1;
                 self.after(after, Event::Message { late });
             } else {
-                if is_safety && is_transfer(&bytes) && self.random.chance(self.plan.repeated) {
+                if is_safety && is_transfer(&bytes) && self.random.chance(self.plan.rare.repeated) {
                     self.repeat(conn, bytes.clone());
                 }
                 self.send_down(conn, bytes);

@@ -44,8 +44,6 @@ pub(super) struct Plan {
     pub(super) clock_spread: Global,
     /// How often a lock may linger, in a thousand.
     pub(super) lingers: u64,
-    /// How often a holder gives its lease away when it goes on, in a thousand.
-    pub(super) gives_away: u64,
     /// Clients wake each other.
     pub(super) direct_wake: bool,
     /// How often a lock is handed over in a row; `None`: as the engine finds best.
@@ -56,8 +54,6 @@ pub(super) struct Plan {
     pub(super) message_lost: u64,
     pub(super) message_late: u64,
     pub(super) forged: u64,
-    /// How often the word of a transfer comes twice, in a thousand.
-    pub(super) repeated: u64,
     /// What stands in front of every key on the nodes.
     pub(super) prefix: &'static str,
     /// Nodes whose users may not hear messages: a bit each.
@@ -129,21 +125,19 @@ impl Plan {
             watched: random.pick(&[0, 0, 300, 1000]),
             is_watch_judged: false,
             setting: Setting::Common,
-            rare: Rare::default(),
+            rare: Rare { repeated: random.pick(&[0, 100, 300]), ..Rare::default() },
             strays: None,
             own_patience: random.pick(&[0, 300]),
             fenced: random.pick(&[0, 300, 1000]),
             clock_spread: 0,
             unwoken: random.pick(&[0, 0, 200]),
             lingers: 0,
-            gives_away: 0,
             direct_wake: random.chance(850),
             transfers_in_row: Some(random.pick(&[16, 16, 16, 255, 1, 0])),
             blocking: 0,
             message_lost: random.pick(&[0, 0, 50, 300]),
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
-            repeated: random.pick(&[0, 100, 300]),
             prefix: random.pick(&["", "", "shop:"]),
             mute: u64::from(random.bytes::<1>()[0]) & random.pick(&[0, 0, 0, 0b111_1111]),
             newcomers: 0,
@@ -320,14 +314,14 @@ impl Plan {
         (self.direct_wake, self.transfers_in_row) = (true, Some(16));
         (self.ghosts, self.cut, self.mute, self.fenced) = (false, 0, 0, 0);
         (self.watched, self.kept) = (0, random.pick(&[0, 300]));
-        self.repeated = random.pick(&[0, 300]);
+        self.rare.repeated = random.pick(&[0, 300]);
         if random.chance(300) {
             (self.hold, self.gap) = (4000 * MS, 1000 * MS);
-            (self.pause, self.late, self.gives_away) = (0, 0, 500);
+            (self.pause, self.late, self.rare.gives_away) = (0, 0, 500);
             (self.fault_every, self.faults, self.forged) = (5 * SECOND, vec![Fault::Reset], 0);
             self.faults_least = 2;
         } else {
-            (self.hold, self.gap, self.gives_away) = (40 * MS, 20 * MS, 300);
+            (self.hold, self.gap, self.rare.gives_away) = (40 * MS, 20 * MS, 300);
             self.fault_every = random.between(50, 300) * MS;
             self.forged = random.pick(&[0, 30]);
             self.faults = vec![Fault::Freeze, Fault::Freeze, Fault::Reset, Fault::LinkStall];
@@ -364,7 +358,7 @@ impl Plan {
         self.latency = random.between(30 * US, 300 * US);
         (self.late, self.ghosts, self.cut, self.pause, self.kept) = (0, false, 0, 0, 0);
         self.message_lost = random.pick(&[0, 0, 0, 100]);
-        (self.message_late, self.forged, self.repeated, self.mute) = (0, 0, 0, 0);
+        (self.message_late, self.forged, self.rare.repeated, self.mute) = (0, 0, 0, 0);
         (self.hand_over, self.direct_wake, self.begin_after) = (true, true, 200 * MS);
         let brief = random.between(200, 4000) * US;
         // Held for long, those who wait are still, and only a wake is soon.

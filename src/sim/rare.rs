@@ -49,6 +49,10 @@ pub(super) struct Rare {
     pub(super) room: Room,
     /// How often a task asks a question instead, in a thousand.
     pub(super) queries: u64,
+    /// How often a holder gives its lease away when it goes on, in a thousand.
+    pub(super) gives_away: u64,
+    /// How often the word of a transfer comes twice, in a thousand.
+    pub(super) repeated: u64,
     /// Replicas take writes, and load or miss their master.
     pub(super) syncing: bool,
 }

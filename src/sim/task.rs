@@ -288,9 +288,9 @@ impl World {
         let is_over = lease
             .is_none_or(|lease| self.clients[client].engine.remaining_at(lease, now).is_zero());
         let is_unsure = self.clients[client].tasks[task].is_unsure;
-        if self.plan.gives_away > 0
+        if self.plan.rare.gives_away > 0
             && !is_over
-            && self.random.chance(self.plan.gives_away)
+            && self.random.chance(self.plan.rare.gives_away)
             && self.give_away(client, task)
         {
             return;
