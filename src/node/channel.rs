@@ -125,6 +125,8 @@ pub(super) struct Channel {
     takes_transfers: Option<Period>,
     /// The period whose transfers the client takes, on this connection and later ones.
     wants_transfers: Option<Period>,
+    /// The user may not subscribe to transfers, on this connection.
+    denies_transfers: bool,
     /// The node answered the script that hands a lock over, or introduces a call, with an error.
     refuses_scripts: bool,
     /// When what the node has refused for now is asked for again.
@@ -189,7 +191,7 @@ impl Channel {
         }
         let is_for_now = self.ask_again(classify(reply), now);
         if request == Request::SubscribeTransfers {
-            self.takes_transfers = None;
+            (self.takes_transfers, self.denies_transfers) = (None, !is_for_now);
         } else if is_for_now {
             self.subscription = Subscription::None;
         } else {
@@ -219,7 +221,8 @@ impl Channel {
     /// The connection has ended.
     pub(super) const fn close(&mut self) {
         self.subscription = Subscription::None;
-        (self.takes_transfers, self.refuses_scripts) = (None, false);
+        (self.takes_transfers, self.denies_transfers) = (None, false);
+        self.refuses_scripts = false;
         (self.mark, self.again_at) = (None, None);
     }
 }
@@ -256,6 +259,7 @@ impl Node {
         // that comes and goes must not fill the output of a node that does not read.
         let is_able = matches!(self.channel.subscription, Subscription::Asked | Subscription::Open)
             && self.channel.again_at.is_none()
+            && !self.channel.denies_transfers
             && self.channel.mark.is_some()
             && self.is_connected()
             && !self.is_stalled()

@@ -47,6 +47,10 @@ const WANTED_PARTS: u32 = 3;
 /// more often, with 1 ms a quarter less often.
 const NEAR: Duration = Duration::from_micros(500);
 
+/// How long after its end an offer may be taken up. No holder hands a lock over to a call of which it has
+/// not heard for 500 ms; the rest is for what is on its way.
+const TAKEN_UP: Duration = Duration::from_secs(1);
+
 /// How many offers that are over are remembered. A key that a late script writes for an older one
 /// stands for its TTL.
 const REMEMBERED_MAX: usize = 4096;
@@ -351,7 +355,7 @@ impl Locks {
     /// A holder's script compares with the holder's token, which no node has for longer than
     /// `max_ttl` and drift.
     fn remember(&mut self, slot: SlotIndex, from: Option<[u8; 20]>, now: Instant) {
-        let until = now + self.settings.admission.guard_time;
+        let until = now + TAKEN_UP + self.settings.admission.guard_time;
         if self.offers.past.is_empty() {
             self.timers.set(Timer::Offers, until);
         }

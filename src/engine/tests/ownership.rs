@@ -65,7 +65,7 @@ fn a_client_leaves_alone_what_another_with_its_id_was_handed() {
 /// 30 s: no node has the token that a script compares with for longer.
 #[test]
 pub(super) fn an_offer_that_is_over_is_deleted_for_as_long_as_a_script_for_it_may_run() {
-    for (seconds, deleted) in [(30, vec![0, 1, 2]), (31, vec![])] {
+    for (seconds, deleted) in [(31, vec![0, 1, 2]), (32, vec![])] {
         let mut rig = rig(3);
         let token = given_up(&mut rig);
         settle(&mut rig);
