@@ -25,11 +25,11 @@ fn variable(name: &str) -> Option<String> {
 fn every_mutant_is_caught() {
     let seeds = variable("REDBOLT_SEEDS").map_or(SEEDS, |text| text.parse().unwrap());
     let chosen = variable("REDBOLT_MUTANT");
-    let is_chosen = |mutant: &&Mutant| {
+    let is_chosen = |mutant: &Mutant| {
         let is_named = chosen.as_ref().is_none_or(|name| *name == format!("{mutant:?}"));
-        is_named && mutant.kind() != Kind::ByTest
+        is_named && !matches!(mutant.kind(), Kind::ByTest | Kind::BySharedTest)
     };
-    let mutants: Vec<Mutant> = Mutant::ALL.iter().filter(is_chosen).copied().collect();
+    let mutants: Vec<Mutant> = Mutant::all().filter(is_chosen).collect();
     assert!(!mutants.is_empty(), "no such mutant");
     // A mutant may trip an assertion; that is told below, not by a backtrace.
     let hook = std::panic::take_hook();

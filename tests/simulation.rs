@@ -27,8 +27,8 @@ fn number(name: &str) -> Option<u64> {
 fn no_seed_breaks_a_promise_and_each_meets_its_faults() {
     if let Some(seed) = number("REDBOLT_SEED") {
         let name = std::env::var("REDBOLT_MUTANT").ok();
-        let is_named = |mutant: &&Mutant| name == Some(format!("{mutant:?}"));
-        let mutant = Mutant::ALL.iter().find(is_named).copied();
+        let is_named = |mutant: &Mutant| name == Some(format!("{mutant:?}"));
+        let mutant = Mutant::all().find(is_named);
         let report = sim::run(seed, mutant, Some(|line| println!("{line}")));
         println!("{}", report.counts);
         assert_eq!(report.violation, None, "seed {seed}");

@@ -13,6 +13,8 @@
 //! - One lease has one guard: handing the lease on moves it, so the previous guard cannot touch it.
 
 mod begin;
+#[cfg(all(test, feature = "sim"))]
+mod broken;
 mod calls;
 mod counting;
 mod election;

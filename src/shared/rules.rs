@@ -160,7 +160,7 @@ fn waits_of(retry: &Retry, waits: u32) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::engine::LeaseId;
     use crate::quorum::NodeMask;
@@ -188,16 +188,8 @@ mod tests {
         assert_eq!(rules(|config| config.max_hold(ms(9_000))), 0);
     }
 
-    #[cfg(feature = "sim")]
     #[test]
-    fn a_handle_that_hands_fences_on_fails_its_test() {
-        let broken = Some(rules::Mutant::FenceHandedOn);
-        let test = a_lease_with_a_fence_is_not_handed_on;
-        assert!(std::panic::catch_unwind(|| rules::run_with(broken, test)).is_err());
-    }
-
-    #[test]
-    fn a_lease_with_a_fence_is_not_handed_on() {
+    pub(in crate::shared) fn a_lease_with_a_fence_is_not_handed_on() {
         let holder = |is_fenced| Holder {
             id: LeaseId::nth(0),
             valid_until: Instant::MAX,

@@ -1,0 +1,119 @@
+//! How a lease ends, or goes on: releases and extensions.
+
+#[cfg(feature = "sim")]
+use super::{Kind, Mutant, chosen};
+use crate::quorum::NodeMask;
+use crate::time::Instant;
+
+rules! { LEASES:
+    // ---- releases ----
+
+    /// A failed attempt is released behind its SET, answered or not.
+    fn with_unanswered(nodes: NodeMask, unanswered: NodeMask) -> NodeMask { nodes }
+    /// A failed attempt releases only where its SET was answered.
+    ReleaseNotBehindSet => Orphan { nodes.without(unanswered) }
+
+    /// A failed attempt is released also where its vote is unknown.
+    fn with_unknown(nodes: NodeMask, unknown: NodeMask) -> NodeMask { nodes }
+    /// A failed attempt does not release where its vote is unknown.
+    UnknownNotReleased => Orphan { nodes.without(unknown) }
+
+    /// What a cancelled call may have written is released.
+    fn with_cancelled(nodes: NodeMask, is_cancelled: bool) -> NodeMask { nodes }
+    /// A cancelled acquisition is not released.
+    CancelNotReleased => Orphan { if is_cancelled { NodeMask::EMPTY } else { nodes } }
+
+    /// A release that cannot be sent is owed until the key is surely gone.
+    fn is_debt_over(expires: Instant, now: Instant) -> bool { expires <= now }
+    /// A release that cannot be sent is forgotten.
+    DebtDropped => Orphan { true }
+
+    /// A release is sent twice where its SET may run behind the first.
+    fn is_owed_twice(is_set_unanswered: bool) -> bool { is_set_unanswered }
+    /// A release whose SET was unanswered is paid once only.
+    DebtPaidOnce => Orphan { false }
+
+    /// A release that was answered is repeated where a SET or a script may run behind it, and the node would not tell.
+    fn may_run_behind(is_unanswered: bool, is_told: bool) -> bool { is_unanswered && !is_told }
+    /// A release that was answered is done, though a SET or a script may run behind it.
+    ReleaseNotRepeated => ByTest { false }
+
+    /// A debt has no end as long as its SET may still run.
+    fn may_set_still_run(is_unanswered: bool) -> bool { is_unanswered }
+    /// A debt ends with the TTL although its SET may not have run.
+    DebtEndsBeforeSet => Orphan { false }
+
+    /// A debt lasts a TTL from the late answer of its SET.
+    fn debt_ends(ends: Instant, ttl_after_answer: Instant) -> Instant { ends.max(ttl_after_answer) }
+    /// A debt ends a TTL after the release, although its SET was answered later.
+    DebtEndsTooSoon => ByTest { ends }
+
+    /// A node that lacks the script is sent all of it.
+    fn step_after_noscript<T>(full: T) -> Option<T> { Some(full) }
+    /// A release that was answered NOSCRIPT is not sent in full.
+    NoScriptNotFollowed => ByTest { None }
+
+    /// A lease is given away once no node may still run a delete or an extension of it: neither would
+    /// be behind the commands of the client that adopts it.
+    fn is_settled(is_settled: bool) -> bool { is_settled }
+    /// A lease is given away whose delete or extension may still run.
+    UnsettledGivenAway => ByTest { true }
+
+    /// A client forgets the token of a lease that it gives away: what a node tells late of it is
+    /// another's concern.
+    fn is_forgotten(is_forgotten: bool) -> bool { is_forgotten }
+    /// A lease that was given away is known as one that is over.
+    GivenAwayRemembered => ForeignDelete { false }
+
+    // ---- extensions ----
+
+    /// A lease has one extension of its caller's at a time.
+    fn is_extension_refused(is_busy: bool) -> bool { is_busy }
+    /// A second extension begins before the first has ended.
+    ExtensionsOverlap => LimitIgnored { false }
+
+    /// A lease that is over is not extended.
+    fn is_past_extending(ends: Instant, now: Instant) -> bool { now >= ends }
+    /// A lease that is over is extended all the same.
+    ExtendPastDeadline => LimitIgnored { false }
+
+    /// An extension that was written bounds the deadline at once.
+    fn deadline_once_written(ends: Instant, new: Instant) -> Instant { ends.min(new) }
+    /// A shorter extension does not bound the deadline before it has won.
+    MissedExtensionKeepsDeadline => TwoHolders { ends }
+
+    /// A node that may still run an older extension is not asked again.
+    fn nodes_to_extend(holds: NodeMask, tainted: NodeMask) -> NodeMask { holds.without(tainted) }
+    /// A node that may still run an older extension is asked, and counted, again.
+    TaintedNodeExtended => NoGround { holds }
+
+    /// A node without the key has extended nothing.
+    fn answer_to_extension<T>(answer: T, is_key_missing: bool, done: T) -> T { answer }
+    /// A node without the key counts as one that extended it.
+    RecreatedKeyCountsAsExtended => TwoHolders { if is_key_missing { done } else { answer } }
+
+    /// A lease that is looked after stays over once its deadline has passed.
+    fn is_won_too_late(is_over: bool) -> bool { is_over }
+    /// An extension that came after the end of a lease that is looked after moves its deadline.
+    LateExtensionTaken => DeadlineMoved { false }
+
+    /// An extension that missed its quorum leaves the deadline as it is.
+    fn deadline_after_miss(ends: Instant, new: Instant) -> Instant { ends }
+    /// An extension that missed its quorum moves the deadline on.
+    DeadlineMovedByMissedQuorum => DeadlineMoved { new }
+
+    /// An extension has succeeded only if its lease goes on when it is reported.
+    fn is_extended_in_time(now: Instant, ends: Instant) -> bool { now < ends }
+    /// An extension that came too late is reported as one in time.
+    ExtensionNotChecked => ShortLease { true }
+
+    /// An extension is sent again only if nothing was begun since.
+    fn is_sent_again(is_wanted: bool) -> bool { is_wanted }
+    /// An extension that a release has overtaken is sent again where its script was missing.
+    StaleExtensionResent => ByTest { true }
+
+    /// A lease that is released is kept alive no more.
+    fn ends_keeping(is_kept: bool) -> bool { is_kept }
+    /// A lease goes on being extended after its release.
+    KeepAliveAfterRelease => Unasked { false }
+}

@@ -1,0 +1,111 @@
+//! Whether a node is believed, and which request an answer is for.
+
+#[cfg(feature = "sim")]
+use super::{Kind, Mutant, chosen};
+use crate::quorum::{NodeId, NodeMask};
+use crate::time::Instant;
+
+rules! { NODES:
+    // ---- nodes ----
+
+    /// A node that may have lost its memory does not vote before its quarantine is over.
+    fn is_quarantined(until: Instant, now: Instant) -> bool { until > now }
+    /// A restarted node votes at once.
+    GuardIgnored => Amnesia { false }
+
+    /// A reconnect to the same process leaves the node's quarantine as it is.
+    fn quarantine_after_reconnect(until: Instant, now: Instant) -> Instant { until }
+    /// A reconnect to the same process ends its quarantine.
+    BlipEndsQuarantine => Amnesia { now }
+
+    /// A process whose replication id has changed was a replica in between.
+    fn was_always_master(is_same_replid: bool) -> bool { is_same_replid }
+    /// A node that was a replica is believed as if it had always been a master.
+    RoleChangeUnnoticed => Amnesia { true }
+
+    /// What a message dates is dated by a clock that was read after the message came.
+    #[cfg(any(test, feature = "sim"))]
+    fn clock_of_message(before: Instant, after: Instant) -> Instant { after }
+    /// What a message dates is dated by a clock that was read before the message came.
+    ClockReadBeforeBytes => ByTest { before }
+
+    /// A master that may just have been a replica, which has no memory, is not believed by its age.
+    /// A second replication id tells; a master that was restarted from its RDB file has one too.
+    fn may_have_been_replica(has_second_replid: bool) -> bool { has_second_replid }
+    /// A master that may have been a replica a moment ago is believed by its age.
+    PromotionBelieved => Amnesia { false }
+
+    /// A node that has just started says up to a second too much for its age.
+    fn surely_lived_s(uptime_s: u64) -> u64 { uptime_s.saturating_sub(1) }
+    /// The age of a node is taken as it says, though it rounds it up.
+    AgeBelievedTooSoon => ByTest { uptime_s }
+
+    /// A node whose answer only a replica gives has lost what it granted.
+    fn is_replica(says_so: bool) -> bool { says_so }
+    /// An answer that only a replica gives changes nothing.
+    ReadOnlyIgnored => Amnesia { false }
+
+    /// A node that is loading its data may come back without what it granted.
+    fn may_lose_memory(is_loading: bool) -> bool { is_loading }
+    /// A node that answers that it is loading is still believed.
+    LoadingBelieved => Amnesia { false }
+
+    /// The answers of a node that is in trouble are read with care.
+    fn is_read_with_care(is_in_trouble: bool) -> bool { is_in_trouble }
+    /// A node that is in trouble is taken at its word like any other.
+    TroubleUnseen => Amnesia { false }
+
+    /// A node whose connection is being lost is not written to.
+    fn stop_writing(written: &mut NodeMask, lost: NodeId) { written.remove(lost); }
+    /// A node is written to while its connection is being lost.
+    LostNodeWritten => Unasked {}
+
+    /// A node gets the releases that are owed to it before any SET.
+    fn may_get_set(is_owed_releases: bool) -> bool { !is_owed_releases }
+    /// A SET goes to a node before the releases that are owed to it.
+    SetBeforeDebts => ByTest { true }
+
+    // ---- answers ----
+
+    /// An answer is for the oldest request of its connection, however late it comes.
+    fn request_of_answer<T>(is_late: bool, take: &mut impl FnMut() -> Option<T>) -> Option<T> {
+        take()
+    }
+    /// A late answer is taken for the answer to the next request.
+    LateReplyMisattributed => Misattributed {
+        if is_late {
+            drop(take());
+        }
+        take()
+    }
+
+    /// A push answers no request.
+    fn answers_nothing(is_push: bool) -> bool { is_push }
+    /// A push is taken for the answer to the next request.
+    PushCountsAsReply => Misattributed { false }
+
+    /// The beginning of a reply is kept until its rest has come.
+    fn beginning_of_reply(read: &[u8]) -> &[u8] { read }
+    /// What is left of a reply that came in pieces is lost.
+    UnfinishedReplyDropped => Misattributed { &[] }
+
+    /// A request that was answered names its slot no more.
+    fn names_left(names: u16) -> u16 { names - 1 }
+    /// An answered request is counted as still open.
+    SlotLeaked => SlotLeak { names }
+
+    /// A grant that is taken back counts no more.
+    fn grants_left(grants: u8) -> u8 { grants.wrapping_sub(1) }
+    /// A vote that was taken back is still counted.
+    WithdrawnStillCounted => ByTest { grants }
+
+    /// A node tells of a change to the key of a lease only where it holds that key.
+    fn is_change_to_lease(is_held_there: bool) -> bool { is_held_there }
+    /// What a node tells of a watched key is not heard.
+    ChangeUnheard => LossNotTold { false }
+
+    /// A change that came before the answer to the SET is not one of the lease.
+    fn is_change_before_set(is_set_unanswered: bool) -> bool { is_set_unanswered }
+    /// What a node tells of a key that it had not yet granted is taken for a loss.
+    ChangeBelievedTooSoon => FalseLoss { false }
+}

@@ -1,0 +1,100 @@
+//! What gives a client a lock: votes, fences, and how long the lock is valid.
+
+use std::time::Duration;
+
+#[cfg(feature = "sim")]
+use super::{Kind, Mutant, chosen};
+use crate::quorum::NodeMask;
+use crate::time::Instant;
+
+rules! { VOTES:
+    // ---- votes ----
+
+    /// A lock needs the grants of a quorum of nodes.
+    fn quorum(configured: u32) -> u32 { configured }
+    /// One vote fewer is taken for a quorum.
+    QuorumOffByOne => NoQuorum { configured - 1 }
+
+    /// Only a node that said so has granted.
+    fn grants(granted: NodeMask, unknown: NodeMask) -> NodeMask { granted }
+    /// An unknown vote counts as a granted one.
+    UnknownCountsAsGranted => NoQuorum { granted.union(unknown) }
+
+    /// A grant counts only if the node is trusted when it is read.
+    fn is_grant_trusted(is_node_trusted: bool) -> bool { is_node_trusted }
+    /// A grant counts although the node said before it that it is a replica.
+    DistrustedGrantCounts => Amnesia { true }
+
+    /// A won lock is handed over only while a quorum of its keys is there.
+    fn is_still_won(has_quorum: bool) -> bool { has_quorum }
+    /// A lock whose keys are gone before it is handed over is handed over.
+    GoneBeforeHandOver => NoQuorum { true }
+
+    /// Each attempt has a token of its own.
+    fn token_of_retry<T: Clone>(drawn: T, last: &T) -> T { drawn }
+    /// The next attempt writes the token of the one before.
+    TokenReusedByRetry => TwoHolders { last.clone() }
+
+    // ---- fences ----
+
+    /// A number is a fence once a quorum has accepted that same number.
+    fn accepts(accepted: NodeMask, other: NodeMask) -> NodeMask { accepted }
+    /// Accepts of two numbers are added up.
+    AcceptsAddedUp => FenceOrder { accepted.union(other) }
+
+    /// Only a node that holds the token, and whose counter is lower, accepts a number.
+    fn is_accepted(did_node_accept: bool) -> bool { did_node_accept }
+    /// A refusal in the second round counts as an accept.
+    RefusalAccepted => FenceOrder { true }
+
+    /// Only nodes whose clock agrees with the client's vote for a fence.
+    fn may_propose(do_clocks_agree: bool) -> bool { do_clocks_agree }
+    /// A client whose clock is years ahead gets fences.
+    ClockNotCompared => ByTest { true }
+
+    // ---- validity and deadlines ----
+
+    /// A TTL is at most `max_ttl`, and long enough to be valid at all.
+    fn is_ttl_allowed(ttl_ms: u32, least_ms: u32, most_ms: u32) -> bool {
+        least_ms <= ttl_ms && ttl_ms <= most_ms
+    }
+    /// A TTL beyond `max_ttl` is taken.
+    TtlNotBounded => LimitIgnored { least_ms <= ttl_ms }
+
+    /// The validity of a lock is its TTL without what the clocks may drift.
+    fn drift_ms(drift_ms: u32) -> u32 { drift_ms }
+    /// The allowance for drift is not taken off the validity.
+    ValidityWithoutDrift => TwoHolders { 0 }
+
+    /// The validity counts from a clock that was read before the first byte was written.
+    fn validity_begins(before_write: Instant) -> Instant { before_write }
+    /// The validity counts from a clock that was read well after the write.
+    ClockReadAfterWrite => TwoHolders { before_write.plus_millis(50) }
+
+    /// Of several SETs of an attempt that are written apart, the first begins the validity.
+    fn begins_validity(is_first_set: bool) -> bool { is_first_set }
+    /// The validity counts from the last SET to a node that was awaited, not from the first.
+    AwaitedSetMovesT0 => TwoHolders { true }
+
+    /// A lock is handed over only with the validity that its caller asked for.
+    fn is_too_late_to_hand_over(now: Instant, deadline: Instant, least: Duration) -> bool {
+        now >= deadline || now + least > deadline
+    }
+    /// A lease is handed over without a look at the clock.
+    NoCheckAtHandOver => ShortLease { false }
+
+    /// An operation waits for answers until its time is up.
+    fn has_time_left(judge_at: Instant, now: Instant) -> bool { judge_at > now }
+    /// An operation whose nodes do not answer is never judged.
+    RoundNeverJudged => Overdue { true }
+
+    /// Only an attempt that is undecided waits for nodes on their way.
+    fn may_still_wait(is_undecided: bool) -> bool { is_undecided }
+    /// A decided attempt goes on waiting for nodes on their way, and writes to them.
+    DecidedAttemptStillWaits => Orphan { true }
+
+    /// The holder of a lease that is kept or watched is told when the lease is over.
+    fn is_end_told(is_over: bool) -> bool { is_over }
+    /// The end of a lease that is kept is not told.
+    LossNotTold => LossNotTold { false }
+}
