@@ -105,8 +105,7 @@ impl Engine {
     fn transferred(&mut self, id: NodeId, message: &Message<'_>, now: Now) -> Option<SlotIndex> {
         let is_by_node = self.locks.nodes.at(id).mark() == Some(message.mark);
         let offer = message.sender.offer?;
-        let is_own = offer.token.starts_with(&self.locks.client_id.bytes());
-        if !(rules::is_by_its_node(is_by_node) && is_own) {
+        if !rules::is_by_its_node(is_by_node) {
             return None;
         }
         let transfer = Transfer {

@@ -94,7 +94,6 @@ impl Locks {
         let made = self.offers.of(op);
         if let Some(slot) = made.last().map(|&newest| self.slots.at(newest))
             && slot.began + ttl(slot.ttl_ms) / FRESH_PARTS > now.real
-            && slot.holds.is_empty()
             && slot.tainted.is_empty()
             && let TokenBytes::Drawn(token) = slot.token
         {
@@ -213,7 +212,7 @@ impl Locks {
                 if !rules::is_left_to_lease(true) {
                     return self.handed_in_vain(id, slot_index, transfer.from, now);
                 }
-                self.another_vote(id, slot_index, (is_clean, is_vote), now);
+                self.another_vote(id, slot_index, is_vote, now);
                 Taken::Late(slot_index)
             }
             SlotState::Released => self.handed_in_vain(id, slot_index, transfer.from, now),
@@ -222,18 +221,10 @@ impl Locks {
     }
 
     /// One more node has told of a lock that the client has, or has won.
-    fn another_vote(
-        &mut self,
-        id: NodeId,
-        slot_index: SlotIndex,
-        (is_clean, is_vote): (bool, bool),
-        now: Now,
-    ) {
+    fn another_vote(&mut self, id: NodeId, slot_index: SlotIndex, is_vote: bool, now: Now) {
         let slot = self.slots.at_mut(slot_index);
         slot.holds.insert(id);
-        if is_clean {
-            slot.unanswered.remove(id);
-        }
+        slot.unanswered.remove(id);
         if is_vote && !slot.granted.contains(id) {
             slot.granted.insert(id);
             let op = slot.op.filter(|_| slot.state == SlotState::Acquiring);
@@ -282,7 +273,6 @@ impl Locks {
         self.slots.free_if_unnamed(last);
         self.offers.open.remove(slot_index);
         self.remember(slot_index, Some(transfer.from), now.real);
-        self.retire_offers(index, now);
         // Where this client is heard a script may have run, or may still run.
         let heard = self.nodes.with_transfers();
         let received = self.deadline_from(now.real, self.slots.at(slot_index).ttl_ms);
