@@ -2,13 +2,26 @@
 
 use std::panic::catch_unwind;
 
-use super::rules::tests::a_lease_with_a_fence_is_not_handed_on;
+use super::rules::tests::{
+    a_lease_of_a_leader_is_not_handed_on, a_lease_with_a_fence_is_not_handed_on,
+};
+use super::schedules::{
+    a_call_does_not_wait_for_the_end_of_another,
+    a_lease_of_which_the_next_holder_wants_more_is_not_handed_on,
+    a_lease_on_which_a_call_works_is_not_handed_on, a_lease_whose_token_was_read_is_not_handed_on,
+};
 use crate::rules::{Kind, Mutant, run_with};
 
 #[test]
 fn each_rule_of_the_handle_fails_its_test_when_it_is_broken() {
-    let tests: [(Mutant, fn()); 1] =
-        [(Mutant::FenceHandedOn, a_lease_with_a_fence_is_not_handed_on)];
+    let tests: [(Mutant, fn()); 6] = [
+        (Mutant::FenceHandedOn, a_lease_with_a_fence_is_not_handed_on),
+        (Mutant::TermHandedOn, a_lease_of_a_leader_is_not_handed_on),
+        (Mutant::BusyLeaseHandedOn, a_lease_on_which_a_call_works_is_not_handed_on),
+        (Mutant::KnownTokenHandedOn, a_lease_whose_token_was_read_is_not_handed_on),
+        (Mutant::SpentLeaseHandedOn, a_lease_of_which_the_next_holder_wants_more_is_not_handed_on),
+        (Mutant::LeaderWakesTask, a_call_does_not_wait_for_the_end_of_another),
+    ];
     let all = Mutant::all().filter(|mutant| mutant.kind() == Kind::BySharedTest);
     assert!(
         all.eq(tests.iter().map(|&(mutant, _)| mutant)),

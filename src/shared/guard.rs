@@ -12,6 +12,7 @@ use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::error::ExtendError;
 use crate::quorum::NodeMask;
+use crate::rules;
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -152,7 +153,7 @@ impl SharedGuard {
     /// Whether the lease may go to another waiter instead of being released.
     pub(super) fn may_pass(&self) -> bool {
         let is_exposed = self.is_given || self.lease.as_ref().is_some_and(Lease::is_token_seen);
-        !self.is_busy && !is_exposed
+        rules::is_idle(!self.is_busy) && !rules::is_known_elsewhere(is_exposed)
     }
 
     /// Takes the lease back from its caller.

@@ -125,7 +125,7 @@ impl Rules {
             && kept.is_none_or(|kept| kept == KeepAlive::new())
             && (holder.is_watched || !wanted.is_watched)
             && !rules::needs_own_fence(holder.is_fenced || wanted.is_fenced)
-            && !(holder.is_announced || wanted.is_announced)
+            && !rules::needs_own_term(holder.is_announced || wanted.is_announced)
     }
 }
 
@@ -188,9 +188,8 @@ pub(super) mod tests {
         assert_eq!(rules(|config| config.max_hold(ms(9_000))), 0);
     }
 
-    #[test]
-    pub(in crate::shared) fn a_lease_with_a_fence_is_not_handed_on() {
-        let holder = |is_fenced| Holder {
+    fn holder(is_fenced: bool, is_announced: bool) -> Holder {
+        Holder {
             id: LeaseId::nth(0),
             valid_until: Instant::MAX,
             voters: NodeMask::first(1),
@@ -200,16 +199,28 @@ pub(super) mod tests {
             keep_alive: None,
             is_watched: false,
             is_fenced,
-            is_announced: false,
+            is_announced,
             ttl: ms(10),
             linger: Duration::ZERO,
             lingers_until: Instant::default(),
-        };
+        }
+    }
+
+    #[test]
+    pub(in crate::shared) fn a_lease_with_a_fence_is_not_handed_on() {
         let (plain, fenced) = (LockOptions::new(ms(10)), LockOptions::new(ms(10)).fenced());
-        assert!(Rules::suits(&holder(false), &plain));
-        assert!(!Rules::suits(&holder(true), &fenced));
-        assert!(!Rules::suits(&holder(true), &plain));
-        assert!(!Rules::suits(&holder(false), &fenced));
+        assert!(Rules::suits(&holder(false, false), &plain));
+        assert!(!Rules::suits(&holder(true, false), &fenced));
+        assert!(!Rules::suits(&holder(true, false), &plain));
+        assert!(!Rules::suits(&holder(false, false), &fenced));
+    }
+
+    #[test]
+    pub(in crate::shared) fn a_lease_of_a_leader_is_not_handed_on() {
+        let (plain, announced) = (LockOptions::new(ms(10)), LockOptions::new(ms(10)).announced());
+        assert!(!Rules::suits(&holder(false, true), &announced));
+        assert!(!Rules::suits(&holder(false, true), &plain));
+        assert!(!Rules::suits(&holder(false, false), &announced));
     }
 
     #[test]

@@ -235,7 +235,8 @@ impl Workers {
 
 /// A handle whose leases are handed on this often, and its I/O thread.
 fn start(local_turns: u32) -> (Shared, JoinHandle<usize>) {
-    let config = Config::new(["h:1"]).expect("an address").local_turns(local_turns);
+    let config =
+        Config::new(["h:1"]).expect("an address").local_turns(local_turns).max_ttl(LONG * 3);
     let table = Table::new(Rules::new(&config).expect("a fit configuration"), 64, true);
     let workers = Arc::new(Workers::default());
     let inner =
@@ -365,7 +366,7 @@ fn a_lock_that_lingers_is_taken_again_by_one_at_a_time_and_released_at_the_end()
 
 /// A caller that leads waits for the end of a lock whose holder has other calls to make first.
 #[test]
-fn a_call_does_not_wait_for_the_end_of_another() {
+pub(super) fn a_call_does_not_wait_for_the_end_of_another() {
     each(|local_turns| {
         let (shared, worker) = start(local_turns);
         let seen = shared.lock(SEEN, patient()).expect("it is free");
@@ -491,4 +492,46 @@ fn every_call_ends_when_the_handle_does() {
         // A guard that outlived the handle keeps its lock until the end of its TTL.
         assert!(worker.join().expect("a sound I/O thread") <= 1);
     });
+}
+
+/// Whether the lease of a guard goes to a call that waits, without a word to any node.
+fn is_handed_on(wanted: LockOptions, prepare: fn(&mut SharedGuard)) -> bool {
+    let (shared, worker) = start(64);
+    let mut guard = shared.lock("k", patient()).expect("it is free");
+    let first = guard.id();
+    let (pending, asked) = shared.begin_lock(b"k", wanted, Caller::GoesOn).expect("room");
+    prepare(&mut guard);
+    drop(guard);
+    let next = shared.won(pending.wait(), asked).expect("its turn comes");
+    let is_same = next.id() == first;
+    drop(next);
+    ends(shared, worker);
+    is_same
+}
+
+/// Runs one schedule: the scenario does not depend on it.
+fn once(scenario: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_random(scenario, 1);
+}
+
+#[test]
+fn a_lease_goes_to_the_call_that_waits() {
+    once(|| assert!(is_handed_on(patient(), |_| {})));
+}
+
+#[test]
+pub(super) fn a_lease_on_which_a_call_works_is_not_handed_on() {
+    once(|| assert!(!is_handed_on(patient(), |guard| guard.set_busy(true))));
+}
+
+#[test]
+pub(super) fn a_lease_whose_token_was_read_is_not_handed_on() {
+    once(|| assert!(!is_handed_on(patient(), |guard| assert!(guard.token().is_some()))));
+}
+
+#[test]
+pub(super) fn a_lease_of_which_the_next_holder_wants_more_is_not_handed_on() {
+    // Half of what a lease of its own would have.
+    let wanted = || LockOptions { ttl: LONG * 3, ..patient() };
+    once(move || assert!(!is_handed_on(wanted(), |_| {})));
 }

@@ -14,6 +14,7 @@
 
 use super::calls::Listener;
 use super::table::Table;
+use crate::rules;
 use crate::time::Instant;
 
 /// Where a thread sleeps.
@@ -56,8 +57,8 @@ impl Sleeping {
     }
 
     /// Somebody waits for what who works hands out.
-    pub(super) const fn listens(&mut self, listener: &Listener) {
-        self.must_leave |= self.is_led && matches!(listener, Listener::Task(_));
+    pub(super) fn listens(&mut self, listener: &Listener) {
+        self.must_leave |= self.is_led && rules::must_leave(matches!(listener, Listener::Task(_)));
     }
 }
 

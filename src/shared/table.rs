@@ -29,6 +29,7 @@ use crate::error::{Ballot, Cause, ConnectError, LockError};
 use crate::key::Key;
 use crate::options::LockOptions;
 use crate::quorum::{NODES_MAX, NodeMask};
+use crate::rules;
 use crate::time::Instant;
 
 /// What the I/O thread is to do.
@@ -271,7 +272,8 @@ impl Table {
             return Err(lease);
         }
         let wanted = &self.calls.at(next).options;
-        if !Rules::suits(holder, wanted) || lease.remaining() < self.rules.validity_wanted(wanted) {
+        let is_short = lease.remaining() < self.rules.validity_wanted(wanted);
+        if !Rules::suits(holder, wanted) || rules::is_too_short_to_hand_on(is_short) {
             return Err(lease);
         }
         holder.turns += 1;
