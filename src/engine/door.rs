@@ -549,7 +549,9 @@ impl Engine {
         self.locks.settings.transfers_in_row = 0;
         self.locks.settings.is_looped = false;
         self.end_lingering(self.locks.last_call);
-        self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));
+        if rules::leaves_at_end(true) {
+            self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));
+        }
     }
 }
 

@@ -61,7 +61,9 @@ impl Engine {
 
     /// The connection ended before it was answered.
     pub(super) fn transfer_lost(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
-        self.locks.release_lost(id, slot_index, now);
+        if rules::is_script_owed(true) {
+            self.locks.release_lost(id, slot_index, now);
+        }
         self.tell_waiting(now, |waiting, view| {
             waiting.transfer_answered(slot_index, id, false, view);
         });

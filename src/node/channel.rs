@@ -21,6 +21,7 @@ use crate::command::{Answer, classify};
 use crate::error::Cause;
 use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
+use crate::rules;
 use crate::time::Instant;
 use crate::token::digit;
 
@@ -275,7 +276,9 @@ impl Node {
     pub(crate) fn leave_transfers(&mut self, now: Now) {
         self.channel.wants_transfers = None;
         let Some(name) = self.login.channel else { return };
-        if let Some(period) = self.channel.takes_transfers.take() {
+        if let Some(period) = self.channel.takes_transfers.take()
+            && rules::says_that_it_leaves(true)
+        {
             self.write_subscription(b"UNSUBSCRIBE", name.transfers(period), now);
         }
     }

@@ -22,6 +22,7 @@ use crate::node::channel::ChannelName;
 use crate::node::pending::GreetingPart;
 use crate::resp::Reply;
 use crate::resp::encode::append_command;
+use crate::rules;
 
 /// The role of a node that can serve locks.
 pub(crate) const MASTER: &str = "master";
@@ -196,6 +197,7 @@ impl Facts {
         if let Answer::Refused(
             cause @ (Cause::Replica | Cause::MasterDown | Cause::Loading | Cause::Busy),
         ) = answer
+            && rules::is_greeting_refused(true)
         {
             self.fault(cause);
         }

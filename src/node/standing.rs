@@ -12,6 +12,7 @@ use super::state::{Now, State};
 use crate::command::{Dialect, append_script_loads};
 use crate::config::RestartGuard;
 use crate::error::Cause;
+use crate::rules;
 use crate::time::Instant;
 
 /// How soon the client asks a node again that refuses only for the moment.
@@ -73,7 +74,7 @@ impl Node {
         }
         // Through two addresses of one server each message would come twice, and be passed on
         // twice.
-        if standing != Standing::Refused(Cause::Duplicate) {
+        if rules::may_listen(standing == Standing::Refused(Cause::Duplicate)) {
             self.subscribe(now);
         }
         let state = match standing {

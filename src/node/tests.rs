@@ -412,7 +412,7 @@ fn a_master_that_may_have_been_a_replica_a_moment_ago_waits_from_when_it_was_fir
 }
 
 #[test]
-fn a_master_that_becomes_a_replica_during_its_greeting_is_not_believed() {
+pub(crate) fn a_master_that_becomes_a_replica_during_its_greeting_is_not_believed() {
     for answers in [
         "-READONLY You can't write against a read only replica.\r\n:2591960000\r\n",
         "_\r\n-MASTERDOWN Link with MASTER is down\r\n",

@@ -18,6 +18,11 @@ rules! { LEASES:
     /// A failed attempt does not release where its vote is unknown.
     UnknownNotReleased => Orphan { nodes.without(unknown) }
 
+    /// A call that takes a lock over releases its attempt under way: both cannot be valid.
+    fn holds_of_attempt(holds: NodeMask) -> NodeMask { holds }
+    /// The attempt of a call that takes a lock over is left.
+    AttemptLeftBesideTransfer => Orphan { NodeMask::EMPTY }
+
     /// What a cancelled call may have written is released.
     fn with_cancelled(nodes: NodeMask, is_cancelled: bool) -> NodeMask { nodes }
     /// A cancelled acquisition is not released.
@@ -52,6 +57,11 @@ rules! { LEASES:
     fn step_after_noscript<T>(full: T) -> Option<T> { Some(full) }
     /// A release that was answered NOSCRIPT is not sent in full.
     NoScriptNotFollowed => ByTest { None }
+
+    /// A leader that lets go deletes its claim.
+    fn claim_to_delete<T>(claim: Option<T>) -> Option<T> { claim }
+    /// The claim of a leader that has let go stays until its TTL ends.
+    ClaimLeft => ByTest { None }
 
     /// A lease is given away once no node may still run a delete or an extension of it: neither would
     /// be behind the commands of the client that adopts it.

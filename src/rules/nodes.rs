@@ -55,6 +55,16 @@ rules! { NODES:
     /// A node that is in trouble is taken at its word like any other.
     TroubleUnseen => Amnesia { false }
 
+    /// A node that says during its greeting that it is no master, or is loading, is refused.
+    fn is_greeting_refused(is_refused: bool) -> bool { is_refused }
+    /// A node that becomes a replica in the middle of its greeting is believed.
+    LateRefusalUnheard => ByTest { false }
+
+    /// Behind the first node of an attempt only nodes are asked that still have a vote.
+    fn may_be_asked(is_voter: bool) -> bool { is_voter }
+    /// A node that has lost its vote since is asked behind the first one.
+    VoterOfBeforeAsked => ByTest { true }
+
     /// A node whose connection is being lost is not written to.
     fn stop_writing(written: &mut NodeMask, lost: NodeId) { written.remove(lost); }
     /// A node is written to while its connection is being lost.

@@ -47,6 +47,21 @@ rules! { VOTES:
     /// A refusal in the second round counts as an accept.
     RefusalAccepted => FenceOrder { true }
 
+    /// A node accepts a number where its grant would count, and nowhere else.
+    fn is_accept_trusted(is_granted: bool) -> bool { is_granted }
+    /// An accept counts that came from a node without a vote.
+    DistrustedAcceptCounts => ByTest { true }
+
+    /// Each proposal of a client is above its last one.
+    fn above_last(last: u64) -> u64 { last.saturating_add(1) }
+    /// Two proposals of a client may be the same number.
+    NumberProposedTwice => ByTest { 0 }
+
+    /// A client remembers a fence of its own that is ahead of its clock.
+    fn is_own_fence_seen(is_own: bool) -> bool { is_own }
+    /// A client proposes a number that its own last fence refuses.
+    OwnFenceForgotten => ByTest { false }
+
     /// Only nodes whose clock agrees with the client's vote for a fence.
     fn may_propose(do_clocks_agree: bool) -> bool { do_clocks_agree }
     /// A client whose clock is years ahead gets fences.

@@ -10,6 +10,7 @@ use crate::command::Answer;
 use crate::error::{Cause, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
+use crate::rules;
 use crate::slab::SlotIndex;
 
 impl Locks {
@@ -31,12 +32,12 @@ impl Locks {
                 Vote::Unknown(Cause::OddReply)
             }
         };
-        if vote == Vote::Granted
+        if rules::is_accept_trusted(vote == Vote::Granted)
             && let Some(fencing) = self.slots.fences.of_mut(slot_index)
         {
             if answer == Answer::Number {
                 fencing.refuse(self.nodes.at(id).number());
-            } else {
+            } else if answer == Answer::One {
                 fencing.accept(id);
             }
         }
@@ -63,7 +64,8 @@ impl Locks {
     ) {
         self.see_counter(id, slot_index, answer, now);
         // An accept read after the node said that it is not a master does not count.
-        let is_accepted = answer == Answer::One && self.vote_of_grant(id, now) == Vote::Granted;
+        let is_accepted = answer == Answer::One
+            && rules::is_accept_trusted(self.vote_of_grant(id, now) == Vote::Granted);
         self.raise_ended(id, slot_index, is_accepted);
         if answer == Answer::Zero && self.slots.at(slot_index).state == SlotState::Acquiring {
             // The node no longer holds the key for this client.

@@ -154,7 +154,7 @@ impl Fences {
     pub(in crate::engine) fn propose(&mut self, key: &[u8], wall: WallClock, now: Instant) -> u64 {
         let time = wall.at(now);
         let ahead = self.ahead.get(key).map_or(0, |counter| counter.saturating_add(1));
-        let number = time.max(ahead).max(self.last.saturating_add(1)).clamp(1, FENCE_END - 1);
+        let number = time.max(ahead).max(rules::above_last(self.last)).clamp(1, FENCE_END - 1);
         // A counter far ahead concerns its own key only.
         if ahead <= time {
             self.last = number;

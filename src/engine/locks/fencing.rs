@@ -111,7 +111,7 @@ impl Locks {
         match fencing.judge(self.settings.quorum, unheard) {
             Progress::Fenced => {
                 // A raised number may be ahead of the clock: the next one must be above it.
-                if let Some(fence) = fencing.fence() {
+                if let Some(fence) = fencing.fence().filter(|_| rules::is_own_fence_seen(true)) {
                     self.see_fence(slot_index, fence, now);
                 }
                 self.observe(Happening::Won { op: index });

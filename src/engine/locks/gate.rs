@@ -8,6 +8,7 @@ use super::state::{Failed, Locks};
 use crate::error::{Cause, Vote};
 use crate::node::Now;
 use crate::quorum::NodeId;
+use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
 
 impl Locks {
@@ -61,7 +62,7 @@ impl Locks {
             self.encode_set(slot_index);
             for node in gated {
                 // The node may have lost its vote since.
-                if self.nodes.voters().contains(node) {
+                if rules::may_be_asked(self.nodes.voters().contains(node)) {
                     self.send_set(node, slot_index, now);
                 } else {
                     self.fail_vote(node, slot_index);

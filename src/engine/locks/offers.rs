@@ -94,7 +94,7 @@ impl Locks {
         let made = self.offers.of(op);
         if let Some(slot) = made.last().map(|&newest| self.slots.at(newest))
             && slot.began + ttl(slot.ttl_ms) / FRESH_PARTS > now.real
-            && slot.tainted.is_empty()
+            && rules::may_offer_again(slot.tainted.is_empty())
             && let TokenBytes::Drawn(token) = slot.token
         {
             return Some((token, slot.ttl_ms));
@@ -175,7 +175,7 @@ impl Locks {
         now: Now,
     ) -> Taken {
         let Some(slot_index) = self.slot_with(&transfer) else { return Taken::Unwanted };
-        if !self.slots.at(slot_index).was_offered() {
+        if !rules::is_of_offer(self.slots.at(slot_index).was_offered()) {
             // Forged: tokens of attempts and leases are on the nodes for all to read.
             return Taken::Ignored;
         }
@@ -183,11 +183,14 @@ impl Locks {
         let is_trusted = rules::is_transfer_trusted(is_trusted);
         let slot = self.slots.at_mut(slot_index);
         let is_clean = rules::counts_where_deleted(!slot.tainted.contains(id));
-        let is_vote = is_clean && is_trusted && slot.ttl_ms == transfer.ttl_ms;
+        let is_vote =
+            is_clean && is_trusted && rules::is_with_offered_ttl(slot.ttl_ms == transfer.ttl_ms);
         match slot.state {
             SlotState::Offered => {
                 let op = self.offers.open.get(slot_index).copied();
-                let Some(op) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) else {
+                let Some(op) =
+                    op.filter(|&op| rules::takes_up(self.ops.at(op).outcome == Outcome::Open))
+                else {
                     self.end_offer(slot_index, now);
                     return self.handed_in_vain(id, slot_index, transfer.from, now);
                 };
@@ -225,7 +228,7 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         slot.holds.insert(id);
         slot.unanswered.remove(id);
-        if is_vote && !slot.granted.contains(id) {
+        if rules::is_late_vote(is_vote) && !slot.granted.contains(id) {
             slot.granted.insert(id);
             let op = slot.op.filter(|_| slot.state == SlotState::Acquiring);
             if let Some(op) = op {
@@ -268,6 +271,8 @@ impl Locks {
         let ends = rules::offer_ends(self.slots.at(slot_index).ends, &newest);
         // An attempt under way ends behind its release; both cannot be valid.
         self.ops.unlist(index);
+        let attempt = self.slots.at_mut(last);
+        attempt.holds = rules::holds_of_attempt(attempt.holds);
         self.release_slot(last, now);
         self.slots.at_mut(last).op = None;
         self.slots.free_if_unnamed(last);
@@ -281,7 +286,7 @@ impl Locks {
         slot.op = Some(index);
         slot.ends = rules::transfer_ends(ends, received);
         slot.holds = rules::with_late_scripts(slot.holds, heard);
-        slot.unanswered = slot.unanswered.union(slot.holds.without(slot.granted));
+        slot.unanswered = rules::with_untold(slot.unanswered, slot.holds.without(slot.granted));
         let granted = slot.granted;
         let op = self.ops.at_mut(index);
         op.set_slot(slot_index);
@@ -325,7 +330,7 @@ impl Locks {
         }
         self.remember(slot_index, None, now.real);
         let slot = self.slots.at_mut(slot_index);
-        slot.tainted = slot.tainted.union(slot.holds);
+        slot.tainted = rules::with_held(slot.tainted, slot.holds);
         if slot.holds.is_empty() {
             slot.state = SlotState::Released;
         } else {
@@ -345,7 +350,8 @@ impl Locks {
     /// A holder's script compares with the holder's token, which no node has for longer than
     /// `max_ttl` and drift.
     fn remember(&mut self, slot: SlotIndex, from: Option<[u8; 20]>, now: Instant) {
-        let until = now + TAKEN_UP + self.settings.admission.guard_time;
+        let ends = now + TAKEN_UP + self.settings.admission.guard_time;
+        let until = rules::remembered_until(ends, now);
         if self.offers.past.is_empty() {
             self.timers.set(Timer::Offers, until);
         }
@@ -380,7 +386,7 @@ impl Locks {
             slot.holds = rules::with_late_scripts(slot.holds, heard);
             if slot.state == SlotState::Released {
                 slot.tainted = slot.tainted.union(heard);
-                for id in rest {
+                for id in rules::left_behind(rest) {
                     self.send_release(id, slot_index, &mut None, now);
                 }
             } else {
@@ -398,7 +404,9 @@ impl Locks {
         for slot_index in self.offers.all() {
             let slot = self.slots.at_mut(slot_index);
             // A delete may be on its way there already.
-            if !rules::is_unheard_owed(!slot.holds.contains(id)) {
+            if !rules::is_unheard_owed(!slot.holds.contains(id))
+                || rules::is_left_when_over(slot.state != SlotState::Offered)
+            {
                 continue;
             }
             slot.holds.insert(id);
@@ -447,12 +455,12 @@ impl Locks {
         }
         self.delete_transferred(id, slot_index, now);
         let past = self.offers.past.iter_mut().rev().find(|past| past.slot == slot_index);
-        if past.is_some_and(|past| past.from.replace(from) == Some(from)) {
+        if rules::has_had_turn(past.is_some_and(|past| past.from.replace(from) == Some(from))) {
             return Taken::Ignored;
         }
         let mut others = self.nodes.with_transfers();
         others.remove(id);
-        for other in others {
+        for other in rules::others_told(others) {
             self.delete_transferred(other, slot_index, now);
         }
         Taken::Unwanted
@@ -466,7 +474,7 @@ impl Locks {
         }
         let slot = self.slots.at_mut(slot_index);
         slot.tainted.insert(id);
-        slot.granted.remove(id);
+        rules::take_vote_back(&mut slot.granted, id);
         if slot.state == SlotState::Released && rules::runs_behind(slot.holds.contains(id)) {
             return;
         }

@@ -135,7 +135,7 @@ impl Locks {
         for id in others {
             self.send_release(id, slot_index, &mut encoded, now);
         }
-        if let Some(claim) = claim {
+        if let Some(claim) = rules::claim_to_delete(claim) {
             self.delete_claim(&claim, slot_index, now);
         }
     }
@@ -247,7 +247,8 @@ impl Locks {
     /// keys by its own release.
     fn is_debt_void(&self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
-        slot.was_offered() && matches!(slot.state, SlotState::Acquiring | SlotState::Held)
+        let is_lease = matches!(slot.state, SlotState::Acquiring | SlotState::Held);
+        rules::is_debt_void(slot.was_offered() && is_lease)
     }
 
     /// A node answered a release.
@@ -302,7 +303,9 @@ impl Locks {
                 {
                     self.nodes.note_refusal(id, cause, now.real);
                 }
-                self.send_release(id, slot_index, &mut None, now);
+                if rules::is_released_plainly(true) {
+                    self.send_release(id, slot_index, &mut None, now);
+                }
             }
         }
         answer == Answer::Ok

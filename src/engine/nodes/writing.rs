@@ -5,6 +5,7 @@ use crate::command::{Answer, ReleaseStep};
 use crate::key::Key;
 use crate::node::{Node, Now, Pending, Period, Request};
 use crate::quorum::{NodeId, NodeMask};
+use crate::rules;
 use crate::time::Instant;
 
 /// Requests up to this long are copied as one block of constant size.
@@ -40,7 +41,7 @@ impl Nodes {
     /// Leaves the channels for transfers.
     pub(in crate::engine) fn leave_transfers(&mut self, now: Now) {
         self.takes_transfers = false;
-        self.period = self.period.wrapping_add(1);
+        self.period = rules::next_period(self.period);
         for (id, node) in NodeMask::first(self.nodes.len()).into_iter().zip(&mut self.nodes) {
             node.leave_transfers(now);
             self.with_output.set(id, node.has_output());

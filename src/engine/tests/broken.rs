@@ -3,8 +3,25 @@
 
 use std::panic::catch_unwind;
 
+use super::claims::a_release_deletes_the_claim_behind_the_lock_and_only_where_it_is_the_same;
 use super::extending::a_node_that_lacks_the_script_is_extended_though_the_others_have_decided;
-use super::fencing::a_client_whose_clock_is_off_gets_no_fence;
+use super::fencing::{
+    a_client_whose_clock_is_off_gets_no_fence,
+    a_clock_that_was_set_right_votes_at_the_next_attempt,
+    an_accept_of_a_node_that_is_no_master_does_not_count,
+    the_next_number_is_above_the_clients_own_last_fence,
+};
+use super::handing::{
+    a_client_that_ends_leaves_the_channel_and_deletes_what_came,
+    a_delete_is_owed_where_the_connection_ends_before_the_script_is_answered,
+    a_late_word_of_a_node_without_a_vote_is_none,
+    a_lock_is_handed_over_with_no_more_than_the_greatest_ttl,
+    a_release_is_repeated_where_a_script_may_run_unheard_behind_it,
+    a_transfer_with_another_ttl_is_no_vote,
+    a_waiter_that_was_silent_for_a_quarter_of_its_ttl_is_woken,
+    the_list_that_comes_with_a_late_word_goes_with_the_lock,
+    what_is_owed_for_a_part_of_a_lock_is_owed_for_longer_than_its_ttl,
+};
 use super::lingering::{
     a_call_that_cannot_take_it_goes_behind_its_release,
     a_lock_whose_time_to_linger_is_over_is_not_taken_again, the_handle_of_the_last_holder_is_dead,
@@ -13,6 +30,7 @@ use super::ownership::{
     a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end,
     a_lease_is_given_away_once_every_node_has_answered_its_extension,
 };
+use super::patience::a_node_that_left_since_one_was_tried_first_is_not_written_to;
 use super::releasing::{
     a_debt_lives_a_ttl_from_the_late_answer_of_its_set,
     a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released,
@@ -22,119 +40,186 @@ use super::siblings::a_word_of_an_earlier_call_strikes_no_later_one_off;
 use super::transfers::{
     a_lock_is_free_for_a_moment_after_so_many_transfers,
     a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
+    a_node_that_cannot_run_the_script_gets_the_plain_release_at_once_and_no_script_again,
     a_transfer_counts_for_the_node_that_ran_it_alone, a_waiter_that_was_silent_for_long_is_woken,
     each_node_is_named_in_what_it_tells,
+    what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere,
     where_a_connection_ended_the_token_is_deleted_and_has_no_vote,
+    who_is_told_by_too_few_nodes_is_woken_instead,
+    who_reads_no_more_leaves_the_channel_and_deletes_what_came,
 };
 use super::trouble::{
     a_node_that_is_owed_releases_gets_no_set_before_them,
     a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
+    the_second_address_of_a_server_hears_no_message_a_second_time,
 };
 use super::untimely::{
+    a_client_that_comes_back_listens_on_another_channel,
     a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one_is_open,
     a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over,
+    a_token_that_was_deleted_somewhere_is_not_offered_again, a_vote_ends_with_the_delete,
+    no_message_is_a_vote_for_an_attempt, what_was_owed_for_an_offer_is_not_paid_out_of_the_lease,
 };
 use super::waking::{
     a_waiter_that_gives_up_tells_the_holder, two_that_wait_for_each_other_try_again,
 };
 use super::watching::a_vote_that_is_taken_back_is_made_up_for_by_another;
-use crate::node::tests::an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits;
+use crate::node::tests::{
+    a_master_that_becomes_a_replica_during_its_greeting_is_not_believed,
+    an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
+};
 use crate::rules::{Kind, Mutant, run_with};
+
+/// Each rule with its test, in the order of the rules.
+const TESTS: &[(Mutant, fn())] = &[
+    // It needs a role change between the two rounds of one attempt.
+    (Mutant::DistrustedAcceptCounts, an_accept_of_a_node_that_is_no_master_does_not_count),
+    // The counter refuses it: a round trip for nothing.
+    (Mutant::NumberProposedTwice, a_clock_that_was_set_right_votes_at_the_next_attempt),
+    // The same.
+    (Mutant::OwnFenceForgotten, the_next_number_is_above_the_clients_own_last_fence),
+    // It costs no order: only whom the resource refuses later.
+    (Mutant::ClockNotCompared, a_client_whose_clock_is_off_gets_no_fence),
+    // It needs a restart, a slow answer and a long stop at once: one seed in thousands.
+    (
+        Mutant::ClockReadBeforeBytes,
+        a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
+    ),
+    // Less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
+    // went on.
+    (
+        Mutant::AgeBelievedTooSoon,
+        an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
+    ),
+    // It needs a role change in the middle of a greeting, and one back that no client sees.
+    (
+        Mutant::LateRefusalUnheard,
+        a_master_that_becomes_a_replica_during_its_greeting_is_not_believed,
+    ),
+    // Its grant would not count.
+    (Mutant::VoterOfBeforeAsked, a_node_that_left_since_one_was_tried_first_is_not_written_to),
+    // The SET is denied by a key of this client that is about to go.
+    (Mutant::SetBeforeDebts, a_node_that_is_owed_releases_gets_no_set_before_them),
+    // The attempt ends by its timeout.
+    (Mutant::WithdrawnStillCounted, a_vote_that_is_taken_back_is_made_up_for_by_another),
+    // It needs a connection that ends with a SET at a frozen node, and a release over the next one
+    // before that SET runs.
+    (
+        Mutant::ReleaseNotRepeated,
+        a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released,
+    ),
+    (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
+    // What it does first is to keep its slot for good; a key outlives everything in one seed of
+    // thousands.
+    (Mutant::NoScriptNotFollowed, an_unknown_command_steps_down_and_the_release_is_sent_again),
+    // No lock depends on a claim.
+    (Mutant::ClaimLeft, a_release_deletes_the_claim_behind_the_lock_and_only_where_it_is_the_same),
+    // It needs a client that adopts the lease while the command is on its way.
+    (Mutant::UnsettledGivenAway, a_lease_is_given_away_once_every_node_has_answered_its_extension),
+    // The release stands behind it on the connection.
+    (
+        Mutant::StaleExtensionResent,
+        a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
+    ),
+    // What is owed is not paid out of a lease: it needs a delete that is on its way.
+    (Mutant::DeletedTransferCounts, where_a_connection_ended_the_token_is_deleted_and_has_no_vote),
+    // It needs a client that stands still between its question and the offer, while two nodes run
+    // the script.
+    (
+        Mutant::NewestOfferDatesAll,
+        a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one_is_open,
+    ),
+    // The holder does not trust such a node either.
+    (Mutant::DistrustedTransferCounts, a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over),
+    // It needs a replica that passes on what its master published.
+    (Mutant::AnyNodeTransfers, a_transfer_counts_for_the_node_that_ran_it_alone),
+    // Nobody's transfers count then.
+    (Mutant::TransferNotMarked, each_node_is_named_in_what_it_tells),
+    // It needs a script that runs unheard after the lock was taken over, and a connection that
+    // goes on.
+    (
+        Mutant::LateScriptNotReleased,
+        a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
+    ),
+    // It starves clients of other kinds.
+    (Mutant::RowWithoutEnd, a_lock_is_free_for_a_moment_after_so_many_transfers),
+    // It costs the others time.
+    (Mutant::SilentTakesOver, a_waiter_that_was_silent_for_long_is_woken),
+    // Nobody forges messages there.
+    (Mutant::ForgedVoteCounts, no_message_is_a_vote_for_an_attempt),
+    // Nobody forges messages there.
+    (Mutant::AnyTtlCounts, a_transfer_with_another_ttl_is_no_vote),
+    // It needs two holders that know one call, and a node that tells before the call is reported.
+    (Mutant::TakenUpTwice, a_vote_ends_with_the_delete),
+    // A late vote moves no deadline.
+    (Mutant::LateVoteUnchecked, a_late_word_of_a_node_without_a_vote_is_none),
+    // What is deleted is mostly of a call that is over.
+    (Mutant::DeletedVoteStays, a_vote_ends_with_the_delete),
+    // Each waiter finds out by a poll.
+    (Mutant::LateListLost, the_list_that_comes_with_a_late_word_goes_with_the_lock),
+    // The hand-over comes to nothing, and the waiter is woken.
+    (Mutant::DeletedTokenOffered, a_token_that_was_deleted_somewhere_is_not_offered_again),
+    // It needs a connection that ends before the script runs, and a script that runs behind the release.
+    (Mutant::UntoldTakenForRun, a_release_is_repeated_where_a_script_may_run_unheard_behind_it),
+    // It needs two holders that know one offer.
+    (Mutant::OfferDebtEnds, what_is_owed_for_a_part_of_a_lock_is_owed_for_longer_than_its_ttl),
+    // A quorum still holds the lease.
+    (Mutant::DebtPaidOutOfLease, what_was_owed_for_an_offer_is_not_paid_out_of_the_lease),
+    // Each node that tells has it deleted a moment later.
+    (Mutant::OthersNotDeleted, what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere),
+    // It costs messages.
+    (Mutant::TurnGivenByEachNode, what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere),
+    // A script that runs before the client leaves is mostly heard.
+    (Mutant::HandedOverBeforeKept, who_reads_no_more_leaves_the_channel_and_deletes_what_came),
+    // It needs a holder that knows an offer of the call before.
+    (Mutant::PeriodReused, a_client_that_comes_back_listens_on_another_channel),
+    // A key that is handed over to a client that has ended stands for its TTL.
+    (Mutant::EndsInChannel, a_client_that_ends_leaves_the_channel_and_deletes_what_came),
+    // It costs messages.
+    (Mutant::DuplicateListens, the_second_address_of_a_server_hears_no_message_a_second_time),
+    // All clients have one `max_ttl` there.
+    (Mutant::HandedTtlNotBounded, a_lock_is_handed_over_with_no_more_than_the_greatest_ttl),
+    // The TTLs there are long beside the silence that is allowed.
+    (Mutant::StaleOfferTaken, a_waiter_that_was_silent_for_a_quarter_of_its_ttl_is_woken),
+    // No node refuses scripts there.
+    (
+        Mutant::RefusedScriptLeavesKey,
+        a_node_that_cannot_run_the_script_gets_the_plain_release_at_once_and_no_script_again,
+    ),
+    // The key stands for its TTL.
+    (
+        Mutant::LostScriptNotOwed,
+        a_delete_is_owed_where_the_connection_ends_before_the_script_is_answered,
+    ),
+    // Each waiter finds out by a poll.
+    (Mutant::FailedHandOverSilent, who_is_told_by_too_few_nodes_is_woken_instead),
+    // It costs commands, and no lock.
+    (
+        Mutant::GivenAwayToldAgain,
+        a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end,
+    ),
+    // Who has given up deletes what it is handed, and wakes the next.
+    (Mutant::GiveUpIgnored, a_word_of_an_earlier_call_strikes_no_later_one_off),
+    // Each finds out by a poll.
+    (Mutant::RingNotBroken, two_that_wait_for_each_other_try_again),
+    // Another part refuses a lease that is over.
+    (Mutant::LingersBeyondItsTime, a_lock_whose_time_to_linger_is_over_is_not_taken_again),
+    // The lease is judged once more when it is handed over: the call fails in vain.
+    (Mutant::SpentLeaseRetaken, a_call_that_cannot_take_it_goes_behind_its_release),
+    // Whoever has unlocked a lease does not use it any more.
+    (Mutant::OldHandleLives, the_handle_of_the_last_holder_is_dead),
+    // A waiter that is woken too late passes the turn on: that costs a round trip.
+    (Mutant::GiveUpNotTold, a_waiter_that_gives_up_tells_the_holder),
+];
 
 #[test]
 fn each_rule_that_only_a_test_holds_fails_its_test_when_it_is_broken() {
-    let tests: [(Mutant, fn()); 25] = [
-        // It costs no order: only whom the resource refuses later.
-        (Mutant::ClockNotCompared, a_client_whose_clock_is_off_gets_no_fence),
-        // It needs a restart, a slow answer and a long stop at once: one seed in thousands.
-        (
-            Mutant::ClockReadBeforeBytes,
-            a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
-        ),
-        // Less than a second, of a server that restarted while a lock of nearly all of `max_ttl`
-        // went on.
-        (
-            Mutant::AgeBelievedTooSoon,
-            an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
-        ),
-        // The SET is denied by a key of this client that is about to go.
-        (Mutant::SetBeforeDebts, a_node_that_is_owed_releases_gets_no_set_before_them),
-        // The attempt ends by its timeout.
-        (Mutant::WithdrawnStillCounted, a_vote_that_is_taken_back_is_made_up_for_by_another),
-        // It needs a connection that ends with a SET at a frozen node, and a release over the next one
-        // before that SET runs.
-        (
-            Mutant::ReleaseNotRepeated,
-            a_live_lease_owes_nothing_for_an_unanswered_set_until_it_is_released,
-        ),
-        (Mutant::DebtEndsTooSoon, a_debt_lives_a_ttl_from_the_late_answer_of_its_set),
-        // What it does first is to keep its slot for good; a key outlives everything in one seed of
-        // thousands.
-        (Mutant::NoScriptNotFollowed, an_unknown_command_steps_down_and_the_release_is_sent_again),
-        // It needs a client that adopts the lease while the command is on its way.
-        (
-            Mutant::UnsettledGivenAway,
-            a_lease_is_given_away_once_every_node_has_answered_its_extension,
-        ),
-        // The release stands behind it on the connection.
-        (
-            Mutant::StaleExtensionResent,
-            a_node_that_lacks_the_script_is_extended_though_the_others_have_decided,
-        ),
-        // What is owed is not paid out of a lease: it needs a delete that is on its way.
-        (
-            Mutant::DeletedTransferCounts,
-            where_a_connection_ended_the_token_is_deleted_and_has_no_vote,
-        ),
-        // It needs a client that stands still between its question and the offer, while two nodes run
-        // the script.
-        (
-            Mutant::NewestOfferDatesAll,
-            a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one_is_open,
-        ),
-        // The holder does not trust such a node either.
-        (
-            Mutant::DistrustedTransferCounts,
-            a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over,
-        ),
-        // It needs a replica that passes on what its master published.
-        (Mutant::AnyNodeTransfers, a_transfer_counts_for_the_node_that_ran_it_alone),
-        // Nobody's transfers count then.
-        (Mutant::TransferNotMarked, each_node_is_named_in_what_it_tells),
-        // It needs a script that runs unheard after the lock was taken over, and a connection that
-        // goes on.
-        (
-            Mutant::LateScriptNotReleased,
-            a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
-        ),
-        // It starves clients of other kinds.
-        (Mutant::RowWithoutEnd, a_lock_is_free_for_a_moment_after_so_many_transfers),
-        // It costs the others time.
-        (Mutant::SilentTakesOver, a_waiter_that_was_silent_for_long_is_woken),
-        // It costs commands, and no lock.
-        (
-            Mutant::GivenAwayToldAgain,
-            a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end,
-        ),
-        // Who has given up deletes what it is handed, and wakes the next.
-        (Mutant::GiveUpIgnored, a_word_of_an_earlier_call_strikes_no_later_one_off),
-        // Each finds out by a poll.
-        (Mutant::RingNotBroken, two_that_wait_for_each_other_try_again),
-        // Another part refuses a lease that is over.
-        (Mutant::LingersBeyondItsTime, a_lock_whose_time_to_linger_is_over_is_not_taken_again),
-        // The lease is judged once more when it is handed over: the call fails in vain.
-        (Mutant::SpentLeaseRetaken, a_call_that_cannot_take_it_goes_behind_its_release),
-        // Whoever has unlocked a lease does not use it any more.
-        (Mutant::OldHandleLives, the_handle_of_the_last_holder_is_dead),
-        // A waiter that is woken too late passes the turn on: that costs a round trip.
-        (Mutant::GiveUpNotTold, a_waiter_that_gives_up_tells_the_holder),
-    ];
     let rest = Mutant::all().filter(|mutant| mutant.kind() == Kind::ByTest);
     assert!(
-        rest.eq(tests.iter().map(|&(mutant, _)| mutant)),
+        rest.eq(TESTS.iter().map(|&(mutant, _)| mutant)),
         "each has its test here, in this order"
     );
-    for (mutant, test) in tests {
+    for &(mutant, test) in TESTS {
         assert!(catch_unwind(|| run_with(Some(mutant), test)).is_err(), "{mutant:?} survives");
     }
 }

@@ -65,7 +65,7 @@ fn whatever_a_node_answers_to_a_claim_the_lease_is_as_it_was() {
 }
 
 #[test]
-fn a_release_deletes_the_claim_behind_the_lock_and_only_where_it_is_the_same() {
+pub(super) fn a_release_deletes_the_claim_behind_the_lock_and_only_where_it_is_the_same() {
     let mut rig = Rig::new(3);
     rig.acquire_with("a", announced());
     rig.answer_all(0..2, "+OK\r\n");

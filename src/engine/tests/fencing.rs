@@ -87,7 +87,7 @@ fn where_the_number_is_refused_a_second_round_is_above_every_counter() {
 
 /// Its own counter would refuse it: a round trip for nothing.
 #[test]
-fn the_next_number_is_above_the_clients_own_last_fence() {
+pub(super) fn the_next_number_is_above_the_clients_own_last_fence() {
     let mut rig = rig_with(&[0; 3]);
     begin(&mut rig);
     rig.answer_all(0..2, &format!("$16\r\n{}\r\n", WALL + 1_000));
@@ -193,7 +193,7 @@ pub(super) fn a_client_whose_clock_is_off_gets_no_fence() {
 }
 
 #[test]
-fn a_clock_that_was_set_right_votes_at_the_next_attempt() {
+pub(super) fn a_clock_that_was_set_right_votes_at_the_next_attempt() {
     let mut rig = rig_with(&[0, 5_000_000, -5_000_000]);
     rig.acquire_with("k", LockOptions::new(TTL).fenced());
     rig.refused();
@@ -283,4 +283,37 @@ fn without_the_restart_guard_there_are_no_fences() {
     let options = LockOptions::new(TTL).fenced();
     let error = rig.engine.try_lock(b"k", &options, rig.now).unwrap_err();
     assert_eq!(error.to_string(), "no lock can be fenced: the restart guard is off");
+}
+
+/// A node that says between its grant and its accept, or before both, that it is no master may forget the
+/// number.
+#[test]
+pub(super) fn an_accept_of_a_node_that_is_no_master_does_not_count() {
+    const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
+    let counter = format!("$16\r\n{}\r\n", WALL + 1);
+    for is_second_round in [false, true] {
+        let mut rig = rig_with(&[0; 3]);
+        if is_second_round {
+            begin(&mut rig);
+            rig.acquire("other");
+            rig.answer_all(0..2, &counter);
+        } else {
+            rig.acquire("other");
+            begin(&mut rig);
+        }
+        rig.answer(0, READONLY);
+        rig.answer(1, "+OK\r\n");
+        rig.answer_all(0..2, ":1\r\n");
+        if is_second_round {
+            rig.answer(2, ":0\r\n");
+            rig.answer(2, "+OK\r\n");
+        } else {
+            rig.answer(2, "_\r\n");
+            rig.answer(2, &counter);
+        }
+        while let Some(Event::Lock { result, .. }) = rig.engine.poll_event(rig.now) {
+            let fence = result.ok().and_then(|lease| rig.engine.fence(lease));
+            assert_eq!(fence, None, "one node has accepted it; second round: {is_second_round}");
+        }
+    }
 }

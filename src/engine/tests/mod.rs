@@ -11,6 +11,7 @@ mod counting;
 mod extending;
 mod fencing;
 mod fuzzed;
+mod handing;
 mod held;
 mod keeping;
 mod limits;

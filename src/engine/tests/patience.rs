@@ -103,7 +103,7 @@ fn a_call_that_queued_and_asked_nobody_says_so_and_nothing_of_an_earlier_one() {
 }
 
 #[test]
-fn a_node_that_left_since_one_was_tried_first_is_not_written_to() {
+pub(super) fn a_node_that_left_since_one_was_tried_first_is_not_written_to() {
     let mut rig = rig(3);
     let gate = denied(&mut rig);
     answer_each(&mut rig, gate, &["_\r\n", ":-2\r\n"]);

@@ -111,11 +111,28 @@ pub(super) fn listed(id: &[u8], age_ms: u16, token: &[u8; 20]) -> Vec<u8> {
     text
 }
 
+/// Puts another TTL in the place of the one that is listed.
+pub(super) fn with_ttl(text: &mut [u8], ttl_ms: u32) {
+    let listed = 10_000_u32.to_le_bytes();
+    let place = text.windows(4).position(|it| it == listed).expect("it is listed");
+    text[place..place + 4].copy_from_slice(&ttl_ms.to_le_bytes());
+}
+
 /// What a node tells that has written `token` for the holder of `FROM`, as the node with this mark.
 pub(super) fn transfer(rig: &Rig, token: &[u8; 20], mark: usize) -> Vec<u8> {
+    transfer_with(rig, token, mark, &[0, 0])
+}
+
+/// The same, and `OTHER` waits behind.
+pub(super) fn transfer_before_other(rig: &Rig, token: &[u8; 20], mark: usize) -> Vec<u8> {
+    let other = listed(OTHER.as_bytes(), 1, b"ABCDEFGH0123456789ab");
+    transfer_with(rig, token, mark, &[&[1, 0][..], &other].concat())
+}
+
+fn transfer_with(rig: &Rig, token: &[u8; 20], mark: usize, list: &[u8]) -> Vec<u8> {
     let waiter = listed(&own_waiter(rig, rig.engine.waiting.calls()), 1, token);
     let mark = [format!("{mark}").as_bytes(), &[0; 7]].concat();
-    let text = [&[4, 1][..], &waiter, &FROM, &mark, &[0, 0], b"a"].concat();
+    let text = [&[4, 1][..], &waiter, &FROM, &mark, list, b"a"].concat();
     let channel = channel(rig);
     let head =
         format!(">3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n", channel.len(), text.len());
@@ -219,7 +236,7 @@ fn a_part_of_a_lock_is_given_up_when_no_more_comes() {
 }
 
 #[test]
-fn what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere() {
+pub(super) fn what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere() {
     let mut rig = rig(3);
     let token = given_up(&mut rig);
     rig.clear();
@@ -275,13 +292,23 @@ pub(super) fn announce(rig: &mut Rig, lease: LeaseId, age_ms: u16) {
 
 /// `OTHER` announces that it waits behind the holder of this token.
 pub(super) fn announce_to(rig: &mut Rig, token: &[u8; 20], age_ms: u16) {
-    announce_from(rig, OTHER.as_bytes(), token, age_ms);
+    announce_with(rig, token, (age_ms, 10_000));
+}
+
+/// The same, with the TTL that `OTHER` offers.
+pub(super) fn announce_with(rig: &mut Rig, token: &[u8; 20], (age_ms, ttl_ms): (u16, u32)) {
+    let mut waiter = listed(OTHER.as_bytes(), age_ms, b"ABCDEFGH0123456789ab");
+    with_ttl(&mut waiter, ttl_ms);
+    announced(rig, &waiter, token);
 }
 
 /// A waiter announces that it waits behind the holder of this token.
 pub(super) fn announce_from(rig: &mut Rig, waiter: &[u8], token: &[u8; 20], age_ms: u16) {
-    let waiter = listed(waiter, age_ms, b"ABCDEFGH0123456789ab");
-    let text = [&[1, 0][..], &waiter, token, &[0; 8], &[0, 0], b"a"].concat();
+    announced(rig, &listed(waiter, age_ms, b"ABCDEFGH0123456789ab"), token);
+}
+
+fn announced(rig: &mut Rig, waiter: &[u8], token: &[u8; 20]) {
+    let text = [&[1, 0][..], waiter, token, &[0; 8], &[0, 0], b"a"].concat();
     let channel = messages(rig);
     let head =
         format!(">3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n", channel.len(), text.len());
@@ -337,7 +364,7 @@ fn a_release_hands_the_lock_over_to_who_waits() {
 }
 
 #[test]
-fn who_is_told_by_too_few_nodes_is_woken_instead() {
+pub(super) fn who_is_told_by_too_few_nodes_is_woken_instead() {
     for answers in [[":2\r\n", ":1\r\n", ":1\r\n"], [":0\r\n", ":2\r\n", ":0\r\n"]] {
         let mut rig = rig(3);
         let lease = waited_for(&mut rig, 1);
@@ -351,7 +378,8 @@ fn who_is_told_by_too_few_nodes_is_woken_instead() {
 }
 
 #[test]
-fn a_node_that_cannot_run_the_script_gets_the_plain_release_at_once_and_no_script_again() {
+pub(super) fn a_node_that_cannot_run_the_script_gets_the_plain_release_at_once_and_no_script_again()
+{
     let mut rig = rig(3);
     let lease = waited_for(&mut rig, 1);
     rig.engine.release(lease, rig.now);
@@ -418,7 +446,7 @@ pub(super) fn each_node_is_named_in_what_it_tells() {
 /// Nobody reads what comes between the calls of a blocking client: it leaves the channel, and what
 /// was handed over before is deleted behind that.
 #[test]
-fn who_reads_no_more_leaves_the_channel_and_deletes_what_came() {
+pub(super) fn who_reads_no_more_leaves_the_channel_and_deletes_what_came() {
     let mut rig = rig(3);
     offering(&mut rig);
     rig.engine.cancel_all(rig.now);
@@ -485,7 +513,7 @@ fn a_script_that_runs_behind_the_release_is_told_of_and_its_key_deleted_at_once(
 
 /// What the node tells may be lost with the connection.
 #[test]
-fn a_delete_is_owed_where_a_connection_ends_before_a_late_script_is_told_of() {
+pub(super) fn a_delete_is_owed_where_a_connection_ends_before_a_late_script_is_told_of() {
     let (mut rig, _) = released_in_front_of_the_script(true);
     rig.lose(2);
     rig.connect(2);

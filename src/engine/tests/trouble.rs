@@ -90,7 +90,7 @@ pub(super) fn a_node_that_is_owed_releases_gets_no_set_before_them() {
 }
 
 #[test]
-fn the_second_address_of_a_server_hears_no_message_a_second_time() {
+pub(super) fn the_second_address_of_a_server_hears_no_message_a_second_time() {
     const INFO: &str = "run_id:x\r\nuptime_in_seconds:9999\r\n";
     let mut rig = Rig::unconnected(2, |config| config.direct_wake(true));
     for index in [0, 1] {

@@ -60,7 +60,7 @@ pub(super) fn a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one
 
 /// A release is owed for an offer that may have been handed over unheard.
 #[test]
-fn what_was_owed_for_an_offer_is_not_paid_out_of_the_lease() {
+pub(super) fn what_was_owed_for_an_offer_is_not_paid_out_of_the_lease() {
     let mut rig = rig(3);
     offering(&mut rig);
     rig.lose(1);
@@ -106,7 +106,7 @@ fn a_script_that_ran_unheard_after_the_lock_was_taken_over_is_released_with_the_
 
 /// Forged: the token of an attempt is on the nodes for all to read.
 #[test]
-fn no_message_is_a_vote_for_an_attempt() {
+pub(super) fn no_message_is_a_vote_for_an_attempt() {
     let mut rig = rig(3);
     rig.acquire("a");
     let set = {
@@ -126,7 +126,7 @@ fn no_message_is_a_vote_for_an_attempt() {
 /// A token that was deleted at a quorum of nodes is no good any more: the next announcement has
 /// another.
 #[test]
-fn a_token_that_was_deleted_somewhere_is_not_offered_again() {
+pub(super) fn a_token_that_was_deleted_somewhere_is_not_offered_again() {
     let mut rig = rig(3);
     let node = offering(&mut rig);
     let token = offered(&rig);
@@ -145,7 +145,7 @@ fn a_token_that_was_deleted_somewhere_is_not_offered_again() {
 
 /// The vote of a node that was told, and at which the token was deleted since, is none.
 #[test]
-fn a_vote_ends_with_the_delete() {
+pub(super) fn a_vote_ends_with_the_delete() {
     use crate::engine::locks::op::Outcome;
     let mut rig = rig(3);
     offering(&mut rig);
@@ -178,7 +178,7 @@ fn a_client_that_closes_hands_nothing_over() {
 /// A holder may still know an offer of the call before: nobody must hear of that one any more, since
 /// nobody remembers it.
 #[test]
-fn a_client_that_comes_back_listens_on_another_channel() {
+pub(super) fn a_client_that_comes_back_listens_on_another_channel() {
     let mut rig = rig(3);
     given_up(&mut rig);
     rig.engine.leave_transfers(rig.now);
@@ -201,7 +201,7 @@ fn a_client_that_comes_back_listens_on_another_channel() {
 
 /// What a node tells between UNSUBSCRIBE and the answer to it.
 #[test]
-fn what_is_told_while_the_client_leaves_is_deleted() {
+pub(super) fn what_is_told_while_the_client_leaves_is_deleted() {
     let mut rig = rig(3);
     let token = given_up(&mut rig);
     rig.clear();

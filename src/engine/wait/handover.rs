@@ -76,9 +76,10 @@ impl Waiting {
         let offer = first.offer?;
         let silent = first.seen.until(now);
         let fresh = Duration::from_millis(offer.ttl_ms.into()) / SILENT_PARTS;
-        let is_alive = rules::is_alive(silent <= SILENT_MAX) && silent <= fresh;
+        let is_alive = rules::is_alive(silent <= SILENT_MAX) && rules::is_fresh(silent <= fresh);
         let has_time = now + self.node_timeout * 2 < first.until;
-        let is_able = terms.able.has_at_least(self.quorum) && offer.ttl_ms <= terms.ttl_max_ms;
+        let is_allowed = rules::is_handed_ttl_allowed(offer.ttl_ms <= terms.ttl_max_ms);
+        let is_able = terms.able.has_at_least(self.quorum) && is_allowed;
         if ClientId::of(&first.id) == self.client_id
             || !(is_in_row && is_alive && has_time && is_able)
         {
@@ -135,7 +136,8 @@ impl Waiting {
         let possible = handover.told.union(handover.open);
         if !possible.has_at_least(self.quorum) {
             saw(Sight::TransferFailed);
-            if let Some(Handover { wake, .. }) = self.handovers.remove(slot) {
+            if let Some(Handover { wake, .. }) = rules::to_wake_instead(self.handovers.remove(slot))
+            {
                 self.wake(wake, view);
             }
             return;

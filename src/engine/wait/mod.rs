@@ -402,13 +402,13 @@ impl Waiting {
         message: &Message<'_>,
         view: &View<'_>,
     ) {
-        let list = entries(message, node, false, view);
+        let list = rules::late_list(entries(message, node, false, view));
         self.begin_queue(slot, message.key, list, message.hops);
     }
 
     /// A lock was handed over that nobody here takes: the next in its list is woken.
     pub(super) fn unwanted(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
-        let list = entries(message, node, false, view);
+        let list = rules::list_of_unwanted(entries(message, node, false, view));
         self.wakes.forget(hash(message.key));
         self.give_turn(node, message.key, list, view);
     }

@@ -1,0 +1,136 @@
+//! The bounds of what is handed over, and what is left when that goes wrong: each test plays the nodes,
+//! and the other clients.
+
+use super::transfers::{
+    announce_with, given_up, handed_over, offered, offering, rig, settle, token_bytes, told,
+    transfer, transfer_before_other, waited_for, with_ttl,
+};
+use super::untimely::subscribed_again;
+use super::waking::{OTHERS_CHANNEL, WAKE, published};
+use super::*;
+
+/// The first command of a release, where `OTHER` waits: it was last heard of so long ago, and offers this TTL.
+fn released_for(age_ms: u16, ttl_ms: u32) -> String {
+    let mut rig = rig(3);
+    let lease = rig.lease("a");
+    let token = token_bytes(&rig, lease);
+    announce_with(&mut rig, &token, (age_ms, ttl_ms));
+    rig.engine.release(lease, rig.now);
+    rig.waiting(0).remove(0)
+}
+
+/// `max_ttl` is 30 s. No node would remember for longer that it granted.
+#[test]
+pub(super) fn a_lock_is_handed_over_with_no_more_than_the_greatest_ttl() {
+    assert_eq!(released_for(1, 30_000), "EVAL");
+    assert_eq!(released_for(1, 30_001), "DELIFEQ");
+}
+
+/// The lease counts from the offer, and the waiter would have too little of it left.
+#[test]
+pub(super) fn a_waiter_that_was_silent_for_a_quarter_of_its_ttl_is_woken() {
+    assert_eq!(released_for(249, 1_000), "EVAL");
+    assert_eq!(released_for(251, 1_000), "DELIFEQ");
+}
+
+/// Forged, or written by a holder that shortens it: the deadline counts with the TTL that was offered.
+#[test]
+pub(super) fn a_transfer_with_another_ttl_is_no_vote() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    told(&mut rig, 0);
+    let mut shorter = transfer(&rig, &offered(&rig), 1);
+    with_ttl(&mut shorter, 9_999);
+    rig.receive(1, &shorter);
+    assert!(rig.lock_result().is_none(), "one node has voted");
+    told(&mut rig, 2);
+    rig.locked();
+}
+
+/// The delete of the token is on its way to the node, or has run there.
+#[test]
+pub(super) fn a_late_word_of_a_node_without_a_vote_is_none() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    rig.lose(1);
+    rig.connect(1);
+    told(&mut rig, 0);
+    told(&mut rig, 2);
+    let lease = rig.locked();
+    let late = transfer(&rig, &token_bytes(&rig, lease), 1);
+    rig.receive(1, &late);
+    assert_eq!(rig.engine.votes(lease).count(), 2);
+}
+
+#[test]
+pub(super) fn the_list_that_comes_with_a_late_word_goes_with_the_lock() {
+    let (mut rig, lease, _) = handed_over();
+    let late = transfer_before_other(&rig, &token_bytes(&rig, lease), 2);
+    rig.receive(2, &late);
+    rig.engine.release(lease, rig.now);
+    assert_eq!(rig.waiting(0), ["EVAL"], "it is handed over");
+}
+
+#[test]
+pub(super) fn the_waiters_behind_a_lock_that_was_handed_over_in_vain_get_their_turn() {
+    let mut rig = rig(3);
+    let token = given_up(&mut rig);
+    settle(&mut rig);
+    let message = transfer_before_other(&rig, &token, 1);
+    rig.receive(1, &message);
+    let node = (0..3).find(|&index| rig.waiting(index).contains(&"PUBLISH".into()));
+    assert_eq!(published(&mut rig, node.expect("a wake")), (OTHERS_CHANNEL.to_owned(), WAKE));
+}
+
+/// Another holder that knows the offer may hand over by it, unheard, while the node is away.
+#[test]
+pub(super) fn what_is_owed_for_a_part_of_a_lock_is_owed_for_longer_than_its_ttl() {
+    let mut rig = rig(3);
+    offering(&mut rig);
+    told(&mut rig, 0);
+    rig.lose(0);
+    rig.advance(60 * MS);
+    rig.engine.cancel_all(rig.now);
+    rig.refused();
+    rig.advance(TTL + TTL);
+    rig.connect(0);
+    assert!(rig.waiting(0).contains(&"DELIFEQ".into()), "{:?}", rig.waiting(0));
+}
+
+/// What was told may be unread.
+#[test]
+pub(super) fn a_client_that_ends_leaves_the_channel_and_deletes_what_came() {
+    let mut rig = rig(3);
+    given_up(&mut rig);
+    rig.clear();
+    rig.engine.begin_close();
+    for index in 0..3 {
+        assert_eq!(rig.waiting(index), ["UNSUBSCRIBE", "DELIFEQ"], "node {index}");
+    }
+}
+
+/// The script may not have run.
+#[test]
+pub(super) fn a_delete_is_owed_where_the_connection_ends_before_the_script_is_answered() {
+    let mut rig = rig(3);
+    let lease = waited_for(&mut rig, 1);
+    rig.engine.release(lease, rig.now);
+    assert_eq!(rig.waiting(1), ["EVAL"]);
+    rig.lose(1);
+    rig.connect(1);
+    assert_eq!(rig.waiting(1).last().map(String::as_str), Some("DELIFEQ"));
+}
+
+/// The script of the last holder may run at a node that has not told of it, and cannot any more.
+#[test]
+pub(super) fn a_release_is_repeated_where_a_script_may_run_unheard_behind_it() {
+    let (mut rig, lease, _) = handed_over();
+    rig.lose(2);
+    rig.engine.release(lease, rig.now);
+    rig.connect(2);
+    assert_eq!(rig.waiting(2).last().map(String::as_str), Some("DELIFEQ"));
+    subscribed_again(&mut rig, 2);
+    rig.answer(2, ":0\r\n");
+    rig.advance(200 * MS);
+    assert_eq!(rig.waiting(2), ["DELIFEQ"], "once more");
+}
