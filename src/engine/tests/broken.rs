@@ -26,10 +26,7 @@ use super::lingering::{
     a_call_that_cannot_take_it_goes_behind_its_release,
     a_lock_whose_time_to_linger_is_over_is_not_taken_again, the_handle_of_the_last_holder_is_dead,
 };
-use super::ownership::{
-    a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end,
-    a_lease_is_given_away_once_every_node_has_answered_its_extension,
-};
+use super::ownership::a_lease_is_given_away_once_every_node_has_answered_its_extension;
 use super::patience::a_node_that_left_since_one_was_tried_first_is_not_written_to;
 use super::releasing::{
     a_debt_lives_a_ttl_from_the_late_answer_of_its_set,
@@ -193,11 +190,6 @@ const TESTS: &[(Mutant, fn())] = &[
     ),
     // Each waiter finds out by a poll.
     (Mutant::FailedHandOverSilent, who_is_told_by_too_few_nodes_is_woken_instead),
-    // It costs commands, and no lock.
-    (
-        Mutant::GivenAwayToldAgain,
-        a_call_behind_a_lease_that_was_given_away_polls_and_has_it_soon_after_its_end,
-    ),
     // Who has given up deletes what it is handed, and wakes the next.
     (Mutant::GiveUpIgnored, a_word_of_an_earlier_call_strikes_no_later_one_off),
     // Each finds out by a poll.
