@@ -273,7 +273,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// As [`Driver::detach`](crate::Driver::detach), [`DetachError::Full`] and [`DetachError::Closed`].
+    /// As [`Driver::detach`](crate::driver::Driver::detach), [`DetachError::Full`] and [`DetachError::Closed`].
     /// The guard stays as it is.
     pub fn detach(&self, guard: &mut SharedGuard) -> Result<LockToken, DetachError> {
         let pending = self.begin_detach(guard, Caller::Blocks)?;

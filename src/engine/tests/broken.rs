@@ -178,7 +178,7 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::HandedTtlNotBounded, a_lock_is_handed_over_with_no_more_than_the_greatest_ttl),
     // The TTLs there are long beside the silence that is allowed.
     (Mutant::StaleOfferTaken, a_waiter_that_was_silent_for_a_quarter_of_its_ttl_is_woken),
-    // No node refuses scripts there.
+    // The key ends with its TTL, and few seeds wait for that.
     (
         Mutant::RefusedScriptLeavesKey,
         a_node_that_cannot_run_the_script_gets_the_plain_release_at_once_and_no_script_again,
