@@ -125,11 +125,14 @@ impl Server {
     /// Why the server's condition forbids the command.
     fn unfit(&self, session: &Session, command: &Command) -> Option<String> {
         let has = |flag| command.has(flag);
-        if self.state.oom && has(table::DENY_OOM) {
+        if self.state.oom && !self.state.busy && has(table::DENY_OOM) {
             return Some("OOM command not allowed when used memory > 'maxmemory'.".to_owned());
         }
         if self.state.misconf && (has(table::WRITE) || command.name == "ping") {
             return Some(self.misconf());
+        }
+        if self.state.no_replicas && !self.state.replica && has(table::WRITE) {
+            return Some(NO_REPLICAS.to_owned());
         }
         if self.state.replica && !self.state.writable && has(table::WRITE) {
             return Some(READONLY.to_owned());
@@ -147,6 +150,12 @@ impl Server {
         if self.state.loading && !command.has(table::LOADING) {
             return Some(format!(
                 "LOADING {} is loading the dataset in memory",
+                self.flavor.title()
+            ));
+        }
+        if self.state.busy && !command.runs_beside_script(self.flavor) {
+            return Some(format!(
+                "BUSY {} is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
                 self.flavor.title()
             ));
         }
@@ -171,5 +180,6 @@ fn is_http(args: Args<'_>) -> bool {
 }
 
 pub(crate) const READONLY: &str = "READONLY You can't write against a read only replica.";
+pub(crate) const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 pub(crate) const MASTERDOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";

@@ -3,7 +3,7 @@
 //! Layer: sans-IO. There is no Lua here; any other script is refused with a plain error.
 
 use super::flavor::Flavor;
-use super::gate::{Call, READONLY};
+use super::gate::{Call, NO_REPLICAS, READONLY};
 use super::keys::{When, left_ms, move_end};
 use super::keyspace::Value;
 use super::pubsub;
@@ -274,6 +274,9 @@ fn writable(call: &Call<'_>, command: &str) -> Result<(), String> {
     }
     if call.server.state.replica {
         return Err(READONLY.to_owned());
+    }
+    if call.server.state.no_replicas {
+        return Err(NO_REPLICAS.to_owned());
     }
     // DEL and PEXPIRE need no memory.
     if command == "set" && call.server.state.oom {

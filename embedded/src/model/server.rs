@@ -92,10 +92,14 @@ pub enum Condition {
     Promoted([u8; 20]),
     /// It is loading its keys: `-LOADING`, but for HELLO, AUTH, INFO and the like.
     Loading(bool),
+    /// It runs a script for long: `-BUSY`, but for HELLO, AUTH and the like. A restart ends it.
+    Busy(bool),
     /// Its memory is full and nothing may be evicted: `-OOM` for what may need memory.
     OutOfMemory(bool),
     /// It cannot persist: writes and PING are answered `-MISCONF`.
     Misconf(bool),
+    /// It has fewer replicas than writes need: writes are answered `-NOREPLICAS`.
+    NoReplicas(bool),
     /// It is a node of a cluster, as far as INFO and HELLO say.
     Cluster(bool),
     /// Its eviction policy, such as `allkeys-lru`.
@@ -137,8 +141,10 @@ pub(crate) struct State {
     pub(crate) writable: bool,
     pub(crate) master_down: bool,
     pub(crate) loading: bool,
+    pub(crate) busy: bool,
     pub(crate) oom: bool,
     pub(crate) misconf: bool,
+    pub(crate) no_replicas: bool,
     pub(crate) cluster: bool,
     pub(crate) denied: Vec<String>,
     pub(crate) renamed: Vec<String>,
@@ -225,13 +231,14 @@ impl Server {
 
     /// Begins another process life. All sessions of the last one are void: drop them.
     ///
-    /// Conditions stay as they are.
+    /// Conditions stay as they are, but for a script that runs.
     pub fn restart(&mut self, life: Life, memory: Memory) {
         match memory {
             Memory::Lost => self.keys = Keyspace::default(),
             Memory::Kept => self.keys.forget_sessions(),
         }
         self.life = life;
+        self.state.busy = false;
         self.scripts = [false; super::script::KNOWN_LEN];
         self.channels = Channels::default();
         self.trackers = Trackers::default();
@@ -324,8 +331,10 @@ impl Server {
                 self.keys.clear(None);
             }
             Condition::Loading(is) => self.state.loading = is,
+            Condition::Busy(is) => self.state.busy = is,
             Condition::OutOfMemory(is) => self.state.oom = is,
             Condition::Misconf(is) => self.state.misconf = is,
+            Condition::NoReplicas(is) => self.state.no_replicas = is,
             Condition::Cluster(is) => self.state.cluster = is,
             Condition::MaxmemoryPolicy(policy) => self.state.policy = Some(policy),
             Condition::EvictedKeys(count) => self.stats.evicted = count,

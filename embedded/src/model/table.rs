@@ -37,10 +37,19 @@ pub(crate) const LOADING: u16 = 8;
 pub(crate) const STALE: u16 = 16;
 /// It runs on a RESP2 connection that is subscribed.
 pub(crate) const SUBSCRIBED: u16 = 32;
+/// It runs while the server runs a script for long.
+const BUSY: u16 = 64;
+/// The same, on Valkey 9.1 alone.
+const BUSY_91: u16 = 128;
 
 impl Command {
     pub(crate) const fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whether a server of this flavor runs it while it runs a script for long.
+    pub(crate) fn runs_beside_script(&self, flavor: Flavor) -> bool {
+        self.has(BUSY) || self.has(BUSY_91) && flavor == Flavor::Valkey91
     }
 
     pub(crate) fn takes(&self, len: usize) -> bool {
@@ -152,15 +161,15 @@ fn container(call: &mut Call<'_>) {
 /// Sorted by name: [`find`] does a binary search.
 #[rustfmt::skip]
 static COMMANDS: [Command; 46] = [
-    command("auth", -2, ALWAYS | NO_AUTH, connection::auth),
+    command("auth", -2, ALWAYS | NO_AUTH | BUSY, connection::auth),
     command("client", -2, ALWAYS, container),
-    command("client|caching", 3, ALWAYS, tracking::client_caching),
-    command("client|getname", 2, ALWAYS, connection::client_getname),
-    command("client|id", 2, ALWAYS, connection::client_id),
-    command("client|no-evict", 3, ALWAYS, connection::client_switch),
-    only(SINCE_72, command("client|no-touch", 3, ALWAYS, connection::client_switch)),
-    only(SINCE_72, command("client|setinfo", 4, ALWAYS, connection::client_setinfo)),
-    command("client|setname", 3, ALWAYS, connection::client_setname),
+    command("client|caching", 3, ALWAYS | BUSY_91, tracking::client_caching),
+    command("client|getname", 2, ALWAYS | BUSY_91, connection::client_getname),
+    command("client|id", 2, ALWAYS | BUSY_91, connection::client_id),
+    command("client|no-evict", 3, ALWAYS | BUSY_91, connection::client_switch),
+    only(SINCE_72, command("client|no-touch", 3, ALWAYS | BUSY_91, connection::client_switch)),
+    only(SINCE_72, command("client|setinfo", 4, ALWAYS | BUSY_91, connection::client_setinfo)),
+    command("client|setname", 3, ALWAYS | BUSY_91, connection::client_setname),
     command("client|tracking", -3, ALWAYS, tracking::client_tracking),
     command("config", -2, ALWAYS, container),
     command("config|get", -3, ALWAYS, info::config_get),
@@ -177,20 +186,20 @@ static COMMANDS: [Command; 46] = [
     command("flushall", -1, WRITE, keys::flushall),
     command("flushdb", -1, WRITE, keys::flushdb),
     command("get", 2, 0, strings::get),
-    command("hello", -1, ALWAYS | NO_AUTH, connection::hello),
+    command("hello", -1, ALWAYS | NO_AUTH | BUSY, connection::hello),
     command("info", -1, ALWAYS, info::info),
     command("pexpire", -3, WRITE, keys::pexpire),
     command("ping", -1, SUBSCRIBED, connection::ping),
     command("pttl", 2, 0, keys::pttl),
     command("publish", 3, ALWAYS, pubsub::publish),
-    command("quit", -1, ALWAYS | NO_AUTH | SUBSCRIBED, connection::quit),
-    command("reset", 1, ALWAYS | NO_AUTH | SUBSCRIBED, connection::reset),
+    command("quit", -1, ALWAYS | NO_AUTH | BUSY | SUBSCRIBED, connection::quit),
+    command("reset", 1, ALWAYS | NO_AUTH | BUSY | SUBSCRIBED, connection::reset),
     command("rpush", -3, WRITE | DENY_OOM, keys::rpush),
     command("script", -2, 0, container),
     command("script|exists", -3, 0, script::exists),
     command("script|flush", -2, 0, script::flush),
     command("script|load", 3, STALE, script::load),
-    command("select", 2, ALWAYS, connection::select),
+    command("select", 2, ALWAYS | BUSY_91, connection::select),
     command("set", -3, WRITE | DENY_OOM, strings::set),
     command("subscribe", -2, ALWAYS | SUBSCRIBED, pubsub::subscribe),
     command("time", 1, ALWAYS, info::time),

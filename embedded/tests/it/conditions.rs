@@ -5,7 +5,7 @@
 
 use redbolt_embedded::model::{Condition, ServerOptions};
 
-use redbolt_rig::{RealServer, available_kinds, request};
+use redbolt_rig::{PATIENCE, RealServer, available_kinds, eventually, request};
 
 use super::pair::{Pair, flavor, words};
 
@@ -98,6 +98,37 @@ fn a_replica_without_its_master_answers_as_one() {
 fn a_node_out_of_memory_answers_as_a_server_out_of_memory() {
     let enter: [&[&str]; 1] = [&["CONFIG", "SET", "maxmemory", "1"]];
     in_condition(&[], &enter, &Condition::OutOfMemory(true));
+}
+
+#[test]
+fn a_node_without_replicas_answers_as_a_server_without_replicas() {
+    let enter: [&[&str]; 1] = [&["CONFIG", "SET", "min-replicas-to-write", "1"]];
+    in_condition(&[], &enter, &Condition::NoReplicas(true));
+}
+
+/// The script runs on a connection of its own until it is killed.
+#[test]
+fn a_node_that_runs_a_script_for_long_answers_as_such_a_server() {
+    for kind in available_kinds() {
+        let server = RealServer::start(kind, &["--busy-reply-threshold", "1"]);
+        let mut pair = Pair::new(&server);
+        pair.say(&["SET held held", "SET k v PX 60000", "SET passed mine"]);
+        pair.run(1, &[words(&["SUBSCRIBE", "c"])]);
+        let mut script = server.connect();
+        script.send(&request(&["EVAL", "while true do end", "0"])).unwrap();
+        assert!(eventually(PATIENCE, || server.command(&["PING"]).starts_with(b"-BUSY")));
+        pair.set_condition(Condition::Busy(true));
+        pair.say(QUESTIONS);
+        pair.say(&["INFO", "SCRIPT EXISTS a", "SUBSCRIBE d", "AUTH a b", "RESET"]);
+        pair.say(&[
+            "CLIENT GETNAME",
+            "CLIENT NO-EVICT off",
+            "CLIENT CACHING yes",
+            "CLIENT TRACKING on",
+        ]);
+        pair.run_to_end(b"");
+        assert_eq!(server.command(&["SCRIPT", "KILL"]), b"+OK\r\n", "{}", kind.name());
+    }
 }
 
 #[test]
