@@ -50,6 +50,10 @@ counted! {
         OutOfMemory,
         /// A server could not persist, and refused writes for a while.
         Misconf,
+        /// A server ran a script for long, and nothing else, for a while.
+        Busy,
+        /// A server had too few replicas, and refused writes for a while.
+        NoReplicas,
         /// A server came back and was loading for a while.
         Loading,
         /// A server's script cache was emptied.
@@ -266,6 +270,10 @@ counted! {
         Oom,
         /// A server answered `-MISCONF`.
         MisconfReply,
+        /// A server answered `-BUSY`.
+        BusyReply,
+        /// A server answered `-NOREPLICAS`.
+        NoReplicasReply,
         /// A server answered `-LOADING`.
         LoadingReply,
         /// A server answered `-NOPERM`.

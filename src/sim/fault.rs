@@ -145,6 +145,14 @@ impl World {
                 node.server.set_condition(Condition::Misconf(true));
                 Mend::Disk
             }
+            Fault::Busy => {
+                node.server.set_condition(Condition::Busy(true));
+                Mend::Script
+            }
+            Fault::NoReplicas => {
+                node.server.set_condition(Condition::NoReplicas(true));
+                Mend::Replicas
+            }
             Fault::Denied => {
                 let all = ["delifeq", "delex", "evalsha", "eval"];
                 let denied: Vec<_> = all.into_iter().filter(|_| self.random.chance(800)).collect();
@@ -284,6 +292,8 @@ impl World {
             Mend::Promote => self.promote(index),
             Mend::Memory => node.server.set_condition(Condition::OutOfMemory(false)),
             Mend::Disk => node.server.set_condition(Condition::Misconf(false)),
+            Mend::Script => node.server.set_condition(Condition::Busy(false)),
+            Mend::Replicas => node.server.set_condition(Condition::NoReplicas(false)),
             Mend::Cluster => node.server.set_condition(Condition::Cluster(false)),
             Mend::Policy => node.server.set_condition(no_eviction()),
             Mend::Permissions => {
@@ -337,6 +347,8 @@ impl World {
                 Condition::Loading(false),
                 Condition::OutOfMemory(false),
                 Condition::Misconf(false),
+                Condition::Busy(false),
+                Condition::NoReplicas(false),
                 Condition::Cluster(false),
                 no_eviction(),
                 Condition::Denied(self.plan.denied(index)),

@@ -155,11 +155,13 @@ impl World {
 
     /// Looks at what a server says: which errors, and whether it told what it is.
     fn note_replies(&mut self, id: usize, out: &[u8]) {
-        const ERRORS: [(&[u8], Path); 7] = [
+        const ERRORS: [(&[u8], Path); 9] = [
             (b"-NOSCRIPT", Path::NoScript),
             (b"-READONLY", Path::ReadOnly),
             (b"-OOM", Path::Oom),
             (b"-MISCONF", Path::MisconfReply),
+            (b"-BUSY", Path::BusyReply),
+            (b"-NOREPLICAS", Path::NoReplicasReply),
             (b"-LOADING", Path::LoadingReply),
             (b"-MASTERDOWN", Path::MasterDownReply),
             (b"-NOPERM", Path::NoPermission),

@@ -172,7 +172,18 @@ impl Plan {
         if random.is_given() {
             plan.stray(random);
         }
-        plan.with_clocks_apart().with_lingering().with_blocking()
+        plan.with_refusals().with_clocks_apart().with_lingering().with_blocking()
+    }
+
+    /// Servers run a script for long where links may be slow, and lack replicas where disks may be
+    /// full: without a draw of their own, so that the other seeds stay as they are.
+    fn with_refusals(mut self) -> Self {
+        for (known, more) in [(Fault::SlowLink, Fault::Busy), (Fault::Misconf, Fault::NoReplicas)] {
+            if self.faults.contains(&known) {
+                self.faults.push(more);
+            }
+        }
+        self
     }
 
     /// Half of the seeds: without a draw of their own, so that the others stay as they are.

@@ -61,6 +61,8 @@ pub(super) enum Mend {
     Promote,
     Memory,
     Disk,
+    Script,
+    Replicas,
     Permissions,
     Cluster,
     Policy,
