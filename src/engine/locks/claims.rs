@@ -4,8 +4,8 @@
 //! # Invariants
 //!
 //! - No vote, no deadline and no call depends on a claim: nobody looks at what its commands answer.
-//! - A claim is written only to a node that has just said that it holds the lease's token, and
-//!   lasts no longer there than the TTL of that lease.
+//! - A claim is written only while its term lasts, to a node that has just said that it holds the
+//!   lease's token, and lasts no longer there than the TTL of that lease.
 
 use super::keep::Claimed;
 use super::state::Locks;
@@ -37,11 +37,14 @@ impl Locks {
     }
 
     /// A node has just said that it holds the token of the lease: writes its claim there, if it has
-    /// one.
+    /// one. Where its term is over another client may lead, whose claim stands there.
     pub(super) fn write_claim(&mut self, id: NodeId, slot_index: SlotIndex, now: Now) {
         let Some(keep_index) = self.keep_of(slot_index) else { return };
         let Some(claim) = &mut self.keeps.at_mut(keep_index).claim else { return };
         let slot = self.slots.at(slot_index);
+        if slot.ends <= now.real {
+            return;
+        }
         self.scratch.clear();
         append_claim(&mut self.scratch, &claim_key(&slot.key), &claim.value, slot.ttl_ms);
         if self.nodes.request(id, Request::Tell, &self.scratch, now.attended) {

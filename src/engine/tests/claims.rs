@@ -82,3 +82,16 @@ pub(super) fn a_release_deletes_the_claim_behind_the_lock_and_only_where_it_is_t
     let last: Vec<_> = rig.inbox[2].iter().map(|words| &*words[1]).collect();
     assert_eq!(last, ["a", "a"], "no claim was written there");
 }
+
+#[test]
+fn no_claim_is_written_for_a_term_that_is_over() {
+    let mut rig = Rig::new(3);
+    rig.acquire_with("a", announced());
+    rig.answer_all(0..2, "+OK\r\n");
+    rig.locked();
+    rig.answer_all(0..2, "+OK\r\n");
+    // The client stood still, and reads the last vote before anything else.
+    rig.now = rig.now + TTL * 2;
+    rig.answer(2, "+OK\r\n");
+    assert!(claims(&mut rig, 2).is_empty(), "another may lead by now");
+}
