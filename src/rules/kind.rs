@@ -20,8 +20,10 @@ pub enum Kind {
     DeadlineMoved,
     /// A key was left that nobody holds and nobody will delete.
     Orphan,
-    /// A client deleted a token that another client may hold.
+    /// A client deleted a token that another client may hold, or the claim of its term.
     ForeignDelete,
+    /// A claim was written where its lock had not been, or for longer than its lock.
+    FalseClaim,
     /// Calls that only waited cost the nodes more commands than they may.
     Storm,
     /// An operation went on beyond its own deadline.

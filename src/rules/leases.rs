@@ -75,6 +75,28 @@ rules! { LEASES:
     /// A lease that was given away is known as one that is over.
     GivenAwayRemembered => ForeignDelete { false }
 
+    // ---- claims ----
+
+    /// The claim of a leader goes to the nodes that have granted the lock.
+    fn nodes_to_claim(granted: NodeMask, all: NodeMask) -> NodeMask { granted }
+    /// A claim goes to all nodes.
+    ClaimWithoutVote => FalseClaim { all }
+
+    /// A claim lasts as long as its lock.
+    fn claim_ttl_ms(of_lock: u32, longest: u32) -> u32 { of_lock }
+    /// A claim lasts as long as any lock may.
+    ClaimOutlivesLock => FalseClaim { longest }
+
+    /// A release deletes the claim of its term.
+    fn ends_claim(is_leader: bool) -> bool { is_leader }
+    /// The claim of a leader that has resigned is left.
+    ClaimKept => Orphan { false }
+
+    /// A claim is deleted only where it is the client's own.
+    fn is_claim_compared(is_compared: bool) -> bool { is_compared }
+    /// A claim is deleted whatever it says.
+    ClaimDeletedUnread => ForeignDelete { false }
+
     // ---- extensions ----
 
     /// A lease has one extension of its caller's at a time.

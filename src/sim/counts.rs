@@ -128,6 +128,8 @@ counted! {
         OldClocks,
         /// Leases are given away and adopted, or held for long while calls wait.
         GivenAway,
+        /// Clients campaign, and leaders say who they are.
+        Elections,
         /// Servers restart without their keys, and clients without their memory.
         Restarts,
         /// One or two nodes.
@@ -308,6 +310,10 @@ counted! {
         TransferFailed,
         /// The deadline of a call ended its wait.
         WaitEnded,
+        /// The claim of a leader was written.
+        Claimed,
+        /// The claim of a leader was deleted.
+        ClaimDeleted,
     }
 }
 

@@ -93,6 +93,7 @@ impl World {
             .any(|(conn, bytes)| self.conns[*conn].client == client && !bytes.is_empty());
         if !self.plan.ghosts && !is_late && !self.conns.iter().any(is_busy) {
             self.look_for_orphans(|token| token.starts_with(start.as_bytes()));
+            self.look_for_claims(client);
         }
     }
 

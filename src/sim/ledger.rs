@@ -37,6 +37,12 @@ impl Ledger {
         self.titles.insert(token.to_vec(), Title::Nobody);
     }
 
+    /// Whether the client may delete what has this token; of one that nobody has held nothing is known.
+    pub(super) fn may_delete(&self, client: usize, token: &[u8]) -> bool {
+        self.titles.get(token).is_none_or(|title| *title == Title::Client(client))
+            || self.named.contains(&(client, token.to_vec()))
+    }
+
     /// The client's caller asks to adopt or to unlock the token.
     pub(super) fn named(&mut self, client: usize, token: &[u8]) {
         self.named.insert((client, token.to_vec()));
@@ -60,10 +66,9 @@ impl World {
         let after = self.tokens_at(node);
         for (token, now) in before.into_iter().zip(after) {
             let Some(token) = token.filter(|token| now.as_ref() != Some(token)) else { continue };
-            let Some(&title) = self.ledger.titles.get(&token) else { continue };
-            let may =
-                title == Title::Client(client) || self.ledger.named.contains(&(client, token));
+            let may = self.ledger.may_delete(client, &token);
             self.oracle.check(Kind::ForeignDelete, may, || {
+                let title = self.ledger.titles.get(&token);
                 format!("client {client} deletes at node {node} a token of {title:?}")
             });
         }

@@ -13,7 +13,7 @@
 //!    nothing may be left (`healed`).
 //!
 //! `oracle` judges what holders believed, `truth` what that stands on, `ledger` which client deletes which
-//! token, `cost` what waiting costs, `deadline` that everything ends in time, `watch` what is told of keys
+//! token, `elections` the claims of leaders, `cost` what waiting costs, `deadline` that everything ends in time, `watch` what is told of keys
 //! that are taken away. The same seed gives the same run.
 //!
 //! [`exhaustive`] plays two clients in every order instead of some seeds' orders; [`hands`] counts what
@@ -36,6 +36,7 @@ mod closing;
 mod cost;
 mod counts;
 mod deadline;
+mod elections;
 pub mod exhaustive;
 mod fault;
 mod hand_over;

@@ -113,17 +113,20 @@ impl World {
         let len = conn.backlog.len().min(limit);
         let local = node.clock.on_server(self.now);
         let (client, index) = (conn.client, conn.node);
-        let before = self.tokens_at(index);
-        let (conn, node) = (&mut self.conns[id], &mut self.nodes[index]);
-        let mut out = Vec::new();
-        let mut progress = node.server.execute(&mut session, &conn.backlog[..len], local, &mut out);
-        while progress == Progress::More {
-            progress = node.server.execute(&mut session, &[], local, &mut out);
+        let received: Vec<u8> = conn.backlog.drain(..len).collect();
+        let (mut out, mut progress) = (Vec::new(), Progress::Idle);
+        for command in commands(&received) {
+            let (before, claims) = (self.tokens_at(index), self.claims_at(index));
+            let server = &mut self.nodes[index].server;
+            progress = server.execute(&mut session, command, local, &mut out);
+            while progress == Progress::More {
+                progress = server.execute(&mut session, &[], local, &mut out);
+            }
+            self.look_at_claims(id, &before, claims);
+            self.look_at_deletes(client, index, before);
         }
-        log_exchange(self.trace, self.now, id, &conn.backlog[..len], &out);
-        self.look_at_deletes(client, index, before);
+        log_exchange(self.trace, self.now, id, &received, &out);
         let conn = &mut self.conns[id];
-        conn.backlog.drain(..len);
         let is_over = conn.is_left && conn.up.len() == 0 && conn.backlog.is_empty();
         let (resp3, client, node) = (session.is_resp3(), conn.client, conn.node);
         if conn.is_left && len > 0 {
@@ -277,6 +280,13 @@ impl World {
             self.conns[id].backlog.clear();
         }
     }
+}
+
+/// Bytes, cut where a command begins: the judge looks at each alone.
+fn commands(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let begins = |at: &usize| bytes[..*at].ends_with(b"\r\n") && bytes[*at] == b'*';
+    let ends = (1..bytes.len()).filter(begins).chain([bytes.len()]);
+    ends.scan(0, |start, end| Some(&bytes[std::mem::replace(start, end)..end]))
 }
 
 /// Tells what a server ran and what it said.

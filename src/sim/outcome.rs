@@ -199,6 +199,7 @@ impl World {
         let this = &mut self.clients[client];
         if let Some((_, token)) = this.engine.lease_name(lease) {
             self.ledger.held(client, token.as_bytes());
+            self.claims.asked(token.as_bytes(), this.tasks[task].ttl_ms);
         }
         let validity = this.engine.remaining_at(lease, now);
         let place = &mut this.tasks[task];

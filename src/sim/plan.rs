@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::clock::{Global, MS, SECOND, US};
 use super::counts::{Fault, Setting};
+use super::elections::Elections;
 use super::random::Random;
 use super::rare::{RARE, Rare};
 use super::stray::Strays;
@@ -22,6 +23,8 @@ pub(super) struct Plan {
     pub(super) rare: Rare,
     /// Set where the choices are a fuzzer's.
     pub(super) strays: Option<Strays>,
+    /// Set where clients campaign.
+    pub(super) elections: Option<Elections>,
     pub(super) nodes: usize,
     pub(super) quorum: usize,
     pub(super) clients: usize,
@@ -127,6 +130,7 @@ impl Plan {
             setting: Setting::Common,
             rare: Rare { repeated: random.pick(&[0, 100, 300]), ..Rare::default() },
             strays: None,
+            elections: None,
             own_patience: random.pick(&[0, 300]),
             fenced: random.pick(&[0, 300, 1000]),
             clock_spread: 0,
@@ -237,6 +241,7 @@ impl Plan {
             530..570 => Setting::OldClocks,
             570..650 => Setting::GivenAway,
             650..870 => RARE[random.index(RARE.len())],
+            870..900 => Setting::Elections,
             _ => Setting::Common,
         };
         match self.setting {
@@ -248,6 +253,7 @@ impl Plan {
             Setting::Rights => self.look_at_rights(random),
             Setting::OldClocks => self.look_at_old_clocks(random),
             Setting::GivenAway => self.look_at_given_away(random),
+            Setting::Elections => self.look_at_elections(random),
             _ => self.look_at_rare(random),
         }
     }

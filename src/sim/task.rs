@@ -169,9 +169,13 @@ impl World {
         if self.random.chance(100) {
             acquire = acquire.timeout(Duration::from_nanos(self.random.below(self.plan.gap)));
         }
-        let is_kept = self.plan.kept > 0 && self.random.chance(self.plan.kept);
+        let is_campaign = self.campaigns();
+        let is_kept = is_campaign || self.plan.kept > 0 && self.random.chance(self.plan.kept);
         if is_kept {
             acquire = acquire.keep_alive(self.keep_alive());
+        }
+        if is_campaign {
+            acquire = acquire.announced();
         }
         let is_watched = self.random.chance(self.plan.watched);
         acquire = acquire.watch(is_watched);
@@ -323,7 +327,11 @@ impl World {
                 let patience = self.plan.node_timeout;
                 let disturbed = self.random.chance(100).then(|| self.random.below(patience));
                 self.begun(client, task, State::Extending, op, now + self.round_time());
-                let this = &mut self.clients[client].tasks[task];
+                let this = &mut self.clients[client];
+                if let Some((_, token)) = this.engine.lease_name(lease) {
+                    self.claims.asked(token.as_bytes(), ttl_ms);
+                }
+                let this = &mut this.tasks[task];
                 this.ttl_ms = ttl_ms;
                 this.old_deadline = old_deadline.unwrap_or_default();
                 this.next_at = disturbed.map_or(Global::MAX, |after| self.now + after);
@@ -435,10 +443,14 @@ impl World {
         let ttl = Duration::from_millis(ttl_ms);
         self.ledger.named(client, &offer.token);
         let is_adopted = self.random.chance(800);
-        let is_kept = is_adopted && self.random.chance(self.plan.kept);
+        let is_campaign = is_adopted && self.campaigns();
+        let is_kept = is_adopted && self.random.chance(self.plan.kept) || is_campaign;
         let mut acquire = LockOptions::new(ttl);
         if is_kept {
             acquire = acquire.keep_alive(self.keep_alive());
+        }
+        if is_campaign {
+            acquire = acquire.announced();
         }
         let engine = &mut self.clients[client].engine;
         let (state, op) = if is_adopted {

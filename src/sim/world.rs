@@ -8,6 +8,7 @@ use super::client::SimClient;
 use super::clock::{Clock, Global, SECOND};
 use super::cost::Quiet;
 use super::counts::{Counts, Fault};
+use super::elections::History;
 use super::hand_over::Turns;
 use super::ledger::Ledger;
 use super::net::Conn;
@@ -117,6 +118,7 @@ pub(super) struct World {
     /// Tokens of leases that nobody is bound to release.
     pub(super) given_away: Vec<Vec<u8>>,
     pub(super) ledger: Ledger,
+    pub(super) claims: History,
     /// When something last changed, and what each client has sent since.
     pub(super) changed_at: Global,
     pub(super) quiet: Vec<Quiet>,
@@ -155,6 +157,7 @@ impl World {
             offers: Vec::new(),
             given_away: Vec::new(),
             ledger: Ledger::default(),
+            claims: History::default(),
             changed_at: 0,
             quiet: (0..plan.clients).map(|_| Quiet::default()).collect(),
             faults: 0,

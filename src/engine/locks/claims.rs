@@ -14,6 +14,8 @@ use crate::command::{ReleaseStep, append_claim, append_release};
 use crate::key::Key;
 use crate::node::{Now, Request};
 use crate::quorum::{NodeId, NodeMask};
+use crate::resp::encode::append_command;
+use crate::rules;
 use crate::slab::{KeepIndex, SlotIndex};
 use crate::token::{LockToken, TokenBytes};
 
@@ -25,7 +27,7 @@ impl Locks {
             return;
         }
         let slot = self.slots.at(slot_index);
-        let granted = slot.granted;
+        let granted = rules::nodes_to_claim(slot.granted, self.nodes.all());
         let token = LockToken::new(&slot.token);
         let since_ms = self.wall.map_or(0, |wall| wall.at(now.real) / 1_000);
         let value = Claim::write(since_ms, &self.own_name, token.as_bytes());
@@ -45,8 +47,9 @@ impl Locks {
         if slot.ends <= now.real {
             return;
         }
+        let ttl_ms = rules::claim_ttl_ms(slot.ttl_ms, self.settings.max_ttl_ms);
         self.scratch.clear();
-        append_claim(&mut self.scratch, &claim_key(&slot.key), &claim.value, slot.ttl_ms);
+        append_claim(&mut self.scratch, &claim_key(&slot.key), &claim.value, ttl_ms);
         if self.nodes.request(id, Request::Tell, &self.scratch, now.attended) {
             claim.nodes.insert(id);
         }
@@ -55,7 +58,7 @@ impl Locks {
     /// Takes the claim of a lease that is about to be released.
     pub(super) fn take_claim(&mut self, slot_index: SlotIndex) -> Option<Claimed> {
         let keep_index = self.keep_of(slot_index)?;
-        self.keeps.at_mut(keep_index).claim.take()
+        self.keeps.at_mut(keep_index).claim.take().filter(|_| rules::ends_claim(true))
     }
 
     /// The lease was released: deletes its claim where it stands. A node that cannot be reached drops
@@ -68,7 +71,11 @@ impl Locks {
             // Nobody would answer a NOSCRIPT.
             let step = if step == ReleaseStep::EvalSha { ReleaseStep::Eval } else { step };
             self.scratch.clear();
-            append_release(&mut self.scratch, step, &key, &claim.value);
+            if rules::is_claim_compared(true) {
+                append_release(&mut self.scratch, step, &key, &claim.value);
+            } else {
+                append_command(&mut self.scratch, &[&b"DEL"[..], &key]);
+            }
             self.nodes.request(id, Request::Tell, &self.scratch, now.attended);
         }
     }
