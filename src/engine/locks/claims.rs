@@ -44,7 +44,8 @@ impl Locks {
         let Some(keep_index) = self.keep_of(slot_index) else { return };
         let Some(claim) = &mut self.keeps.at_mut(keep_index).claim else { return };
         let slot = self.slots.at(slot_index);
-        if slot.ends <= now.real {
+        // A vote may be older than the end of its connection.
+        if slot.ends <= now.real || !self.nodes.at(id).is_greeted() {
             return;
         }
         let ttl_ms = rules::claim_ttl_ms(slot.ttl_ms, self.settings.max_ttl_ms);

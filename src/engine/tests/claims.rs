@@ -84,6 +84,17 @@ pub(super) fn a_release_deletes_the_claim_behind_the_lock_and_only_where_it_is_t
 }
 
 #[test]
+fn no_claim_goes_to_a_node_whose_connection_was_lost_behind_its_vote() {
+    let mut rig = Rig::new(3);
+    rig.acquire_with("a", announced());
+    rig.answer_all(0..3, "+OK\r\n");
+    rig.lose(2);
+    rig.locked();
+    assert_eq!(claims(&mut rig, 0).len(), 1);
+    assert!(claims(&mut rig, 2).is_empty(), "before its greeting");
+}
+
+#[test]
 fn no_claim_is_written_for_a_term_that_is_over() {
     let mut rig = Rig::new(3);
     rig.acquire_with("a", announced());

@@ -1,0 +1,106 @@
+//! Clients of different settings in one seed: some have another `max_ttl` than the others, or another prefix.
+//!
+//! # Oracles
+//!
+//! - A holder hands its lock over for no longer than its own `max_ttl`.
+//! - A key behind one prefix is another lock than the same key behind another: the keys of a prefix are a
+//!   range of the judge's.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::clock::MS;
+use super::counts::Setting;
+use super::plan::Plan;
+use super::random::Random;
+use super::task::key_name;
+use super::world::World;
+use crate::config::Config;
+use crate::rules::Kind;
+
+/// How the clients differ.
+#[derive(Debug, Default)]
+pub(super) struct Unlike {
+    /// The part of the longest `max_ttl` that each client has for its own: a half, say, for 2.
+    ttl_parts: Vec<u64>,
+    /// Clients whose keys have the other prefix: a bit each.
+    others: u64,
+    /// Where some have, the keys behind it are the second half of the judge's.
+    prefix: Option<&'static str>,
+}
+
+impl Plan {
+    /// Holders and waiters, some of which have another `max_ttl` or prefix.
+    pub(super) fn look_at_unlike(&mut self, random: &mut Random) {
+        self.clients = random.between(4, 5) as usize;
+        (self.tasks, self.direct_wake) = (random.between(1, 2) as usize, true);
+        (self.hold, self.gap) = (random.between(10, 60) * MS, 20 * MS);
+        if self.setting == Setting::MaxTtls {
+            self.keep_memory(random);
+            (self.keys, self.transfers_in_row) = (1, Some(16));
+            self.max_ttl_ms = random.pick(&[1000, 4000, 20_000]);
+            self.unlike.ttl_parts = (0..self.clients).map(|_| random.pick(&[1, 2, 4])).collect();
+        } else {
+            self.keys *= 2;
+            let (one, other) = random.pick(&[("", "shop:"), ("shop:", ""), ("shop:", "shop:2:")]);
+            (self.prefix, self.unlike.prefix) = (one, Some(other));
+            self.unlike.others = random.pick(&[0b1, 0b101, 0b11010]);
+        }
+    }
+
+    /// The configuration of one client, where `config` is that of all.
+    pub(super) fn config_of(&self, client: usize, config: &Config) -> Config {
+        let max_ttl = Duration::from_millis(self.max_ttl_of(client));
+        let prefix = self.prefix_of(self.keys_of(client).start);
+        config.clone().max_ttl(max_ttl).key_prefix(prefix)
+    }
+
+    /// The longest TTL that a client may ask for.
+    pub(super) fn max_ttl_of(&self, client: usize) -> u64 {
+        self.max_ttl_ms / self.unlike.ttl_parts.get(client).unwrap_or(&1)
+    }
+
+    /// How many keys have the same prefix.
+    const fn keys_alike(&self) -> usize {
+        if self.unlike.prefix.is_some() { self.keys / 2 } else { self.keys }
+    }
+
+    /// The keys that a client locks.
+    pub(super) const fn keys_of(&self, client: usize) -> Range<usize> {
+        let start = if self.unlike.others >> client & 1 == 1 { self.keys_alike() } else { 0 };
+        start..start + self.keys_alike()
+    }
+
+    fn prefix_of(&self, key: usize) -> &'static str {
+        self.unlike.prefix.filter(|_| key >= self.keys_alike()).unwrap_or(self.prefix)
+    }
+
+    /// A key as its clients know it.
+    pub(super) fn plain(&self, key: usize) -> Vec<u8> {
+        key_name(key % self.keys_alike())
+    }
+
+    /// A key as the nodes know it.
+    pub(super) fn on_nodes(&self, key: usize) -> Vec<u8> {
+        [self.prefix_of(key).as_bytes(), &self.plain(key)].concat()
+    }
+}
+
+impl World {
+    /// One of the keys that a client locks.
+    pub(super) fn some_key(&mut self, client: usize) -> usize {
+        let keys = self.plan.keys_of(client);
+        keys.start + self.random.index(keys.len())
+    }
+
+    /// A client has handed a lock over at a node just now.
+    pub(super) fn look_at_transfer(&mut self, client: usize, index: usize, key: usize) {
+        let name = self.plan.on_nodes(key);
+        let node = &mut self.nodes[index];
+        let ttl_ms = node.server.ttl_ms(&name, node.clock.on_server(self.now)).unwrap_or(i64::MAX);
+        let most = self.plan.max_ttl_of(client);
+        self.oracle.check(Kind::LimitIgnored, ttl_ms.unsigned_abs() <= most, || {
+            format!("client {client} hands key {key} over for {ttl_ms} ms of {most}")
+        });
+    }
+}
