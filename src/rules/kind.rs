@@ -40,7 +40,7 @@ pub enum Kind {
     SlotLeak,
     /// Something was done, or reported, that nobody had asked for.
     Unasked,
-    /// A call was taken that was to be refused.
+    /// A call was taken that was to be refused, or a lock handed over for too long.
     LimitIgnored,
     /// A later lease had no higher fence than an earlier one.
     FenceOrder,

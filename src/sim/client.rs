@@ -99,8 +99,8 @@ impl SimClient {
         random: &mut Random,
     ) -> Self {
         let seed = random.bytes();
-        let mut engine =
-            Engine::new(config, seed, clock.local(now)).expect("the configuration is valid");
+        let mut engine = Engine::new(&plan.config_of(client, config), seed, clock.local(now))
+            .expect("the configuration is valid");
         engine.limit(plan.rare.room);
         engine.trust_clocks();
         if plan.is_blocking(client) {

@@ -130,6 +130,10 @@ counted! {
         GivenAway,
         /// Clients campaign, and leaders say who they are.
         Elections,
+        /// Clients have different limits for TTLs; no node loses its memory.
+        MaxTtls,
+        /// Clients have different prefixes.
+        Prefixes,
         /// Servers restart without their keys, and clients without their memory.
         Restarts,
         /// One or two nodes.

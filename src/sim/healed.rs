@@ -45,8 +45,9 @@ impl World {
         }
         self.phase = Phase::Progress;
         for client in 0..self.clients.len() {
-            let mut goals: Vec<usize> = (0..self.plan.keys).collect();
-            goals.rotate_left(self.random.index(self.plan.keys));
+            let mut goals: Vec<usize> = self.plan.keys_of(client).collect();
+            let first = self.random.index(goals.len());
+            goals.rotate_left(first);
             self.clients[client].goals = goals;
             let at = self.now + self.random.below(100 * MS);
             let this = &mut self.clients[client];

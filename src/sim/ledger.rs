@@ -64,8 +64,11 @@ impl World {
     /// A node has just run commands of a client.
     pub(super) fn look_at_deletes(&mut self, client: usize, node: usize, before: Tokens) {
         let after = self.tokens_at(node);
-        for (token, now) in before.into_iter().zip(after) {
+        for (key, (token, now)) in before.into_iter().zip(after).enumerate() {
             let Some(token) = token.filter(|token| now.as_ref() != Some(token)) else { continue };
+            if now.is_some() {
+                self.look_at_transfer(client, node, key);
+            }
             let may = self.ledger.may_delete(client, &token);
             self.oracle.check(Kind::ForeignDelete, may, || {
                 let title = self.ledger.titles.get(&token);

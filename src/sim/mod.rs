@@ -14,7 +14,7 @@
 //!
 //! `oracle` judges what holders believed, `truth` what that stands on, `ledger` which client deletes which
 //! token, `elections` the claims of leaders, `cost` what waiting costs, `deadline` that everything ends in time, `watch` what is told of keys
-//! that are taken away. The same seed gives the same run.
+//! that are taken away, `unlike` clients of different settings. The same seed gives the same run.
 //!
 //! [`exhaustive`] plays two clients in every order instead of some seeds' orders; [`hands`] counts what
 //! a change of hands takes.
@@ -55,6 +55,7 @@ mod rare;
 mod stray;
 mod task;
 mod truth;
+mod unlike;
 mod watch;
 mod world;
 

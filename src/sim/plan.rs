@@ -10,7 +10,7 @@ use super::elections::Elections;
 use super::random::Random;
 use super::rare::{RARE, Rare};
 use super::stray::Strays;
-use super::task::key_name;
+use super::unlike::Unlike;
 use crate::config::{Admission, Config, RestartGuard};
 use crate::quorum::Quorum;
 use crate::retry::Retry;
@@ -25,6 +25,7 @@ pub(super) struct Plan {
     pub(super) strays: Option<Strays>,
     /// Set where clients campaign.
     pub(super) elections: Option<Elections>,
+    pub(super) unlike: Unlike,
     pub(super) nodes: usize,
     pub(super) quorum: usize,
     pub(super) clients: usize,
@@ -131,6 +132,7 @@ impl Plan {
             rare: Rare { repeated: random.pick(&[0, 100, 300]), ..Rare::default() },
             strays: None,
             elections: None,
+            unlike: Unlike::default(),
             own_patience: random.pick(&[0, 300]),
             fenced: random.pick(&[0, 300, 1000]),
             clock_spread: 0,
@@ -242,6 +244,8 @@ impl Plan {
             570..650 => Setting::GivenAway,
             650..870 => RARE[random.index(RARE.len())],
             870..900 => Setting::Elections,
+            900..915 => Setting::MaxTtls,
+            915..930 => Setting::Prefixes,
             _ => Setting::Common,
         };
         match self.setting {
@@ -254,6 +258,7 @@ impl Plan {
             Setting::OldClocks => self.look_at_old_clocks(random),
             Setting::GivenAway => self.look_at_given_away(random),
             Setting::Elections => self.look_at_elections(random),
+            Setting::MaxTtls | Setting::Prefixes => self.look_at_unlike(random),
             _ => self.look_at_rare(random),
         }
     }
@@ -427,11 +432,6 @@ impl Plan {
         self.blocking >> client & 1 == 1
     }
 
-    /// A key as the nodes know it.
-    pub(super) fn on_nodes(&self, key: usize) -> Vec<u8> {
-        [self.prefix.as_bytes(), &key_name(key)].concat()
-    }
-
     /// What the users of a node may never do.
     pub(super) fn denied(&self, node: usize) -> Vec<String> {
         let mute = (self.mute >> node & 1 == 1).then_some("subscribe");
@@ -449,10 +449,11 @@ impl Plan {
         retry.timeout(Duration::from_nanos(self.gap * random.between(1, 10)))
     }
 
-    /// A TTL within the bounds; short ones are as common as long ones.
-    pub(super) fn ttl_ms(&self, random: &mut Random) -> u64 {
-        let least = (self.max_ttl_ms / 16).max(8);
-        if random.chance(400) { self.max_ttl_ms } else { random.between(least, self.max_ttl_ms) }
+    /// A TTL within the bounds of a client; short ones are as common as long ones.
+    pub(super) fn ttl_ms(&self, client: usize, random: &mut Random) -> u64 {
+        let most = self.max_ttl_of(client);
+        let least = (most / 16).max(8);
+        if random.chance(400) { most } else { random.between(least, most) }
     }
 
     /// How long a node without memory sits out, on the slowest clock, with the second that its age

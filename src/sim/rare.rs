@@ -142,7 +142,7 @@ impl Plan {
     }
 
     /// No node loses its memory: nothing would make up for that.
-    fn keep_memory(&mut self, random: &mut Random) {
+    pub(super) fn keep_memory(&mut self, random: &mut Random) {
         let loses = |fault: &Fault| matches!(fault, Fault::RestartLost | Fault::RoleChange);
         self.faults = SCHEDULED.into_iter().filter(|fault| !loses(fault)).collect();
         while self.faults.len() > 6 {

@@ -116,7 +116,7 @@ impl World {
                 self.clients[client].given_up.extend(lease);
             }
             2 if this.tasks[task].state == State::Idle => {
-                let (key, holder) = (self.random.index(self.plan.keys), self.holder());
+                let (key, holder) = (self.some_key(client), self.holder());
                 let offer = Offer { from: client, key, token: b"nobody's".to_vec(), holder };
                 self.clients[client].tasks[task].next_at = Global::MAX;
                 self.take_over(client, task, &offer, now);

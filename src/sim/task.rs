@@ -135,7 +135,8 @@ impl World {
         if self.plan.hand_over {
             return self.begin_turn(client, task, now);
         }
-        let others = |offer: &Offer| offer.from != client;
+        let others =
+            |offer: &Offer| offer.from != client && self.plan.keys_of(client).contains(&offer.key);
         if let Some(place) = self.offers.iter().position(others)
             && self.random.chance(600)
         {
@@ -145,11 +146,11 @@ impl World {
         if self.random.chance(self.plan.rare.queries) {
             return self.ask(client, task, now);
         }
-        let key = self.random.index(self.plan.keys);
-        let mut ttl_ms = self.plan.ttl_ms(&mut self.random);
+        let key = self.some_key(client);
+        let mut ttl_ms = self.plan.ttl_ms(client, &mut self.random);
         let is_invalid = self.random.chance(10);
         if is_invalid {
-            ttl_ms = self.plan.max_ttl_ms + 1;
+            ttl_ms = self.plan.max_ttl_of(client) + 1;
         }
         let mut acquire = LockOptions::new(Duration::from_millis(ttl_ms));
         let mut min_validity = Duration::ZERO;
@@ -238,7 +239,7 @@ impl World {
         now: Instant,
     ) {
         self.look_at_the_wall(client);
-        let result = self.clients[client].engine.acquire(&key_name(key), acquire, now);
+        let result = self.clients[client].engine.acquire(&self.plan.plain(key), acquire, now);
         self.log(|_| format!("client {client} acquires {key} at {now:?}: {result:?}"));
         let pause = self.gap();
         let (began, at) = (self.now, self.now + pause);
@@ -270,7 +271,7 @@ impl World {
     fn begin_goal(&mut self, client: usize, task: usize, now: Instant) {
         let Some(&key) = self.clients[client].goals.last().filter(|_| task == 0) else { return };
         let delay = Duration::from_nanos(self.plan.guard() / 150);
-        let acquire = LockOptions::new(Duration::from_millis(self.plan.max_ttl_ms));
+        let acquire = LockOptions::new(Duration::from_millis(self.plan.max_ttl_of(client)));
         let acquire = acquire.retry(Retry::every(delay, delay));
         let this = &mut self.clients[client].tasks[task];
         (this.is_kept, this.is_watched) = (false, false);
@@ -310,13 +311,14 @@ impl World {
     }
 
     fn extend(&mut self, client: usize, task: usize, now: Instant) {
-        let least_ttl_ms = (self.plan.max_ttl_ms / 4).max(8);
+        let least_ttl_ms = (self.plan.max_ttl_of(client) / 4).max(8);
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease else { return };
         let is_over = this.engine.remaining_at(lease, now).is_zero();
         let old_deadline = this.engine.deadline(lease);
         let is_short = self.random.chance(400);
-        let ttl_ms = if is_short { least_ttl_ms } else { self.plan.ttl_ms(&mut self.random) };
+        let ttl_ms =
+            if is_short { least_ttl_ms } else { self.plan.ttl_ms(client, &mut self.random) };
         let result = this.engine.extend(lease, Duration::from_millis(ttl_ms), now);
         self.log(|_| format!("client {client} extends by {ttl_ms} at {now:?}: {result:?}"));
         match result {
@@ -357,8 +359,8 @@ impl World {
         let (Some(lease), Some(op)) = (this.tasks[task].lease, this.tasks[task].op) else { return };
         match self.random.below(4) {
             0 => {
-                let again =
-                    this.engine.extend(lease, Duration::from_millis(self.plan.max_ttl_ms), now);
+                let longest = Duration::from_millis(self.plan.max_ttl_of(client));
+                let again = this.engine.extend(lease, longest, now);
                 let is_busy = matches!(again, Err(ExtendError::Busy));
                 self.oracle.check(Kind::LimitIgnored, is_busy, || {
                     format!("a second extension: {again:?}")
@@ -438,8 +440,8 @@ impl World {
 
     /// Takes over what another client gave away: as a lease, or to unlock it.
     pub(super) fn take_over(&mut self, client: usize, task: usize, offer: &Offer, now: Instant) {
-        let key = key_name(offer.key);
-        let ttl_ms = self.plan.ttl_ms(&mut self.random);
+        let key = self.plan.plain(offer.key);
+        let ttl_ms = self.plan.ttl_ms(client, &mut self.random);
         let ttl = Duration::from_millis(ttl_ms);
         self.ledger.named(client, &offer.token);
         let is_adopted = self.random.chance(800);
