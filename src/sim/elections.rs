@@ -32,8 +32,8 @@ pub(super) struct Elections {
 /// What is known of claims from the true history.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Nodes that have held a token, each in which life of its process.
-    held: BTreeSet<(usize, u64, Vec<u8>)>,
+    /// What nodes have held: the node and the life of its process, the key, the token.
+    held: BTreeSet<(usize, u64, usize, Vec<u8>)>,
     /// The longest TTL that was asked for a token.
     ttls: BTreeMap<Vec<u8>, u64>,
     /// The connection that the last claim of a key came by to a node.
@@ -64,7 +64,7 @@ impl Plan {
         (self.hold, self.gap) = (self.max_ttl_ms * MS / 2, 20 * MS);
         self.fault_every = random.between(100, 600) * MS;
         let is_calm = random.chance(500);
-        self.elections = Some(Elections { campaigns: random.pick(&[500, 1000]), is_calm });
+        self.rare.elections = Some(Elections { campaigns: random.pick(&[500, 1000]), is_calm });
         if is_calm {
             (self.late, self.cut, self.pause, self.one_byte) = (0, 0, 0, 0);
             (self.message_lost, self.message_late) = (0, 0);
@@ -87,21 +87,23 @@ impl Plan {
 
     /// Whether nothing makes a claim late.
     fn is_calm(&self) -> bool {
-        // A client that blocks reads what came meanwhile when it calls again.
-        self.blocking == 0 && self.elections.as_ref().is_some_and(|elections| elections.is_calm)
+        // A client that blocks reads what came meanwhile when it calls again, and one that strays from its
+        // loop later still.
+        let is_calm = self.rare.elections.as_ref().is_some_and(|elections| elections.is_calm);
+        is_calm && self.blocking == 0 && self.strays.is_none()
     }
 }
 
 impl World {
     /// Whether a call campaigns.
     pub(super) fn campaigns(&mut self) -> bool {
-        let permille = self.plan.elections.as_ref().map(|elections| elections.campaigns);
+        let permille = self.plan.rare.elections.as_ref().map(|elections| elections.campaigns);
         permille.is_some_and(|permille| self.random.chance(permille))
     }
 
     /// The claims that a node holds now.
     pub(super) fn claims_at(&mut self, index: usize) -> Claims {
-        if self.plan.elections.is_none() {
+        if self.plan.rare.elections.is_none() {
             return Claims::new();
         }
         let node = &mut self.nodes[index];
@@ -117,31 +119,34 @@ impl World {
 
     /// A node has just run commands of a client, that came by this connection.
     pub(super) fn look_at_claims(&mut self, conn: usize, tokens: &Tokens, claims: Claims) {
-        if self.plan.elections.is_none() {
+        if self.plan.rare.elections.is_none() {
             return;
         }
         let (client, index) = (self.conns[conn].client, self.conns[conn].node);
         let life = self.nodes[index].life;
-        let held = self.tokens_at(index);
-        let held: Vec<_> = tokens.iter().chain(&held).flatten().collect();
-        for &token in &held {
-            self.claims.held.insert((index, life, token.clone()));
-        }
+        let tokens = [tokens.clone(), self.tokens_at(index)];
         for (key, (before, after)) in claims.into_iter().zip(self.claims_at(index)).enumerate() {
+            let held: Vec<_> = tokens.iter().filter_map(|tokens| tokens[key].clone()).collect();
+            for token in &held {
+                self.claims.held.insert((index, life, key, token.clone()));
+            }
+            if before == after {
+                continue;
+            }
             match (before, after) {
-                (before, Some((value, ttl_ms)))
-                    if before.as_ref() != Some(&(value.clone(), ttl_ms)) =>
-                {
+                (_, Some((value, ttl_ms))) => {
                     self.counts.path(Path::Claimed);
                     self.claims.came_by.insert((index, key), conn);
-                    let token = token_of(&value);
-                    let stands = held.iter().any(|held| **held == token);
-                    let stood = self.claims.held.contains(&(index, life, token.to_vec()));
-                    let is_due = if self.plan.is_calm() { stands } else { stood };
+                    let token = token_of(&value).to_vec();
+                    let longest = self.claims.ttls.get(&token).copied().unwrap_or(0);
+                    let is_due = if self.plan.is_calm() {
+                        held.contains(&token)
+                    } else {
+                        self.claims.held.contains(&(index, life, key, token))
+                    };
                     self.oracle.check(Kind::FalseClaim, is_due, || {
-                        format!("client {client} claims key {key} at node {index}, which it does not hold")
+                        format!("client {client} claims key {key} at node {index}, which does not hold it")
                     });
-                    let longest = self.claims.ttls.get(token).copied().unwrap_or(0);
                     self.oracle.check(Kind::FalseClaim, ttl_ms.unsigned_abs() <= longest, || {
                         format!("client {client} claims key {key} for {ttl_ms} ms, its lock for {longest}")
                     });
@@ -155,7 +160,7 @@ impl World {
                         )
                     });
                 }
-                _ => {}
+                (None, None) => {}
             }
         }
     }

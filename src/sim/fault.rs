@@ -14,7 +14,7 @@ use super::clock::{Global, MS};
 use super::counts::Fault;
 use super::node::SimNode;
 use super::world::{Event, Mend, Phase, World};
-use redbolt_embedded::model::Condition;
+use redbolt_embedded::model::{Condition, Server};
 
 /// Faults go on until so many attempts were made.
 const ATTEMPTS_LEAST: u64 = 60;
@@ -145,14 +145,6 @@ impl World {
                 node.server.set_condition(Condition::Misconf(true));
                 Mend::Disk
             }
-            Fault::Busy => {
-                node.server.set_condition(Condition::Busy(true));
-                Mend::Script
-            }
-            Fault::NoReplicas => {
-                node.server.set_condition(Condition::NoReplicas(true));
-                Mend::Replicas
-            }
             Fault::Denied => {
                 let all = ["delifeq", "delex", "evalsha", "eval"];
                 let denied: Vec<_> = all.into_iter().filter(|_| self.random.chance(800)).collect();
@@ -172,7 +164,10 @@ impl World {
                 node.server.set_condition(policy);
                 Mend::Policy
             }
-            _ => return,
+            _ => match refuses(&mut node.server, fault) {
+                Some(mend) => mend,
+                None => return,
+            },
         };
         self.scheduled(fault, index);
         self.after(spell, mend(what));
@@ -375,6 +370,17 @@ impl World {
         self.after(2 * self.plan.node_timeout, Event::Glance { left: 20 });
         self.after(self.settle_time(), Event::Settled);
     }
+}
+
+/// The server refuses most commands, or writes; how that ends. `None` for another fault.
+fn refuses(server: &mut Server, fault: Fault) -> Option<Mend> {
+    let (condition, mend) = match fault {
+        Fault::Busy => (Condition::Busy(true), Mend::Script),
+        Fault::NoReplicas => (Condition::NoReplicas(true), Mend::Replicas),
+        _ => return None,
+    };
+    server.set_condition(condition);
+    Some(mend)
 }
 
 /// How far back a clock is set, in all.

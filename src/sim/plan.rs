@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use super::clock::{Global, MS, SECOND, US};
 use super::counts::{Fault, Setting};
-use super::elections::Elections;
 use super::random::Random;
 use super::rare::{RARE, Rare};
 use super::stray::Strays;
-use super::unlike::Unlike;
 use crate::config::{Admission, Config, RestartGuard};
 use crate::quorum::Quorum;
 use crate::retry::Retry;
@@ -23,9 +21,6 @@ pub(super) struct Plan {
     pub(super) rare: Rare,
     /// Set where the choices are a fuzzer's.
     pub(super) strays: Option<Strays>,
-    /// Set where clients campaign.
-    pub(super) elections: Option<Elections>,
-    pub(super) unlike: Unlike,
     pub(super) nodes: usize,
     pub(super) quorum: usize,
     pub(super) clients: usize,
@@ -131,8 +126,6 @@ impl Plan {
             setting: Setting::Common,
             rare: Rare { repeated: random.pick(&[0, 100, 300]), ..Rare::default() },
             strays: None,
-            elections: None,
-            unlike: Unlike::default(),
             own_patience: random.pick(&[0, 300]),
             fenced: random.pick(&[0, 300, 1000]),
             clock_spread: 0,
@@ -175,21 +168,18 @@ impl Plan {
             faults_least: random.between(5, 12),
         };
         plan.look_at_something(random);
-        if random.is_given() {
-            plan.stray(random);
-        }
-        plan.with_refusals().with_clocks_apart().with_lingering().with_blocking()
+        plan.stray(random);
+        plan.with_clocks_apart().with_lingering().with_blocking()
     }
 
     /// Servers run a script for long where links may be slow, and lack replicas where disks may be
     /// full: without a draw of their own, so that the other seeds stay as they are.
-    fn with_refusals(mut self) -> Self {
+    fn add_refusals(&mut self) {
         for (known, more) in [(Fault::SlowLink, Fault::Busy), (Fault::Misconf, Fault::NoReplicas)] {
             if self.faults.contains(&known) {
                 self.faults.push(more);
             }
         }
-        self
     }
 
     /// Half of the seeds: without a draw of their own, so that the others stay as they are.
@@ -261,6 +251,7 @@ impl Plan {
             Setting::MaxTtls | Setting::Prefixes => self.look_at_unlike(random),
             _ => self.look_at_rare(random),
         }
+        self.add_refusals();
     }
 
     /// Masters become replicas and masters again, while requests are on their way to them.

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::clock::{MS, US};
 use super::counts::{Fault, Setting};
+use super::elections::Elections;
 use super::plan::{Plan, SCHEDULED};
 use super::random::Random;
+use super::unlike::Unlike;
 use crate::engine::Room;
 use redbolt_embedded::Flavor;
 use redbolt_embedded::model::ServerOptions;
@@ -55,6 +57,9 @@ pub(super) struct Rare {
     pub(super) repeated: u64,
     /// Replicas take writes, and load or miss their master.
     pub(super) syncing: bool,
+    /// Set where clients campaign.
+    pub(super) elections: Option<Elections>,
+    pub(super) unlike: Unlike,
 }
 
 impl Plan {

@@ -33,11 +33,16 @@ const BELIEVED: &[Kind] = &[
     Kind::Amnesia,
     Kind::Misattributed,
     Kind::Orphan,
+    Kind::FalseClaim,
     Kind::FenceOrder,
 ];
 
 impl Plan {
+    /// Nothing strays in a seed.
     pub(super) fn stray(&mut self, random: &mut Random) {
+        if !random.is_given() {
+            return;
+        }
         // Bytes are few.
         self.fault_every /= 4;
         // Turns, what is told of watched keys, and aliases are judged by what nodes say.

@@ -135,12 +135,7 @@ impl World {
         if self.plan.hand_over {
             return self.begin_turn(client, task, now);
         }
-        let others =
-            |offer: &Offer| offer.from != client && self.plan.keys_of(client).contains(&offer.key);
-        if let Some(place) = self.offers.iter().position(others)
-            && self.random.chance(600)
-        {
-            let offer = self.offers.swap_remove(place);
+        if let Some(offer) = self.some_offer(client) {
             return self.take_over(client, task, &offer, now);
         }
         if self.random.chance(self.plan.rare.queries) {
@@ -203,6 +198,14 @@ impl World {
             let after = self.random.below(self.plan.node_timeout);
             self.clients[client].tasks[task].next_at = self.now + after;
         }
+    }
+
+    /// What another client gave away, if this one wants it.
+    fn some_offer(&mut self, client: usize) -> Option<Offer> {
+        let keys = self.plan.keys_of(client);
+        let is_for = |offer: &Offer| offer.from != client && keys.contains(&offer.key);
+        let place = self.offers.iter().position(is_for)?;
+        self.random.chance(600).then(|| self.offers.swap_remove(place))
     }
 
     /// The lock may linger for up to its TTL.

@@ -39,12 +39,13 @@ impl Plan {
             self.keep_memory(random);
             (self.keys, self.transfers_in_row) = (1, Some(16));
             self.max_ttl_ms = random.pick(&[1000, 4000, 20_000]);
-            self.unlike.ttl_parts = (0..self.clients).map(|_| random.pick(&[1, 2, 4])).collect();
+            self.rare.unlike.ttl_parts =
+                (0..self.clients).map(|_| random.pick(&[1, 2, 4])).collect();
         } else {
             self.keys *= 2;
             let (one, other) = random.pick(&[("", "shop:"), ("shop:", ""), ("shop:", "shop:2:")]);
-            (self.prefix, self.unlike.prefix) = (one, Some(other));
-            self.unlike.others = random.pick(&[0b1, 0b101, 0b11010]);
+            (self.prefix, self.rare.unlike.prefix) = (one, Some(other));
+            self.rare.unlike.others = random.pick(&[0b1, 0b101, 0b11010]);
         }
     }
 
@@ -57,22 +58,22 @@ impl Plan {
 
     /// The longest TTL that a client may ask for.
     pub(super) fn max_ttl_of(&self, client: usize) -> u64 {
-        self.max_ttl_ms / self.unlike.ttl_parts.get(client).unwrap_or(&1)
+        self.max_ttl_ms / self.rare.unlike.ttl_parts.get(client).unwrap_or(&1)
     }
 
     /// How many keys have the same prefix.
     const fn keys_alike(&self) -> usize {
-        if self.unlike.prefix.is_some() { self.keys / 2 } else { self.keys }
+        if self.rare.unlike.prefix.is_some() { self.keys / 2 } else { self.keys }
     }
 
     /// The keys that a client locks.
     pub(super) const fn keys_of(&self, client: usize) -> Range<usize> {
-        let start = if self.unlike.others >> client & 1 == 1 { self.keys_alike() } else { 0 };
+        let start = if self.rare.unlike.others >> client & 1 == 1 { self.keys_alike() } else { 0 };
         start..start + self.keys_alike()
     }
 
     fn prefix_of(&self, key: usize) -> &'static str {
-        self.unlike.prefix.filter(|_| key >= self.keys_alike()).unwrap_or(self.prefix)
+        self.rare.unlike.prefix.filter(|_| key >= self.keys_alike()).unwrap_or(self.prefix)
     }
 
     /// A key as its clients know it.
