@@ -58,11 +58,6 @@ rules! { LEASES:
     /// A release that was answered NOSCRIPT is not sent in full.
     NoScriptNotFollowed => ByTest { None }
 
-    /// A leader that lets go deletes its claim.
-    fn claim_to_delete<T>(claim: Option<T>) -> Option<T> { claim }
-    /// The claim of a leader that has let go stays until its TTL ends.
-    ClaimLeft => ByTest { None }
-
     /// A lease is given away once no node may still run a delete or an extension of it: neither would
     /// be behind the commands of the client that adopts it.
     fn is_settled(is_settled: bool) -> bool { is_settled }

@@ -192,7 +192,7 @@ rules! { TRANSFERS:
     /// A lock is handed over only with a TTL that its holder could use, too.
     fn is_handed_ttl_allowed(is_allowed: bool) -> bool { is_allowed }
     /// A lock is handed over with whatever TTL the waiter wants.
-    HandedTtlNotBounded => ByTest { true }
+    HandedTtlNotBounded => LimitIgnored { true }
 
     /// A lock is handed over only while most of the TTL of the waiter's offer is left.
     fn is_fresh(is_fresh: bool) -> bool { is_fresh }

@@ -135,7 +135,7 @@ impl Locks {
         for id in others {
             self.send_release(id, slot_index, &mut encoded, now);
         }
-        if let Some(claim) = rules::claim_to_delete(claim) {
+        if let Some(claim) = claim {
             self.delete_claim(&claim, slot_index, now);
         }
     }

@@ -3,7 +3,6 @@
 
 use std::panic::catch_unwind;
 
-use super::claims::a_release_deletes_the_claim_behind_the_lock_and_only_where_it_is_the_same;
 use super::extending::a_node_that_lacks_the_script_is_extended_though_the_others_have_decided;
 use super::fencing::{
     a_client_whose_clock_is_off_gets_no_fence,
@@ -15,7 +14,6 @@ use super::handing::{
     a_client_that_ends_leaves_the_channel_and_deletes_what_came,
     a_delete_is_owed_where_the_connection_ends_before_the_script_is_answered,
     a_late_word_of_a_node_without_a_vote_is_none,
-    a_lock_is_handed_over_with_no_more_than_the_greatest_ttl,
     a_release_is_repeated_where_a_script_may_run_unheard_behind_it,
     a_transfer_with_another_ttl_is_no_vote,
     a_waiter_that_was_silent_for_a_quarter_of_its_ttl_is_woken,
@@ -109,8 +107,6 @@ const TESTS: &[(Mutant, fn())] = &[
     // What it does first is to keep its slot for good; a key outlives everything in one seed of
     // thousands.
     (Mutant::NoScriptNotFollowed, an_unknown_command_steps_down_and_the_release_is_sent_again),
-    // No lock depends on a claim.
-    (Mutant::ClaimLeft, a_release_deletes_the_claim_behind_the_lock_and_only_where_it_is_the_same),
     // It needs a client that adopts the lease while the command is on its way.
     (Mutant::UnsettledGivenAway, a_lease_is_given_away_once_every_node_has_answered_its_extension),
     // The release stands behind it on the connection.
@@ -174,8 +170,6 @@ const TESTS: &[(Mutant, fn())] = &[
     (Mutant::EndsInChannel, a_client_that_ends_leaves_the_channel_and_deletes_what_came),
     // It costs messages.
     (Mutant::DuplicateListens, the_second_address_of_a_server_hears_no_message_a_second_time),
-    // All clients have one `max_ttl` there.
-    (Mutant::HandedTtlNotBounded, a_lock_is_handed_over_with_no_more_than_the_greatest_ttl),
     // The TTLs there are long beside the silence that is allowed.
     (Mutant::StaleOfferTaken, a_waiter_that_was_silent_for_a_quarter_of_its_ttl_is_woken),
     // The key ends with its TTL, and few seeds wait for that.
