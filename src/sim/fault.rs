@@ -146,12 +146,7 @@ impl World {
                 Mend::Disk
             }
             Fault::Denied => {
-                let all = ["delifeq", "delex", "evalsha", "eval"];
-                let denied: Vec<_> = all.into_iter().filter(|_| self.random.chance(800)).collect();
-                let more = ["set", "del", "publish", "subscribe"];
-                let more = more.into_iter().filter(|_| self.random.chance(100));
-                let denied = denied.into_iter().chain(more);
-                let denied = denied.map(str::to_owned).chain(self.plan.denied(index)).collect();
+                let denied = self.denied(index);
                 self.nodes[index].server.set_condition(Condition::Denied(denied));
                 Mend::Permissions
             }
@@ -171,6 +166,17 @@ impl World {
         };
         self.scheduled(fault, index);
         self.after(spell, mend(what));
+    }
+
+    /// Most ways of comparing and deleting, now and then what else a lock is made of, and what the user
+    /// may never do.
+    fn denied(&mut self, index: usize) -> Vec<String> {
+        let releases = ["delifeq", "delex", "evalsha", "eval"].map(|name| (name, 800));
+        let others = ["set", "del", "publish", "subscribe"].map(|name| (name, 100));
+        let all = releases.into_iter().chain(others);
+        let denied = all.filter(|&(_, chance)| self.random.chance(chance));
+        let denied: Vec<String> = denied.map(|(name, _)| name.to_owned()).collect();
+        denied.into_iter().chain(self.plan.denied(index)).collect()
     }
 
     /// The master becomes a replica; for how long.

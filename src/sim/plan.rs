@@ -326,7 +326,7 @@ impl Plan {
         self.tasks = random.between(1, 3) as usize;
         (self.direct_wake, self.transfers_in_row) = (true, Some(16));
         (self.ghosts, self.cut, self.mute, self.fenced) = (false, 0, 0, 0);
-        (self.watched, self.kept) = (0, random.pick(&[0, 300]));
+        (self.watched, self.kept) = (0, random.pick(&[0, 800]));
         self.rare.repeated = random.pick(&[0, 300]);
         if random.chance(300) {
             (self.hold, self.gap) = (4000 * MS, 1000 * MS);
