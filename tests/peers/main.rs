@@ -118,7 +118,7 @@ fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
     // The other way round.
     unlock(&mut both.redbolt, lease);
     let lease = both.redbolt.try_lock(&both.key, ms(u64::from(SHORT))).expect("a free lock");
-    let (key, token) = (lease.key().to_vec(), both.redbolt.detach(&lease).unwrap());
+    let (key, token) = (lease.key().to_vec(), both.redbolt.detach(&lease).expect("it is settled"));
     both.other.lock(KEY, LONG);
     assert_eq!(both.redbolt.unlock_token(&key, token), Err(UnlockError::NotHeld));
     taken(both.redbolt.try_lock(&key, TTL));
