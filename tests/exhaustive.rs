@@ -122,7 +122,7 @@ fn no_order_of_a_transfer_in_which_locks_end_makes_two_holders_or_leaves_a_key()
 fn transfers_by_broken_rules_are_found() {
     const NO_GROUND: &str = "nodes hold for it";
     const LEFT: &str = "left with a key";
-    const ENDLESS: &str = "no end is in sight";
+    const LOST: &str = "the waiter is lost";
     let lost = &[(1, 1)];
     let loss = Limits { lost, ..TRANSFER };
     let timer = Limits { nodes: 2, timers: &[1], ..TRANSFER };
@@ -132,9 +132,9 @@ fn transfers_by_broken_rules_are_found() {
         (Mutant::DeletedTransferCounts, loss, NO_GROUND),
         (Mutant::UnheardNotOwed, loss, LEFT),
         (Mutant::DebtDropped, Limits { lost: FIRST, ..TRANSFER }, LEFT),
-        // Its own leftover keeps the waiter from the lock: it tries again and again.
-        (Mutant::UnwantedKept, timer, ENDLESS),
-        (Mutant::TransferNotMarked, TRANSFER, ENDLESS),
+        // Its own leftover keeps the waiter from the lock until the TTL of that ends.
+        (Mutant::UnwantedKept, timer, LOST),
+        (Mutant::TransferNotMarked, TRANSFER, LOST),
     ] {
         let fault = explore(limits, Some(mutant)).expect_err("the rule is broken");
         println!("{mutant:?}: {}", fault.split(" after ").next().unwrap_or_default());

@@ -309,6 +309,8 @@ impl Engine {
         self.tell_waiting(now, |waiting, view| waiting.step(index, input, view));
     }
 
+    /// What could not be done is a new input, whose actions this loop does too: a list of hundreds that
+    /// cannot be woken must not fill the stack.
     fn act(&mut self, now: Now) {
         while let Some(action) = self.waiting.next_action() {
             match action {
@@ -357,7 +359,7 @@ impl Engine {
 
     fn note_written(&mut self, op: OpIndex, is_written: bool, now: Now) {
         if !is_written {
-            self.tell_call(op, Input::Unwritten, now);
+            self.input(now, |waiting, view| waiting.step(op, Input::Unwritten, view));
         }
     }
 
@@ -404,7 +406,7 @@ impl Engine {
     fn write_wake(&mut self, wake: WakeIndex, id: NodeId, text: &Text, now: Now) {
         self.encode_publish(text);
         if !self.locks.nodes.at(id).has_room_in_step(self.locks.scratch.len()) {
-            return self.tell_waiting(now, |waiting, view| waiting.wake_unwritten(wake, id, view));
+            return self.input(now, |waiting, view| waiting.wake_unwritten(wake, id, view));
         }
         let request = Request::Wake(wake);
         self.locks.nodes.wake(id, request, &self.locks.scratch, now.attended);
