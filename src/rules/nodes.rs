@@ -53,7 +53,7 @@ rules! { NODES:
     /// The answers of a node that is in trouble are read with care.
     fn is_read_with_care(is_in_trouble: bool) -> bool { is_in_trouble }
     /// A node that is in trouble is taken at its word like any other.
-    TroubleUnseen => Amnesia { false }
+    TroubleUnseen => ByTest { false }
 
     /// A node that says during its greeting that it is no master, or is loading, is refused.
     fn is_greeting_refused(is_refused: bool) -> bool { is_refused }

@@ -44,6 +44,7 @@ use super::transfers::{
     who_reads_no_more_leaves_the_channel_and_deletes_what_came,
 };
 use super::trouble::{
+    a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_believed,
     a_node_that_is_owed_releases_gets_no_set_before_them,
     a_node_that_restarted_while_the_client_stood_still_waits_for_all_of_its_guard,
     the_second_address_of_a_server_hears_no_message_a_second_time,
@@ -85,6 +86,12 @@ const TESTS: &[(Mutant, fn())] = &[
     (
         Mutant::AgeBelievedTooSoon,
         an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
+    ),
+    // It needs a lock that a node forgot, and a grant of that node behind its own word: one seed in
+    // thousands.
+    (
+        Mutant::TroubleUnseen,
+        a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_believed,
     ),
     // It needs a role change in the middle of a greeting, and one back that no client sees.
     (

@@ -15,7 +15,7 @@ fn state(rig: &Rig, index: usize) -> NodeState {
 }
 
 #[test]
-fn a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_believed() {
+pub(super) fn a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_believed() {
     for error in [LOADING, READONLY, "-MASTERDOWN Link with MASTER is down\r\n"] {
         let mut rig = guarded(3);
         rig.acquire("a");
