@@ -51,7 +51,7 @@ impl World {
         }
         let most = quiet.commands.iter().copied().max().unwrap_or(0);
         // A call that has come upon leftovers of other locks makes some attempts at once.
-        let seconds = (self.now - quiet.since) / SECOND + 2;
+        let seconds = (self.now - quiet.since) / SECOND + 4;
         self.counts.path(Path::WaitedStill);
         // Where there is nobody to tell, a call looks at its own pace.
         let looks = LOOK_COMMANDS * SECOND / (self.plan.gap / 10).max(5 * MS);
