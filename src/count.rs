@@ -79,8 +79,7 @@ impl CallEnd {
             | LockError::NoFences { .. }
             | LockError::NoLinger { .. }
             | LockError::ReservedKey
-            | LockError::InvalidKey { .. }
-            | LockError::InvalidToken { .. } => Self::Invalid,
+            | LockError::InvalidKey { .. } => Self::Invalid,
         }
     }
 

@@ -5,15 +5,11 @@
 use std::time::Duration;
 
 use crate::retry::Retry;
-use crate::token::TokenBytes;
-
-const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 
 /// How to take one lock, and how to keep its lease.
 ///
 /// Every call that takes a lock takes these; a [`Duration`] alone is the TTL. A call can set its
-/// own TTL, least validity, timeout, retry, `node_timeout`, token, way of waiting, and how its
-/// lease is kept; the [`Config`](crate::Config) gives the rest. No call can change what all clients
+/// own TTL, least validity, timeout, retry, way of waiting, and how its lease is kept; the [`Config`](crate::Config) gives the rest. No call can change what all clients
 /// of a lock must agree on: `quorum`, `drift_factor`, `max_ttl`, `restart_guard` and `admission`.
 /// Two quorums of different size need not share a node. With a smaller drift or a TTL longer than
 /// `max_ttl` a lease outlives what the nodes hold or remember. A restarted node that one call
@@ -30,15 +26,9 @@ const NODE_TIMEOUT_MS_MAX: u16 = 60_000;
 pub struct LockOptions {
     pub(crate) ttl: Duration,
     pub(crate) min_validity: Duration,
-    pub(crate) token: Option<Result<TokenBytes, usize>>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) retry: Option<Retry>,
     pub(crate) keep_alive: Option<KeepAlive>,
-    pub(crate) is_watched: bool,
-    /// Zero: the configuration's.
-    pub(crate) node_timeout_ms: u16,
-    /// The lease is watched or has a `node_timeout` of its own: one check for two rare options.
-    pub(crate) is_special: bool,
     pub(crate) is_woken: bool,
     pub(crate) is_fenced: bool,
     /// The holder is a leader, and says so beside the lock.
@@ -105,13 +95,9 @@ impl LockOptions {
         Self {
             ttl,
             min_validity: Duration::ZERO,
-            token: None,
             timeout: None,
             retry: None,
             keep_alive: None,
-            is_watched: false,
-            node_timeout_ms: 0,
-            is_special: false,
             is_woken: true,
             is_fenced: false,
             is_announced: false,
@@ -129,15 +115,6 @@ impl LockOptions {
         self
     }
 
-    /// The value to write instead of a random token, 1 to 255 bytes. The caller must choose a new
-    /// one for every attempt; a call with a token of its own does not retry.
-    #[must_use]
-    pub fn token(mut self, token: impl AsRef<[u8]>) -> Self {
-        let token = token.as_ref();
-        self.token = Some(TokenBytes::from_wire(token).ok_or(token.len()));
-        self
-    }
-
     /// The call ends at the latest this long after its start, even where its [`Retry`] allows more.
     /// Zero: one attempt, which ends by itself.
     #[must_use]
@@ -150,25 +127,6 @@ impl LockOptions {
     #[must_use]
     pub const fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
-        self
-    }
-
-    /// How long each attempt of this call waits for nodes that do not answer, instead of the
-    /// configuration's [`node_timeout`](crate::Config::node_timeout): whole milliseconds from 1 ms
-    /// to a minute; other values count as the nearest of these. Everything else, such as when a
-    /// node counts as stalled, goes by the configuration.
-    #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "within the bound")]
-    pub const fn node_timeout(mut self, timeout: Duration) -> Self {
-        let ms = timeout.as_millis();
-        self.node_timeout_ms = if ms < 1 {
-            1
-        } else if ms > NODE_TIMEOUT_MS_MAX as u128 {
-            NODE_TIMEOUT_MS_MAX
-        } else {
-            ms as u16
-        };
-        self.is_special = true;
         self
     }
 
@@ -229,8 +187,8 @@ impl LockOptions {
     /// option needs three.
     ///
     /// An unlock says [`Released`](crate::Unlocked::Released) although the nodes hold the key. The
-    /// option has no effect for a lock with a fence or a token of its own, a watched or announced one,
-    /// one with limits, and one whose token was asked for ([`Lease::token`](crate::Lease::token)). A `Driver`
+    /// option has no effect for a lock with a fence, an announced one, one with limits, and one whose
+    /// token was asked for ([`Lease::token`](crate::Lease::token)). A `Driver`
     /// releases the lock first where the next call asks for another TTL; a shared handle gives it to
     /// that call by the rules for its waiters.
     ///
@@ -258,31 +216,11 @@ impl LockOptions {
         self
     }
 
-    /// Asks the nodes to tell at once when another client changes or deletes the key of the lease,
-    /// or the node evicts it. The lease is lost as soon as fewer than a quorum can still hold the
-    /// key, and its loss is reported as with [`keep_alive`](Self::keep_alive).
-    ///
-    /// It costs two small commands per node behind each attempt and extension, in the same write.
-    /// It needs RESP3 and the permission for CLIENT TRACKING: a node without them tells nothing,
-    /// and the client learns of a change there at the next extension or the deadline, as without
-    /// this option ([`Driver::watched_by`](crate::driver::Driver::watched_by) says which nodes do
-    /// tell). Every change of the key counts: an extension by another process with the same token,
-    /// FLUSHDB of another database, the same key in another database. The next extension by this
-    /// client restores the votes, if a quorum was left. An attempt that is still under way no
-    /// longer counts such a node's vote ([`Cause::Gone`](crate::Cause::Gone)).
-    #[must_use]
-    pub const fn watch(mut self, is_watched: bool) -> Self {
-        self.is_watched = is_watched;
-        self.is_special = is_watched || self.node_timeout_ms > 0;
-        self
-    }
-
     /// Whether the lease of this call may be another call's afterwards, without the nodes: nothing of
     /// it belongs to one holder.
     pub(crate) fn may_linger(&self) -> bool {
         let has_no_limits = self.keep_alive.is_none_or(|kept| kept == KeepAlive::new());
-        let is_its_own = self.token.is_some() || self.is_fenced || self.is_announced;
-        has_no_limits && !is_its_own && !self.is_watched
+        has_no_limits && !self.is_fenced && !self.is_announced
     }
 
     /// For how long the lease may linger; zero for not at all.
@@ -315,11 +253,5 @@ impl LockOptions {
     pub(crate) fn kept_alive(mut self) -> Self {
         self.keep_alive.get_or_insert(KeepAlive::new());
         self
-    }
-
-    /// Whether the engine has anything to do for the lease by itself.
-    #[inline]
-    pub(crate) const fn is_looked_after(&self) -> bool {
-        self.keep_alive.is_some() || self.is_watched
     }
 }

@@ -202,13 +202,6 @@ impl Judge<'_> {
                  ~redbolt:since:*",
             );
         }
-        let tracking = ["CLIENT TRACKING", "CLIENT CACHING"];
-        if tracking.into_iter().any(|command| self.node.is_denied(command)) {
-            self.note(
-                "the user may not track keys, so the loss of a watched lock and the end of another \
-                 library's are noticed late: grant +client|tracking +client|caching",
-            );
-        }
     }
 
     fn memory(&mut self) {
@@ -308,7 +301,7 @@ mod tests {
         use Cause::{KeyDenied, NoPermission, OutOfMemory};
         let all = ["DELIFEQ", "DELEX", "EVAL"].map(|command| (command, NoPermission));
         type Refused = (&'static str, Cause);
-        let table: [(&[Refused], bool, &str); 11] = [
+        let table: [(&[Refused], bool, &str); 10] = [
             (&[("SET", NoPermission)], true, "grant +set"),
             (&[("SET", KeyDenied)], false, "--key NAME"),
             (&[("SET", OutOfMemory)], false, "raise maxmemory"),
@@ -319,7 +312,6 @@ mod tests {
             (&[("GET", NoPermission), ("PTTL", NoPermission)], false, "grant +get +pttl"),
             (&[("PUBLISH", KeyDenied)], false, "&redbolt:*"),
             (&[(MARKER, KeyDenied)], false, "~redbolt:since:*"),
-            (&[("CLIENT CACHING", NoPermission)], false, "grant +client|tracking +client|caching"),
         ];
         for (refused, is_unsafe, words) in table {
             let mut nodes = three();

@@ -39,5 +39,5 @@ pub(crate) fn run(global: &Global, args: &ElectArgs) -> Result<(), Failure> {
 fn campaign(session: &mut Session, args: &ElectArgs) -> Result<Lease, Failure> {
     let key = &args.election.0;
     let _waiting = waiting(session, key, Some(FOREVER));
-    session.lock(key, options(args.ttl, args.fence).announced().watch(true), Some(FOREVER))
+    session.lock(key, options(args.ttl, args.fence).announced(), Some(FOREVER))
 }

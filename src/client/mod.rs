@@ -188,7 +188,7 @@ impl Client {
 
     /// Takes over a lock that another process holds or [detached](Self::detach), by extending it
     /// to the TTL of `options` from now. Of the other options only those for the lease itself
-    /// (keep-alive, watch) apply.
+    /// (keep-alive, fence) apply.
     ///
     /// # Errors
     ///

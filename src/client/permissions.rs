@@ -33,9 +33,7 @@ const CHANNEL: &[u8] = b"redbolt:permissions";
 /// Asks every connected node whether the user may run the commands of a lock named `key`: SET; SET
 /// of the marker by which new clients trust a master that was once a replica (`SET
 /// redbolt:since:*`); GET, PTTL and PUBLISH; those that release a lock (DELIFEQ, DELEX, EVAL), of
-/// which one is enough; EVAL and DEL, which hand one over; and those that watch one (CLIENT
-/// TRACKING, CLIENT CACHING). Nothing is
-/// written: a server refuses a SET with a TTL of zero, but only after it has checked permissions,
+/// which one is enough; and EVAL and DEL, which hand one over. Nothing is written: a server refuses a SET with a TTL of zero, but only after it has checked permissions,
 /// memory, role and disk. Takes one round trip to the slowest node, at most `node_timeout`.
 ///
 /// # Errors
@@ -59,9 +57,6 @@ pub fn permissions(
         &[b"EVAL", b"return 0", b"1", key],
         // Of a marker that nobody has written.
         &[b"DEL", MARKER],
-        // No such subcommand exists; the refusal says only whether the user may use the command.
-        &[b"CLIENT", b"TRACKING", b"PROBE"],
-        &[b"CLIENT", b"CACHING", b"PROBE"],
     ])?;
     let refused = |answers: &_| {
         let commands = NAMES.into_iter().enumerate();
@@ -87,16 +82,5 @@ pub fn permissions(
 }
 
 /// The commands, in the order in which they are tried.
-const NAMES: [&str; 11] = [
-    "SET",
-    SET_MARKER,
-    "GET",
-    "PTTL",
-    "PUBLISH",
-    "DELIFEQ",
-    "DELEX",
-    "EVAL",
-    "DEL",
-    "CLIENT TRACKING",
-    "CLIENT CACHING",
-];
+const NAMES: [&str; 9] =
+    ["SET", SET_MARKER, "GET", "PTTL", "PUBLISH", "DELIFEQ", "DELEX", "EVAL", "DEL"];

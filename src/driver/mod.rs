@@ -323,7 +323,7 @@ impl Driver {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of `options`
-    /// from now. Of the other options only those for the lease itself (keep-alive, watch) apply.
+    /// from now. Of the other options only those for the lease itself (keep-alive, fence) apply.
     ///
     /// # Errors
     ///
@@ -354,13 +354,6 @@ impl Driver {
         }
         let event = self.engine.poll_event(clock::now())?;
         Some(self.complete(event))
-    }
-
-    /// The nodes that will tell at once when another client changes the key of `lease`, if it is
-    /// [watched](LockOptions::watch).
-    #[must_use]
-    pub fn watched_by(&self, lease: &Lease) -> NodeMask {
-        if lease.is_of(&self.pool) { self.engine.watched_by(lease.id()) } else { NodeMask::EMPTY }
     }
 
     // ---- the loop ----

@@ -41,14 +41,8 @@ impl Engine {
         if is_fenced {
             self.locks.check_fences()?;
         }
-        if let Some(Err(len)) = &options.token {
-            return Err(LockError::InvalidToken { len: *len });
-        }
-        let index = self.open_call(key, options, ttl_ms, now)?;
-        let token = match &options.token {
-            Some(Ok(token)) => token.clone(),
-            None | Some(Err(_)) => self.locks.draw_token(),
-        };
+        let index = self.open_call(options, ttl_ms, now)?;
+        let token = self.locks.draw_token();
         let slot = self.locks.slots.open(key, token);
         if is_fenced {
             self.locks.slots.at_mut(slot).set_fenced();
@@ -61,7 +55,6 @@ impl Engine {
         if self.waiting.has_recent_wakes() {
             let op = self.locks.ops.at_mut(index);
             op.set_slot(slot);
-            op.plan.node_timeout_ms = options.node_timeout_ms;
             if self.queue_behind(index, now) {
                 self.follow(now);
                 return Ok(self.locks.ops.id(index));
@@ -72,9 +65,6 @@ impl Engine {
             self.introduce(index, now);
         }
         self.follow(now);
-        if options.is_special {
-            self.attempt_specially(index, options, now);
-        }
         Ok(self.locks.ops.id(index))
     }
 
@@ -82,7 +72,6 @@ impl Engine {
     #[inline(always)]
     pub(super) fn open_call(
         &mut self,
-        key: &[u8],
         options: &LockOptions,
         ttl_ms: u32,
         now: Instant,
@@ -98,8 +87,8 @@ impl Engine {
         if options.retry.is_some() || options.timeout.is_some() {
             plan.retry_as(options, now);
         }
-        if options.is_looked_after() {
-            self.locks.open_keep(index, key, options);
+        if let Some(keep_alive) = options.keep_alive {
+            self.locks.open_keep(index, keep_alive, options.is_announced);
         }
         Ok(index)
     }
@@ -142,16 +131,6 @@ impl Engine {
     fn invalid_ttl(&self, ttl: Duration) -> LockError {
         let (least, most) = self.locks.ttl_range();
         LockError::InvalidTtl { ttl, least, most }
-    }
-
-    /// Rare options of a call, applied after its first attempt has begun.
-    #[cold]
-    fn attempt_specially(&mut self, index: OpIndex, options: &LockOptions, now: Now) {
-        self.locks.ops.at_mut(index).plan.node_timeout_ms = options.node_timeout_ms;
-        self.locks.limit_attempt(index, now);
-        if options.is_watched {
-            self.locks.track_attempt(index, now);
-        }
     }
 
     /// Handles attempts that failed by what was just done to the locks.
@@ -264,12 +243,6 @@ impl Engine {
         self.locks.slots.free_if_unnamed(last);
         self.locks.attempt(index, slot, now);
         self.follow(now);
-        if self.locks.slots.at(slot).state == SlotState::Acquiring {
-            self.locks.limit_attempt(index, now);
-        }
-        if self.locks.ops.at(index).keep.is_some() {
-            self.locks.track_attempt(index, now);
-        }
     }
 
     /// The time of an operation is up: nodes without an answer are counted out.

@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// Of the other options only those for the lease itself (keep-alive, watch) apply.
+    /// Of the other options only those for the lease itself (keep-alive, fence) apply.
     ///
     /// # Errors
     ///
@@ -375,11 +375,7 @@ impl Engine {
                     self.wait_due(op, now);
                     self.follow(now);
                 }
-                Timer::Judge(op) => {
-                    if !self.locks.has_time_left(op, now) {
-                        self.judge(op, now);
-                    }
-                }
+                Timer::Judge(op) => self.judge(op, now),
                 Timer::Offers => self.locks.sweep_offers(now),
                 Timer::Linger(slot) => self.linger_due(slot, now.real),
                 Timer::Extended(op) => self.locks.keep_alive_ended(op, now),

@@ -6,9 +6,8 @@ use super::locks::slot::SlotState;
 use super::nodes::Everyday;
 use crate::command::Answer;
 use crate::error::Cause;
-use crate::node::{Answered, Node, Now, Request, Step, changed_keys};
+use crate::node::{Answered, Node, Now, Request, Step};
 use crate::quorum::NodeId;
-use crate::resp::{Decoder, Limits, Reply};
 use crate::slab::SlotIndex;
 use crate::time::Instant;
 
@@ -120,7 +119,6 @@ impl Engine {
                     self.hear(meant, now);
                     self.follow(now);
                 }
-                Ok(Step::Changed) => self.keys_changed(id, now),
                 Err(cause) => {
                     self.drop_connection(id, cause, now);
                     break;
@@ -166,11 +164,6 @@ impl Engine {
                 self.wake_answered(id, wake, answer, now);
                 return self.follow(now);
             }
-            Request::Tracking => return self.locks.nodes.tracking_answered(id, answer),
-            Request::Tracked(slot) => {
-                self.locks.tracked(id, slot, answer, now);
-                self.follow(now);
-            }
             Request::ScriptLoad
             | Request::Subscribe
             | Request::SubscribeTransfers
@@ -185,11 +178,7 @@ impl Engine {
     }
 
     fn greeted(&mut self, id: NodeId, now: Now) {
-        if self.locks.nodes.conclude_greeting(id, now) {
-            self.locks.track_all(id, now);
-            self.wait_untracked(id, now);
-            self.follow(now);
-        }
+        self.locks.nodes.conclude_greeting(id, now);
     }
 
     /// Handles every pending request of a connection that has ended, in the order written: a SET
@@ -232,9 +221,7 @@ impl Engine {
                     self.follow(now);
                     continue;
                 }
-                Request::Tracked(slot) => self.locks.untracked(id, slot),
                 Request::ScriptLoad
-                | Request::Tracking
                 | Request::Time
                 | Request::Subscribe
                 | Request::SubscribeTransfers
@@ -248,35 +235,6 @@ impl Engine {
         if was_heard {
             self.locks.offers_unheard(id, now);
         }
-    }
-
-    /// A node says that keys were changed.
-    pub(super) fn keys_changed(&mut self, id: NodeId, now: Now) {
-        let push = self.take_frame(id);
-        let frame = Decoder::new(Limits::default()).frame(&push);
-        if let Some(Reply::Push(items)) = frame.ok().flatten().map(|frame| frame.reply()) {
-            match changed_keys(&items) {
-                Some(keys) => {
-                    for key in keys.filter_map(|key| key.text()) {
-                        for keep in self.locks.keeps.watchers(key) {
-                            self.locks.doubt(id, keep, now);
-                            self.follow(now);
-                        }
-                        self.waited_key_changed(id, Some(key), now);
-                        self.follow(now);
-                    }
-                }
-                None => {
-                    for keep in self.locks.keeps.all_watchers() {
-                        self.locks.doubt(id, keep, now);
-                        self.follow(now);
-                    }
-                    self.waited_key_changed(id, None, now);
-                    self.follow(now);
-                }
-            }
-        }
-        self.frame = push;
     }
 
     /// After anything happened to a node: pays its debts, and notes what it can do now.

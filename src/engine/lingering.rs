@@ -76,7 +76,7 @@ impl Engine {
             self.end_linger(self.locks.slots.lease_id(slot), now);
             return Ok(None);
         }
-        let index = self.open_call(key, options, ttl_ms, now)?;
+        let index = self.open_call(options, ttl_ms, now)?;
         self.locks.observe(Happening::Call { op: index, slot, ttl_ms, now });
         let limit_ms = self.locks.ops.at(index).plan.linger_ms;
         self.locks.retake(index, slot, limit_ms);

@@ -83,13 +83,6 @@ impl Engine {
         self.locks.votes(lease)
     }
 
-    /// The nodes that will tell at once when another client changes the key of `lease`, if it is
-    /// watched.
-    #[must_use]
-    pub fn watched_by(&self, lease: LeaseId) -> NodeMask {
-        self.locks.watched(lease)
-    }
-
     /// Whether the engine knows that a lease is over: its deadline has come, or no quorum can hold
     /// its key. True for a lease that is no longer held.
     #[must_use]

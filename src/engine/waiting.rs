@@ -12,7 +12,7 @@ use super::locks::timers::Timer;
 use super::wait::{
     Action, Answer, Call, Input, Message, Offer, Reach, Source, Text, View, Waiting, around_token,
 };
-use crate::command::{self, append_get, append_introduction, append_pttl, append_publish};
+use crate::command::{self, append_get, append_introduction, append_publish};
 use crate::error::Cause;
 use crate::node::{ChannelName, Now, Pending, Request, WaitPart};
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
@@ -173,16 +173,6 @@ impl Engine {
         self.tell_waiting(now, |waiting, view| waiting.wake_answered(index, id, false, view));
     }
 
-    /// The node was greeted again.
-    pub(super) fn wait_untracked(&mut self, id: NodeId, now: Now) {
-        self.tell_waiting(now, |waiting, view| waiting.untracked(id, view));
-    }
-
-    /// A node says that a key has changed; without a key, that all may have.
-    pub(super) fn waited_key_changed(&mut self, id: NodeId, key: Option<&[u8]>, now: Now) {
-        self.tell_waiting(now, |waiting, view| waiting.key_changed(id, key, view));
-    }
-
     /// The slot whose lock a message is about: by the token that it names, or by its key.
     pub(super) fn slot_meant(&self, message: &Message<'_>) -> Option<SlotIndex> {
         let is_meant = |slot_index: SlotIndex, by_key: bool| {
@@ -253,18 +243,14 @@ impl Engine {
             channel: NodeMask::EMPTY,
             scripts: NodeMask::EMPTY,
             asked: NodeMask::EMPTY,
-            tracks: NodeMask::EMPTY,
         };
         for (id, node) in all.into_iter().zip(self.locks.nodes.iter()) {
             if node.has_channel() {
                 reach.channel.insert(id);
-                reach.scripts.set(id, node.runs_transfers());
+                reach.scripts.set(id, node.runs_scripts());
             }
             if node.can_be_asked() {
                 reach.asked.insert(id);
-            }
-            if node.can_track() {
-                reach.tracks.insert(id);
             }
         }
         reach
@@ -319,22 +305,18 @@ impl Engine {
                     self.locks.observe(Happening::Waits { op });
                     self.locks.set_timer(op, Timer::Wait, at);
                 }
-                Action::Ask { op, node, phase, is_look } => {
-                    let request = |part| Request::Wait { op, part, phase };
-                    let is_written = self.write_get(op, node, request(WaitPart::Holder), now)
-                        && self.write_pttl(op, node, request(WaitPart::Remaining), is_look, now);
-                    self.note_written(op, is_written, now);
-                }
                 Action::Poll { op, node, phase } => {
+                    let slot = self.locks.slots.at(self.locks.ops.at(op).slot());
+                    self.locks.scratch.clear();
+                    append_get(&mut self.locks.scratch, &slot.key);
                     let request = Request::Wait { op, part: WaitPart::Holder, phase };
-                    let is_written = self.write_get(op, node, request, now);
+                    let is_written = self.locks.write(node, request, now);
                     self.note_written(op, is_written, now);
                 }
-                Action::Announce { op, node, phase, text, with_look } => {
-                    let request = |part| Request::Wait { op, part, phase };
+                Action::Announce { op, node, phase, text } => {
                     self.encode_publish(&text);
-                    let is_written = self.locks.write(node, request(WaitPart::Announced), now)
-                        && (!with_look || self.write_get(op, node, request(WaitPart::Holder), now));
+                    let request = Request::Wait { op, part: WaitPart::Announced, phase };
+                    let is_written = self.locks.write(node, request, now);
                     self.note_written(op, is_written, now);
                 }
                 Action::Introduce { op, node, phase, text } => {
@@ -361,32 +343,6 @@ impl Engine {
         if !is_written {
             self.input(now, |waiting, view| waiting.step(op, Input::Unwritten, view));
         }
-    }
-
-    fn write_get(&mut self, op: OpIndex, node: NodeId, request: Request, now: Now) -> bool {
-        self.locks.scratch.clear();
-        append_get(&mut self.locks.scratch, &self.locks.slots.at(self.locks.ops.at(op).slot()).key);
-        self.locks.write(node, request, now)
-    }
-
-    /// Asks for the remaining TTL, and tracks the next change if the action asks for that and the
-    /// node can.
-    fn write_pttl(
-        &mut self,
-        op: OpIndex,
-        node: NodeId,
-        request: Request,
-        is_look: bool,
-        now: Now,
-    ) -> bool {
-        let key = &self.locks.slots.at(self.locks.ops.at(op).slot()).key;
-        if is_look && self.locks.nodes.track(node, key, request, now.attended) {
-            self.waiting.tracked(op, node);
-            return true;
-        }
-        self.locks.scratch.clear();
-        append_pttl(&mut self.locks.scratch, key);
-        self.locks.write(node, request, now)
     }
 
     fn encode_publish(&mut self, text: &Text) {
@@ -444,16 +400,10 @@ impl Source for Outside<'_> {
 /// What a node's reply to a question says.
 fn answer_of(part: WaitPart, reply: Option<&Reply<'_>>) -> Answer {
     match (part, reply) {
-        (WaitPart::Holder, Some(Reply::Null)) | (WaitPart::Remaining, Some(Reply::Integer(-2))) => {
-            Answer::Gone
-        }
+        (WaitPart::Holder, Some(Reply::Null)) => Answer::Gone,
         (WaitPart::Holder, Some(Reply::Bulk(token))) => Answer::Holder(unhex(token)),
         // A lock of another library, or a node that does not say.
         (WaitPart::Holder, _) => Answer::Holder(None),
-        (WaitPart::Remaining, Some(&Reply::Integer(left @ 0..))) => {
-            Answer::Remaining(Some(u32::try_from(left).unwrap_or(u32::MAX)))
-        }
-        (WaitPart::Remaining, _) => Answer::Remaining(None),
         (WaitPart::Introduced, Some(Reply::Null)) => Answer::Gone,
         (WaitPart::Introduced, Some(Reply::Array(items))) => introduced(items.clone()),
         (WaitPart::Introduced, _) => Answer::Refused,

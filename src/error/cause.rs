@@ -127,8 +127,7 @@ pub enum Cause {
     FenceRefused,
     /// For a fenced lock: the key of the counter does not hold a counter.
     FenceCounter,
-    /// The node wrote the key of a watched lock, and then told that the key is gone or changed,
-    /// before the caller got the lock.
+    /// For a fenced lock: the node granted it, and no longer held its key in the second round.
     Gone,
 }
 

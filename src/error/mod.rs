@@ -167,12 +167,6 @@ pub enum LockError {
         /// Its length: of an empty key zero, of others with the prefix.
         len: usize,
     },
-    /// The token is empty or longer than 255 bytes.
-    #[error("the token has {len} bytes: 1 to 255 are allowed")]
-    InvalidToken {
-        /// Its length.
-        len: usize,
-    },
     /// `in_flight_max` operations are under way. Take their completions first.
     #[error("too many operations under way (in_flight_max)")]
     Full,

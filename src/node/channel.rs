@@ -294,9 +294,14 @@ impl Node {
         self.channel.takes_transfers.is_some()
     }
 
+    /// Whether the node runs the script by which a call introduces itself.
+    pub(crate) const fn runs_scripts(&self) -> bool {
+        self.can_be_asked() && !self.channel.refuses_scripts
+    }
+
     /// Whether the node hands locks over for this client.
-    pub(crate) fn runs_transfers(&self) -> bool {
-        self.can_be_asked() && !self.channel.refuses_scripts && self.mark().is_some()
+    pub(crate) const fn runs_transfers(&self) -> bool {
+        self.runs_scripts() && self.mark().is_some()
     }
 
     /// The node answered a script with an error: it gets none for a while, or where the user may not

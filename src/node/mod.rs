@@ -30,7 +30,6 @@ mod standing;
 mod state;
 #[cfg(test)]
 pub(crate) mod tests;
-mod tracking;
 mod trouble;
 
 use std::time::Duration;
@@ -44,14 +43,12 @@ pub(crate) use greeting::{Facts, Login};
 pub(crate) use outbound::Room;
 pub(crate) use pending::{Pending, Phase, Request, WaitPart};
 pub(crate) use state::{Answered, Now, Patience, Shown, State, Step, Wish};
-pub(crate) use tracking::changed_keys;
 
 use admission::History;
 use backoff::Backoff;
 use channel::Channel;
 use pending::PendingQueue;
 use reading::Reading;
-use tracking::Tracking;
 use trouble::Trouble;
 
 use crate::command::Dialect;
@@ -88,7 +85,6 @@ pub(crate) struct Node {
 
     reading: Reading,
     channel: Channel,
-    tracking: Tracking,
     /// Whether the last greeting was in RESP3.
     resp3: bool,
     /// The user was not allowed to release in any way: the next greeting must prove that it is.
@@ -131,7 +127,6 @@ impl Node {
             stalled_at: None,
             reading: Reading::default(),
             channel: Channel::default(),
-            tracking: Tracking::default(),
             resp3: true,
             is_unproven: false,
             is_mute: false,
@@ -362,7 +357,6 @@ impl Node {
         self.reading.greeting_open = 0;
         self.reading.no_master = None;
         self.channel.close();
-        self.tracking = Tracking::None;
         std::mem::take(&mut self.pending)
     }
 

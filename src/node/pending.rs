@@ -42,10 +42,6 @@ pub(crate) enum Request {
     Wake(WakeIndex),
     /// Another message; its answer changes nothing.
     Tell,
-    /// The command that turns tracking on; the node itself reads the answer.
-    Tracking,
-    /// `PTTL`, the read from which on the server tracks the key of a slot.
-    Tracked(SlotIndex),
     /// Part `part` of a query; `phase` is the low bits of the operation's generation.
     Query { op: OpIndex, part: u8, phase: Phase },
 }
@@ -61,8 +57,7 @@ impl Request {
             | Self::Transfer(slot)
             | Self::Release { slot, .. }
             | Self::Debt { slot, .. }
-            | Self::Extend { slot, .. }
-            | Self::Tracked(slot) => Some(slot),
+            | Self::Extend { slot, .. } => Some(slot),
             Self::Greeting(_)
             | Self::ScriptLoad
             | Self::Time
@@ -71,7 +66,6 @@ impl Request {
             | Self::Wait { .. }
             | Self::Wake(_)
             | Self::Tell
-            | Self::Tracking
             | Self::Query { .. } => None,
         }
     }
@@ -101,11 +95,9 @@ impl Phase {
 pub(crate) enum WaitPart {
     /// `GET`: the holder's token.
     Holder,
-    /// `PTTL`: for how long.
-    Remaining,
     /// `PUBLISH`: how many clients received it.
     Announced,
-    /// The script that does all three.
+    /// The script that asks for the holder and the time left, and tells that client.
     Introduced,
 }
 

@@ -41,14 +41,6 @@ impl Reading {
             }
             Request::Subscribe | Request::SubscribeTransfers => return Step::Idle,
             Request::Transfer(_) if matches!(frame.reply(), Reply::Integer(2)) => Answer::Ok,
-            Request::Tracked(_) => {
-                if let Reply::Integer(ms) = frame.reply() {
-                    // Gone, or without a TTL: not a lock of ours.
-                    if ms < 0 { Answer::Null } else { Answer::Ok }
-                } else {
-                    classify(&frame.reply())
-                }
-            }
             Request::FencedSet(_) | Request::Raise(_) => self.number(counter, frame),
             Request::Time => self.number(time, frame),
             Request::Greeting(part) => {
@@ -63,7 +55,6 @@ impl Reading {
             | Request::Debt { .. }
             | Request::Wake(_)
             | Request::Tell
-            | Request::Tracking
             | Request::Extend { .. } => classify(&frame.reply()),
         };
         Step::Answered(Answered { pending, answer })

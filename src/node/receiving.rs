@@ -7,7 +7,6 @@ use bytes::Buf as _;
 use super::Node;
 use super::pending::{Pending, Request};
 use super::state::{Answered, Now, Step};
-use super::tracking::is_invalidation;
 use crate::command::Answer;
 use crate::error::Cause;
 use crate::resp::{Limits, ProtocolError, Reply, quick};
@@ -97,14 +96,8 @@ impl Node {
             let step = if rules::answers_nothing(frame.is_push()) {
                 let (name, payload) = (self.login.channel.as_ref(), &mut self.reading.frame);
                 let Reply::Push(items) = frame.reply() else { return Err(Cause::Protocol) };
-                if is_invalidation(&items) {
-                    payload.clear();
-                    payload.extend_from_slice(frame.bytes());
-                    Some(Step::Changed)
-                } else {
-                    let is_message = self.channel.take(&items, name, &mut self.pending, payload)?;
-                    is_message.then_some(Step::Message)
-                }
+                let is_message = self.channel.take(&items, name, &mut self.pending, payload)?;
+                is_message.then_some(Step::Message)
             } else {
                 let oldest = &mut || self.pending.pop_front();
                 let pending = rules::request_of_answer(self.stalled_at.is_some(), oldest);
@@ -127,11 +120,7 @@ impl Node {
                     return Ok(Step::Greeted);
                 }
                 Some(
-                    step @ (Step::Answered(_)
-                    | Step::Query(_)
-                    | Step::Waited(_)
-                    | Step::Message
-                    | Step::Changed),
+                    step @ (Step::Answered(_) | Step::Query(_) | Step::Waited(_) | Step::Message),
                 ) => {
                     return Ok(step);
                 }

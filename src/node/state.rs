@@ -86,8 +86,6 @@ pub(crate) enum Step {
     Waited(Pending),
     /// A message for this client: see `Node::frame`.
     Message,
-    /// Tracked keys have changed: see `Node::frame`.
-    Changed,
     /// All answers of the greeting are in.
     Greeted,
 }

@@ -108,14 +108,4 @@ rules! { NODES:
     fn grants_left(grants: u8) -> u8 { grants.wrapping_sub(1) }
     /// A vote that was taken back is still counted.
     WithdrawnStillCounted => ByTest { grants }
-
-    /// A node tells of a change to the key of a lease only where it holds that key.
-    fn is_change_to_lease(is_held_there: bool) -> bool { is_held_there }
-    /// What a node tells of a watched key is not heard.
-    ChangeUnheard => LossNotTold { false }
-
-    /// A change that came before the answer to the SET is not one of the lease.
-    fn is_change_before_set(is_set_unanswered: bool) -> bool { is_set_unanswered }
-    /// What a node tells of a key that it had not yet granted is taken for a loss.
-    ChangeBelievedTooSoon => FalseLoss { false }
 }

@@ -25,11 +25,6 @@ rules! { VOTES:
     /// A grant counts although the node said before it that it is a replica.
     DistrustedGrantCounts => Amnesia { true }
 
-    /// A won lock is handed over only while a quorum of its keys is there.
-    fn is_still_won(has_quorum: bool) -> bool { has_quorum }
-    /// A lock whose keys are gone before it is handed over is handed over.
-    GoneBeforeHandOver => NoQuorum { true }
-
     /// Each attempt has a token of its own.
     fn token_of_retry<T: Clone>(drawn: T, last: &T) -> T { drawn }
     /// The next attempt writes the token of the one before.
@@ -108,7 +103,7 @@ rules! { VOTES:
     /// A decided attempt goes on waiting for nodes on their way, and writes to them.
     DecidedAttemptStillWaits => Orphan { true }
 
-    /// The holder of a lease that is kept or watched is told when the lease is over.
+    /// The holder of a lease that is kept alive is told when the lease is over.
     fn is_end_told(is_over: bool) -> bool { is_over }
     /// The end of a lease that is kept is not told.
     LossNotTold => LossNotTold { false }

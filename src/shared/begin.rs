@@ -28,7 +28,6 @@ use crate::token::LockToken;
 pub(super) struct Asked {
     ttl: Duration,
     min_validity: Duration,
-    is_given: bool,
     counted: CountedCall,
     /// Ends with the call.
     _span: CallSpan,
@@ -69,7 +68,6 @@ impl Shared {
         caller: Caller,
     ) -> Result<(Pending, Asked), LockError> {
         let (ttl, min_validity) = (options.ttl, options.min_validity);
-        let is_given = options.token.is_some();
         let time = now();
         let patience = Patience::of(&options, time);
         let waits = patience.queued_until > time;
@@ -81,7 +79,7 @@ impl Shared {
         match begun {
             Ok(pending) => {
                 let counted = inner.counting.call(time, waits);
-                Ok((pending, Asked { ttl, min_validity, is_given, counted, _span: span }))
+                Ok((pending, Asked { ttl, min_validity, counted, _span: span }))
             }
             Err(error) => {
                 inner.counting.refused(&error, waits);
@@ -101,7 +99,7 @@ impl Shared {
         let (Reply::Lock(result), Some(queue)) = taken else { return Err(LockError::Closed) };
         let lease = result?;
         let owner = Arc::clone(&self.owner);
-        let guard = SharedGuard::new(lease, owner, queue, asked.ttl, asked.is_given);
+        let guard = SharedGuard::new(lease, owner, queue, asked.ttl);
         let remaining = guard.remaining();
         if remaining.is_zero() || remaining < asked.min_validity {
             let votes = guard.votes();
@@ -222,7 +220,10 @@ impl Shared {
 
     pub(super) fn adopted(&self, taken: Taken, ttl: Duration) -> Result<SharedGuard, ExtendError> {
         let (Reply::Adopt(result), Some(queue)) = taken else { return Err(ExtendError::Closed) };
-        let guard = SharedGuard::new(result?, Arc::clone(&self.owner), queue, ttl, true);
+        let lease = result?;
+        // Its caller knows the token, so the lease is not handed on to another call.
+        let _seen = lease.token();
+        let guard = SharedGuard::new(lease, Arc::clone(&self.owner), queue, ttl);
         if guard.is_valid() { Ok(guard) } else { Err(ExtendError::Expired) }
     }
 

@@ -174,7 +174,7 @@ impl Call {
 
     /// Whether the lease that it gets may go to another waiter afterwards.
     pub(super) const fn may_pass(&self) -> bool {
-        matches!(self.kind, Kind::Lock) && self.options.token.is_none()
+        matches!(self.kind, Kind::Lock)
     }
 }
 

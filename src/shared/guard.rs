@@ -31,23 +31,15 @@ pub struct SharedGuard {
     owner: Arc<Owner>,
     queue: QueueIndex,
     ttl: Duration,
-    /// The caller chose the token, so the lease must end with its guard.
-    is_given: bool,
     /// An extension may be under way, which moves the deadline, or the lease is being given away.
     is_busy: bool,
     hold: Hold,
 }
 
 impl SharedGuard {
-    pub(super) fn new(
-        lease: Lease,
-        owner: Arc<Owner>,
-        queue: QueueIndex,
-        ttl: Duration,
-        is_given: bool,
-    ) -> Self {
+    pub(super) fn new(lease: Lease, owner: Arc<Owner>, queue: QueueIndex, ttl: Duration) -> Self {
         let hold = Hold::begins();
-        Self { lease: Some(lease), owner, queue, ttl, is_given, is_busy: false, hold }
+        Self { lease: Some(lease), owner, queue, ttl, is_busy: false, hold }
     }
 
     /// How long the lock is still certainly held; zero when it is over. About 25 ns.
@@ -152,7 +144,7 @@ impl SharedGuard {
 
     /// Whether the lease may go to another waiter instead of being released.
     pub(super) fn may_pass(&self) -> bool {
-        let is_exposed = self.is_given || self.lease.as_ref().is_some_and(Lease::is_token_seen);
+        let is_exposed = self.lease.as_ref().is_some_and(Lease::is_token_seen);
         rules::is_idle(!self.is_busy) && !rules::is_known_elsewhere(is_exposed)
     }
 

@@ -49,7 +49,7 @@ impl Table {
         let wanted = &self.calls.at(call).options;
         let is_enough = now + self.rules.validity_wanted(wanted) <= lease.deadline();
         let is_sound = now < holder.lingers_until && !lease.is_lost();
-        if !is_enough || !is_sound || wanted.token.is_some() || !Rules::suits(holder, wanted) {
+        if !is_enough || !is_sound || !Rules::suits(holder, wanted) {
             self.end_linger(queue);
             return false;
         }

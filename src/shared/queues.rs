@@ -34,7 +34,6 @@ pub(super) struct Holder {
     pub(super) is_wanted_elsewhere: bool,
     /// How it is kept alive.
     pub(super) keep_alive: Option<KeepAlive>,
-    pub(super) is_watched: bool,
     pub(super) is_fenced: bool,
     /// Its holder is named beside the lock.
     pub(super) is_announced: bool,
@@ -117,7 +116,6 @@ impl Queues {
             turns: 0,
             is_wanted_elsewhere: false,
             keep_alive: options.keep_alive,
-            is_watched: options.is_watched,
             is_fenced: options.is_fenced || options.fence.is_some(),
             is_announced: options.is_announced,
             ttl: options.ttl,

@@ -82,10 +82,7 @@ impl Rules {
         if options.linger_ms > 0 && !self.is_woken {
             return Err(LockError::NoLinger { why: crate::error::UNHEARD });
         }
-        match options.token {
-            Some(Err(len)) => Err(LockError::InvalidToken { len }),
-            Some(Ok(_)) | None => Ok(()),
-        }
+        Ok(())
     }
 
     /// How often a lease may be handed on before it is released.
@@ -116,14 +113,13 @@ impl Rules {
         options.min_validity.max(Duration::from_millis(validity_ms.div_ceil(2)))
     }
 
-    /// Whether a lease suits a call with these options: it is kept alive and watched as wanted, has
-    /// no limits, and needs no fence. Each holder has a fence of its own, which only nodes give, and a
+    /// Whether a lease suits a call with these options: it is kept alive as wanted, has no limits, and
+    /// needs no fence. Each holder has a fence of its own, which only nodes give, and a
     /// leader a term of its own.
     pub(super) fn suits(holder: &Holder, wanted: &LockOptions) -> bool {
         let kept = holder.keep_alive;
         kept == wanted.keep_alive
             && kept.is_none_or(|kept| kept == KeepAlive::new())
-            && (holder.is_watched || !wanted.is_watched)
             && !rules::needs_own_fence(holder.is_fenced || wanted.is_fenced)
             && !rules::needs_own_term(holder.is_announced || wanted.is_announced)
     }
@@ -135,7 +131,7 @@ impl Patience {
     pub(super) fn of(options: &LockOptions, now: Instant) -> Self {
         let retry = options.retry.unwrap_or(Retry::ONCE);
         let deadline = [options.timeout, retry.timeout].into_iter().flatten().min();
-        let is_once = options.token.is_some() || deadline == Some(Duration::ZERO);
+        let is_once = deadline == Some(Duration::ZERO);
         let ends = deadline
             .filter(|deadline| !deadline.is_zero())
             .map_or(Instant::MAX, |deadline| now + deadline);
@@ -197,7 +193,6 @@ pub(super) mod tests {
             turns: 0,
             is_wanted_elsewhere: false,
             keep_alive: None,
-            is_watched: false,
             is_fenced,
             is_announced,
             ttl: ms(10),
@@ -237,7 +232,6 @@ pub(super) mod tests {
         assert_eq!(ends(options().retry(every)), (None, None));
         assert_eq!(ends(options().retry(every).timeout(ms(9))), (Some(ms(9)), Some(ms(9))));
         assert_eq!(ends(options().retry(every).timeout(ms(0))), (None, Some(ms(0))));
-        assert_eq!(ends(options().retry(every).token("t")), (None, Some(ms(0))));
         assert_eq!(ends(options().retry(every.attempts(1))), (None, Some(ms(0))));
         assert_eq!(ends(options().retry(every.attempts(4))), (None, Some(ms(45))));
         assert_eq!(ends(options().retry(every.attempts(4).timeout(ms(20)))).1, Some(ms(20)));
@@ -258,7 +252,5 @@ pub(super) mod tests {
         let options = LockOptions::new(ms(10));
         assert!(matches!(check(b"", &options), Err(LockError::InvalidKey { len: 0 })));
         assert!(matches!(check(&[b'k'; 4097], &options), Err(LockError::InvalidKey { len: 4097 })));
-        let token = options.token("");
-        assert!(matches!(check(b"k", &token), Err(LockError::InvalidToken { len: 0 })));
     }
 }

@@ -47,7 +47,6 @@ pub(super) struct SimClient {
     /// The id of this process among clients.
     pub(super) id: [u8; 8],
     /// Given tokens so far.
-    pub(super) tokens_given: u64,
     /// Keys that it has still to lock, in the end.
     pub(super) goals: Vec<usize>,
     /// Read before the sockets were, in this pass.
@@ -123,7 +122,6 @@ impl SimClient {
             given_up: Vec::new(),
             token_start,
             id,
-            tokens_given: client as u64 * 1_000_000 + epoch * 10_000,
             goals: Vec::new(),
             pass_began: Instant::default(),
             taken: Vec::new(),
@@ -271,7 +269,6 @@ impl World {
                         self.counts.path(Path::LateVote);
                     }
                     self.check_ends(client);
-                    self.check_watched(client);
                     Stage::Begin
                 }
             }

@@ -122,8 +122,6 @@ counted! {
         Rights,
         /// Locks go from one waiter to the next.
         HandOver,
-        /// Keys are taken away from who watches them.
-        Watch,
         /// Clients stand still with a clock in hand, while restarted servers say their age.
         OldClocks,
         /// Leases are given away and adopted, or held for long while calls wait.
@@ -220,8 +218,6 @@ counted! {
         LostExpired,
         /// `Event::Lost`, before the deadline.
         LostGone,
-        /// The same, of a lease whose key was watched.
-        LostWatched,
         /// `Unlocked::Released`.
         Released,
         /// `UnlockError::NotHeld`.

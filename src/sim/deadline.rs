@@ -28,13 +28,10 @@ impl World {
     pub(super) fn end_of(&self, acquire: &LockOptions, now: Instant) -> Instant {
         let deadlines = [acquire.timeout, acquire.retry.and_then(|retry| retry.timeout)];
         let nearest = deadlines.into_iter().flatten().min();
-        let is_once = acquire.retry.is_none() || acquire.token.is_some();
-        // Patience of its own begins when those on their way have come.
-        let own = Duration::from_millis(acquire.node_timeout_ms.into());
         // A fence may need a second round.
-        let second = Duration::from_nanos(self.plan.node_timeout) + own;
+        let second = Duration::from_nanos(self.plan.node_timeout);
         let second = if acquire.is_fenced { second } else { Duration::ZERO };
-        let once = is_once.then(|| own + self.round_time() + second);
+        let once = acquire.retry.is_none().then(|| self.round_time() + second);
         let nearest = nearest.filter(|deadline| !deadline.is_zero()).into_iter().chain(once).min();
         nearest.map_or(Instant::MAX, |deadline| now + deadline)
     }
@@ -89,7 +86,7 @@ impl World {
     /// was over: its holder may have seen that.
     pub(super) fn check_moved(&mut self, client: usize, now: Instant) {
         let this = &mut self.clients[client];
-        for task in this.tasks.iter_mut().filter(|task| task.is_kept || task.is_watched) {
+        for task in this.tasks.iter_mut().filter(|task| task.is_kept) {
             let deadline = task.lease.and_then(|lease| this.engine.deadline(lease));
             let was_over = task.told.is_some_and(|told| told <= now);
             self.oracle.check(Kind::DeadlineMoved, !was_over || deadline <= task.told, || {

@@ -231,14 +231,13 @@ impl World {
                 node.forgot_at = Some(self.now);
                 node.server.step_wall_clock(ms);
             }
-            Fault::Evicted if is_loose || self.plan.is_watch_judged => {
+            Fault::Evicted if is_loose => {
                 let key = self.random.index(self.plan.keys);
                 if !node.server.evict(&self.plan.on_nodes(key)) {
                     return true;
                 }
                 node.forgot_at = Some(self.now);
                 self.carry(index);
-                self.look_for_gone();
             }
             Fault::ScriptFlush => node.server.flush_scripts(),
             _ => return false,

@@ -85,7 +85,7 @@ impl World {
         }
         let acquire = self.lingering(client, acquire);
         let this = &mut self.clients[client].tasks[task];
-        (this.is_retried, this.is_kept, this.is_watched) = (true, false, false);
+        (this.is_retried, this.is_kept) = (true, false);
         self.acquire(client, task, key, &acquire, Duration::ZERO, now);
         if self.random.chance(150) {
             let after = self.random.below(6 * hold);

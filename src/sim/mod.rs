@@ -13,8 +13,8 @@
 //!    nothing may be left (`healed`).
 //!
 //! `oracle` judges what holders believed, `truth` what that stands on, `ledger` which client deletes which
-//! token, `elections` the claims of leaders, `cost` what waiting costs, `deadline` that everything ends in time, `watch` what is told of keys
-//! that are taken away, `unlike` clients of different settings. The same seed gives the same run.
+//! token, `elections` the claims of leaders, `cost` what waiting costs, `deadline` that everything ends in time,
+//! `unlike` clients of different settings. The same seed gives the same run.
 //!
 //! [`exhaustive`] plays two clients in every order instead of some seeds' orders; [`hands`] counts what
 //! a change of hands takes.
@@ -56,7 +56,6 @@ mod stray;
 mod task;
 mod truth;
 mod unlike;
-mod watch;
 mod world;
 
 pub use crate::rules::{Kind, Mutant};

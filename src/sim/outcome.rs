@@ -142,7 +142,6 @@ impl World {
         match tasks.iter().position(|task| task.lease == Some(lease)) {
             Some(task) => {
                 self.told_deadline(client, task);
-                self.check_gone(client, task, cause);
             }
             None => self
                 .oracle

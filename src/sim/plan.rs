@@ -30,12 +30,7 @@ pub(super) struct Plan {
     pub(super) in_flight_max: usize,
     /// How often a lease is kept alive by its engine, in a thousand.
     pub(super) kept: u64,
-    /// How often the key of a lease is watched, in a thousand.
-    pub(super) watched: u64,
-    /// Keys are taken away at will, and the holder is to know.
-    pub(super) is_watch_judged: bool,
-    /// How often a call has a patience of its own, and looks for the lock by itself, in a thousand.
-    pub(super) own_patience: u64,
+    /// How often a call looks for the lock by itself, in a thousand.
     pub(super) unwoken: u64,
     /// How often a lock is asked for with a fence, in a thousand.
     pub(super) fenced: u64,
@@ -121,12 +116,9 @@ impl Plan {
             tasks: random.between(1, 3) as usize,
             in_flight_max: random.pick(&[2, 4, 64]),
             kept: random.pick(&[0, 300, 800]),
-            watched: random.pick(&[0, 0, 300, 1000]),
-            is_watch_judged: false,
             setting: Setting::Common,
             rare: Rare { repeated: random.pick(&[0, 100, 300]), ..Rare::default() },
             strays: None,
-            own_patience: random.pick(&[0, 300]),
             fenced: random.pick(&[0, 300, 1000]),
             clock_spread: 0,
             unwoken: random.pick(&[0, 0, 200]),
@@ -227,8 +219,7 @@ impl Plan {
             0..130 => Setting::Roles,
             130..210 => Setting::Ghosts,
             210..290 => Setting::Ice,
-            290..420 => Setting::HandOver,
-            420..480 => Setting::Watch,
+            290..480 => Setting::HandOver,
             480..530 => Setting::Rights,
             530..570 => Setting::OldClocks,
             570..650 => Setting::GivenAway,
@@ -243,7 +234,6 @@ impl Plan {
             Setting::Ghosts => self.look_at_ghosts(random),
             Setting::Ice => self.look_at_ice(random),
             Setting::HandOver => self.look_at_hand_over(random),
-            Setting::Watch => self.look_at_watch(random),
             Setting::Rights => self.look_at_rights(random),
             Setting::OldClocks => self.look_at_old_clocks(random),
             Setting::GivenAway => self.look_at_given_away(random),
@@ -326,7 +316,7 @@ impl Plan {
         self.tasks = random.between(1, 3) as usize;
         (self.direct_wake, self.transfers_in_row) = (true, Some(16));
         (self.ghosts, self.cut, self.mute, self.fenced) = (false, 0, 0, 0);
-        (self.watched, self.kept) = (0, random.pick(&[0, 800]));
+        self.kept = random.pick(&[0, 800]);
         self.rare.repeated = random.pick(&[0, 300]);
         if random.chance(300) {
             (self.hold, self.gap) = (4000 * MS, 1000 * MS);

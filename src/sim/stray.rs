@@ -45,8 +45,8 @@ impl Plan {
         }
         // Bytes are few.
         self.fault_every /= 4;
-        // Turns, what is told of watched keys, and aliases are judged by what nodes say.
-        let is_trusting = self.hand_over || self.is_watch_judged || self.rare.aliases > 0;
+        // Turns and aliases are judged by what nodes say.
+        let is_trusting = self.hand_over || self.rare.aliases > 0;
         let lies = if is_trusting { 0 } else { random.pick(&[0, 0, 50, 300]) };
         if lies > 0 {
             // Keys that lies left behind are waited for, with some work all the while.

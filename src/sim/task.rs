@@ -49,10 +49,6 @@ pub(super) struct Task {
     pub(super) stood: Global,
     /// The engine keeps the lease alive.
     pub(super) is_kept: bool,
-    /// The nodes tell of the lease's key.
-    pub(super) is_watched: bool,
-    /// Since when fewer nodes than a quorum hold it.
-    pub(super) gone_at: Global,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +82,6 @@ impl Task {
             old_deadline: Instant::default(),
             is_retried: false,
             is_kept: false,
-            is_watched: false,
-            gone_at: Global::MAX,
             ends: Instant::MAX,
             stood: 0,
             began: 0,
@@ -158,11 +152,6 @@ impl World {
             acquire = acquire.retry(self.plan.retry(&mut self.random));
         }
         if self.random.chance(100) {
-            let this = &mut self.clients[client];
-            this.tokens_given += 1;
-            acquire = acquire.token(format!("{}-{}", this.token_start, this.tokens_given));
-        }
-        if self.random.chance(100) {
             acquire = acquire.timeout(Duration::from_nanos(self.random.below(self.plan.gap)));
         }
         let is_campaign = self.campaigns();
@@ -173,12 +162,6 @@ impl World {
         if is_campaign {
             acquire = acquire.announced();
         }
-        let is_watched = self.random.chance(self.plan.watched);
-        acquire = acquire.watch(is_watched);
-        if self.random.chance(self.plan.own_patience) {
-            let patience = self.random.between(MS, 2 * self.plan.node_timeout);
-            acquire = acquire.node_timeout(Duration::from_nanos(patience));
-        }
         if self.random.chance(self.plan.unwoken) {
             acquire = acquire.direct_wake(false);
         }
@@ -187,7 +170,7 @@ impl World {
         }
         let acquire = self.lingering(client, acquire);
         let this = &mut self.clients[client].tasks[task];
-        (this.is_retried, this.is_kept, this.is_watched) = (is_retried, is_kept, is_watched);
+        (this.is_retried, this.is_kept) = (is_retried, is_kept);
         self.acquire(client, task, key, &acquire, min_validity, now);
         if is_invalid {
             let is_refused = self.clients[client].tasks[task].state == State::Idle;
@@ -277,7 +260,7 @@ impl World {
         let acquire = LockOptions::new(Duration::from_millis(self.plan.max_ttl_of(client)));
         let acquire = acquire.retry(Retry::every(delay, delay));
         let this = &mut self.clients[client].tasks[task];
-        (this.is_kept, this.is_watched) = (false, false);
+        this.is_kept = false;
         self.acquire(client, task, key, &acquire, Duration::ZERO, now);
     }
 
@@ -424,10 +407,6 @@ impl World {
             self.counts.path(Path::DetachRefused);
             return false;
         }
-        if self.plan.is_watch_judged {
-            // Its key may be taken away, and nobody would be told.
-            self.lets_go(client, task);
-        }
         self.clients[client].tasks[task].lease = None;
         if let Some(token) = name {
             let this = &self.clients[client].tasks[task];
@@ -485,7 +464,7 @@ impl World {
         };
         self.begun(client, task, state, op, ends);
         let this = &mut self.clients[client].tasks[task];
-        (this.is_kept, this.is_watched) = (is_kept, false);
+        this.is_kept = is_kept;
         this.key = offer.key;
         this.holder = holder;
         this.ttl_ms = ttl_ms;
@@ -543,7 +522,6 @@ impl World {
         this.state = State::Idle;
         this.op = None;
         this.lease = None;
-        this.gone_at = Global::MAX;
         this.next_at = at;
     }
 

@@ -80,9 +80,6 @@ impl World {
     /// A round has ended for which these nodes voted: none of them had forgotten, before the call
     /// began, a lock that goes on and that it had voted for.
     pub(super) fn check_memory(&mut self, client: usize, task: usize, granted: NodeMask) {
-        if self.plan.is_watch_judged {
-            return;
-        }
         let (key, began) =
             (self.clients[client].tasks[task].key, self.clients[client].tasks[task].began);
         for id in granted {

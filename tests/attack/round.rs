@@ -205,9 +205,6 @@ impl Round {
         if is_kept {
             acquire = acquire.keep_alive(KeepAlive::new());
         }
-        if random.chance(300) {
-            acquire = acquire.watch(true);
-        }
         if random.chance(400) {
             acquire = acquire.fenced();
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redbolt::inspect::{Holder, NodePermissions, NodeState, examine, permissions};
-use redbolt::{Cause, Client, Config, LockError, LockOptions, Retry, Unlocked};
+use redbolt::{Cause, Client, Config, LockError, Retry, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually,
@@ -84,12 +84,7 @@ fn does_all(cluster: &Cluster) {
         client.wait_released(ms(1));
         cluster.holders("lock:led:elected") == 0
     }));
-    let lease =
-        client.try_lock("lock:w", LockOptions::new(TTL).watch(true)).expect("the lock is free");
-    assert!(eventually(PATIENCE, || {
-        client.drive().expect("a healthy loop");
-        client.driver().watched_by(&lease).count() == 5
-    }));
+    let lease = client.try_lock("lock:w", TTL).expect("the lock is free");
     let published = |server: &RealServer| {
         let stats = server.command(&["INFO", "commandstats"]);
         String::from_utf8_lossy(&stats).contains("cmdstat_publish:")
@@ -157,19 +152,9 @@ fn see(cluster: &Cluster) -> Seen {
             error.to_string()
         }
     };
-    let watched = LockOptions::new(TTL).watch(true);
-    match client.try_lock("lock:seen", watched) {
+    match client.try_lock("lock:seen", TTL) {
         Err(error) => say("locked", cause(&error)),
         Ok(mut lease) => {
-            let is_watched = eventually(ms(300), || {
-                client.drive().expect("a healthy loop");
-                !client.driver().watched_by(&lease).is_empty()
-            }) || {
-                // What the node says to this comes behind what it says to the watching.
-                client.status("lock:seen").expect("nodes are asked");
-                !client.driver().watched_by(&lease).is_empty()
-            };
-            say("watched", is_watched.to_string());
             let extended = client.extend(&mut lease, TTL);
             say("extended", extended.map_or_else(|error| error.to_string(), |()| "yes".into()));
             say("released", format!("{:?}", client.unlock(lease)));

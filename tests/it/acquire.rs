@@ -11,7 +11,7 @@ use redbolt::{
 };
 
 use super::common::{
-    Clients as _, Cluster, FOREIGN, PATIENCE, TTL, causes, ends_within, eventually, fresh_config,
+    Clients as _, Cluster, FOREIGN, PATIENCE, TTL, ends_within, eventually, fresh_config,
     ms, no_quorum, taken,
 };
 
@@ -259,11 +259,6 @@ fn keys_and_ttls_out_of_range_are_refused_and_nothing_is_written() {
         let LockError::InvalidKey { len } = error else { panic!("{error}") };
         assert_eq!(len, key.len());
     }
-    for token in [vec![], vec![b't'; 256]] {
-        let error = client.try_lock("k", LockOptions::new(ms(100)).token(&token)).unwrap_err();
-        let LockError::InvalidToken { len } = error else { panic!("{error}") };
-        assert_eq!(len, token.len());
-    }
     for index in 0..cluster.len() {
         assert_eq!(cluster.set_count(index), 0);
     }
@@ -337,7 +332,7 @@ fn an_expired_lock_is_free_for_another_client() {
 }
 
 #[test]
-fn keys_and_tokens_may_hold_any_bytes() {
+fn keys_may_hold_any_bytes() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let mut client = cluster.client();
     let every_byte: Vec<u8> = (0..=u8::MAX).collect();
@@ -345,32 +340,14 @@ fn keys_and_tokens_may_hold_any_bytes() {
     let strings: [&[u8]; 6] =
         [b"a b", b"\0", b"\r\n", b"*1\r\n$8\r\nFLUSHALL\r\n", &every_byte[1..], &long];
     for key in strings {
-        for token in strings.map(|token| &token[..token.len().min(255)]) {
-            let lease = client.try_lock(key, LockOptions::new(TTL).token(token)).unwrap();
-            assert_eq!((lease.key(), lease.token().as_bytes()), (key, token));
-            let value = [format!("${}\r\n", token.len()).as_bytes(), token, b"\r\n"].concat();
-            for node in cluster.nodes() {
-                let holds = || node.command(&[b"GET", key]) == value;
-                assert!(eventually(PATIENCE, holds), "{}", key.escape_ascii());
-            }
-            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        let lease = client.try_lock(key, TTL).unwrap();
+        assert_eq!(lease.key(), key);
+        let value = format!("$40\r\n{}\r\n", lease.token()).into_bytes();
+        for node in cluster.nodes() {
+            let holds = || node.command(&[b"GET", key]) == value;
+            assert!(eventually(PATIENCE, holds), "{}", key.escape_ascii());
         }
-    }
-}
-
-/// A token of the caller's is one attempt: a second one with it could delete the first one's key.
-#[test]
-fn a_token_of_the_callers_is_tried_once() {
-    let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    for index in 0..3 {
-        cluster.occupy(index, "k");
-    }
-    let ballot = taken(client.lock("k", LockOptions::new(TTL).token("mine")));
-    assert!(causes(&ballot).contains(&Cause::Held));
-    client.wait_released(PATIENCE);
-    for index in 0..3 {
-        assert!(eventually(PATIENCE, || cluster.set_count(index) == 2), "one of them is ours");
+        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
     }
 }
 
@@ -391,8 +368,7 @@ fn every_way_of_waiting_gives_the_same_results() {
         }
         cluster.node(0).freeze();
         cluster.node(1).freeze();
-        let brief = LockOptions::new(TTL).node_timeout(ms(200));
-        ends_within(ms(200), || no_quorum(client.try_lock("k", brief)));
+        ends_within(TTL, || no_quorum(client.try_lock("k", TTL)));
         cluster.node(0).thaw();
         cluster.node(1).thaw();
         assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use redbolt::driver::Outcome;
-use redbolt::{Config, KeepAlive, Lease, LockError, LockOptions, Retry, UnlockError, Unlocked};
+use redbolt::{Config, Lease, LockError, LockOptions, Retry, UnlockError, Unlocked};
 use redbolt_embedded::Nodes;
 
 use super::common::{
@@ -174,32 +174,4 @@ fn a_batch_larger_than_a_socket_takes_is_written_to_its_end() {
         }
         assert_eq!(won, 60);
     }
-}
-
-#[test]
-fn a_loss_that_is_known_while_a_batch_is_dropped_is_told_all_the_same() {
-    let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    let kept = LockOptions::new(TTL).keep_alive(KeepAlive::new()).watch(true);
-    let lease = client.try_lock("kept", kept).unwrap();
-    assert!(eventually(PATIENCE, || {
-        client.drive().unwrap();
-        client.driver().watched_by(&lease).count() == 3
-    }));
-    let mut batch = client.batch();
-    for index in 0..2 {
-        batch.try_lock(format!("k{index}"), TTL).unwrap();
-    }
-    batch.flush();
-    assert!(eventually(PATIENCE, || cluster.holders("k0") + cluster.holders("k1") == 6));
-    for node in cluster.nodes() {
-        node.command(&["DEL", "kept"]);
-        // A server may answer before it tells; by the next answer it has told.
-        node.command(&["PING"]);
-    }
-    // One pass reads both answers, and of the loss behind them.
-    batch.wait_completion().unwrap().unwrap();
-    drop(batch);
-    assert!(lease.is_lost());
-    assert!(!client.drive_for(ms(0)).unwrap(), "nobody told");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redbolt::driver::Driver;
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::inspect::NodeState;
-use redbolt::{Cause, Client, Lease, LockOptions, Unlocked, driver::Outcome};
+use redbolt::{Cause, Client, Lease, Unlocked, driver::Outcome};
 use redbolt_rig::uninterrupted;
 
 use super::common::{
@@ -57,8 +57,7 @@ fn connecting_ends_at_the_connect_timeout_when_a_majority_hangs() {
 fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Client, Lease) {
     let config = cluster.config().connect_timeout(connect_timeout).node_timeout(ms(100));
     let mut client = Client::connect(config).expect("fresh servers are admitted");
-    let patient = LockOptions::new(ms(800)).node_timeout(ms(2_000));
-    let lease = client.try_lock("held", patient).expect("the lock is free");
+    let lease = client.try_lock("held", ms(800)).expect("the lock is free");
     for node in cluster.nodes() {
         node.hang_up();
         node.freeze();

@@ -42,7 +42,7 @@ fn a_client_is_ready_while_a_quorum_may_vote() {
     drive(&mut client, |client| client.nodes().iter().all(|node| node.direct_wake));
     for node in client.nodes() {
         assert!(node.votes && node.state == NodeState::Admitted, "{node:?}");
-        assert!(node.watch && node.until.is_none() && node.cause == Cause::None, "{node:?}");
+        assert!(node.until.is_none() && node.cause == Cause::None, "{node:?}");
         assert!(node.round_trip.is_some_and(|time| time < PATIENCE), "{node:?}");
         assert!(node.silence.is_some() && node.since <= PATIENCE * 2, "{node:?}");
         assert!((node.debts, node.unanswered) == (0, 0), "{node:?}");

@@ -137,7 +137,7 @@ fn what_belongs_to_one_holder_does_not_linger_in_a_shared_handle() {
     // It would linger for longer than is waited for here.
     let long = || LockOptions::new(ms(30_000)).linger(ms(30_000));
     let limited = KeepAlive::new().max_extensions(3);
-    for of_one in [long().token("mine"), long().watch(true), long().keep_alive(limited)] {
+    for of_one in [long().announced(), long().keep_alive(limited)] {
         drop(shared.try_lock("k", of_one.clone()).expect("nobody has it"));
         assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "{of_one:?}");
     }
@@ -158,9 +158,7 @@ fn a_shared_handle_releases_what_has_lingered_for_long_enough() {
 fn a_call_that_the_lock_does_not_suit_goes_behind_its_release() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let shared = Shared::connect(cluster.config()).expect("the nodes are there");
-    let others =
-        [options().token("mine"), options().watch(true), options().min_validity(TTL - ms(300))];
-    for other in others {
+    for other in [options().keep_alive(KeepAlive::new()), options().min_validity(TTL - ms(300))] {
         drop(shared.try_lock("k", options()).expect("nobody has it"));
         let (began, sets) = (redbolt::now(), cluster.calls("set"));
         // What is left of it is soon too little for the last of them.

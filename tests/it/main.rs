@@ -73,4 +73,3 @@ mod transfers;
 mod unlock;
 mod waiting;
 mod waiting_faults;
-mod watch;

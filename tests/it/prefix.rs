@@ -4,7 +4,7 @@ use std::thread;
 
 use redbolt::inspect::KeyState;
 use redbolt::{
-    Client, Config, ConnectError, ExtendError, LockError, LockOptions, UnlockError, Unlocked,
+    Client, Config, ConnectError, ExtendError, LockError, UnlockError, Unlocked,
 };
 
 use super::common::{
@@ -87,24 +87,6 @@ fn key_and_prefix_have_4096_bytes_together() {
 
     let config = Config::new(cluster.urls()).unwrap().key_prefix([b'p'; 4096]);
     assert!(matches!(Client::connect(config), Err(ConnectError::Config(_))));
-}
-
-/// The pushes of the nodes name the key with its prefix.
-#[test]
-fn a_watched_lock_below_a_prefix_is_lost_at_once() {
-    let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = client_of(&cluster, "watch:");
-    let lease = client.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
-    assert!(eventually(PATIENCE, || {
-        client.drive().unwrap();
-        client.driver().watched_by(&lease).count() == 3
-    }));
-    let end = lease.deadline();
-    for index in 0..2 {
-        cluster.node(index).command(&["DEL", "watch:k"]);
-    }
-    assert!(!client.drive_for(PATIENCE).unwrap() && lease.is_lost(), "not told");
-    assert!(redbolt::now() + TTL / 3 < end, "told at the end");
 }
 
 /// One of the two has a part of the key as its prefix: their messages are about the key of the nodes.

@@ -62,8 +62,7 @@ fn the_client_is_used_by_its_names() -> Anything {
     })?;
     assert!(sold);
 
-    let acquire =
-        LockOptions::new(TTL).min_validity(Duration::from_secs(1)).token("mine").timeout(TTL);
+    let acquire = LockOptions::new(TTL).min_validity(Duration::from_secs(1)).timeout(TTL);
     let lease = client.try_lock("sku:45", acquire)?;
     let token = client.detach(&lease)?;
     let adopted = client.adopt(lease.key(), &token, TTL)?;

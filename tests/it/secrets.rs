@@ -7,7 +7,7 @@ use std::thread;
 
 use redbolt::driver::{Driver, Outcome};
 use redbolt::inspect::{Address, examine};
-use redbolt::{Client, Config, Lease, LockError, LockOptions};
+use redbolt::{Client, Config, Lease, LockError};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
@@ -92,11 +92,10 @@ fn clients_leases_and_reports_print_no_secret() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91, Kind::Redis70], &args) else { return };
     let config = || cluster.config().password(PASSWORD);
     let mut client = Client::connect(config()).unwrap();
-    let acquire = || LockOptions::new(TTL).token(TOKEN);
-    keeps_quiet(&acquire());
     keeps_quiet(&client);
 
-    let given = client.try_lock("given", acquire()).unwrap();
+    cluster.nodes().for_each(|node| drop(node.command(&["SET", "given", TOKEN, "PX", "60000"])));
+    let given = client.adopt("given", TOKEN, TTL).unwrap();
     let drawn = client.try_lock("drawn", TTL).unwrap();
     keeps_quiet(&given);
     keeps_quiet(&given.token());
@@ -120,13 +119,13 @@ fn clients_leases_and_reports_print_no_secret() {
         .unwrap();
     {
         let mut batch = client.batch();
-        batch.try_lock("batched", acquire()).unwrap();
+        batch.try_lock("batched", TTL).unwrap();
         keeps_quiet(&batch);
     }
 
     let mut driver = Driver::standalone(config()).unwrap();
     keeps_quiet(&driver);
-    let id = driver.try_lock("driven", acquire()).unwrap();
+    let id = driver.try_lock("driven", TTL).unwrap();
     assert!(eventually(PATIENCE, || {
         driver.drive();
         let Some(done) = driver.completion() else { return false };
@@ -179,7 +178,7 @@ fn echo() -> String {
 fn what_a_server_echoes_is_not_passed_on() {
     let config = fresh_config(vec![echo()]).password(PASSWORD).connect_timeout(ms(1_000));
     let mut client = Client::open(config).unwrap();
-    let error = ends_within(ms(1_000), || client.try_lock("k", LockOptions::new(TTL).token(TOKEN)));
+    let error = ends_within(ms(1_000), || client.try_lock("k", TTL));
     let error = error.unwrap_err();
     says_nothing(&format!("{error} {error:?} {error:#?} {:?}", client.nodes()));
     while let Some(notice) = client.notice() {

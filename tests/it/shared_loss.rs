@@ -11,7 +11,7 @@ use redbolt::{Client, ExtendError, KeepAlive, LockOptions, Shared, SharedGuard, 
 use redbolt_embedded::Nodes;
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, TTL, eventually, fresh_config, ms, soon_after,
+    PATIENCE, TTL, eventually, fresh_config, ms, soon_after,
 };
 use super::shared::{embedded, in_use, is_clean, patient};
 
@@ -50,29 +50,6 @@ fn a_lock_that_is_kept_alive_is_not_over_at_the_deadline_it_had() {
     assert!(guard.is_valid());
     drop(guard);
     is_clean(&nodes, &shared);
-}
-
-#[test]
-fn a_lock_that_is_taken_away_is_over_at_once() {
-    let Some(cluster) = Cluster::mixed(5) else { return };
-    let shared = Shared::connect(cluster.config()).unwrap();
-    let guard = shared.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
-    let ends = guard.deadline();
-    let flush = |index| cluster.node(index).command(&["FLUSHALL"]);
-    thread::scope(|scope| {
-        let waits = [scope.spawn(|| guard.wait_lost(TTL)), scope.spawn(|| guard.wait_lost(TTL))];
-        let told = scope.spawn(|| smol::block_on(guard.wait_lost_async()));
-        let tracked = |index: usize| {
-            let stats = cluster.node(index).command(&["INFO", "stats"]);
-            String::from_utf8_lossy(&stats).contains("tracking_total_keys:1\r\n")
-        };
-        assert!(eventually(PATIENCE, || (0..5).all(tracked)));
-        assert!(!told.is_finished());
-        (0..3).for_each(|index| drop(flush(index)));
-        told.join().unwrap();
-        assert!(waits.into_iter().all(|wait| wait.join().unwrap()));
-    });
-    assert!(now() + TTL / 2 < ends, "long before its end");
 }
 
 #[test]
@@ -123,7 +100,8 @@ fn is_free_at_once(shared: &Shared, ends: Instant, waiter: ScopedJoinHandle<'_, 
 fn a_lost_lock_keeps_nobody_of_its_process_waiting() {
     for waits in [false, true] {
         let (nodes, shared) = embedded(|config| config);
-        let guard = shared.try_lock("k", LockOptions::new(TTL).watch(true)).unwrap();
+        let guard =
+            shared.try_lock("k", LockOptions::new(TTL).keep_alive(KeepAlive::new())).unwrap();
         let ends = guard.deadline();
         thread::scope(|scope| {
             let lock = || shared.lock("k", patient(TTL)).unwrap();

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, KeepAlive, LockError, LockOptions, Shared, SharedGuard};
+use redbolt::{Client, LockError, LockOptions, Shared, SharedGuard};
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed,
+    PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed,
 };
 use super::shared::{embedded, in_use, is_clean, patient};
 
@@ -65,31 +65,6 @@ fn who_queued_behind_a_call_that_failed_is_next_though_an_old_guard_still_lives(
     });
     drop(old);
     is_clean(&nodes, &shared);
-}
-
-#[test]
-fn who_wants_its_lock_watched_is_not_handed_one_that_is_not() {
-    let Some(cluster) = Cluster::mixed(3) else { return };
-    let shared = Shared::connect(cluster.config()).expect("servers are fit");
-    for (first, second, is_handed_on) in
-        [(false, true, false), (false, false, true), (true, true, true), (true, false, true)]
-    {
-        let acquire = || LockOptions::new(TTL).keep_alive(KeepAlive::new());
-        let guard = shared.try_lock("k", acquire().watch(first)).unwrap();
-        let deadline = guard.deadline();
-        thread::scope(|scope| {
-            let wanted = patient(TTL).keep_alive(KeepAlive::new()).watch(second);
-            let next = begin(scope, &shared, wanted, 1);
-            drop(guard);
-            let next = next.join().unwrap().unwrap();
-            assert_eq!(next.deadline() == deadline, is_handed_on, "{first} {second}");
-            if second {
-                cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
-                assert!(next.wait_lost(SLACK), "nobody told: {first} {second}");
-            }
-        });
-        assert!(eventually(PATIENCE, || in_use(&shared) == (0, 0)), "{shared:?}");
-    }
 }
 
 #[test]

@@ -86,8 +86,6 @@ fn the_deployed_user_may_do_what_locks_need_and_not_empty_a_node() {
     let mut lease = client.try_lock("sku:42", TTL).unwrap();
     client.extend(&mut lease, TTL).unwrap();
     assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-    let lease = client.try_lock("k", redbolt::LockOptions::new(TTL).watch(true)).unwrap();
-    client.unlock(lease).unwrap();
     for server in &servers {
         let mut wire = server.connect();
         let stranger = wire.ask(&["SET", "k", "v"]).unwrap();

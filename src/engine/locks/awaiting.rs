@@ -69,14 +69,9 @@ impl Locks {
         }
         self.encode_set(slot_index);
         self.send_set(id, slot_index, now);
-        self.track_sets(index, slot_index, now);
         let round = &self.ops.at(index).round;
         if round.written.count() >= self.settings.quorum {
-            let timeout = self.ops.at(index).plan.own_timeout();
-            if let Some(timeout) = timeout {
-                self.ops.judge_apart(index, now.attended + timeout);
-            }
-            self.judge_at(index, now.real + timeout.unwrap_or(self.settings.node_timeout));
+            self.judge_at(index, now.real + self.settings.node_timeout);
         }
     }
 }

@@ -70,7 +70,7 @@ impl Locks {
     }
 
     /// Begins to take over the lock of a key and token, by extending it to the TTL of the options.
-    /// Of the other options only those for the lease itself (keep-alive, watch) apply.
+    /// Of the other options only those for the lease itself (keep-alive, fence) apply.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl Locks {
             self.slots.at_mut(slot_index).set_fenced();
             self.slots.fences.put(slot_index, Fencing::carried(fence));
         }
-        if options.is_looked_after() {
-            self.open_keep(index, key, options);
+        if let Some(keep_alive) = options.keep_alive {
+            self.open_keep(index, keep_alive, options.is_announced);
             self.bind_keep(index, slot_index);
         }
         self.slots.at_mut(slot_index).began = now;
@@ -221,7 +221,6 @@ impl Locks {
                 // Holds for a node whose answer is not waited for.
                 op.blame(id, refusal);
             }
-            self.track_extension(id, slot_index, now);
         }
         is_sent
     }
@@ -252,7 +251,6 @@ impl Locks {
         let answer = rules::answer_to_extension(answer, is_missing, Answer::Ok);
         match answer {
             Answer::Ok | Answer::One => {
-                self.key_confirmed(id, slot_index);
                 let has_granted = self.slots.at(slot_index).granted.contains(id);
                 // As with a SET: a node that is not admitted may have lost another client's lock.
                 let is_believed = has_granted || self.nodes.at(id).is_admitted();
@@ -294,7 +292,6 @@ impl Locks {
                 {
                     self.encode_extension(slot_index, step);
                     if self.write(id, Request::Extend { slot: slot_index, step, phase }, now) {
-                        self.track_extension(id, slot_index, now);
                         return;
                     }
                 }

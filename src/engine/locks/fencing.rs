@@ -127,7 +127,6 @@ impl Locks {
                 self.begin_round(index, now);
                 // The second round may be the one that the call does not last for.
                 self.end_with_call(index);
-                self.limit_attempt(index, now);
                 // There may have been no room for the commands.
                 self.decide_fence(slot_index, now);
             }

@@ -32,21 +32,15 @@ impl Locks {
         self.observe(Happening::Gated);
         self.slots.at_mut(slot_index).state = SlotState::Gated;
         self.send_set(gate, slot_index, now);
-        self.track_sets(index, slot_index, now);
         self.ops.at_mut(index).gated = gated;
         let absent = self.nodes.all().without(voters);
         for node in absent {
             self.fail_vote(node, slot_index);
         }
-        self.begin_gated_round(index, now);
+        self.begin_round(index, now);
         // The first node may have had no room for the SET.
         self.gate_answered(slot_index, now);
         true
-    }
-
-    fn begin_gated_round(&mut self, index: OpIndex, now: Now) {
-        self.begin_round(index, now);
-        self.limit_attempt(index, now);
     }
 
     /// Continues an attempt that has asked one node only, by its vote.
@@ -68,8 +62,7 @@ impl Locks {
                     self.fail_vote(node, slot_index);
                 }
             }
-            self.track_sets(index, slot_index, now);
-            self.begin_gated_round(index, now);
+            self.begin_round(index, now);
             self.decide(slot_index);
         } else if round.open().is_empty() {
             let is_taken = !round.denied.is_empty();

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - A lease that is neither kept alive nor watched has no entry here, and no timer.
+//! - A lease that is not kept alive has no entry here, and no timer.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::op::OpId;
@@ -23,14 +23,7 @@ pub(in crate::engine) struct Keep {
     pub(in crate::engine) slot: Option<SlotIndex>,
     /// The acquisition or adoption that the lease came from.
     pub(in crate::engine) op: OpId,
-    pub(in crate::engine) options: Option<KeepAlive>,
-    /// The key, if the nodes are to tell when it is changed.
-    pub(in crate::engine) watched: Option<Box<[u8]>>,
-    /// The nodes that will tell.
-    pub(in crate::engine) tracked: NodeMask,
-    /// The nodes that told of a change, or turned out not to have the key. An extension may show
-    /// otherwise.
-    pub(in crate::engine) doubted: NodeMask,
+    pub(in crate::engine) options: KeepAlive,
     /// The holder is a leader, and says so beside the lock.
     pub(in crate::engine) is_announced: bool,
     /// What it says, once the lease has begun.
@@ -70,8 +63,6 @@ pub(in crate::engine) struct Keeps {
     keeps: Slab<KeepIndex, Keep>,
     /// The entry of each slot that has one.
     by_slot: Vec<Option<KeepIndex>>,
-    /// The entries of each key that is watched.
-    by_key: BTreeMap<Box<[u8]>, Vec<KeepIndex>>,
     /// Slots of leases whose deadline the engine has moved.
     pub(in crate::engine) changed: VecDeque<SlotIndex>,
     pub(in crate::engine) losses: VecDeque<Loss>,
@@ -79,18 +70,11 @@ pub(in crate::engine) struct Keeps {
 
 impl Keeps {
     /// An entry for an acquisition that is about to begin.
-    pub(in crate::engine) fn open(
-        &mut self,
-        op: OpId,
-        options: Option<KeepAlive>,
-    ) -> Option<KeepIndex> {
+    pub(in crate::engine) fn open(&mut self, op: OpId, options: KeepAlive) -> Option<KeepIndex> {
         let keep = Keep {
             slot: None,
             op,
             options,
-            watched: None,
-            tracked: NodeMask::EMPTY,
-            doubted: NodeMask::EMPTY,
             is_announced: false,
             claim: None,
             is_held: false,
@@ -106,30 +90,6 @@ impl Keeps {
     /// The lease is over, or there was none.
     pub(in crate::engine) fn close(&mut self, index: KeepIndex) {
         self.keeps.give_back(index);
-        if let Some(key) = self.at_mut(index).watched.take()
-            && let Some(entries) = self.by_key.get_mut(&key)
-        {
-            entries.retain(|&entry| entry != index);
-            if entries.is_empty() {
-                self.by_key.remove(&key);
-            }
-        }
-    }
-
-    /// Watches the key of the entry.
-    pub(in crate::engine) fn watch(&mut self, index: KeepIndex, key: &[u8]) {
-        self.at_mut(index).watched = Some(key.into());
-        self.by_key.entry(key.into()).or_default().push(index);
-    }
-
-    /// The entries that watch `key`.
-    pub(in crate::engine) fn watchers(&self, key: &[u8]) -> Vec<KeepIndex> {
-        self.by_key.get(key).cloned().unwrap_or_default()
-    }
-
-    /// All entries that watch.
-    pub(in crate::engine) fn all_watchers(&self) -> Vec<KeepIndex> {
-        self.by_key.values().flatten().copied().collect()
     }
 
     pub(in crate::engine) fn at(&self, index: KeepIndex) -> &Keep {

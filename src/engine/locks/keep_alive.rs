@@ -35,7 +35,7 @@ impl Locks {
         let keep = self.keeps.at_mut(index);
         keep.extend_at = Instant::MAX;
         let (Some(slot_index), extensions) = (keep.slot, keep.extensions) else { return };
-        let options = keep.options.unwrap_or_default();
+        let options = keep.options;
         let slot = self.slots.at(slot_index);
         let ttl_ms = slot.ttl_ms;
         if slot.op.is_some() {

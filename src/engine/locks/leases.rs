@@ -16,7 +16,7 @@ use super::timers::Timer;
 use crate::engine::event::{Event, LostCause};
 use crate::error::{Cause, ExtendError};
 use crate::node::Now;
-use crate::options::LockOptions;
+use crate::options::KeepAlive;
 use crate::quorum::NodeMask;
 use crate::slab::{KeepIndex, OpIndex, SlotIndex};
 use crate::time::Instant;
@@ -26,25 +26,28 @@ use crate::token::TokenBytes;
 const JITTER_PARTS: u32 = 4;
 
 impl Locks {
-    /// Makes an entry for an acquisition or adoption whose lease is to be kept alive or watched.
+    /// Makes an entry for an acquisition or adoption whose lease is to be kept alive.
     #[cold]
     pub(in crate::engine) fn open_keep(
         &mut self,
         index: OpIndex,
-        key: &[u8],
-        options: &LockOptions,
+        options: KeepAlive,
+        is_announced: bool,
     ) {
-        let Some(keep) = self.keeps.open(self.ops.id(index), options.keep_alive) else { return };
+        let Some(keep) = self.keeps.open(self.ops.id(index), options) else { return };
         self.ops.at_mut(index).keep = Some(keep);
-        self.keeps.at_mut(keep).is_announced = options.is_announced;
-        if options.is_watched
-            && let Ok(key) = self.prefix.wire_key(key)
-        {
-            self.keeps.watch(keep, &key);
-        }
+        self.keeps.at_mut(keep).is_announced = is_announced;
     }
 
-    /// A lease that is to be kept alive or watched was handed over.
+    /// For now the entry of the operation's lease belongs to this slot.
+    #[cold]
+    pub(in crate::engine) fn bind_keep(&mut self, index: OpIndex, slot_index: SlotIndex) {
+        let Some(keep) = self.ops.at(index).keep else { return };
+        self.keeps.bind(keep, slot_index);
+        self.slots.at_mut(slot_index).set_kept(true);
+    }
+
+    /// A lease that is to be kept alive was handed over.
     #[cold]
     pub(in crate::engine) fn begin_keeping(
         &mut self,
@@ -59,9 +62,7 @@ impl Locks {
         let keep = self.keeps.at_mut(keep_index);
         keep.is_held = true;
         keep.began = began;
-        if keep.options.is_some() {
-            keep.extend_at = began + third(ttl_ms);
-        }
+        keep.extend_at = began + third(ttl_ms);
         self.schedule_keep(keep_index);
         self.check_holders(slot_index, now);
     }
@@ -114,13 +115,11 @@ impl Locks {
         if !keep.is_held || keep.is_lost {
             return;
         }
-        if keep.options.is_some() {
-            let began = keep.began;
-            if outcome == Outcome::Won {
-                keep.extend_at = began + third(ttl_ms);
-            } else {
-                self.extend_again(index, began, now);
-            }
+        let began = keep.began;
+        if outcome == Outcome::Won {
+            keep.extend_at = began + third(ttl_ms);
+        } else {
+            self.extend_again(index, began, now);
         }
         self.note_change(slot_index);
         self.schedule_keep(index);
@@ -198,18 +197,12 @@ impl Locks {
         }
     }
 
-    /// The nodes that may hold a slot's key, as far as known.
-    pub(in crate::engine) fn holders(&self, slot_index: SlotIndex) -> NodeMask {
-        let (holds, keep) = (self.slots.at(slot_index).holds, self.keep_of(slot_index));
-        keep.map_or(holds, |keep| holds.without(self.keeps.at(keep).doubted))
-    }
-
     /// A node turned out not to have the key.
     pub(in crate::engine) fn check_holders(&mut self, slot_index: SlotIndex, now: Now) {
         let slot = self.slots.at(slot_index);
         if slot.state == SlotState::Held
             && slot.op.is_none_or(|op| self.ops.at(op).kind != OpKind::Adopt)
-            && !self.holders(slot_index).has_at_least(self.settings.quorum)
+            && !slot.holds.has_at_least(self.settings.quorum)
         {
             self.lose_lease(slot_index, LostCause::Gone, now);
         }
@@ -284,7 +277,7 @@ impl Locks {
         now: Instant,
     ) -> Option<ExtendError> {
         let Some(slot) = self.slots.held(lease) else { return Some(ExtendError::NotOurs) };
-        let holders = self.holders(lease.slot);
+        let holders = slot.holds;
         if !holders.has_at_least(self.settings.quorum) {
             let all = self.nodes.all();
             let gone = all.without(holders);

@@ -105,7 +105,7 @@ impl Locks {
     fn may_linger(&mut self, slot_index: SlotIndex) -> bool {
         let slot = self.slots.at(slot_index);
         let (ends, is_idle) = (slot.ends, slot.op.is_none());
-        let is_held = self.holders(slot_index).has_at_least(self.settings.quorum);
+        let is_held = slot.holds.has_at_least(self.settings.quorum);
         let is_reached = self.settings.is_looped && self.nodes.iter().any(Node::has_channel);
         let Some(linger) = self.lingers.get_mut(slot_index) else { return false };
         if linger.ends != ends {

@@ -4,7 +4,6 @@
 
 pub(super) mod attempt;
 mod awaiting;
-mod changes;
 mod claims;
 mod detach;
 mod extend;
@@ -34,6 +33,5 @@ pub(super) mod settings;
 pub(super) mod slot;
 pub(super) mod state;
 pub(super) mod timers;
-mod tracking;
 pub(crate) mod view;
 mod votes;

@@ -107,15 +107,13 @@ impl Locks {
         self.new_offer(op, period, now.real)
     }
 
-    /// Whether the call may take a lock over: it has no fence to get and no key to watch, and a
-    /// lease that counts from its offer has enough left for it.
+    /// Whether the call may take a lock over: it has no fence to get, and a lease that counts from its
+    /// offer has enough left for it.
     fn takes_over(&self, index: OpIndex) -> bool {
         let op = self.ops.at(index);
-        let is_watched = op.keep.is_some_and(|keep| self.keeps.at(keep).watched.is_some());
         let has_enough = op.plan.min_validity <= ttl(op.plan.ttl_ms) / WANTED_PARTS;
         self.settings.transfers_in_row > 0
             && has_enough
-            && !is_watched
             && !self.is_better_woken()
             && !self.slots.at(op.slot()).is_fenced()
     }

@@ -79,25 +79,16 @@ pub(in crate::engine) struct Plan {
     pub(in crate::engine) deadline: Instant,
     /// Between attempts the call waits for a wake, instead of polling.
     pub(in crate::engine) wakes: bool,
-    /// When a node without an answer is counted out, in milliseconds; 0 for the configured time.
-    pub(in crate::engine) node_timeout_ms: u16,
     /// How long the lease may linger behind its unlock, in milliseconds.
     pub(in crate::engine) linger_ms: u32,
 }
 
 impl Plan {
-    /// The call's own `node_timeout`, if it has one.
-    pub(in crate::engine) fn own_timeout(&self) -> Option<Duration> {
-        let timeout = Duration::from_millis(self.node_timeout_ms.into());
-        (self.node_timeout_ms > 0).then_some(timeout)
-    }
-
     /// How the call goes on after a failed attempt, and when it ends.
     pub(in crate::engine) fn retry_as(&mut self, options: &LockOptions, now: Instant) {
         let retry = options.retry.unwrap_or(Retry::ONCE);
         let deadline = [options.timeout, retry.timeout].into_iter().flatten().min();
-        // Two attempts with one token could delete each other's keys.
-        let is_once = options.token.is_some() || deadline == Some(Duration::ZERO);
+        let is_once = deadline == Some(Duration::ZERO);
         self.attempts_left = if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) };
         self.delay = retry.delay;
         self.jitter = retry.jitter;
@@ -238,7 +229,6 @@ impl Ops {
         op.kind = kind;
         op.outcome = Outcome::Open;
         op.plan.deadline = Instant::MAX;
-        op.plan.node_timeout_ms = 0;
         op.judge_at = Instant::MAX;
         op.keep = None;
         Some(index)
@@ -300,19 +290,6 @@ impl Ops {
             Some(last) => self.at_mut(last).next = Some(index),
         }
         self.last = Some(index);
-    }
-
-    /// Removes the operation from the rounds. Returns when its round is judged, on the attended
-    /// clock.
-    #[cold]
-    pub(in crate::engine) fn judge_apart(&mut self, index: OpIndex, judged_at: Instant) {
-        self.unlist(index);
-        self.at_mut(index).judged_at = judged_at;
-    }
-
-    /// When a round that is judged apart is judged.
-    pub(in crate::engine) fn judged_at(&self, index: OpIndex) -> Instant {
-        self.at(index).judged_at
     }
 
     /// Removes the operation from the rounds.

@@ -83,9 +83,6 @@ pub struct NodeHealth {
     /// Whether this client and others can wake each other through the node
     /// ([`Config::direct_wake`](crate::Config::direct_wake)).
     pub direct_wake: bool,
-    /// Whether the node can tell of changed keys
-    /// ([`LockOptions::watch`](crate::LockOptions::watch)), as far as known before it is asked to.
-    pub watch: bool,
     /// Round trip of the last greeting.
     pub round_trip: Option<Duration>,
     /// How long ago the node last sent anything.
@@ -139,7 +136,6 @@ impl Locks {
             info_denied: facts.info_denied,
             dialect: node.is_greeted().then(|| node.dialect.to_string()),
             direct_wake: node.has_channel(),
-            watch: node.can_track(),
             round_trip: node.round_trip,
             silence: node.last_answer().map(|at| now.saturating_since(at)),
             unanswered: node.pending().count(),

@@ -330,10 +330,6 @@ impl Nodes {
         }
     }
 
-    pub(super) fn tracking_answered(&mut self, id: NodeId, answer: crate::command::Answer) {
-        self.at_mut(id).tracking_answered(answer);
-    }
-
     /// An error says something about the node itself.
     pub(super) fn note_refusal(&mut self, id: NodeId, cause: Cause, now: Instant) {
         let rules = self.rules;

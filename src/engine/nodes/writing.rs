@@ -2,7 +2,6 @@
 
 use super::Nodes;
 use crate::command::{Answer, ReleaseStep};
-use crate::key::Key;
 use crate::node::{Node, Now, Pending, Period, Request};
 use crate::quorum::{NodeId, NodeMask};
 use crate::rules;
@@ -98,23 +97,6 @@ impl Nodes {
         node.append(request, bytes, attended);
         self.with_output.insert(id);
         self.waking.insert(id);
-    }
-
-    /// Makes the node tell of the next change of `key`, and asks with `request` for its TTL.
-    /// Returns false where the node cannot track.
-    pub(in crate::engine) fn track(
-        &mut self,
-        id: NodeId,
-        key: &Key,
-        request: Request,
-        attended: Instant,
-    ) -> bool {
-        let Some(node) = self.nodes.get_mut(id.index()) else { return false };
-        let is_asked = node.track(key, request, attended);
-        if is_asked {
-            self.with_output.insert(id);
-        }
-        is_asked
     }
 
     /// The release step of the cohort, if one of `nodes` is in it.

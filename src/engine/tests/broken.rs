@@ -7,6 +7,7 @@ use super::extending::a_node_that_lacks_the_script_is_extended_though_the_others
 use super::fencing::{
     a_client_whose_clock_is_off_gets_no_fence,
     a_clock_that_was_set_right_votes_at_the_next_attempt,
+    a_grant_that_is_taken_back_is_made_up_for_by_another,
     an_accept_of_a_node_that_is_no_master_does_not_count,
     the_next_number_is_above_the_clients_own_last_fence,
 };
@@ -59,7 +60,6 @@ use super::untimely::{
 use super::waking::{
     a_waiter_that_gives_up_tells_the_holder, two_that_wait_for_each_other_try_again,
 };
-use super::watching::a_vote_that_is_taken_back_is_made_up_for_by_another;
 use crate::node::tests::{
     a_master_that_becomes_a_replica_during_its_greeting_is_not_believed,
     an_old_node_met_for_the_first_time_is_admitted_and_a_young_one_waits,
@@ -103,7 +103,7 @@ const TESTS: &[(Mutant, fn())] = &[
     // The SET is denied by a key of this client that is about to go.
     (Mutant::SetBeforeDebts, a_node_that_is_owed_releases_gets_no_set_before_them),
     // The attempt ends by its timeout.
-    (Mutant::WithdrawnStillCounted, a_vote_that_is_taken_back_is_made_up_for_by_another),
+    (Mutant::WithdrawnStillCounted, a_grant_that_is_taken_back_is_made_up_for_by_another),
     // It needs a connection that ends with a SET at a frozen node, and a release over the next one
     // before that SET runs.
     (

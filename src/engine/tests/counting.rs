@@ -234,12 +234,15 @@ fn releases_extensions_losses_and_debts_are_counted() {
 #[test]
 fn no_series_names_a_key_or_a_token() {
     let mut rig = Rig::new(3);
-    rig.acquire_with("a-secret-key", LockOptions::new(TTL).token("a-secret-token"));
+    let lease = rig.lease("a-secret-key");
+    let token = rig.engine.lease_name(lease).unwrap().1.to_string();
+    rig.acquire("a-secret-key");
     rig.answer(0, "-OOM a-secret-text\r\n");
     rig.answer(1, "-WEIRD a-secret-text\r\n");
     rig.refused();
     let all = format!("{:?}", rig.engine.counts());
     assert!(all.contains("out_of_memory") && !all.contains("secret"), "{all}");
+    assert!(!all.contains(&token), "{all}");
 }
 
 #[test]

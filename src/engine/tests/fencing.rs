@@ -1,6 +1,8 @@
 //! Fenced locks: what is asked, what counts as a fence, and what does not.
 
 use super::*;
+use crate::quorum::NodeMask;
+use crate::round::Round;
 
 const WALL: u64 = 1_795_000_000_000_000;
 
@@ -316,4 +318,17 @@ pub(super) fn an_accept_of_a_node_that_is_no_master_does_not_count() {
             assert_eq!(fence, None, "one node has accepted it; second round: {is_second_round}");
         }
     }
+}
+
+/// A node that granted may have lost the key when the second round asks for it.
+#[test]
+pub(super) fn a_grant_that_is_taken_back_is_made_up_for_by_another() {
+    let mut round = Round::default();
+    round.written = NodeMask::first(3);
+    round.grant(node(0));
+    assert!(round.withdraw(node(0)));
+    round.grant(node(1));
+    assert!(!round.is_quorum_just_met(2), "one node holds the key");
+    round.grant(node(2));
+    assert!(round.is_quorum_just_met(2));
 }

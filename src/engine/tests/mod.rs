@@ -16,7 +16,6 @@ mod held;
 mod keeping;
 mod limits;
 mod lingering;
-mod looking;
 mod notices;
 mod ownership;
 mod patience;
@@ -30,7 +29,6 @@ mod trouble;
 mod untimely;
 mod waiting;
 mod waking;
-mod watching;
 
 use std::time::Duration;
 

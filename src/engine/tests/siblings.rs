@@ -1,7 +1,7 @@
 //! Several calls of one client for one key: they wait like calls of several clients.
 
 use super::waking::{
-    ANNOUNCE, GIVE_UP, OTHER, OTHERS_CHANNEL, THIRD, THIRDS_CHANNEL, WAKE, answer_each, deny,
+    ANNOUNCE, GIVE_UP, OTHER, OTHERS_CHANNEL, THIRD, THIRDS_CHANNEL, WAKE, deny, introduced,
     message_for, own_waiter, published, rig, token_of, waiting,
 };
 use super::*;
@@ -10,7 +10,7 @@ use super::*;
 fn one_more(rig: &mut Rig) -> (OpId, usize) {
     let op = rig.acquire_with("a", waiting());
     let node = deny(rig);
-    answer_each(rig, node, &[&token_of(OTHER), ":9000\r\n", ":1\r\n", &token_of(OTHER)]);
+    rig.answer(node, &introduced(&token_of(OTHER), true));
     assert_eq!(rig.waiting(node), Vec::<String>::new());
     (op, node)
 }
@@ -65,12 +65,10 @@ fn a_call_that_waits_for_another_of_its_client_says_so_as_to_any_holder() {
     rig.acquire_with("a", waiting());
     let node = deny(&mut rig);
     let holder = format!("$40\r\n{}\r\n", str::from_utf8(&token).unwrap());
-    answer_each(&mut rig, node, &[&holder, ":9000\r\n"]);
-    assert_eq!(published(&mut rig, node).1, ANNOUNCE);
     let token = crate::token::unhex(&token).unwrap();
     let heard = message_for(&rig, &token, ANNOUNCE, &own_waiter(&rig, 1), &[]);
     rig.receive(node, &heard);
-    answer_each(&mut rig, node, &[":1\r\n", &holder]);
+    rig.answer(node, &introduced(&holder, true));
     rig.engine.release(lease, rig.now);
     for index in 0..3 {
         assert_eq!(rig.waiting(index), ["DELIFEQ", "SET"], "behind the release");

@@ -5,7 +5,7 @@ use super::transfers::{
     FROM, announce_to, channel, given_up, introduced, messages, offered, offering, rig, settle,
     token_bytes, told, transfer, waited_for,
 };
-use super::waking::{OTHER, OTHERS_CHANNEL, WAKE, answer_each, published, subscribed, token_of};
+use super::waking::{OTHER, OTHERS_CHANNEL, WAKE, published, subscribed, token_of};
 use super::*;
 use crate::token::TokenBytes;
 
@@ -364,7 +364,7 @@ fn who_wants_most_of_the_ttl_takes_nothing_over() {
     let mut rig = rig(3);
     rig.acquire_with("a", waking::waiting().min_validity(TTL - 200 * MS));
     let node = waking::deny(&mut rig);
-    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
+    rig.answer(node, &waking::introduced(&token_of(OTHER), true));
     for index in 0..3 {
         assert!(!rig.waiting(index).contains(&"SUBSCRIBE".into()), "node {index}");
     }

@@ -96,7 +96,7 @@ pub(super) fn deny(rig: &mut Rig) -> usize {
         }
     }
     let asked = asked(rig);
-    assert_eq!(rig.waiting(asked), ["GET", "PTTL"]);
+    assert_eq!(rig.waiting(asked), ["EVAL"]);
     asked
 }
 
@@ -118,10 +118,14 @@ pub(super) fn answer_each(rig: &mut Rig, index: usize, answers: &[&str]) {
 /// A call that waits behind `OTHER`, which was told.
 pub(super) fn listening(rig: &mut Rig) -> usize {
     let node = denied(rig);
-    answer_each(rig, node, &[&token_of(OTHER), ":9000\r\n"]);
-    answer_each(rig, node, &[":1\r\n", &token_of(OTHER)]);
+    rig.answer(node, &introduced(&token_of(OTHER), true));
     assert_eq!(rig.waiting(node), Vec::<String>::new());
     node
+}
+
+/// What a node answers to a call that introduces itself to the holder of the key.
+pub(super) fn introduced(holder: &str, is_heard: bool) -> String {
+    format!("*3\r\n{holder}:9000\r\n:{}\r\n", u8::from(is_heard))
 }
 
 /// The channel and the kind of the message that a node is to publish first.
@@ -134,110 +138,71 @@ pub(super) fn published(rig: &mut Rig, index: usize) -> (String, char) {
 
 #[test]
 fn what_follows_a_denial_depends_on_who_holds_the_key() {
-    // What the asked node says of the holder and of the time left; what is written there next.
-    let table: [(&str, &str, &[&str]); 4] = [
-        ("_\r\n", ":-2\r\n", &["SET"]),
-        (&token_of(OTHER), ":9000\r\n", &["PUBLISH", "GET"]),
-        (ALIEN, ":9000\r\n", &["GET", "CLIENT", "CLIENT", "PTTL"]),
-        ("-ERR no\r\n", ":9000\r\n", &["GET", "CLIENT", "CLIENT", "PTTL"]),
+    // What the asked node says; whether another node is asked, and what is written at the first.
+    let table: [(String, bool, &[&str]); 4] = [
+        ("_\r\n".to_owned(), false, &["SET"]),
+        (introduced(&token_of(OTHER), true), false, &[]),
+        (introduced(&token_of(OTHER), false), true, &[]),
+        (introduced(ALIEN, false), false, &[]),
     ];
-    for (holder, left, written) in table {
+    for (answer, is_next_asked, written) in table {
         let mut rig = rig(3);
         let node = denied(&mut rig);
-        answer_each(&mut rig, node, &[holder, left]);
-        assert_eq!(rig.waiting(node), written, "{holder}{left}");
-        assert_eq!(asked(&mut rig), node, "{holder}{left}: no other node is asked");
+        rig.answer(node, &answer);
+        assert_eq!(rig.waiting(node), written, "{answer}");
+        let is_other_asked = (0..3).any(|other| other != node && !rig.waiting(other).is_empty());
+        assert_eq!(is_other_asked, is_next_asked, "{answer}");
     }
 }
 
 pub(super) const ALIEN: &str = "$5\r\nalien\r\n";
-const WRONG_TYPE: &str = "-WRONGTYPE no string\r\n";
-
-/// One that waits for a lock of another kind, and the node that tells it of changes.
-fn tracking(rig: &mut Rig, holder: &str) -> usize {
-    let node = denied(rig);
-    answer_each(rig, node, &[holder, ":9000\r\n"]);
-    answer_each(rig, node, &[holder, "+OK\r\n", "+OK\r\n", ":9000\r\n"]);
-    assert_eq!(rig.waiting(node), Vec::<String>::new());
-    node
-}
-
-fn changed() -> &'static str {
-    ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n"
-}
-
-#[test]
-fn the_end_of_a_lock_of_another_kind_is_told_and_tried_at_one_node_first() {
-    for holder in [ALIEN, WRONG_TYPE] {
-        let mut rig = rig(3);
-        let node = tracking(&mut rig, holder);
-        rig.receive(node, changed());
-        assert_eq!(rig.waiting(node), Vec::<String>::new(), "no client asks every moment");
-        rig.advance(6 * MS);
-        assert_eq!(rig.waiting(node), ["SET"]);
-        assert_eq!(asked(&mut rig), node, "the others only when it grants");
-        rig.answer(node, "+OK\r\n");
-        rig.answer_all((0..3).filter(|&other| other != node), "+OK\r\n");
-        rig.locked();
-    }
-}
 
 #[test]
 fn the_time_of_a_lock_of_another_kind_is_waited_for() {
     let mut rig = rig(3);
     let node = denied(&mut rig);
-    answer_each(&mut rig, node, &[ALIEN, ":9000\r\n", ALIEN, "+OK\r\n", "+OK\r\n", ":9\r\n"]);
+    rig.answer(node, &introduced(ALIEN, false).replace(":9000", ":9"));
     rig.advance(9 * MS);
     assert_eq!(rig.waiting(node), Vec::<String>::new());
     rig.advance(2 * MS);
     assert_eq!(rig.waiting(node), ["SET"]);
 }
 
-#[test]
-fn a_change_of_another_key_is_no_reason_to_look() {
-    let mut rig = rig(3);
-    let node = tracking(&mut rig, ALIEN);
-    rig.receive(node, &changed().replace("\r\na\r\n", "\r\nb\r\n"));
-    rig.advance(10 * MS);
-    assert!((0..3).all(|index| rig.waiting(index).is_empty()));
-}
-
 /// A key that a client left behind at one node must not keep waiters from a free lock.
 #[test]
-fn the_nodes_are_looked_at_in_turn() {
+fn the_nodes_of_a_lock_of_another_kind_are_polled_in_turn() {
     let mut rig = rig(3);
-    let first = tracking(&mut rig, ALIEN);
-    rig.advance(DELAY + MS);
+    let first = denied(&mut rig);
+    rig.answer(first, &introduced(ALIEN, false));
+    rig.advance(84 * MS);
     let next = (first + 1) % 3;
     assert_eq!(asked(&mut rig), next);
-    assert_eq!(rig.waiting(next), ["GET", "CLIENT", "CLIENT", "PTTL"]);
-    answer_each(&mut rig, next, &["_\r\n"]);
-    rig.collect();
-    assert_eq!(rig.inbox[next].last().unwrap()[0], "SET", "it is free there");
+    assert_eq!(rig.waiting(next), ["GET"]);
+    rig.answer(next, "_\r\n");
+    assert_eq!(rig.waiting(next), ["SET"], "it is free there");
 }
 
 #[test]
-fn no_client_looks_at_a_key_more_often_than_each_five_milliseconds() {
-    let mut rig = rig(1);
-    // The node does not track: else it would be looked at once a second.
-    let often = Retry::every(Duration::ZERO, Duration::ZERO).timeout(Duration::from_secs(5));
-    rig.acquire_with("a", LockOptions::new(TTL).retry(often));
-    rig.answer(0, "_\r\n");
-    let begun = rig.now;
-    let mut looks = 0;
-    while begun.until(rig.now) < 100 * MS {
-        rig.collect();
-        match rig.inbox[0].first().map(|command| command[0].clone()) {
-            Some(word) if word == "GET" => {
-                looks += 1;
-                rig.answer(0, ALIEN);
+fn a_call_that_no_holder_hears_polls_a_node_four_times_per_second_at_most() {
+    for answer in [introduced(ALIEN, false), "-NOPERM no scripts\r\n".to_owned()] {
+        let mut rig = rig(1);
+        let often = Retry::every(Duration::ZERO, Duration::ZERO).timeout(Duration::from_secs(5));
+        rig.acquire_with("a", LockOptions::new(TTL).retry(often));
+        rig.answer(0, "_\r\n");
+        assert_eq!(rig.waiting(0), ["EVAL"]);
+        rig.answer(0, &answer);
+        let (begun, mut polls) = (rig.now, 0);
+        while begun.until(rig.now) < 1_000 * MS {
+            match rig.waiting(0).first() {
+                Some(_) => {
+                    polls += 1;
+                    rig.answer(0, ALIEN);
+                }
+                None => rig.advance(MS),
             }
-            Some(word) if word == "PTTL" => rig.answer(0, ":9000\r\n"),
-            Some(_) => rig.answer(0, "-NOPERM no\r\n"),
-            None => rig.advance(MS / 2),
         }
+        assert!((3..=4).contains(&polls), "{polls} in 1 s");
     }
-    assert!((15..=22).contains(&looks), "{looks} in 100 ms");
 }
 
 #[test]
@@ -248,11 +213,10 @@ fn who_waits_says_so_by_the_first_node_of_the_keys_order_though_it_denied_late()
     rig.acquire_with("a", waiting());
     let asked = (first + 1) % 3;
     rig.answer_all([asked, (first + 2) % 3], "_\r\n");
-    assert_eq!(rig.waiting(asked), ["GET", "PTTL"]);
+    assert_eq!(rig.waiting(asked), ["EVAL"]);
     answer_each(&mut rig, first, &["_\r\n", ":0\r\n"]);
-    answer_each(&mut rig, asked, &[&token_of(OTHER), ":9000\r\n"]);
-    assert_eq!(rig.waiting(first), ["PUBLISH", "GET"]);
-    assert_eq!(published(&mut rig, first), (OTHERS_CHANNEL.into(), ANNOUNCE));
+    rig.answer(asked, &introduced(&token_of(OTHER), false));
+    assert_eq!(rig.waiting(first), ["EVAL"]);
     assert_eq!(rig.waiting(asked), Vec::<String>::new());
 }
 
@@ -261,14 +225,14 @@ fn the_other_nodes_are_asked_only_when_the_first_grants() {
     for (answer, others) in [("+OK\r\n", &["SET"][..]), ("_\r\n", &[])] {
         let mut rig = rig(3);
         let node = denied(&mut rig);
-        answer_each(&mut rig, node, &["_\r\n", ":-2\r\n", answer]);
+        answer_each(&mut rig, node, &["_\r\n", answer]);
         let other = (node + 1) % 3;
         assert_eq!(rig.waiting(other), others);
         if answer == "+OK\r\n" {
             rig.answer(other, "+OK\r\n");
             rig.locked();
         } else {
-            assert_eq!(rig.waiting(node), ["GET", "PTTL"], "and it is asked who holds it now");
+            assert_eq!(rig.waiting(node), ["EVAL"], "and it is asked who holds it now");
         }
     }
 }
@@ -277,7 +241,7 @@ fn the_other_nodes_are_asked_only_when_the_first_grants() {
 fn a_gated_lease_counts_from_the_first_set() {
     let mut rig = rig(3);
     let node = denied(&mut rig);
-    answer_each(&mut rig, node, &["_\r\n", ":-2\r\n"]);
+    rig.answer(node, "_\r\n");
     let t0 = rig.now;
     rig.collect();
     rig.now = rig.now + 5 * MS;
@@ -292,10 +256,10 @@ fn a_gated_lease_counts_from_the_first_set() {
 fn a_holder_that_does_not_hear_is_told_by_the_next_node() {
     let mut rig = rig(3);
     let first = denied(&mut rig);
-    answer_each(&mut rig, first, &[&token_of(OTHER), ":9000\r\n", ":0\r\n", &token_of(OTHER)]);
+    rig.answer(first, &introduced(&token_of(OTHER), false));
     let second = asked(&mut rig);
     assert_ne!(first, second);
-    assert_eq!(rig.waiting(second), ["GET", "PTTL"]);
+    assert_eq!(rig.waiting(second), ["EVAL"]);
 }
 
 /// Time passes, and polls find this holder, until the call tells it that it waits.
@@ -305,29 +269,18 @@ fn until_told(rig: &mut Rig, node: usize, holder: &str) {
         match rig.waiting(node).first().map(String::as_str) {
             None => {}
             Some("GET") => rig.answer(node, &token_of(holder)),
-            Some(_) => return,
+            Some(_) => return assert_eq!(rig.waiting(node), ["EVAL"]),
         }
     }
     panic!("it is not told");
 }
 
-/// Whom the announcement found without the lock passes it on, or wakes the call: to tell each new
-/// holder would be a race that a lock wins which moves as fast as messages do.
+/// The client that was found without the lock passes the announcement on, or wakes the call.
 #[test]
-fn a_new_holder_is_told_when_the_key_has_changed_hands_and_the_old_one_did_not_hear() {
-    for is_heard in [false, true] {
-        let mut rig = rig(3);
-        let node = denied(&mut rig);
-        answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
-        assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), ANNOUNCE));
-        rig.answer(node, if is_heard { ":1\r\n" } else { ":0\r\n" });
-        rig.answer(node, &token_of(THIRD));
-        if is_heard {
-            assert_eq!(rig.waiting(node), Vec::<String>::new());
-            until_told(&mut rig, node, THIRD);
-        }
-        assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), ANNOUNCE));
-    }
+fn a_new_holder_is_told_when_the_key_has_changed_hands() {
+    let mut rig = rig(3);
+    let node = listening(&mut rig);
+    until_told(&mut rig, node, THIRD);
 }
 
 #[test]
@@ -346,7 +299,7 @@ fn who_gives_up_when_it_was_woken_wakes_the_next() {
     let mut rig = rig(1);
     let op = rig.acquire_with("a", waiting());
     deny(&mut rig);
-    answer_each(&mut rig, 0, &[&token_of(OTHER), ":9000\r\n", ":1\r\n", &token_of(OTHER)]);
+    rig.answer(0, &introduced(&token_of(OTHER), true));
     let wake = message(&rig, WAKE, OTHER, &[THIRD]);
     rig.receive(0, &wake);
     rig.engine.cancel(op, rig.now);
@@ -359,11 +312,10 @@ fn who_gives_up_when_it_was_woken_wakes_the_next() {
 fn who_comes_while_an_announcement_is_under_way_is_not_taken_to_be_in_it() {
     let mut rig = rig(1);
     denied(&mut rig);
-    answer_each(&mut rig, 0, &[&token_of(OTHER), ":9000\r\n"]);
     rig.collect();
     let late = message(&rig, ANNOUNCE, THIRD, &[]);
     rig.receive(0, &late);
-    answer_each(&mut rig, 0, &[":1\r\n", &token_of(OTHER)]);
+    rig.answer(0, &introduced(&token_of(OTHER), true));
     let wake = message(&rig, WAKE, OTHER, &[]);
     rig.receive(0, &wake);
     rig.answer(0, "+OK\r\n");
@@ -402,7 +354,6 @@ fn who_wants_the_lock_again_tells_the_one_it_woke_behind_the_wake_and_looks_soon
     // Another client does: no node has denied it anything, and yet it says that it waits.
     rig.answer(node, &token_of(OTHER));
     until_told(&mut rig, node, OTHER);
-    assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), ANNOUNCE));
 }
 
 /// One that held the lock, and has woken `OTHER` by the node.
@@ -494,9 +445,11 @@ fn a_poll_that_finds_the_lock_gone_looks_again_before_it_tries() {
         gone(&mut rig);
         if is_taken {
             rig.answer(node, &token_of(THIRD));
-            assert_eq!(published(&mut rig, node), (THIRDS_CHANNEL.to_owned(), ANNOUNCE));
-            // Released while the announcement was under way: the waiter that was heard is woken.
-            rig.answer(node, ":1\r\n");
+            assert_eq!(rig.waiting(node), ["EVAL"]);
+            rig.answer(node, &introduced(&token_of(THIRD), true));
+            while rig.waiting(node).is_empty() {
+                rig.advance(MS);
+            }
             gone(&mut rig);
         }
         rig.answer(node, "_\r\n");
@@ -509,28 +462,29 @@ pub(super) fn a_waiter_that_gives_up_tells_the_holder() {
     let mut rig = rig(3);
     let op = rig.acquire_with("a", waiting());
     let node = deny(&mut rig);
-    answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
-    answer_each(&mut rig, node, &[":1\r\n", &token_of(OTHER)]);
+    rig.answer(node, &introduced(&token_of(OTHER), true));
     rig.engine.cancel(op, rig.now);
     assert!(matches!(rig.refused(), LockError::Cancelled));
     assert_eq!(published(&mut rig, node), (OTHERS_CHANNEL.to_owned(), GIVE_UP));
 }
 
 #[test]
-fn without_channels_the_key_is_looked_at_after_the_delay() {
+fn without_channels_the_key_is_polled_after_the_delay() {
     let mut rig = Rig::unconnected(1, |config| config.direct_wake(true));
     let resp2 = HELLO.replace("%3", "*6").replace("proto\r\n:3", "proto\r\n:2");
     rig.greet(0, &resp2, "run_id:1\r\nuptime_in_seconds:9999\r\n");
     assert_eq!(rig.waiting(0), Vec::<String>::new(), "no SUBSCRIBE over RESP2");
-    rig.acquire_with("a", waiting());
+    let slow = Retry::every(300 * MS, Duration::ZERO).timeout(Duration::from_secs(5));
+    rig.acquire_with("a", LockOptions::new(TTL).retry(slow));
     rig.answer(0, "_\r\n");
     for _ in 0..3 {
-        assert_eq!(rig.waiting(0), ["GET", "PTTL"], "no tracking over RESP2");
-        answer_each(&mut rig, 0, &[&token_of(OTHER), ":9000\r\n"]);
         assert_eq!(rig.waiting(0), Vec::<String>::new());
-        rig.advance(DELAY + MS);
+        rig.advance(301 * MS);
+        assert_eq!(rig.waiting(0), ["GET"]);
+        rig.answer(0, &token_of(OTHER));
     }
-    answer_each(&mut rig, 0, &["_\r\n", ":-2\r\n"]);
+    rig.advance(301 * MS);
+    rig.answer(0, "_\r\n");
     assert_eq!(rig.waiting(0), ["SET"]);
 }
 
@@ -566,4 +520,25 @@ fn only_this_clients_own_subscription_or_an_error_answers_subscribe() {
     );
     let _lease = rig.locked();
     assert!(rig.engine.is_connected(node(0)));
+}
+
+/// A lock that goes from hand to hand fast, and a call that is woken each time too late.
+#[test]
+fn a_call_that_tries_again_and_again_leaves_no_timers_behind() {
+    let mut rig = rig(1);
+    listening(&mut rig);
+    for turn in 0..4_000 {
+        let wake = message(&rig, WAKE, OTHER, &[]);
+        rig.receive(0, &wake);
+        let holder = token_of(OTHER).replace(&"11".repeat(12), &format!("{turn:024x}"));
+        answer_each(&mut rig, 0, &["_\r\n", &introduced(&holder, true)]);
+        rig.now = rig.now + MS / 100;
+        rig.pass();
+    }
+    let timers = rig.engine.locks.timers.len();
+    assert!(timers <= 3, "{timers} timers of one call");
+    assert_eq!(rig.engine.in_flight(), 1);
+    // What is left ends it in time.
+    rig.advance(Duration::from_secs(6));
+    rig.refused();
 }

@@ -2,9 +2,9 @@
 //! wakes it.
 //!
 //! After a denied attempt the waiter asks one of the denying nodes who holds the key. If the holder
-//! is a Redbolt client, the node tells it, or the waiter sends it a message through that node. Then
-//! the waiter is still until it is woken or is handed the lock, the key's TTL ends, or a slow safety
-//! poll finds the key gone.
+//! is a Redbolt client, the node tells it. Then the waiter is still until it is woken or is handed the
+//! lock, the key's TTL ends, or a slow safety poll finds the key gone. Behind any other holder, or
+//! without scripts, it polls.
 //! Messages of clients are only hints: only the votes of a quorum of nodes give a lock.
 //!
 //! # Contract
@@ -21,7 +21,6 @@
 
 mod handover;
 mod list;
-mod looking;
 mod message;
 mod outside;
 mod state;
@@ -287,30 +286,6 @@ impl Waiting {
     }
 
     // ---- inputs: what nodes answer and tell ----
-
-    /// The node tracks the key's next change.
-    pub(super) fn tracked(&mut self, op: OpIndex, node: NodeId) {
-        if let Some(waiter) = self.waiters.get_mut(op) {
-            waiter.tracked.insert(node);
-        }
-    }
-
-    /// The node was greeted again: waiters that relied on its pushes look again as their plans say.
-    pub(super) fn untracked(&mut self, node: NodeId, view: &mut View<'_>) {
-        let waiters = self.waiters.iter().filter(|(_, waiter)| waiter.tracked.contains(node));
-        for op in waiters.map(|(op, _)| op).collect::<Vec<_>>() {
-            self.step(op, Input::Untracked(node), view);
-        }
-    }
-
-    /// A node says that a key has changed; without a key, that all may have.
-    pub(super) fn key_changed(&mut self, node: NodeId, key: Option<&[u8]>, view: &mut View<'_>) {
-        let is_about = |waiter: &Waiter| key.is_none_or(|key| waiter.call.key.as_slice() == key);
-        let waiters = self.waiters.iter().filter(|(_, waiter)| is_about(waiter));
-        for op in waiters.map(|(op, _)| op).collect::<Vec<_>>() {
-            self.step(op, Input::Changed(node), view);
-        }
-    }
 
     /// A wake was written: late announcements are passed on to the call that it wakes.
     pub(super) fn wake_written(&mut self, index: WakeIndex, node: NodeId, now: Instant) {

@@ -25,8 +25,6 @@ pub(in crate::engine) struct Reach {
     pub(in crate::engine) scripts: NodeMask,
     /// The nodes that can be asked for a key.
     pub(in crate::engine) asked: NodeMask,
-    /// The nodes that can tell of changes.
-    pub(in crate::engine) tracks: NodeMask,
 }
 
 impl Reach {
@@ -89,7 +87,7 @@ pub(in crate::engine) struct View<'a> {
 pub(in crate::engine) struct Call {
     pub(in crate::engine) key: Key,
     pub(in crate::engine) deadline: Instant,
-    /// The time between two looks, if there is no holder to tell.
+    /// The time between two polls, if there is no holder to tell.
     pub(in crate::engine) delay: Duration,
     pub(in crate::engine) jitter: Duration,
 }
@@ -101,11 +99,10 @@ pub(in crate::engine) enum Answer {
     Gone,
     /// The holder's token, if a Redbolt client drew it.
     Holder(Option<RawToken>),
-    /// For how many milliseconds the key still lives, if it has a TTL.
-    Remaining(Option<u32>),
     /// Whether any client received the announcement.
     Heard(bool),
-    /// All of it: the holder, for how long, and whether it received the announcement.
+    /// The holder, for how many milliseconds the key still lives if it has a TTL, and whether any client
+    /// received the announcement.
     Introduced { holder: Option<RawToken>, remaining: Option<u32>, is_heard: bool },
     /// The node does not run the script.
     Refused,
@@ -140,10 +137,6 @@ pub(in crate::engine) enum Input {
     Unanswered,
     /// The timer is due.
     Due,
-    /// The node says that the key has changed.
-    Changed(NodeId),
-    /// The node was greeted again, and tracks nothing any more.
-    Untracked(NodeId),
 }
 
 /// The bytes of a message to publish; valid until the next action is taken.
@@ -162,13 +155,10 @@ pub(in crate::engine) enum Action {
     Timer { op: OpIndex, at: Instant },
     /// The same: the call is still until then, unless it is woken.
     Listen { op: OpIndex, at: Instant },
-    /// Ask who holds the key and for how long; `is_look`: also track its next change.
-    Ask { op: OpIndex, node: NodeId, phase: Phase, is_look: bool },
     /// Ask who holds the key.
     Poll { op: OpIndex, node: NodeId, phase: Phase },
-    /// Publish that the call waits, and await the answer; `with_look`: also ask again who holds the
-    /// key.
-    Announce { op: OpIndex, node: NodeId, phase: Phase, text: Text, with_look: bool },
+    /// Publish that the call waits, and await the answer.
+    Announce { op: OpIndex, node: NodeId, phase: Phase, text: Text },
     /// Ask who holds the key and for how long, and have the node publish to that client that the call
     /// waits.
     Introduce { op: OpIndex, node: NodeId, phase: Phase, text: Text },
@@ -189,8 +179,7 @@ impl Action {
     /// Whether the action is the last of its input.
     const fn is_last(&self) -> bool {
         match self {
-            Self::Ask { .. }
-            | Self::Poll { .. }
+            Self::Poll { .. }
             | Self::Announce { .. }
             | Self::Introduce { .. }
             | Self::Wake { .. }

@@ -37,15 +37,8 @@ pub(super) fn renew_after(trip: Duration) -> Duration {
 pub(super) const LOOKS: u8 = 3;
 pub(super) const NEXT_LOOK: Duration = Duration::from_millis(1);
 
-/// If all nodes that denied a call track the key's next change, the call looks at the key after
-/// this and up to as long again.
-pub(super) const TRACKED_POLL: Duration = Duration::from_secs(1);
-
-/// Without a wake, no client looks at a key more often.
-pub(super) const POLL_MIN: Duration = Duration::from_millis(5);
-
-/// A call that looks at a key that is about to end tries no sooner than other calls may.
-pub(super) const REST_MIN: Duration = Duration::from_millis(1);
+/// A call that no holder knows of polls each node no more often.
+pub(super) const NODE_PACE: Duration = Duration::from_millis(250);
 
 /// From the third attempt in a row on, a call first pauses this long, up to five times as long.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
@@ -58,6 +51,9 @@ pub(super) const PAUSE_PARTS: u32 = 4;
 /// After a change of holder a waiter turns to all nodes again, at most this often before it is
 /// still or tries again.
 pub(super) const CHANGES_MAX: u8 = 4;
+
+/// So many changes of holder since the attempt are followed at once; later ones are left to the polls.
+pub(super) const CHASES: u8 = 1;
 
 /// A call that was given the turn so often, and found the same token each time, tells the client that
 /// drew it no more. One turn may come before the release is on all nodes.
@@ -77,9 +73,10 @@ pub(super) enum State {
     Receiving,
     /// The call's plan makes the next attempt.
     Failed,
-    /// Answers are awaited.
+    /// An answer is awaited.
     Asking(Question),
-    Still(Still),
+    /// Until the call is woken or a timer is due.
+    Still,
 }
 
 /// What a call has asked about.
@@ -87,15 +84,9 @@ pub(super) enum State {
 pub(super) enum Question {
     /// A node: who holds the key, and for how long; the node tells the holder of the call.
     Introduction,
-    /// A node: who holds the key, and for how long.
-    Holder,
-    /// The same, and the node tracks the key's next change.
-    Look,
-    /// The holder, for a wake; and the node: who holds the key now.
-    Announcement,
     /// The call that has its turn first, with this many before that call.
     Place { ahead: u32 },
-    /// The holder's node: who holds the key now.
+    /// A node: who holds the key now.
     Poll,
 }
 
@@ -110,15 +101,6 @@ pub(super) enum Early {
     Heard,
 }
 
-/// What a still call waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Still {
-    /// The holder was told, and will wake the call.
-    Listening,
-    /// No holder was told: the timer, or a node's push that the key has changed, ends this.
-    Looking,
-}
-
 /// What is known about the holder of the key.
 #[derive(Debug)]
 pub(super) struct Holder {
@@ -126,15 +108,13 @@ pub(super) struct Holder {
     pub(super) token: Option<RawToken>,
     /// When the key's TTL ends, if known.
     pub(super) ends: Instant,
-    /// A client received the announcement.
+    /// A client received the call's announcement.
     pub(super) is_heard: bool,
     /// The same, or a client that has had the lock and passes it on: the call is on the list that
     /// goes with the lock, or soon is.
     pub(super) is_listed: bool,
     /// How many looks in a row found the key gone.
     pub(super) gone: u8,
-    /// The holder that no node reaches.
-    pub(super) unheard: Option<RawToken>,
     /// How often another holder was seen since the last attempt, or since the call was still.
     pub(super) changes: u8,
 }
@@ -146,7 +126,6 @@ impl Holder {
         is_heard: false,
         is_listed: false,
         gone: 0,
-        unheard: None,
         changes: 0,
     };
 }

@@ -9,8 +9,8 @@ use super::list::{Carried, Entry};
 use super::message::{Kind, Listed, Offer, RawToken, WaiterId, token_of, wait_ms, waited_us};
 use super::outside::{Action, Call, Text, View};
 use super::state::{
-    CHANGES_MAX, Early, Holder, PAUSE, PAUSE_PARTS, POLL, POLL_TRIPS, Question, RENEW_MAX, Scene,
-    State, Still, TRIES_IN_ROW, TURNED_MAX, TURNS_IN_VAIN,
+    CHANGES_MAX, Early, Holder, NODE_PACE, PAUSE, PAUSE_PARTS, POLL, POLL_TRIPS, Question,
+    RENEW_MAX, Scene, State, TRIES_IN_ROW, TURNED_MAX, TURNS_IN_VAIN,
 };
 use super::wakes::Successor;
 use crate::client_name::ClientId;
@@ -47,10 +47,6 @@ pub(super) struct Waiter {
     /// When its timer is due; earlier timers mean nothing.
     pub(super) due: Instant,
     pub(super) holder: Holder,
-    /// When a node was last looked at since the last attempt.
-    pub(super) looked_at: Option<Instant>,
-    /// The nodes that track the key's next change, as far as known.
-    pub(super) tracked: NodeMask,
     /// The calls behind this one.
     pub(super) carried: Carried,
     /// Who was last told of the call, when, and whether of an offer too.
@@ -90,8 +86,6 @@ impl Waiter {
             phase: Phase::default(),
             due: Instant::MAX,
             holder: Holder::UNKNOWN,
-            looked_at: None,
-            tracked: NodeMask::EMPTY,
             carried: Carried::default(),
             told: None,
             told_at: now,
@@ -139,27 +133,13 @@ impl Waiter {
 
     // ---- what it does ----
 
-    pub(super) fn ask(
-        &mut self,
-        node: NodeId,
-        question: Question,
-        scene: &mut Scene<'_, '_>,
-    ) -> State {
-        let phase = self.next_question(node, scene);
-        let is_look = question == Question::Look;
-        scene.actions.push(Action::Ask { op: self.op, node, phase, is_look });
-        State::Asking(question)
-    }
-
-    /// Asks who holds the key, and has the node tell that client. Not where the call takes no lock over:
-    /// it has to know the holder first. Returns whether it does.
-    pub(super) fn introduce(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> bool {
-        let Some(offer) = scene.view.source.offer(self.op) else { return false };
+    /// Asks the node who holds the key, and has it tell that client.
+    pub(super) fn introduce(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) {
         let phase = self.next_question(node, scene);
         self.follower = None;
-        let text = self.announcement((&NOBODY, 0), Some(offer), scene);
+        let offer = scene.view.source.offer(self.op);
+        let text = self.announcement((&NOBODY, 0), offer, scene);
         scene.actions.push(Action::Introduce { op: self.op, node, phase, text });
-        true
     }
 
     /// The node says who holds the key, for how long, and whether it has told that client.
@@ -169,21 +149,18 @@ impl Waiter {
         scene: &Scene<'_, '_>,
     ) {
         self.note_holder(holder);
-        self.note_remaining(remaining, scene);
+        // A key lives strictly longer than its milliseconds.
+        let ends = |left: u32| scene.view.now.plus_millis(left.saturating_add(1));
+        self.holder.ends = remaining.map_or(Instant::MAX, ends);
         self.told = holder;
         self.note_heard(is_heard);
     }
 
-    /// Asks the node only who holds the key now: for a poll, or behind an announcement.
-    pub(super) fn ask_holder(
-        &mut self,
-        node: NodeId,
-        question: Question,
-        scene: &mut Scene<'_, '_>,
-    ) -> State {
+    /// Asks the node who holds the key now.
+    pub(super) fn poll(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) -> State {
         let phase = self.next_question(node, scene);
         scene.actions.push(Action::Poll { op: self.op, node, phase });
-        State::Asking(question)
+        State::Asking(Question::Poll)
     }
 
     /// Of two calls that wait for each other, each tries at one node before the others.
@@ -194,12 +171,6 @@ impl Waiter {
         self.try_at(gate, scene)
     }
 
-    /// A key lives strictly longer than its milliseconds.
-    pub(super) fn note_remaining(&mut self, left: Option<u32>, scene: &Scene<'_, '_>) {
-        let ends = |left: u32| scene.view.now.plus_millis(left.saturating_add(1));
-        self.holder.ends = left.map_or(Instant::MAX, ends);
-    }
-
     /// Waits behind a call that has its turn first.
     pub(super) fn queue(&mut self, last: Successor, scene: &mut Scene<'_, '_>) -> State {
         let token = token_of(last.last());
@@ -207,7 +178,7 @@ impl Waiter {
         self.holder.token = Some(token);
         // As if it had come to the first, and been passed on.
         let hops = u8::from(!last.behind.is_empty());
-        self.tell(last.node, (&token, hops), false, scene);
+        self.tell(last.node, (&token, hops), scene);
         let ahead = u32::try_from(last.behind.len()).unwrap_or(u32::MAX);
         State::Asking(Question::Place { ahead })
     }
@@ -217,14 +188,13 @@ impl Waiter {
         &mut self,
         node: NodeId,
         (to, hops): (&RawToken, u8),
-        with_look: bool,
         scene: &mut Scene<'_, '_>,
     ) {
         let phase = self.next_question(node, scene);
         let offer = scene.view.source.offer(self.op);
         let text = self.announcement((to, hops), offer, scene);
         self.told = Some(*to);
-        scene.actions.push(Action::Announce { op: self.op, node, phase, text, with_look });
+        scene.actions.push(Action::Announce { op: self.op, node, phase, text });
     }
 
     fn announcement(
@@ -311,27 +281,29 @@ impl Waiter {
     /// When the safety poll comes, at the soonest.
     pub(super) fn poll_after(&self, scene: &Scene<'_, '_>) -> Duration {
         let poll = POLL.max(scene.view.source.round_trip() * POLL_TRIPS);
-        if self.is_given_away(self.holder.token) {
-            // Nobody tells the call of anything.
-            poll * 6 / 5
-        } else if self.has_offer {
-            poll.min(RENEW_MAX)
-        } else {
-            poll
-        }
+        if self.has_offer { poll.min(RENEW_MAX) } else { poll }
     }
 
     /// Stays still until it is woken, the key's TTL ends or the safety poll is due.
     pub(super) fn listen(&mut self, poll: Duration, scene: &mut Scene<'_, '_>) -> State {
         let now = scene.view.now;
         let poll = rules::safety_poll(now + poll.mul_f64(1.0 + scene.view.source.share()));
-        self.holder.changes = 0;
-        if !self.is_given_away(self.holder.token) {
-            self.tries = 0;
-        }
+        (self.holder.changes, self.tries) = (0, 0);
         self.due = poll.min(self.holder.ends.max(now));
         scene.actions.push(Action::Listen { op: self.op, at: self.due });
-        State::Still(Still::Listening)
+        State::Still
+    }
+
+    /// Stays still, unheard by any holder, until the key's TTL ends or the next poll is due: the call's
+    /// retry delay is its pace.
+    pub(super) fn rest(&mut self, scene: &mut Scene<'_, '_>) -> State {
+        self.holder.is_heard = false;
+        let (call, share) = (&self.call, scene.view.source.share());
+        let delay = call.delay.saturating_add(call.jitter.mul_f64(share));
+        let polled = self.denied.intersection(scene.view.reach.asked).count().max(1);
+        let poll = scene.view.now + delay.max(NODE_PACE / polled);
+        self.wait_until(poll.min(self.holder.ends), scene);
+        State::Still
     }
 
     /// The next attempt, at once or, where several failed in a row, after a short pause.

@@ -6,21 +6,18 @@ use super::*;
 #[test]
 fn a_call_that_was_introduced_to_an_attempt_tells_the_holder_that_it_sees_next() {
     let mut world = World::new();
-    world.run_scripts();
     let mut nodes = world.reach.all;
     let granter = world.reach.in_key_order(KEY).last().unwrap();
     nodes.remove(granter);
     world.tell(|waiting, view| waiting.denied(op(0), nodes, call(), view));
-    let (holder, remaining) = (Some(token(OTHER)), Some(9_000));
-    world.answer(0, Answer::Introduced { holder, remaining, is_heard: true });
+    world.answer(0, introduced(Some(token(OTHER)), true));
     assert_eq!(world.done(), ["timer", "poll"]);
     world.answer(0, Answer::Gone);
     assert_eq!(world.done(), ["listen"]);
     world.now = world.due(0);
     world.step(0, Input::Due);
     world.answer(0, Answer::Holder(Some(token(THIRD))));
-    assert_eq!(world.done(), ["timer", "announce"]);
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 0, vec![own(1)])]);
+    assert_eq!(world.done(), ["timer", "introduce"]);
 }
 
 /// The client that drew a token has given its lock away, and wakes a call that it is told of. Nodes may have
@@ -36,12 +33,11 @@ fn the_client_of_a_token_that_stays_after_two_turns_is_told_no_more() {
                 Some(leftover) if round % 2 == 1 => leftover,
                 _ => Some(token(OTHER)),
             };
-            world.answer(0, Answer::Holder(seen));
-            world.answer(0, Answer::Remaining(Some(9_000)));
-            if world.done() == ["listen"] {
+            if world.done() == ["timer"] {
                 break;
             }
-            tells += usize::from(world.done().contains(&"announce"));
+            world.answer(0, introduced(seen, seen.is_some()));
+            tells += usize::from(seen.is_some());
             world.step(0, Input::Turn(List::default()));
             world.now = world.due(0).min(world.now + MS);
         }
@@ -54,10 +50,15 @@ fn the_client_of_a_token_that_stays_after_two_turns_is_told_no_more() {
 #[test]
 fn a_call_whose_turns_come_before_the_holder_is_known_asks_for_the_holder() {
     let mut world = World::new();
-    world.run_scripts();
-    for asked in ["introduce", "introduce", "ask"] {
+    for _ in 0..2 {
         world.deny(0);
-        assert!(world.done().contains(&asked), "{:?}", world.done());
+        assert_eq!(world.done(), ["timer", "introduce"]);
         world.step(0, Input::Turn(List::default()));
     }
+    world.deny(0);
+    assert_eq!(world.done(), ["timer"], "it polls next");
+    world.now = world.due(0);
+    world.step(0, Input::Due);
+    world.answer(0, Answer::Holder(Some(token(OTHER))));
+    assert_eq!(world.done(), ["timer", "introduce"]);
 }

@@ -6,7 +6,7 @@ mod table;
 mod telling;
 
 use super::message::WaiterId;
-use super::state::{State, Still};
+use super::state::State;
 use super::*;
 use crate::slab::Index;
 
@@ -91,7 +91,7 @@ impl World {
         Self {
             waiting: Waiting::new(US, NODE_TIMEOUT, 2),
             now: Instant::from_nanos(1_000_000_000),
-            reach: Reach { all, channel: all, scripts: NodeMask::EMPTY, asked: all, tracks: all },
+            reach: Reach { all, channel: all, scripts: all, asked: all },
             offer: None,
             attempt: None,
             unread: Duration::ZERO,
@@ -128,9 +128,6 @@ impl World {
                 let ids = std::iter::once(message.sender.id).chain(list).collect();
                 self.published.push((text.to, message.kind, message.hops, ids));
             }
-            if let Action::Ask { op, node, is_look: true, .. } = action {
-                self.waiting.tracked(op, node);
-            }
             if let Action::Wake { wake, node, .. } = action {
                 self.waiting.wake_written(wake, node, self.now);
             }
@@ -146,15 +143,8 @@ impl World {
         self.step(place, Input::Answer(answer));
     }
 
-    /// The nodes run scripts, and calls take locks over.
-    fn run_scripts(&mut self) {
-        self.reach.scripts = self.reach.all;
-        self.offer = Some(Offer { token: [5; 20], ttl_ms: 30_000 });
-    }
-
     /// The call's first attempt is under way, and with it goes a word to the holder.
     fn introduce(&mut self, place: usize) {
-        self.run_scripts();
         self.tell(|waiting, view| waiting.introduce(op(place), call(), view));
     }
 
@@ -167,11 +157,8 @@ impl World {
     /// The call waits behind the holder of a token, which was told.
     fn listen(&mut self, place: usize, holder: WaiterId) {
         self.deny(place);
-        self.answer(place, Answer::Holder(Some(token(holder))));
-        self.answer(place, Answer::Remaining(Some(9_000)));
-        self.answer(place, Answer::Heard(true));
-        self.answer(place, Answer::Holder(Some(token(holder))));
-        assert_eq!(self.state(place), State::Still(Still::Listening));
+        self.answer(place, introduced(Some(token(holder)), true));
+        assert_eq!(self.state(place), State::Still);
     }
 
     fn receive(
@@ -209,8 +196,6 @@ impl World {
         let word = |action: &Action| match action {
             Action::Timer { .. } => "timer",
             Action::Listen { .. } => "listen",
-            Action::Ask { is_look: false, .. } => "ask",
-            Action::Ask { is_look: true, .. } => "look",
             Action::Poll { .. } => "poll",
             Action::Announce { .. } => "announce",
             Action::Introduce { .. } => "introduce",
@@ -226,16 +211,17 @@ impl World {
 
     /// The node of the question that was asked last.
     fn asked(&self) -> NodeId {
-        let Some(
-            Action::Ask { node, .. }
-            | Action::Announce { node, .. }
-            | Action::Introduce { node, .. },
-        ) = self.actions.last()
+        let Some(Action::Poll { node, .. } | Action::Introduce { node, .. }) = self.actions.last()
         else {
             panic!("{:?}", self.actions)
         };
         *node
     }
+}
+
+/// What a node answers to the script by which a call introduces itself.
+fn introduced(holder: Option<RawToken>, is_heard: bool) -> Answer {
+    Answer::Introduced { holder, remaining: Some(9_000), is_heard }
 }
 
 fn call() -> Call {
@@ -244,7 +230,7 @@ fn call() -> Call {
 }
 
 #[test]
-fn each_node_that_denied_is_asked_once_and_then_each_is_looked_at() {
+fn each_node_that_denied_is_asked_once_and_then_each_is_polled_at_its_pace() {
     let mut world = World::new();
     world.deny(0);
     let mut asked = NodeMask::EMPTY;
@@ -252,19 +238,34 @@ fn each_node_that_denied_is_asked_once_and_then_each_is_looked_at() {
         asked.insert(world.asked());
         world.step(0, Input::Unanswered);
     }
-    assert_eq!((asked, world.done()), (world.reach.all, vec!["timer", "look"]));
-    let mut looked = NodeMask::EMPTY;
+    assert_eq!((asked, world.done()), (world.reach.all, vec!["timer"]));
+    let mut polled = NodeMask::EMPTY;
     for _ in 0..NODES {
-        looked.insert(world.asked());
-        world.answer(0, Answer::Remaining(None));
-        assert_eq!(
-            world.due(0),
-            world.now + if looked == world.reach.all { 1_000 * MS } else { DELAY }
-        );
+        assert_eq!(world.due(0), world.now + 250 * MS / 3);
         world.now = world.due(0);
         world.step(0, Input::Due);
+        polled.insert(world.asked());
+        world.answer(0, Answer::Holder(None));
     }
-    assert_eq!(looked, world.reach.all);
+    assert_eq!(polled, world.reach.all);
+}
+
+#[test]
+fn without_scripts_a_call_polls_after_its_delay() {
+    let mut world = World::new();
+    world.reach.scripts = NodeMask::EMPTY;
+    let slow = Call { delay: 100 * MS, ..call() };
+    let nodes = world.reach.all;
+    world.tell(|waiting, view| waiting.denied(op(0), nodes, slow, view));
+    assert_eq!((world.due(0), world.done()), (world.now + 100 * MS, vec!["timer"]));
+    world.now = world.due(0);
+    world.step(0, Input::Due);
+    world.answer(0, Answer::Holder(Some(token(OTHER))));
+    assert_eq!((world.due(0), world.done()), (world.now + 100 * MS, vec!["timer"]));
+    world.now = world.due(0);
+    world.step(0, Input::Due);
+    world.answer(0, Answer::Gone);
+    assert_eq!(world.done(), ["try at one"]);
 }
 
 #[test]
@@ -276,8 +277,7 @@ fn a_node_that_denied_late_is_told_where_it_is_the_first_in_the_keys_order() {
     world.tell(|waiting, view| waiting.denied(op(0), nodes, call(), view));
     assert_ne!(world.asked(), first);
     world.waiting.denied_late(op(0), first);
-    world.answer(0, Answer::Holder(Some(token(OTHER))));
-    world.answer(0, Answer::Remaining(Some(9_000)));
+    world.answer(0, introduced(Some(token(OTHER)), false));
     assert_eq!(world.asked(), first);
 }
 
@@ -326,18 +326,17 @@ fn a_list_goes_on_to_the_holder_but_for_those_who_came_while_it_was_told() {
     let mut world = World::new();
     world.deny(0);
     world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
-    world.answer(0, Answer::Holder(Some(token(OTHER))));
-    world.answer(0, Answer::Remaining(Some(9_000)));
-    let to = ClientId::of(&OTHER);
-    assert_eq!(world.published, [(to, Kind::Announce, 0, vec![own(1), THIRD])]);
+    world.step(0, Input::Unanswered);
+    let [(_, Kind::Announce, 0, told)] = &world.published[..] else { panic!() };
+    assert_eq!(told, &[own(1), THIRD]);
     let late = *b"latecome\x01\0\0\0";
     world.receive(Kind::Announce, 0, token(own(1)), &[late], None);
-    world.answer(0, Answer::Heard(true));
-    world.answer(0, Answer::Holder(Some(token(OTHER))));
-    world.now = world.due(0);
+    world.answer(0, introduced(Some(token(OTHER)), true));
+    world.now = world.now + 200 * MS;
     world.step(0, Input::Due);
     world.answer(0, Answer::Holder(Some(token(THIRD))));
-    assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Announce, 0, vec![own(1), late])]);
+    let [(_, Kind::Announce, 0, told)] = &world.published[..] else { panic!() };
+    assert_eq!(told, &[own(1), late]);
 }
 
 #[test]
@@ -386,9 +385,9 @@ fn a_call_that_gave_up_is_struck_off_wherever_it_is_listed() {
     world.deny(0);
     world.receive(Kind::Announce, 0, token(own(1)), &[OTHER, THIRD], None);
     world.receive(Kind::GiveUp, 0, token(own(1)), &[OTHER], None);
-    world.answer(0, Answer::Holder(Some(token(OTHER))));
-    world.answer(0, Answer::Remaining(None));
-    assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Announce, 0, vec![own(1), THIRD])]);
+    world.step(0, Input::Unanswered);
+    let [(_, Kind::Announce, 0, told)] = &world.published[..] else { panic!() };
+    assert_eq!(told, &[own(1), THIRD]);
 }
 
 /// A call of the same client gave this one its turn.
@@ -403,7 +402,7 @@ fn calls_of_one_client_have_their_turns_by_number_and_without_a_message() {
     world.listen(1, OTHER);
     world.release(0, &[own(2), own(1), THIRD]);
     assert_eq!(world.actions, [woken(1), Action::Try { op: op(1), gate: None }]);
-    assert_eq!(world.state(0), State::Still(Still::Listening));
+    assert_eq!(world.state(0), State::Still);
     world.tell(|waiting, view| waiting.ended(op(1), Some(slot(1)), view));
     world.tell(|waiting, view| waiting.released(slot(1), Key::from_slice(KEY), view));
     assert_eq!(world.actions, [woken(0), Action::Try { op: op(0), gate: None }]);

@@ -4,28 +4,30 @@ use super::super::list::Entry;
 use super::super::state::Question;
 use super::*;
 
-const STATES: [&str; 13] = [
+const STATES: [&str; 10] = [
     "trying",
     "introducing",
     "receiving",
     "pausing",
     "failed",
     "introduction",
-    "holder",
-    "look",
-    "announcement",
     "place",
     "poll",
-    "listening",
-    "looking",
+    "still",
+    "unheard",
 ];
 
 const ALL_BUT_TRYING: &[&str] = STATES.split_at(2).1;
 const WITHOUT_A_PART: &[&str] = STATES.split_at(3).1;
 
-/// Trying, but for what is on its way: while an attempt is, the call introduces itself.
+/// Trying, but for what is on its way: while an attempt is, the call introduces itself. Still, but for the
+/// holder that no node reaches.
 fn state_of(name: &'static str) -> &'static str {
-    if name == "introducing" { "trying" } else { name }
+    match name {
+        "introducing" => "trying",
+        "unheard" => "still",
+        other => other,
+    }
 }
 
 fn name(state: State) -> &'static str {
@@ -34,13 +36,9 @@ fn name(state: State) -> &'static str {
         State::Pausing => "pausing",
         State::Failed => "failed",
         State::Asking(Question::Introduction) => "introduction",
-        State::Asking(Question::Holder) => "holder",
-        State::Asking(Question::Look) => "look",
-        State::Asking(Question::Announcement) => "announcement",
         State::Asking(Question::Place { .. }) => "place",
         State::Asking(Question::Poll) => "poll",
-        State::Still(Still::Listening) => "listening",
-        State::Still(Still::Looking) => "looking",
+        State::Still => "still",
         State::Receiving => "receiving",
     }
 }
@@ -69,29 +67,16 @@ pub(super) fn world(state: &'static str) -> World {
             world.step(0, Input::Failed);
         }
         "introducing" => world.introduce(0),
-        "introduction" => {
-            world.run_scripts();
+        "introduction" => world.deny(0),
+        "unheard" => {
             world.deny(0);
-        }
-        "holder" => world.deny(0),
-        "look" | "looking" => {
-            world.deny(0);
-            world.answer(0, Answer::Holder(None));
-            world.answer(0, Answer::Remaining(Some(9_000)));
-            if state == "looking" {
-                world.answer(0, Answer::Remaining(Some(9_000)));
-            }
-        }
-        "announcement" => {
-            world.deny(0);
-            world.answer(0, Answer::Holder(Some(token(OTHER))));
-            world.answer(0, Answer::Remaining(Some(9_000)));
+            world.answer(0, introduced(None, false));
         }
         "place" => {
             world.release(0, &[OTHER]);
             world.tell(|waiting, view| assert!(waiting.queue_behind(op(0), call(), view)));
         }
-        "poll" | "listening" => {
+        "poll" | "still" => {
             world.listen(0, OTHER);
             if state == "poll" {
                 world.now = world.due(0);
@@ -104,7 +89,7 @@ pub(super) fn world(state: &'static str) -> World {
     world
 }
 
-const INPUTS: [&str; 26] = [
+const INPUTS: [&str; 23] = [
     "begun",
     "denied",
     "failed",
@@ -116,7 +101,6 @@ const INPUTS: [&str; 26] = [
     "same holder",
     "another holder",
     "unknown holder",
-    "remaining",
     "introduced",
     "introduced in vain",
     "introduced to nobody",
@@ -127,8 +111,6 @@ const INPUTS: [&str; 26] = [
     "unanswered",
     "due",
     "ended",
-    "changed",
-    "untracked",
     "transferred in part",
     "transferred",
 ];
@@ -160,7 +142,6 @@ fn input(name: &str, world: &mut World) -> Input {
         "same holder" => answer(Answer::Holder(Some(token(OTHER)))),
         "another holder" => answer(Answer::Holder(Some(token(THIRD)))),
         "unknown holder" => answer(Answer::Holder(None)),
-        "remaining" => answer(Answer::Remaining(None)),
         "introduced" => answer(introduced(Some(token(OTHER)), true)),
         "introduced in vain" => answer(introduced(Some(token(OTHER)), false)),
         "introduced to nobody" => answer(introduced(None, false)),
@@ -177,19 +158,10 @@ fn input(name: &str, world: &mut World) -> Input {
             world.now = world.now + 10_000 * MS;
             Input::Due
         }
-        "changed" => Input::Changed(node(0)),
         "transferred in part" => Input::Transferred { list: List::default(), row: None },
         "transferred" => Input::Transferred { list: List::default(), row: Some(1) },
-        "untracked" => {
-            let waiter = world.waiting.waiters.get(op(0)).unwrap();
-            Input::Untracked(waiter.tracked.first_node().unwrap_or_else(|| node(0)))
-        }
         other => panic!("{other}"),
     }
-}
-
-fn introduced(holder: Option<RawToken>, is_heard: bool) -> Answer {
-    Answer::Introduced { holder, remaining: Some(9_000), is_heard }
 }
 
 /// The table: for states and inputs, the next state and the actions. Where nothing is listed there
@@ -198,51 +170,40 @@ fn introduced(holder: Option<RawToken>, is_heard: bool) -> Answer {
 const TABLE: &[(&[&str], &[&str], &str, &[&str])] = &[
     (&["introducing"], &["begun"], "trying", &["timer", "introduce"]),
     (&["introducing"], &["denied"], "introduction", &["timer"]),
-    (&["introducing"], &["behind"], "place", &["timer", "announce"]),
     (&["introducing"], &["gone"], "trying", &["withdraw"]),
-    (&["introduction"], &["denied"], "introduction", &["timer", "introduce"]),
+    (&STATES, &["denied"], "introduction", &["timer", "introduce"]),
     (&["introduction"], &["gone"], "trying", &["try at one"]),
-    (&["introduction"], &["introduced"], "listening", &["listen"]),
-    (&["introduction"], &["introduced to nobody"], "look", &["timer", "look"]),
-    (&["introduction"], &["refused"], "holder", &["timer", "ask"]),
+    (&["introduction"], &["introduced"], "still", &["listen"]),
+    (&["introduction"], &["introduced to nobody"], "still", &["timer"]),
     (
         &["introduction"],
-        &["introduced in vain", "unwritten", "unanswered", "due", "ended"],
+        &["introduced in vain", "refused"],
         "introduction",
         &["timer", "introduce"],
     ),
-    (&STATES, &["denied"], "holder", &["timer", "ask"]),
+    (
+        &["introduction", "poll"],
+        &["unwritten", "unanswered", "due", "ended"],
+        "introduction",
+        &["timer", "introduce"],
+    ),
     (&STATES, &["failed"], "failed", &[]),
     (&["failed"], &["retry"], "trying", &["try"]),
-    (&["trying"], &["behind"], "place", &["timer", "announce"]),
+    (&["trying", "introducing"], &["begun"], "trying", &["timer", "introduce"]),
+    (&["trying", "introducing"], &["behind"], "place", &["timer", "announce"]),
     (ALL_BUT_TRYING, &["turn"], "trying", &["try"]),
     (&STATES, &["transferred"], "trying", &[]),
     (WITHOUT_A_PART, &["transferred in part"], "receiving", &["timer"]),
     (&["receiving"], &["due", "ended"], "trying", &["try"]),
-    (&["announcement", "place", "poll", "listening"], &["follower"], "trying", &["try at one"]),
-    (&["holder", "look", "announcement"], &["gone"], "trying", &["try at one"]),
-    (&["holder"], &["remaining"], "look", &["timer", "look"]),
-    (&["look"], &["remaining", "unwritten"], "looking", &["timer"]),
-    (&["announcement"], &["same holder"], "holder", &["timer", "ask"]),
-    (&["announcement", "poll"], &["another holder"], "announcement", &["timer", "announce"]),
-    (&["announcement", "poll"], &["unknown holder"], "look", &["timer", "look"]),
-    (&["poll"], &["same holder", "gone"], "listening", &["listen"]),
-    (&["place"], &["heard"], "listening", &["listen"]),
-    (&["place"], &["unheard", "unwritten", "due", "ended"], "trying", &["try"]),
-    (&["poll"], &["unwritten"], "trying", &["try"]),
-    (&["holder", "announcement"], &["unwritten"], "holder", &["timer", "ask"]),
-    (
-        &["holder", "look", "announcement", "poll"],
-        &["unanswered", "due", "ended"],
-        "holder",
-        &["timer", "ask"],
-    ),
-    (&["place"], &["unanswered"], "holder", &["timer", "ask"]),
+    (&["place", "poll", "still"], &["follower"], "trying", &["try at one"]),
+    (&["poll"], &["same holder", "gone"], "still", &["listen"]),
+    (&["poll"], &["another holder"], "introduction", &["timer", "introduce"]),
+    (&["poll"], &["unknown holder"], "still", &["timer"]),
+    (&["place"], &["heard"], "still", &["listen"]),
+    (&["place"], &["unheard", "unwritten", "unanswered", "due", "ended"], "trying", &["try"]),
     (&["pausing"], &["due", "ended"], "trying", &["try at one"]),
-    (&["listening", "looking"], &["ended"], "trying", &["try at one"]),
-    (&["listening"], &["due"], "poll", &["timer", "poll"]),
-    (&["looking"], &["due"], "look", &["timer", "look"]),
-    (&["looking"], &["changed", "untracked"], "looking", &["timer"]),
+    (&["still", "unheard"], &["ended"], "trying", &["try at one"]),
+    (&["still", "unheard"], &["due"], "poll", &["timer", "poll"]),
 ];
 
 #[test]
