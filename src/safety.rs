@@ -75,7 +75,7 @@
 //! | the same on real servers that are killed, frozen, emptied, filled and demoted | eight processes that count under locks (`tests/run chaos`) |
 //! | an answer counts for the request it answers, on its connection, and for nothing else | `src/engine/tests`, `tests/it/faulty_nodes.rs` |
 //! | a lease's remaining time is checked again just before the caller gets it | `src/engine/tests/acquiring.rs` |
-//! | the client learns of the loss of a lease that is kept alive or watched at the latest at its deadline, and a lost lease stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs`, `tests/it/watch.rs` |
+//! | the client learns of the loss of a lease that is kept alive at the latest at its deadline, and a lost lease stays lost | `src/engine/tests/keeping.rs`, `tests/it/hold.rs` |
 //! | what a failed attempt may have written is deleted, also on a node that was frozen or unreachable | `src/engine/tests/releasing.rs`, `tests/it/drops.rs` |
 //! | no other client's key is ever deleted or extended | `src/engine/tests/ownership.rs`, `tests/it/given_away.rs`, `tests/it/unlock.rs`, `tests/it/extend.rs` |
 //! | a lease that is extended was held all the time | `src/engine/tests/extending.rs` |

@@ -206,10 +206,10 @@ pub(crate) struct LockArgs {
 #[command(after_help = "\
 With --force it shows who holds the lock, asks, and takes the lock from that holder and no other: if
 it has gone to another meanwhile, that one keeps it. The holder does not stop by that: it works on
-until it learns of its loss, so stop it first, or let the resource refuse it by its fence. redbolt run
-and elect learn of it at once, as who watches the lock does, and end CMD within their --grace; others
-with their next extension, after a third of their TTL, and who does not extend the lock when its time
-is over. What was done is a line on stderr.
+until it learns of its loss, so stop it first, or let the resource refuse it by its fence. The holder is
+told: redbolt run and elect look at once, and end CMD within their --grace. Where no word reaches them
+they learn of it with their next extension, after a third of their TTL; a holder that never extends the
+lock when its time is over. What was done is a line on stderr.
 
 Other users of this machine can see TOKEN with ps, but not a file or the environment.
 

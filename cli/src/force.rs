@@ -99,9 +99,10 @@ fn is_confirmed(key: &str, holder: &Holder) -> io::Result<bool> {
     }
     writeln!(
         out,
-        "The holder is not stopped: it works on until it learns of its loss. redbolt run and elect, \
-         and all who watch the lock, learn of it at once. Others learn of it with their next extension, \
-         a third of their TTL later at most. A holder that never extends works on until its TTL is over."
+        "The holder is not stopped: it works on until it learns of its loss. A holder that keeps its \
+         lock alive, as redbolt run and elect do, is told and learns of it within some round trips, or \
+         with its next extension, a third of its TTL later at most. A holder that never extends works on \
+         until its TTL is over."
     )?;
     write!(out, "Take {key} away? [y/N] ")?;
     out.flush()?;

@@ -1,4 +1,4 @@
-//! Driving the connections between calls, for leases that are kept alive or watched.
+//! Driving the connections between calls, for leases that are kept alive.
 
 use std::io;
 use std::time::Duration;

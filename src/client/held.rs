@@ -68,9 +68,8 @@ impl<'client> Held<'client> {
         self.client.keep_lease(lease)
     }
 
-    /// Reads what the nodes sent, begins an extension if one is due, and waits for nothing. Useful
-    /// for a lock that is [watched](crate::LockOptions::watch). Costs one poll of the operating
-    /// system.
+    /// Reads what the nodes sent, begins an extension if one is due, and waits for nothing. Costs one
+    /// poll of the operating system.
     ///
     /// # Errors
     ///

@@ -226,7 +226,7 @@ fn describe() {
         ("redbolt_votes_total", "Votes on attempts, by node, vote and cause"),
         ("redbolt_extensions_total", "Extensions, by how they ended and who began them"),
         ("redbolt_releases_total", "Releases of leases, by how they ended"),
-        ("redbolt_leases_lost_total", "Leases kept alive or watched that were lost, by cause"),
+        ("redbolt_leases_lost_total", "Leases kept alive that were lost, by cause"),
         ("redbolt_fence_second_rounds_total", "Fenced attempts that needed a second round trip"),
         ("redbolt_leases_total", "Leases that were won, by the way in which they were won"),
         ("redbolt_wakes_total", "Messages that wake waiters, sent and received"),

@@ -199,7 +199,9 @@ impl Engine {
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 
-    /// Deletes `key` on every node where it holds `token`.
+    /// Deletes `key` on every node where it holds `token`. The client that drew the token is told, at
+    /// the cost of one PUBLISH at one node: it extends a lease that it keeps alive, and so learns of
+    /// its loss.
     ///
     /// # Errors
     ///
@@ -211,6 +213,9 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, UnlockError> {
         let op = self.locks.release_token(key, token, now);
+        if op.is_ok() {
+            self.tell_of_removal(key, token, self.locks.both_clocks(now));
+        }
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 

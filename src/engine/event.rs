@@ -38,7 +38,7 @@ pub enum Event {
         /// How it ended.
         result: Result<Unlocked, UnlockError>,
     },
-    /// A lease that is kept alive or watched ended without its release. Reported at the lease's
+    /// A lease that is kept alive ended without its release. Reported at the lease's
     /// deadline at the latest, whatever the nodes do, and at once when no quorum can hold the key
     /// any more. The caller should still release the lease.
     Lost {

@@ -44,6 +44,7 @@ pub(crate) mod locks;
 mod look;
 mod nodes;
 pub(crate) mod notice;
+mod removals;
 #[cfg(feature = "tracing")]
 mod spans;
 #[cfg(test)]

@@ -85,14 +85,19 @@ impl Engine {
                 self.hear_held(id, &message);
                 None
             }
+            Kind::Removal => {
+                self.hear_of_removal(&message, now);
+                None
+            }
             Kind::Announce | Kind::Wake | Kind::GiveUp => {
                 if let Some(fence) = message.fence() {
                     self.locks.hear_of_fence(message.key, fence, now);
                 }
                 let slot = self.slot_meant(&message);
                 let is_released = self.was_released(&message);
+                let receiver = self.locks.receiver(&message.token, message.key);
                 self.tell_waiting(now, |waiting, view| {
-                    view.is_released = is_released;
+                    (view.is_released, view.receiver) = (is_released, receiver);
                     waiting.message(id, &message, slot, view);
                 });
                 slot

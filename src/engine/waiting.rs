@@ -236,7 +236,7 @@ impl Engine {
         }
     }
 
-    fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> Reach {
         let all = self.locks.nodes.all();
         let mut reach = Reach {
             all,
@@ -276,6 +276,7 @@ impl Engine {
             scripts: None,
             fence: 0,
             is_released: false,
+            receiver: None,
         };
         input(&mut self.waiting, view)
     }

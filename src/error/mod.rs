@@ -123,8 +123,7 @@ pub enum LockError {
     #[error("no quorum: {0}")]
     NoQuorum(Ballot),
     /// A quorum granted, but less validity was left than the call asked for when it could return
-    /// the lease: use a longer TTL. Or nodes told earlier that their key is gone again
-    /// ([`LockOptions::watch`](crate::LockOptions::watch)): try again.
+    /// the lease: use a longer TTL.
     #[error("a quorum granted, but not for long enough: {0}")]
     Expired(Ballot),
     /// The lease ended before the work under the lock did.

@@ -111,8 +111,7 @@ impl Drop for Loss<'_> {
 
 impl SharedGuard {
     /// Completes when the lock is over: as soon as the I/O thread knows of the loss, for a lock
-    /// that is [kept alive](crate::LockOptions::keep_alive) or
-    /// [watched](crate::LockOptions::watch), and at the latest at its deadline, even when every
+    /// that is [kept alive](crate::LockOptions::keep_alive), and at the latest at its deadline, even when every
     /// node is silent. It also completes when the handle is shut down, because no loss can be
     /// reported after that.
     ///

@@ -106,8 +106,8 @@ use worker::Worker;
 /// - the validity that is left is at least the `min_validity` of the next waiter, and half of what
 ///   a new lease of that waiter's TTL would have. [`SharedGuard::remaining`] shows what is left;
 /// - it is [kept alive](LockOptions::keep_alive) as the next waiter asked: not at all, or without
-///   limits; and [watched](LockOptions::watch) if that waiter asked for it;
-/// - no caller chose its token, read it or gave it away: with the token, that caller could release
+///   limits;
+/// - no caller read its token or gave it away: with the token, that caller could release
 ///   the lock of the next holder;
 /// - it was handed on less than [`Config::local_turns`] times in a row, or 8 times while another
 ///   process is known to wait: other processes get their chance.

@@ -63,6 +63,7 @@ fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut R
                 2 => drop(round.call("unlock", NODE_TIMEOUT, || client.unlock(lease))),
                 _ => {
                     let Ok(token) = client.detach(&lease) else { return };
+                    round.detached(&token);
                     let name = lease.key().to_vec();
                     let ttl = round.some_ttl(random);
                     match round.call("adopt", NODE_TIMEOUT, || client.adopt(&name, &token, ttl)) {

@@ -113,6 +113,7 @@ impl Life<'_> {
                     }
                     _ => {
                         let Ok(token) = driver.detach(&lease) else { return };
+                        round.detached(&token);
                         let name = lease.key().to_vec();
                         match driver.adopt(&name, &token, round.some_ttl(random)) {
                             Ok(op) => self.ask(op, "adopt", key, NODE_TIMEOUT, Some(token)),

@@ -51,6 +51,9 @@ pub(crate) struct Round {
     outlived: AtomicU64,
     /// Locks that were given away and not taken over.
     given: Mutex<Vec<(Vec<u8>, LockToken)>>,
+    /// The tokens of all that were given away: a command of the giver's that comes late may leave one at a
+    /// node until its TTL ends, and nobody deletes it.
+    detached: Mutex<Vec<LockToken>>,
     calls: AtomicU64,
     faults: AtomicU64,
 }
@@ -99,6 +102,7 @@ impl Round {
             owed: AtomicU64::new(0),
             outlived: AtomicU64::new(0),
             given: Mutex::default(),
+            detached: Mutex::default(),
             calls: AtomicU64::new(0),
             faults: AtomicU64::new(0),
         };
@@ -277,6 +281,10 @@ impl Round {
         self.outlived.fetch_add(nodes, Ordering::SeqCst);
     }
 
+    pub(crate) fn detached(&self, token: &LockToken) {
+        self.detached.lock().expect("no panic").push(token.clone());
+    }
+
     pub(crate) fn gave_away(&self, key: Vec<u8>, token: LockToken) {
         self.given.lock().expect("no panic").push((key, token));
     }
@@ -345,12 +353,18 @@ impl Round {
 
     fn keys_left(&self, client: &mut Client) -> Vec<String> {
         let mut left = Vec::new();
+        let detached = self.detached.lock().expect("no panic");
+        let is_detached = |state: &KeyState| {
+            matches!(state, KeyState::Held { token, .. }
+                if detached.iter().any(|given| given.as_bytes() == token))
+        };
         for key in KEYS {
             let nodes = client.status(key).expect("it is asked for");
             // A node without a vote proves nothing to a client, but what it does not hold is not left.
             let is_free = |node: &NodeKey| {
                 let is_doubted = node.doubt != Cause::None;
                 node.state == KeyState::Free
+                    || is_detached(&node.state)
                     || is_doubted && matches!(node.state, KeyState::Error(_))
             };
             let held = nodes.iter().filter(|node| !is_free(node));

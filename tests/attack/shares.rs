@@ -177,6 +177,7 @@ impl Life<'_> {
         round.stops(holder, key);
         let name = guard.key().to_vec();
         let Ok(token) = self.shared.detach(&mut guard) else { return };
+        round.detached(&token);
         let ttl = round.some_ttl(random);
         match round.call("adopt", NODE_TIMEOUT, || self.shared.adopt(&name, &token, ttl)) {
             Ok(guard) => self.hold(held, key, guard, false),

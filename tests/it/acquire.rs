@@ -11,8 +11,8 @@ use redbolt::{
 };
 
 use super::common::{
-    Clients as _, Cluster, FOREIGN, PATIENCE, TTL, ends_within, eventually, fresh_config,
-    ms, no_quorum, taken,
+    Clients as _, Cluster, FOREIGN, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
+    no_quorum, taken,
 };
 
 #[test]

@@ -3,9 +3,7 @@
 use std::thread;
 
 use redbolt::inspect::KeyState;
-use redbolt::{
-    Client, Config, ConnectError, ExtendError, LockError, UnlockError, Unlocked,
-};
+use redbolt::{Client, Config, ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, given_away, ms, shared_away, taken,

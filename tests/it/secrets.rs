@@ -94,7 +94,11 @@ fn clients_leases_and_reports_print_no_secret() {
     let mut client = Client::connect(config()).unwrap();
     keeps_quiet(&client);
 
-    cluster.nodes().for_each(|node| drop(node.command(&["SET", "given", TOKEN, "PX", "60000"])));
+    for node in cluster.nodes() {
+        let mut wire = node.connect();
+        assert_eq!(wire.ask(&["AUTH", PASSWORD]).unwrap(), b"+OK\r\n");
+        assert_eq!(wire.ask(&["SET", "given", TOKEN, "PX", "20000"]).unwrap(), b"+OK\r\n");
+    }
     let given = client.adopt("given", TOKEN, TTL).unwrap();
     let drawn = client.try_lock("drawn", TTL).unwrap();
     keeps_quiet(&given);

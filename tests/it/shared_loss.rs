@@ -10,9 +10,7 @@ use redbolt::Instant;
 use redbolt::{Client, ExtendError, KeepAlive, LockOptions, Shared, SharedGuard, Unlocked, now};
 use redbolt_embedded::Nodes;
 
-use super::common::{
-    PATIENCE, TTL, eventually, fresh_config, ms, soon_after,
-};
+use super::common::{PATIENCE, TTL, eventually, fresh_config, ms, soon_after};
 use super::shared::{embedded, in_use, is_clean, patient};
 
 /// The TTL of locks whose end is waited for.

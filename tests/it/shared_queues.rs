@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use redbolt::{Client, LockError, LockOptions, Shared, SharedGuard};
 
-use super::common::{
-    PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed,
-};
+use super::common::{PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed};
 use super::shared::{embedded, in_use, is_clean, patient};
 
 /// Less than it takes for anything else to come up in an idle I/O thread.

@@ -33,9 +33,6 @@ impl Locks {
             return Err(DetachError::Unsettled { nodes });
         }
         self.end_keep_alive(lease.slot);
-        if rules::is_forgotten(true) {
-            self.forget_offer(lease.slot);
-        }
         self.leave_slot(lease.slot);
         Ok(())
     }
@@ -63,12 +60,14 @@ impl Locks {
 
     /// Ends a slot without deleting its keys: the client forgets the token.
     pub(in crate::engine) fn leave_slot(&mut self, slot_index: SlotIndex) {
-        let slot = self.slots.at_mut(slot_index);
         if rules::is_forgotten(true) {
+            self.forget_offer(slot_index);
+            let slot = self.slots.at_mut(slot_index);
             (slot.state, slot.token) = (SlotState::Detached, TokenBytes::Drawn([0; 20]));
         } else {
-            slot.state = SlotState::Released;
+            self.slots.at_mut(slot_index).state = SlotState::Released;
         }
+        let slot = self.slots.at_mut(slot_index);
         slot.holds = NodeMask::EMPTY;
         let lingers = slot.lingers();
         if slot.is_kept() {

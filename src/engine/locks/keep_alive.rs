@@ -11,7 +11,7 @@ use super::state::Locks;
 use crate::engine::event::LostCause;
 use crate::node::Now;
 use crate::rules;
-use crate::slab::{KeepIndex, OpIndex};
+use crate::slab::{KeepIndex, OpIndex, SlotIndex};
 use crate::time::Instant;
 
 impl Locks {
@@ -27,6 +27,19 @@ impl Locks {
             self.begin_keep_alive(index, now);
         } else if !is_over {
             self.schedule_keep(index);
+        }
+    }
+
+    /// A lease may have been taken away: if it is kept alive it is extended now, and not once more
+    /// within a `node_timeout`.
+    pub(in crate::engine) fn extend_soon(&mut self, slot_index: SlotIndex, now: Now) {
+        let Some(index) = self.keep_of(slot_index) else { return };
+        let keep = self.keeps.at(index);
+        let is_waiting = keep.is_held && !keep.is_lost && keep.extend_at > now.real;
+        let may_be =
+            keep.extend_at < Instant::MAX && keep.began + self.settings.node_timeout <= now.real;
+        if is_waiting && may_be {
+            self.begin_keep_alive(index, now);
         }
     }
 

@@ -247,6 +247,16 @@ impl Locks {
         is_same.then_some(slot_index)
     }
 
+    /// The call that offers to take the key over by this token.
+    pub(in crate::engine) fn receiver(&self, token: &[u8; 20], key: &[u8]) -> Option<OpIndex> {
+        let slot_index = self.slot_of_token(token)?;
+        let slot = self.slots.get(slot_index)?;
+        let is_it = slot.state == SlotState::Offered
+            && slot.token == TokenBytes::Drawn(*token)
+            && slot.key.as_slice() == key;
+        self.offers.open.get(slot_index).copied().filter(|_| is_it)
+    }
+
     /// The slot that a drawn token names.
     pub(in crate::engine) fn slot_of_token(&self, token: &[u8; 20]) -> Option<SlotIndex> {
         let named = token.last_chunk::<12>().and_then(|rest| rest.first_chunk::<4>())?;

@@ -343,3 +343,40 @@ fn a_release_takes_the_place_of_the_extension_under_way() {
     rig.engine.unlock(lease, rig.now).unwrap();
     assert_eq!(rig.waiting(0), ["SET", "DELIFEQ"]);
 }
+
+/// A client that takes a lock away by its token tells the client that drew it.
+#[test]
+fn a_holder_that_hears_of_a_removal_extends_at_once_and_learns_of_its_loss() {
+    for is_true in [true, false] {
+        let mut rig = waking::rig(3);
+        let lease = kept_lease(&mut rig, kept());
+        let token = rig.engine.lease_name(lease).unwrap().1;
+        let token = crate::token::unhex(token.as_bytes()).unwrap();
+        rig.advance(60 * MS);
+        let hint = waking::message_for(&rig, &token, waking::REMOVAL, b"12345678", &[]);
+        (0..3).for_each(|index| rig.receive(index, &hint));
+        let (answer, lost) =
+            if is_true { ("_\r\n", Some(LostCause::Gone)) } else { ("+OK\r\n", None) };
+        for index in 0..3 {
+            assert_eq!(rig.waiting(index), ["SET"], "one extension, for all hints");
+            rig.answer(index, answer);
+        }
+        assert_eq!(loss(&mut rig), lost);
+    }
+}
+
+#[test]
+fn a_token_that_is_unlocked_is_told_to_the_client_that_drew_it() {
+    let mut rig = waking::rig(3);
+    let other = format!("{}{}", "4142434445464748", "11".repeat(12));
+    rig.engine.unlock_token(b"a", other.as_bytes(), rig.now).unwrap();
+    let told: Vec<usize> = (0..3).filter(|&index| rig.waiting(index).len() > 1).collect();
+    let [node] = told[..] else { panic!("{told:?}") };
+    assert_eq!(rig.waiting(node), ["DELIFEQ", "PUBLISH"]);
+    assert_eq!(
+        waking::published(&mut rig, node),
+        (waking::OTHERS_CHANNEL.to_owned(), waking::REMOVAL)
+    );
+    rig.engine.unlock_token(b"b", b"another library's", rig.now).unwrap();
+    assert!(!rig.waiting(node).ends_with(&["PUBLISH".to_owned()]));
+}

@@ -61,6 +61,7 @@ pub(super) fn push(rig: &Rig, what: &str, last: &str) -> String {
 pub(super) const ANNOUNCE: char = '\u{1}';
 pub(super) const WAKE: char = '\u{2}';
 pub(super) const GIVE_UP: char = '\u{3}';
+pub(super) const REMOVAL: char = '\u{7}';
 
 /// `nodes` nodes that carry messages.
 pub(super) fn rig(nodes: usize) -> Rig {
@@ -174,7 +175,7 @@ fn the_nodes_of_a_lock_of_another_kind_are_polled_in_turn() {
     let mut rig = rig(3);
     let first = denied(&mut rig);
     rig.answer(first, &introduced(ALIEN, false));
-    rig.advance(84 * MS);
+    rig.advance(101 * MS);
     let next = (first + 1) % 3;
     assert_eq!(asked(&mut rig), next);
     assert_eq!(rig.waiting(next), ["GET"]);

@@ -36,6 +36,8 @@ pub(in crate::engine) enum Kind {
     Question,
     /// The answer: the sender has held the lock for `wait_ms`, and `age_ms` counts who waits for it.
     Answer,
+    /// The sender has deleted the keys of the named token.
+    Removal,
 }
 
 /// A call that waits for a key.
@@ -97,6 +99,7 @@ impl<'a> Message<'a> {
             4 => Kind::Transfer,
             5 => Kind::Question,
             6 => Kind::Answer,
+            7 => Kind::Removal,
             _ => return None,
         };
         let (sender, rest) = rest.split_first_chunk()?;
@@ -179,6 +182,7 @@ pub(in crate::engine) fn append(
         Kind::Transfer => 4,
         Kind::Question => 5,
         Kind::Answer => 6,
+        Kind::Removal => 7,
     };
     out.extend_from_slice(&[kind, hops]);
     sender.append(out);
@@ -293,7 +297,7 @@ mod tests {
             assert!(Message::parse(&bytes[..len]).is_none(), "cut at {len}");
         }
         let count_at = MARK_AT + size_of::<Mark>();
-        for (at, byte) in [(0, 0), (0, 7), (count_at, 3), (count_at + 1, 255)] {
+        for (at, byte) in [(0, 0), (0, 8), (count_at, 3), (count_at + 1, 255)] {
             let mut broken = bytes.clone();
             broken[at] = byte;
             assert!(Message::parse(&broken).is_none(), "byte {at} is {byte}");

@@ -343,7 +343,7 @@ impl Waiting {
                 }
             }
             // The engine takes these.
-            (Kind::Transfer | Kind::Question | Kind::Answer, _) => {}
+            (Kind::Transfer | Kind::Question | Kind::Answer | Kind::Removal, _) => {}
             (Kind::GiveUp, None) => {
                 for op in self.waiting_for(message.key).map(|(op, _)| op).collect::<Vec<_>>() {
                     if let Some(waiter) = self.waiters.get_mut(op) {
@@ -424,6 +424,19 @@ impl Waiting {
     /// Another call waits for a key that this client held, or wants too.
     fn announced(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
         let mut all = entries(message, node, true, view);
+        // This client knows which of its own calls are over. The word of such a call comes back to it where
+        // the call saw its own token at a node.
+        let is_waiting = |id| !self.is_own(&id) || self.call_of(id, message.key).is_some();
+        all.retain(|entry| is_waiting(entry.id));
+        if all.is_empty() {
+            return;
+        }
+        // The lock is on its way to a call of this client. That call itself keeps the calls behind it.
+        if let Some(op) = view.receiver {
+            let is_its_own = self.call_of(message.sender.id, message.key) == Some(op);
+            all.retain(|entry| !(is_its_own && entry.id == message.sender.id));
+            return self.follow(op, message, all, view);
+        }
         // Who is told by its own name waits, whatever it has released before.
         if let Some(op) = self.call_meant(message) {
             return self.follow(op, message, all, view);

@@ -43,7 +43,7 @@ impl Reach {
     }
 
     /// The first node of `nodes` in the key's order.
-    pub(super) fn first_of(self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
+    pub(in crate::engine) fn first_of(self, nodes: NodeMask, key: &[u8]) -> Option<NodeId> {
         self.in_key_order(key).find(|&node| nodes.contains(node))
     }
 }
@@ -80,6 +80,8 @@ pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) fence: u64,
     /// The lock that a message is about was this client's, which has released it.
     pub(in crate::engine) is_released: bool,
+    /// The call of this client to which the lock that a message is about is being handed over.
+    pub(in crate::engine) receiver: Option<OpIndex>,
 }
 
 /// What the caller asked for.

@@ -38,7 +38,7 @@ pub(super) const LOOKS: u8 = 3;
 pub(super) const NEXT_LOOK: Duration = Duration::from_millis(1);
 
 /// A call that no holder knows of polls each node no more often.
-pub(super) const NODE_PACE: Duration = Duration::from_millis(250);
+pub(super) const NODE_PACE: Duration = Duration::from_millis(300);
 
 /// From the third attempt in a row on, a call first pauses this long, up to five times as long.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
@@ -51,9 +51,6 @@ pub(super) const PAUSE_PARTS: u32 = 4;
 /// After a change of holder a waiter turns to all nodes again, at most this often before it is
 /// still or tries again.
 pub(super) const CHANGES_MAX: u8 = 4;
-
-/// So many changes of holder since the attempt are followed at once; later ones are left to the polls.
-pub(super) const CHASES: u8 = 1;
 
 /// A call that was given the turn so often, and found the same token each time, tells the client that
 /// drew it no more. One turn may come before the release is on all nodes.

@@ -28,24 +28,24 @@
 //! | asking: introduction | introduced | still | polls once at once (asking: poll) unless every node denied the call |
 //! | | introduced in vain, refused | asking: introduction | asks the next |
 //! | | a holder of another kind | still, unheard | |
-//! | | gone | trying | an attempt at that node |
 //! | asking: poll | the holder that was told, or any while the call was told a moment ago | still | the list goes with the lock |
-//! | | the holder that was told of an offer a while ago; another one | asking: introduction | asks the next |
+//! | | another one | asking: introduction | asks the next |
 //! | | a holder of another kind, or one that gave the turn twice in vain | still, unheard | |
-//! | | gone, while listed with a holder | still | looks again soon, some times: the lock may be changing hands |
+//! | asking: introduction, poll | gone, while listed with a holder | still | looks again soon, some times: the lock may be changing hands |
 //! | | gone, otherwise or once more | trying | an attempt at that node |
-//! | asking: introduction, poll | unwritten, unanswered, or due | asking: introduction | asks the next |
+//! | | unwritten, unanswered, or due | asking: introduction | asks the next |
 //! | asking: place | heard | still | |
 //! | | not heard, unwritten, unanswered, or due | trying | an attempt |
 //! | pausing | due | trying | the postponed attempt |
 //! | still | due, and the key's TTL has ended | trying | an attempt at the node that was asked last |
+//! | | due, and the holder was told of an offer a while ago | asking: introduction | asks the next |
 //! | | due otherwise | asking: poll | asks who holds the key: the node of its holder, or the next node |
 
 use super::list::List;
 use super::message::RawToken;
 use super::outside::{Action, Answer, Input, Reach};
 use super::state::{
-    CHASES, Early, FIRST_POLL, FIRST_POLL_TRIPS, LOOKS, NEXT_LOOK, POLL_A_TURN, POLL_A_TURN_TRIPS,
+    Early, FIRST_POLL, FIRST_POLL_TRIPS, LOOKS, NEXT_LOOK, POLL_A_TURN, POLL_A_TURN_TRIPS,
     Question, RENEW_MAX, Scene, State, renew_after,
 };
 use super::waiter::Waiter;
@@ -129,17 +129,22 @@ impl Waiter {
     fn answered(&mut self, question: Question, answer: Answer, scene: &mut Scene<'_, '_>) -> State {
         use {Answer as A, Question as Q};
         match (question, answer) {
-            (Q::Introduction, A::Gone) => self.try_at(self.node, scene),
+            (Q::Introduction | Q::Poll, A::Gone) => self.found_gone(scene),
             (Q::Introduction, A::Introduced { holder, remaining, is_heard }) => {
+                let was_listed = self.holder.is_listed;
                 self.introduced((holder, remaining, is_heard), scene);
                 match holder {
+                    // A lock that goes on changing hands is not chased: it may move as fast as messages.
+                    Some(_) if is_heard && was_listed => {
+                        self.is_doubtful = false;
+                        self.listen_on(scene)
+                    }
                     Some(_) if is_heard => self.listen_behind(scene),
                     Some(_) => self.asked_in_vain(scene),
                     None => self.rest(scene),
                 }
             }
             (Q::Introduction, A::Refused) => self.asked_in_vain(scene),
-            (Q::Poll, A::Gone) => self.found_gone(scene),
             (Q::Poll, A::Holder(holder)) => {
                 self.note_holder(holder);
                 if holder.is_none() || self.is_given_away(holder) {
@@ -175,13 +180,9 @@ impl Waiter {
     /// Whether a poll that finds this holder leaves the call as it is: it is on the list, which goes
     /// with the lock.
     fn may_listen(&self, holder: Option<RawToken>, scene: &Scene<'_, '_>) -> bool {
-        let is_told = holder == self.told;
-        if !self.holder.is_heard || (self.is_doubtful && !is_told) {
-            return false;
-        }
-        let trip = scene.view.source.round_trip();
-        let renew = if is_told { RENEW_MAX } else { renew_after(trip) };
-        (is_told && !self.has_offer) || scene.view.now < self.told_at + renew
+        let is_fresh =
+            || scene.view.now < self.told_at + renew_after(scene.view.source.round_trip());
+        self.holder.is_heard && (holder == self.told || (!self.is_doubtful && is_fresh()))
     }
 
     /// The timer of a still call is due.
@@ -190,6 +191,9 @@ impl Waiter {
             return self.try_at(self.node, scene);
         }
         let reach = scene.view.reach;
+        if self.holder.is_heard && self.has_offer && self.told_at + RENEW_MAX <= scene.view.now {
+            return self.ask_next(scene);
+        }
         let node = if self.holder.is_heard {
             let last = self.node.filter(|&node| reach.channel.contains(node));
             last.or_else(|| reach.first_with_channel(reach.all, self.call.key.as_slice()))
@@ -273,11 +277,9 @@ impl Waiter {
             return self.rest(scene);
         }
         // Unless every node denied the call, the client that seemed to hold the lock may have failed as
-        // the call did, and each waits for the next. A lock that goes on changing hands is not chased:
-        // it may move as fast as messages.
+        // the call did, and each waits for the next.
         let reach = scene.view.reach;
-        let is_denied_by_all = reach.asked.without(self.denied).is_empty();
-        self.is_doubtful = !is_denied_by_all && self.holder.changes <= CHASES;
+        self.is_doubtful = !reach.asked.without(self.denied).is_empty();
         match self.node.filter(|&node| self.is_doubtful && reach.asked.contains(node)) {
             Some(node) => self.poll(node, scene),
             None => self.listen_on(scene),

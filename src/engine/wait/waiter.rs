@@ -208,7 +208,13 @@ impl Waiter {
         let wait_ms = wait_ms(now, self.call.deadline);
         let waited_us = waited_us(self.since, now);
         let sender = Listed { id: self.id, wait_ms, waited_us, age_ms: 0, offer };
-        let (list, key) = (self.carried.name_all(now), self.call.key.as_slice());
+        let key = self.call.key.as_slice();
+        if self.holder.is_listed {
+            // Those behind the call stay with it: the lock may be on its way to it already.
+            let nobody = std::iter::empty();
+            return scene.actions.write((Kind::Announce, hops), sender, to, nobody, key);
+        }
+        let list = self.carried.name_all(now);
         scene.actions.write((Kind::Announce, hops), sender, to, list, key)
     }
 
@@ -226,7 +232,7 @@ impl Waiter {
             saw(Sight::Unheard);
         }
         self.holder.is_heard = rules::will_be_woken(is_heard);
-        if self.holder.is_heard {
+        if self.holder.is_heard && !self.holder.is_listed {
             self.holder.is_listed = true;
             self.carried.hand_on();
         }

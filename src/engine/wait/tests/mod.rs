@@ -79,6 +79,7 @@ struct World {
     reach: Reach,
     offer: Option<Offer>,
     attempt: Option<SlotIndex>,
+    receiver: Option<OpIndex>,
     round_trip: Duration,
     /// What it wanted done last.
     actions: Vec<Action>,
@@ -94,6 +95,7 @@ impl World {
             reach: Reach { all, channel: all, scripts: all, asked: all },
             offer: None,
             attempt: None,
+            receiver: None,
             unread: Duration::ZERO,
             round_trip: Duration::ZERO,
             actions: Vec::new(),
@@ -113,6 +115,7 @@ impl World {
             scripts: None,
             fence: 0,
             is_released: false,
+            receiver: self.receiver,
         };
         input(&mut self.waiting, view);
         (self.actions, self.published) = (Vec::new(), Vec::new());
@@ -241,7 +244,7 @@ fn each_node_that_denied_is_asked_once_and_then_each_is_polled_at_its_pace() {
     assert_eq!((asked, world.done()), (world.reach.all, vec!["timer"]));
     let mut polled = NodeMask::EMPTY;
     for _ in 0..NODES {
-        assert_eq!(world.due(0), world.now + 250 * MS / 3);
+        assert_eq!(world.due(0), world.now + 100 * MS);
         world.now = world.due(0);
         world.step(0, Input::Due);
         polled.insert(world.asked());
@@ -310,6 +313,30 @@ fn a_poll_of_a_listed_call_looks_again_some_times_before_it_tries() {
     assert_eq!(world.done(), ["try at one"]);
 }
 
+/// A node that has the token of a call's own offer tells its own client of the call.
+#[test]
+fn the_word_of_a_call_that_comes_back_to_it_makes_nobody_wait() {
+    for is_over in [false, true] {
+        let mut world = World::new();
+        world.listen(0, OTHER);
+        let call = own(1);
+        if is_over {
+            world.tell(|waiting, view| waiting.ended(op(0), Some(slot(1)), view));
+            world.release(1, &[OTHER]);
+        } else {
+            world.receiver = Some(op(0));
+        }
+        world.receive(Kind::Announce, 0, token(call), &[call, THIRD], None);
+        if is_over {
+            assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Announce, 1, vec![THIRD])]);
+        } else {
+            assert_eq!(world.done(), Vec::<&str>::new());
+            world.tell(|waiting, view| waiting.ended(op(0), Some(slot(1)), view));
+            assert_eq!(world.waiting.count_for(slot(1)), 1, "the one behind it");
+        }
+    }
+}
+
 /// Both have lost their attempts, and each told the other.
 #[test]
 fn two_that_wait_for_each_other_try_again() {
@@ -322,7 +349,7 @@ fn two_that_wait_for_each_other_try_again() {
 }
 
 #[test]
-fn a_list_goes_on_to_the_holder_but_for_those_who_came_while_it_was_told() {
+fn a_list_goes_on_to_the_first_holder_that_is_told_and_later_ones_stay_with_the_call() {
     let mut world = World::new();
     world.deny(0);
     world.receive(Kind::Announce, 0, token(own(1)), &[THIRD], None);
@@ -336,7 +363,9 @@ fn a_list_goes_on_to_the_holder_but_for_those_who_came_while_it_was_told() {
     world.step(0, Input::Due);
     world.answer(0, Answer::Holder(Some(token(THIRD))));
     let [(_, Kind::Announce, 0, told)] = &world.published[..] else { panic!() };
-    assert_eq!(told, &[own(1), late]);
+    assert_eq!(told, &[own(1)]);
+    world.tell(|waiting, view| waiting.ended(op(0), Some(slot(1)), view));
+    assert_eq!(world.waiting.count_for(slot(1)), 1);
 }
 
 #[test]
