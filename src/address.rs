@@ -2,8 +2,14 @@
 //!
 //! Layer: bottom, plain values. Resolves no names and opens nothing.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use fluent_uri::component::{Host, IAuthority};
+use fluent_uri::pct_enc::encoder::IPath;
+use fluent_uri::pct_enc::{EStr, Encoder};
+use fluent_uri::{Iri, ParseErrorKind};
 
 use crate::error::ConfigError;
 
@@ -12,6 +18,10 @@ const PORT_DEFAULT: u16 = 6379;
 
 const WITHOUT_TLS: &str =
     "this build has no TLS: build redbolt with the feature tls (--features tls)";
+
+const NO_URL: &str = "it is not a URL or host:port; write characters that no URL has as percent codes, as %20 for a blank";
+
+const BAD_IPV6: &str = "the IPv6 address is malformed (write [::1]:6379)";
 
 /// A node's place on the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +63,7 @@ pub(crate) enum Encryption {
 impl Address {
     /// Parses `redis://[user[:password]@]host[:port][/database]`, `rediss://` for the same through
     /// TLS (feature `tls`), `unix://[user[:password]@]/path[?db=database]`, or a bare `host:port`.
-    /// `valkey://` and `valkeys://` are other words for the first two.
+    /// `valkey://` and `valkeys://` are other words for the first two. Characters that no URL has are percent codes.
     ///
     /// # Errors
     ///
@@ -61,57 +71,57 @@ impl Address {
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let text = text.trim();
         let wrong = |why: &'static str| ConfigError::Address { address: without_login(text), why };
-        // The URL parser would drop them silently, and then read the rest as something else.
+        if text.is_empty() {
+            return Err(wrong("it is empty"));
+        }
         if text.contains(|c: char| c.is_control()) {
             return Err(wrong("it holds control characters"));
         }
-        if let Some((scheme, _)) = text.split_once("://")
-            && !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+')
-        {
-            return Err(wrong("it is not a URL or host:port"));
-        }
         let bare;
-        let unix = UnixLogin::split(text);
-        let url_text = if let Some(unix) = &unix {
-            &unix.url
-        } else if text.contains("://") {
-            text
+        let (url_text, has_scheme) = if text.contains("://") {
+            (text, true)
         } else {
-            if text.is_empty() {
-                return Err(wrong("it is empty"));
-            }
             bare = format!("redis://{text}");
-            &bare
+            (bare.as_str(), false)
         };
-        let url = url::Url::parse(url_text).map_err(|error| wrong(url_fault(error)))?;
-        let encryption = match url.scheme() {
+        let url = Iri::parse(url_text).map_err(|error| wrong(url_fault(url_text, error.kind())))?;
+        let authority = url.authority().ok_or_else(|| wrong(NO_URL))?;
+        let (is_unix, encryption) = match url.scheme().as_str().to_ascii_lowercase().as_str() {
             "rediss" | "valkeys" if !cfg!(feature = "tls") => return Err(wrong(WITHOUT_TLS)),
-            "rediss" | "valkeys" => Encryption::Tls,
-            "redis" | "valkey" if !text.contains("://") => Encryption::Open,
-            "redis" | "valkey" | "unix" | "redis+unix" => Encryption::Plain,
+            "rediss" | "valkeys" => (false, Encryption::Tls),
+            "redis" | "valkey" if !has_scheme => (false, Encryption::Open),
+            "redis" | "valkey" => (false, Encryption::Plain),
+            "unix" | "redis+unix" => (true, Encryption::Plain),
             _ => return Err(wrong("the scheme must be redis://, rediss:// or unix://")),
         };
-        let is_unix = matches!(url.scheme(), "unix" | "redis+unix");
-        let endpoint = if is_unix { unix_endpoint(&url) } else { tcp_endpoint(&url) };
-        let endpoint = endpoint.map_err(wrong)?;
-        let database = database(&url, &endpoint).map_err(wrong)?;
-        let login = |part: &str| {
-            if part.is_empty() { Ok(None) } else { percent_decoded(part).map(Some) }
+        if url.has_fragment() || !is_unix && url.has_query() {
+            return Err(wrong("nothing may follow the database number"));
+        }
+        let (endpoint, database) = if is_unix {
+            let number = match url.query().map(|query| query.as_str().strip_prefix("db=")) {
+                Some(None) => return Err(wrong("only ?db=NUMBER may follow the path")),
+                number => number.flatten().unwrap_or_default(),
+            };
+            (unix_endpoint(authority, url.path()), number)
+        } else {
+            (tcp_endpoint(authority), url.path().as_str().trim_start_matches('/'))
         };
+        let endpoint = endpoint.map_err(wrong)?;
         let name = match &endpoint {
             Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
             Endpoint::Tcp { host, port } => format!("{host}:{port}"),
             Endpoint::Unix(path) => path.display().to_string(),
         };
-        let (username, password) = match &unix {
-            Some(unix) => (unix.username, unix.password),
-            None => (url.username(), url.password().unwrap_or_default()),
+        let login = authority.userinfo().unwrap_or_default();
+        let (username, password) = login.split_once(':').unwrap_or((login, EStr::EMPTY));
+        let decoded = |part: &EStr<_>| {
+            if part.is_empty() { Ok(None) } else { percent_decoded(part).map(Some) }
         };
         Ok(Self {
             endpoint,
-            username: login(username).map_err(wrong)?,
-            password: login(password).map_err(wrong)?,
-            database,
+            username: decoded(username).map_err(wrong)?,
+            password: decoded(password).map_err(wrong)?,
+            database: database_number(database).map_err(wrong)?,
             name,
             encryption,
         })
@@ -152,51 +162,38 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The login of a unix socket's URL, which the URL parser refuses before an empty host.
-struct UnixLogin<'text> {
-    /// The URL without it.
-    url: String,
-    username: &'text str,
-    password: &'text str,
-}
-
-impl<'text> UnixLogin<'text> {
-    fn split(text: &'text str) -> Option<Self> {
-        let (scheme, rest) = text.split_once("://")?;
-        let is_unix = ["unix", "redis+unix"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
-        let (login, path) = rest.split_once('/').filter(|_| is_unix)?;
-        let login = login.strip_suffix('@')?;
-        let (username, password) = login.split_once(':').unwrap_or((login, ""));
-        Some(Self { url: format!("{scheme}:///{path}"), username, password })
+fn tcp_endpoint(authority: IAuthority<'_>) -> Result<Endpoint, &'static str> {
+    let host = match authority.host_parsed() {
+        Host::Ipv4(ip) => ip.to_string(),
+        Host::Ipv6(ip) => ip.to_string(),
+        Host::RegName(name) => host_name(percent_decoded(name)?)?,
+        Host::IpvFuture { .. } => return Err(BAD_IPV6),
+    };
+    match authority.port_to_u16() {
+        Ok(Some(0)) | Err(_) => Err("the port must be 1 to 65535"),
+        Ok(port) => Ok(Endpoint::Tcp { host, port: port.unwrap_or(PORT_DEFAULT) }),
     }
 }
 
-fn tcp_endpoint(url: &url::Url) -> Result<Endpoint, &'static str> {
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err("nothing may follow the database number");
-    }
-    let host = url.host_str().filter(|host| !host.is_empty()).ok_or("the host is missing")?;
-    let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let host = percent_decoded(in_brackets.unwrap_or(host))?;
+fn host_name(name: String) -> Result<String, &'static str> {
     let is_delimiter = |c: char| "/@:?#[]\\%".contains(c) || c.is_control() || c.is_whitespace();
-    if in_brackets.is_none() && host.contains(is_delimiter) {
+    if name.is_empty() {
+        return Err("the host is missing");
+    }
+    if name.contains(is_delimiter) {
         return Err("the host holds a percent code for a character that no host has");
     }
-    let port = url.port().unwrap_or(PORT_DEFAULT);
-    if port == 0 {
-        return Err("the port must be 1 to 65535");
-    }
-    Ok(Endpoint::Tcp { host, port })
+    Ok(name)
 }
 
-fn unix_endpoint(url: &url::Url) -> Result<Endpoint, &'static str> {
-    if url.host_str().is_some_and(|host| !host.is_empty()) {
+fn unix_endpoint(authority: IAuthority<'_>, path: &EStr<IPath>) -> Result<Endpoint, &'static str> {
+    if !authority.host().is_empty() || authority.has_port() {
         return Err("a unix socket is unix:///path, with three slashes");
     }
-    let path = percent_decoded(url.path())?;
+    let path = percent_decoded(path)?;
     // sun_path holds 108 bytes with its closing NUL on Linux, 104 on macOS.
     let limit = if cfg!(target_os = "linux") { 107 } else { 103 };
-    if !Path::new(&path).is_absolute() || path == "/" {
+    if path.is_empty() || path == "/" {
         return Err("the path of the socket is missing");
     }
     if path.len() > limit || path.contains('\0') {
@@ -205,36 +202,27 @@ fn unix_endpoint(url: &url::Url) -> Result<Endpoint, &'static str> {
     Ok(Endpoint::Unix(path.into()))
 }
 
-fn database(url: &url::Url, endpoint: &Endpoint) -> Result<u32, &'static str> {
-    let number = match endpoint {
-        Endpoint::Tcp { .. } => url.path().trim_start_matches('/').to_owned(),
-        Endpoint::Unix(_) => match url.query_pairs().find(|(name, _)| name == "db") {
-            Some((_, number)) => number.into_owned(),
-            None if url.query().is_some() => return Err("only ?db=NUMBER may follow the path"),
-            None => String::new(),
-        },
-    };
+fn database_number(number: &str) -> Result<u32, &'static str> {
     if number.is_empty() {
         return Ok(0);
     }
-    number
-        .parse::<u32>()
-        .ok()
-        .filter(|&number| number <= i32::MAX.unsigned_abs())
-        .ok_or("the database must be a whole number")
+    let number = number.parse::<u32>().ok().filter(|&number| i32::try_from(number).is_ok());
+    number.ok_or("the database must be a whole number")
 }
 
 /// The parser's error, without any text of the URL.
-fn url_fault(error: url::ParseError) -> &'static str {
-    use url::ParseError as E;
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows")]
+fn url_fault(url: &str, error: ParseErrorKind) -> &'static str {
+    let place = url.split_once("://").and_then(|(_, rest)| rest.split('/').next());
+    let host = place.and_then(|place| place.rsplit('@').next());
     match error {
-        E::EmptyHost => "the host is missing",
-        E::InvalidPort => "the port must be 1 to 65535",
-        E::InvalidIpv4Address => "the IPv4 address is malformed",
-        E::InvalidIpv6Address => "the IPv6 address is malformed (write [::1]:6379)",
-        E::IdnaError | E::InvalidDomainCharacter => "the host name is malformed",
-        _ => "it is not a URL or host:port",
+        ParseErrorKind::InvalidPctEncodedOctet => {
+            "a percent sign must be followed by two hexadecimal digits"
+        }
+        ParseErrorKind::InvalidIpv6Addr => BAD_IPV6,
+        ParseErrorKind::UnexpectedChar if host.is_some_and(|host| host.starts_with('[')) => {
+            BAD_IPV6
+        }
+        ParseErrorKind::UnexpectedChar => NO_URL,
     }
 }
 
@@ -252,21 +240,8 @@ fn without_login(text: &str) -> String {
     }
 }
 
-fn percent_decoded(text: &str) -> Result<String, &'static str> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-        let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
-            return Err("a percent sign must be followed by two hexadecimal digits");
-        };
-        bytes.push(u8::try_from(high * 16 + low).map_err(|_| "a percent code is malformed")?);
-    }
-    String::from_utf8(bytes).map_err(|_| "a percent code is not UTF-8")
+fn percent_decoded<E: Encoder>(text: &EStr<E>) -> Result<String, &'static str> {
+    text.decode().to_string().map(Cow::into_owned).map_err(|_| "a percent code is not UTF-8")
 }
 
 #[cfg(test)]
@@ -363,6 +338,11 @@ mod tests {
             ("unix://run/r.sock", "three slashes"),
             ("unix:///", "path"),
             ("redis://[::1:7001", "IPv6"),
+            ("redis://:a@b@h", "as percent codes"),
+            ("redis://:a^[@h", "as percent codes"),
+            ("unix:///a b", "as percent codes"),
+            ("unix:///a#b", "follow"),
+            ("unix:///a?x", "?db=NUMBER"),
             ("redis://u:%zz@h", "percent"),
             ("unix://u:%zz@/r", "percent"),
             ("unix://u:p@h/r", "three slashes"),

@@ -10,26 +10,48 @@ struct Row<'a> {
     cells: Vec<&'a str>,
 }
 
+/// Bars on a logarithmic scale.
 struct Panel {
     title: &'static str,
     hint: &'static str,
     /// The column of the table.
     column: usize,
-    /// The longest bar; that of a greater figure has a gap.
-    most: f64,
+    /// The lines across the bars, with their names. The first is where bars begin.
+    marks: &'static [(f64, &'static str)],
 }
 
 /// Columns: client, set up, acquire p50, p99, cycles/s, hand-over, one hung, one slow.
 const PANELS: [Panel; 4] = [
-    Panel { title: "take a free lock", hint: "median, less is better", column: 2, most: 800.0 },
-    Panel { title: "wait for its holder", hint: "hand-over, less is better", column: 5, most: 7e3 },
-    Panel { title: "one of five hangs", hint: "median, less is better", column: 6, most: 800.0 },
-    Panel { title: "locks per second", hint: "64 workers, more is better", column: 4, most: 13e4 },
+    Panel {
+        title: "take a free lock",
+        hint: "median, less is better",
+        column: 2,
+        marks: &[(10.0, "10 us"), (100.0, "100 us"), (1e3, "1 ms"), (1e4, "10 ms")],
+    },
+    Panel {
+        title: "wait for its holder",
+        hint: "hand-over, less is better",
+        column: 5,
+        marks: &[(100.0, "100 us"), (1e3, "1 ms"), (1e4, "10 ms")],
+    },
+    Panel {
+        title: "one of five hangs",
+        hint: "median, less is better",
+        column: 6,
+        marks: &[(10.0, "10 us"), (1e3, "1 ms"), (1e5, "100 ms"), (1e7, "10 s")],
+    },
+    Panel {
+        title: "locks per second",
+        hint: "64 workers, more is better",
+        column: 4,
+        marks: &[(100.0, "100"), (1e3, "1k"), (1e4, "10k"), (1e5, "100k"), (1e6, "1M")],
+    },
 ];
 
 const NAMES: f64 = 130.0;
 const PANEL: f64 = 180.0;
-const BAR: f64 = 105.0;
+/// From the first mark to the last.
+const BAR: f64 = 114.0;
 const LINE: f64 = 22.0;
 const TOP: f64 = 74.0;
 
@@ -38,13 +60,14 @@ const TOP: f64 = 74.0;
 pub fn beside_others(page: &str) -> Option<String> {
     let rows: Vec<Row<'_>> = page.lines().filter_map(row).collect();
     let width = NAMES + PANEL * PANELS.len() as f64;
-    let height = TOP + LINE * rows.len() as f64 + 10.0;
+    let bottom = TOP + LINE * rows.len() as f64;
+    let height = bottom + 18.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"12\" fill=\"#808080\">\n\
          <title>Redlock clients on the same five servers, each tuned</title>\n\
          <text x=\"10\" y=\"22\" font-size=\"15\">Redlock clients on the same five servers of Valkey 9.1, \
-         each tuned</text>\n"
+         each tuned; all scales are logarithmic</text>\n"
     );
     for (index, row) in rows.iter().enumerate() {
         let (y, weight) = (TOP + LINE * index as f64 + 13.0, weight(row));
@@ -63,6 +86,16 @@ pub fn beside_others(page: &str) -> Option<String> {
              <text x=\"{left}\" y=\"63\" font-size=\"10\">{}</text>",
             panel.title, panel.hint
         );
+        for &(value, name) in panel.marks {
+            let x = left + panel.place(value);
+            let _ = writeln!(
+                svg,
+                "<path d=\"M{x:.1} {}V{bottom}\" stroke=\"#808080\" stroke-opacity=\"0.25\"/>\
+                 <text x=\"{x:.1}\" y=\"{}\" font-size=\"9\" text-anchor=\"middle\">{name}</text>",
+                TOP - 4.0,
+                bottom + 11.0
+            );
+        }
         for (index, row) in rows.iter().enumerate() {
             let cell = row.cells.get(panel.column)?;
             bar(&mut svg, panel, left, TOP + LINE * index as f64, row, cell);
@@ -72,27 +105,22 @@ pub fn beside_others(page: &str) -> Option<String> {
     (!rows.is_empty()).then_some(svg)
 }
 
+impl Panel {
+    /// How far a value is from the first mark.
+    fn place(&self, value: f64) -> f64 {
+        let [(first, _), .., (last, _)] = self.marks else { return 0.0 };
+        (BAR * (value / first).log10() / (last / first).log10()).max(0.0)
+    }
+}
+
 fn bar(svg: &mut String, panel: &Panel, left: f64, top: f64, row: &Row<'_>, cell: &str) {
-    let value = figure(cell);
-    let len = value.map_or(0.0, |value| (BAR * value.min(panel.most) / panel.most).max(1.5));
+    let len = figure(cell).map_or(0.0, |value| panel.place(value));
     let color = if row.client == "redbolt" { "#e8590c" } else { "#74a9cf" };
-    let shape = if value.is_some_and(|value| value > panel.most) {
-        // In two pieces: the bar is longer than its place.
-        let (first, last) = (len * 0.8, len * 0.2 - 5.0);
-        format!(
-            "h{first}l-5 16h-{:.1}zm{:.1} 0h{last}v16h-{:.1}z",
-            first - 5.0,
-            first + 5.0,
-            last + 5.0
-        )
-    } else {
-        format!("h{len:.1}v16h-{len:.1}z")
-    };
     let (x, y, weight) = (left + len + 5.0, top + 13.0, weight(row));
     let text = cell.replace('>', "&gt;");
     let _ = writeln!(
         svg,
-        "<path d=\"M{left} {top}{shape}\" fill=\"{color}\"/>\
+        "<rect x=\"{left}\" y=\"{top}\" width=\"{len:.1}\" height=\"16\" fill=\"{color}\"/>\
          <text x=\"{x:.1}\" y=\"{y}\"{weight}>{text}</text>"
     );
 }

@@ -129,7 +129,7 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Check that the nodes are fit for locks, and say how to repair them
     Doctor(DoctorArgs),
-    /// Measure acquire and release on fresh keys, or how fast a lock goes from process to process
+    /// Measure acquire and release on fresh keys
     Bench(BenchArgs),
     /// Show the settings in force, and where each came from
     Config(ConfigArgs),
@@ -142,12 +142,10 @@ pub(crate) enum Command {
 Without --nodes it starts five embedded nodes; one is killed, one hangs and one restarts without
 its memory while the sale goes on. With --nodes nothing is made to fail.
 
-Exit code 0 only if every piece was sold exactly once, else 1; with --pause if no stale write was
-accepted from a holder with a fence.
+Exit code 0 only if every piece was sold exactly once, else 1.
 
 Example:  redbolt demo
-          redbolt demo --no-lock     what happens without locks
-          redbolt demo --pause       what fences are for")]
+          redbolt demo --no-lock     what happens without locks")]
 pub(crate) struct DemoArgs {
     /// Threads that sell, each with its own client
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -158,10 +156,6 @@ pub(crate) struct DemoArgs {
     /// Sell without locks
     #[arg(long)]
     pub(crate) no_lock: bool,
-    /// Instead of a sale: a holder is stopped until its lock is over, and writes when it goes on;
-    /// without fences beside with fences
-    #[arg(long, conflicts_with_all = ["workers", "stock", "no_lock"])]
-    pub(crate) pause: bool,
 }
 
 #[derive(Debug, Args)]
@@ -498,24 +492,15 @@ pub(crate) struct DoctorArgs {
 #[command(after_help = "\
 Without nodes it measures on five embedded ones, which share this machine's processors.
 
-With --mode handover all clients want the same lock again at once. Each is a process of its own
-on this machine, so all read one clock of the kernel. A hand-over lasts from the moment at which
-the holder begins its release until the next client has the lock. A round trip is the time of a
-lock that nobody contends, measured before on the same nodes. A turn comes by transfer (the
-release hands the lock over), by wake (it tells the next client to try), by poll (the client tried
-again by itself), or by the first attempt. Nodes that are far away need a --node-timeout above
-their round trip.
-
 Example:  redbolt bench --mode throughput --in-flight 256 --seconds 5 --poll spin
-          redbolt bench --mode handover --clients 8
           redbolt bench --plot bench.svg
           redbolt bench --json > saved.json     and later, with the same options:
           redbolt bench --compare saved.json")]
 pub(crate) struct BenchArgs {
-    /// One lock at a time, many at once, or one lock that goes from process to process
+    /// One lock at a time, or many at once
     #[arg(
         long,
-        value_name = "latency|throughput|handover",
+        value_name = "latency|throughput",
         default_value = "latency",
         hide_possible_values = true
     )]
@@ -523,14 +508,7 @@ pub(crate) struct BenchArgs {
     /// Operations under way at once, with --mode throughput [default: 64]
     #[arg(long, value_name = "N")]
     pub(crate) in_flight: Option<NonZeroUsize>,
-    /// Processes that want the lock, with --mode handover [default: 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
-    pub(crate) clients: Option<u16>,
-    /// How long each of them holds the lock, at most 1s [default: 100us]
-    #[arg(long, value_name = "D", value_parser = duration)]
-    pub(crate) hold: Option<Duration>,
-    /// Stop after this many cycles of acquire and release; with --mode handover as soon as one
-    /// client has had its share of so many turns
+    /// Stop after this many cycles of acquire and release
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     pub(crate) iterations: Option<NonZeroU64>,
     /// Stop after this many seconds [default: 3]
@@ -539,8 +517,7 @@ pub(crate) struct BenchArgs {
     /// How to wait for answers: park sleeps, spin keeps one processor busy
     #[arg(long, value_name = "spin|park", default_value = "park", hide_possible_values = true)]
     pub(crate) poll: Polling,
-    /// Draw the times as SVG, and except with --mode handover the throughput with 1 to 256 in flight (a
-    /// quarter as long each)
+    /// Draw the times as SVG, and the throughput with 1 to 256 in flight (a quarter as long each)
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
     /// Print this run beside one that was saved with --json, and their ratio
@@ -583,7 +560,6 @@ pub(crate) enum Shell {
 pub(crate) enum Mode {
     Latency,
     Throughput,
-    Handover,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

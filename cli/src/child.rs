@@ -279,7 +279,7 @@ fn replace(
 
 /// Asks the kernel to kill this process when the one that started it dies.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) fn die_with(parent: &OsStr) -> io::Result<()> {
+fn die_with(parent: &OsStr) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(KernelSignal::KILL))?;
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
     // It may have died before this request.
@@ -288,7 +288,7 @@ pub(crate) fn die_with(parent: &OsStr) -> io::Result<()> {
 
 /// Other systems have no such request: there the watchdog alone kills the command.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) fn die_with(parent: &OsStr) -> io::Result<()> {
+fn die_with(parent: &OsStr) -> io::Result<()> {
     let is_parent = getppid().is_some_and(|pid| parent == &*pid.as_raw_nonzero().to_string());
     if is_parent { Ok(()) } else { Err(io::Error::other("redbolt has ended")) }
 }

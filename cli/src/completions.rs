@@ -2,9 +2,10 @@
 
 use std::io::{self, Write as _};
 
+use clap::CommandFactory as _;
 use clap_complete::{Shell as Known, generate};
 
-use crate::args::{CompletionsArgs, Shell};
+use crate::args::{Cli, CompletionsArgs, Shell};
 use crate::exit::Failure;
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
@@ -15,7 +16,7 @@ pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
     };
     // Into memory first: the generator panics if its reader has gone.
     let mut text = Vec::new();
-    generate(shell, &mut crate::command(), "redbolt", &mut text);
+    generate(shell, &mut Cli::command(), "redbolt", &mut text);
     let mut out = io::stdout().lock();
     out.write_all(&text)?;
     Ok(out.flush()?)

@@ -66,8 +66,6 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command, ConfigArgs};
-use bench::handover::client;
-use demo::pause::holder;
 use exit::Failure;
 use sources::Origins;
 
@@ -84,12 +82,6 @@ pub fn main() -> ExitCode {
     match words.next() {
         Some(word) if word == child::HIDDEN => {
             return ExitCode::from(child::become_command(words));
-        }
-        Some(word) if word == holder::HIDDEN => {
-            return ExitCode::from(holder::become_holder(words));
-        }
-        Some(word) if word == client::HIDDEN => {
-            return ExitCode::from(client::become_client(words));
         }
         Some(word) if word == watchdog::HIDDEN => {
             let code = if watchdog::watch(words).is_ok() { 0 } else { exit::SYSTEM };

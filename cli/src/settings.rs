@@ -11,9 +11,6 @@ use redbolt::{Config, Quorum, RestartGuard};
 use crate::args::{Global, Switch};
 use crate::exit::Failure;
 
-/// Names the nodes for a process that this one starts.
-pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
-
 /// What clients call themselves that were given no name.
 pub(crate) const PROGRAM: &str = "redbolt";
 

@@ -15,8 +15,6 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 4] = [Self::Transfer, Self::Wake, Self::Poll, Self::First];
-
     /// That of a lock which a client took between the two counts.
     pub(crate) const fn between(before: LeaseCounts, after: LeaseCounts) -> Self {
         if after.transfer > before.transfer {
@@ -30,20 +28,7 @@ impl Way {
         }
     }
 
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Transfer => "transfer",
-            Self::Wake => "wake",
-            Self::Poll => "poll",
-            Self::First => "first",
-        }
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|way| way.name() == name)
-    }
-
-    /// Its place in [`ALL`](Self::ALL).
+    /// Its place in the order of the ways.
     pub(crate) const fn place(self) -> usize {
         self as usize
     }

@@ -130,4 +130,17 @@ impl Driver {
         self.blocked.remove(id);
         self.links.get_mut(id.index()).is_some_and(|link| link.disconnect(&self.registry, served))
     }
+
+    /// Sets whether the node's socket tells when it takes more bytes.
+    #[cold]
+    pub(super) fn watch_writable(&mut self, id: NodeId, is_wanted: bool) {
+        let token = Token(self.tokens.start + id.index());
+        let Some(link) = self.links.get_mut(id.index()) else { return };
+        let Some(socket) = link.socket.as_mut() else { return };
+        if let Err(error) = socket.watch_writable(&self.registry, token, is_wanted) {
+            // Without that event the socket would stay blocked for ever.
+            let cause = link.cause_of(&error);
+            self.close(id, cause, clock::now());
+        }
+    }
 }

@@ -2,8 +2,6 @@
 
 use std::io;
 
-use mio::Token;
-
 use super::{Driver, clock};
 use crate::error::Cause;
 use crate::quorum::{NodeId, NodeMask};
@@ -75,19 +73,6 @@ impl Driver {
                     return self.close(id, cause, clock::now());
                 }
             }
-        }
-    }
-
-    /// Sets whether the node's socket tells when it takes more bytes.
-    #[cold]
-    pub(super) fn watch_writable(&mut self, id: NodeId, is_wanted: bool) {
-        let token = Token(self.tokens.start + id.index());
-        let Some(link) = self.links.get_mut(id.index()) else { return };
-        let Some(socket) = link.socket.as_mut() else { return };
-        if let Err(error) = socket.watch_writable(&self.registry, token, is_wanted) {
-            // Without that event the socket would stay blocked for ever.
-            let cause = link.cause_of(&error);
-            self.close(id, cause, clock::now());
         }
     }
 }

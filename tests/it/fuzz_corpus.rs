@@ -9,21 +9,23 @@ use redbolt::fuzzing::TARGETS;
 use redbolt::inspect::Address;
 
 /// Goal: what once broke a target, or reaches far into the code, is tried on every test run.
-/// Method: each file of `fuzz/corpus` through its target.
+/// Method: each line of `fuzz/corpus` through its target, an input in hexadecimal digits.
 #[test]
 fn every_input_of_the_corpora_keeps_its_targets_promise() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     for (name, target) in TARGETS {
-        let entries = fs::read_dir(root.join("corpus").join(name)).expect("each target has one");
-        let mut count = 0;
-        for entry in entries.flatten() {
-            target(&fs::read(entry.path()).expect("a readable file"));
-            count += 1;
-        }
-        assert!(count > 0, "{name}: no input");
+        let corpus = root.join("corpus").join(format!("{name}.hex"));
+        let inputs = fs::read_to_string(corpus).expect("each target has one");
+        assert!(!inputs.is_empty(), "{name}: no input");
+        inputs.lines().for_each(|digits| target(&bytes(digits)));
         let file = root.join("fuzz_targets").join(format!("{name}.rs"));
         assert!(file.exists(), "{name} is run by the fuzzer too");
     }
+}
+
+fn bytes(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("digits"));
+    pairs.map(|pair| u8::from_str_radix(pair, 16).expect("a byte")).collect()
 }
 
 /// Goal: nothing in memory, and no input at all, is a special case. Method: the shortest inputs.

@@ -10,6 +10,7 @@ mod batch;
 mod broken_fences;
 mod broken_transfers;
 mod circles;
+mod code;
 mod common;
 mod concurrency;
 mod connecting;

@@ -2,7 +2,9 @@
 //! long it is.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use super::code::{Source, sources};
 
 /// Lines a file may have.
 const LINES_MAX: usize = 600;
@@ -10,57 +12,6 @@ const LINES_MAX: usize = 600;
 /// All folders with sources.
 const DIRS: [&str; 7] =
     ["src", "tests", "examples", "benches", "cli", "embedded", "fuzz/fuzz_targets"];
-
-fn sources(dir: &str) -> Vec<(PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    let mut dirs = vec![root.join(dir)];
-    while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(&dir).expect("a readable directory").flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                dirs.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).expect("a readable file");
-                files.push((path.strip_prefix(root).expect("below the root").to_owned(), text));
-            }
-        }
-    }
-    assert!(!files.is_empty());
-    files
-}
-
-/// The modules that a file below `src` is in, the outermost first.
-fn modules(path: &Path) -> Vec<String> {
-    let path = path.with_extension("");
-    let names = path.iter().skip(1).map(|name| name.to_string_lossy().into_owned());
-    names.filter(|name| name != "mod").collect()
-}
-
-/// The layer of a source file: its directory or file name below `src`.
-fn layer(path: &Path) -> String {
-    modules(path).swap_remove(0)
-}
-
-/// The layers that a line of code in `modules` names by `crate::`, `super::` or `self::`.
-fn named<'a>(modules: &'a [String], line: &'a str) -> impl Iterator<Item = &'a str> {
-    let paths = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
-    paths.filter_map(|path| {
-        let mut parts = path.split("::");
-        let mut depth = match parts.next()? {
-            "crate" => 0,
-            "super" => modules.len() - 1,
-            "self" => modules.len(),
-            _ => return None,
-        };
-        let mut name = parts.next()?;
-        while name == "super" {
-            depth -= 1;
-            name = parts.next()?;
-        }
-        if depth == 0 { Some(name) } else { modules.first().map(String::as_str) }
-    })
-}
 
 #[test]
 fn imports_point_only_downward() {
@@ -105,29 +56,16 @@ fn imports_point_only_downward() {
         ("options", &[]),
         ("fuzzing", &["resp", "sim"]),
     ];
-    for (path, text) in sources("src") {
-        let layer = layer(&path);
-        if layer == "lib" {
-            continue;
-        }
-        let below: &[&str] =
-            allowed.iter().find(|(name, _)| *name == layer).map_or(&[], |(_, below)| below);
-        let mut modules = modules(&path);
-        let file = modules.len();
-        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            // In a module within the file one `super` more leads out.
-            let is_module = line.starts_with("mod ") || line.starts_with("pub(super) mod ");
-            if is_module && line.ends_with('{') {
-                modules.push(line.to_owned());
-            } else if line == "}" {
-                modules.truncate(file);
-            }
-            for name in named(&modules, line) {
-                let is_allowed = name == layer
-                    || below.contains(&name)
-                    || (values.contains(&name) && layer != "resp");
-                assert!(is_allowed, "{}: {layer} may not import {name}", path.display());
-            }
+    for source in sources("src") {
+        let Some(layer) = source.modules().into_iter().next() else { continue };
+        let below =
+            allowed.iter().find(|(name, _)| *name == layer).map_or(&[][..], |(_, below)| below);
+        for path in source.read().paths.into_iter().filter(|path| path.is_anchored) {
+            let Some(name) = path.parts.first() else { continue };
+            let is_allowed = *name == layer
+                || below.contains(&name.as_str())
+                || (values.contains(&name.as_str()) && layer != "resp");
+            assert!(is_allowed, "{}: {layer} may not import {name}", source.path.display());
         }
     }
 }
@@ -135,35 +73,36 @@ fn imports_point_only_downward() {
 /// What the machine needs comes with its inputs, and what it wants done are its actions.
 #[test]
 fn waiting_knows_nothing_of_the_engine() {
-    for (path, text) in sources("src/engine/wait") {
-        let outward = if path.ends_with("wait/mod.rs") { "use super::" } else { "super::super" };
-        let is_test = path.components().any(|part| part.as_os_str() == "tests");
-        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            let is_outward = !is_test && line.contains(outward) || line.contains("crate::engine::");
-            assert!(!is_outward, "{}: {line}", path.display());
+    for source in sources("src/engine/wait") {
+        let is_test = source.is_test();
+        for path in source.read().paths.iter().filter(|path| path.is_anchored) {
+            let is_within = path.parts.get(1).is_some_and(|part| part == "wait");
+            let is_engine = path.parts.first().is_some_and(|part| part == "engine");
+            let is_allowed = !is_engine || is_within || is_test;
+            assert!(is_allowed, "{}: {}", source.path.display(), path.parts.join("::"));
         }
     }
 }
 
 #[test]
 fn only_the_driver_and_the_embedded_server_touch_sockets_and_clocks() {
-    let words = ["mio::", "socket2::", "rustix::", "std::net::", "std::thread", "std::env"];
-    let embedded = sources("embedded/src").into_iter();
-    let embedded = embedded.filter(|(path, _)| !path.starts_with("embedded/src/server"));
-    for (path, text) in sources("src").into_iter().chain(embedded) {
-        let layer = layer(&path);
-        if ["driver", "client", "shared", "lib"].contains(&layer.as_str()) {
+    let names = ["mio", "socket2", "rustix"];
+    let modules = ["net", "thread", "env"];
+    let below = sources("embedded/src").into_iter();
+    let below = below.filter(|source| !source.path.starts_with("embedded/src/server"));
+    for source in sources("src").into_iter().chain(below).filter(|source| !source.is_test()) {
+        let layer = source.modules().into_iter().next();
+        if layer.is_none_or(|layer| ["driver", "client", "shared"].contains(&layer.as_str())) {
             continue;
         }
-        let is_test = path.components().any(|part| part.as_os_str() == "tests");
-        for word in words.iter().filter(|_| !is_test) {
-            assert!(
-                !text
-                    .lines()
-                    .any(|line| !line.trim_start().starts_with("//") && line.contains(word)),
-                "{}: {word} is not for {layer}",
-                path.display()
-            );
+        for path in source.read().paths {
+            let is_outside = match &path.written[..] {
+                [first, second, ..] if first == "std" => modules.contains(&second.as_str()),
+                [first, ..] => names.contains(&first.as_str()),
+                [] => false,
+            };
+            let written = path.written.join("::");
+            assert!(!is_outside, "{}: {written} is for the driver", source.path.display());
         }
     }
 }
@@ -171,7 +110,7 @@ fn only_the_driver_and_the_embedded_server_touch_sockets_and_clocks() {
 #[test]
 fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
     for dir in DIRS {
-        for (path, text) in sources(dir) {
+        for Source { path, text } in sources(dir) {
             assert!(text.starts_with("//!"), "{}: begins without its purpose", path.display());
             let lines = text.lines().count();
             assert!(lines <= LINES_MAX, "{}: {lines} lines", path.display());
@@ -183,7 +122,7 @@ fn every_file_says_what_it_is_for_and_is_no_longer_than_it_may_be() {
 #[test]
 fn no_file_is_taken_by_its_path() {
     let attribute = concat!("#[", "path");
-    for (path, text) in DIRS.into_iter().flat_map(sources) {
+    for Source { path, text } in DIRS.into_iter().flat_map(sources) {
         assert!(!text.contains(attribute), "{}: takes a file by its path", path.display());
     }
 }

@@ -10,32 +10,18 @@ use crate::exit::Failure;
 use crate::table::Table;
 use crate::times::{QUANTILES, precise};
 
-/// What runs of a kind have in common, and what is compared of them.
-#[derive(Debug)]
-struct Kind {
-    settings: &'static [&'static str],
-    rate: (&'static str, &'static str),
-    times: &'static [(&'static str, &'static str)],
-}
+/// What runs that are compared have in common.
+const SETTINGS: [&str; 6] = ["nodes", "quorum", "embedded", "mode", "poll", "in_flight"];
 
-const CYCLES: Kind = Kind {
-    settings: &["nodes", "quorum", "embedded", "mode", "poll", "in_flight"],
-    rate: ("cycles_per_s", "cycles per second"),
-    times: &[("acquire_us", "acquire"), ("release_us", "release")],
-};
+const RATE: &str = "cycles_per_s";
 
-const HANDOVERS: Kind = Kind {
-    settings: &["nodes", "quorum", "embedded", "mode", "poll", "clients", "hold_us"],
-    rate: ("handovers_per_s", "hand-overs per second"),
-    times: &[("handover_us", "hand-over")],
-};
+const TIMES: [(&str, &str); 2] = [("acquire_us", "acquire"), ("release_us", "release")];
 
 /// An earlier output of `bench --json`.
 #[derive(Debug)]
 pub(super) struct Saved {
     name: String,
     run: Value,
-    kind: &'static Kind,
 }
 
 impl Saved {
@@ -44,17 +30,12 @@ impl Saved {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("--compare {name}: {error}")))?;
         let run: Value = serde_json::from_str(&text).unwrap_or_default();
-        let kind = if at(&run, &["mode"]) == "handover" { &HANDOVERS } else { &CYCLES };
-        let saved = Self { name, run, kind };
+        let saved = Self { name, run };
         let is_there = |path: &[&str]| !at(&saved.run, path).is_null();
-        let times = kind.times;
-        let has_times = times
+        let has_times = TIMES
             .iter()
             .all(|(field, _)| QUANTILES.iter().all(|(name, _)| is_there(&[field, name])));
-        if has_times
-            && is_there(&[kind.rate.0])
-            && kind.settings.iter().all(|name| is_there(&[name]))
-        {
+        if has_times && is_there(&[RATE]) && SETTINGS.iter().all(|name| is_there(&[name])) {
             return Ok(saved);
         }
         Err(Failure::usage(format!(
@@ -66,11 +47,10 @@ impl Saved {
     /// Refuses a comparison of runs that differ in more than their speed.
     pub(super) fn check(&self, setup: &Setup) -> Result<(), Failure> {
         let now = setup.json();
-        let settings = self.kind.settings.iter();
-        let differences: Vec<String> = settings
+        let differences: Vec<String> = SETTINGS
+            .iter()
             .map(|name| (name, at(&self.run, &[name]), at(&now, &[name])))
-            // A run of another mode has other settings.
-            .filter(|(_, saved, now)| saved != now && !now.is_null())
+            .filter(|(_, saved, now)| saved != now)
             .map(|(name, saved, now)| format!("{name} {} (now {})", word(saved), word(now)))
             .collect();
         if differences.is_empty() {
@@ -88,11 +68,10 @@ impl Saved {
     pub(super) fn json(&self, now: &Value) -> Value {
         let mut ratios = Map::new();
         let of = |path: &[&str]| ratio(at(now, path), at(&self.run, path));
-        let (rate, _) = self.kind.rate;
-        ratios.insert(rate.into(), of(&[rate]));
-        for (field, _) in self.kind.times {
+        ratios.insert(RATE.into(), of(&[RATE]));
+        for (field, _) in TIMES {
             let times = QUANTILES.iter().map(|(name, _)| ((*name).to_owned(), of(&[field, name])));
-            ratios.insert((*field).into(), times.collect());
+            ratios.insert(field.into(), times.collect());
         }
         json!({"file": self.name, "saved": self.run, "ratio": ratios})
     }
@@ -100,10 +79,14 @@ impl Saved {
     pub(super) fn text(&self, now: &Value) -> String {
         let mut table = Table::new(["", "saved", "now", "now / saved"]);
         let both = |path: &[&str]| (at(&self.run, path).clone(), at(now, path).clone());
-        let (rate, title) = self.kind.rate;
-        let (saved, after) = both(&[rate]);
-        table.add([title.into(), word(&saved), word(&after), shown_ratio(&after, &saved)]);
-        for (field, title) in self.kind.times {
+        let (saved, after) = both(&[RATE]);
+        table.add([
+            "cycles per second".into(),
+            word(&saved),
+            word(&after),
+            shown_ratio(&after, &saved),
+        ]);
+        for (field, title) in TIMES {
             for (name, _) in QUANTILES {
                 let (saved, after) = both(&[field, name]);
                 table.add([

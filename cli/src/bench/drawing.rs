@@ -1,5 +1,4 @@
-//! `bench --plot`: the times of the run as a distribution, and for acquire and release the throughput
-//! over the batch size.
+//! `bench --plot`: the times of the run as a distribution, and the throughput over the batch size.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,6 @@ use super::limit::Limit;
 use super::setup::Setup;
 use super::throughput;
 use crate::exit::{Failure, SYSTEM};
-use crate::output::add;
 use crate::plot::{Line, Plot, Scale, save};
 use crate::progress::Progress;
 
@@ -53,7 +51,7 @@ impl Drawing {
         Ok(())
     }
 
-    pub(super) fn save_cycles(&self, setup: &Setup, counts: &Counts) -> Result<(), Failure> {
+    pub(super) fn save(&self, setup: &Setup, counts: &Counts) -> Result<(), Failure> {
         let line = |name: &str, points| Line { name: name.to_owned(), points };
         let times = Plot {
             title: "Share of acquisitions and releases done within a time",
@@ -75,11 +73,7 @@ impl Drawing {
             y_scale: Scale::Zero,
             lines: vec![line("cycles per second", rates)],
         };
-        self.save(setup, &[times, rates])
-    }
-
-    pub(super) fn save(&self, setup: &Setup, plots: &[Plot]) -> Result<(), Failure> {
-        save(&self.path, &setup.text(), plots).map_err(|error| {
+        save(&self.path, &setup.text(), &[times, rates]).map_err(|error| {
             Failure::new(SYSTEM, "system", format!("--plot {}: {error}", self.path.display()))
         })
     }
@@ -90,11 +84,7 @@ impl Drawing {
             .iter()
             .map(|(batch, rate)| json!({"in_flight": batch, "cycles_per_s": rate.round()}))
             .collect();
-        let mut object = json!({"file": self.path.display().to_string()});
-        if !rates.is_empty() {
-            add(&mut object, json!({"throughput": rates}));
-        }
-        object
+        json!({"file": self.path.display().to_string(), "throughput": rates})
     }
 
     pub(super) fn text(&self) -> String {
@@ -107,7 +97,7 @@ impl Drawing {
 }
 
 /// Durations in microseconds, and the share in percent that took no longer.
-pub(super) fn shares(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
+fn shares(nanos: &Histogram<u64>) -> Vec<(f64, f64)> {
     // Each step halves the rest, so the tail gets as many points as the middle.
     let steps = nanos.iter_quantiles(8);
     let point = |value: u64, share: f64| {

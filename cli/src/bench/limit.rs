@@ -33,22 +33,6 @@ impl Limit {
             || now().saturating_since(started) >= self.length
     }
 
-    /// Cycles at most.
-    pub(super) const fn cycles(self) -> u64 {
-        self.cycles
-    }
-
-    /// The longest time.
-    pub(super) const fn length(self) -> Duration {
-        self.length
-    }
-
-    /// How much of the time is over, in thousandths.
-    pub(super) fn permille_of_time(self, started: Instant) -> u64 {
-        let elapsed = now().saturating_since(started).as_micros().saturating_mul(1000);
-        u64::try_from(elapsed / self.length.as_micros().max(1)).unwrap_or(1000).min(1000)
-    }
-
     /// A quarter of it.
     pub(super) fn quarter(self) -> Self {
         let cycles = if self.cycles < u64::MAX { self.cycles.div_ceil(4) } else { self.cycles };
@@ -59,7 +43,10 @@ impl Limit {
     /// How far a run is, in thousandths.
     pub(super) fn permille(self, counts: &Counts, started: Instant) -> u64 {
         if self.cycles == u64::MAX {
-            return self.permille_of_time(started);
+            let elapsed = now().saturating_since(started).as_micros().saturating_mul(1000);
+            return u64::try_from(elapsed / self.length.as_micros().max(1))
+                .unwrap_or(1000)
+                .min(1000);
         }
         ((counts.cycles + counts.failures).saturating_mul(1000) / self.cycles).min(1000)
     }

@@ -1,10 +1,8 @@
-//! `redbolt bench`: acquire and release on fresh keys, one at a time or many at once, or one key that
-//! goes from process to process.
+//! `redbolt bench`: acquire and release on fresh keys, one at a time or many at once.
 
 mod compare;
 mod counts;
 mod drawing;
-pub(crate) mod handover;
 mod keys;
 mod latency;
 mod limit;
@@ -19,7 +17,7 @@ use compare::Saved;
 use drawing::Drawing;
 use limit::Limit;
 use report::Report;
-use setup::{Load, Setup, idle_strategy, nodes};
+use setup::{Setup, idle_strategy, nodes};
 
 const IN_FLIGHT: usize = 64;
 
@@ -27,21 +25,15 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     if args.in_flight.is_some() && args.mode != Mode::Throughput {
         return Err(Failure::usage("--in-flight goes with --mode throughput"));
     }
-    if args.mode == Mode::Handover {
-        return handover::run(global, args);
-    }
-    if args.clients.is_some() || args.hold.is_some() {
-        return Err(Failure::usage("--clients and --hold go with --mode handover"));
-    }
     let limit = Limit::of(args)?;
     let saved = args.compare.as_deref().map(Saved::read).transpose()?;
     let mut drawing = args.plot.as_deref().map(Drawing::to).transpose()?;
     let (config, embedded) = nodes(global)?;
     let in_flight = match args.mode {
         Mode::Throughput => args.in_flight.map_or(IN_FLIGHT, Into::into),
-        Mode::Latency | Mode::Handover => 1,
+        Mode::Latency => 1,
     };
-    let setup = Setup::new(global, args, &config, Load::InFlight(in_flight), embedded.is_some())?;
+    let setup = Setup::new(global, args, &config, in_flight, embedded.is_some())?;
     if let Some(saved) = &saved {
         saved.check(&setup)?;
     }
@@ -65,7 +57,7 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
         return Err(failure.into());
     }
     if let Some(drawing) = &drawing {
-        drawing.save_cycles(&setup, &counts)?;
+        drawing.save(&setup, &counts)?;
     }
     Report { setup: &setup, counts: &counts, saved: saved.as_ref(), drawing: drawing.as_ref() }
         .print(global.json)

@@ -48,7 +48,13 @@ impl Report<'_> {
             "release_us": percentiles(&counts.release),
         });
         add(&mut object, results);
-        add_beside(&mut object, self.saved, self.drawing);
+        if let Some(saved) = self.saved {
+            let compare = saved.json(&object);
+            add(&mut object, json!({ "compare": compare }));
+        }
+        if let Some(drawing) = self.drawing {
+            add(&mut object, json!({"plot": drawing.json()}));
+        }
         object
     }
 
@@ -70,32 +76,12 @@ impl Report<'_> {
             };
             say(format_args!("{name}  {}", QUANTILES.map(time).join(" ")))?;
         }
-        say_beside(&self.json(), self.saved, self.drawing)
+        if let Some(saved) = self.saved {
+            say(format_args!("\n{}", saved.text(&self.json())))?;
+        }
+        if let Some(drawing) = self.drawing {
+            say(format_args!("\n{}", drawing.text()))?;
+        }
+        Ok(())
     }
-}
-
-/// Adds what stands beside the results: a saved run, and a drawing.
-pub(super) fn add_beside(object: &mut Value, saved: Option<&Saved>, drawing: Option<&Drawing>) {
-    if let Some(saved) = saved {
-        let compare = saved.json(object);
-        add(object, json!({ "compare": compare }));
-    }
-    if let Some(drawing) = drawing {
-        add(object, json!({"plot": drawing.json()}));
-    }
-}
-
-/// The same for people, behind the results in `object`.
-pub(super) fn say_beside(
-    object: &Value,
-    saved: Option<&Saved>,
-    drawing: Option<&Drawing>,
-) -> Result<(), Failure> {
-    if let Some(saved) = saved {
-        say(format_args!("\n{}", saved.text(object)))?;
-    }
-    if let Some(drawing) = drawing {
-        say(format_args!("\n{}", drawing.text()))?;
-    }
-    Ok(())
 }

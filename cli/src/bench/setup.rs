@@ -1,34 +1,22 @@
 //! What a benchmark measures: how many nodes, and how they are called.
 
-use std::time::Duration;
-
 use redbolt::{Config, IdleStrategy};
 use redbolt_embedded::Nodes;
 use serde_json::{Value, json};
 
 use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::Failure;
-use crate::output::{add, note, us};
+use crate::output::note;
 use crate::settings;
-use crate::times::precise;
 
 #[derive(Debug)]
 pub(super) struct Setup {
     node_count: usize,
     quorum: usize,
-    load: Load,
+    in_flight: usize,
     mode: Mode,
     poll: Polling,
     is_embedded: bool,
-}
-
-/// What the nodes have to do.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Load {
-    /// So many locks are under way at once.
-    InFlight(usize),
-    /// So many processes want one lock, and hold it for this long.
-    Clients { count: u16, hold: Duration },
 }
 
 impl Setup {
@@ -36,11 +24,11 @@ impl Setup {
         global: &Global,
         args: &BenchArgs,
         config: &Config,
-        load: Load,
+        in_flight: usize,
         is_embedded: bool,
     ) -> Result<Self, Failure> {
         let (node_count, quorum) = (config.nodes().len(), settings::quorum(global, config)?);
-        Ok(Self { node_count, quorum, load, mode: args.mode, poll: args.poll, is_embedded })
+        Ok(Self { node_count, quorum, in_flight, mode: args.mode, poll: args.poll, is_embedded })
     }
 
     /// Says so where the nodes are embedded ones.
@@ -53,39 +41,29 @@ impl Setup {
     }
 
     pub(super) fn json(&self) -> Value {
-        let mut object = json!({
+        json!({
             "nodes": self.node_count,
             "quorum": self.quorum,
             "embedded": self.is_embedded,
             "mode": self.mode_word(),
             "poll": self.poll_word(),
-        });
-        let load = match self.load {
-            Load::InFlight(count) => json!({"in_flight": count}),
-            Load::Clients { count, hold } => json!({"clients": count, "hold_us": us(hold)}),
-        };
-        add(&mut object, load);
-        object
+            "in_flight": self.in_flight,
+        })
     }
 
     pub(super) fn text(&self) -> String {
-        let Self { node_count, quorum, .. } = self;
+        let Self { node_count, quorum, in_flight, .. } = self;
         let (mode, poll) = (self.mode_word(), self.poll_word());
         let embedded = if self.is_embedded { " embedded" } else { "" };
-        let load = match self.load {
-            Load::InFlight(count) => format!("with {count} in flight"),
-            Load::Clients { count, hold } => {
-                format!("among {count} clients, held for {}", precise(hold))
-            }
-        };
-        format!("{node_count}{embedded} nodes, quorum {quorum}; {mode} {load}, {poll}")
+        format!(
+            "{node_count}{embedded} nodes, quorum {quorum}; {mode} with {in_flight} in flight, {poll}"
+        )
     }
 
     const fn mode_word(&self) -> &'static str {
         match self.mode {
             Mode::Latency => "latency",
             Mode::Throughput => "throughput",
-            Mode::Handover => "handover",
         }
     }
 
@@ -102,20 +80,6 @@ pub(super) const fn idle_strategy(poll: Polling) -> IdleStrategy {
         Polling::Spin => IdleStrategy::Spin,
         Polling::Park => IdleStrategy::Park,
     }
-}
-
-const HOLD: Duration = Duration::from_micros(100);
-
-/// Well below the TTL of the key.
-const HOLD_MAX: Duration = Duration::from_secs(1);
-
-/// How long each client holds the lock.
-pub(super) fn hold(args: &BenchArgs) -> Result<Duration, Failure> {
-    let hold = args.hold.unwrap_or(HOLD);
-    if hold > HOLD_MAX {
-        return Err(Failure::usage("--hold is at most 1s"));
-    }
-    Ok(hold)
 }
 
 /// The nodes to measure on; embedded ones live as long as the second value.

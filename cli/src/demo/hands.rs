@@ -24,7 +24,7 @@ pub(crate) struct Hands {
 /// The hand-overs so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// By each way of [`Way::ALL`]. A lock that nobody held has not changed hands.
+    /// By the [`place`](Way::place) of each way. A lock that nobody held has not changed hands.
     by: [u64; 4],
     times: Histogram<u64>,
 }

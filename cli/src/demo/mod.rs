@@ -2,7 +2,6 @@
 
 mod faults;
 mod hands;
-pub(crate) mod pause;
 mod shop;
 mod view;
 mod worker;
@@ -49,9 +48,6 @@ const TIME_LIMIT: Duration = Duration::from_millis(18_500);
 const FRAME: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(global: &Global, args: &DemoArgs) -> Result<(), Failure> {
-    if args.pause {
-        return pause::run(global);
-    }
     let signals = Signals::watch(&ENDING, || {})?;
     let mut demo = Demo::open(global, args)?;
     let sellers = demo.hire(args)?;

@@ -61,27 +61,7 @@ impl View {
     /// Prints the title.
     pub(super) fn begin(&mut self, title: &str) -> io::Result<()> {
         // A live view shows its title in every redraw.
-        self.line(Duration::ZERO, title)
-    }
-
-    /// Prints what stands above a live view, or before the first line.
-    pub(super) fn opening(&self, text: &str) -> io::Result<()> {
-        if self.place == Place::Stderr {
-            // A failure to print it changes nothing.
-            drop(writeln!(io::stderr().lock(), "{text}\n"));
-            return Ok(());
-        }
-        crate::output::say(format_args!("{text}\n"))
-    }
-
-    /// Reports an event where there is no live view.
-    pub(super) fn line(&mut self, elapsed: Duration, text: &str) -> io::Result<()> {
-        if self.place == Place::Terminal { Ok(()) } else { self.event(elapsed, text) }
-    }
-
-    /// Draws lines over the last ones, in a live view.
-    pub(super) fn show(&mut self, lines: Vec<String>) -> io::Result<()> {
-        if self.place == Place::Terminal { self.picture.draw(lines) } else { Ok(()) }
+        if self.place == Place::Terminal { Ok(()) } else { self.event(Duration::ZERO, title) }
     }
 
     /// Reports an event.
@@ -105,9 +85,9 @@ impl View {
         }
     }
 
-    /// Draws a scene over the last one.
+    /// Draws a scene over the last one, in a live view.
     pub(super) fn draw(&mut self, scene: &Scene<'_>) -> io::Result<()> {
-        self.show(self.lines(scene))
+        if self.place == Place::Terminal { self.picture.draw(self.lines(scene)) } else { Ok(()) }
     }
 
     fn lines(&self, scene: &Scene<'_>) -> Vec<String> {

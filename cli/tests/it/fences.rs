@@ -1,14 +1,13 @@
-//! Fences: what `lock` and `run` give out, what is in their way, and what `demo --pause` shows.
+//! Fences: what `lock` and `run` give out, and what is in their way.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
-use std::time::Duration;
 
 use redbolt_embedded::Nodes;
 use redbolt_rig::{Kind, RealServer, kind_or_skip};
 
-use super::cli::{Ended, command_on, end, on, on_urls, redbolt};
+use super::cli::{Ended, command_on, end, on, on_urls};
 
 fn five() -> Nodes {
     Nodes::start(5).expect("nodes start")
@@ -71,21 +70,6 @@ fn a_longer_max_ttl_needs_no_word_about_fences() {
         on_urls(&["127.0.0.1:1".to_owned()], &["lock", "k", "--ttl", "1s", "--max-ttl", "3d"]);
     // It got as far as the node, which is not there.
     assert!(server.expect(69).err.contains("connection refused"));
-}
-
-#[test]
-fn stale_writes_are_accepted_without_fences_and_refused_with_them() {
-    let ended = redbolt(&["demo", "--pause", "--json"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.took < Duration::from_secs(20), "{ended:?}");
-    let json = ended.json();
-    let count = |side: &str, what: &str| json[side][what].as_u64().expect("a count");
-    assert!(count("without_fences", "stale") > 0, "{json}");
-    assert_eq!(count("without_fences", "refused"), 0, "{json}");
-    assert_eq!(count("with_fences", "stale"), 0, "{json}");
-    assert!(count("with_fences", "refused") > 0, "{json}");
-    // Every write of a holder that was not late was accepted.
-    assert_eq!(count("with_fences", "accepted"), json["turns"].as_u64().unwrap(), "{json}");
 }
 
 /// Asserts that a lock with a fence fails in one line with these words, while one without is taken.

@@ -10,7 +10,6 @@ mod elect;
 mod escapes;
 mod fences;
 mod force;
-mod handover;
 mod holders;
 mod json;
 mod list;

@@ -129,7 +129,6 @@ fn commands_that_go_on_say_once_what_is_wrong_with_a_node() {
         &["run", "k", "--wait", "5s", "--", "sh", "-c", "sleep 0.5"],
         &["bench", "--iterations", "200"],
         &["bench", "--iterations", "200", "--mode", "throughput"],
-        &["bench", "--iterations", "50", "--mode", "handover"],
         &["demo", "--stock", "50"],
     ] {
         let (name, rest) = args.split_at(1);

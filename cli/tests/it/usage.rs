@@ -106,7 +106,6 @@ fn wrong_usage_of_a_command_ends_with_64_on_one_line() {
         (&["bench", "--iterations", "1", "--seconds", "1"], "cannot be used with"),
         (&["demo", "--workers", "0"], "workers"),
         (&["demo", "--stock", "x"], "stock"),
-        (&["demo", "--pause", "--no-lock"], "cannot be used with"),
         (&["node", "--count", "33"], "count"),
         (&["node", "--port", "0"], "from 1 to 65535"),
         (&["node", "--port", "65535"], "65535"),

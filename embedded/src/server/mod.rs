@@ -18,7 +18,8 @@ use std::time::Duration;
 use mio::Waker;
 
 pub use self::error::NodesError;
-use self::node::{Letter, Node, Order};
+pub use self::node::NodeState;
+use self::node::{Letter, Node, Order, Report};
 pub use self::options::NodesOptions;
 use super::model::Condition;
 pub use super::model::Memory;
@@ -31,32 +32,12 @@ pub struct Nodes {
     handles: Vec<Handle>,
 }
 
-/// What a node is doing.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeState {
-    /// The node answers.
-    Running,
-    /// The node hangs, like a process under SIGSTOP: the system accepts connections, but nothing is
-    /// answered.
-    Paused,
-    /// The node's process is gone: connections are refused.
-    Killed,
-}
-
 #[derive(Debug)]
 struct Handle {
     port: u16,
     orders: Sender<Letter>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What a node's thread reports with every answer.
-struct Report {
-    state: NodeState,
-    key_count: usize,
-    uptime: Duration,
 }
 
 impl Nodes {

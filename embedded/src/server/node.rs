@@ -22,8 +22,27 @@ use rand::rngs::SysRng;
 
 use super::clock;
 use super::connection::{Connection, Fate};
-use super::{NodeState, Report};
 use crate::model::{Condition, Life, Memory, Server, ServerOptions};
+
+/// What a node is doing.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// The node answers.
+    Running,
+    /// The node hangs, like a process under SIGSTOP: the system accepts connections, but nothing is
+    /// answered.
+    Paused,
+    /// The node's process is gone: connections are refused.
+    Killed,
+}
+
+/// What a node's thread reports with every answer.
+pub(super) struct Report {
+    pub(super) state: NodeState,
+    pub(super) key_count: usize,
+    pub(super) uptime: Duration,
+}
 
 /// An order to a node's thread.
 pub(super) enum Order {
