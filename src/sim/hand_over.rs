@@ -28,8 +28,9 @@ const FREE_MAX: Global = 8 * MS;
 /// clients that wait themselves may stand in two lists, or behind those that came later.
 const OVERTAKEN_MAX: u64 = 2;
 
-/// The same where they have raced: a safety poll, and what follows.
-const FREE_AFTER_RACE_MAX: Global = 250 * MS;
+/// The same where they have raced: a safety poll, or the poll of a call that no holder hears and that one
+/// node denied, and what follows.
+const FREE_AFTER_RACE_MAX: Global = 350 * MS;
 /// The same where a lock lingers: who was not heard sees a holder, and announces itself again after
 /// the poll that sees the same one.
 const LINGERS_AFTER_RACE_MAX: Global = 600 * MS;
