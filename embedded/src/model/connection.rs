@@ -93,7 +93,6 @@ pub(super) fn hello(call: &mut Call<'_>) {
     if let Some(version) = version {
         call.session.resp3 = version == 3;
         call.server.channels.speak(call.session.id, call.session.resp3);
-        call.server.trackers.speak(call.session.id, call.session.resp3);
     }
     greet(call);
 }
@@ -227,7 +226,6 @@ pub(super) fn select(call: &mut Call<'_>) {
 /// `RESET`
 pub(super) fn reset(call: &mut Call<'_>) {
     call.server.channels.leave(call.session);
-    call.server.trackers.leave(call.session);
     call.session.resp3 = false;
     call.session.db = 0;
     call.session.name.clear();

@@ -8,7 +8,6 @@ use super::reply::Reply;
 use super::server::Server;
 use super::session::Session;
 use super::table::{self, Command, Found};
-use super::tracking::{end_caching, note_reads};
 use crate::request::Args;
 
 /// One command under way: what it needs to run and to answer.
@@ -27,7 +26,6 @@ impl Call<'_> {
     /// Runs a command that has passed the checks.
     pub(crate) fn run(&mut self, command: &Command) {
         (command.run)(self);
-        note_reads(self, command);
     }
 
     /// Where the answer goes, in the protocol that the session speaks now.
@@ -45,8 +43,6 @@ impl Server {
         out: &mut Vec<u8>,
     ) {
         self.stats.commands += 1;
-        // Changes before this command are not this session's own.
-        self.tell_changes(None, Some((session.id, out)));
         if is_http(args) {
             // A browser was tricked into talking to the server: real servers close without an
             // answer.
@@ -54,17 +50,9 @@ impl Server {
             return;
         }
         let found = table::find(args, self.flavor, &self.state.renamed);
-        let answer_at = out.len();
         let mut pushes = Vec::new();
         self.run(session, args, &found, now_ms, out, &mut pushes);
-        end_caching(session, &found);
-        self.tell_changes(Some(session.id), Some((session.id, &mut pushes)));
-        // Redis 8 sends the push to the flushing session before its answer.
-        let is_flush =
-            matches!(&found, Found::Command(command) if command.name.starts_with("flush"));
-        let is_first = is_flush && matches!(self.flavor, Flavor::Redis80 | Flavor::Redis86);
-        let at = if is_first { answer_at } else { out.len() };
-        out.splice(at..at, pushes);
+        out.append(&mut pushes);
     }
 
     fn run(

@@ -168,6 +168,6 @@ fn flush(call: &mut Call<'_>, only: Option<usize>) {
     if call.args.len() > 2 || call.args.len() == 2 && !known {
         return call.reply().error(SYNTAX);
     }
-    call.server.keys.flush(only);
+    call.server.keys.clear(only);
     call.reply().ok();
 }

@@ -1,4 +1,4 @@
-//! [`Keyspace`]: the keys of one server, their values and ends, and the sessions that track them.
+//! [`Keyspace`]: the keys of one server, their values and ends.
 //!
 //! Layer: sans-IO. Time is the server's wall clock in milliseconds, passed in.
 //!
@@ -11,8 +11,6 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
-
-use super::readers::Readers;
 
 /// Databases that `SELECT` can choose from.
 pub(crate) const DATABASES: usize = 16;
@@ -39,7 +37,6 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
     databases: [Map<Vec<u8>, Entry>; DATABASES],
-    pub(crate) readers: Readers,
     written_since_sweep: usize,
     /// How many keys were removed because their end had come.
     pub(crate) expired: u64,
@@ -65,7 +62,6 @@ impl Keyspace {
         ends_at_ms: Option<i64>,
         now_ms: i64,
     ) {
-        self.readers.note_change(key);
         if let Some(entry) = self.database(db).get_mut(key) {
             if let Value::Text(old) = &mut entry.value {
                 old.clear();
@@ -98,13 +94,11 @@ impl Keyspace {
             }
             Some(Value::Text(_)) | None => return None,
         };
-        self.readers.note_change(key);
         Some(len)
     }
 
     /// Moves the end of a key that is known to live.
     pub(crate) fn set_end(&mut self, db: usize, key: &[u8], ends_at_ms: i64) {
-        self.readers.note_change(key);
         if let Some(entry) = self.database(db).get_mut(key) {
             entry.ends_at_ms = Some(ends_at_ms);
         }
@@ -112,23 +106,12 @@ impl Keyspace {
 
     /// Removes the key, expired or not. Returns whether it was there.
     pub(crate) fn remove(&mut self, db: usize, key: &[u8]) -> bool {
-        let was_there = self.database(db).remove(key).is_some();
-        if was_there {
-            self.readers.note_change(key);
-        }
-        was_there
+        self.database(db).remove(key).is_some()
     }
 
     /// Removes the key if it lives at `now_ms`. Returns whether it did.
     pub(crate) fn delete(&mut self, db: usize, key: &[u8], now_ms: i64) -> bool {
         self.entry(db, key, now_ms).is_some() && self.remove(db, key)
-    }
-
-    /// Empties one database, or all of them, as FLUSHDB and FLUSHALL do, and notes it for tracking
-    /// sessions.
-    pub(crate) fn flush(&mut self, only: Option<usize>) {
-        self.readers.note_flush();
-        self.clear(only);
     }
 
     /// Empties one database, or all of them.
@@ -153,20 +136,9 @@ impl Keyspace {
         self.written_since_sweep = 0;
         for database in &mut self.databases {
             let before = database.len();
-            if !self.readers.is_empty() {
-                let over = database.iter().filter(|(_, entry)| entry.is_expired(now_ms));
-                let mut over: Vec<_> = over.map(|(key, _)| key.clone()).collect();
-                over.sort_unstable();
-                over.iter().for_each(|key| self.readers.note_change(key));
-            }
             database.retain(|_, entry| !entry.is_expired(now_ms));
             self.expired += u64::try_from(before - database.len()).unwrap_or(0);
         }
-    }
-
-    /// Forgets the tracking sessions: connections do not outlive the server's process.
-    pub(crate) fn forget_sessions(&mut self) {
-        self.readers = Readers::default();
     }
 
     /// The names of the keys of a database that live at `now_ms`.

@@ -28,14 +28,12 @@ mod info;
 mod keys;
 mod keyspace;
 mod pubsub;
-mod readers;
 mod reply;
 mod script;
 mod server;
 mod session;
 mod strings;
 mod table;
-mod tracking;
 
 pub use flavor::Flavor;
 pub use server::{Condition, Delivery, Life, Memory, Progress, Server, ServerOptions};

@@ -46,11 +46,6 @@ impl Channels {
         self.deliveries.drain(..)
     }
 
-    /// Sends a session bytes that answer no request.
-    pub(crate) fn deliver(&mut self, session: u64, bytes: Vec<u8>) {
-        self.deliveries.push(Delivery { session, bytes });
-    }
-
     fn add(&mut self, channel: &[u8], session: &Session) {
         let subscriber = Subscriber { session: session.id, resp3: session.resp3 };
         self.subscribers.entry(channel.to_vec()).or_default().push(subscriber);
@@ -118,10 +113,7 @@ pub(super) fn publish(call: &mut Call<'_>) {
 /// Sends a message to the subscribers of a channel. Returns how many they are.
 pub(super) fn send(call: &mut Call<'_>, channel: &[u8], message: &[u8]) -> usize {
     let own_id = call.session.id;
-    // What a script has changed before, the others hear of before the message; this session hears
-    // of it behind the message.
-    let (mut own, mut changes) = (Vec::new(), Vec::new());
-    call.server.tell_changes(Some(own_id), Some((own_id, &mut changes)));
+    let mut own = Vec::new();
     let channels = &mut call.server.channels;
     let subscribers = channels.subscribers.get(channel).map_or(&[][..], Vec::as_slice);
     let count = subscribers.len();
@@ -142,6 +134,5 @@ pub(super) fn send(call: &mut Call<'_>, channel: &[u8], message: &[u8]) -> usize
     let is_first = call.server.flavor == Flavor::Redis70;
     let place = if is_first { &mut *call.out } else { &mut *call.pushes };
     place.append(&mut own);
-    call.pushes.append(&mut changes);
     count
 }

@@ -8,7 +8,6 @@ use super::keys::{When, left_ms, move_end};
 use super::keyspace::Value;
 use super::pubsub;
 use super::strings::{NOT_INTEGER, WRONG_TYPE};
-use super::tracking::note_read;
 use crate::request::{Args, number};
 
 /// A script this node can run.
@@ -250,7 +249,6 @@ fn argument<'a>(call: &Call<'a>, keys_len: usize, number: usize) -> Result<&'a [
 /// `GET` inside a script.
 fn read(call: &mut Call<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
     allowed(call, "get")?;
-    note_read(call, key);
     let entry = call.server.keys.entry(call.session.db, key, call.now_ms);
     match entry.map(|entry| &entry.value) {
         None => Ok(None),
@@ -394,7 +392,6 @@ fn introduce(call: &mut Call<'_>, keys_len: usize) -> Result<Answer, String> {
         None => 0,
     };
     allowed(call, "pttl")?;
-    note_read(call, lock);
     let remaining = left_ms(call, lock);
     Ok(Answer::Holder { token, remaining, told: i64::try_from(told).unwrap_or(0) })
 }

@@ -9,7 +9,6 @@ use super::flavor::Flavor;
 use super::keyspace::{Keyspace, Value};
 use super::pubsub::Channels;
 use super::session::{Session, User};
-use super::tracking::Trackers;
 use crate::Instant;
 use crate::request::{Broken, Parsed, Rules};
 
@@ -23,7 +22,6 @@ pub struct Server {
     /// Which of the known scripts are in the script cache.
     pub(crate) scripts: [bool; super::script::KNOWN_LEN],
     pub(crate) channels: Channels,
-    pub(crate) trackers: Trackers,
     pub(crate) state: State,
     pub(crate) stats: Stats,
     wall_step_ms: i64,
@@ -221,7 +219,6 @@ impl Server {
             keys: Keyspace::default(),
             scripts: [false; super::script::KNOWN_LEN],
             channels: Channels::default(),
-            trackers: Trackers::default(),
             state: State::default(),
             stats: Stats::default(),
             wall_step_ms: 0,
@@ -233,15 +230,13 @@ impl Server {
     ///
     /// Conditions stay as they are, but for a script that runs.
     pub fn restart(&mut self, life: Life, memory: Memory) {
-        match memory {
-            Memory::Lost => self.keys = Keyspace::default(),
-            Memory::Kept => self.keys.forget_sessions(),
+        if let Memory::Lost = memory {
+            self.keys = Keyspace::default();
         }
         self.life = life;
         self.state.busy = false;
         self.scripts = [false; super::script::KNOWN_LEN];
         self.channels = Channels::default();
-        self.trackers = Trackers::default();
         self.stats = Stats::default();
         self.wall_step_ms = 0;
         self.next_id = 1;
@@ -255,13 +250,9 @@ impl Server {
         Session::new(id, self.password.is_none().then_some(User::Default))
     }
 
-    /// A connection has ended; its subscriptions and tracking end too.
+    /// A connection has ended; its subscriptions end too.
     pub fn disconnect(&mut self, mut session: Session) {
         self.channels.leave(&mut session);
-        if session.tracking.is_some() {
-            self.keys.readers.leave(session.id);
-        }
-        self.trackers.leave(&mut session);
     }
 
     /// Takes `bytes` of a session, runs each complete request, and appends the replies to `out`, at
@@ -301,18 +292,9 @@ impl Server {
         progress
     }
 
-    /// Messages and changes of tracked keys since the last call, oldest first.
+    /// Messages since the last call, oldest first.
     pub fn deliveries(&mut self) -> std::vec::Drain<'_, Delivery> {
-        self.tell_changes(None, None);
         self.channels.deliveries()
-    }
-
-    /// Tells the tracking sessions what has changed: see [`Trackers::tell`].
-    pub(crate) fn tell_changes(&mut self, by: Option<u64>, mut own: Option<(u64, &mut Vec<u8>)>) {
-        for changed in self.keys.readers.changes() {
-            let own = own.as_mut().map(|(id, out)| (*id, &mut **out));
-            self.trackers.tell(&changed, by, own, &mut self.channels);
-        }
     }
 
     /// Puts the server into a condition, or out of it.

@@ -3,7 +3,6 @@
 //! Layer: sans-IO. Made by [`super::Server::connect`], handed back to
 //! [`super::Server::disconnect`].
 
-use super::tracking::Tracking;
 use crate::request::Parser;
 
 /// One connection as its server sees it: protocol, user, subscriptions.
@@ -16,9 +15,6 @@ pub struct Session {
     pub(crate) db: usize,
     pub(crate) name: Vec<u8>,
     pub(crate) channels: Vec<Vec<u8>>,
-    pub(crate) tracking: Option<Tracking>,
-    /// The last command was `CLIENT CACHING YES`.
-    pub(crate) caching: bool,
     pub(crate) closing: bool,
 }
 
@@ -39,8 +35,6 @@ impl Session {
             db: 0,
             name: Vec::new(),
             channels: Vec::new(),
-            tracking: None,
-            caching: false,
             closing: false,
         }
     }

@@ -4,7 +4,7 @@
 
 use super::flavor::Flavor;
 use super::gate::Call;
-use super::{connection, info, keys, pubsub, script, strings, tracking};
+use super::{connection, info, keys, pubsub, script, strings};
 use crate::request::Args;
 
 /// One command.
@@ -160,17 +160,15 @@ fn container(call: &mut Call<'_>) {
 
 /// Sorted by name: [`find`] does a binary search.
 #[rustfmt::skip]
-static COMMANDS: [Command; 46] = [
+static COMMANDS: [Command; 44] = [
     command("auth", -2, ALWAYS | NO_AUTH | BUSY, connection::auth),
     command("client", -2, ALWAYS, container),
-    command("client|caching", 3, ALWAYS | BUSY_91, tracking::client_caching),
     command("client|getname", 2, ALWAYS | BUSY_91, connection::client_getname),
     command("client|id", 2, ALWAYS | BUSY_91, connection::client_id),
     command("client|no-evict", 3, ALWAYS | BUSY_91, connection::client_switch),
     only(SINCE_72, command("client|no-touch", 3, ALWAYS | BUSY_91, connection::client_switch)),
     only(SINCE_72, command("client|setinfo", 4, ALWAYS | BUSY_91, connection::client_setinfo)),
     command("client|setname", 3, ALWAYS | BUSY_91, connection::client_setname),
-    command("client|tracking", -3, ALWAYS, tracking::client_tracking),
     command("config", -2, ALWAYS, container),
     command("config|get", -3, ALWAYS, info::config_get),
     command("config|resetstat", 2, ALWAYS, info::config_resetstat),

@@ -145,49 +145,6 @@ fn a_message_is_delivered_in_its_subscribers_protocol() {
     assert_eq!(deliveries[0].bytes, b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n");
 }
 
-/// The deliveries to a session, as text.
-fn told(server: &mut Server, session: &Session) -> String {
-    let mine = server.deliveries().filter(|delivery| delivery.session == session.id());
-    mine.map(|delivery| String::from_utf8(delivery.bytes).unwrap()).collect()
-}
-
-const TRACK: &str = "HELLO 3\nCLIENT TRACKING ON OPTIN NOLOOP\nCLIENT CACHING YES\nPTTL k";
-const CHANGED: &str = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
-
-#[test]
-fn a_tracked_key_that_is_evicted_or_expires_is_told_of_once() {
-    let mut server = server();
-    let mut session = server.connect();
-    ask(&mut server, &mut session, 0, &format!("SET k v\n{TRACK}"));
-    assert_eq!(told(&mut server, &session), "");
-    assert!(server.evict(b"k"));
-    assert_eq!(told(&mut server, &session), CHANGED);
-    ask(&mut server, &mut session, 0, "SET k v PX 100\nCLIENT CACHING YES\nPTTL k");
-    assert_eq!(server.key_count(at(100)), 1);
-    assert_eq!(told(&mut server, &session), "");
-    assert_eq!(server.key_count(at(101)), 0);
-    assert_eq!(told(&mut server, &session), CHANGED);
-    assert_eq!(server.key_count(at(102)), 0);
-    assert_eq!(told(&mut server, &session), "");
-}
-
-#[test]
-fn who_is_gone_or_speaks_resp2_is_told_of_no_key() {
-    let mut server = server();
-    let (mut gone, mut old, mut other) = (server.connect(), server.connect(), server.connect());
-    ask(&mut server, &mut gone, 0, TRACK);
-    ask(&mut server, &mut old, 0, &format!("{TRACK}\nHELLO 2"));
-    server.disconnect(gone);
-    ask(&mut server, &mut other, 0, "SET k v\nFLUSHALL");
-    assert_eq!(server.deliveries().count(), 0);
-    // A new process has no sessions.
-    ask(&mut server, &mut other, 0, TRACK);
-    server.restart(life(2), Memory::Kept);
-    let mut next = server.connect();
-    ask(&mut server, &mut next, 0, "SET k w");
-    assert_eq!(server.deliveries().count(), 0);
-}
-
 #[test]
 fn a_script_that_is_not_known_is_refused_in_plain_words() {
     let mut server = server();

@@ -120,12 +120,7 @@ fn a_node_that_runs_a_script_for_long_answers_as_such_a_server() {
         pair.set_condition(Condition::Busy(true));
         pair.say(QUESTIONS);
         pair.say(&["INFO", "SCRIPT EXISTS a", "SUBSCRIBE d", "AUTH a b", "RESET"]);
-        pair.say(&[
-            "CLIENT GETNAME",
-            "CLIENT NO-EVICT off",
-            "CLIENT CACHING yes",
-            "CLIENT TRACKING on",
-        ]);
+        pair.say(&["CLIENT GETNAME", "CLIENT NO-EVICT off"]);
         pair.run_to_end(b"");
         assert_eq!(server.command(&["SCRIPT", "KILL"]), b"+OK\r\n", "{}", kind.name());
     }

@@ -57,13 +57,11 @@ fn compare(kind: Kind) {
                 pair.run(connection, &[words(&["SUBSCRIBE", "a"])]);
             }
         }
-        // When a real server finds out that a key's time is over, and tells of it, is up to its timers.
-        let is_tracking = requests.begin_tracking(0.3);
         for _ in 0..requests.up_to(30) {
             let connection = usize::from(requests.chance(0.3));
             let batch = requests.batch();
             pair.run(connection, &batch);
-            if !is_tracking && requests.chance(0.02) {
+            if requests.chance(0.02) {
                 pair.run(connection, &[requests.short_lived()]);
                 // Time has to pass on the real server's clock; nothing is waited for.
                 std::thread::sleep(Duration::from_millis(4));

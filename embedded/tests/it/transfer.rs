@@ -38,46 +38,16 @@ fn who_hands_a_lock_over_to_itself_hears_of_it_as_on_real_servers() {
     }
 }
 
-/// A waiter that has read the lock hears that it changed, then the message. Who hands it over hears
-/// the message first.
-#[test]
-fn trackers_hear_of_a_lock_that_is_handed_over_as_on_real_servers() {
-    for kind in available_kinds() {
-        let server = RealServer::start(kind, &[]);
-        for options in ["", " NOLOOP", " OPTIN", " OPTIN NOLOOP"] {
-            for args in ["next 60000 c m", "next 60000 other m", "next 0 c m"] {
-                let mut pair = Pair::new(&server);
-                let track = format!("CLIENT TRACKING ON{options}");
-                let cache = if options.contains("OPTIN") { "CLIENT CACHING YES" } else { "PING" };
-                let transfer = format!("EVAL TRANSFER 1 k mine {args}");
-                pair.say(&["SET k mine"]);
-                for connection in [1, 0] {
-                    for line in ["HELLO 3", "SUBSCRIBE c", &track, cache, "GET k"] {
-                        let line: Vec<_> = line.split(' ').collect();
-                        pair.run(connection, &[words(&line)]);
-                    }
-                }
-                // The second time only its own GET has read the lock.
-                pair.say(&[&transfer, "SET k mine", cache, &transfer, "GET k"]);
-                // Nobody was told anything else.
-                pair.run(0, &[words(&["PING"])]);
-                pair.run(1, &[words(&["PING"])]);
-            }
-        }
-    }
-}
-
-/// Its waiter is told nothing, neither by message nor by a changed key.
+/// Its waiter is told nothing.
 #[test]
 fn a_lock_that_the_user_may_not_delete_stays_with_its_holder() {
     for kind in available_kinds() {
         let server = RealServer::start(kind, &[]);
         let mut pair = Pair::new(&server);
         pair.say(&["SET k mine"]);
-        for line in [&["HELLO", "3"][..], &["SUBSCRIBE", "c"], &["CLIENT", "TRACKING", "ON"]] {
+        for line in [&["HELLO", "3"][..], &["SUBSCRIBE", "c"]] {
             pair.run(1, &[words(line)]);
         }
-        pair.run(1, &[words(&["GET", "k"])]);
         server.command(&["ACL", "SETUSER", "default", "-del"]);
         pair.set_condition(Condition::Denied(vec!["del".to_owned()]));
         pair.say(&["EVAL TRANSFER 1 k mine next 60000 c m", "GET k", "PTTL k"]);

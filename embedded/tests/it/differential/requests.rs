@@ -13,12 +13,11 @@ use crate::pair::{
 pub(crate) struct Requests {
     rng: StdRng,
     amounts: u64,
-    is_tracking: bool,
 }
 
 impl Requests {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rng: StdRng::seed_from_u64(seed), amounts: 0, is_tracking: false }
+        Self { rng: StdRng::seed_from_u64(seed), amounts: 0 }
     }
 
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
@@ -27,12 +26,6 @@ impl Requests {
 
     pub(crate) fn up_to(&mut self, end: usize) -> usize {
         self.rng.random_range(1..=end)
-    }
-
-    /// Whether keys are tracked among all else.
-    pub(crate) fn begin_tracking(&mut self, probability: f64) -> bool {
-        self.is_tracking = self.chance(probability);
-        self.is_tracking
     }
 
     /// What goes out in one write: often one request, sometimes a pipeline.
@@ -51,11 +44,9 @@ impl Requests {
     }
 
     fn request(&mut self) -> Request {
-        let table = if self.is_tracking && self.chance(0.4) {
-            TRACKING
-        } else if self.chance(0.1) {
+        let table = if self.chance(0.1) {
             TRANSFERS
-        } else if !self.is_tracking && self.chance(0.15) {
+        } else if self.chance(0.15) {
             FENCING
         } else if self.chance(0.05) {
             RARE
@@ -120,7 +111,6 @@ impl Requests {
 
 const KEYS: [&[u8]; 6] = [b"a", b"b", b"list", b"", b"k\0\r\n*1\r\n", b"\xff'\"\\ key"];
 const VALUES: [&[u8]; 7] = [b"v", b"w", b"", b"10", b"\r\n$-1\r\n", b"\0\x01\xfe", b"a longer one"];
-/// Not where keys are tracked: when a server tells of two changes in one script is up to its version.
 const FENCING: &[&str] = &[
     "EVAL SA 2 K K V P N P",
     "EVAL SA 2 K a V P N P",
@@ -236,33 +226,6 @@ const TEMPLATES: &[&str] = &[
     "CONFIG GET maxmemory-policy",
     "HELLO",
     "FOO K V",
-];
-/// Rows of sequences in which keys are tracked.
-const TRACKING: &[&str] = &[
-    "CLIENT TRACKING ON OPTIN NOLOOP",
-    "CLIENT TRACKING ON OPTIN NOLOOP",
-    "CLIENT TRACKING ON OPTIN",
-    "CLIENT TRACKING ON NOLOOP",
-    "CLIENT TRACKING on",
-    "CLIENT TRACKING OFF",
-    "CLIENT TRACKING V",
-    "CLIENT TRACKING ON FOO",
-    "CLIENT CACHING YES",
-    "CLIENT CACHING YES",
-    "CLIENT CACHING YES",
-    "CLIENT CACHING YES",
-    "CLIENT CACHING NO",
-    "CLIENT CACHING V",
-    "GET K",
-    "PTTL K",
-    "PTTL K",
-    "TTL K",
-    "EXISTS K K",
-    "TYPE K",
-    "SET K V",
-    "SET K V NX PX P",
-    "DEL K K",
-    "FLUSHDB",
 ];
 /// Rarer rows, drawn one time in twenty. AUTH is not among them: wrong credentials are not always
 /// answered, which `embedded_conditions` shows.
