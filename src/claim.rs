@@ -1,4 +1,4 @@
-//! [`Claim`]: what a leader writes beside its lock, for people who ask who leads.
+//! [`Claim`]: what a holder writes beside its lock, for people who ask who leads, or holds it.
 //!
 //! Layer: bottom, plain values. No lock depends on it.
 //!
@@ -13,11 +13,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::client_name::ClientName;
 
-/// Behind the key of a lock: the key of its leader's claim.
+/// Behind the key of a lock: the key of its holder's claim.
 pub(crate) const CLAIM_SUFFIX: &[u8] = b":elected";
 
 /// See the [module](self).
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) name: ClientName,
     /// `None` where the leader has not said.

@@ -40,7 +40,8 @@ impl ClientId {
 
     /// The client that drew the token with these bytes on the wire. `None` for a token of another
     /// form, which Redbolt does not draw.
-    pub(crate) fn of_token(wire: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn of_token(wire: &[u8]) -> Option<Self> {
         crate::token::unhex(wire).map(|token| Self::of(&token))
     }
 
@@ -73,15 +74,21 @@ pub(crate) struct Process {
     pub(crate) program: String,
 }
 
-/// What a name says.
+/// What a client calls itself at the nodes: in CLIENT LIST, and beside a lock that it leads by. It is
+/// a claim of the client itself: for people, and for nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClientName {
-    pub(crate) client: ClientId,
-    pub(crate) host: Option<String>,
-    pub(crate) pid: Option<u32>,
-    pub(crate) program: Option<String>,
-    /// `None` in the name of a client that does not say it.
-    pub(crate) agreement: Option<Agreement>,
+#[non_exhaustive]
+pub struct ClientName {
+    /// How its tokens begin.
+    pub client: ClientId,
+    /// Its host.
+    pub host: Option<String>,
+    /// Its process id.
+    pub pid: Option<u32>,
+    /// The name of its program, or its [`client_name`](crate::Config::client_name).
+    pub program: Option<String>,
+    /// What it says of its settings; `None` for a name beside a lock, and for a version that does not.
+    pub agreement: Option<Agreement>,
 }
 
 impl ClientName {
@@ -96,8 +103,9 @@ impl ClientName {
         }
     }
 
-    /// Reads a name from CLIENT LIST; `None` if it is not of this form.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
+    /// Reads a name as CLIENT LIST shows it; `None` if it is not of this form.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(PREFIX)?.split(':');
         let client = ClientId::parse(parts.next()?)?;
         let host = word(parts.next()?);

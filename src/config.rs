@@ -60,7 +60,7 @@ pub enum IdleStrategy {
 ///
 /// All clients of the same locks must have the same nodes, `quorum`, `max_ttl`, `restart_guard` and
 /// `key_prefix`: mutual exclusion depends on it. No client refuses another for its settings;
-/// `redbolt doctor` tells who differs ([`inspect::clients`](crate::inspect::clients)).
+/// `redbolt doctor` tells who differs.
 ///
 /// | setting | default | range |
 /// |---|---|---|

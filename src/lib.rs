@@ -78,7 +78,6 @@
 //! | `tls` | connections through TLS: `rediss://`, `Config::tls` |
 //! | `tracing` | spans and events of locks and nodes |
 //! | `metrics` | counts, times and node states, for the `metrics` facade |
-//! | `serde` | `Serialize` for what is seen of nodes and locks, for outcomes and errors; never a token |
 //! | `fuzzing` | the bodies of the fuzz targets and the codec for its benchmark, for this project's own checks |
 //!
 //! # Versions
@@ -126,18 +125,17 @@ mod error;
 #[cfg(feature = "metrics")]
 mod histogram;
 mod key;
+mod leader;
 mod node;
 mod options;
 mod plain;
+mod query;
 mod quorum;
 mod resp;
 mod retry;
 mod round;
 mod rules;
-#[cfg(all(unix, feature = "serde"))]
-mod serialized;
 mod slab;
-mod status;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
@@ -185,12 +183,6 @@ pub use token::LockToken;
 struct Readme;
 
 /// The examples of what can be seen compile and run.
-#[cfg(all(
-    doctest,
-    feature = "metrics",
-    feature = "serde",
-    feature = "shared",
-    feature = "tracing"
-))]
+#[cfg(all(doctest, feature = "metrics", feature = "shared", feature = "tracing"))]
 #[doc = include_str!("../docs/observing.md")]
 struct Observing;

@@ -156,8 +156,8 @@ impl LockOptions {
         self
     }
 
-    /// The holder is a leader: it writes its name beside the lock, in the key `key:elected`, for
-    /// [`Client::leader`](crate::Client::leader) to read. The lease is
+    /// The holder writes its name beside the lock, and since when it holds it, in the key `key:elected`,
+    /// for [`Client::leader`](crate::Client::leader) and `redbolt status` to read. The lease is
     /// [kept alive](Self::keep_alive). What [`Client::campaign`](crate::Client::campaign) asks for;
     /// a loop of your own asks for it here. See `guide::election`.
     ///

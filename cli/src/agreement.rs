@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use redbolt::Cause;
-use redbolt::inspect::{Agreement, Clients, SeenClient, Unlisted};
+use redbolt::inspect::Agreement;
 use serde_json::{Value, json};
 
 use crate::examined::Examined;
 use crate::fitness::{Check, Level};
-use crate::holders::named;
-use crate::output::add;
+use crate::holders::{client_json, named};
+use crate::inspect::{Clients, SeenClient, Unlisted};
+use crate::output::{add, ms};
 
 /// The most clients that are named one by one to people.
 pub(crate) const SHOWN_MAX: usize = 20;
@@ -53,7 +54,7 @@ pub(crate) fn judge(seen: Clients, nodes: &[Examined]) -> Agreed {
 
 /// How a client differs; `None` if it does not, or says nothing.
 fn compare(client: &SeenClient, own: &Agreement, is_guarded: bool) -> Option<Differing> {
-    let theirs = client.agreement.as_ref()?;
+    let theirs = client.name.agreement.as_ref()?;
     let mut settings = Vec::new();
     let mut level = Level::Note;
     let mut differ = |setting, is_unsafe, theirs: String, ours: String| {
@@ -93,7 +94,7 @@ fn prefix(mark: Option<&str>) -> String {
 
 fn verdict(seen: &Clients, differing: &[Differing]) -> (Level, String) {
     let all = seen.others.len();
-    let silent = seen.others.iter().filter(|client| client.agreement.is_none()).count();
+    let silent = silent(seen);
     let asked = seen.nodes.iter().filter(|(_, why)| why.is_none()).count();
     let rest = left_out(seen);
     if asked == 0 {
@@ -172,10 +173,15 @@ fn left_out(seen: &Clients) -> String {
     let texts = seen.nodes.iter().filter_map(|(node, why)| {
         Some(match (*why)? {
             Unlisted::Refused(cause) => format!("{node}: {cause}"),
-            Unlisted::TooLong | _ => format!("{node}: more than 16,000 connections"),
+            Unlisted::TooLong => format!("{node}: more than 16,000 connections"),
         })
     });
     texts.collect::<Vec<_>>().join(", ")
+}
+
+/// How many clients do not say their settings.
+fn silent(seen: &Clients) -> usize {
+    seen.others.iter().filter(|client| client.name.agreement.is_none()).count()
 }
 
 /// The settings, for people.
@@ -187,11 +193,22 @@ fn words(agreement: &Agreement) -> String {
     format!("{nodes} nodes, quorum {quorum}, max_ttl {ttl}, restart guard {guard}, prefix {prefix}")
 }
 
+/// The settings, for JSON.
+pub(crate) fn settings_json(agreement: &Agreement) -> Value {
+    json!({
+        "nodes": agreement.nodes,
+        "quorum": agreement.quorum,
+        "max_ttl_ms": ms(agreement.max_ttl),
+        "restart_guard": agreement.restart_guard,
+        "prefix": agreement.prefix,
+    })
+}
+
 impl Differing {
     /// `till on web-7, process 4711, ..: max_ttl 5.0 min, here 30.0 s`.
     pub(crate) fn text(&self) -> String {
-        let SeenClient { client, host, pid, program, address, .. } = &self.client;
-        let who = named(*client, program.as_deref(), host.as_deref(), *pid, Some(address));
+        let SeenClient { name, address } = &self.client;
+        let who = named(name.client, Some(name), Some(address));
         let settings = self.settings.iter().map(|difference| {
             let Difference { setting, theirs, ours } = difference;
             format!("{setting} {theirs}, here {ours}")
@@ -204,20 +221,23 @@ impl Agreed {
     /// The object `agreement` of the doctor's report.
     pub(crate) fn json(&self) -> Value {
         let differ = self.differing.iter().map(|Differing { level, client, settings }| {
-            let mut json = json!(client);
+            let mut json = client_json(client);
             let names: Vec<&str> = settings.iter().map(|difference| difference.setting).collect();
-            add(&mut json, json!({ "state": level.word(), "differs_in": names }));
+            let settings = client.name.agreement.as_ref().map(settings_json);
+            add(
+                &mut json,
+                json!({ "settings": settings, "state": level.word(), "differs_in": names }),
+            );
             json
         });
         let differ: Vec<Value> = differ.collect();
-        let silent = self.seen.others.iter().filter(|client| client.agreement.is_none()).count();
         let unlisted = self.seen.nodes.iter();
         let unlisted =
-            unlisted.filter_map(|(node, why)| Some(json!({"node": node, "cause": (*why)?})));
+            unlisted.filter_map(|(node, why)| Some(json!({"node": node, "cause": (*why)?.name()})));
         json!({
-            "settings": self.seen.own,
+            "settings": settings_json(&self.seen.own),
             "clients": self.seen.others.len(),
-            "silent": silent,
+            "silent": silent(&self.seen),
             "differ": differ,
             "unlisted": unlisted.collect::<Vec<_>>(),
         })

@@ -244,8 +244,8 @@ between. A node that does not answer costs one --node-timeout and is left out; e
 are left out that locks may be missing. Locks of other libraries are listed as well, and so are other
 string keys: nothing tells them apart.
 
-With --long one message goes to the holder of each lock over each node, for 256 locks at a time; these
-take one --node-timeout at most. A holder that does not answer by then is shown as unknown.
+How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; else
+--long shows unknown.
 
 With --json each lock is one object on its own line.
 
@@ -259,17 +259,15 @@ pub(crate) struct LsArgs {
     /// The most locks to list
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
-    /// Ask each holder how long it has held its lock and how many wait, and list those that are held
-    /// longest first
+    /// Show how long each lock has been held, those that are held longest first
     #[arg(short, long)]
     pub(crate) long: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The holders say how long each has held its lock and how many wait. At each look as many are asked as
-the screen has lines, new ones first; unknown is one that does not answer within --node-timeout. q or
-Ctrl-C ends it.
+How long a lock is held is known where its holder says so beside it, as redbolt run and elect do; else
+it is shown as unknown. q or Ctrl-C ends it.
 
 Example:  redbolt top 'sku:*' --interval 2s")]
 pub(crate) struct TopArgs {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::inspect::{Endpoint, NodeReport, NodeState, examine, permissions};
+use redbolt::inspect::{Endpoint, NodeState};
 use redbolt::now;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -16,11 +16,12 @@ use crate::args::{DoctorArgs, Global, Switch};
 use crate::examined::{Clients, Examined};
 use crate::exit::{Failure, UNSAFE};
 use crate::fitness::Level;
+use crate::inspect::{NodeReport, examine};
 use crate::output::{Paint, say, short, us};
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::terminal::wrap;
-use crate::{look, settings, terminal};
+use crate::{inspect, look, settings, terminal};
 
 /// The key whose permissions are checked if the user names none.
 const KEY: &[u8] = b"redbolt:doctor";
@@ -73,17 +74,13 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
         wants_all: args.all,
     };
     let asked_us = wall_us();
-    let reports = examine(&mut client)?;
-    let key = args.key.as_ref().map_or(KEY, |key| &key.0);
-    let permissions = permissions(&mut client, key)?;
-    let others = redbolt::inspect::clients(&mut client)?;
+    let reports = examine(&mut client, args.key.as_ref().map_or(KEY, |key| &key.0))?;
+    let others = inspect::clients(&mut client)?;
     let logins = settings::logins(global);
     let nodes: Vec<Examined> = reports
         .iter()
-        .zip(permissions)
         .enumerate()
-        .map(|(index, (report, permissions))| Examined {
-            refused: permissions.refused,
+        .map(|(index, report)| Examined {
             has_login: logins.get(index).copied().unwrap_or(false),
             is_local: config.nodes().get(index).is_some_and(|node| is_local(node.endpoint())),
             ..examined(report, asked_us)
@@ -158,7 +155,7 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
     // The node read its clock about half a round trip after the request.
     let clock_us = report.time_us.zip(report.round_trip).and_then(|(time, round_trip)| {
         let half = i64::try_from(us(round_trip) / 2).ok()?;
-        Some(i64::try_from(time).ok()?.saturating_sub(asked_us.saturating_add(half)))
+        Some(time.saturating_sub(asked_us.saturating_add(half)))
     });
     Examined {
         name: health.name.clone(),
@@ -183,7 +180,7 @@ fn examined(report: &NodeReport, asked_us: i64) -> Examined {
         dialect: health.dialect.clone().filter(|_| health.server.is_some()),
         direct_wake: health.direct_wake,
         resp3: health.resp3,
-        refused: Vec::new(),
+        refused: report.refused.clone(),
         has_login: false,
         is_local: false,
         round_trip: report.round_trip,

@@ -4,13 +4,14 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use redbolt::inspect::{NodeHealth, NodeState, Searched};
+use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
     Ballot, Cause, ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError,
     Vote,
 };
 use serde_json::{Value, json};
 
+use crate::inspect::Searched;
 use crate::output::{note, say, shown};
 use crate::remedy::fence_remedy;
 

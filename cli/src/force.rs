@@ -8,15 +8,15 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use redbolt::inspect::{Holder, SeenLock, Verdict};
 use redbolt::{UnlockError, Unlocked};
 use serde_json::json;
 
 use crate::args::{Global, UnlockArgs};
 use crate::exit::{Failure, LOST, NO_QUORUM, REFUSED};
+use crate::inspect::{Holder, SeenLock, Verdict};
 use crate::output::{note, say, short, shown};
 use crate::unlock::too_few;
-use crate::{clock, holders, look};
+use crate::{clock, holders, inspect, look};
 
 /// How long a waiter may take to have a lock that was taken away, before it is looked for.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -29,13 +29,13 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
         ));
     }
     let (mut client, _) = look::client(global)?;
-    let seen = client.holder(&args.key.0)?;
+    let seen = inspect::holder(&mut client, &args.key.0)?;
     let key = shown(&args.key.0);
     let holder = seen.holder.as_ref().ok_or_else(|| nobody(&seen, &key))?;
     if !args.yes && !is_confirmed(&key, holder)? {
         return Err(Failure::new(REFUSED, "refused", format!("{key} stays as it is")));
     }
-    match client.unlock_token(&args.key.0, holder.token.as_bytes()) {
+    match client.unlock_token(&args.key.0, holder.by.token.as_bytes()) {
         Ok(Unlocked::Released) => {}
         Err(UnlockError::NotHeld) => {
             let message = format!(
@@ -50,14 +50,12 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
     let who = holders::words(holder);
     note(format_args!("{} took {key} from {who}", clock::time()));
     if global.json {
-        say(json!({"key": key, "released": true, "holder": holder}))?;
+        say(json!({"key": key, "released": true, "holder": holders::json(holder)}))?;
         return Ok(());
     }
     // Who waited for it has it in a moment.
-    if holder.waiters.is_some_and(|waiters| waiters > 0) {
-        client.drive_for(MOMENT)?;
-    }
-    let next = client.holder(&args.key.0).ok().and_then(|seen| seen.holder);
+    client.drive_for(MOMENT)?;
+    let next = inspect::holder(&mut client, &args.key.0).ok().and_then(|seen| seen.holder);
     let next = next.map(|next| format!("; now it is held by {}", holders::words(&next)));
     say(format_args!("{key} is taken from {who}{}", next.unwrap_or_default()))?;
     Ok(())
@@ -74,7 +72,7 @@ fn nobody(seen: &SeenLock, key: &str) -> Failure {
             );
             Failure::new(LOST, "not_held", message)
         }
-        Verdict::Held | Verdict::Unknown | _ => {
+        Verdict::Held | Verdict::Unknown => {
             let message = format!(
                 "too few nodes with a vote answered to know who holds {key} (redbolt doctor says \
                  more)"
@@ -86,14 +84,13 @@ fn nobody(seen: &SeenLock, key: &str) -> Failure {
 
 /// Shows the holder, and asks.
 fn is_confirmed(key: &str, holder: &Holder) -> io::Result<bool> {
-    let ends = holder.ends_in.map_or_else(
+    let ends = holder.by.ends_in.map_or_else(
         || "never ends".into(),
         |left| format!("ends in {} unless it is extended", short(left)),
     );
     let mut out = io::stderr().lock();
-    let (who, since) = (holders::words(holder), holders::since(holder));
-    let silence = holders::silence(holder);
-    writeln!(out, "{key} is held by {who}{since}, and {ends}{silence}.")?;
+    let (who, since) = (holders::words(holder), holders::for_now(holder));
+    writeln!(out, "{key} is held by {who}{since}, and {ends}.")?;
     if let Some(why) = holders::why_unknown(holder) {
         writeln!(out, "{why}.")?;
     }

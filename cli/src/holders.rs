@@ -1,35 +1,34 @@
 //! Who holds a lock, for people.
 
-use redbolt::inspect::{ClientId, Holder};
+use std::time::{Duration, SystemTime};
 
-use crate::output::short;
+use redbolt::inspect::{ClientId, ClientName};
+use serde_json::{Value, json};
+
+use crate::clock::wall;
+use crate::inspect::{Holder, SeenClient};
+use crate::output::{add, ms, short};
 
 /// `till on web-7, process 4711, from 10.0.0.9:50412`, or as much of it as is known.
 pub(crate) fn words(holder: &Holder) -> String {
-    let Some(client) = holder.client else {
+    let Some(client) = holder.by.client else {
         return "a client of another library".to_owned();
     };
-    let Holder { program, host, pid, address, .. } = holder;
-    named(client, program.as_deref(), host.as_deref(), *pid, address.as_deref())
+    named(client, holder.name(), holder.listed.as_ref().map(|listed| &*listed.address))
 }
 
 /// The same of any client.
-pub(crate) fn named(
-    client: ClientId,
-    program: Option<&str>,
-    host: Option<&str>,
-    pid: Option<u32>,
-    address: Option<&str>,
-) -> String {
+pub(crate) fn named(client: ClientId, name: Option<&ClientName>, address: Option<&str>) -> String {
+    let host = name.and_then(|name| name.host.as_ref());
     let known: Vec<String> = [
         host.map(|host| format!("on {host}")),
-        pid.map(|pid| format!("process {pid}")),
+        name.and_then(|name| name.pid).map(|pid| format!("process {pid}")),
         address.map(|address| format!("from {address}")),
     ]
     .into_iter()
     .flatten()
     .collect();
-    match (program, known.is_empty()) {
+    match (name.and_then(|name| name.program.as_deref()), known.is_empty()) {
         (None, true) => format!("client {client}"),
         (program, _) => {
             let program = program.unwrap_or("a program");
@@ -38,32 +37,67 @@ pub(crate) fn named(
     }
 }
 
-/// `, for 12.3 s now while 2 calls wait`, or as much of it as the holder has said.
-pub(crate) fn since(holder: &Holder) -> String {
-    let held = holder.held_for.map(|held| format!(", for {} now", short(held)));
-    let waiting = match holder.waiters {
-        None | Some(0) => String::new(),
-        Some(1) => " while 1 call waits".to_owned(),
-        Some(count) => format!(" while {count} calls wait"),
-    };
-    held.unwrap_or_default() + &waiting
+/// For how long it has held the lock, by its wall clock and this machine's; `None` where it does not say.
+pub(crate) fn held_for(holder: &Holder) -> Option<Duration> {
+    holder.by.since.map(|since| wall().duration_since(since).unwrap_or_default())
 }
 
-/// What it means that a holder which a node lists has not said how long it holds the lock. Only for
-/// one that was asked.
-pub(crate) fn silence(holder: &Holder) -> &'static str {
-    if holder.address.is_some() && holder.held_for.is_none() {
-        "; the holder does not answer: it may hang or be stopped"
-    } else {
-        ""
-    }
+/// `, for 12.3 s now`, or nothing.
+pub(crate) fn for_now(holder: &Holder) -> String {
+    held_for(holder).map(|held| format!(", for {} now", short(held))).unwrap_or_default()
+}
+
+/// ` since 2026-07-01T12:00:00Z`, or nothing.
+pub(crate) fn since(holder: &Holder) -> String {
+    let since = holder.by.since.map(humantime::format_rfc3339_seconds);
+    since.map(|since| format!(" since {since}")).unwrap_or_default()
+}
+
+/// The object `holder` of a lock.
+pub(crate) fn json(holder: &Holder) -> Value {
+    let mut json = leader_json(holder);
+    add(&mut json, json!({ "address": holder.listed.as_ref().map(|listed| &listed.address) }));
+    json
+}
+
+/// The same of the leader of an election.
+pub(crate) fn leader_json(holder: &Holder) -> Value {
+    let by = &holder.by;
+    let since = by.since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let mut json = name_json(holder.name());
+    add(
+        &mut json,
+        json!({
+            "client": by.client.map(|client| client.to_string()),
+            "since_ms": since.map(ms),
+            "votes": by.votes,
+            "ends_ms": by.ends_in.map(ms),
+        }),
+    );
+    json
+}
+
+/// A client, as a node lists it.
+pub(crate) fn client_json(seen: &SeenClient) -> Value {
+    let mut json = name_json(Some(&seen.name));
+    let client = seen.name.client.to_string();
+    add(&mut json, json!({ "client": client, "address": seen.address }));
+    json
+}
+
+fn name_json(name: Option<&ClientName>) -> Value {
+    json!({
+        "host": name.map(|name| &name.host),
+        "pid": name.map(|name| name.pid),
+        "program": name.map(|name| &name.program),
+    })
 }
 
 /// What a holder whose lock has just as many votes as it needs risks; `None` where it has more. `quorum`
 /// is that of this command, and `count` how many nodes there are: where every vote is needed anyhow
 /// this says nothing new.
 pub(crate) fn no_spare(holder: &Holder, quorum: u32, count: usize) -> Option<&'static str> {
-    let has_spare = holder.votes > quorum || u32::try_from(count).is_ok_and(|all| all <= quorum);
+    let has_spare = holder.by.votes > quorum || u32::try_from(count).is_ok_and(|all| all <= quorum);
     (!has_spare).then_some(NO_SPARE)
 }
 
@@ -71,7 +105,7 @@ const NO_SPARE: &str = "no vote to spare: one more node that fails or restarts e
 
 /// Why no more than its client is known of a holder; `None` where more is.
 pub(crate) fn why_unknown(holder: &Holder) -> Option<&'static str> {
-    let is_unknown = holder.client.is_some() && holder.address.is_none();
+    let is_unknown = holder.by.client.is_some() && holder.name().is_none();
     is_unknown.then_some(
         "no node lists this client: it has ended or lost its connections, or the user may not run \
          CLIENT LIST; a script may have taken the lock with redbolt lock and extend it: look whether \

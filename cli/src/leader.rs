@@ -1,17 +1,18 @@
 //! `redbolt leader`: who leads an election, and since when.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use redbolt::inspect::{Holder, SeenLock, Verdict};
-use serde_json::{Value, json};
+use redbolt::inspect::Led;
+use serde_json::json;
 
 use crate::args::{Global, LeaderArgs};
-use crate::clock::{time, wall};
+use crate::clock::time;
 use crate::exit::{Failure, code_without_quorum};
-use crate::output::{Paint, ms, say, short, shown};
+use crate::inspect::{Holder, Verdict};
+use crate::output::{Paint, say, shown};
 use crate::signals::{ENDING, Signals};
 use crate::status::silences;
-use crate::{holders, look};
+use crate::{holders, inspect, look};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -23,8 +24,8 @@ pub(crate) fn run(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {
         return watch(global, args);
     }
     let (mut client, _) = look::client(global)?;
-    let seen = client.leader(&args.election.0)?;
-    say(told(&seen, global.json))?;
+    let seen = inspect::leader(&mut client, &args.election.0)?;
+    say(told(&seen.key, seen.verdict, seen.holder.as_ref(), global.json))?;
     if seen.verdict != Verdict::Unknown {
         return Ok(());
     }
@@ -39,46 +40,34 @@ fn watch(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {
     let mut observer = client.observe(&args.election.0, interval);
     while signals.next().is_none() {
         let Some(seen) = observer.next(STEP)? else { continue };
-        let told = told(&seen, global.json);
+        let (verdict, holder) = match seen {
+            Led::By(by) => (Verdict::Held, Some(Holder { by, listed: None })),
+            Led::Nobody => (Verdict::Free, None),
+            Led::Unknown | _ => (Verdict::Unknown, None),
+        };
+        let told = told(&args.election.0, verdict, holder.as_ref(), global.json);
         say(if global.json { told } else { format!("{}  {told}", time()) })?;
     }
     Ok(())
 }
 
-fn told(seen: &SeenLock, json: bool) -> String {
-    if json { object(seen).to_string() } else { sentence(seen, Paint::stdout()) }
-}
-
-fn object(seen: &SeenLock) -> Value {
-    let since = |holder: &Holder| holder.since?.duration_since(SystemTime::UNIX_EPOCH).ok();
-    json!({
-        "name": shown(&seen.key),
-        "verdict": seen.verdict,
-        "leader": seen.holder.as_ref().map(|holder| json!({
-            "client": holder.client,
-            "host": holder.host,
-            "pid": holder.pid,
-            "program": holder.program,
-            "since_ms": since(holder).map(ms),
-            "votes": holder.votes,
-            "ends_ms": holder.ends_in.map(ms),
-        })),
-    })
-}
-
-fn sentence(seen: &SeenLock, paint: Paint) -> String {
-    let name = paint.bold(shown(&seen.key));
-    match (&seen.holder, seen.verdict) {
+/// Who leads, as an object or in a sentence.
+fn told(name: &[u8], verdict: Verdict, leader: Option<&Holder>, json: bool) -> String {
+    let name = shown(name);
+    if json {
+        let leader = leader.map(holders::leader_json);
+        return json!({ "name": name, "verdict": verdict.name(), "leader": leader }).to_string();
+    }
+    let paint = Paint::stdout();
+    let name = paint.bold(name);
+    match (leader, verdict) {
         (Some(leader), _) => {
-            let since = leader.since.map_or_else(
-                || ", which has not said its name".to_owned(),
-                |since| {
-                    let for_now = wall().duration_since(since).unwrap_or_default();
-                    let at = humantime::format_rfc3339_seconds(since);
-                    format!(" since {at}, for {} now", short(for_now))
-                },
-            );
-            format!("{name} is led by {}{since}", paint.yellow(holders::words(leader)))
+            let who = paint.yellow(holders::words(leader));
+            let since = holders::since(leader);
+            if since.is_empty() {
+                return format!("{name} is led by {who}, which has not said its name");
+            }
+            format!("{name} is led by {who}{since}{}", holders::for_now(leader))
         }
         (None, Verdict::Unknown) => format!(
             "{name}: too few nodes with a vote answered to know who leads (redbolt doctor says more)"

@@ -25,6 +25,7 @@ mod extend;
 mod fitness;
 mod force;
 mod holders;
+mod inspect;
 mod keyboard;
 mod leader;
 mod lock;

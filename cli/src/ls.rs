@@ -1,14 +1,15 @@
 //! `redbolt ls`: the locks on the nodes, with their holders.
 
 use std::cmp::Reverse;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use redbolt::inspect::{KeyState, Listing, Searched, SeenLock, Verdict};
 use redbolt::{Cause, Client};
 use serde_json::{Value, json};
 
 use crate::args::{Global, LsArgs};
 use crate::exit::{DOCTOR, Failure, NO_QUORUM, not_searched};
+use crate::inspect::{Listing, NodeKey, Searched, SeenLock, Verdict, search};
 use crate::output::{ms, note, say, short, shown};
 use crate::table::Table;
 use crate::{holders, look, terminal};
@@ -19,9 +20,8 @@ const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     let (mut client, _) = look::client(global)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let mut listing = client.locks(&args.pattern.0, limit)?;
+    let mut listing = search(&mut client, prefix(global), &args.pattern.0, limit)?;
     if args.long {
-        client.ask_holders(&mut listing.locks)?;
         listing.locks.sort_by_key(|lock| Reverse(held_for(lock)));
     }
     let may_miss = may_miss(&client, &listing);
@@ -67,6 +67,11 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     if may_miss { Err(Failure::code(NO_QUORUM)) } else { Ok(()) }
 }
 
+/// What stands in front of every key on the nodes.
+pub(crate) fn prefix(global: &Global) -> &[u8] {
+    global.prefix.as_deref().map(OsStrExt::as_bytes).unwrap_or_default()
+}
+
 /// `1 lock`, `2 locks`.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
@@ -86,26 +91,24 @@ pub(crate) fn left_out(listing: &Listing) -> Option<String> {
 fn json(lock: &SeenLock) -> Value {
     json!({
         "key": shown(&lock.key),
-        "verdict": lock.verdict,
+        "verdict": lock.verdict.name(),
         "ttl_ms": ends_in(lock).map(ms),
-        "holder": lock.holder,
+        "holder": lock.holder.as_ref().map(holders::json),
     })
 }
 
 /// For how long its holder has had it, as the holder says.
 pub(crate) fn held_for(lock: &SeenLock) -> Option<Duration> {
-    lock.holder.as_ref()?.held_for
+    holders::held_for(lock.holder.as_ref()?)
 }
 
-/// With what the holders say: `unknown` where one does not answer.
-pub(crate) fn long_table<'a>(locks: impl Iterator<Item = &'a SeenLock>) -> Table<6> {
-    let mut table = Table::new(["lock", "held for", "waiters", "state", "ends in", "holder"]);
+/// With what the holders say: `unknown` where one does not.
+pub(crate) fn long_table<'a>(locks: impl Iterator<Item = &'a SeenLock>) -> Table<5> {
+    let mut table = Table::new(["lock", "held for", "state", "ends in", "holder"]);
     for lock in locks {
         let unknown = || if lock.holder.is_some() { "unknown".to_owned() } else { String::new() };
         let held = held_for(lock).map_or_else(unknown, short);
-        let waiters = lock.holder.as_ref().and_then(|holder| holder.waiters);
-        let waiters = waiters.map_or_else(unknown, |count| count.to_string());
-        table.add([shown(&lock.key), held, waiters, state(lock), ends(lock), by(lock)]);
+        table.add([shown(&lock.key), held, state(lock), ends(lock), by(lock)]);
     }
     table
 }
@@ -122,7 +125,7 @@ fn table<'a>(locks: impl Iterator<Item = &'a SeenLock>) -> Table<4> {
 pub(crate) fn state(lock: &SeenLock) -> String {
     let count = lock.nodes.len();
     match &lock.holder {
-        Some(holder) => format!("held {}/{count}", holder.votes),
+        Some(holder) => format!("held {}/{count}", holder.by.votes),
         None => lock.verdict.name().to_owned(),
     }
 }
@@ -138,11 +141,9 @@ pub(crate) fn by(lock: &SeenLock) -> String {
 /// When the lock ends, or where nobody holds it the last of its keys; `None` for never.
 fn ends_in(lock: &SeenLock) -> Option<Duration> {
     if lock.verdict == Verdict::Held {
-        return lock.holder.as_ref()?.ends_in;
+        return lock.holder.as_ref()?.by.ends_in;
     }
-    let ttls = lock.nodes.iter().filter_map(|node| match &node.state {
-        KeyState::Held { ttl, .. } => Some(ttl.unwrap_or(Duration::MAX)),
-        KeyState::Free | KeyState::Error(_) | _ => None,
-    });
+    let ttls = lock.nodes.iter().filter_map(NodeKey::held);
+    let ttls = ttls.map(|(_, ttl)| ttl.unwrap_or(Duration::MAX));
     ttls.max().filter(|ttl| *ttl < Duration::MAX)
 }

@@ -22,9 +22,17 @@ fn name_parser(
     }
 }
 
+/// How the key ends in which the holder of a lock says what it is called.
+pub(crate) const CLAIM: &[u8] = b":elected";
+
 /// How the keys end that the nodes keep beside a lock, and what is in them.
 const BESIDE: [(&[u8], &str); 2] =
-    [(b":fence", "the last fence of the lock"), (b":elected", "the name of the leader of")];
+    [(b":fence", "the last fence of the lock"), (CLAIM, "the name of the holder of")];
+
+/// Whether the nodes keep something beside a lock in this key.
+pub(crate) fn is_beside(key: &[u8]) -> bool {
+    BESIDE.iter().any(|(suffix, _)| key.ends_with(suffix))
+}
 
 pub(crate) fn key_parser() -> impl clap::builder::TypedValueParser<Value = Name> {
     let parse = name_parser(4096);

@@ -9,7 +9,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use redbolt::{KeepAlive, Lease, now};
+use redbolt::{Lease, now};
 
 use crate::args::{Global, RunArgs};
 use crate::exit::{Failure, LOST, TAKEN};
@@ -63,7 +63,7 @@ fn take_all(session: &mut Session, args: &RunArgs) -> Result<Vec<Lease>, Failure
     let mut leases: Vec<Lease> = Vec::with_capacity(keys.len());
     for key in keys {
         let left = end.map(|end| now().until(end));
-        let acquire = options(args.ttl, args.fence).keep_alive(KeepAlive::new());
+        let acquire = options(args.ttl, args.fence).announced();
         let waiting = waiting(session, key, left);
         let taken = session.lock(key, acquire, left);
         drop(waiting);

@@ -1,17 +1,15 @@
 //! `redbolt status`: what each node holds for a key, and what that means.
 
-use std::time::Duration;
-
-use redbolt::inspect::{KeyState, NodeKey, SeenLock, Verdict};
 use redbolt::{Cause, Client};
 use serde_json::{Value, json};
 
 use crate::args::{Global, StatusArgs};
 use crate::exit::{Failure, code_without_quorum};
-use crate::output::{Paint, add, say, short, shown};
+use crate::inspect::{KeyState, NodeKey, SeenLock, Verdict};
+use crate::output::{Paint, ms, say, short, shown};
 use crate::table::Table;
 use crate::terminal::wrap;
-use crate::{holders, look, terminal};
+use crate::{holders, inspect, look, terminal};
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
     let (mut client, _) = look::client(global)?;
@@ -40,16 +38,16 @@ pub(crate) struct Look(SeenLock);
 
 impl Look {
     pub(crate) fn at(client: &mut Client, key: &[u8]) -> Result<Self, Failure> {
-        Ok(Self(client.holder(key)?))
+        Ok(Self(inspect::holder(client, key)?))
     }
 
     pub(crate) fn json(&self, quorum: u32) -> Value {
         let seen = &self.0;
         json!({
             "key": shown(&seen.key),
-            "verdict": seen.verdict,
+            "verdict": seen.verdict.name(),
             "quorum": quorum,
-            "holder": seen.holder,
+            "holder": seen.holder.as_ref().map(holders::json),
             "nodes": seen.nodes.iter().map(node_json).collect::<Vec<_>>(),
         })
     }
@@ -70,7 +68,7 @@ impl Look {
     pub(crate) fn differs(&self, other: &Self) -> bool {
         let without_time = |look: &Self| -> Vec<_> {
             let node = |node: &NodeKey| {
-                let token = held(node).map(|(token, _)| token.to_owned());
+                let token = node.held().map(|(token, _)| token.to_owned());
                 (state(node), token, silence(node))
             };
             look.0.nodes.iter().map(node).collect()
@@ -82,21 +80,20 @@ impl Look {
     pub(crate) fn sentence(&self, paint: Paint, quorum: u32) -> String {
         let seen = &self.0;
         let count = seen.nodes.len();
-        let with_key = seen.nodes.iter().filter(|node| counts(node)).count();
+        let with_key = seen.nodes.iter().filter(|node| node.counts()).count();
         let key = paint.bold(shown(&seen.key));
         match (&seen.holder, seen.verdict) {
             (Some(holder), _) => {
-                let ends = holder.ends_in.map(short).map_or_else(
+                let ends = holder.by.ends_in.map(short).map_or_else(
                     || "and never ends by itself".to_owned(),
                     |ends| format!("and for another {ends} unless it is extended or released"),
                 );
                 format!(
-                    "{key} is {} on {} of {count} nodes by {}{}, {ends}{}",
+                    "{key} is {} on {} of {count} nodes by {}{}, {ends}",
                     paint.yellow("held"),
-                    holder.votes,
+                    holder.by.votes,
                     holders::words(holder),
-                    holders::since(holder),
-                    holders::silence(holder),
+                    holders::for_now(holder),
                 )
             }
             (None, Verdict::Free) => format!("{key} is {}", paint.green("free")),
@@ -114,30 +111,24 @@ impl Look {
     }
 }
 
-/// Whether the node has the key, and its word counts.
-fn counts(node: &NodeKey) -> bool {
-    held(node).is_some() && node.doubt == Cause::None
-}
-
-/// With the token, which the library never shows.
 fn node_json(node: &NodeKey) -> Value {
-    let token = held(node).map(|(token, _)| shown(token));
-    let mut json = json!(node);
-    add(&mut json, json!({ "token": token }));
-    json
-}
-
-/// The token that a node holds and its remaining TTL, whether it counts or not.
-fn held(node: &NodeKey) -> Option<(&[u8], Option<Duration>)> {
-    let KeyState::Held { token, ttl } = &node.state else { return None };
-    Some((token, *ttl))
+    let held = node.held();
+    json!({
+        "node": node.node,
+        "state": state(node),
+        "token": held.map(|(token, _)| shown(token)),
+        "ttl_ms": held.and_then(|(_, ttl)| ttl).map(ms),
+        "cause": silence(node).map(Cause::name),
+        "message": silence(node).map(Cause::text),
+        "waits_ms": node.waits.map(ms),
+    })
 }
 
 fn state(node: &NodeKey) -> &'static str {
     match node.state {
         KeyState::Free => "free",
         KeyState::Held { .. } => "held",
-        KeyState::Error(_) | _ => "error",
+        KeyState::Error(_) => "error",
     }
 }
 
@@ -160,8 +151,8 @@ fn table(nodes: &[NodeKey]) -> Table<4> {
             (None, state) => state.to_owned(),
         };
         let ends = |(_, ttl): (_, Option<_>)| ttl.map_or_else(|| "never".into(), short);
-        let token = held(node).map(|(token, _)| shown(token));
-        let ends = held(node).map(ends).unwrap_or_default();
+        let token = node.held().map(|(token, _)| shown(token));
+        let ends = node.held().map(ends).unwrap_or_default();
         table.add([node.node.clone(), state, ends, token.unwrap_or_default()]);
     }
     table

@@ -6,15 +6,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::Duration;
 
-use redbolt::inspect::{KeyState, NodeKey, SeenLock};
 use redbolt::{Cause, Client, Config, now};
 
 use crate::duration::FOREVER;
 use crate::exit::{DOCTOR, causes};
-use crate::holders;
-use crate::look;
+use crate::inspect::{KeyState, NodeKey, SeenLock};
 use crate::output::{note_between, short, shown};
 use crate::progress::Progress;
+use crate::{holders, inspect, look};
 
 /// How long a command waits before the nodes are asked why.
 const FIRST: Duration = Duration::from_secs(2);
@@ -104,10 +103,10 @@ impl Teller {
         if lacks_quorum(client) {
             return Some(Why::NoQuorum(voters(client)));
         }
-        let SeenLock { holder, nodes, .. } = client.holder(&self.key).ok()?;
+        let SeenLock { holder, nodes, .. } = inspect::holder(client, &self.key).ok()?;
         let is_denied = |node: &NodeKey| node.state == KeyState::Error(Cause::NoPermission);
         Some(match holder {
-            Some(holder) => Why::Held(holders::words(&holder)),
+            Some(holder) => Why::Held(holders::words(&holder) + &holders::since(&holder)),
             None if nodes.iter().any(is_denied) => Why::HeldByAnother,
             None => Why::Unclear,
         })

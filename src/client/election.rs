@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::Client;
+use crate::driver::Lease;
 use crate::driver::clock::now;
-use crate::driver::{Lease, Question};
 use crate::error::{LockError, UnlockError, Unlocked};
+use crate::leader::{Led, Sighting};
 use crate::options::LockOptions;
-use crate::status::{SeenLock, Sighting};
+use crate::query::Query;
 
 impl Client {
     /// Waits until this client leads the election `name`, and begins its term: a
@@ -43,20 +44,18 @@ impl Client {
         self.unlock(term)
     }
 
-    /// Who leads the election `name`, and since when: the [`holder`](SeenLock::holder) of its lock
-    /// with the host, process id, program and time that it says of itself. Costs one round trip to
-    /// the slowest node, at most `node_timeout`.
+    /// Who leads the election `name`, and since when; of any other lock, who holds it. Costs one round
+    /// trip to the slowest node, at most `node_timeout`.
     ///
     /// Whether there is a leader is counted by the votes of the nodes. What it is called is its own
-    /// claim, which is believed only where it has the token of the lock; else the names are `None`.
+    /// claim, which is believed only where it has the token of the lock.
     ///
     /// # Errors
     ///
-    /// As [`status`](Self::status).
-    pub fn leader(&mut self, name: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
-        let key = name.as_ref().to_owned();
-        let answers = self.put(&Question::Leader(key.clone()))?;
-        Ok(SeenLock::led(key, &answers, self.driver.engine().quorum()))
+    /// [`LockError::InvalidKey`], [`LockError::ReservedKey`] and those of [`query`](Self::query).
+    pub fn leader(&mut self, name: impl AsRef<[u8]>) -> Result<Led, LockError> {
+        let query = Query::leader(&self.driver.wire_key(name)?);
+        Ok(Led::read(&self.query(&query)?, 0, self.driver.quorum()))
     }
 
     /// Observes who leads the election `name`: [`Observer::next`] gives each change. It asks as
@@ -84,8 +83,8 @@ impl Observer<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Client::status`].
-    pub fn next(&mut self, limit: Duration) -> Result<Option<SeenLock>, LockError> {
+    /// As [`Client::leader`].
+    pub fn next(&mut self, limit: Duration) -> Result<Option<Led>, LockError> {
         let end = now() + limit;
         loop {
             let until = self.sighting.due.min(end);

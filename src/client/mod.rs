@@ -9,22 +9,16 @@
 //!   for what nobody read.
 
 mod batch;
-mod clients;
 mod drive;
 mod election;
 mod held;
-mod inspect;
-mod permissions;
 
 use std::io;
 use std::time::Duration;
 
 pub use batch::Batch;
-pub use clients::{Clients, clients};
 pub use election::Observer;
 pub use held::Held;
-pub use inspect::{NodeReport, examine};
-pub use permissions::{NodePermissions, permissions};
 
 use crate::config::Config;
 use crate::driver::clock::now;
@@ -32,6 +26,7 @@ use crate::driver::{Connecting, Driver, Lease, Outcome, Poller};
 use crate::engine::{NodeHealth, Notice, OpId};
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
+use crate::query::{NodeAnswers, Query};
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -259,6 +254,20 @@ impl Client {
     }
 
     // ---- state ----
+
+    /// Puts commands that only read to every connected node, and returns what each node answered, in
+    /// the order of the configuration. Takes one round trip to the slowest node, at most
+    /// `node_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Full`] for more than 255 commands to one node; [`LockError::System`].
+    pub fn query(&mut self, query: &Query) -> Result<Vec<NodeAnswers>, LockError> {
+        self.catch_up()?;
+        let op = self.driver.query(query)?;
+        let Outcome::Query(answers) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
+        Ok(answers)
+    }
 
     /// The state of each node, as the client knows it; no node is asked.
     #[must_use]

@@ -1,8 +1,9 @@
 //! Results of operations, as the owner of a driver sees them.
 
 use super::{Driver, Lease};
-use crate::engine::{Event, LeaseId, LostCause, NodeReplies, OpId};
+use crate::engine::{Event, LeaseId, LostCause, OpId};
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::query::NodeAnswers;
 use crate::time::Instant;
 
 /// An operation that has ended.
@@ -32,9 +33,8 @@ pub enum Outcome {
     /// latest, and at once when no quorum can hold its key any more. [`Lease::is_lost`] is already
     /// true; dropping the lease still releases what may be left of it.
     Lost(LostCause),
-    /// Of a query that the client sent.
-    #[doc(hidden)]
-    Query(Vec<NodeReplies>),
+    /// Of [`Driver::query`]: what each node answered, in the order of the configuration.
+    Query(Vec<NodeAnswers>),
 }
 
 impl Driver {
@@ -64,7 +64,7 @@ impl Driver {
                 self.copy_deadline(lease);
                 Completion { id: op, result: Outcome::Lost(cause) }
             }
-            Event::Query { op, replies } => Completion { id: op, result: Outcome::Query(replies) },
+            Event::Query { op, answers } => Completion { id: op, result: Outcome::Query(answers) },
         }
     }
 

@@ -19,15 +19,12 @@ mod connecting;
 mod dialing;
 #[cfg(feature = "metrics")]
 mod export;
-mod inquiry;
 pub(crate) mod lease;
 mod link;
 mod notice;
 mod poller;
 mod process;
-mod query;
 mod resolve;
-mod search;
 mod shutdown;
 mod socket;
 mod state;
@@ -49,18 +46,16 @@ use rand::rngs::SysRng;
 
 pub use completion::{Completion, Outcome};
 pub(crate) use connecting::Connecting;
-pub(crate) use inquiry::Inquiry;
 pub(crate) use lease::Lease;
 pub(crate) use lease::LeasePool;
 pub use mio;
 pub(crate) use poller::Poller;
-pub(crate) use query::Question;
-pub(crate) use search::Search;
 
 use crate::config::Config;
 use crate::engine::{Engine, LeaseId, OpId};
 use crate::error::{ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError};
 use crate::options::LockOptions;
+use crate::query::Query;
 use crate::quorum::{NodeId, NodeMask};
 use crate::time::Instant;
 use crate::token::LockToken;
@@ -335,6 +330,16 @@ impl Driver {
         options: impl Into<LockOptions>,
     ) -> Result<OpId, ExtendError> {
         self.engine.adopt(key.as_ref(), token.as_ref(), &options.into(), clock::now())
+    }
+
+    /// Puts commands that only read to every connected node; their [`Outcome::Query`] follows, within
+    /// a `node_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Full`] at `in_flight_max`, and for more than 255 commands to one node.
+    pub fn query(&mut self, query: &Query) -> Result<OpId, LockError> {
+        self.engine.query(query, clock::now())
     }
 
     /// Cancels an operation. A call that takes a lock ends as [`LockError::Cancelled`], and what it

@@ -1,7 +1,10 @@
 //! What a driver knows of its nodes and operations; no node is asked.
 
 use super::{Driver, Lease, clock};
+use crate::agreement::Agreement;
+use crate::client_name::ClientId;
 use crate::engine::{Engine, NodeHealth};
+use crate::error::LockError;
 use crate::quorum::NodeMask;
 
 impl Driver {
@@ -36,6 +39,22 @@ impl Driver {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.engine.is_settled()
+    }
+
+    /// A key as the nodes know it: behind the [prefix](crate::Config::key_prefix).
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::InvalidKey`] and [`LockError::ReservedKey`].
+    pub fn wire_key(&self, key: impl AsRef<[u8]>) -> Result<Vec<u8>, LockError> {
+        self.engine.wire_key(key.as_ref()).map(Into::into)
+    }
+
+    /// The id with which all tokens of this client begin, and the settings that all clients of its
+    /// locks must have: what it says of itself at the nodes.
+    #[must_use]
+    pub fn identity(&self) -> (ClientId, Agreement) {
+        self.engine.identity()
     }
 
     /// How many operations are under way or not yet reported.

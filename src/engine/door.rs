@@ -13,7 +13,6 @@ use super::event::{Connection, Event};
 use super::locks::observe::Happening;
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
-use super::locks::query::Say;
 use super::locks::settings::{Settings, name_of, nodes_of};
 use super::locks::slot::{LeaseId, Slot};
 use super::locks::state::{Done, Locks};
@@ -26,6 +25,7 @@ use crate::config::Config;
 use crate::error::{Cause, ConfigError, DetachError, ExtendError, LockError, UnlockError};
 use crate::node::{Node, Now, Wish};
 use crate::options::LockOptions;
+use crate::query::Query;
 use crate::quorum::{NodeId, NodeMask};
 use crate::retry::Retry;
 use crate::rules;
@@ -242,25 +242,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends `commands`, at most 255, to every connected node. Each must only read and give one
-    /// reply.
+    /// Puts the query to every connected node.
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] if too many operations are under way.
-    pub(crate) fn query(&mut self, commands: &[&[&[u8]]], now: Instant) -> Result<OpId, LockError> {
-        let choose = |_, part, say: Say<'_>| commands.get(part).copied().into_iter().for_each(say);
-        self.query_each(choose, now)
-    }
-
-    /// Sends each connected node the commands that `choose` says for it: one per call, until it says
-    /// none. Otherwise as [`query`](Self::query).
-    pub(crate) fn query_each(
-        &mut self,
-        choose: impl FnMut(NodeId, usize, Say<'_>),
-        now: Instant,
-    ) -> Result<OpId, LockError> {
-        self.locks.query(choose, now)
+    /// [`LockError::Full`] if too many operations are under way, or one node is asked too much.
+    pub(crate) fn query(&mut self, query: &Query, now: Instant) -> Result<OpId, LockError> {
+        self.locks.query(query, now)
     }
 
     // ---- inputs ----

@@ -1,8 +1,9 @@
 //! What the engine reports: results, the loss of a lease, and what to do with a connection.
 
-use super::locks::op::{NodeReplies, OpId};
+use super::locks::op::OpId;
 use super::locks::slot::LeaseId;
 use crate::error::{ExtendError, LockError, UnlockError, Unlocked};
+use crate::query::NodeAnswers;
 
 /// The result of an operation.
 #[derive(Debug)]
@@ -53,8 +54,8 @@ pub enum Event {
     Query {
         /// The operation.
         op: OpId,
-        /// The answers of each node that was asked.
-        replies: Vec<NodeReplies>,
+        /// The answers of each node, in the order of the configuration.
+        answers: Vec<NodeAnswers>,
     },
 }
 

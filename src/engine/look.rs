@@ -167,14 +167,9 @@ impl Engine {
         self.locks.prefix.wire_key(key)
     }
 
-    /// What stands in front of every key on the nodes.
-    pub(crate) const fn key_prefix(&self) -> &[u8] {
-        self.locks.prefix.as_bytes()
-    }
-
     /// The client's id, and what other clients of the same locks must have too.
-    pub(crate) fn says(&self) -> (ClientId, Agreement) {
-        let agreement = self.locks.settings.agreement(self.key_prefix());
+    pub(crate) fn identity(&self) -> (ClientId, Agreement) {
+        let agreement = self.locks.settings.agreement(self.locks.prefix.as_bytes());
         (self.locks.client_id, agreement)
     }
 

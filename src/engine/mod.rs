@@ -37,7 +37,6 @@ mod core;
 mod counts;
 mod door;
 mod event;
-mod held;
 mod inbound;
 mod lingering;
 pub(crate) mod locks;
@@ -61,12 +60,15 @@ pub use crate::histogram::Histogram;
 pub(crate) use crate::node::Room;
 pub use core::Engine;
 pub use event::{Connection, Event, LostCause};
-pub use locks::op::{NodeReplies, OpId};
-pub(crate) use locks::query::Say;
+pub use locks::op::OpId;
+#[cfg(feature = "shared")]
+pub(crate) use locks::prefix::Prefix;
 #[cfg(feature = "metrics")]
 pub use locks::series::Series;
 pub use locks::slot::LeaseId;
-pub(crate) use locks::view::{NodeHealth, NodeState};
+pub(crate) use locks::view::NodeHealth;
+#[cfg(any(test, feature = "metrics", feature = "sim"))]
+pub(crate) use locks::view::NodeState;
 pub(crate) use notice::Notice;
 #[cfg(feature = "metrics")]
 pub use ways::LeaseCounts;

@@ -77,14 +77,6 @@ impl Engine {
         let bytes = self.take_frame(id);
         let meant = Message::parse(&bytes).and_then(|message| match message.kind {
             Kind::Transfer => self.transferred(id, &message, now),
-            Kind::Question => {
-                self.tell_held(id, &message, now);
-                None
-            }
-            Kind::Answer => {
-                self.hear_held(id, &message);
-                None
-            }
             Kind::Removal => {
                 self.hear_of_removal(&message, now);
                 None

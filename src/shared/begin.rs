@@ -15,12 +15,12 @@ use super::sync::thread;
 use super::table::{Table, Task};
 use super::{Shared, SharedGuard};
 use crate::config::Config;
+use crate::driver::Connecting;
 use crate::driver::clock::now;
-use crate::driver::{Connecting, Question};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
-use crate::status::Answers;
+use crate::query::{NodeAnswers, Query};
 use crate::time::Instant;
 use crate::token::LockToken;
 
@@ -227,17 +227,13 @@ impl Shared {
         if guard.is_valid() { Ok(guard) } else { Err(ExtendError::Expired) }
     }
 
-    pub(super) fn begin_ask(&self, question: Question) -> Result<Pending, LockError> {
-        self.begin_ask_at(question, Instant::default())
+    pub(super) fn begin_ask(&self, query: Query) -> Result<Pending, LockError> {
+        self.begin_ask_at(query, Instant::default())
     }
 
     /// Asks once `at` has come.
-    pub(super) fn begin_ask_at(
-        &self,
-        question: Question,
-        at: Instant,
-    ) -> Result<Pending, LockError> {
-        self.begin(Kind::Ask, Task::Ask(question, at)).map_err(LockError::from)
+    pub(super) fn begin_ask_at(&self, query: Query, at: Instant) -> Result<Pending, LockError> {
+        self.begin(Kind::Ask, Task::Ask(query, at)).map_err(LockError::from)
     }
 
     /// `Err`: the I/O thread has ended before, with this many releases owed.
@@ -279,7 +275,7 @@ pub(super) fn ended() -> ConnectError {
     io::Error::other("the I/O thread has ended").into()
 }
 
-pub(super) fn answers((reply, _): Taken) -> Result<Answers, LockError> {
+pub(super) fn answers((reply, _): Taken) -> Result<Vec<NodeAnswers>, LockError> {
     if let Reply::Answers(result) = reply { result } else { Err(LockError::Closed) }
 }
 

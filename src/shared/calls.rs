@@ -22,8 +22,8 @@ use crate::driver::Lease;
 use crate::engine::{LeaseId, NodeHealth};
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
+use crate::query::NodeAnswers;
 use crate::slab::{Slab, index_type};
-use crate::status::Answers;
 use crate::time::Instant;
 
 index_type! {
@@ -52,7 +52,7 @@ pub(super) enum Reply {
     Extend(Result<(), ExtendError>),
     Detach(Result<(), DetachError>),
     Unlock(Result<Unlocked, UnlockError>),
-    Answers(Result<Answers, LockError>),
+    Answers(Result<Vec<NodeAnswers>, LockError>),
     Connect(Result<(), ConnectError>),
     Nodes(Vec<NodeHealth>),
     /// Releases still owed.

@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::begin::answers;
 use super::pending::Pending;
 use super::{Shared, SharedGuard};
-use crate::driver::Question;
 use crate::driver::clock::now;
 use crate::error::{LockError, UnlockError, Unlocked};
+use crate::leader::{Led, Sighting};
 use crate::options::LockOptions;
-use crate::status::{Answers, SeenLock, Sighting};
+use crate::query::{NodeAnswers, Query};
 use crate::time::Instant;
 
 impl Shared {
@@ -69,11 +69,10 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// As [`status`](Self::status).
-    pub fn leader(&self, name: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
-        let key = name.as_ref();
-        let seen = answers(self.begin_look(key, Instant::default())?.wait())?;
-        Ok(SeenLock::led(key.to_owned(), &seen, self.quorum()))
+    /// As [`Client::leader`](crate::Client::leader), and those of [`query`](Self::query).
+    pub fn leader(&self, name: impl AsRef<[u8]>) -> Result<Led, LockError> {
+        let pending = self.begin_look(name.as_ref(), Instant::default())?;
+        Ok(self.led(&answers(pending.wait())?))
     }
 
     /// As [`leader`](Self::leader), without blocking.
@@ -81,10 +80,9 @@ impl Shared {
     /// # Errors
     ///
     /// As [`leader`](Self::leader).
-    pub async fn leader_async(&self, name: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
-        let key = name.as_ref();
-        let seen = answers(self.begin_look(key, Instant::default())?.await)?;
-        Ok(SeenLock::led(key.to_owned(), &seen, self.quorum()))
+    pub async fn leader_async(&self, name: impl AsRef<[u8]>) -> Result<Led, LockError> {
+        let pending = self.begin_look(name.as_ref(), Instant::default())?;
+        Ok(self.led(&answers(pending.await)?))
     }
 
     /// As [`Client::observe`](crate::Client::observe).
@@ -95,7 +93,11 @@ impl Shared {
 
     /// Asks for the leader once `at` has come.
     fn begin_look(&self, key: &[u8], at: Instant) -> Result<Pending, LockError> {
-        self.begin_ask_at(Question::Leader(key.to_owned()), at)
+        self.begin_ask_at(Query::leader(&self.wire_key(key)?), at)
+    }
+
+    fn led(&self, answers: &[NodeAnswers]) -> Led {
+        Led::read(answers, 0, self.quorum())
     }
 }
 
@@ -110,8 +112,8 @@ impl SharedObserver {
     ///
     /// # Errors
     ///
-    /// As [`Shared::status`].
-    pub fn next(&mut self, limit: Duration) -> Result<Option<SeenLock>, LockError> {
+    /// As [`Shared::leader`].
+    pub fn next(&mut self, limit: Duration) -> Result<Option<Led>, LockError> {
         let end = now() + limit;
         loop {
             let due = self.sighting.due;
@@ -132,7 +134,7 @@ impl SharedObserver {
     /// # Errors
     ///
     /// As [`next`](Self::next).
-    pub async fn next_async(&mut self) -> Result<SeenLock, LockError> {
+    pub async fn next_async(&mut self) -> Result<Led, LockError> {
         loop {
             let pending = self.shared.begin_look(&self.sighting.key, self.sighting.due)?;
             if let Some(news) = self.take(&answers(pending.await)?) {
@@ -141,10 +143,9 @@ impl SharedObserver {
         }
     }
 
-    fn take(&mut self, answers: &Answers) -> Option<SeenLock> {
+    fn take(&mut self, answers: &[NodeAnswers]) -> Option<Led> {
         self.sighting.begin(now());
-        let key = self.sighting.key.clone();
-        self.sighting.take(SeenLock::led(key, answers, self.shared.quorum()))
+        self.sighting.take(self.shared.led(answers))
     }
 }
 

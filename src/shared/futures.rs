@@ -8,11 +8,10 @@ use super::inner::Caller;
 use super::table::Task;
 use super::{Shared, SharedGuard};
 use crate::config::Config;
-use crate::driver::{Inquiry, Question, Search};
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
-use crate::status::{Listing, NodeKey, SeenLock};
+use crate::query::{NodeAnswers, Query};
 use crate::token::LockToken;
 
 impl Shared {
@@ -146,44 +145,13 @@ impl Shared {
         self.adopted(pending.await, ttl)
     }
 
-    /// As [`status`](Self::status), without blocking.
+    /// As [`query`](Self::query), without blocking.
     ///
     /// # Errors
     ///
-    /// As [`status`](Self::status).
-    pub async fn status_async(&self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
-        let key = key.as_ref().to_owned();
-        Ok(answers(self.begin_ask(Question::Key(key))?.await)?.keys())
-    }
-
-    /// As [`holder`](Self::holder), without blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`holder`](Self::holder).
-    pub async fn holder_async(&self, key: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
-        let mut inquiry = Inquiry::new(key.as_ref(), self.quorum());
-        while let Some(question) = inquiry.next() {
-            inquiry.take(&answers(self.begin_ask(question)?.await)?);
-        }
-        Ok(inquiry.into_seen())
-    }
-
-    /// As [`locks`](Self::locks), without blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`locks`](Self::locks).
-    pub async fn locks_async(
-        &self,
-        pattern: impl AsRef<[u8]>,
-        limit: usize,
-    ) -> Result<Listing, LockError> {
-        let mut search = Search::new(pattern.as_ref(), limit, self.node_counts());
-        while let Some(question) = search.next() {
-            search.take(&answers(self.begin_ask(question)?.await)?);
-        }
-        Ok(search.into_listing())
+    /// As [`query`](Self::query).
+    pub async fn query_async(&self, query: &Query) -> Result<Vec<NodeAnswers>, LockError> {
+        answers(self.begin_ask(query.clone())?.await)
     }
 
     /// As [`nodes`](Self::nodes), without blocking.

@@ -47,12 +47,12 @@ pub use election::SharedObserver;
 pub use guard::SharedGuard;
 
 use crate::config::{Config, IdleStrategy};
-use crate::driver::{Inquiry, Poller, Question, Search};
+use crate::driver::Poller;
 use crate::engine::NodeHealth;
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
+use crate::query::{NodeAnswers, Query};
 use crate::quorum::NodeMask;
-use crate::status::{Listing, NodeKey, SeenLock};
 use crate::token::LockToken;
 use begin::{answers, connected, detached, extended, nodes, owed, unlocked};
 use calls::Kind;
@@ -329,45 +329,22 @@ impl Shared {
 
     // ---- state ----
 
-    /// As [`Client::status`](crate::Client::status): what each node holds for `key`.
+    /// As [`Client::query`](crate::Client::query).
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] and [`LockError::Closed`].
-    pub fn status(&self, key: impl AsRef<[u8]>) -> Result<Vec<NodeKey>, LockError> {
-        let key = key.as_ref().to_owned();
-        Ok(answers(self.begin_ask(Question::Key(key))?.wait())?.keys())
+    /// As [`Client::query`](crate::Client::query), [`LockError::Full`] and [`LockError::Closed`].
+    pub fn query(&self, query: &Query) -> Result<Vec<NodeAnswers>, LockError> {
+        answers(self.begin_ask(query.clone())?.wait())
     }
 
-    /// As [`Client::holder`](crate::Client::holder): who holds the lock `key`.
+    /// As [`Driver::wire_key`](crate::driver::Driver::wire_key).
     ///
     /// # Errors
     ///
-    /// As [`status`](Self::status).
-    pub fn holder(&self, key: impl AsRef<[u8]>) -> Result<SeenLock, LockError> {
-        let mut inquiry = Inquiry::new(key.as_ref(), self.quorum());
-        while let Some(question) = inquiry.next() {
-            inquiry.take(&answers(self.begin_ask(question)?.wait())?);
-        }
-        Ok(inquiry.into_seen())
-    }
-
-    /// As [`Client::locks`](crate::Client::locks): the locks whose keys match `pattern`.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::InvalidKey`], [`LockError::Full`] and [`LockError::Closed`].
-    pub fn locks(&self, pattern: impl AsRef<[u8]>, limit: usize) -> Result<Listing, LockError> {
-        let mut search = Search::new(pattern.as_ref(), limit, self.node_counts());
-        while let Some(question) = search.next() {
-            search.take(&answers(self.begin_ask(question)?.wait())?);
-        }
-        Ok(search.into_listing())
-    }
-
-    /// How many nodes there are, and how many votes make a quorum.
-    fn node_counts(&self) -> (usize, u32) {
-        self.owner.inner.with(|table| (table.rules.names.len(), table.rules.quorum))
+    /// As [`Driver::wire_key`](crate::driver::Driver::wire_key).
+    pub fn wire_key(&self, key: impl AsRef<[u8]>) -> Result<Vec<u8>, LockError> {
+        self.owner.inner.with(|table| table.rules.wire_key(key.as_ref()))
     }
 
     /// The state of each node, as the I/O thread knows it now; no node is asked. Empty once the

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queues::Holder;
-use crate::config::{Config, KEY_LEN_MAX};
+use crate::config::Config;
+use crate::engine::Prefix;
 use crate::error::{ConfigError, LockError};
 use crate::options::{KeepAlive, LockOptions};
 use crate::quorum::Drift;
@@ -36,7 +37,7 @@ pub(super) struct Rules {
     drift: Drift,
     least_ttl: Duration,
     most_ttl: Duration,
-    prefix_len: usize,
+    prefix: Prefix,
     /// Other clients can say that they wait.
     is_woken: bool,
 }
@@ -60,9 +61,14 @@ impl Rules {
             drift: checked.drift,
             least_ttl: Duration::from_millis(least_ms.unwrap_or(most_ms)),
             most_ttl: Duration::from_millis(most_ms),
-            prefix_len: config.key_prefix.len(),
+            prefix: Prefix::new(&config.key_prefix),
             is_woken: config.direct_wake,
         })
+    }
+
+    /// A key as the nodes know it.
+    pub(super) fn wire_key(&self, key: &[u8]) -> Result<Vec<u8>, LockError> {
+        self.prefix.wire_key(key).map(Into::into)
     }
 
     /// Refuses at once what every node would refuse, so that a waiting call does not find out late.
@@ -72,12 +78,8 @@ impl Rules {
         if !(least..=most).contains(&Duration::from_millis(ttl_ms)) {
             return Err(LockError::InvalidTtl { ttl: options.ttl, least, most });
         }
-        if key.is_empty() {
-            return Err(LockError::InvalidKey { len: 0 });
-        }
-        let len = key.len() + self.prefix_len;
-        if len > KEY_LEN_MAX {
-            return Err(LockError::InvalidKey { len });
+        if !self.prefix.is_plain(key) {
+            self.prefix.check(key)?;
         }
         if options.linger_ms > 0 && !self.is_woken {
             return Err(LockError::NoLinger { why: crate::error::UNHEARD });

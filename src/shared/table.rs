@@ -23,11 +23,12 @@ use super::refused::Refused;
 use super::rules::{Patience, Rules};
 use super::sleeping::Sleeping;
 use super::span::CallSpan;
-use crate::driver::{Connecting, Lease, Question};
+use crate::driver::{Connecting, Lease};
 use crate::engine::{Engine, LeaseId};
 use crate::error::{Ballot, Cause, ConnectError, LockError};
 use crate::key::Key;
 use crate::options::LockOptions;
+use crate::query::Query;
 use crate::quorum::{NODES_MAX, NodeMask};
 use crate::rules;
 use crate::time::Instant;
@@ -74,7 +75,7 @@ pub(super) enum Task {
         token: Vec<u8>,
         options: LockOptions,
     },
-    Ask(Question, Instant),
+    Ask(Query, Instant),
     /// Waits for nodes to connect.
     Connect(Connecting),
     Nodes,

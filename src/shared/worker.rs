@@ -12,11 +12,12 @@ use super::sleeping::Place;
 use super::sync::AtomicBool;
 use super::table::{Command, Task};
 use crate::driver::clock::now;
-use crate::driver::{Completion, Connecting, Driver, Outcome, Poller, Question};
+use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
 use crate::engine::OpId;
 use crate::error::LockError;
 use crate::key::Key;
 use crate::options::LockOptions;
+use crate::query::Query;
 use crate::slab::Index as _;
 use crate::time::Instant;
 
@@ -26,8 +27,8 @@ pub(super) struct Worker {
     flow: Flow,
     /// The calls that wait for nodes to connect.
     connecting: Vec<(CallIndex, Connecting)>,
-    /// Questions whose time has not come.
-    asks: Vec<(Instant, CallIndex, Question)>,
+    /// Queries whose time has not come.
+    asks: Vec<(Instant, CallIndex, Query)>,
     inner: Arc<Inner>,
     /// The operation of each call, and the call of each operation, by their small numbers.
     ops: Vec<Option<OpId>>,
@@ -183,21 +184,21 @@ impl Worker {
         Some(next)
     }
 
-    /// Puts the questions whose time has come. Returns when the next one is due.
+    /// Puts the queries whose time has come. Returns when the next one is due.
     fn ask_due(&mut self) -> Option<Instant> {
         if self.asks.is_empty() {
             return None;
         }
         let time = now();
         let due: Vec<_> = self.asks.extract_if(.., |(at, ..)| *at <= time).collect();
-        for (_, call, question) in due {
-            self.ask(call, &question);
+        for (_, call, query) in due {
+            self.ask(call, &query);
         }
         self.asks.iter().map(|(at, ..)| *at).min()
     }
 
-    fn ask(&mut self, call: CallIndex, question: &Question) {
-        let result = self.driver.ask(question);
+    fn ask(&mut self, call: CallIndex, query: &Query) {
+        let result = self.driver.query(query);
         self.note(call, result, |error| Reply::Answers(Err(error)));
     }
 
@@ -209,7 +210,7 @@ impl Worker {
             if let Some(op) = self.ops.get_mut(call.place()) {
                 *op = None;
             }
-            if let Some(reply) = self.reply(done) {
+            if let Some(reply) = Self::reply(done) {
                 let goes_on = matches!(self.flow, Flow::GoesOn);
                 self.replies
                     .push((call, if goes_on { reply } else { reply.closed_if_cancelled() }));
@@ -217,13 +218,13 @@ impl Worker {
         }
     }
 
-    fn reply(&self, done: Completion) -> Option<Reply> {
+    fn reply(done: Completion) -> Option<Reply> {
         Some(match done.result {
             Outcome::Lock(result) => Reply::Lock(result),
             Outcome::Extend(result) => Reply::Extend(result),
             Outcome::Adopt(result) => Reply::Adopt(result),
             Outcome::Unlock(result) => Reply::Unlock(result),
-            Outcome::Query(replies) => Reply::Answers(Ok(self.driver.answers(replies))),
+            Outcome::Query(answers) => Reply::Answers(Ok(answers)),
             // Not the result of a call: the lease itself shows it.
             Outcome::Lost(_) => return None,
         })
@@ -272,8 +273,8 @@ impl Worker {
                 let result = driver.adopt(key, token, options);
                 self.note(call, result, |error| Reply::Adopt(Err(error)));
             }
-            Task::Ask(question, at) if at > now() => self.asks.push((at, call, question)),
-            Task::Ask(question, _) => self.ask(call, &question),
+            Task::Ask(query, at) if at > now() => self.asks.push((at, call, query)),
+            Task::Ask(query, _) => self.ask(call, &query),
             Task::Connect(connecting) => self.connecting.push((call, connecting)),
             Task::Nodes => self.replies.push((call, Reply::Nodes(self.driver.nodes()))),
             Task::Cancel => {

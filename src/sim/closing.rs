@@ -4,7 +4,8 @@ use super::clock::Global;
 use super::counts::Path;
 use super::task::State;
 use super::world::World;
-use crate::engine::NodeReplies;
+use crate::error::Cause;
+use crate::query::{NodeAnswers, Query, Reply};
 use crate::rules::Kind;
 use crate::time::Instant;
 
@@ -55,8 +56,8 @@ impl World {
     pub(super) fn ask(&mut self, client: usize, task: usize, now: Instant) {
         let question = self.random.next().to_string().into_bytes();
         let key = self.plan.on_nodes(self.random.index(self.plan.keys));
-        let commands: [&[&[u8]]; 2] = [&[b"GET", &key], &[b"ECHO", &question]];
-        let Ok(op) = self.clients[client].engine.query(&commands, now) else {
+        let query = Query::new().all(&[b"GET", &key]).all(&[b"ECHO", &question]);
+        let Ok(op) = self.clients[client].engine.query(&query, now) else {
             self.counts.path(Path::Full);
             return self.idle(client, task);
         };
@@ -66,16 +67,15 @@ impl World {
     }
 
     /// The answers are in: each is one to what was asked.
-    pub(super) fn asked(&mut self, client: usize, task: usize, replies: &[NodeReplies]) {
+    pub(super) fn asked(&mut self, client: usize, task: usize, answers: &[NodeAnswers]) {
         self.counts.path(Path::Queried);
         let question = &self.clients[client].tasks[task].question;
-        let wanted = [format!("${}\r\n", question.len()).as_bytes(), question, b"\r\n"].concat();
-        let is_strange = |node: &&NodeReplies| {
-            // A server that runs a script for long says no more than that.
-            node.replies.get(1).is_some_and(|it| *it != wanted && !it.starts_with(b"-BUSY"))
-        };
-        let strange = replies.iter().find(is_strange).map(|node| node.node);
-        let is_whole = replies.len() == self.plan.nodes;
+        // A server that runs a script for long says no more than that.
+        let wanted = [Reply::Text(question.clone()), Reply::Error(Cause::Busy)];
+        let is_strange =
+            |node: &&NodeAnswers| node.replies.get(1).is_some_and(|it| !wanted.contains(it));
+        let strange = answers.iter().find(is_strange).map(|node| node.node);
+        let is_whole = answers.len() == self.plan.nodes;
         self.oracle.check(Kind::Misattributed, strange.is_none() && is_whole, || {
             format!("client {client}: node {strange:?} does not answer what was asked")
         });

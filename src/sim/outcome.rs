@@ -48,7 +48,7 @@ impl World {
                 });
                 self.idle(client, task);
             }
-            (Event::Query { replies, .. }, Some(task)) => self.asked(client, task, &replies),
+            (Event::Query { answers, .. }, Some(task)) => self.asked(client, task, &answers),
             (event, _) => self.oracle.fail(Kind::Unasked, || format!("nobody waits for {event:?}")),
         }
     }

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::Cause;
-use redbolt::inspect::{KeyState, NodeHealth, NodeKey, NodeState};
+use redbolt::inspect::{NodeHealth, NodeState, Query, Reply};
 use redbolt::sim::{Kind, Oracle, Random};
 use redbolt::{Client, Config, KeepAlive, LockOptions, LockToken, Retry, UnlockError, now};
 use redbolt_embedded::{Memory, Nodes};
@@ -354,21 +353,14 @@ impl Round {
     fn keys_left(&self, client: &mut Client) -> Vec<String> {
         let mut left = Vec::new();
         let detached = self.detached.lock().expect("no panic");
-        let is_detached = |state: &KeyState| {
-            matches!(state, KeyState::Held { token, .. }
-                if detached.iter().any(|given| given.as_bytes() == token))
-        };
+        let is_detached =
+            |reply: &Reply| detached.iter().any(|given| Some(given.as_bytes()) == reply.text());
         for key in KEYS {
-            let nodes = client.status(key).expect("it is asked for");
-            // A node without a vote proves nothing to a client, but what it does not hold is not left.
-            let is_free = |node: &NodeKey| {
-                let is_doubted = node.doubt != Cause::None;
-                node.state == KeyState::Free
-                    || is_detached(&node.state)
-                    || is_doubted && matches!(node.state, KeyState::Error(_))
-            };
-            let held = nodes.iter().filter(|node| !is_free(node));
-            left.extend(held.map(|node| format!("{key} at {} {:?}", node.node, node.state)));
+            let query = Query::new().all(&[b"GET", key.as_bytes()]);
+            let nodes = client.query(&query).expect("it is asked for");
+            let is_free = |reply: &Reply| *reply == Reply::Nil || is_detached(reply);
+            let held = nodes.iter().filter(|node| !node.replies.first().is_some_and(is_free));
+            left.extend(held.map(|node| format!("{key} {node:?}")));
         }
         left
     }

@@ -251,7 +251,7 @@ fn flush_fully_held(cluster: &Cluster, node: usize, workers: &Workers, random: &
         for key in 0..KEYS {
             let Ok(lease) = client.lock(lock_key(key), TTL) else { return false };
             // Whoever has answered this has answered the SET before it.
-            let is_asked = client.status(lock_key(key)).is_ok();
+            let is_asked = client.leader(lock_key(key)).is_ok();
             if !is_asked || usize::try_from(lease.votes().count()) != Ok(cluster.len()) {
                 return false;
             }

@@ -2,15 +2,13 @@
 //! is missed when it is gone.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redbolt::inspect::{Holder, NodePermissions, NodeState, examine, permissions};
+use redbolt::inspect::{NodeState, Query, Reply};
 use redbolt::{Cause, Client, Config, LockError, Retry, Unlocked};
 
 use super::common::{
-    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually,
-    fresh_config, ms,
+    Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config, ms,
 };
 
 const DOCUMENT: &str = include_str!("../../docs/security.md");
@@ -51,13 +49,29 @@ fn set_user(server: &RealServer, line: &[&str]) {
     assert_eq!(reply, b"+OK\r\n", "{line:?}: {}", reply.escape_ascii());
 }
 
-/// What the user may not run, the ways of releasing apart, of which one is enough.
-fn denied(node: &NodePermissions) -> String {
-    let is_denied = |cause: &Cause| matches!(cause, Cause::NoPermission | Cause::KeyDenied);
-    let ways_of_release = ["DELIFEQ", "DELEX"];
-    let refused = node.refused.iter().filter(|(_, cause)| is_denied(cause));
-    let names = refused.map(|(name, _)| *name).filter(|name| !ways_of_release.contains(name));
-    names.collect::<Vec<_>>().join(" ")
+/// Commands that change nothing and need the rights of those that do.
+const TRIALS: [&str; 7] = [
+    "SET lock:k v NX PX 0",
+    "SET redbolt:since:k 1 NX PX 0",
+    "GET lock:k",
+    "PTTL lock:k",
+    "PUBLISH redbolt:k m",
+    "EVAL return(0) 1 lock:k",
+    "DEL redbolt:since:k",
+];
+
+/// Which of the trials the user may not run, on each node.
+fn denied(client: &mut Client) -> Vec<String> {
+    let words = |trial: &'static str| trial.split(' ').map(str::as_bytes).collect::<Vec<_>>();
+    let query = TRIALS.iter().fold(Query::new(), |query, trial| query.all(&words(trial)));
+    let is_denied =
+        |reply: &Reply| matches!(reply, Reply::Error(Cause::NoPermission | Cause::KeyDenied));
+    let nodes = client.query(&query).expect("answers").into_iter();
+    let denied = nodes.map(|node| {
+        let trials = TRIALS.iter().zip(node.replies).filter(|(_, reply)| is_denied(reply));
+        trials.map(|(trial, _)| *trial).collect::<Vec<_>>().join(", ")
+    });
+    denied.collect()
 }
 
 /// All that the rights are for, on five servers of one version.
@@ -76,7 +90,8 @@ fn does_all(cluster: &Cluster) {
     }
     let term = client.campaign("lock:led", TTL).expect("the lock is free");
     let program = |client: &mut Client| {
-        client.leader("lock:led").expect("answers").holder.and_then(|leader| leader.program)
+        let led = client.leader("lock:led").expect("answers");
+        led.leader().and_then(|leader| leader.name.clone()?.program)
     };
     assert!(eventually(PATIENCE, || program(&mut client).is_some()), "the leader has no name");
     assert_eq!(client.resign(term).expect("the term is ours"), Unlocked::Released);
@@ -111,12 +126,8 @@ fn does_all(cluster: &Cluster) {
         client.wait_released(ms(10));
         client.try_lock("lock:again", TTL).is_ok() && client.driver().voters().count() == 5
     }));
-    for node in examine(&mut client).expect("answers") {
-        assert!(node.health.direct_wake, "{node:?}");
-    }
-    for node in permissions(&mut client, "lock:k").expect("answers") {
-        assert_eq!(denied(&node), "", "{node:?}");
-    }
+    assert_eq!(denied(&mut client), [""; 5]);
+    assert!(client.nodes().iter().all(|node| node.direct_wake), "{:?}", client.nodes());
 }
 
 #[test]
@@ -166,11 +177,11 @@ fn see(cluster: &Cluster) -> Seen {
     }
     client.wait_released(ms(100));
     say("left", subscriptions_after_a_wait(cluster).to_string());
-    let report = examine(&mut client).expect("answers").remove(0);
-    say("dialect", report.health.dialect.clone().unwrap_or_default());
-    say("denied", denied(&permissions(&mut client, "lock:k").expect("answers").remove(0)));
-    say("woken", report.health.direct_wake.to_string());
-    say("admitted", (report.health.state == NodeState::Admitted).to_string());
+    say("denied", denied(&mut client).remove(0));
+    let node = client.nodes().remove(0);
+    say("dialect", node.dialect.unwrap_or_default());
+    say("woken", node.direct_wake.to_string());
+    say("admitted", (node.state == NodeState::Admitted).to_string());
     let notices: Vec<Cause> =
         std::iter::from_fn(|| client.notice()).map(|told| told.cause).collect();
     say("notices", format!("{notices:?}"));
@@ -185,7 +196,7 @@ fn subscriptions_after_a_wait(cluster: &Cluster) -> usize {
     let config = config(cluster).client_name("waits").transfers_in_row(16).retry(retry);
     let Ok(mut client) = Client::connect(config) else { return 0 };
     drop(client.lock("lock:waited", TTL));
-    drop(client.status("lock:waited"));
+    drop(client.leader("lock:waited"));
     let clients = cluster.node(0).command(&["CLIENT", "LIST"]);
     let clients = String::from_utf8_lossy(&clients).into_owned();
     let its = clients.lines().find(|line| line.contains(":waits:"));
@@ -209,76 +220,6 @@ fn each_documented_right_is_missed_when_it_is_gone() {
                 let lacking = see(&cluster);
                 assert_ne!(whole, lacking, "{}: {right} is not needed", kind.name());
             }
-        }
-    }
-}
-
-/// The line for those who look after locks, as words.
-fn operator_line() -> Vec<&'static str> {
-    let line = DOCUMENT.lines().find(|line| line.starts_with("ACL SETUSER operator "));
-    line.expect("a line").split(' ').collect()
-}
-
-/// What the operator can do on one server where somebody holds a lock; its last line takes that lock
-/// away.
-fn operate(cluster: &Cluster) -> Vec<String> {
-    let mut holder = cluster.whole(cluster.config().client_name("holder"));
-    let lease = holder.try_lock("k", TTL).expect("the lock is free");
-    // Scripts that others have loaded would hide that this user cannot.
-    cluster.node(0).command(&["SCRIPT", "FLUSH"]);
-    let config = cluster.config().username("operator").password("secret").node_timeout(ms(500));
-    let mut client = Client::open(config).expect("a client");
-    let mut seen = vec![format!("{:?}", client.wait_settled(PATIENCE).is_ok())];
-    let is_done = AtomicBool::new(false);
-    let found = std::thread::scope(|scope| {
-        // Only a holder that reads can be asked.
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
-                holder.drive_for(ms(5)).expect("a healthy loop");
-            }
-        });
-        let found = client.holder("k").expect("answers");
-        is_done.store(true, Ordering::Relaxed);
-        found
-    });
-    let said = |holder: Holder| (holder.program, holder.ends_in.is_some(), holder.waiters);
-    seen.push(format!("{:?}", found.holder.map(said)));
-    let listing = client.locks("*", 10).expect("answers");
-    let names = listing.locks.iter().map(|lock| lock.holder.as_ref()?.program.clone());
-    seen.push(format!("{:?} {:?}", names.collect::<Vec<_>>(), listing.nodes));
-    seen.push(format!("{:?}", client.try_lock("other", TTL).is_ok()));
-    seen.push(format!("{:?}", client.nodes().remove(0).dialect));
-    seen.push(format!("{:?}", client.unlock_token("k", lease.token())));
-    drop(lease);
-    seen
-}
-
-#[test]
-fn an_operator_sees_locks_and_takes_one_away_and_takes_none() {
-    for kind in available_kinds() {
-        let Some(cluster) = Cluster::start(&[kind], &[]) else { return };
-        let line = operator_line();
-        let rights_from = line.iter().position(|word| *word == "reset").expect("a reset") + 1;
-        let set = |words: &[&str]| {
-            cluster.node(0).command(&["ACL", "DELUSER", "operator"]);
-            let reply = cluster.node(0).command(words);
-            assert_eq!(reply, b"+OK\r\n", "{words:?}: {}", reply.escape_ascii());
-        };
-        set(&line);
-        let whole = operate(&cluster);
-        let words: Vec<&str> = whole.iter().map(String::as_str).collect();
-        let [settled, found, listed, locked, _, unlocked] = words[..] else { panic!("{words:?}") };
-        assert_eq!(
-            (settled, found),
-            ("true", r#"Some((Some("holder"), true, Some(0)))"#),
-            "{whole:?}"
-        );
-        assert!(listed.starts_with(r#"[Some("holder")]"#), "{whole:?}");
-        assert_eq!((locked, unlocked), ("false", "Ok(Released)"), "{whole:?}");
-        for right in line[rights_from..].iter().filter(|word| word.starts_with(['+', '~', '&'])) {
-            let rest: Vec<_> = line.iter().copied().filter(|word| word != right).collect();
-            set(&rest);
-            assert_ne!(whole, operate(&cluster), "{}: {right} is not needed", kind.name());
         }
     }
 }

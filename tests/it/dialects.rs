@@ -17,7 +17,7 @@ fn full_cycle(client: &mut Client, cluster: &Cluster, key: &str) {
     client.extend(&mut lease, TTL).expect("the lease is alive");
     let half = i64::try_from(TTL.as_millis() / 2).expect("a TTL is short");
     let is_extended = || {
-        client.status(key).expect("nodes are asked");
+        client.leader(key).expect("nodes are asked");
         cluster.nodes().all(|node| node.pttl(key) > half)
     };
     assert!(eventually(PATIENCE, is_extended));

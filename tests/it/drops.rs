@@ -24,7 +24,7 @@ fn a_dropped_lease_is_released_with_the_next_call() {
     // The call may be about anything; one for the same key goes behind the release.
     let again = client.try_lock("k", TTL).unwrap();
     drop(again);
-    client.status("other").unwrap();
+    client.leader("other").unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
     for key in ["a", "b", "c"] {
         drop(client.try_lock(key, TTL).unwrap());

@@ -135,7 +135,7 @@ fn a_node_that_restarted_empty_is_not_counted_and_gets_no_key() {
         assert!(lease.remaining() > TTL / 2);
         // Connected again, it still has nothing to extend.
         assert!(eventually(PATIENCE, || {
-            client.status("k").unwrap();
+            client.leader("k").unwrap();
             client.nodes().iter().all(|node| node.cause == Cause::None)
         }));
         client.extend(&mut lease, TTL).unwrap();
@@ -241,7 +241,7 @@ fn a_node_without_its_scripts_is_extended_though_the_others_have_decided() {
     cluster.node(0).command(&["SCRIPT", "FLUSH"]);
     client.extend(&mut lease, TTL).unwrap();
     let extended = eventually(ms(3_000), || {
-        client.status("k").unwrap();
+        client.leader("k").unwrap();
         cluster.node(0).pttl("k") > millis(TTL / 2)
     });
     assert!(extended, "{} ms", cluster.node(0).pttl("k"));

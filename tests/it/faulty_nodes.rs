@@ -363,7 +363,7 @@ fn late_replies_of_a_frozen_node_become_votes_and_their_keys_are_released_too() 
         assert_eq!(lease.votes().count(), 2);
         cluster.node(index).thaw();
         let grew = eventually(PATIENCE, || {
-            client.status("k").unwrap();
+            client.leader("k").unwrap();
             lease.votes().count() == 3
         });
         assert!(grew, "{lease:?}");

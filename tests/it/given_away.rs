@@ -26,7 +26,7 @@ fn a_late_word_of_a_node_deletes_no_lease_that_was_given_away() {
         let call = scope.spawn(|| service.lock("k", patient(PATIENCE)).unwrap());
         assert!(eventually(PATIENCE, || cluster.calls("eval") > 0), "the call introduces itself");
         // The answers come behind what the nodes have told of the call.
-        holder.status("k").unwrap();
+        holder.leader("k").unwrap();
         cluster.node(2).freeze();
         drop(held);
         call.join().unwrap()
@@ -42,7 +42,7 @@ fn a_late_word_of_a_node_deletes_no_lease_that_was_given_away() {
         node.get("k").is_some_and(|value| value == token.as_bytes())
     };
     assert!(eventually(PATIENCE, || has_it(cluster.node(2))), "the node hands it over too");
-    service.status("k").unwrap();
+    service.leader("k").unwrap();
     assert!(matches!(other.try_lock("k", LONG), Err(LockError::Taken(_))));
     assert!(cluster.nodes().all(has_it), "every node has it still");
     other.unlock_token(&key, &token).unwrap();

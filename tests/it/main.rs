@@ -36,10 +36,6 @@ mod hands;
 mod health;
 mod hold;
 #[cfg(feature = "shared")]
-mod holders;
-#[cfg(feature = "serde")]
-mod json;
-#[cfg(feature = "shared")]
 mod lingering;
 #[cfg(feature = "tracing")]
 mod log;
@@ -51,6 +47,8 @@ mod peers_replayed;
 mod prefix;
 mod promoted;
 mod public_names;
+#[cfg(feature = "shared")]
+mod query;
 mod retry;
 mod secrets;
 #[cfg(feature = "shared")]

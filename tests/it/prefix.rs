@@ -2,7 +2,6 @@
 
 use std::thread;
 
-use redbolt::inspect::KeyState;
 use redbolt::{Client, Config, ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 
 use super::common::{
@@ -32,9 +31,9 @@ fn the_nodes_have_the_prefix_and_callers_do_not() {
     taken(client.try_lock("sku:42", TTL));
     client.extend(&mut lease, TTL).unwrap();
 
-    let status = client.status("sku:42").unwrap();
-    let is_held = |state: &KeyState| matches!(state, KeyState::Held { token, .. } if token == lease.token().as_bytes());
-    assert!(status.iter().all(|node| is_held(&node.state)), "{status:?}");
+    assert_eq!(client.driver().wire_key("sku:42").unwrap(), b"app1:sku:42");
+    let led = client.leader("sku:42").unwrap();
+    assert_eq!(led.leader().expect("it is held").token, lease.token());
 
     let (key, token) = given_away(&mut client, lease);
     assert_eq!(key, b"sku:42");
@@ -79,7 +78,7 @@ fn key_and_prefix_have_4096_bytes_together() {
     assert!(matches!(error, LockError::InvalidKey { len: 4097 }), "{error}");
     assert!(matches!(client.unlock_token(&over, &token), Err(UnlockError::InvalidName)));
     assert!(matches!(client.adopt(&over, &token, TTL), Err(ExtendError::InvalidName)));
-    assert!(matches!(client.status(&over), Err(LockError::InvalidKey { .. })));
+    assert!(matches!(client.leader(&over), Err(LockError::InvalidKey { .. })));
     assert!(matches!(client.try_lock("", TTL), Err(LockError::InvalidKey { len: 0 })));
     assert_eq!(client.unlock_token(&key, &token).unwrap(), Unlocked::Released);
 
@@ -118,8 +117,8 @@ fn a_shared_handle_has_its_prefix_too() {
     let guard = shared.lock("k", TTL).unwrap();
     assert_eq!(guard.key(), b"k");
     assert!(eventually(PATIENCE, || cluster.holders("s:k") == 3));
-    let status = shared.status("k").unwrap();
-    assert!(status.iter().all(|node| matches!(node.state, KeyState::Held { .. })), "{status:?}");
+    assert_eq!(shared.wire_key("k").unwrap(), b"s:k");
+    assert!(shared.leader("k").unwrap().leader().is_some());
     let (key, token) = shared_away(&shared, guard);
     let adopted = shared.adopt(&key, &token, TTL).unwrap();
     assert_eq!(shared.unlock(adopted).unwrap(), Unlocked::Released);

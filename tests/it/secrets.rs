@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use redbolt::driver::{Driver, Outcome};
-use redbolt::inspect::{Address, examine};
+use redbolt::inspect::{Address, Query};
 use redbolt::{Client, Config, Lease, LockError};
 
 use super::common::{
@@ -106,14 +106,14 @@ fn clients_leases_and_reports_print_no_secret() {
     no_token_of(&drawn, &drawn);
     no_token_of(&drawn, &drawn.token());
     for key in ["given", "drawn"] {
-        let state = client.status(key).unwrap();
-        keeps_quiet(&state);
-        no_token_of(&drawn, &state);
+        let query = Query::leader(key.as_bytes());
+        let seen = (client.query(&query).unwrap(), client.leader(key).unwrap(), query);
+        keeps_quiet(&seen);
+        no_token_of(&drawn, &seen);
         let error = client.try_lock(key, TTL).unwrap_err();
         says_nothing(&format!("{error} {error:?} {error:#?}"));
         no_token_of(&drawn, &error);
     }
-    keeps_quiet(&examine(&mut client).unwrap());
     keeps_quiet(&client.nodes());
     client
         .with_lock("held", TTL, |held| {

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::inspect::KeyState;
 use redbolt::{
     Client, Config, ExtendError, KeepAlive, LockError, LockOptions, Retry, Shared, SharedGuard,
     UnlockError, Unlocked,
@@ -56,9 +55,7 @@ fn the_shared_handle_is_used_by_its_names() -> Result<(), Box<dyn std::error::Er
     guard.extend_if_due()?;
     assert!(matches!(shared.try_lock("sku:42", TTL), Err(LockError::Taken(_))));
     let token = guard.token().ok_or("a guard has a token")?;
-    let status = shared.status("sku:42")?;
-    let is_ours = |state: &KeyState| matches!(state, KeyState::Held { token: held, .. } if held == token.as_bytes());
-    assert!(status.iter().filter(|node| is_ours(&node.state)).count() >= 2, "{status:?}");
+    assert_eq!(shared.leader("sku:42")?.leader().map(|by| by.token.clone()), Some(token.clone()));
     assert_eq!(shared.unlock(guard)?, Unlocked::Released);
     assert_eq!(shared.unlock_token("sku:42", &token), Err(UnlockError::NotHeld));
 
@@ -205,10 +202,8 @@ fn is_handed_on(
     give: impl FnOnce(SharedGuard),
 ) -> (bool, Duration) {
     let token = || {
-        let status = shared.status("k").expect("nodes answer");
-        status.into_iter().find_map(|node| {
-            if let KeyState::Held { token, .. } = node.state { Some(token) } else { None }
-        })
+        let led = shared.leader("k").expect("nodes answer");
+        led.leader().map(|by| by.token.clone())
     };
     let before = token();
     thread::scope(|scope| {
@@ -329,7 +324,7 @@ fn a_call_beyond_the_limit_is_refused_and_does_not_block() {
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 3));
         ends_within(ms(0), || {
             assert!(matches!(shared.lock("other", TTL), Err(LockError::Full)));
-            assert!(matches!(shared.status("k"), Err(LockError::Full)));
+            assert!(matches!(shared.leader("k"), Err(LockError::Full)));
             assert!(matches!(shared.adopt("k", "t", TTL), Err(ExtendError::Full)));
             assert!(matches!(shared.unlock_token("k", "t"), Err(UnlockError::Full)));
         });

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 
+use redbolt::inspect::{Query, Reply};
 use redbolt::{
     Client, Config, ConnectError, LockError, LockOptions, Shared, SharedGuard, UnlockError,
     Unlocked,
@@ -127,7 +128,8 @@ fn futures_run_on_a_loop_of_ten_lines() {
         guard.extend_if_due_async().await.expect("it is fresh");
         let token = shared.detach_async(&mut guard).await.expect("it is settled");
         let adopted = shared.adopt_async("k", &token, TTL).await.expect("it is there");
-        assert_eq!(shared.status_async("k").await?.len(), shared.nodes_async().await.len());
+        let answers = shared.query_async(&Query::new().all(&[b"TIME"])).await?;
+        assert_eq!(answers.len(), shared.nodes_async().await.len());
         drop(adopted);
         let unlocked = shared.unlock_token_async("k", token).await;
         assert_eq!(unlocked, Err(UnlockError::NotHeld));
@@ -201,8 +203,8 @@ fn a_waiter_that_gives_up_with_the_lock_in_hand_wakes_the_next() {
         drop(guard);
         // The first is told, and gone before it can take what it won.
         assert!(eventually(PATIENCE, || {
-            let keys = shared.status("k").expect("nodes answer");
-            keys.iter().any(|node| node.state != redbolt::inspect::KeyState::Free)
+            let nodes = shared.query(&Query::new().all(&[b"GET", b"k"])).expect("nodes answer");
+            nodes.iter().any(|node| node.replies != [Reply::Nil])
         }));
         thread::sleep(ms(20));
         drop(waiters.remove(0));

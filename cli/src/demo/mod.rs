@@ -183,7 +183,7 @@ impl Demo {
     /// Checks the nodes, and reports when one votes again.
     fn look(&mut self, elapsed: Duration) -> Result<(), Failure> {
         let Some(observer) = &mut self.observer else { return Ok(()) };
-        observer.status("redbolt:demo:shelf:0")?;
+        observer.leader("redbolt:demo:shelf:0")?;
         let before = std::mem::replace(&mut self.seen, observer.nodes());
         for (index, (old, new)) in before.iter().zip(&self.seen).enumerate() {
             if old.state != NodeState::Admitted && new.state == NodeState::Admitted {

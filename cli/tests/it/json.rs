@@ -43,7 +43,7 @@ fn the_lines_of_status_ls_and_leader_are_as_scripts_know_them() {
     let token = lock.text("token");
     let client = &token[..16];
     let holder = format!(
-        r#"{{"address":null,"client":"{client}","ends_ms":N,"held_ms":null,"host":null,"pid":null,"program":null,"votes":N,"waiters":null}}"#
+        r#"{{"address":null,"client":"{client}","ends_ms":N,"host":null,"pid":null,"program":null,"since_ms":null,"votes":N}}"#
     );
     let nodes = nodes.replace(r#""state":"free","token":null,"ttl_ms":null"#, "HELD");
     let nodes = nodes.replace("HELD", &format!(r#""state":"held","token":"{token}","ttl_ms":N"#));

@@ -17,6 +17,7 @@ mod lock;
 mod logins;
 mod look;
 mod operating;
+mod operator;
 mod prefix;
 mod prometheus;
 mod promoted;
@@ -27,6 +28,7 @@ mod runbook;
 mod servers;
 mod settings;
 mod several;
+mod since;
 #[cfg(feature = "tls")]
 mod tls;
 mod usage;

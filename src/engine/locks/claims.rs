@@ -1,4 +1,4 @@
-//! The claims of leaders: a key beside the lock of a lease that was asked for with
+//! The claims of holders: a key beside the lock of a lease that was asked for with
 //! [`announced`](crate::LockOptions::announced), which says whose lease it is.
 //!
 //! # Invariants

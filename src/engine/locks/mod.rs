@@ -24,8 +24,8 @@ mod log;
 pub(super) mod observe;
 pub(super) mod offers;
 pub(super) mod op;
-pub(super) mod prefix;
-pub(crate) mod query;
+pub(crate) mod prefix;
+mod query;
 mod release;
 #[cfg(feature = "metrics")]
 pub(super) mod series;

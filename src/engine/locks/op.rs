@@ -11,13 +11,13 @@ use crate::command::Answer;
 use crate::engine::ways::Way;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::options::LockOptions;
+use crate::query::NodeAnswers;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::retry::Retry;
 use crate::round::{Round, Tally};
 use crate::slab::{Index, KeepIndex, OpIndex, Slab, SlotIndex};
 use crate::time::Instant;
 
-use std::fmt;
 use std::time::Duration;
 
 /// An operation of an [`Engine`](crate::engine::Engine) that has not been reported yet.
@@ -136,7 +136,7 @@ pub(in crate::engine) struct Op {
     /// For an extension: the new deadline if it wins.
     pub(in crate::engine) new_deadline: Instant,
     pub(in crate::engine) causes: [Cause; NODES_MAX],
-    pub(in crate::engine) query: Option<Box<Query>>,
+    pub(in crate::engine) query: Option<Box<Asked>>,
     /// How an acquisition began.
     #[cfg(feature = "metrics")]
     pub(in crate::engine) called: Called,
@@ -156,53 +156,11 @@ pub(in crate::engine) struct Called {
 
 /// The answers to a query.
 #[derive(Debug)]
-pub(in crate::engine) struct Query {
+pub(in crate::engine) struct Asked {
     pub(in crate::engine) asked_at: Instant,
-    pub(in crate::engine) replies: Vec<NodeReplies>,
+    pub(in crate::engine) answers: Vec<NodeAnswers>,
     /// Answers still awaited.
     pub(in crate::engine) open: usize,
-    /// The number under which a holder was asked, and has not answered yet.
-    pub(in crate::engine) awaits: Option<u32>,
-}
-
-/// What a holder says of its lock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
-    pub(crate) held_for: Duration,
-    pub(crate) waiters: u32,
-}
-
-/// One node's answers to a query.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct NodeReplies {
-    /// The node.
-    pub node: NodeId,
-    /// The node's answers so far, as RESP bytes, in the order of the commands.
-    pub replies: Vec<Vec<u8>>,
-    /// Why answers are missing.
-    pub cause: Cause,
-    /// Why the node's answers prove nothing: it may have lost locks, or is not fit to hold any.
-    /// [`Cause::None`] if it was admitted when its answers were read.
-    pub doubt: Cause,
-    /// From the request to the first answer.
-    pub round_trip: Duration,
-    /// How many answers were asked for.
-    pub(in crate::engine) wanted: usize,
-    /// What a holder said over this node.
-    pub(crate) heard: Option<Heard>,
-}
-
-impl fmt::Debug for NodeReplies {
-    /// Without the answers: a key's value is a token.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeReplies")
-            .field("node", &self.node)
-            .field("replies", &self.replies.len())
-            .field("cause", &self.cause)
-            .field("round_trip", &self.round_trip)
-            .finish()
-    }
 }
 
 /// All operations of an engine.

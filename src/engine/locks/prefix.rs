@@ -10,38 +10,38 @@ use crate::key::Key;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(in crate::engine) struct Prefix {
+pub(crate) struct Prefix {
     bytes: Box<[u8]>,
     /// The longest key that goes to the nodes as it is; zero where there is a prefix.
     plain_len_max: usize,
 }
 
 impl Prefix {
-    pub(in crate::engine) fn new(bytes: &[u8]) -> Self {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
         let plain_len_max = if bytes.is_empty() { KEY_LEN_MAX } else { 0 };
         Self { bytes: bytes.into(), plain_len_max }
     }
 
     /// Whether the key goes to the nodes as it is: without a prefix, every key that may.
     #[inline]
-    pub(in crate::engine) fn is_plain(&self, key: &[u8]) -> bool {
+    pub(crate) fn is_plain(&self, key: &[u8]) -> bool {
         // An empty key wraps around to the longest there is.
         key.len().wrapping_sub(1) < self.plain_len_max && !is_reserved(key)
     }
 
     /// Whether keys go to the nodes as they are.
     #[inline]
-    pub(in crate::engine) const fn is_none(&self) -> bool {
+    pub(crate) const fn is_none(&self) -> bool {
         self.plain_len_max > 0
     }
 
-    pub(in crate::engine) const fn as_bytes(&self) -> &[u8] {
+    pub(crate) const fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Whether a key may go to the nodes behind the prefix.
     #[cold]
-    pub(in crate::engine) fn check(&self, key: &[u8]) -> Result<(), LockError> {
+    pub(crate) fn check(&self, key: &[u8]) -> Result<(), LockError> {
         if is_reserved(key) {
             return Err(LockError::ReservedKey);
         }
@@ -51,15 +51,12 @@ impl Prefix {
 
     /// Puts the prefix in front of a key.
     #[cold]
-    pub(in crate::engine) fn put_before(&self, key: &mut Key) {
+    pub(crate) fn put_before(&self, key: &mut Key) {
         key.insert_from_slice(0, &self.bytes);
     }
 
     /// A caller's key, as the nodes know it.
-    pub(in crate::engine) fn wire_key<'key>(
-        &self,
-        key: &'key [u8],
-    ) -> Result<Cow<'key, [u8]>, LockError> {
+    pub(crate) fn wire_key<'key>(&self, key: &'key [u8]) -> Result<Cow<'key, [u8]>, LockError> {
         if self.is_plain(key) {
             return Ok(Cow::Borrowed(key));
         }
@@ -68,7 +65,7 @@ impl Prefix {
     }
 
     /// A key of the nodes as callers know it.
-    pub(in crate::engine) fn plain_key<'key>(&self, wire: &'key [u8]) -> &'key [u8] {
+    pub(crate) fn plain_key<'key>(&self, wire: &'key [u8]) -> &'key [u8] {
         wire.get(self.bytes.len()..).unwrap_or_default()
     }
 }

@@ -1,70 +1,62 @@
-//! Queries to every node, for people: what a key holds, how a node is set up.
+//! Queries to the nodes: what a key holds, how a node is set up. No lock depends on one.
 
-use super::op::{Heard, NodeReplies, OpId, OpKind, Outcome, Query};
+use super::op::{Asked, OpId, OpKind, Outcome};
 use super::state::Locks;
 use crate::engine::event::Event;
 use crate::error::{Cause, LockError};
 use crate::node::{Now, Pending, Phase, Request};
+use crate::query::{COMMANDS_MAX, NodeAnswers, Query, Reply};
 use crate::quorum::NodeId;
-use crate::resp::encode::append_command;
 use crate::slab::OpIndex;
 use crate::time::Instant;
 
-/// Takes the command that was chosen.
-pub(crate) type Say<'a> = &'a mut dyn FnMut(&[&[u8]]);
-
 impl Locks {
-    /// Sends each connected node the commands that `choose` says for it: one per call, at most 255,
-    /// until it says none. Each command must only read and give one reply.
+    /// Puts the query to each connected node.
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] if too many operations are under way.
+    /// [`LockError::Full`] if too many operations are under way, or one node is asked too much.
     pub(in crate::engine) fn query(
         &mut self,
-        mut choose: impl FnMut(NodeId, usize, Say<'_>),
+        query: &Query,
         now: Instant,
     ) -> Result<OpId, LockError> {
+        if self.nodes.all().into_iter().any(|id| query.of(id).count() > COMMANDS_MAX) {
+            return Err(LockError::Full);
+        }
         let index = self.ops.open(OpKind::Query).ok_or(LockError::Full)?;
         let now = self.now(now);
         let phase = self.query_phase(index);
-        let mut replies = Vec::with_capacity(self.nodes.len());
+        let mut answers = Vec::with_capacity(self.nodes.len());
         let mut open = 0;
         for id in self.nodes.all() {
-            let mut answers = NodeReplies {
+            let mut node = NodeAnswers {
                 node: id,
                 replies: Vec::new(),
                 cause: Cause::None,
                 doubt: Cause::None,
                 round_trip: now.real.until(now.real),
                 wanted: 0,
-                heard: None,
             };
             if self.nodes.at(id).is_greeted() {
-                for part in 0..u8::MAX {
-                    let scratch = &mut self.scratch;
-                    scratch.clear();
-                    choose(id, part.into(), &mut |command| append_command(scratch, command));
-                    if self.scratch.is_empty() {
-                        break;
-                    }
-                    answers.wanted += 1;
-                    answers.cause = Cause::Timeout;
+                for (part, command) in (0..=u8::MAX).zip(query.of(id)) {
+                    node.wanted += 1;
+                    node.cause = Cause::Timeout;
                     let request = Request::Query { op: index, part, phase };
-                    if !self.nodes.request(id, request, &self.scratch, now.attended) {
-                        answers.cause = Cause::Backlog;
+                    if !self.nodes.request(id, request, command, now.attended) {
+                        node.cause = Cause::Backlog;
                         break;
                     }
                     open += 1;
                 }
             } else {
-                answers.cause = self.nodes.at(id).cause();
+                node.cause = self.nodes.at(id).cause();
             }
-            replies.push(answers);
+            answers.push(node);
         }
-        self.ops.at_mut(index).has_more = true;
-        self.ops.at_mut(index).query =
-            Some(Box::new(Query { asked_at: now.real, replies, open, awaits: None }));
+        let op = self.ops.at_mut(index);
+        op.has_more = true;
+        op.query = Some(Box::new(Asked { asked_at: now.real, answers, open }));
         if open == 0 {
             self.finish(index, Outcome::Answered);
         } else {
@@ -80,7 +72,7 @@ impl Locks {
 
     pub(in crate::engine) fn query_answered(&mut self, id: NodeId, pending: Pending, now: Now) {
         let node = self.nodes.at(id);
-        let reply = node.frame().to_vec();
+        let reply = Reply::of_frame(node.frame());
         let doubt = (!node.is_admitted()).then(|| node.cause());
         self.query_step(id, pending, |answers, asked_at| {
             answers.doubt = doubt.unwrap_or(answers.doubt);
@@ -102,7 +94,7 @@ impl Locks {
         &mut self,
         id: NodeId,
         pending: Pending,
-        step: impl FnOnce(&mut NodeReplies, Instant),
+        step: impl FnOnce(&mut NodeAnswers, Instant),
     ) {
         let Request::Query { op: index, phase, .. } = pending.request else { return };
         let op = self.ops.at(index);
@@ -112,59 +104,21 @@ impl Locks {
         {
             return;
         }
-        let Some(query) = &mut self.ops.at_mut(index).query else { return };
-        let asked_at = query.asked_at;
-        if let Some(answers) = query.replies.get_mut(id.index()) {
+        let Some(asked) = &mut self.ops.at_mut(index).query else { return };
+        let asked_at = asked.asked_at;
+        if let Some(answers) = asked.answers.get_mut(id.index()) {
             step(answers, asked_at);
         }
-        query.open = query.open.saturating_sub(1);
-        let is_heard_of = || {
-            query
-                .replies
-                .iter()
-                .any(|answers| answers.replies.iter().any(|answer| has_receivers(answer)))
-        };
-        if query.open == 0 && (query.awaits.is_none() || !is_heard_of()) {
-            self.finish(index, Outcome::Answered);
-        }
-    }
-
-    /// The query is a question to a holder, which answers under this number.
-    pub(in crate::engine) fn expect_word(&mut self, op: OpId, number: u32) {
-        if let Some(index) = self.ops.find(op)
-            && let Some(query) = &mut self.ops.at_mut(index).query
-        {
-            query.awaits = Some(number);
-            self.asked.retain(|(_, op)| self.ops.find(*op).is_some());
-            self.asked.push((number, op));
-        }
-    }
-
-    /// A holder answers a question.
-    pub(in crate::engine) fn hear_word(&mut self, id: NodeId, number: u32, heard: Heard) {
-        let Some(place) = self.asked.iter().position(|(asked, _)| *asked == number) else { return };
-        let (_, op) = self.asked.swap_remove(place);
-        let Some(index) = self.ops.find(op) else { return };
-        let op = self.ops.at_mut(index);
-        if op.outcome == Outcome::Open
-            && let Some(query) = &mut op.query
-        {
-            if let Some(answers) = query.replies.get_mut(id.index()) {
-                answers.heard = Some(heard);
-            }
+        asked.open = asked.open.saturating_sub(1);
+        if asked.open == 0 {
             self.finish(index, Outcome::Answered);
         }
     }
 
     pub(in crate::engine) fn report_query(&mut self, index: OpIndex) -> Event {
-        let replies = self.ops.at_mut(index).query.take().map(|query| query.replies);
+        let answers = self.ops.at_mut(index).query.take().map(|asked| asked.answers);
         let op = self.ops.id(index);
         self.close_op(index);
-        Event::Query { op, replies: replies.unwrap_or_default() }
+        Event::Query { op, answers: answers.unwrap_or_default() }
     }
-}
-
-/// Whether the answer to a PUBLISH says that somebody received it.
-fn has_receivers(answer: &[u8]) -> bool {
-    answer.starts_with(b":") && !answer.starts_with(b":0")
 }

@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use super::handover::{Heir, Offers};
 use super::keep::Keeps;
 use super::lingers::Lingers;
-use super::op::{OpId, Ops, Outcome};
+use super::op::{Ops, Outcome};
 use super::prefix::Prefix;
 use super::settings::Settings;
 use super::slot::{SlotState, Slots};
@@ -65,8 +65,6 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) keeps: Keeps,
     /// Operations that wait for nodes on their way.
     pub(in crate::engine) awaiting: Vec<OpIndex>,
-    /// Questions to holders, by their numbers.
-    pub(in crate::engine) asked: Vec<(u32, OpId)>,
     pub(in crate::engine) late_votes: VecDeque<SlotIndex>,
     /// What waiting calls offer.
     pub(in crate::engine) offers: Offers,
@@ -122,7 +120,6 @@ impl Locks {
             timers: Timers::default(),
             keeps: Keeps::default(),
             awaiting: Vec::new(),
-            asked: Vec::new(),
             late_votes: VecDeque::new(),
             offers: Offers::default(),
             last_denial: None,

@@ -1,20 +1,18 @@
 //! Questions that people put: an answer counts for what the node was as it was read.
 
 use super::*;
-use crate::resp::Reply;
+use crate::query::{NodeAnswers, Query, Reply};
 
 impl Rig {
     /// Asks one node what `k` holds; it has no such key.
-    fn is_without_key(&mut self) -> NodeReplies {
-        self.engine.query(&[&[b"GET", b"k"]], self.now).unwrap();
+    fn is_without_key(&mut self) -> NodeAnswers {
+        self.engine.query(&Query::new().all(&[b"GET", b"k"]), self.now).unwrap();
         self.answer(0, "_\r\n");
-        let Some(Event::Query { mut replies, .. }) = self.engine.poll_event(self.now) else {
+        let Some(Event::Query { mut answers, .. }) = self.engine.poll_event(self.now) else {
             panic!("no answer")
         };
-        let answer = replies.swap_remove(0);
-        let mut decoder = crate::resp::Decoder::new(crate::resp::Limits::default());
-        let frame = decoder.frame(&answer.replies[0]).unwrap().unwrap();
-        assert_eq!((frame.reply(), answer.cause), (Reply::Null, Cause::None));
+        let answer = answers.swap_remove(0);
+        assert_eq!((&answer.replies[..], answer.cause), (&[Reply::Nil][..], Cause::None));
         answer
     }
 }
@@ -37,12 +35,20 @@ fn what_a_node_without_a_vote_does_not_hold_is_doubted() {
 fn an_answer_behind_the_word_of_a_replica_is_doubted() {
     let mut rig = Rig::with(1, |config| config.restart_guard(RestartGuard::On).max_ttl(TTL));
     rig.acquire("a");
-    rig.engine.query(&[&[b"GET", b"k"]], rig.now).unwrap();
+    rig.engine.query(&Query::new().all(&[b"GET", b"k"]), rig.now).unwrap();
     rig.answer(0, "-READONLY You can't write against a read only replica.\r\n");
     rig.refused();
     rig.answer(0, "_\r\n");
-    let Some(Event::Query { replies, .. }) = rig.engine.poll_event(rig.now) else {
+    let Some(Event::Query { answers, .. }) = rig.engine.poll_event(rig.now) else {
         panic!("no answer")
     };
-    assert_eq!(replies[0].doubt, Cause::Quarantined);
+    assert_eq!(answers[0].doubt, Cause::Quarantined);
+}
+
+#[test]
+fn a_query_of_more_commands_than_a_node_takes_at_once_is_refused() {
+    let mut rig = Rig::new(1);
+    let query = |count| (0..count).fold(Query::new(), |query, _| query.all(&[b"TIME"]));
+    assert!(matches!(rig.engine.query(&query(256), rig.now), Err(LockError::Full)));
+    rig.engine.query(&query(255), rig.now).unwrap();
 }

@@ -12,7 +12,6 @@ mod extending;
 mod fencing;
 mod fuzzed;
 mod handing;
-mod held;
 mod keeping;
 mod limits;
 mod lingering;

@@ -61,7 +61,7 @@ pub(super) fn push(rig: &Rig, what: &str, last: &str) -> String {
 pub(super) const ANNOUNCE: char = '\u{1}';
 pub(super) const WAKE: char = '\u{2}';
 pub(super) const GIVE_UP: char = '\u{3}';
-pub(super) const REMOVAL: char = '\u{7}';
+pub(super) const REMOVAL: char = '\u{5}';
 
 /// `nodes` nodes that carry messages.
 pub(super) fn rig(nodes: usize) -> Rig {

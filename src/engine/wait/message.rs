@@ -32,10 +32,6 @@ pub(in crate::engine) enum Kind {
     /// The node has written the named token to the key: its vote for the receiver's lease. The
     /// listed calls wait behind it.
     Transfer,
-    /// The sender asks how long the holder of the token has held it.
-    Question,
-    /// The answer: the sender has held the lock for `wait_ms`, and `age_ms` counts who waits for it.
-    Answer,
     /// The sender has deleted the keys of the named token.
     Removal,
 }
@@ -97,9 +93,7 @@ impl<'a> Message<'a> {
             2 => Kind::Wake,
             3 => Kind::GiveUp,
             4 => Kind::Transfer,
-            5 => Kind::Question,
-            6 => Kind::Answer,
-            7 => Kind::Removal,
+            5 => Kind::Removal,
             _ => return None,
         };
         let (sender, rest) = rest.split_first_chunk()?;
@@ -180,9 +174,7 @@ pub(in crate::engine) fn append(
         Kind::Wake => 2,
         Kind::GiveUp => 3,
         Kind::Transfer => 4,
-        Kind::Question => 5,
-        Kind::Answer => 6,
-        Kind::Removal => 7,
+        Kind::Removal => 5,
     };
     out.extend_from_slice(&[kind, hops]);
     sender.append(out);
@@ -263,8 +255,6 @@ mod tests {
     fn a_message_is_read_as_it_was_written() {
         for (kind, count) in
             [(Kind::Announce, 0), (Kind::Wake, 3), (Kind::GiveUp, 0), (Kind::Transfer, 4)]
-                .into_iter()
-                .chain([(Kind::Question, 0), (Kind::Answer, 0)])
         {
             let list: Vec<_> = (0..count).map(listed).collect();
             let mut bytes = Vec::new();
@@ -297,7 +287,7 @@ mod tests {
             assert!(Message::parse(&bytes[..len]).is_none(), "cut at {len}");
         }
         let count_at = MARK_AT + size_of::<Mark>();
-        for (at, byte) in [(0, 0), (0, 8), (count_at, 3), (count_at + 1, 255)] {
+        for (at, byte) in [(0, 0), (0, 6), (count_at, 3), (count_at + 1, 255)] {
             let mut broken = bytes.clone();
             broken[at] = byte;
             assert!(Message::parse(&broken).is_none(), "byte {at} is {byte}");

@@ -343,7 +343,7 @@ impl Waiting {
                 }
             }
             // The engine takes these.
-            (Kind::Transfer | Kind::Question | Kind::Answer | Kind::Removal, _) => {}
+            (Kind::Transfer | Kind::Removal, _) => {}
             (Kind::GiveUp, None) => {
                 for op in self.waiting_for(message.key).map(|(op, _)| op).collect::<Vec<_>>() {
                     if let Some(waiter) = self.waiters.get_mut(op) {

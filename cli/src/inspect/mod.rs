@@ -1,0 +1,200 @@
+//! What the nodes hold for a key, and who holds it: questions to the nodes, and what their answers say.
+//!
+//! # Invariants
+//!
+//! - The votes for a lock are counted by the library alone ([`Led::read`]).
+
+mod clients;
+mod nodes;
+mod search;
+
+use std::time::Duration;
+
+use redbolt::inspect::{ClientName, Leader, Led, NodeAnswers, NodeHealth, NodeState, Query, Reply};
+use redbolt::{Cause, Client, LockError};
+
+pub(crate) use clients::{Clients, SeenClient, Unlisted, clients};
+use clients::{list, may_list};
+pub(crate) use nodes::{NodeReport, examine};
+pub(crate) use search::{Listing, Searched, search};
+
+/// A lock as the nodes show it at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenLock {
+    /// Without the prefix.
+    pub(crate) key: Vec<u8>,
+    pub(crate) verdict: Verdict,
+    /// Who holds it, where a quorum holds one token.
+    pub(crate) holder: Option<Holder>,
+    pub(crate) nodes: Vec<NodeKey>,
+}
+
+/// Who holds a lock. Names are claims of the clients themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    /// What the votes say, and what the holder says beside the lock.
+    pub(crate) by: Box<Leader>,
+    /// What a node lists of the holder.
+    pub(crate) listed: Option<SeenClient>,
+}
+
+impl Holder {
+    /// What it is called by a node that lists it, or by itself.
+    pub(crate) fn name(&self) -> Option<&ClientName> {
+        self.listed.as_ref().map(|listed| &listed.name).or(self.by.name.as_ref())
+    }
+}
+
+/// What the nodes together hold for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// No token can have a quorum, and no node that counts has a key.
+    Free,
+    /// One token is held by a quorum.
+    Held,
+    /// There are keys, and no token can have a quorum: an attempt is under way, or has failed.
+    Split,
+    /// Too few nodes with a vote answered: the others may hold a quorum.
+    Unknown,
+}
+
+impl Verdict {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Held => "held",
+            Self::Split => "split",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What one node holds for a key.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeKey {
+    /// `host:port` or the socket's path.
+    pub(crate) node: String,
+    pub(crate) state: KeyState,
+    /// Why this node counts neither for a lock nor against one; [`Cause::None`] if it has a vote, or did
+    /// not answer.
+    pub(crate) doubt: Cause,
+    /// How long until the node gets its vote, if time alone gives it one.
+    pub(crate) waits: Option<Duration>,
+}
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyState {
+    /// No such key, on a node that may vote. On another node a missing key is an error.
+    Free,
+    /// A string, which is the holder's token, for so long; `None` for ever.
+    Held { token: Vec<u8>, ttl: Option<Duration> },
+    /// The node did not answer, or has neither the key nor a vote, or the key holds other data.
+    Error(Cause),
+}
+
+impl NodeKey {
+    /// By the replies to GET or GETRANGE at this place, and to PTTL behind it.
+    fn read(node: &NodeHealth, answers: &NodeAnswers, at: usize) -> Self {
+        let waits = if let NodeState::Quarantined(left) = node.state { Some(left) } else { None };
+        let state = KeyState::read(answers, at);
+        Self { node: node.name.clone(), state, doubt: answers.doubt, waits }
+    }
+
+    /// The token that the node holds and its remaining TTL, whether it counts or not.
+    pub(crate) fn held(&self) -> Option<(&[u8], Option<Duration>)> {
+        let KeyState::Held { token, ttl } = &self.state else { return None };
+        Some((token, *ttl))
+    }
+
+    /// Whether the node has the key, and its word counts.
+    pub(crate) fn counts(&self) -> bool {
+        self.held().is_some() && self.doubt == Cause::None
+    }
+}
+
+impl KeyState {
+    fn read(answers: &NodeAnswers, at: usize) -> Self {
+        if answers.cause != Cause::None {
+            return Self::Error(answers.cause);
+        }
+        let doubt = answers.doubt;
+        let missing = if doubt == Cause::None { Self::Free } else { Self::Error(doubt) };
+        match answers.replies.get(at..) {
+            Some([Reply::Nil, ..]) => missing,
+            // GETRANGE of a missing key.
+            Some([Reply::Text(token), Reply::Integer(-2), ..]) if token.is_empty() => missing,
+            Some([Reply::Text(token), Reply::Integer(ms), ..]) => {
+                let ttl = u64::try_from(*ms).ok().map(Duration::from_millis);
+                Self::Held { token: token.clone(), ttl }
+            }
+            Some([Reply::Error(cause), ..] | [_, Reply::Error(cause), ..]) => Self::Error(*cause),
+            Some(_) | None => Self::Error(Cause::OddReply),
+        }
+    }
+}
+
+impl SeenLock {
+    /// By the replies of each node that [`Led::read`] reads from this place on.
+    fn read(
+        key: &[u8],
+        nodes: Vec<NodeKey>,
+        answers: &[NodeAnswers],
+        at: usize,
+        quorum: u32,
+    ) -> Self {
+        let led = Led::read(answers, at, quorum);
+        let verdict = match led {
+            Led::By(_) => Verdict::Held,
+            Led::Nobody if nodes.iter().any(NodeKey::counts) => Verdict::Split,
+            Led::Nobody => Verdict::Free,
+            Led::Unknown | _ => Verdict::Unknown,
+        };
+        let holder = if let Led::By(by) = led { Some(Holder { by, listed: None }) } else { None };
+        Self { key: key.to_owned(), verdict, holder, nodes }
+    }
+
+    /// Whether a list of clients may say more of the holder.
+    fn wants_list(&self) -> bool {
+        self.holder.as_ref().is_some_and(|it| it.by.client.is_some() && it.listed.is_none())
+    }
+
+    /// Notes what a list of clients says of the holder.
+    fn find_in(&mut self, listed: &[SeenClient]) {
+        if let Some(holder) = &mut self.holder {
+            let is_it = |seen: &&SeenClient| holder.by.client == Some(seen.name.client);
+            holder.listed = listed.iter().find(is_it).cloned();
+        }
+    }
+}
+
+/// Who holds the lock `key`, or leads the election of that name, as far as one round trip says.
+pub(crate) fn leader(client: &mut Client, key: &[u8]) -> Result<SeenLock, LockError> {
+    let query = Query::leader(&client.driver().wire_key(key)?);
+    let answers = client.query(&query)?;
+    Ok(seen(client, key, &answers))
+}
+
+/// Who holds the lock `key`. Where a client of Redbolt holds it one node after the other is then asked
+/// for the list of its clients, until one lists the holder.
+pub(crate) fn holder(client: &mut Client, key: &[u8]) -> Result<SeenLock, LockError> {
+    let query = Query::leader(&client.driver().wire_key(key)?).all(&[b"INFO", b"clients"]);
+    let answers = client.query(&query)?;
+    let mut seen = seen(client, key, &answers);
+    let lists = answers.iter().filter(|answers| may_list(answers, 3).is_ok());
+    for node in lists.map(|answers| answers.node) {
+        if !seen.wants_list() {
+            break;
+        }
+        if let Ok(listed) = list(client, node)? {
+            seen.find_in(&listed);
+        }
+    }
+    Ok(seen)
+}
+
+fn seen(client: &Client, key: &[u8], answers: &[NodeAnswers]) -> SeenLock {
+    let nodes = client.nodes();
+    let nodes = nodes.iter().zip(answers).map(|(node, answers)| NodeKey::read(node, answers, 0));
+    SeenLock::read(key, nodes.collect(), answers, 0, client.driver().quorum())
+}

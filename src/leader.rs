@@ -1,0 +1,246 @@
+//! [`Led`]: who leads an election, or holds any lock, by the votes of the nodes; and when an observer
+//! asks again.
+//!
+//! Layer: above `query`, beside `engine`. Sends nothing and reads no clock.
+
+use std::time::{Duration, SystemTime};
+
+use crate::claim::{CLAIM_SUFFIX, Claim};
+use crate::client_name::{ClientId, ClientName};
+use crate::error::Cause;
+use crate::query::{NodeAnswers, Query, Reply};
+use crate::time::Instant;
+use crate::token::LockToken;
+
+/// Who leads an election: which client holds its lock. It may be asked of any lock.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Led {
+    /// A quorum of nodes holds the token of this client.
+    By(Box<Leader>),
+    /// No token has a quorum: nobody leads.
+    Nobody,
+    /// Too few nodes with a vote answered: the others may hold a quorum.
+    Unknown,
+}
+
+/// A client that holds a lock. Names are claims of the clients themselves: for people, and for nothing
+/// else.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The token that a quorum holds. `Debug` does not show it.
+    pub token: LockToken,
+    /// How many nodes hold it.
+    pub votes: u32,
+    /// How long until no quorum holds it, unless it is extended; `None` for ever.
+    pub ends_in: Option<Duration>,
+    /// The client, by its token; `None` for a token of another form than Redbolt's.
+    pub client: Option<ClientId>,
+    /// What the client says of itself beside the lock; `None` where it was not asked to
+    /// ([`announced`](crate::LockOptions::announced)), or has not yet. It is believed with the token
+    /// alone; of several names the one that most nodes have.
+    pub name: Option<ClientName>,
+    /// Since when the client has held the lock, by its own wall clock; `None` as above.
+    pub since: Option<SystemTime>,
+}
+
+impl Query {
+    /// The commands whose replies [`Led::read`] reads: GET and PTTL of the key, and GET of what its
+    /// holder says beside it. `key` is as the nodes know it.
+    #[must_use]
+    pub fn leader(key: &[u8]) -> Self {
+        let claim = [key, CLAIM_SUFFIX].concat();
+        Self::new().all(&[b"GET", key]).all(&[b"PTTL", key]).all(&[b"GET", &claim])
+    }
+}
+
+impl Led {
+    /// Counts the votes of the nodes for a lock that needs `quorum` of them, by their replies to
+    /// [`Query::leader`]; `at` is the place of the first of the three replies. GETRANGE may stand for
+    /// GET.
+    #[must_use]
+    pub fn read(answers: &[NodeAnswers], at: usize, quorum: u32) -> Self {
+        let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
+        let votes: Vec<Vote<'_>> = answers.iter().map(|node| vote(node, at)).collect();
+        let ends_of = |token: &[u8]| -> Vec<Duration> {
+            let ends = votes.iter().filter_map(|vote| match vote {
+                Vote::Token(other, end) => (*other == token).then_some(*end),
+                Vote::Free | Vote::Silent => None,
+            });
+            ends.collect()
+        };
+        let tokens = votes.iter().filter_map(|vote| match vote {
+            Vote::Token(token, _) => Some((*token, ends_of(token))),
+            Vote::Free | Vote::Silent => None,
+        });
+        let (token, mut ends) = tokens.max_by_key(|(_, ends)| ends.len()).unwrap_or_default();
+        if ends.len() < quorum {
+            let silent = votes.iter().filter(|vote| **vote == Vote::Silent).count();
+            return if ends.len() + silent >= quorum { Self::Unknown } else { Self::Nobody };
+        }
+        // The last first: with the q-th the quorum ends.
+        ends.sort_unstable_by(|a, b| b.cmp(a));
+        let ends_in = quorum.checked_sub(1).and_then(|last| ends.get(last)).copied();
+        let claim = claim(answers, at, token);
+        let (name, since) = claim.map_or((None, None), |claim| (Some(claim.name), claim.since));
+        Self::By(Box::new(Leader {
+            token: LockToken::seen(token),
+            votes: u32::try_from(ends.len()).unwrap_or(u32::MAX),
+            ends_in: ends_in.filter(|end| *end < Duration::MAX),
+            client: ClientId::of_token(token),
+            name,
+            since,
+        }))
+    }
+
+    /// The leader, if there is one and it is known.
+    #[must_use]
+    pub fn leader(&self) -> Option<&Leader> {
+        if let Self::By(leader) = self { Some(leader) } else { None }
+    }
+
+    /// Whether this is news to an observer that last saw `before`: another leader, none, or the name of
+    /// one that had none. That too few nodes answered to know is no news.
+    fn is_news(&self, before: Option<&Self>) -> bool {
+        let Some(before) = before else { return true };
+        let (now, then) = (self.leader(), before.leader());
+        let is_other = now.map(|leader| &leader.token) != then.map(|leader| &leader.token);
+        let is_named = |leader: Option<&Leader>| leader.is_some_and(|it| it.name.is_some());
+        !matches!(self, Self::Unknown) && (is_other || is_named(now) && !is_named(then))
+    }
+}
+
+/// What a node says for or against a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Vote<'a> {
+    /// It holds this token, for so long.
+    Token(&'a [u8], Duration),
+    Free,
+    /// Nothing: the node does not answer, may have lost a lock, or is not fit to hold one.
+    Silent,
+}
+
+fn vote(node: &NodeAnswers, at: usize) -> Vote<'_> {
+    if node.cause != Cause::None || node.doubt != Cause::None {
+        return Vote::Silent;
+    }
+    match node.replies.get(at..) {
+        Some([Reply::Nil, ..]) => Vote::Free,
+        // GETRANGE of a missing key is an empty string, as of an empty one: PTTL tells them apart.
+        Some([Reply::Text(text), Reply::Integer(-2), ..]) if text.is_empty() => Vote::Free,
+        Some([Reply::Text(token), Reply::Integer(ms), ..]) => {
+            Vote::Token(token, u64::try_from(*ms).map_or(Duration::MAX, Duration::from_millis))
+        }
+        Some(_) | None => Vote::Silent,
+    }
+}
+
+/// What the holder of `token` says of itself, by the most nodes.
+fn claim(answers: &[NodeAnswers], at: usize, token: &[u8]) -> Option<Claim> {
+    let claim = |node: &NodeAnswers| {
+        let [_, _, claim, ..] = node.replies.get(at..)? else { return None };
+        Claim::read(claim.text()?, token)
+    };
+    let claims: Vec<Claim> = answers.iter().filter_map(claim).collect();
+    let votes = |claim: &&Claim| claims.iter().filter(|other| other == claim).count();
+    claims.iter().max_by_key(votes).cloned()
+}
+
+/// The shortest time between two looks.
+const PACE_MIN: Duration = Duration::from_millis(1);
+
+/// What an observer last saw of a leader, and when it looks again.
+#[derive(Debug)]
+pub(crate) struct Sighting {
+    pub(crate) key: Vec<u8>,
+    pace: Duration,
+    last: Option<Led>,
+    /// When the next look is due.
+    pub(crate) due: Instant,
+}
+
+impl Sighting {
+    pub(crate) fn new(key: &[u8], pace: Duration) -> Self {
+        Self { key: key.to_owned(), pace: pace.max(PACE_MIN), last: None, due: Instant::default() }
+    }
+
+    /// A look begins at `now`.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.due = now + self.pace;
+    }
+
+    /// What a look saw, if it is news.
+    pub(crate) fn take(&mut self, seen: Led) -> Option<Led> {
+        if seen.is_news(self.last.as_ref()) {
+            self.last = Some(seen.clone());
+            Some(seen)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::NodeId;
+
+    fn node(replies: Vec<Reply>) -> NodeAnswers {
+        let (node, cause) = (NodeId::new(0).unwrap(), Cause::None);
+        let round_trip = Duration::ZERO;
+        NodeAnswers { node, replies, cause, doubt: cause, round_trip, wanted: 3 }
+    }
+
+    fn holds(token: &str, ttl_ms: i64) -> NodeAnswers {
+        node(vec![Reply::Text(token.into()), Reply::Integer(ttl_ms), Reply::Nil])
+    }
+
+    fn free() -> NodeAnswers {
+        node(vec![Reply::Nil, Reply::Integer(-2), Reply::Nil])
+    }
+
+    fn silent() -> NodeAnswers {
+        NodeAnswers { cause: Cause::Timeout, ..node(Vec::new()) }
+    }
+
+    #[test]
+    fn a_silent_node_counts_for_the_strongest_token() {
+        let (a, b) = (holds("a", 9), holds("b", 9));
+        let doubtful = NodeAnswers { doubt: Cause::Quarantined, ..a.clone() };
+        let no_lock = node(vec![Reply::Error(Cause::WrongType), Reply::Integer(9), Reply::Nil]);
+        let range = node(vec![Reply::Text(Vec::new()), Reply::Integer(-2), Reply::Nil]);
+        let table = [
+            ([&a, &a, &a, &free(), &silent()], "held"),
+            ([&a, &a, &b, &free(), &silent()], "unknown"),
+            ([&a, &a, &doubtful, &free(), &b], "unknown"),
+            ([&a, &a, &b, &b, &free()], "nobody"),
+            ([&a, &free(), &range, &free(), &silent()], "nobody"),
+            ([&free(), &free(), &free(), &silent(), &no_lock], "nobody"),
+            ([&free(), &range, &silent(), &silent(), &no_lock], "unknown"),
+        ];
+        for (nodes, expected) in table {
+            let nodes = nodes.map(Clone::clone);
+            let led = match Led::read(&nodes, 0, 3) {
+                Led::By(_) => "held",
+                Led::Nobody => "nobody",
+                Led::Unknown => "unknown",
+            };
+            assert_eq!(led, expected, "{nodes:?}");
+        }
+    }
+
+    #[test]
+    fn a_lock_ends_with_the_key_that_leaves_no_quorum() {
+        let ends = |ttls: [i64; 3]| {
+            let Led::By(leader) = Led::read(&ttls.map(|ttl| holds("a", ttl)), 0, 2) else {
+                panic!("it is held")
+            };
+            (leader.votes, leader.ends_in)
+        };
+        let ms = Duration::from_millis;
+        assert_eq!(ends([3, 1, 2]), (3, Some(ms(2))));
+        assert_eq!(ends([3, -1, 2]), (3, Some(ms(3))));
+        assert_eq!(ends([3, -1, -1]), (3, None));
+    }
+}
