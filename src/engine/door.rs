@@ -213,9 +213,6 @@ impl Engine {
         now: Instant,
     ) -> Result<OpId, UnlockError> {
         let op = self.locks.release_token(key, token, now);
-        if op.is_ok() {
-            self.tell_of_removal(key, token, self.locks.both_clocks(now));
-        }
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 
@@ -394,7 +391,10 @@ impl Engine {
                     return self.report_acquire(index, now);
                 }
                 OpKind::Extend | OpKind::Adopt => return Some(self.report_extend(index, now)),
-                OpKind::Release => return self.locks.report_release(index),
+                OpKind::Release => {
+                    self.tell_of_removal(index, now);
+                    return self.locks.report_release(index);
+                }
                 OpKind::Query => return Some(self.locks.report_query(index)),
                 OpKind::Acquire | OpKind::Keep | OpKind::Free => {}
             }

@@ -4,28 +4,39 @@
 use std::iter;
 
 use super::core::Engine;
+use super::locks::op::Outcome;
 use super::locks::slot::SlotState;
 use super::wait::{Kind, Listed, Message, append_message, waiter_id};
 use crate::client_name::ClientId;
 use crate::command::append_publish;
+use crate::error::Unlocked;
 use crate::node::{ChannelName, Now, Request};
-use crate::token::{TokenBytes, unhex};
+use crate::slab::OpIndex;
+use crate::time::Instant;
+use crate::token::TokenBytes;
 
 impl Engine {
-    /// Tells the client that drew the token, behind the delete at one node. A token of another library
-    /// names no client.
-    pub(super) fn tell_of_removal(&mut self, key: &[u8], token: &[u8], now: Now) {
-        let Some(token) = unhex(token).filter(|_| self.locks.settings.direct_wake) else { return };
-        let Ok(key) = self.locks.prefix.wire_key(key) else { return };
-        let asked = self.reach().asked;
-        let Some(node) = self.reach().first_of(asked, &key) else { return };
+    /// A release is about to be reported. If another client drew the token, that client is told at one
+    /// node, behind the deletes: by then they have run.
+    pub(super) fn tell_of_removal(&mut self, index: OpIndex, now: Instant) {
+        let op = self.locks.ops.at(index);
+        let (slot, outcome) = (self.locks.slots.at(op.slot()), op.outcome);
+        let TokenBytes::Drawn(token) = slot.token else { return };
+        let drawn_by = ClientId::of(&token);
+        let is_removal = outcome == Outcome::Unlocked(Ok(Unlocked::Released))
+            && slot.op == Some(index)
+            && drawn_by != self.locks.client_id
+            && self.locks.settings.direct_wake;
+        let reach = self.reach();
+        let node = reach.first_of(reach.asked, slot.key.as_slice());
+        let Some(node) = node.filter(|_| is_removal) else { return };
         let sender = Listed::named(waiter_id(self.locks.client_id, 0));
         let mut text = Vec::new();
-        append_message(&mut text, (Kind::Removal, 0), sender, &token, iter::empty(), &key);
-        let channel = ChannelName::of(ClientId::of(&token));
+        let key = slot.key.as_slice();
+        append_message(&mut text, (Kind::Removal, 0), sender, &token, iter::empty(), key);
         self.locks.scratch.clear();
-        append_publish(&mut self.locks.scratch, channel.as_bytes(), &text);
-        self.locks.write(node, Request::Tell, now);
+        append_publish(&mut self.locks.scratch, ChannelName::of(drawn_by).as_bytes(), &text);
+        self.locks.write(node, Request::Tell, self.locks.both_clocks(now));
     }
 
     /// A client says that it has deleted the keys of a lease. Nothing is believed: a lease that is kept

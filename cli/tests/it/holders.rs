@@ -16,7 +16,7 @@ pub(super) fn urls(servers: &[RealServer]) -> Vec<String> {
     servers.iter().map(RealServer::url).collect()
 }
 
-const NO_GUARD: [&str; 2] = ["--restart-guard", "off"];
+pub(super) const NO_GUARD: [&str; 2] = ["--restart-guard", "off"];
 
 pub(super) fn at(servers: &[RealServer], args: &[&str]) -> Ended {
     on_urls(&urls(servers), &[&NO_GUARD, args].concat())

@@ -135,7 +135,7 @@ fn the_doctor_says_which_rights_are_missed() {
     doctor.env("REDBOLT_NODES", server.url().replace("redis://", "redis://locks:secret@"));
     // A server as young as this, without the guard, is unsafe for that alone.
     let doctor = end(doctor).expect(78);
-    for part in ["+pttl", "+publish", "+subscribe", "+client|tracking"] {
+    for part in ["+pttl", "+publish", "+subscribe"] {
         assert!(doctor.out.contains(part), "{part}: {doctor:?}");
     }
     assert!(!doctor.out.contains("secret"), "{doctor:?}");

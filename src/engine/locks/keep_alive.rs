@@ -30,15 +30,13 @@ impl Locks {
         }
     }
 
-    /// A lease may have been taken away: if it is kept alive it is extended now, and not once more
-    /// within a `node_timeout`.
+    /// A lease may have been taken away: if it is kept alive, and no extension is under way, it is extended
+    /// now.
     pub(in crate::engine) fn extend_soon(&mut self, slot_index: SlotIndex, now: Now) {
         let Some(index) = self.keep_of(slot_index) else { return };
         let keep = self.keeps.at(index);
-        let is_waiting = keep.is_held && !keep.is_lost && keep.extend_at > now.real;
-        let may_be =
-            keep.extend_at < Instant::MAX && keep.began + self.settings.node_timeout <= now.real;
-        if is_waiting && may_be {
+        let is_idle = keep.is_held && !keep.is_lost && keep.extend_at < Instant::MAX;
+        if is_idle {
             self.begin_keep_alive(index, now);
         }
     }
