@@ -136,7 +136,8 @@ impl Waiter {
     /// Asks the node who holds the key, and has it tell that client.
     pub(super) fn introduce(&mut self, node: NodeId, scene: &mut Scene<'_, '_>) {
         let phase = self.next_question(node, scene);
-        self.follower = None;
+        // A turn may come before the answer that names the holder.
+        (self.follower, self.told) = (None, self.holder.token);
         let offer = scene.view.source.offer(self.op);
         let text = self.announcement((&NOBODY, 0), offer, scene);
         scene.actions.push(Action::Introduce { op: self.op, node, phase, text });

@@ -60,5 +60,10 @@ fn a_call_whose_turns_come_before_the_holder_is_known_asks_for_the_holder() {
     world.now = world.due(0);
     world.step(0, Input::Due);
     world.answer(0, Answer::Holder(Some(token(OTHER))));
-    assert_eq!(world.done(), ["timer", "introduce"]);
+    for _ in 0..2 {
+        assert_eq!(world.done(), ["timer", "introduce"]);
+        world.step(0, Input::Turn(List::default()));
+        world.deny(0);
+    }
+    assert_eq!(world.done(), ["timer"], "that client has given the lock away");
 }
