@@ -6,30 +6,39 @@ use std::iter;
 use super::core::Engine;
 use super::locks::op::Outcome;
 use super::locks::slot::SlotState;
-use super::wait::{Kind, Listed, Message, append_message, waiter_id};
+use super::wait::{Kind, Listed, Message, RawToken, append_message, waiter_id};
 use crate::client_name::ClientId;
 use crate::command::append_publish;
 use crate::error::Unlocked;
 use crate::node::{ChannelName, Now, Request};
-use crate::slab::OpIndex;
+use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 use crate::token::TokenBytes;
 
 impl Engine {
     /// A release is about to be reported. If another client drew the token, that client is told at one
     /// node, behind the deletes: by then they have run.
+    #[inline]
     pub(super) fn tell_of_removal(&mut self, index: OpIndex, now: Instant) {
         let op = self.locks.ops.at(index);
-        let (slot, outcome) = (self.locks.slots.at(op.slot()), op.outcome);
-        let TokenBytes::Drawn(token) = slot.token else { return };
-        let drawn_by = ClientId::of(&token);
-        let is_removal = outcome == Outcome::Unlocked(Ok(Unlocked::Released))
+        let slot = self.locks.slots.at(op.slot());
+        let is_removal = op.outcome == Outcome::Unlocked(Ok(Unlocked::Released))
             && slot.op == Some(index)
-            && drawn_by != self.locks.client_id
             && self.locks.settings.direct_wake;
+        if let TokenBytes::Drawn(token) = slot.token
+            && ClientId::of(&token) != self.locks.client_id
+            && is_removal
+        {
+            self.tell_drawer(token, op.slot(), now);
+        }
+    }
+
+    #[cold]
+    fn tell_drawer(&mut self, token: RawToken, slot_index: SlotIndex, now: Instant) {
+        let (slot, drawn_by) = (self.locks.slots.at(slot_index), ClientId::of(&token));
         let reach = self.reach();
         let node = reach.first_of(reach.asked, slot.key.as_slice());
-        let Some(node) = node.filter(|_| is_removal) else { return };
+        let Some(node) = node else { return };
         let sender = Listed::named(waiter_id(self.locks.client_id, 0));
         let mut text = Vec::new();
         let key = slot.key.as_slice();

@@ -13,7 +13,7 @@
 //! |---|---|---|---|
 //! | trying | begun | trying | the call is introduced while its first attempt is under way |
 //! | any | denied | asking: introduction | asks the next |
-//! | | denied, and the lock was given away | still, unheard | nobody is told again |
+//! | | denied, and the lock seems to be given away | asking: poll | nobody is told again before a node has said who holds the key |
 //! | trying, introduced | denied | asking: introduction | awaits the answer |
 //! | | denied, and the holder was told | still | as after the answer |
 //! | any | failed | failed | nothing: the call's plan says when the next attempt is |
@@ -226,7 +226,13 @@ impl Waiter {
         self.is_doubtful = false;
         self.tries = self.tries.saturating_add(1);
         match early {
-            Early::None if self.is_given_away(self.holder.token) => self.rest(scene),
+            // Or the call was told of by a name, or its turns came before any answer: a node knows.
+            Early::None if self.is_given_away(self.holder.token) => {
+                match self.next_denier(scene.view.reach) {
+                    Some(node) => self.poll(node, scene),
+                    None => self.rest(scene),
+                }
+            }
             Early::None => self.ask_next(scene),
             Early::Asked => {
                 self.wait_until(scene.view.now + scene.node_timeout, scene);
