@@ -232,8 +232,9 @@ impl World {
                 node.server.step_wall_clock(ms);
             }
             Fault::Evicted if is_loose => {
-                let key = self.random.index(self.plan.keys);
-                if !node.server.evict(&self.plan.on_nodes(key)) {
+                let (first, keys) = (self.random.index(self.plan.keys), self.plan.keys);
+                let mut keys = (first..keys).chain(0..first);
+                if !keys.any(|key| node.server.evict(&self.plan.on_nodes(key))) {
                     return true;
                 }
                 node.forgot_at = Some(self.now);

@@ -104,7 +104,12 @@ impl Plan {
                 (self.rare.aliases, self.spare) = (1, 0);
             }
             Setting::ClusterMode => self.look_at_unfit(Fault::Cluster),
-            Setting::Evicting => self.look_at_unfit(Fault::Policy),
+            Setting::Evicting => {
+                // Votes to spare, so that a key may be evicted.
+                self.draw_nodes(5, 4, random);
+                self.look_at_unfit(Fault::Policy);
+                self.faults.extend([Fault::Evicted, Fault::Evicted]);
+            }
             Setting::BoundedLeases => {
                 self.kept = 800;
                 self.rare.max_extensions = random.pick(&[None, Some(0), Some(1), Some(3)]);
@@ -135,7 +140,8 @@ impl Plan {
         self.latency = random.between(30 * US, 300 * US);
         (self.clients, self.keys, self.tasks) = (4, 1, 2);
         (self.late, self.ghosts, self.pause) = (0, false, 0);
-        (self.hold, self.gap) = (self.max_ttl_ms * MS / 2, 20 * MS);
+        // Longer than a TTL: an extension finds that too few nodes still hold the key.
+        (self.kept, self.hold, self.gap) = (600, self.max_ttl_ms * MS, 20 * MS);
         self.fault_every = random.between(50, 400) * MS;
         let (restart, death) = (Fault::RestartLost, Fault::Death);
         self.faults = vec![restart, restart, death, death, Fault::Reset];
