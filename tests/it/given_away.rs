@@ -63,7 +63,11 @@ fn commands(cluster: &Cluster) -> u64 {
 #[test]
 fn a_call_behind_a_lease_that_was_given_away_costs_each_node_six_commands_per_second_at_most() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let connect = || Shared::connect(cluster.config()).unwrap();
+    let connect = || {
+        let shared = Shared::connect(cluster.config()).unwrap();
+        assert!(eventually(PATIENCE, || shared.voters().count() == 3), "greetings count too");
+        shared
+    };
     for mode in ["alive", "own", "adopted", "gone"] {
         let (giver, other, third) = (connect(), connect(), connect());
         let guard = giver.lock(mode, LONG).unwrap();

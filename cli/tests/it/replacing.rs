@@ -78,8 +78,10 @@ impl Service {
                 self.locks.fetch_add(1, Ordering::SeqCst);
                 // Some leave their lock to its TTL, as a crash does.
                 if self.locks().is_multiple_of(16) {
-                    hold(until, lease.deadline());
-                    let _ = client.detach(&lease);
+                    // A lease that cannot be given away is released as it is dropped.
+                    if client.detach(&lease).is_ok() {
+                        hold(until, lease.deadline());
+                    }
                 } else {
                     let _ = client.unlock(lease);
                 }
