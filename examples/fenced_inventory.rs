@@ -79,10 +79,10 @@ fn run(database: &Path, nodes: &str, check: &str) -> Anything<i64> {
 fn sell(database: &Path, nodes: &str, is_checked: bool) -> Anything {
     let mut connection = sellers::open(database)?;
     let patient = Retry::default().timeout(Duration::from_secs(60));
-    let mut client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
+    let client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
     let mut sales = 0;
     loop {
-        let lease = client.lock("stock:sku:42", LockOptions::new(TTL).fenced())?;
+        let lease = client.lock("stock:sku:42", LockOptions::new(TTL).fenced()).wait()?;
         let fence = i64::try_from(lease.fence().ok_or("the lock was asked for with a fence")?)?;
         // The first act: from now on no earlier holder can write.
         if is_checked && !touch(&connection, fence)? {
@@ -104,7 +104,7 @@ fn sell(database: &Path, nodes: &str, is_checked: bool) -> Anything {
         // Refused: the lock is over and another seller is at work, so nothing is sold.
         let _is_sold = write(&mut connection, left - 1, fence, is_checked)?;
         // An error: the lock was over before. The fence has said so to the stock already.
-        let _ = client.unlock(lease);
+        let _ = lease.unlock().wait();
     }
 }
 

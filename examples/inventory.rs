@@ -62,7 +62,7 @@ fn sell_with_lock(database: &Path, nodes: &str) -> Anything {
     let connection = sellers::open(database)?;
     // The release of one seller wakes the next; waiting sellers give up after a minute.
     let patient = Retry::default().timeout(Duration::from_secs(60));
-    let mut client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
+    let client = Client::connect(Config::new(nodes.split(','))?.retry(patient))?;
     loop {
         let is_left = client.with_lock("stock:sku:42", TTL, |held| {
             let Some(left) = begin_sale(&connection)? else { return Ok(false) };

@@ -2,14 +2,13 @@
 //! row by the process that its customer talks to, and now and then by another one. With and without
 //! locks that linger.
 //!
-//! Run it with `cargo run --release --example lingering --features shared`, or with `REDBOLT_NODES`
-//! set.
+//! Run it with `cargo run --release --example lingering`, or with `REDBOLT_NODES` set.
 
 mod common;
 
 use std::time::Duration;
 
-use redbolt::{Client, Config, LockError, LockOptions, Shared, now};
+use redbolt::{Client, Config, LockError, LockOptions, now};
 
 const TTL: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_millis(500);
@@ -44,30 +43,30 @@ impl std::fmt::Display for Times {
 /// Works through the orders; behind each of them another process takes a step too. Returns the
 /// median times of a step, from the call to the guard's end.
 fn serve(urls: &[String], options: LockOptions) -> Result<Times, Box<dyn std::error::Error>> {
-    let shared = Shared::connect(Config::new(urls)?)?;
-    let mut other = Client::connect(Config::new(urls)?)?;
+    let client = Client::connect(Config::new(urls)?)?;
+    let other = Client::connect(Config::new(urls)?)?;
     let (mut steps, mut others) = (Vec::new(), Vec::new());
     for order in 0..ORDERS {
         let key = format!("order:{order}");
         for _ in 0..STEPS {
             let begin = now();
-            step(&shared, &key, &options)?;
+            step(&client, &key, &options)?;
             steps.push(begin.until(now()));
         }
         let begin = now();
-        let lease = other.lock(&key, TTL)?;
+        let lease = other.lock(&key, TTL).wait()?;
         others.push(begin.until(now()));
-        other.unlock(lease)?;
+        lease.unlock().wait()?;
     }
-    let owed = shared.shutdown(Duration::from_secs(1));
+    let owed = client.shutdown(Duration::from_secs(1)).wait();
     if owed > 0 {
         return Err(format!("{owed} releases are owed").into());
     }
     Ok(Times { step: median(steps), other: median(others) })
 }
 
-fn step(shared: &Shared, key: &str, options: &LockOptions) -> Result<(), LockError> {
-    let guard = shared.lock(key, options.clone())?;
+fn step(client: &Client, key: &str, options: &LockOptions) -> Result<(), LockError> {
+    let guard = client.lock(key, options.clone()).wait()?;
     // Here the order would be changed, while the guard is valid.
     std::hint::black_box(guard.is_valid());
     drop(guard);

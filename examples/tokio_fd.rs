@@ -2,7 +2,7 @@
 //!
 //! One task owns the driver. Other tasks send it the keys to lock and get leases back over a
 //! channel; giving a lease back is a message too, so that the owner wakes up and sends the release.
-//! Sixty tasks count this way. (If an I/O thread of Redbolt's own is acceptable, `Shared` has all
+//! Sixty tasks count this way. (If an I/O thread of Redbolt's own is acceptable, `Client` has all
 //! of this built in: `examples/shared.rs`.)
 //!
 //! Run it with `cargo run --example tokio_fd`, or with `REDBOLT_NODES` set.

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
-use redbolt::{Client, Config, Lease, LockError, now};
+use redbolt::{Client, Config, Guard, Lease, LockError, now};
 
 const TTL: Duration = Duration::from_secs(20);
 const SIGNALS: usize = 500;
@@ -36,12 +36,12 @@ fn main() -> Anything {
     let run = std::process::id();
     let config = || Config::new(&found.urls);
     let mut driver = Driver::standalone(config()?)?;
-    let mut rival = Client::connect(config()?)?;
+    let rival = Client::connect(config()?)?;
     let (trades, (feed, signals)) = ([const { AtomicU32::new(0) }; SIGNALS], channel());
     let (rival_feed, rival_signals) = channel();
 
     let (desk, theirs) = thread::scope(|scope| {
-        let (trades, rival) = (&trades, &mut rival);
+        let (trades, rival) = (&trades, &rival);
         scope.spawn(move || send_signals(&[feed, rival_feed]));
         let theirs = scope.spawn(move || trade_blocking(rival, run, &rival_signals, trades));
         let desk = trade_spinning(&mut driver, run, &signals, trades)?;
@@ -53,7 +53,7 @@ fn main() -> Anything {
     desk.tell();
     let slept = desk.slept;
     drop((desk, theirs));
-    rival.shutdown(Duration::from_secs(1));
+    rival.shutdown(Duration::from_secs(1)).wait();
     driver.shutdown(Duration::from_secs(1));
 
     let twice = trades.iter().filter(|count| count.load(Ordering::Relaxed) > 1).count();
@@ -112,7 +112,7 @@ fn trade_spinning(
             let Outcome::Lock(result) = done.result else { continue };
             match result {
                 Ok(lease) => {
-                    trade(&lease, signal, trades);
+                    trade(lease.is_valid(), signal, trades);
                     desk.leases.push(lease);
                 }
                 // The rival has it.
@@ -132,32 +132,30 @@ fn trade_spinning(
     Ok(desk)
 }
 
-/// The same with blocking calls. The leases are kept until both desks are done, because a signal
+/// The same with blocking calls. The guards are kept until both desks are done, because a signal
 /// whose lock is free could be traded again.
 fn trade_blocking(
-    client: &mut Client,
+    client: &Client,
     run: u32,
     signals: &Receiver<usize>,
     trades: &Trades,
-) -> Result<Vec<Lease>, LockError> {
-    let mut leases = Vec::new();
+) -> Result<Vec<Guard>, LockError> {
+    let mut guards = Vec::new();
     while let Ok(signal) = signals.recv() {
-        match client.try_lock(format!("signal:{run}:{signal}"), TTL) {
-            Ok(lease) => {
-                trade(&lease, signal, trades);
-                leases.push(lease);
+        match client.try_lock(format!("signal:{run}:{signal}"), TTL).wait() {
+            Ok(guard) => {
+                trade(guard.is_valid(), signal, trades);
+                guards.push(guard);
             }
             Err(LockError::Taken(_) | LockError::NoQuorum(_)) => {}
             Err(why) => return Err(why),
         }
     }
-    Ok(leases)
+    Ok(guards)
 }
 
-fn trade(lease: &Lease, signal: usize, trades: &Trades) {
-    if lease.is_valid()
-        && let Some(count) = trades.get(signal)
-    {
+fn trade(is_valid: bool, signal: usize, trades: &Trades) {
+    if is_valid && let Some(count) = trades.get(signal) {
         count.fetch_add(1, Ordering::Relaxed);
     }
 }

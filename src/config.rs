@@ -41,7 +41,7 @@ pub enum Admission {
     Lenient,
 }
 
-/// How a blocking call, and the I/O thread of a `Shared`, polls its sockets while there is nothing
+/// How a blocking call, and the I/O thread of a `Client`, polls its sockets while there is nothing
 /// to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -75,7 +75,7 @@ pub enum IdleStrategy {
 /// | `idle_strategy` | park | |
 /// | `max_extensions` | no limit | 0 to 65,535: how often a lease may be extended |
 /// | `max_hold` | no limit | how long a lease may be held in all |
-/// | `local_turns` | 64 | 0 for none: how often a shared handle hands a lease on |
+/// | `local_turns` | 64 | 0 for none: how often a client hands a lease on |
 /// | `key_prefix` | none | up to 4,095 bytes |
 /// | `in_flight_max` | 4,096 | 1 to 1,048,576 operations at once |
 /// | `direct_wake` | on | whether waiting calls are woken by the holder's release |
@@ -290,17 +290,15 @@ impl Config {
     ///
     /// The whole name is `redbolt:1:ID:HOST:PID:NAME`, where the tokens of the client begin with ID,
     /// and behind another colon what all clients of its locks must agree on
-    /// ([`Agreement`](crate::inspect::Agreement)), for `redbolt doctor`. A driver, a `Client` or a
-    /// `Shared` knows host and process id; an `Engine` alone leaves them empty.
+    /// ([`Agreement`](crate::inspect::Agreement)), for `redbolt doctor`. A client
+    /// or a driver knows host and process id; an `Engine` alone leaves them empty.
     #[must_use]
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = Some(name.into());
         self
     }
 
-    /// Whether a release wakes a call that waits for the lock. Calls with limited attempts
-    /// ([`Retry::attempts`]) or a backoff of their own ([`Retry::custom`]) always poll. Each client
-    /// has channels (`redbolt:3:` and the client's id) at the nodes that speak RESP3, on which the
+    /// Whether a release wakes a call that waits for the lock. Each client has channels (`redbolt:3:` and the client's id) at the nodes that speak RESP3, on which the
     /// others tell it. On by default. It costs nothing while no call waits. While one does, a
     /// release hands the lock over to it (see [`transfers_in_row`](Self::transfers_in_row)), or
     /// wakes it by one more command. Off, or where the nodes allow no channel (ACL users have none
@@ -411,14 +409,14 @@ impl Config {
     }
 
     /// How long a lease may be held in all: no extension reaches beyond it.
-    /// No limit by default. Where it is set, a shared handle hands no lease on inside the process.
+    /// No limit by default. Where it is set, a client hands no lease on inside the process.
     #[must_use]
     pub const fn max_hold(mut self, hold: Duration) -> Self {
         self.max_hold = Some(hold);
         self
     }
 
-    /// How often in a row a shared handle hands a lease to the next waiter of the same process
+    /// How often in a row a client hands a lease to the next waiter of the same process
     /// without asking any node, before it releases the lease and other processes have their chance;
     /// at most 8 times while another process is known to wait. 0: never. 64 by default.
     #[must_use]

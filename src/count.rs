@@ -103,7 +103,7 @@ impl CallEnd {
 }
 
 /// The calls for locks of a client, and the locks that came of them, as its callers see them. Those
-/// of a shared handle are counted on the threads of its callers.
+/// of a client are counted on the threads of its callers.
 #[derive(Debug, Default)]
 pub(crate) struct CallCounts {
     /// From the beginning of a call to its end, by that.
@@ -112,7 +112,7 @@ pub(crate) struct CallCounts {
     holds: Histogram,
     /// Leases that one caller of a process handed on to the next.
     turns: AtomicU64,
-    /// Leases that a caller of a shared handle took again while they lingered.
+    /// Leases that a caller of a client took again while they lingered.
     again: AtomicU64,
     /// Calls that stand behind others of their process.
     queued: AtomicU64,
@@ -180,7 +180,6 @@ impl CallCounts {
 }
 
 /// The same on whatever thread.
-#[cfg(feature = "shared")]
 impl CallCounts {
     pub(crate) fn ended_shared(&self, end: CallEnd, nanos: u64) {
         if let Some(waits) = self.waits.get(end as usize) {

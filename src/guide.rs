@@ -4,7 +4,6 @@
 // readers of the files.
 //! [tutorial.md]: crate::guide::tutorial
 //! [guide-client.md]: crate::guide::client
-//! [guide-shared.md]: crate::guide::shared
 //! [guide-mio.md]: crate::guide::mio_loop
 //! [guide-loops.md]: crate::guide::other_loops
 //! [guide-engine.md]: crate::guide::engine
@@ -17,24 +16,19 @@
 #![doc = include_str!("../docs/guide.md")]
 
 /// [guide.md]: crate::guide
-/// [guide-shared.md]: crate::guide::shared
+/// [guide-client.md]: crate::guide::client
 /// [fencing.md]: crate::guide::fencing
 #[doc = ""]
 #[doc = include_str!("../docs/tutorial.md")]
 pub mod tutorial {}
 
-/// [guide-shared.md]: crate::guide::shared
-#[doc = ""]
 #[doc = include_str!("../docs/guide-client.md")]
 pub mod client {}
-
-#[doc = include_str!("../docs/guide-shared.md")]
-pub mod shared {}
 
 #[doc = include_str!("../docs/guide-mio.md")]
 pub mod mio_loop {}
 
-/// [guide-shared.md]: crate::guide::shared
+/// [guide-client.md]: crate::guide::client
 #[doc = ""]
 #[doc = include_str!("../docs/guide-loops.md")]
 pub mod other_loops {}

@@ -34,7 +34,7 @@ impl Histogram {
     }
 
     /// Counts one duration, on whatever thread.
-    #[cfg(all(feature = "shared", feature = "metrics"))]
+    #[cfg(feature = "metrics")]
     pub(crate) fn add_shared(&self, nanos: u64) {
         if let Some(count) = self.counts.get(bucket_of(nanos)) {
             count.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
 //! Redlock at the lowest latency: locks on N independent Redis or Valkey masters, without a Redis
-//! client, a thread or a runtime in between.
+//! client or a runtime in between.
 //!
 //! A call that takes a lock writes `SET key token NX PX ttl` to every node before it reads any
 //! reply, and the q-th grant decides: it costs one round trip to the q-th fastest node, whatever
@@ -11,15 +11,15 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let nodes = ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"];
-//! let mut client = redbolt::Client::connect(redbolt::Config::new(nodes)?)?;
+//! let client = redbolt::Client::connect(redbolt::Config::new(nodes)?)?;
 //!
-//! let mut lease = client.lock("sku:42", Duration::from_secs(10))?;
+//! let mut guard = client.lock("sku:42", Duration::from_secs(10)).wait()?; // or .await?
 //! // Right before each effect that needs the lock:
-//! if lease.remaining() > Duration::from_millis(100) {
+//! if guard.remaining() > Duration::from_millis(100) {
 //!     // ...
 //! }
-//! client.extend(&mut lease, Duration::from_secs(10))?;
-//! client.unlock(lease)?;
+//! guard.extend(Duration::from_secs(10)).wait()?;
+//! guard.unlock().wait()?;
 //! # Ok(())
 //! # }
 //! ```
@@ -28,8 +28,7 @@
 //!
 //! | you have | take | guide |
 //! |---|---|---|
-//! | a thread that may wait | [`Client`]: blocking calls, or many at once in a [`Batch`] | [`guide::client`] |
-//! | many threads, or tasks of any runtime | `Shared` (feature `shared`): blocking calls and futures | [`guide::shared`] |
+//! | threads, or tasks of any runtime | [`Client`]: calls to block on or to await | [`guide::client`] |
 //! | an event loop on mio | [`Driver`](driver::Driver): give it your registry and its events | [`guide::mio_loop`] |
 //! | another event loop, or one that never sleeps | [`Driver::standalone`](driver::Driver::standalone): watch one file descriptor | [`guide::other_loops`] |
 //! | your own sockets, or none | [`engine::Engine`]: bytes and times in, bytes and events out | [`guide::engine`] |
@@ -41,8 +40,7 @@
 //! # Layers
 //!
 //! ```text
-//! shared       one I/O thread, calls from any thread or task, a queue for each key
-//! client       blocking calls; the caller's thread is the event loop
+//! client       calls from any thread or task, a queue for each key, one I/O thread
 //! driver       mio sockets, readiness, the one clock
 //! -----------------------------------------------------------------------------------------
 //! engine       all operations over all nodes: rounds, leases, retries, debts, timers
@@ -73,7 +71,6 @@
 //! | feature | brings |
 //! |---|---|
 //! | (none) | client, driver, engine |
-//! | `shared` | `Shared`: one handle for many threads and tasks, with a queue for each key |
 //! | `sim` | the simulation that the library is tested with |
 //! | `tls` | connections through TLS: `rediss://`, `Config::tls` |
 //! | `tracing` | spans and events of locks and nodes |
@@ -145,18 +142,16 @@ mod witness;
 #[cfg(feature = "sim")]
 pub mod sim;
 
-#[cfg(any(all(doc, not(doctest)), all(doctest, feature = "shared")))]
+#[cfg(any(doc, doctest))]
 #[cfg_attr(docsrs, doc(auto_cfg = false))]
 pub mod guide;
-#[cfg(unix)]
-#[cfg(feature = "shared")]
-mod shared;
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
 #[cfg(unix)]
-pub use client::{Batch, Client, Held, Observer};
+pub use client::{Call, Client, Guard, Observer, wait_all};
+#[cfg(unix)]
 pub use config::{Admission, Config, IdleStrategy, RestartGuard};
 #[cfg(unix)]
 pub use driver::clock::now;
@@ -166,12 +161,9 @@ pub use error::{
     Ballot, Cause, ConfigError, ConnectError, DetachError, ExtendError, LockError, UnlockError,
     Unlocked, Vote,
 };
-pub use options::{KeepAlive, LockOptions};
+pub use options::LockOptions;
 pub use quorum::Quorum;
 pub use retry::Retry;
-#[cfg(unix)]
-#[cfg(feature = "shared")]
-pub use shared::{Shared, SharedGuard, SharedObserver};
 pub use time::Instant;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
@@ -183,6 +175,6 @@ pub use token::LockToken;
 struct Readme;
 
 /// The examples of what can be seen compile and run.
-#[cfg(all(doctest, feature = "metrics", feature = "shared", feature = "tracing"))]
+#[cfg(all(doctest, feature = "metrics", feature = "tracing"))]
 #[doc = include_str!("../docs/observing.md")]
 struct Observing;

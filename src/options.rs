@@ -1,10 +1,12 @@
-//! [`LockOptions`]: what one call asks of its lock. [`KeepAlive`]: how a lease is kept alive.
+//! [`LockOptions`]: what one call asks of its lock.
 //!
 //! Layer: bottom, plain values.
 
 use std::time::Duration;
 
+use crate::error::{HAS_LIMITS, LockError, NOT_PASSED_ON, UNHEARD};
 use crate::retry::Retry;
+use crate::time::Instant;
 
 /// How to take one lock, and how to keep its lease.
 ///
@@ -28,7 +30,7 @@ pub struct LockOptions {
     pub(crate) min_validity: Duration,
     pub(crate) timeout: Option<Duration>,
     pub(crate) retry: Option<Retry>,
-    pub(crate) keep_alive: Option<KeepAlive>,
+    pub(crate) keep_alive: bool,
     pub(crate) is_woken: bool,
     pub(crate) is_fenced: bool,
     /// The holder is a leader, and says so beside the lock.
@@ -41,42 +43,12 @@ pub struct LockOptions {
     pub(crate) fence: Option<u64>,
 }
 
-/// The engine extends the lease by itself, at each third of its TTL.
-///
-/// The engine repeats an extension that misses its quorum while the lease is valid: a
-/// `node_timeout`, and up to as much again at random, after the last one began. It stops when the
-/// lease is released, given away or lost, or at one of these limits; those of the
-/// [`Config`](crate::Config::max_extensions) bind as well. At a limit the lease goes on until its
-/// deadline.
-///
-/// It works only while the sockets are driven: those of a [`Client`](crate::Client) only during its
-/// calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct KeepAlive {
-    pub(crate) extensions: Option<u32>,
-    pub(crate) hold: Option<Duration>,
-}
-
-impl KeepAlive {
-    /// For as long as the lease is held.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { extensions: None, hold: None }
-    }
-
-    /// At most this many successful extensions.
-    #[must_use]
-    pub const fn max_extensions(mut self, extensions: u32) -> Self {
-        self.extensions = Some(extensions);
-        self
-    }
-
-    /// How long the lease may be held in all, from the attempt that won it.
-    #[must_use]
-    pub const fn max_hold(mut self, hold: Duration) -> Self {
-        self.hold = Some(hold);
-        self
-    }
+/// How long a call goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) ends: Instant,
+    /// It waits for the lock, instead of ending with its first attempt.
+    pub(crate) is_patient: bool,
 }
 
 impl From<Duration> for LockOptions {
@@ -97,7 +69,7 @@ impl LockOptions {
             min_validity: Duration::ZERO,
             timeout: None,
             retry: None,
-            keep_alive: None,
+            keep_alive: false,
             is_woken: true,
             is_fenced: false,
             is_announced: false,
@@ -168,17 +140,17 @@ impl LockOptions {
     #[must_use]
     pub fn announced(mut self) -> Self {
         self.is_announced = true;
-        self.kept_alive()
+        self.keep_alive()
     }
 
     /// The lock may linger behind its unlock: nothing is written for at most this long, and the next
     /// call of this client for the key has the lock at once, without a command. Useful for keys that
-    /// mostly come back to the same process: see `guide::shared`.
+    /// mostly come back to the same process: see `guide::client`.
     ///
     /// Whole milliseconds, counted from the last SET or extension that a quorum answered. The lock
     /// is handed over or released as soon as another client of this library announces that it
     /// waits, when half of the TTL is over, after 64 turns
-    /// ([`local_turns`](crate::Config::local_turns) in a shared handle), and when the client ends.
+    /// ([`local_turns`](crate::Config::local_turns) of a client), and when the client ends.
     /// Clients of other libraries cannot announce themselves: they wait for as long as the lock
     /// lingers. So do all clients while the sockets are not driven.
     ///
@@ -186,14 +158,14 @@ impl LockOptions {
     /// has a lock that lingers at another client after two round trips, where a call without this
     /// option needs three.
     ///
-    /// An unlock says [`Released`](crate::Unlocked::Released) although the nodes hold the key. The
-    /// option has no effect for a lock with a fence, an announced one, one with limits, and one whose
-    /// token was asked for ([`Lease::token`](crate::Lease::token)). A `Driver`
-    /// releases the lock first where the next call asks for another TTL; a shared handle gives it to
+    /// An unlock says [`Released`](crate::Unlocked::Released) although the nodes hold the key. A lock
+    /// whose token was asked for ([`Lease::token`](crate::Lease::token)) is released. A `Driver`
+    /// releases the lock first where the next call asks for another TTL; a [`Client`](crate::Client) gives it to
     /// that call by the rules for its waiters.
     ///
-    /// A [`Client`](crate::Client) refuses it ([`LockError::NoLinger`](crate::LockError::NoLinger)):
-    /// between its calls nobody hears who waits.
+    /// Refused ([`LockError::NoLinger`](crate::LockError::NoLinger)) for a lock with a fence, for an
+    /// announced one, and where the configuration has [`direct_wake`](crate::Config::direct_wake) off,
+    /// [`max_extensions`](crate::Config::max_extensions) or [`max_hold`](crate::Config::max_hold).
     #[must_use]
     pub fn linger(mut self, limit: Duration) -> Self {
         self.linger_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
@@ -209,25 +181,47 @@ impl LockOptions {
         self
     }
 
-    /// The engine extends the lease while it is held, and reports its loss: see [`KeepAlive`].
+    /// The engine extends the lease while it is held, at each third of its TTL, and reports its loss.
+    ///
+    /// The engine repeats an extension that misses its quorum while the lease is valid: a
+    /// `node_timeout`, and up to as much again at random, after the last one began. It stops when the
+    /// lease is released, given away or lost, or at a limit of the configuration
+    /// ([`max_extensions`](crate::Config::max_extensions), [`max_hold`](crate::Config::max_hold)). At a
+    /// limit the lease goes on until its deadline.
     #[must_use]
-    pub const fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
-        self.keep_alive = Some(keep_alive);
+    pub const fn keep_alive(mut self) -> Self {
+        self.keep_alive = true;
         self
     }
 
-    /// Whether the lease of this call may be another call's afterwards, without the nodes: nothing of
-    /// it belongs to one holder.
-    pub(crate) fn may_linger(&self) -> bool {
-        let has_no_limits = self.keep_alive.is_none_or(|kept| kept == KeepAlive::new());
-        has_no_limits && !self.is_fenced && !self.is_announced
+    /// Refuses a lock that is to linger and cannot.
+    pub(crate) const fn check_linger(
+        &self,
+        is_heard: bool,
+        has_limits: bool,
+    ) -> Result<(), LockError> {
+        let why = match self {
+            Self { linger_ms: 0, .. } => return Ok(()),
+            _ if !is_heard => UNHEARD,
+            Self { is_fenced: true, .. } | Self { is_announced: true, .. } => NOT_PASSED_ON,
+            _ if has_limits => HAS_LIMITS,
+            _ => return Ok(()),
+        };
+        Err(LockError::NoLinger { why })
     }
 
     /// For how long the lease may linger; zero for not at all.
-    #[cfg(feature = "shared")]
-    pub(crate) fn linger_limit(&self) -> Duration {
-        let limit_ms = if self.may_linger() { self.linger_ms } else { 0 };
-        Duration::from_millis(limit_ms.into())
+    pub(crate) const fn linger_limit(&self) -> Duration {
+        Duration::from_millis(self.linger_ms as u64)
+    }
+
+    /// How long a call with these options goes on that begins now.
+    pub(crate) fn patience(&self, now: Instant) -> Patience {
+        let of_retry = self.retry.and_then(|retry| retry.timeout);
+        let timeout = [self.timeout, of_retry].into_iter().flatten().min();
+        let is_patient = self.retry.is_some() && timeout != Some(Duration::ZERO);
+        let timeout = timeout.filter(|timeout| !timeout.is_zero());
+        Patience { ends: timeout.map_or(Instant::MAX, |timeout| now + timeout), is_patient }
     }
 
     /// For a call that waits until it leads: for ever, unless the options say otherwise.
@@ -248,10 +242,49 @@ impl LockOptions {
         self.retry.get_or_insert(retry);
         self
     }
+}
 
-    /// The lease is kept alive even where the options do not ask for it.
-    pub(crate) fn kept_alive(mut self) -> Self {
-        self.keep_alive.get_or_insert(KeepAlive::new());
-        self
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_waits_where_it_has_a_retry_and_its_time_is_not_zero() {
+        const fn ms(ms: u64) -> Duration {
+            Duration::from_millis(ms)
+        }
+        let now = Instant::from_nanos(7);
+        let patience = |options: LockOptions| {
+            let Patience { ends, is_patient } = options.patience(now);
+            ((ends < Instant::MAX).then(|| ends.saturating_since(now)), is_patient)
+        };
+        let options = || LockOptions::new(ms(100));
+        let every = Retry::every(ms(10), ms(5));
+        assert_eq!(patience(options()), (None, false));
+        assert_eq!(patience(options().timeout(ms(9))), (Some(ms(9)), false));
+        assert_eq!(patience(options().retry(every)), (None, true));
+        assert_eq!(patience(options().retry(every).timeout(ms(9))), (Some(ms(9)), true));
+        assert_eq!(
+            patience(options().retry(every.timeout(ms(8))).timeout(ms(9))),
+            (Some(ms(8)), true)
+        );
+        assert_eq!(patience(options().retry(every).timeout(ms(0))), (None, false));
+        assert_eq!(patience(options().retry(every.timeout(ms(0)))), (None, false));
+    }
+
+    #[test]
+    fn a_lock_that_cannot_linger_is_refused_and_the_error_says_why() {
+        let linger = || LockOptions::new(Duration::from_secs(1)).linger(Duration::from_millis(100));
+        let why = |options: LockOptions, is_heard: bool, has_limits: bool| {
+            let error = options.check_linger(is_heard, has_limits).err()?;
+            let LockError::NoLinger { why } = error else { panic!("{error}") };
+            Some(why)
+        };
+        assert_eq!(why(linger(), true, false), None);
+        assert_eq!(why(linger(), false, false), Some(UNHEARD));
+        assert_eq!(why(linger().fenced(), true, false), Some(NOT_PASSED_ON));
+        assert_eq!(why(linger().announced(), true, false), Some(NOT_PASSED_ON));
+        assert_eq!(why(linger(), true, true), Some(HAS_LIMITS));
+        assert_eq!(why(LockOptions::new(Duration::from_secs(1)).fenced(), false, true), None);
     }
 }

@@ -148,7 +148,6 @@ impl<I: Index, T> Slab<I, T> {
     }
 
     /// Every index, also those of places that were given back.
-    #[cfg(feature = "shared")]
     pub(crate) fn indices(&self) -> impl Iterator<Item = I> + use<I, T> {
         (0..self.entries.len()).map_while(I::at)
     }

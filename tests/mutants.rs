@@ -27,7 +27,7 @@ fn every_mutant_is_caught() {
     let chosen = variable("REDBOLT_MUTANT");
     let is_chosen = |mutant: &Mutant| {
         let is_named = chosen.as_ref().is_none_or(|name| *name == format!("{mutant:?}"));
-        is_named && !matches!(mutant.kind(), Kind::ByTest | Kind::BySharedTest)
+        is_named && !matches!(mutant.kind(), Kind::ByTest | Kind::ByClientTest)
     };
     let mutants: Vec<Mutant> = Mutant::all().filter(is_chosen).collect();
     assert!(!mutants.is_empty(), "no such mutant");

@@ -1,6 +1,6 @@
-//! What a shared handle shows of its calls: its I/O thread has no recorder and no subscriber but those
+//! What a client shows of its calls: its I/O thread has no recorder and no subscriber but those
 //! of the whole process, so these tests have one of their own.
-#![cfg(all(feature = "shared", feature = "metrics", feature = "tracing"))]
+#![cfg(all(feature = "metrics", feature = "tracing"))]
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -11,7 +11,7 @@ use std::task::{Context, Waker};
 use std::thread;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use redbolt::{Config, KeepAlive, LockError, LockOptions, RestartGuard, Retry, Shared};
+use redbolt::{Client, Config, LockError, LockOptions, RestartGuard, Retry};
 use redbolt_rig::{Cluster, PATIENCE, TTL, eventually, ms};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
@@ -19,10 +19,10 @@ use tracing::{Subscriber, info_span};
 use tracing_subscriber::layer::{Context as Scope, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-fn shared(cluster: &Cluster, name: &str) -> Shared {
+fn shared(cluster: &Cluster, name: &str) -> Client {
     let config = Config::new(cluster.urls()).expect("addresses").restart_guard(RestartGuard::Off);
     let config = config.connect_timeout(PATIENCE).node_timeout(ms(2_000)).client_name(name);
-    Shared::connect(config).expect("fresh servers are admitted")
+    Client::connect(config).expect("fresh servers are admitted")
 }
 
 fn patient() -> LockOptions {
@@ -85,42 +85,42 @@ fn every_call_of_a_shared_handle_is_counted_once_with_its_time_in_the_queue() {
         assert!(sees, "{name} {wanted}: {seen:#?}");
     };
     let shared = shared(&cluster, "till");
-    let held = shared.lock("k", patient()).unwrap();
+    let held = shared.lock("k", patient()).wait().unwrap();
     thread::scope(|scope| {
-        let waits = || drop(shared.lock("k", patient()).expect("it becomes free"));
+        let waits = || drop(shared.lock("k", patient()).wait().expect("it becomes free"));
         (0..8).for_each(|_| drop(scope.spawn(waits)));
         // The queue shows while they wait.
         sees("redbolt_calls_queued till", 8);
         // Nothing happens, and both grow older all the same.
         sees("redbolt_oldest_hold_seconds till", 2);
         sees("redbolt_oldest_call_seconds till", 2);
-        let at_once = shared.try_lock("k", TTL);
+        let at_once = shared.try_lock("k", TTL).wait();
         assert!(matches!(at_once, Err(LockError::Taken(_))), "{at_once:?}");
-        let in_vain = shared.lock("k", patient().timeout(ms(100)));
+        let in_vain = shared.lock("k", patient().timeout(ms(100))).wait();
         assert!(matches!(in_vain, Err(LockError::Taken(_))), "{in_vain:?}");
         {
-            let mut given_up = pin!(shared.lock_async("k", patient()));
+            let mut given_up = pin!(shared.lock("k", patient()));
             let mut context = Context::from_waker(Waker::noop());
             assert!(given_up.as_mut().poll(&mut context).is_pending());
         }
         drop(held);
     });
-    assert!(shared.lock("", TTL).is_err());
+    assert!(shared.lock("", TTL).wait().is_err());
     for _ in 0..2 {
-        drop(shared.lock("again", patient().linger(TTL)).unwrap());
+        drop(shared.lock("again", patient().linger(TTL)).wait().unwrap());
     }
     // A lock that lingers has no caller.
     sees("redbolt_oldest_hold_seconds till", 0);
     sees("redbolt_oldest_call_seconds till", 0);
-    let leads = LockOptions::new(TTL).keep_alive(KeepAlive::new()).announced();
-    let leader = shared.lock("led", leads).unwrap();
-    let kept = shared.lock("kept", patient().keep_alive(KeepAlive::new())).unwrap();
+    let leads = LockOptions::new(TTL).keep_alive().announced();
+    let leader = shared.lock("led", leads).wait().unwrap();
+    let kept = shared.lock("kept", patient().keep_alive()).wait().unwrap();
     sees("redbolt_oldest_hold_seconds till", 1);
     drop(kept);
     // A term lasts for as long as its leader wants.
     sees("redbolt_oldest_hold_seconds till", 0);
     drop(leader);
-    shared.shutdown(PATIENCE);
+    shared.shutdown(PATIENCE).wait();
 
     for (outcome, calls) in
         [("won", 13), ("taken", 1), ("timed_out", 1), ("cancelled", 1), ("invalid", 1)]
@@ -139,6 +139,16 @@ fn every_call_of_a_shared_handle_is_counted_once_with_its_time_in_the_queue() {
     // Eight stood in the queue for as long as that.
     let won = seen.samples("redbolt_call_seconds till won").iter();
     assert!(won.filter(|waited| **waited > 0.09).count() >= 8, "{seen:#?}");
+
+    // What a client has counted is out when the call of `shutdown` returns.
+    for round in 0..20 {
+        let name = format!("round-{round}");
+        let client = self::shared(&cluster, &name);
+        drop(client.try_lock("k", TTL).wait().unwrap());
+        client.shutdown(PATIENCE).wait();
+        seen.add(&snapshots);
+        assert!(seen.is(&format!("redbolt_calls_total {name} won"), 1), "{name}: {seen:#?}");
+    }
 }
 
 /// Each span with those around it, outermost first.
@@ -189,16 +199,16 @@ fn the_spans_of_a_shared_handle_are_inside_the_span_of_their_caller() {
     let shared = shared(&cluster, "traced");
     thread::scope(|scope| {
         let request = info_span!("request", id = 1).entered();
-        let mut held = shared.lock("traced", patient()).unwrap();
-        shared.extend(&mut held, TTL).unwrap();
+        let mut held = shared.lock("traced", patient()).wait().unwrap();
+        held.extend(TTL).wait().unwrap();
         let other = scope.spawn(|| {
             let _request = info_span!("request", id = 2).entered();
             // The lease before is not kept alive, so it is not handed on, and this call competes.
-            shared.lock("traced", patient().keep_alive(KeepAlive::new())).map(drop)
+            shared.lock("traced", patient().keep_alive()).wait().map(drop)
         });
         let told = |path: &str| spans.0.lock().unwrap().iter().any(|span| span.contains(path));
         assert!(eventually(PATIENCE, || told("request id=2 > lock key=\"traced\" ttl_ms=20000")));
-        shared.unlock(held).unwrap();
+        held.unlock().wait().unwrap();
         other.join().unwrap().expect("it became free");
         drop(request);
         for path in [
@@ -222,13 +232,13 @@ fn what_a_shared_handle_does_by_itself_is_in_no_span_of_a_caller_that_waits() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let spans = spans();
     let holder = shared(&cluster, "holder");
-    let _held = holder.lock("held", patient()).unwrap();
+    let _held = holder.lock("held", patient()).wait().unwrap();
     let shared = shared(&cluster, "waiter");
-    let own = LockOptions::new(ms(300)).keep_alive(KeepAlive::new());
-    let _own = shared.try_lock("own", own).unwrap();
+    let own = LockOptions::new(ms(300)).keep_alive();
+    let _own = shared.try_lock("own", own).wait().unwrap();
     let request = info_span!("request", id = 3).entered();
     let part = info_span!("part").entered();
-    let waited = shared.lock("held", patient().timeout(ms(1_000)));
+    let waited = shared.lock("held", patient().timeout(ms(1_000))).wait();
     assert!(matches!(waited, Err(LockError::Taken(_))), "{waited:?}");
     drop((info_span!("follows"), part));
     drop((info_span!("follows"), request));
@@ -252,24 +262,25 @@ fn a_thread_that_dies_ends_every_call_with_an_error() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     spans();
     let holder = shared(&cluster, "holder");
-    let _held = holder.lock("of-another", patient()).unwrap();
+    let _held = holder.lock("of-another", patient()).wait().unwrap();
     for is_led in [true, false] {
         let shared = shared(&cluster, "mortal");
-        let mut beside = pin!(shared.lock_async("beside", patient()));
+        let mut beside = pin!(shared.lock("beside", patient()));
         if !is_led {
             let _waits = beside.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
         thread::scope(|scope| {
-            let waiters = [(); 3].map(|()| scope.spawn(|| shared.lock("of-another", patient())));
+            let waiters =
+                [(); 3].map(|()| scope.spawn(|| shared.lock("of-another", patient()).wait()));
             let calls = if is_led { "calls: 3" } else { "calls: 4" };
             assert!(eventually(PATIENCE, || format!("{shared:?}").contains(calls)), "{shared:?}");
-            let died = shared.try_lock("dies", TTL);
+            let died = shared.try_lock("dies", TTL).wait();
             assert!(matches!(died, Err(LockError::Closed)), "{died:?}");
             for waiter in waiters {
                 let result = waiter.join().unwrap();
                 assert!(matches!(result, Err(LockError::Closed)), "{result:?}");
             }
         });
-        assert!(matches!(shared.lock("k", TTL), Err(LockError::Closed)));
+        assert!(matches!(shared.lock("k", TTL).wait(), Err(LockError::Closed)));
     }
 }

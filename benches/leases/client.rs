@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::driver::Outcome;
-use redbolt::{Client, Config, Lease, RestartGuard, now};
+use redbolt::{Client, Config, Guard, RestartGuard, now, wait_all};
 use redbolt_embedded::Nodes;
 
 use crate::Anything;
@@ -21,11 +20,11 @@ pub(crate) fn memory(count: usize) -> Anything {
         // A node that grows its table of keys is away for a moment, and all do at the same count.
         Ok(config.node_timeout(Duration::from_secs(30)))
     };
-    let (mut holder, mut idle) = (Client::connect(config()?)?, Client::connect(config()?)?);
+    let (holder, idle) = (Client::connect(config()?)?, Client::connect(config()?)?);
     // The caller's own list is no part of a lease.
-    let mut leases: Vec<Lease> = Vec::with_capacity(count);
+    let mut guards: Vec<Guard> = Vec::with_capacity(count);
     let mut result = Ok(());
-    let counted = allocation_counter::measure(|| result = hold(&mut holder, &mut leases, count));
+    let counted = allocation_counter::measure(|| result = hold(&holder, &mut guards, count));
     result?;
     let bytes = counted.bytes_current as f64 / count.max(1) as f64;
     println!("| a client on three nodes | figure |\n|---|---|");
@@ -34,11 +33,11 @@ pub(crate) fn memory(count: usize) -> Anything {
     let mut key = 0;
     for index in 0..=SLICES {
         let pair = if index % 2 == 0 {
-            let with = slice(&mut holder, &mut key)?;
-            (with, slice(&mut idle, &mut key)?)
+            let with = slice(&holder, &mut key)?;
+            (with, slice(&idle, &mut key)?)
         } else {
-            let without = slice(&mut idle, &mut key)?;
-            (slice(&mut holder, &mut key)?, without)
+            let without = slice(&idle, &mut key)?;
+            (slice(&holder, &mut key)?, without)
         };
         // The first warms up.
         if index > 0 {
@@ -55,7 +54,7 @@ pub(crate) fn memory(count: usize) -> Anything {
     println!("| of a client without any | {ratio:.3} |");
     // Their keys end with the nodes; releasing a million would only take time.
     let begin = now();
-    drop(leases);
+    drop(guards);
     println!(
         "| to drop one | {:.0} ns |",
         begin.until(now()).as_nanos() as f64 / count.max(1) as f64
@@ -64,38 +63,31 @@ pub(crate) fn memory(count: usize) -> Anything {
     Ok(())
 }
 
-fn hold(client: &mut Client, leases: &mut Vec<Lease>, count: usize) -> Anything {
-    let mut batch = client.batch();
-    let mut begun = 0;
+fn hold(client: &Client, guards: &mut Vec<Guard>, count: usize) -> Anything {
     let mut key = *b"lease:0000000000000000";
-    while leases.len() < count {
-        while begun < count && batch.in_flight() < IN_FLIGHT {
-            begun += 1;
-            digits(&mut key, begun);
-            batch.try_lock(key, TTL)?;
-        }
-        let mut done = batch.wait_completion()?;
-        while let Some(completion) = done {
-            if let Outcome::Lock(lease) = completion.result {
-                leases.push(lease?);
-            }
-            done = batch.completion();
+    while guards.len() < count {
+        let more = (guards.len()..count).take(IN_FLIGHT).map(|number| {
+            digits(&mut key, number + 1);
+            client.try_lock(key, TTL)
+        });
+        for guard in wait_all(more) {
+            guards.push(guard?);
         }
     }
     Ok(())
 }
 
 /// The median of a slice's times to acquire, in nanoseconds.
-fn slice(client: &mut Client, count: &mut usize) -> Anything<f64> {
+fn slice(client: &Client, count: &mut usize) -> Anything<f64> {
     let mut times = Vec::with_capacity(CYCLES);
     let mut key = *b"bench:0000000000000000";
     for _ in 0..CYCLES {
         *count += 1;
         digits(&mut key, *count);
         let begin = now();
-        let lease = client.try_lock(key, TTL)?;
+        let lease = client.try_lock(key, TTL).wait()?;
         times.push(begin.until(now()).as_nanos());
-        client.unlock(lease)?;
+        lease.unlock().wait()?;
     }
     times.sort_unstable();
     Ok(times.get(CYCLES / 2).map_or(f64::NAN, |nanos| *nanos as f64))

@@ -48,7 +48,9 @@ pub(crate) fn timers(counts: &[usize]) -> Anything<Vec<Point>> {
 fn retries(count: usize) -> Anything<f64> {
     let mut rig = Rig::new(NODES, count.max(BATCH))?;
     let second = Duration::from_secs(1);
-    let acquire = LockOptions::new(TTL).retry(Retry::every(second, second).attempts(2));
+    let acquire = LockOptions::new(TTL)
+        .direct_wake(false)
+        .retry(Retry::every(second, second).timeout(second * 2));
     let denied = b"_\r\n".repeat(BATCH);
     let begin = now();
     let mut waiting = 0;

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use redbolt::{Client, Config, IdleStrategy, Lease, LockOptions, RestartGuard, Retry, now};
+use redbolt::{Client, Config, Guard, IdleStrategy, LockOptions, RestartGuard, Retry, now};
 
 use crate::handover::{Contender, contend};
 use crate::nodes::{Keys, Setup, WAITS, config};
@@ -80,9 +80,9 @@ fn row(
         let mut times = Vec::new();
         for _ in 0..cycles {
             let (key, begin) = (keys.next(), now());
-            let lease = client.try_lock(key, options.clone())?;
+            let lease = client.try_lock(key, options.clone()).wait()?;
             times.push(nanos(begin.until(now())));
-            client.unlock(lease)?;
+            lease.unlock().wait()?;
         }
         Ok(times)
     };
@@ -112,9 +112,9 @@ fn fit(addresses: &[String], wait: IdleStrategy) -> Anything<Config> {
 /// A client that all nodes vote for.
 fn client(config: Config) -> Anything<Client> {
     let (nodes, begin) = (config.nodes().len(), now());
-    let mut client = Client::open(config)?;
-    while client.driver().voters().count() as usize != nodes {
-        client.drive_for(Duration::from_millis(10))?;
+    let client = Client::open(config)?;
+    while client.voters().count() as usize != nodes {
+        thread::sleep(Duration::from_millis(1));
         if begin.until(now()) > VOTERS {
             return Err("a node does not vote".into());
         }
@@ -140,17 +140,17 @@ const CLOCKS: [fn() -> Duration; 2] = [system_clock, fast_clock];
 struct Turn {
     client: Client,
     options: LockOptions,
-    lease: Option<Lease>,
+    guard: Option<Guard>,
 }
 
 impl Contender for Turn {
     fn lock(&mut self) -> Anything {
-        self.lease = Some(self.client.lock("fenced", self.options.clone())?);
+        self.guard = Some(self.client.lock("fenced", self.options.clone()).wait()?);
         Ok(())
     }
 
     fn unlock(&mut self) -> Anything {
-        self.client.unlock(self.lease.take().ok_or("not held")?)?;
+        self.guard.take().ok_or("not held")?.unlock().wait()?;
         Ok(())
     }
 }
@@ -168,7 +168,7 @@ fn turns(
         if let Some(clock) = clock.filter(|_| me % 2 == 1) {
             config = config.wall_clock(clock);
         }
-        Ok(Turn { client: client(config)?, options: options.clone(), lease: None })
+        Ok(Turn { client: client(config)?, options: options.clone(), guard: None })
     };
     let mut contenders = (0..clients).map(contender).collect::<Anything<Vec<_>>>()?;
     let monitors = addresses.iter().map(|node| Monitor::start(node));

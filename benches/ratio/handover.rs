@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, IdleStrategy, Lease, Retry, now};
+use redbolt::{Client, Guard, IdleStrategy, Retry, now};
 
 use crate::bare::Bare;
 use crate::nodes::{Setup, config};
@@ -49,7 +49,9 @@ pub(crate) trait Contender: Send {
 
 pub(crate) struct Redbolt {
     pub(crate) client: Client,
-    pub(crate) lease: Option<Lease>,
+    pub(crate) guard: Option<Guard>,
+    /// It lets go by dropping the guard, and does not wait for the end of the release.
+    pub(crate) drops: bool,
 }
 
 /// What the contenders share.
@@ -112,7 +114,7 @@ fn row(
     let proxy = is_hung.then(|| Proxy::start(&last)).transpose()?;
     addresses.push(proxy.as_ref().map_or(last, Proxy::address));
 
-    let mut lone = Redbolt::connect(&addresses, wait)?;
+    let lone = Redbolt::connect(&addresses, wait)?;
     let contenders = (0..clients).map(|_| Redbolt::connect(&addresses, wait));
     let mut contenders = contenders.collect::<Anything<Vec<_>>>()?;
     if let Some(proxy) = &proxy {
@@ -178,17 +180,17 @@ impl Redbolt {
     fn connect(addresses: &[String], wait: IdleStrategy) -> Anything<Self> {
         let retry = Retry::every(Duration::from_millis(200), Duration::from_millis(200));
         let client = Client::connect(config(addresses, wait)?.retry(retry))?;
-        Ok(Self { client, lease: None })
+        Ok(Self { client, guard: None, drops: false })
     }
 
     /// The nanoseconds of acquisitions that nobody contends.
-    fn alone(&mut self) -> Anything<Vec<u64>> {
+    fn alone(&self) -> Anything<Vec<u64>> {
         let mut times = Vec::new();
         for _ in 0..ALONE {
             let begin = now();
-            let lease = self.client.try_lock("alone", TTL)?;
+            let lease = self.client.try_lock("alone", TTL).wait()?;
             times.push(u64::try_from(begin.until(now()).as_nanos())?);
-            self.client.unlock(lease)?;
+            lease.unlock().wait()?;
         }
         Ok(times)
     }
@@ -196,13 +198,15 @@ impl Redbolt {
 
 impl Contender for Redbolt {
     fn lock(&mut self) -> Anything {
-        self.lease = Some(self.client.lock("contended", TTL)?);
+        self.guard = Some(self.client.lock("contended", TTL).wait()?);
         Ok(())
     }
 
     fn unlock(&mut self) -> Anything {
-        let lease = self.lease.take().ok_or("not held")?;
-        self.client.unlock(lease)?;
+        let guard = self.guard.take().ok_or("not held")?;
+        if !self.drops {
+            guard.unlock().wait()?;
+        }
         Ok(())
     }
 }

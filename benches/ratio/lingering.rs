@@ -1,11 +1,11 @@
-//! Locks that linger: what it takes to take one again, in a `Driver` and through a `Shared`, and what
+//! Locks that linger: what it takes to take one again, in a `Driver` and through a `Client`, and what
 //! it takes another client to get one, beside the same for a lock that is free. Of the other clients one
 //! lets its locks linger too, and one does not.
 
 use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
-use redbolt::{Config, IdleStrategy, LockOptions, Shared, now};
+use redbolt::{Client, Config, IdleStrategy, LockOptions, now};
 
 use crate::nodes::{Setup, config};
 use crate::slices::{nanos, percentile};
@@ -31,8 +31,8 @@ pub(crate) fn run(_: &Options) -> Anything {
     println!("| taken again | p50 | p99 |\n|---|---|---|");
     print_retaken("in a Driver", in_driver(config(&setup.addresses, IdleStrategy::Park)?)?);
     print_retaken(
-        "through a Shared",
-        through_shared(config(&setup.addresses, IdleStrategy::Park)?)?,
+        "through a Client",
+        through_client(config(&setup.addresses, IdleStrategy::Park)?)?,
     );
     println!(
         "\n| added round trip | another's lock | free | lingering | of that |\n|---|---|---|---|---|"
@@ -90,42 +90,42 @@ fn in_driver(config: Config) -> Anything<Vec<u64>> {
     Ok(times)
 }
 
-fn through_shared(config: Config) -> Anything<Vec<u64>> {
-    let shared = Shared::connect(config)?;
+fn through_client(config: Config) -> Anything<Vec<u64>> {
+    let shared = Client::connect(config)?;
     let mut times = Vec::new();
     while times.len() < RETAKEN {
         for turn in 0..60 {
             let begin = now();
-            let guard = shared.try_lock("bench:lingers", options())?;
+            let guard = shared.try_lock("bench:lingers", options()).wait()?;
             if turn > 0 {
                 times.push(nanos(begin.until(now())));
             }
             drop(guard);
         }
-        shared.unlock(shared.try_lock("bench:lingers", LockOptions::new(TTL))?)?;
+        shared.try_lock("bench:lingers", LockOptions::new(TTL)).wait()?.unlock().wait()?;
     }
-    shared.shutdown(TTL);
+    shared.shutdown(TTL).wait();
     Ok(times)
 }
 
 fn by_another(added: u64, (way, others): (&str, LockOptions), config: Config) -> Anything {
-    let shared = Shared::connect(config.clone())?;
-    let other = Shared::connect(config)?;
+    let shared = Client::connect(config.clone())?;
+    let other = Client::connect(config)?;
     let (mut free, mut lingering) = (Vec::new(), Vec::new());
     for nth in 0..TAKEN {
         let key = format!("bench:another:{way}:{nth}");
         let is_lingering = nth % 2 == 1;
         if is_lingering {
-            drop(shared.lock(&key, options())?);
+            drop(shared.lock(&key, options()).wait()?);
         }
         let begin = now();
-        let guard = other.lock(&key, others.clone())?;
+        let guard = other.lock(&key, others.clone()).wait()?;
         let time = nanos(begin.until(now()));
-        other.unlock(guard)?;
+        guard.unlock().wait()?;
         if is_lingering { lingering.push(time) } else { free.push(time) }
     }
-    shared.shutdown(TTL);
-    other.shutdown(TTL);
+    shared.shutdown(TTL).wait();
+    other.shutdown(TTL).wait();
     let (free, lingering) = (percentile(&free, 0.5), percentile(&lingering, 0.5));
     let of_that = lingering / free;
     println!("| {added} ms | {way} | {free:.0} us | {lingering:.0} us | {of_that:.2} |");

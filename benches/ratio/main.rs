@@ -13,6 +13,7 @@ mod bare_transfers;
 mod encrypted;
 mod faults;
 mod fences;
+mod floor;
 mod handover;
 mod latency;
 mod lingering;
@@ -58,6 +59,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("siblings", siblings::run),
     ("network", network::run),
     ("fences", fences::run),
+    ("floor", floor::run),
     #[cfg(feature = "tls")]
     ("tls", encrypted::run),
 ];

@@ -161,9 +161,9 @@ impl Way for Probing {
 impl Way for Client {
     fn cycle(&mut self, key: &[u8]) -> Anything<u64> {
         let begin = now();
-        let lease = self.try_lock(key, TTL)?;
+        let guard = self.try_lock(key, TTL).wait()?;
         let time = begin.until(now());
-        self.unlock(lease)?;
+        guard.unlock().wait()?;
         Ok(nanos(time))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Client, Lease};
+use redbolt::Client;
 
 use crate::nodes::Keys;
 use crate::{Anything, TTL};
@@ -82,9 +82,9 @@ impl Bench {
         for _ in 0..self.cycles {
             let key = self.keys.next();
             let begin = now();
-            let lease: Lease = self.client.try_lock(key, TTL)?;
+            let guard = self.client.try_lock(key, TTL).wait()?;
             let held = now();
-            self.client.unlock(lease)?;
+            guard.unlock().wait()?;
             times.acquire.push(nanos(begin.until(held)));
             times.release.push(nanos(held.until(now())));
         }

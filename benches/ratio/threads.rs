@@ -1,4 +1,4 @@
-//! Cycles per second of many threads on one `Shared`, beside one thread that has as many under way in a batch, and
+//! Cycles per second of many threads on one `Client`, beside one thread whose driver has as many under way, and
 //! beside threads that do nothing but sleep and be woken as often.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use redbolt::{Client, IdleStrategy, Shared, now};
+use redbolt::{Client, IdleStrategy, now};
+use redbolt_benches::looped::Looped;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -19,8 +20,8 @@ use crate::{Anything, Options, TTL};
 const CYCLES: usize = 12_800;
 
 struct Beside {
+    looped: Looped,
     client: Client,
-    shared: Shared,
     callers: Callers,
     /// How many there are.
     count: usize,
@@ -38,28 +39,29 @@ enum Callers {
 
 pub(crate) fn run(options: &Options) -> Anything {
     println!(
-        "| callers | release | cycles per second | batch | of the batch | CPU per cycle | batch | sleeps alone |"
+        "| callers | release | cycles per second | driver | of the driver | CPU per cycle | driver | sleeps alone |"
     );
     println!("|{}", "---|".repeat(8));
     let Some(setup) = Setup::new(5)? else { return Ok(()) };
+    let looped =
+        Looped::connect(config(&setup.addresses, IdleStrategy::Park)?, IdleStrategy::Park)?;
     let client = Client::connect(config(&setup.addresses, IdleStrategy::Park)?)?;
-    let shared = Shared::connect(config(&setup.addresses, IdleStrategy::Park)?)?;
     let (callers, keys) = (Callers::Threads, Keys::new());
-    let mut beside = Beside { client, shared, callers, count: 1, waits: true, keys };
+    let mut beside = Beside { looped, client, callers, count: 1, waits: true, keys };
     for (callers, name) in [(Callers::Threads, "threads"), (Callers::Tasks, "tasks")] {
         for (waits, release) in [(true, "`unlock`"), (false, "guard dropped")] {
             for count in [1, 8, 64, 256] {
                 (beside.callers, beside.count, beside.waits) = (callers, count, waits);
-                let pairs = alternate(options.slices, &mut beside, Beside::batch, Beside::calls)?;
-                let [batch, ours, ratio] = medians(&pairs, |slice| slice.rate);
-                let [cpu_batch, cpu, _] = medians(&pairs, |slice| slice.cpu_micros);
+                let pairs = alternate(options.slices, &mut beside, Beside::loops, Beside::calls)?;
+                let [theirs, ours, ratio] = medians(&pairs, |slice| slice.rate);
+                let [cpu_theirs, cpu, _] = medians(&pairs, |slice| slice.cpu_micros);
                 let sleeps = match callers {
                     Callers::Threads => format!("{:.1} us", sleeps(count, waits)?.cpu_micros),
                     Callers::Tasks => "-".to_owned(),
                 };
                 println!(
-                    "| {count} {name} | {release} | {ours:.0} | {batch:.0} | {ratio:.3} | {cpu:.1} us | \
-                     {cpu_batch:.1} us | {sleeps} |"
+                    "| {count} {name} | {release} | {ours:.0} | {theirs:.0} | {ratio:.3} | {cpu:.1} us | \
+                     {cpu_theirs:.1} us | {sleeps} |"
                 );
             }
         }
@@ -91,29 +93,29 @@ fn cpu_time() -> Duration {
 }
 
 impl Beside {
-    fn batch(&mut self) -> Anything<Slice> {
-        slice(CYCLES, || window(&mut self.client, &mut self.keys, self.count, CYCLES))
+    fn loops(&mut self) -> Anything<Slice> {
+        slice(CYCLES, || window(&mut self.looped, &mut self.keys, self.count, CYCLES))
     }
 
     fn calls(&mut self) -> Anything<Slice> {
         let each = CYCLES / self.count;
         let keys: Vec<Vec<[u8; 22]>> =
             (0..self.count).map(|_| (0..each).map(|_| self.keys.next()).collect()).collect();
-        let (shared, waits) = (&self.shared, self.waits);
+        let (client, waits) = (&self.client, self.waits);
         slice(each * self.count, || {
             let all_ended = match self.callers {
-                Callers::Threads => threads(shared, keys, waits),
-                Callers::Tasks => tasks(shared, keys, waits)?,
+                Callers::Threads => threads(client, keys, waits),
+                Callers::Tasks => tasks(client, keys, waits)?,
             };
             all_ended.then_some(()).ok_or_else(|| "a lock was not won or not released".into())
         })
     }
 }
 
-fn threads(shared: &Shared, keys: Vec<Vec<[u8; 22]>>, waits: bool) -> bool {
+fn threads(client: &Client, keys: Vec<Vec<[u8; 22]>>, waits: bool) -> bool {
     let cycle = |key: &[u8; 22]| {
-        let Ok(guard) = shared.try_lock(key, TTL) else { return false };
-        !waits || shared.unlock(guard).is_ok()
+        let Ok(guard) = client.try_lock(key, TTL).wait() else { return false };
+        !waits || guard.unlock().wait().is_ok()
     };
     thread::scope(|scope| {
         let all: Vec<_> =
@@ -122,14 +124,14 @@ fn threads(shared: &Shared, keys: Vec<Vec<[u8; 22]>>, waits: bool) -> bool {
     })
 }
 
-fn tasks(shared: &Shared, keys: Vec<Vec<[u8; 22]>>, waits: bool) -> Anything<bool> {
+fn tasks(client: &Client, keys: Vec<Vec<[u8; 22]>>, waits: bool) -> Anything<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let tasks = keys.into_iter().map(|keys| {
-        let shared = shared.clone();
+        let client = client.clone();
         runtime.spawn(async move {
             for key in keys {
-                let Ok(guard) = shared.try_lock_async(key, TTL).await else { return false };
-                if waits && shared.unlock_async(guard).await.is_err() {
+                let Ok(guard) = client.try_lock(key, TTL).await else { return false };
+                if waits && guard.unlock().await.is_err() {
                     return false;
                 }
             }

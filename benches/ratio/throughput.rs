@@ -1,17 +1,18 @@
 //! Cycles a second with many locks under way at once.
 
 use redbolt::driver::Outcome;
-use redbolt::{Batch, Client, now};
+use redbolt::now;
 
 use crate::latency::add;
-use crate::nodes::{Keys, Setup, WAITS, both};
+use crate::nodes::{Keys, Setup, WAITS, config, probe};
 use crate::slices::{CYCLES, alternate, medians};
 use crate::{Anything, Options, TTL};
+use redbolt_benches::looped::Looped;
 use redbolt_benches::probe::{Commands, Probe};
 use redbolt_cli::plot::{Line, Plot, Scale, save};
 
 struct Windows {
-    client: Client,
+    looped: Looped,
     probe: Probe,
     keys: Keys,
     commands: Commands,
@@ -26,10 +27,12 @@ pub(crate) fn run(options: &Options) -> Anything {
     for count in [3, 5] {
         let Some(setup) = Setup::new(count)? else { continue };
         for (name, wait) in WAITS {
-            let (client, probe) = both(&setup.addresses, wait)?;
+            let config = config(&setup.addresses, wait)?.in_flight_max(1 << 14);
+            let looped = Looped::connect(config, wait)?;
+            let probe = probe(&setup.addresses, wait)?;
             let keys = Keys::new();
             let mut windows =
-                Windows { client, probe, keys, commands: Commands::new(), in_flight: 1, cycles: 1 };
+                Windows { looped, probe, keys, commands: Commands::new(), in_flight: 1, cycles: 1 };
             for in_flight in [1, 16, 64, 256, 1024] {
                 windows.in_flight = in_flight;
                 windows.cycles = CYCLES.max(2 * in_flight);
@@ -72,32 +75,37 @@ impl Windows {
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     fn ours(&mut self) -> Anything<f64> {
         let begin = now();
-        window(&mut self.client, &mut self.keys, self.in_flight, self.cycles)?;
+        window(&mut self.looped, &mut self.keys, self.in_flight, self.cycles)?;
         Ok(self.cycles as f64 / begin.until(now()).as_secs_f64())
     }
 }
 
 /// So many cycles of one thread, so many of them under way at once.
 pub(crate) fn window(
-    client: &mut Client,
+    looped: &mut Looped,
     keys: &mut Keys,
     in_flight: usize,
     cycles: usize,
 ) -> Anything {
     let (mut to_begin, mut to_end) = (cycles, cycles);
-    let mut batch = client.batch();
     for _ in 0..in_flight.min(cycles) {
-        acquire(&mut batch, keys, &mut to_begin)?;
+        acquire(looped, keys, &mut to_begin)?;
     }
     while to_end > 0 {
-        let Some(done) = batch.wait_completion()? else { break };
+        let done = match looped.driver.completion() {
+            Some(done) => done,
+            None => {
+                looped.driver.flush();
+                looped.wait_completion()?
+            }
+        };
         match done.result {
             Outcome::Lock(lease) => {
-                batch.unlock(lease?)?;
+                looped.driver.unlock(lease?)?;
             }
             Outcome::Unlock(_) => {
                 to_end -= 1;
-                acquire(&mut batch, keys, &mut to_begin)?;
+                acquire(looped, keys, &mut to_begin)?;
             }
             Outcome::Extend(_) | Outcome::Adopt(_) | _ => {}
         }
@@ -105,10 +113,10 @@ pub(crate) fn window(
     Ok(())
 }
 
-fn acquire(batch: &mut Batch<'_>, keys: &mut Keys, to_begin: &mut usize) -> Anything {
+fn acquire(looped: &mut Looped, keys: &mut Keys, to_begin: &mut usize) -> Anything {
     if *to_begin > 0 {
         *to_begin -= 1;
-        batch.try_lock(keys.next(), TTL)?;
+        looped.driver.try_lock(keys.next(), TTL)?;
     }
     Ok(())
 }

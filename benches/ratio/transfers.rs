@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::driver::{Driver, Outcome};
-use redbolt::{Client, Config, IdleStrategy, Lease, Retry, Shared, SharedGuard, now};
+use redbolt::{Client, Config, IdleStrategy, Lease, Retry, now};
 
 use crate::bare_transfers::BareTransfers;
 use crate::handover::{Contender, NODES, Redbolt, commands, contend};
@@ -14,13 +14,6 @@ use crate::slices::percentile;
 use crate::{Anything, Options, TTL};
 use redbolt_benches::proxy::delayed;
 use redbolt_cli::plot::{Line, Plot, Scale, save};
-
-struct Handle {
-    shared: Shared,
-    guard: Option<SharedGuard>,
-    /// It lets go by dropping the guard, and does not wait for the end of the release.
-    drops: bool,
-}
 
 /// A loop of one's own around a [`Driver`]: no other thread has to wake up.
 struct Looping {
@@ -35,12 +28,11 @@ struct Looping {
 enum Kind {
     /// Sockets that hand the key round by the same script.
     Bare,
+    /// A [`Client`] of its own.
     Client,
-    Driver,
-    /// A [`Shared`] of its own, which reads what nodes send between its calls too.
-    Shared,
     /// The same, whose guards are dropped.
-    SharedDropping,
+    Dropping,
+    Driver,
 }
 
 /// Round trips that are added to those of loopback, in milliseconds.
@@ -113,14 +105,12 @@ pub(crate) fn run(options: &Options) -> Anything {
     Ok(())
 }
 
-fn ways(clients: usize) -> [Way; 7] {
+fn ways(clients: usize) -> [Way; 5] {
     [
         ("woken", 0_u8, Kind::Client),
         ("handed over", 16, Kind::Client),
-        ("woken, Shared", 0, Kind::Shared),
+        ("handed over, guards dropped", 16, Kind::Dropping),
         ("handed over, Driver", 16, Kind::Driver),
-        ("handed over, Shared", 16, Kind::Shared),
-        ("handed over, Shared, guards dropped", 16, Kind::SharedDropping),
         ("bare sockets", 16, Kind::Bare),
     ]
     .map(|(name, in_row, kind)| Way {
@@ -166,15 +156,12 @@ impl Way {
                     let wait = IdleStrategy::Park;
                     Box::new(BareTransfers::connect(addresses, wait, me, clients)?)
                 }
-                Kind::Client => {
-                    Box::new(Redbolt { client: Client::connect(config.clone())?, lease: None })
+                Kind::Client | Kind::Dropping => {
+                    let client = Client::connect(config.clone())?;
+                    let drops = self.kind == Kind::Dropping;
+                    Box::new(Redbolt { client, guard: None, drops })
                 }
                 Kind::Driver => Box::new(Looping::connect(config.clone())?),
-                Kind::Shared | Kind::SharedDropping => {
-                    let shared = Shared::connect(config.clone())?;
-                    let drops = self.kind == Kind::SharedDropping;
-                    Box::new(Handle { shared, guard: None, drops })
-                }
             })
         };
         let mut contenders = (0..clients).map(connect).collect::<Anything<Vec<_>>>()?;
@@ -261,21 +248,6 @@ impl Contender for Looping {
         let begin = now();
         while begin.until(now()) < time {
             self.pass(Some(Duration::ZERO))?;
-        }
-        Ok(())
-    }
-}
-
-impl Contender for Handle {
-    fn lock(&mut self) -> Anything {
-        self.guard = Some(self.shared.lock("contended", TTL)?);
-        Ok(())
-    }
-
-    fn unlock(&mut self) -> Anything {
-        let guard = self.guard.take().ok_or("not held")?;
-        if !self.drops {
-            self.shared.unlock(guard)?;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! What the benches share: [`probe`] is the floor they measure against, [`proxy`] makes nodes slow
+//! What the benches share: [`probe`] is the floor they measure against, [`looped`] a driver in the
+//! smallest loop, [`proxy`] makes nodes slow
 //! and faulty, [`rig`] drives an engine without sockets; [`picture`] draws what the README shows.
 
 #![expect(
@@ -9,6 +10,7 @@
     reason = "for these benches alone: what goes wrong here ends them"
 )]
 
+pub mod looped;
 pub mod picture;
 pub mod probe;
 pub mod proxy;

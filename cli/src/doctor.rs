@@ -64,7 +64,7 @@ struct Found {
 
 /// Looks at the nodes as a client does that meets them for the first time.
 fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
-    let (mut client, config) = look::patient_client(global)?;
+    let (client, config) = look::patient_client(global)?;
     let clients = Clients {
         quorum: settings::quorum(global, &config)?,
         guard_is_on: global.restart_guard != Some(Switch::Off),
@@ -74,8 +74,8 @@ fn look(global: &Global, args: &DoctorArgs) -> Result<Found, Failure> {
         wants_all: args.all,
     };
     let asked_us = wall_us();
-    let reports = examine(&mut client, args.key.as_ref().map_or(KEY, |key| &key.0))?;
-    let others = inspect::clients(&mut client)?;
+    let reports = examine(&client, args.key.as_ref().map_or(KEY, |key| &key.0))?;
+    let others = inspect::clients(&client)?;
     let logins = settings::logins(global);
     let nodes: Vec<Examined> = reports
         .iter()

@@ -28,14 +28,14 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
             "unlock --force asks on a terminal; without one it needs --yes",
         ));
     }
-    let (mut client, _) = look::client(global)?;
-    let seen = inspect::holder(&mut client, &args.key.0)?;
+    let (client, _) = look::client(global)?;
+    let seen = inspect::holder(&client, &args.key.0)?;
     let key = shown(&args.key.0);
     let holder = seen.holder.as_ref().ok_or_else(|| nobody(&seen, &key))?;
     if !args.yes && !is_confirmed(&key, holder)? {
         return Err(Failure::new(REFUSED, "refused", format!("{key} stays as it is")));
     }
-    match client.unlock_token(&args.key.0, holder.by.token.as_bytes()) {
+    match client.unlock_token(&args.key.0, holder.by.token.as_bytes()).wait() {
         Ok(Unlocked::Released) => {}
         Err(UnlockError::NotHeld) => {
             let message = format!(
@@ -44,7 +44,7 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
             );
             return Err(Failure::new(LOST, "not_held", message));
         }
-        Ok(_) => return Err(too_few(client.driver(), &key)),
+        Ok(_) => return Err(too_few(&client.nodes().wait(), client.quorum(), &key)),
         Err(error) => return Err(error.into()),
     }
     let who = holders::words(holder);
@@ -54,8 +54,8 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
         return Ok(());
     }
     // Who waited for it has it in a moment.
-    client.drive_for(MOMENT)?;
-    let next = inspect::holder(&mut client, &args.key.0).ok().and_then(|seen| seen.holder);
+    std::thread::sleep(MOMENT);
+    let next = inspect::holder(&client, &args.key.0).ok().and_then(|seen| seen.holder);
     let next = next.map(|next| format!("; now it is held by {}", holders::words(&next)));
     say(format_args!("{key} is taken from {who}{}", next.unwrap_or_default()))?;
     Ok(())

@@ -23,24 +23,24 @@ pub(crate) fn run(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {
     if args.watch {
         return watch(global, args);
     }
-    let (mut client, _) = look::client(global)?;
-    let seen = inspect::leader(&mut client, &args.election.0)?;
+    let (client, _) = look::client(global)?;
+    let seen = inspect::leader(&client, &args.election.0)?;
     say(told(&seen.key, seen.verdict, seen.holder.as_ref(), global.json))?;
     if seen.verdict != Verdict::Unknown {
         return Ok(());
     }
-    let quorum = usize::try_from(client.driver().quorum()).unwrap_or(usize::MAX);
+    let quorum = usize::try_from(client.quorum()).unwrap_or(usize::MAX);
     Err(Failure::code(code_without_quorum(silences(&seen.nodes), quorum)))
 }
 
 fn watch(global: &Global, args: &LeaderArgs) -> Result<(), Failure> {
     let interval = look::interval(args.interval.unwrap_or(INTERVAL))?;
     let signals = Signals::watch(&ENDING, || {})?;
-    let (mut client, _) = look::client(global)?;
+    let (client, _) = look::client(global)?;
     let mut observer = client.observe(&args.election.0, interval);
     while signals.next().is_none() {
-        let Some(seen) = observer.next(STEP)? else { continue };
-        let (verdict, holder) = match seen {
+        let Some(seen) = observer.next_change().wait_for(STEP) else { continue };
+        let (verdict, holder) = match seen? {
             Led::By(by) => (Verdict::Held, Some(Holder { by, listed: None })),
             Led::Nobody => (Verdict::Free, None),
             Led::Unknown | _ => (Verdict::Unknown, None),

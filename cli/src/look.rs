@@ -1,5 +1,6 @@
 //! A client for the commands that look at nodes which may not be fit to lock on.
 
+use std::thread;
 use std::time::Duration;
 
 use redbolt::{Client, Config, now};
@@ -9,7 +10,7 @@ use crate::exit::Failure;
 use crate::session::{CONNECT_LIMIT, is_known, node_timeout};
 use crate::settings;
 
-/// How often the command drives the client while nodes connect. Nothing else drives it.
+/// How often the command looks while nodes connect.
 const STEP: Duration = Duration::from_millis(1);
 
 /// The time between two looks.
@@ -23,7 +24,7 @@ pub(crate) fn interval(interval: Duration) -> Result<Duration, Failure> {
 /// A client for `status`: a quorum can vote and the other nodes have had their `node_timeout`; or
 /// as for `doctor`.
 pub(crate) fn client(global: &Global) -> Result<(Client, Config), Failure> {
-    connected(global, |client| client.driver().voters().count() >= client.driver().quorum())
+    connected(global, |client| client.voters().count() >= client.quorum())
 }
 
 /// A client for `doctor`: each node is connected, or known not to be, or has had its time.
@@ -51,12 +52,11 @@ fn settled(
     is_enough: impl Fn(&Client) -> bool,
 ) -> Result<Client, Failure> {
     let mut known = vec![false; config.nodes().len()];
-    let mut client = Client::open(config)?;
+    let client = Client::open(config)?;
     let end = now() + CONNECT_LIMIT;
     let mut enough_since = None;
     loop {
-        client.drive()?;
-        for (known, node) in known.iter_mut().zip(client.nodes()) {
+        for (known, node) in known.iter_mut().zip(client.nodes().wait()) {
             *known |= is_known(&node);
         }
         let time = now();
@@ -67,6 +67,6 @@ fn settled(
         if is_over || known.iter().all(|&known| known) {
             return Ok(client);
         }
-        client.drive_for(STEP)?;
+        thread::sleep(STEP);
     }
 }

@@ -18,9 +18,9 @@ use crate::{holders, look, terminal};
 const LIST_RIGHTS: &str = "grant the user +scan +getrange +pttl";
 
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
-    let (mut client, _) = look::client(global)?;
+    let (client, _) = look::client(global)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let mut listing = search(&mut client, prefix(global), &args.pattern.0, limit)?;
+    let mut listing = search(&client, prefix(global), &args.pattern.0, limit)?;
     if args.long {
         listing.locks.sort_by_key(|lock| Reverse(held_for(lock)));
     }
@@ -34,7 +34,7 @@ pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<(), Failure> {
     } else if !may_miss {
         say(format_args!("no locks match {}", shown(&args.pattern.0)))?;
     }
-    let quorum = client.driver().quorum();
+    let quorum = client.quorum();
     let needs_all = |lock: &&SeenLock| {
         let holder = lock.holder.as_ref();
         holder.is_some_and(|by| holders::no_spare(by, quorum, lock.nodes.len()).is_some())
@@ -80,7 +80,7 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
 /// Whether a lock could be on nodes that were not searched alone.
 pub(crate) fn may_miss(client: &Client, listing: &Listing) -> bool {
     let left_out = listing.nodes.iter().filter(|node| node.cause != Cause::None).count();
-    u32::try_from(left_out).is_ok_and(|left_out| left_out >= client.driver().quorum())
+    u32::try_from(left_out).is_ok_and(|left_out| left_out >= client.quorum())
 }
 
 /// The nodes that were not searched, and why.

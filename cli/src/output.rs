@@ -32,8 +32,8 @@ pub(crate) fn note_between(text: impl Display) {
 }
 
 /// Prints notices of nodes on stderr while a command goes on.
-pub(crate) fn tell(mut next: impl FnMut() -> Option<Notice>) {
-    while let Some(notice) = next() {
+pub(crate) fn tell(notices: impl Iterator<Item = Notice>) {
+    for notice in notices {
         note_between(told(&notice));
     }
 }

@@ -6,6 +6,7 @@
 //! - [`Session::close`] waits at most `node_timeout` for outstanding answers.
 
 use std::io;
+use std::iter;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +114,7 @@ impl Session {
         }
         self.driver.drive();
         if self.is_telling {
-            tell(|| self.driver.notice());
+            tell(iter::from_fn(|| self.driver.notice()));
         }
         Ok(())
     }
@@ -175,19 +176,23 @@ impl Session {
     ) -> Result<Lease, Failure> {
         // Refuses a wrong TTL before any wait; nothing is written yet.
         if self.voters() == 0 {
-            let probe = self.driver.lock(key, acquire.clone().timeout(Duration::ZERO));
+            let probe = self.driver.try_lock(key, acquire.clone());
             self.driver.cancel(probe?);
         }
         // A result that is not taken would keep the loop from sleeping.
         while self.driver.completion().is_some() {}
         self.wait_settled(CONNECT_LIMIT)?;
-        let acquire = match wait.filter(|wait| !wait.is_zero()) {
-            Some(wait) => acquire.retry(Retry::every(RETRY_DELAY, RETRY_DELAY)).timeout(wait),
+        let op = match wait.filter(|wait| !wait.is_zero()) {
+            Some(wait) => {
+                let retry = Retry::every(RETRY_DELAY, RETRY_DELAY);
+                self.driver.lock(key, acquire.retry(retry).timeout(wait))?
+            }
             // The session has waited for connections: the attempt need not wait again.
-            None if self.voters() < self.quorum => acquire.retry(Retry::ONCE).timeout(MOMENT),
-            None => acquire.retry(Retry::ONCE),
+            None if self.voters() < self.quorum => {
+                self.driver.try_lock(key, acquire.timeout(MOMENT))?
+            }
+            None => self.driver.try_lock(key, acquire)?,
         };
-        let op = self.driver.lock(key, acquire)?;
         let Outcome::Lock(result) = self.finish(op)? else {
             return Err(LockError::Cancelled.into());
         };

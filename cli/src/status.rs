@@ -12,9 +12,9 @@ use crate::terminal::wrap;
 use crate::{holders, inspect, look, terminal};
 
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
-    let (mut client, _) = look::client(global)?;
-    let look = Look::at(&mut client, &args.key.0)?;
-    let quorum = client.driver().quorum();
+    let (client, _) = look::client(global)?;
+    let look = Look::at(&client, &args.key.0)?;
+    let quorum = client.quorum();
     if global.json {
         say(look.json(quorum))?;
     } else {
@@ -37,7 +37,7 @@ pub(crate) fn silences(nodes: &[NodeKey]) -> impl Iterator<Item = Cause> {
 pub(crate) struct Look(SeenLock);
 
 impl Look {
-    pub(crate) fn at(client: &mut Client, key: &[u8]) -> Result<Self, Failure> {
+    pub(crate) fn at(client: &Client, key: &[u8]) -> Result<Self, Failure> {
         Ok(Self(inspect::holder(client, key)?))
     }
 

@@ -31,14 +31,14 @@ pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<(), Failure> {
         return Err(Failure::usage(message));
     }
     let signals = Signals::watch(&ENDING, || {})?;
-    let (mut client, _) = look::client(global)?;
+    let (client, _) = look::client(global)?;
     let keyboard = Keyboard::open()?;
     let mut picture = Picture::default();
     loop {
-        let mut listing = search(&mut client, prefix(global), &args.pattern.0, LIMIT)?;
+        let mut listing = search(&client, prefix(global), &args.pattern.0, LIMIT)?;
         listing.locks.sort_by_key(|lock| Reverse(held_for(lock)));
         picture.draw(lines(&client, &listing, interval))?;
-        if has_ended(&signals, &keyboard, &mut client, interval)? {
+        if has_ended(&signals, &keyboard, interval)? {
             return Ok(());
         }
     }
@@ -47,7 +47,7 @@ pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<(), Failure> {
 fn lines(client: &Client, listing: &Listing, interval: Duration) -> Vec<String> {
     let paint = Paint::stdout();
     let locks = &listing.locks;
-    let voters = client.driver().voters().count();
+    let voters = client.voters().count();
     let more = if listing.is_whole { "" } else { " and more" };
     let head = format!(
         "{}{more}; {voters} of {} nodes vote",
@@ -67,12 +67,7 @@ fn lines(client: &Client, listing: &Listing, interval: Duration) -> Vec<String> 
 }
 
 /// Waits until the next look. True if it is to end.
-fn has_ended(
-    signals: &Signals,
-    keyboard: &Keyboard,
-    client: &mut Client,
-    interval: Duration,
-) -> io::Result<bool> {
+fn has_ended(signals: &Signals, keyboard: &Keyboard, interval: Duration) -> io::Result<bool> {
     let end = now() + interval;
     loop {
         let left = now().until(end);
@@ -82,6 +77,5 @@ fn has_ended(
         if signals.wait(left.min(STEP)).is_some() || keyboard.has_quit()? {
             return Ok(true);
         }
-        client.drive()?;
     }
 }

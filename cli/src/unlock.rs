@@ -1,6 +1,7 @@
 //! `redbolt unlock`: releases a lock by its key and token.
 
-use redbolt::driver::{Driver, Outcome};
+use redbolt::driver::Outcome;
+use redbolt::inspect::NodeHealth;
 use redbolt::{UnlockError, Unlocked};
 use serde_json::json;
 
@@ -27,14 +28,14 @@ pub(crate) fn run(global: &Global, args: &UnlockArgs) -> Result<(), Failure> {
             "not_held",
             format!("{key} is not held with this token: it is over, or was released before"),
         )),
-        Ok(_) => Err(too_few(&session.driver, &key)),
+        Ok(_) => Err(too_few(&session.driver.nodes(), session.driver.quorum(), &key)),
         Err(error) => Err(error.into()),
     }
 }
 
-pub(crate) fn too_few(driver: &Driver, key: &str) -> Failure {
+pub(crate) fn too_few(nodes: &[NodeHealth], quorum: u32, key: &str) -> Failure {
     let message =
         format!("too few nodes answered to know whether {key} is released; it ends with its TTL");
-    let quorum = usize::try_from(driver.quorum()).unwrap_or(usize::MAX);
-    Failure::new(NO_QUORUM, "unknown", message).away(&driver.nodes(), quorum)
+    let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
+    Failure::new(NO_QUORUM, "unknown", message).away(nodes, quorum)
 }

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How long the client is driven until the end of the wait is noticed.
+/// How long it takes at most until the end of the wait is noticed.
 const STEP: Duration = Duration::from_millis(50);
 
 /// Dropping it ends what is shown.
@@ -75,10 +75,10 @@ impl Teller {
         if self.ended.recv_timeout(FIRST) != Err(RecvTimeoutError::Timeout) {
             return None;
         }
-        let mut client = look::opened(self.config.clone()).ok()?;
+        let client = look::opened(self.config.clone()).ok()?;
         let mut pause = PAUSE;
         loop {
-            let why = self.look(&mut client)?;
+            let why = self.look(&client)?;
             self.goes_on()?;
             if why != Why::Unclear && why != self.said {
                 note_between(self.sentence(&client, &why));
@@ -87,8 +87,9 @@ impl Teller {
             let (soonest, end) = (now() + PAUSE, now() + pause);
             let lacked = lacks_quorum(&client);
             while now() < end && (now() < soonest || lacks_quorum(&client) == lacked) {
-                client.drive_for(STEP).ok()?;
-                self.goes_on()?;
+                if self.ended.recv_timeout(STEP) != Err(RecvTimeoutError::Timeout) {
+                    return None;
+                }
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -99,7 +100,7 @@ impl Teller {
         (self.ended.try_recv() == Err(TryRecvError::Empty)).then_some(())
     }
 
-    fn look(&self, client: &mut Client) -> Option<Why> {
+    fn look(&self, client: &Client) -> Option<Why> {
         if lacks_quorum(client) {
             return Some(Why::NoQuorum(voters(client)));
         }
@@ -116,7 +117,7 @@ impl Teller {
         let key = shown(&self.key);
         match why {
             Why::NoQuorum(voters) => {
-                let (nodes, quorum) = (client.nodes(), client.driver().quorum());
+                let (nodes, quorum) = (client.nodes().wait(), client.quorum());
                 let causes = causes(&nodes).map(|causes| format!(" ({causes})"));
                 format!(
                     "waits for {key}: only {voters} of {} nodes can vote, {quorum} are needed{}; \
@@ -134,9 +135,9 @@ impl Teller {
 }
 
 fn voters(client: &Client) -> usize {
-    client.driver().voters().count().try_into().unwrap_or(usize::MAX)
+    client.voters().count().try_into().unwrap_or(usize::MAX)
 }
 
 fn lacks_quorum(client: &Client) -> bool {
-    client.driver().voters().count() < client.driver().quorum()
+    client.voters().count() < client.quorum()
 }

@@ -3,8 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use redbolt::{Client, now};
-
 use crate::args::{Global, StatusArgs};
 use crate::clock::time;
 use crate::exit::Failure;
@@ -16,19 +14,16 @@ use crate::terminal::{Picture, is_live, width};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the command drives the client, so that it reconnects.
-const STEP: Duration = Duration::from_millis(20);
-
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
     let interval = look::interval(args.interval.unwrap_or(INTERVAL))?;
     let signals = Signals::watch(&ENDING, || {})?;
-    let (mut client, _) = look::client(global)?;
-    let quorum = client.driver().quorum();
+    let (client, _) = look::client(global)?;
+    let quorum = client.quorum();
     let mut picture = is_live(&io::stdout()).then(Picture::default);
     let paint = Paint::stdout();
     let mut last: Option<Look> = None;
     loop {
-        let look = Look::at(&mut client, &args.key.0)?;
+        let look = Look::at(&client, &args.key.0)?;
         if global.json {
             say(look.json(quorum))?;
         } else if let Some(picture) = &mut picture {
@@ -40,23 +35,8 @@ pub(crate) fn run(global: &Global, args: &StatusArgs) -> Result<(), Failure> {
             say(format_args!("{}  {}", time(), look.sentence(paint, quorum)))?;
         }
         last = Some(look);
-        if has_ended(&signals, &mut client, interval)? {
+        if signals.wait(interval).is_some() {
             return Ok(());
         }
-    }
-}
-
-/// Waits until the next look. True if a signal arrived first.
-fn has_ended(signals: &Signals, client: &mut Client, interval: Duration) -> io::Result<bool> {
-    let end = now() + interval;
-    loop {
-        let left = now().until(end);
-        if left.is_zero() {
-            return Ok(false);
-        }
-        if signals.wait(left.min(STEP)).is_some() {
-            return Ok(true);
-        }
-        client.drive()?;
     }
 }

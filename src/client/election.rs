@@ -1,11 +1,17 @@
 //! Elections: a term of leadership is a lock that is kept alive, and whose holder is named beside it.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Client;
-use crate::driver::Lease;
+use super::call::Call;
+use super::calls::Reply;
+use super::guard::Guard;
+use super::request::{self, Asked, Request};
+use super::table::{Taken, Task};
 use crate::driver::clock::now;
-use crate::error::{LockError, UnlockError, Unlocked};
+use crate::error::LockError;
 use crate::leader::{Led, Sighting};
 use crate::options::LockOptions;
 use crate::query::Query;
@@ -16,32 +22,23 @@ impl Client {
     /// `retry` or timeout in the options it waits for ever. The longer the TTL of the options, the
     /// later a leader is followed that dies: within its TTL.
     ///
-    /// The client leads as long as [`Lease::is_valid`] says so: check it, or [`Lease::remaining`],
+    /// The client leads as long as [`Guard::is_valid`] says so: check it, or [`Guard::remaining`],
     /// right before each effect. A process that was paused beyond its term sees that at its first
-    /// look. Between calls nobody keeps the term alive: call [`drive_for`](Self::drive_for) or
-    /// another call at least every third of the TTL, or use a `Shared`. See `guide::election`.
+    /// look. [`Guard::lost`] waits for the end of the term. [`Guard::unlock`] resigns: the next
+    /// candidate is told, and follows within two round trips. See `guide::election`.
+    ///
+    /// Calls of one process for one name are candidates like any others: each has a term of its own.
     ///
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
     pub fn campaign(
-        &mut self,
+        &self,
         name: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
-    ) -> Result<Lease, LockError> {
-        let retry = self.driver.engine().default_retry();
-        self.lock(name, options.into().campaigning(retry))
-    }
-
-    /// Ends a term before its time: the next candidate is told, and follows within two round trips.
-    /// The same as [`unlock`](Self::unlock).
-    ///
-    /// # Errors
-    ///
-    /// As [`unlock`](Self::unlock). [`UnlockError::NotHeld`]: the term was over before, so another
-    /// may have led at the same time as this process believed to.
-    pub fn resign(&mut self, term: Lease) -> Result<Unlocked, UnlockError> {
-        self.unlock(term)
+    ) -> Call<'static, Result<Guard, LockError>> {
+        let options = options.into().campaigning(self.owner.inner.rules.retry);
+        self.call(Request::Lock(Asked::new(name.as_ref(), options)), request::locked)
     }
 
     /// Who leads the election `name`, and since when; of any other lock, who holds it. Costs one round
@@ -53,30 +50,32 @@ impl Client {
     /// # Errors
     ///
     /// [`LockError::InvalidKey`], [`LockError::ReservedKey`] and those of [`query`](Self::query).
-    pub fn leader(&mut self, name: impl AsRef<[u8]>) -> Result<Led, LockError> {
-        let query = Query::leader(&self.driver.wire_key(name)?);
-        Ok(Led::read(&self.query(&query)?, 0, self.driver.quorum()))
+    pub fn leader(&self, name: impl AsRef<[u8]>) -> Call<'static, Result<Led, LockError>> {
+        let request = match self.wire_key(name) {
+            Ok(key) => Request::Query(Query::leader(&key)),
+            Err(error) => Request::Ended(Some(Reply::Answers(Err(error)))),
+        };
+        self.call(request, request::led)
     }
 
-    /// Observes who leads the election `name`: [`Observer::next`] gives each change. It asks as
+    /// Observes who leads the election `name`: [`Observer::next_change`] gives each change. It asks as
     /// [`leader`](Self::leader) does, once per `pace` (at least 1 ms; some hundred milliseconds suit
     /// most), so what lasts for less than that may be missed.
-    pub fn observe(&mut self, name: impl AsRef<[u8]>, pace: Duration) -> Observer<'_> {
-        Observer { sighting: Sighting::new(name.as_ref(), pace), client: self }
+    #[must_use]
+    pub fn observe(&self, name: impl AsRef<[u8]>, pace: Duration) -> Observer {
+        Observer { client: self.clone(), sighting: Sighting::new(name.as_ref(), pace) }
     }
 }
 
 /// Who leads an election, change by change: see [`Client::observe`].
-#[derive(Debug)]
-pub struct Observer<'client> {
-    client: &'client mut Client,
+pub struct Observer {
+    client: Client,
     sighting: Sighting,
 }
 
-impl Observer<'_> {
-    /// Waits for the next change, and drives the client meanwhile. The first call gives what is
-    /// seen at once. `None` where nothing has changed within `limit`; the call may take a
-    /// `node_timeout` longer.
+impl Observer {
+    /// The next change; the first call gives what is seen at once. Dropping the call loses nothing:
+    /// the next one gives the change. With [`Call::wait_for`] the wait has a limit.
     ///
     /// A change is another leader, none, or the name of one that had none. That too few nodes answer
     /// to know is no change.
@@ -84,25 +83,26 @@ impl Observer<'_> {
     /// # Errors
     ///
     /// As [`Client::leader`].
-    pub fn next(&mut self, limit: Duration) -> Result<Option<Led>, LockError> {
-        let end = now() + limit;
-        loop {
-            let until = self.sighting.due.min(end);
-            self.client.read()?;
-            self.client.discard();
-            while now() < until {
-                self.client.pass(Some(until))?;
-                self.client.discard();
-            }
-            let time = now();
-            if time < self.sighting.due {
-                return Ok(None);
-            }
-            self.sighting.begin(time);
-            let seen = self.client.leader(&self.sighting.key)?;
-            if let Some(news) = self.sighting.take(seen) {
-                return Ok(Some(news));
-            }
-        }
+    pub fn next_change(&mut self) -> Call<'_, Result<Led, LockError>> {
+        let owner = Arc::clone(&self.client.owner);
+        Call::new(owner, Request::Observe(self), request::observed)
+    }
+
+    /// Asks for the leader once it is time.
+    pub(super) fn task(&self) -> Result<Task, Taken> {
+        let key = self.client.wire_key(&self.sighting.key);
+        let key = key.map_err(|error| (Reply::Answers(Err(error)), None))?;
+        Ok(Task::Ask(Query::leader(&key), self.sighting.due))
+    }
+
+    pub(super) fn take(&mut self, seen: Led) -> Option<Led> {
+        self.sighting.begin(now());
+        self.sighting.take(seen)
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").field("sighting", &self.sighting).finish_non_exhaustive()
     }
 }

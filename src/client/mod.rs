@@ -1,256 +1,306 @@
-//! [`Client`]: blocking calls; the caller's thread is the event loop while a call lasts.
+//! [`Client`]: one handle for threads and tasks, over a driver and an I/O thread.
 //!
-//! Layer: above [`crate::driver`]. Holds no protocol and no votes.
+//! Layer: above [`crate::driver`]. Holds no protocol: it queues, hands over and wakes.
+//!
+//! # Contract
+//!
+//! - A call ends by its own deadline, with an error if the I/O thread is gone; none hangs.
+//! - A call that the caller gives up, at any point, holds nothing afterwards.
 //!
 //! # Invariants
 //!
-//! - No call outlives its own deadline by more than a scheduling delay, whatever the nodes do.
-//! - A call that follows a long pause reads the sockets once before it begins: no node is blamed
-//!   for what nobody read.
+//! - No slow work and no foreign code runs under the mutex of the [`table`].
+//! - One lease has one guard: handing the lease on moves it, so the previous guard cannot touch it.
 
-mod batch;
-mod drive;
+#[cfg(all(test, feature = "sim"))]
+mod broken;
+mod call;
+mod calls;
+mod counting;
 mod election;
-mod held;
+mod guard;
+mod inner;
+mod lead;
+mod linger;
+mod pending;
+mod queues;
+mod refused;
+mod request;
+mod rules;
+#[cfg(test)]
+mod schedules;
+mod sleeping;
+mod span;
+mod sync;
+mod table;
+mod worker;
 
-use std::io;
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-pub use batch::Batch;
-pub use election::Observer;
-pub use held::Held;
+use mio::{Token, Waker};
 
-use crate::config::Config;
+pub use call::{Call, wait_all};
+pub use election::Observer;
+pub use guard::Guard;
+
+use crate::agreement::Agreement;
+use crate::client_name::ClientId;
+use crate::config::{Config, IdleStrategy};
 use crate::driver::clock::now;
-use crate::driver::{Connecting, Driver, Lease, Outcome, Poller};
-use crate::engine::{NodeHealth, Notice, OpId};
-use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::driver::{Connecting, Driver, Poller};
+#[cfg(feature = "metrics")]
+use crate::engine::LeaseCounts;
+use crate::engine::{NodeHealth, Notice};
+use crate::error::{ConnectError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::query::{NodeAnswers, Query};
-use crate::time::Instant;
-use crate::token::LockToken;
+use crate::quorum::NodeMask;
+use call::End;
+use calls::Reply;
+use inner::{Inner, Owner, Threads};
+use lead::Loop;
+use request::{Asked, Request};
+use rules::Rules;
+use table::Table;
+use worker::Worker;
 
-/// Blocking Redlock client.
+/// Redlock for threads and tasks. Clone the handle freely: it is one set of connections, and one I/O
+/// thread that keeps locks alive, reconnects, and serves tasks.
 ///
-/// Its calls drive the connections: between calls the client reads, sends and reconnects nothing.
-/// It is `Send`, so it may move between threads; each call needs `&mut`. It must not be used on
-/// both sides of a fork.
+/// Each method that asks the nodes returns a [`Call`], to block on or to await.
+///
+/// ```no_run
+/// use redbolt::{Client, Config};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let nodes = ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"];
+/// let client = Client::connect(Config::new(nodes)?)?;
+/// let workers = (0..8).map(|_| {
+///     let client = client.clone();
+///     std::thread::spawn(move || {
+///         let guard = client.lock("sku:42", Duration::from_secs(10)).wait()?;
+///         if guard.remaining() > Duration::from_millis(100) {
+///             // ...
+///         }
+///         Ok::<_, redbolt::LockError>(()) // the guard's drop releases the lock
+///     })
+/// });
+/// for worker in workers.collect::<Vec<_>>() {
+///     worker.join().unwrap()?;
+/// }
+/// client.shutdown(Duration::from_secs(1)).wait();
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Waiters of one process
+///
+/// Calls that wait for one key stand in a queue, first-in first-out, and only the first of them
+/// competes on the network: a thousand waiters cost the nodes no more than one. Each wait still
+/// ends at its own deadline. A call whose [`Retry`](crate::Retry) limits the attempts waits in the
+/// queue no longer than those attempts could have taken; [`try_lock`](Self::try_lock) never waits.
+///
+/// A guard that is dropped or unlocked hands its lease to the next waiter in the queue, without
+/// asking any node, if
+///
+/// - the validity that is left is at least the `min_validity` of the next waiter, and half of what
+///   a new lease of that waiter's TTL would have. [`Guard::remaining`] shows what is left;
+/// - it is [kept alive](LockOptions::keep_alive) as the next waiter asked: not at all, or without
+///   limits;
+/// - no caller read its token or gave it away: with the token, that caller could release
+///   the lock of the next holder;
+/// - it was handed on less than [`Config::local_turns`] times in a row, or 8 times while another
+///   process is known to wait: other processes get their chance.
+///
+/// Otherwise the lease is released, and the next waiter competes.
+///
+/// # Costs
+///
+/// A caller that blocks while no other call is under way leads: it writes, waits at the sockets and
+/// reads in the place of the I/O thread until its call is done, also for the calls that come
+/// meanwhile. Then no thread has to wake another. What the nodes beyond the quorum answer, the next
+/// leader reads, or the I/O thread after a millisecond without calls. Each other call costs two
+/// hand-overs between threads more: the driving thread is woken (a write to an eventfd, unless it is
+/// awake), and then the caller. Calls made at the same time go out together, one write per node. A
+/// guard that is dropped is released by the thread that drops it, if no other thread drives.
+///
+/// With [`IdleStrategy::Spin`] the leader polls without sleeping while its call lasts; other callers
+/// that block sleep, and one of them leads next. Tasks are served by the I/O thread, which sleeps.
+/// Once warm nothing is allocated for keys of up to 32 bytes. A longer key costs three allocations.
+///
+/// The code of an executor that is woken (a [`Waker`](std::task::Waker)) runs on the I/O thread, or on the
+/// thread that drops a guard or gives a call up, and must not block. Where it panics, its own task is not
+/// woken.
+///
+/// Use a client in one process: in the child of a fork its I/O thread is missing, and its calls end
+/// as [`LockError::Closed`].
+///
+/// Up to `in_flight_max` calls, waiting ones included, may be under way; one more fails at once
+/// with [`LockError::Full`].
+///
+/// # The end
+///
+/// Once the last handle, guard and call is gone, the I/O thread sends the releases that it owes,
+/// for at most `node_timeout`, and ends. No call waits for that; at the end of a program call
+/// [`shutdown`](Self::shutdown), which waits.
+#[derive(Clone)]
 pub struct Client {
-    driver: Driver,
-    poller: Poller,
-    node_timeout: Duration,
-    /// The last operation of a batch in each place: no batch takes the results of another.
-    submitted: Vec<OpId>,
-    /// A lease was lost since the caller last asked.
-    has_lost: bool,
+    owner: Arc<Owner>,
 }
 
 impl Client {
-    /// Connects. Returns when every node is settled (admitted, or known not to be), or
-    /// `node_timeout` after a quorum is ready.
+    /// Starts the I/O thread and connects. Blocks until every node is settled (admitted, or known not
+    /// to be), or `node_timeout` after a quorum is ready. A task uses [`open`](Self::open) and awaits
+    /// [`ready`](Self::ready).
     ///
     /// # Errors
     ///
     /// [`ConnectError::NoQuorum`] if too few nodes may vote within `connect_timeout`: it says why
     /// for each node, and how long a quarantine still lasts. [`ConnectError::Config`];
-    /// [`ConnectError::System`].
+    /// [`ConnectError::System`], also if no thread can be started.
     pub fn connect(config: Config) -> Result<Self, ConnectError> {
-        let mut connecting = Connecting::new(&config, now());
-        let mut client = Self::open(config)?;
-        while let Some(until) = connecting.goes_on_until(&client.driver, now())? {
-            client.pass(Some(until))?;
-        }
-        Ok(client)
+        let connecting = Connecting::new(&config, now());
+        let client = Self::open(config)?;
+        client.call(Request::Connect(Some(connecting)), request::ready).wait().map(|()| client)
     }
 
-    /// A client that begins to connect and does not wait. Its first call waits for the nodes that
-    /// it needs.
+    /// Like [`connect`](Self::connect), without waiting for any node. The first calls wait for the
+    /// nodes that they need, and [`ready`](Self::ready) waits for a quorum.
     ///
     /// # Errors
     ///
     /// [`ConnectError::Config`] and [`ConnectError::System`].
     pub fn open(config: Config) -> Result<Self, ConnectError> {
-        let node_timeout = config.node_timeout;
+        let rules = Rules::new(&config)?;
+        let calls_max = config.in_flight_max;
+        let promotes = config.idle_strategy != IdleStrategy::Park;
+        // Behind the driver's tokens.
+        let token = Token(config.nodes.len() + 1);
+        #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "for the counts"))]
         let (mut driver, poller) = Poller::open(config)?;
-        driver.set_blocking();
-        Ok(Self { driver, poller, node_timeout, submitted: Vec::new(), has_lost: false })
+        let waker = Waker::new(poller.registry(), token)?;
+        let (threads, gate) = Loop::new(poller.registry(), waker)?;
+        let threads = Arc::new(threads);
+        let table = Table::new(rules, calls_max, promotes);
+        let inner = Arc::new(Inner::new(table, Arc::clone(&threads) as Arc<dyn Threads>));
+        #[cfg(feature = "metrics")]
+        {
+            let table = Arc::clone(&inner);
+            let oldest = move |now| table.with(|table| table.oldest(now));
+            driver.export_calls(inner.counting.counts(), Box::new(oldest));
+        }
+        threads.begin(Worker::new(driver, poller, Arc::clone(&inner)));
+        let (works, table) = (Arc::clone(&threads), Arc::clone(&inner));
+        let thread = thread::Builder::new().name("redbolt".to_owned());
+        thread.spawn(move || works.run(gate, &table)).inspect_err(|_| drop(threads.end()))?;
+        Ok(Self { owner: Arc::new(Owner { inner }) })
+    }
+
+    fn call<'a, T>(&self, request: Request<'a>, end: End<'a, T>) -> Call<'a, T> {
+        Call::new(Arc::clone(&self.owner), request, end)
     }
 
     // ---- locks ----
 
     /// One attempt at the lock `key`.
     ///
-    /// Costs one round trip to the slowest node of the fastest quorum. Returns at the quorum, or as
-    /// soon as no quorum is possible, and in any case after `node_timeout`.
+    /// Costs one round trip to the slowest node of the fastest quorum. Done at the quorum, or as soon
+    /// as no quorum is possible, and in any case after `node_timeout`. Costs no round trip where a
+    /// guard of this process certainly holds the lock.
     ///
     /// # Errors
     ///
     /// [`LockError::Taken`], [`LockError::NoQuorum`] and [`LockError::Expired`], each with the
-    /// votes of the nodes; in every case the caller holds nothing.
+    /// votes of the nodes; in every case the caller holds nothing. [`LockError::Full`] and
+    /// [`LockError::Closed`].
     pub fn try_lock(
-        &mut self,
+        &self,
         key: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
-    ) -> Result<Lease, LockError> {
-        let now = self.catch_up()?;
-        let op = self.driver.begin_lock(key.as_ref(), &options.into().once(), now)?;
-        self.wait_lock(op)
+    ) -> Call<'static, Result<Guard, LockError>> {
+        let asked = Asked::new(key.as_ref(), options.into().once());
+        self.call(Request::Lock(asked), request::locked)
     }
 
-    /// Tries to take the lock `key` until an attempt wins, as the `retry` of the options or of the
-    /// configuration says: by default for 10 s. Between attempts the call sleeps until the holder's
-    /// release wakes it.
+    /// Waits for the lock `key` as the `retry` of the options or of the configuration says, by default
+    /// for 10 s: first behind earlier calls of this process, then by competing for the lock. Between
+    /// attempts the call sleeps until the holder's release wakes it.
     ///
     /// # Errors
     ///
     /// Those of [`try_lock`](Self::try_lock), from the last attempt.
     pub fn lock(
-        &mut self,
+        &self,
         key: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
-    ) -> Result<Lease, LockError> {
-        let now = self.catch_up()?;
-        let options = options.into().patient(self.driver.engine().default_retry());
-        let op = self.driver.begin_lock(key.as_ref(), &options, now)?;
-        self.wait_lock(op)
-    }
-
-    /// Moves the end of `lease` to `ttl` from now, on a quorum of nodes that still hold its key.
-    ///
-    /// # Errors
-    ///
-    /// A failed extension deletes nothing. [`ExtendError::Lost`] and [`ExtendError::Expired`]: the
-    /// lock is over, stop the work. [`ExtendError::NoQuorum`]: try again until [`Lease::deadline`],
-    /// which is now the earlier of the old and the new one.
-    pub fn extend(&mut self, lease: &mut Lease, ttl: Duration) -> Result<(), ExtendError> {
-        self.catch_up()?;
-        let op = self.driver.extend(lease, ttl)?;
-        let Outcome::Extend(result) = self.wait_for(op)? else {
-            return Err(ExtendError::Cancelled);
-        };
-        result
-    }
-
-    /// Releases `lease`. Returns when a quorum has confirmed the release, or cannot. Costs one
-    /// round trip to the quorum, at most `node_timeout`.
-    ///
-    /// # Errors
-    ///
-    /// [`UnlockError::NotHeld`]: the lock was over before, so another holder may have been at work
-    /// at the same time. Where you know that already ([`Lease::is_valid`] is false) drop the lease
-    /// instead. [`UnlockError::NotOurs`] for a lease of another client; dropping it here makes that
-    /// client release it.
-    pub fn unlock(&mut self, lease: Lease) -> Result<Unlocked, UnlockError> {
-        if !self.driver.is_ours(&lease) {
-            return Err(UnlockError::NotOurs);
-        }
-        let time = now();
-        let now = if self.driver.engine().may_have_word(time) {
-            self.read_up()?
-        } else {
-            self.catch_up()?
-        };
-        let op = self.driver.unlock_at(lease, now)?;
-        self.wait_unlock(op)
-    }
-
-    /// Gives a lease away: see [`Driver::detach`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Driver::detach`].
-    pub fn detach(&mut self, lease: &Lease) -> Result<LockToken, DetachError> {
-        self.read_up()?;
-        self.driver.detach(lease)
-    }
-
-    /// Deletes `key` on every node where it holds `token`: releases a lock that another process
-    /// holds or [detached](Self::detach).
-    ///
-    /// # Errors
-    ///
-    /// [`UnlockError::NotHeld`] if no quorum holds the token, [`UnlockError::InvalidName`] for a
-    /// key or token of impossible length.
-    pub fn unlock_token(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        token: impl AsRef<[u8]>,
-    ) -> Result<Unlocked, UnlockError> {
-        self.catch_up()?;
-        let op = self.driver.unlock_token(key, token)?;
-        self.wait_unlock(op)
-    }
-
-    /// Takes over a lock that another process holds or [detached](Self::detach), by extending it
-    /// to the TTL of `options` from now. Of the other options only those for the lease itself
-    /// (keep-alive, fence) apply.
-    ///
-    /// # Errors
-    ///
-    /// [`ExtendError::Lost`] if no quorum holds the lock, [`ExtendError::NoQuorum`] if too few
-    /// nodes answered. The lock stays as it is.
-    pub fn adopt(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        token: impl AsRef<[u8]>,
-        options: impl Into<LockOptions>,
-    ) -> Result<Lease, ExtendError> {
-        self.catch_up()?;
-        let op = self.driver.adopt(key, token, options)?;
-        let Outcome::Adopt(result) = self.wait_for(op)? else {
-            return Err(ExtendError::Cancelled);
-        };
-        result
+    ) -> Call<'static, Result<Guard, LockError>> {
+        let asked = Asked::new(key.as_ref(), options.into().patient(self.owner.inner.rules.retry));
+        self.call(Request::Lock(asked), request::locked)
     }
 
     /// Takes the lock `key` as [`lock`](Self::lock) does, runs `work`, and releases the lock on
-    /// return, early return and panic.
+    /// return, early return and panic. Blocks.
     ///
-    /// While `work` runs, only its calls on [`Held`] drive the client: `work` must end, or
-    /// [extend](Held::extend_if_due) the lock, before [`Held::remaining`] is zero. An error or
-    /// panic of `work` comes before every other.
+    /// The lock is kept alive meanwhile; [`Guard::is_lost`] says whether it is lost. An error or panic
+    /// of `work` comes before every other.
     ///
     /// # Errors
     ///
     /// Those of [`lock`](Self::lock) and of `work`, and [`LockError::Lost`] if the lease ended
     /// before the work.
     pub fn with_lock<T, E>(
-        &mut self,
+        &self,
         key: impl AsRef<[u8]>,
         options: impl Into<LockOptions>,
-        work: impl FnOnce(&mut Held<'_>) -> Result<T, E>,
+        work: impl FnOnce(&mut Guard) -> Result<T, E>,
     ) -> Result<T, E>
     where
         E: From<LockError>,
     {
-        let options = options.into().kept_alive();
-        let ttl = options.ttl;
-        let lease = self.lock(key, options)?;
-        let mut held = Held::new(self, lease, ttl);
-        let value = work(&mut held)?;
-        if held.release() { Ok(value) } else { Err(LockError::Lost.into()) }
+        let mut guard = self.lock(key, options.into().keep_alive()).wait()?;
+        let value = work(&mut guard)?;
+        let was_valid = guard.is_valid();
+        let is_gone = matches!(guard.unlock().wait(), Err(UnlockError::NotHeld));
+        if was_valid && !is_gone { Ok(value) } else { Err(LockError::Lost.into()) }
     }
 
-    /// Waits until every node is settled (admitted, or known not to be), at most `limit`; between
-    /// calls the client connects to no node. Useful after [`open`](Self::open), or if you want
-    /// every vote beyond the quorum.
+    /// Deletes `key` on every node where it holds `token`: releases a lock that another process
+    /// holds or [gave away](Guard::detach).
     ///
     /// # Errors
     ///
-    /// [`ConnectError::NoQuorum`] if too few nodes may vote then; [`ConnectError::System`].
-    pub fn wait_settled(&mut self, limit: Duration) -> Result<(), ConnectError> {
-        let deadline = now() + limit;
-        self.read()?;
-        while !self.driver.is_settled() && now() < deadline {
-            self.discard();
-            self.pass(Some(deadline))?;
-        }
-        self.driver.engine().connect_error(now()).map_or(Ok(()), Err)
+    /// [`UnlockError::NotHeld`] if no quorum holds the token, [`UnlockError::InvalidName`] for a
+    /// key or token of impossible length, [`UnlockError::Full`] and [`UnlockError::Closed`].
+    pub fn unlock_token(
+        &self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+    ) -> Call<'static, Result<Unlocked, UnlockError>> {
+        let (key, token) = (key.as_ref().to_vec(), token.as_ref().to_vec());
+        self.call(Request::UnlockToken { key, token }, request::unlocked)
     }
 
-    /// Many operations at once, written together. Take the results as they come.
-    pub fn batch(&mut self) -> Batch<'_> {
-        Batch::new(self)
+    /// Takes over a lock that another process holds or [gave away](Guard::detach), by extending it
+    /// to the TTL of `options` from now. Of the other options only those for the lease itself
+    /// (keep-alive, fence) apply. The lease is never handed to another waiter: others know its token.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError::Lost`] if no quorum holds the lock, [`ExtendError::NoQuorum`] if too few
+    /// nodes answered: the lock stays as it is. [`ExtendError::Full`] and [`ExtendError::Closed`].
+    pub fn adopt(
+        &self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+        options: impl Into<LockOptions>,
+    ) -> Call<'static, Result<Guard, ExtendError>> {
+        let (key, token) = (key.as_ref().to_vec(), token.as_ref().to_vec());
+        let options = options.into();
+        self.call(Request::Adopt { key, token, options }, request::adopted)
     }
 
     // ---- state ----
@@ -261,140 +311,101 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`LockError::Full`] for more than 255 commands to one node; [`LockError::System`].
-    pub fn query(&mut self, query: &Query) -> Result<Vec<NodeAnswers>, LockError> {
-        self.catch_up()?;
-        let op = self.driver.query(query)?;
-        let Outcome::Query(answers) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
-        Ok(answers)
+    /// [`LockError::Full`], also for more than 255 commands to one node; [`LockError::Closed`].
+    pub fn query(&self, query: &Query) -> Call<'static, Result<Vec<NodeAnswers>, LockError>> {
+        self.call(Request::Query(query.clone()), request::answered)
     }
 
-    /// The state of each node, as the client knows it; no node is asked.
-    #[must_use]
-    pub fn nodes(&self) -> Vec<NodeHealth> {
-        self.driver.nodes()
-    }
-
-    /// The next thing that people should know of a node, each reported once: see
-    /// [`Driver::notice`].
-    pub fn notice(&mut self) -> Option<Notice> {
-        self.driver.notice()
-    }
-
-    /// Whether a quorum may vote, as the last call saw it. After a time without calls, call
-    /// [`drive`](Self::drive) first.
-    #[must_use]
-    pub const fn is_ready(&self) -> bool {
-        self.driver.is_ready()
-    }
-
-    /// Hands the counts since the last time to the recorder of the `metrics` facade: see
-    /// [`Driver::export_metrics`]. Calls do so by themselves at most once per second.
-    #[cfg(feature = "metrics")]
-    pub fn export_metrics(&mut self) {
-        self.driver.export_metrics();
-    }
-
-    /// The driver inside, for everything else that can be observed.
-    #[must_use]
-    pub const fn driver(&self) -> &Driver {
-        &self.driver
-    }
-
-    // ---- the loop ----
-
-    /// Reads once without waiting, if no call has read for a `node_timeout` or a quorum is missing.
-    /// Returns the time afterwards.
-    fn catch_up(&mut self) -> Result<Instant, io::ErrorKind> {
-        let time = now();
-        if !self.driver.engine().needs_pass(time) {
-            return Ok(time);
-        }
-        self.read_up()
-    }
-
-    /// Reads what the sockets hold.
-    fn read_up(&mut self) -> Result<Instant, io::ErrorKind> {
-        self.read()?;
-        Ok(now())
-    }
-
-    /// Drives the loop until `op` has ended.
-    fn wait_for(&mut self, op: OpId) -> Result<Outcome, io::ErrorKind> {
-        self.driver.flush();
-        loop {
-            while let Some(done) = self.driver.completion() {
-                if matches!(done.result, Outcome::Lost(_)) {
-                    self.note_loss();
-                } else if done.id == op {
-                    self.leave_transfers();
-                    self.driver.flush();
-                    return Ok(done.result);
-                }
-            }
-            if let Err(error) = self.pass(None) {
-                // The caller will not know of the lock, so the client must not hold it.
-                self.driver.cancel(op);
-                self.leave_transfers();
-                return Err(error);
-            }
-        }
-    }
-
-    /// Between calls nobody reads what holders hand over.
-    fn leave_transfers(&mut self) {
-        if self.driver.engine().takes_transfers() {
-            self.driver.leave_transfers();
-        }
-    }
-
-    fn wait_lock(&mut self, op: OpId) -> Result<Lease, LockError> {
-        let Outcome::Lock(result) = self.wait_for(op)? else { return Err(LockError::Cancelled) };
-        result
-    }
-
-    fn wait_unlock(&mut self, op: OpId) -> Result<Unlocked, UnlockError> {
-        let Outcome::Unlock(result) = self.wait_for(op)? else { return Ok(Unlocked::Unknown) };
-        result
-    }
-
-    /// One pass of the loop: waits for readiness or a deadline, at most until `until`, and acts.
-    fn pass(&mut self, until: Option<Instant>) -> Result<(), io::ErrorKind> {
-        self.poller.pass(&mut self.driver, until)
-    }
-
-    /// One pass that waits for nothing.
-    fn read(&mut self) -> Result<(), io::ErrorKind> {
-        self.poller.read(&mut self.driver)
-    }
-
-    /// Sends the releases of dropped leases and of debts, and waits at most `limit` for the
-    /// answers. Returns how many releases the client still owes, one per key and node: it sends
-    /// them as nodes come back, while it is driven.
-    pub fn wait_released(&mut self, limit: Duration) -> usize {
-        let owed = self.driver.wait_released(limit);
-        self.discard();
-        owed
-    }
-
-    /// Ends the client: sends the releases of dropped leases, and waits at most `limit` for the
-    /// answers. Returns how many releases the client still owes, one per key and node: those keys
-    /// end with their TTL, and so do the keys of leases that are still held.
+    /// As [`Driver::wire_key`](crate::driver::Driver::wire_key).
     ///
-    /// Dropping the client does this with `node_timeout`.
-    pub fn shutdown(&mut self, limit: Duration) -> usize {
-        self.driver.shutdown(limit)
+    /// # Errors
+    ///
+    /// As [`Driver::wire_key`](crate::driver::Driver::wire_key).
+    pub fn wire_key(&self, key: impl AsRef<[u8]>) -> Result<Vec<u8>, LockError> {
+        self.owner.inner.rules.wire_key(key.as_ref())
+    }
+
+    /// The state of each node, as the client knows it now; no node is asked. Empty once the client is
+    /// shut down, or with `in_flight_max` calls under way.
+    pub fn nodes(&self) -> Call<'static, Vec<NodeHealth>> {
+        self.call(Request::Look(|driver| Reply::Nodes(driver.nodes())), request::nodes)
+    }
+
+    /// What people should know of nodes since the last time, each thing once: see
+    /// [`Driver::notice`](crate::driver::Driver::notice). No node is asked.
+    pub fn notices(&self) -> Call<'static, Vec<Notice>> {
+        let look =
+            |driver: &mut Driver| Reply::Notices(std::iter::from_fn(|| driver.notice()).collect());
+        self.call(Request::Look(look), request::notices)
+    }
+
+    /// The id that the tokens of this client begin with, and what it must have in common with all
+    /// clients of the same locks. `None` once the client is shut down. No node is asked.
+    pub fn identity(&self) -> Call<'static, Option<(ClientId, Agreement)>> {
+        let look = |driver: &mut Driver| {
+            let (id, agreement) = driver.identity();
+            Reply::Identity(id, agreement)
+        };
+        self.call(Request::Look(look), request::identity)
+    }
+
+    /// How many leases calls got, by the way in which they got them, without those that one caller of
+    /// this process handed to the next. No node is asked.
+    #[cfg(feature = "metrics")]
+    pub fn lease_counts(&self) -> Call<'static, LeaseCounts> {
+        self.call(Request::Look(|driver| Reply::Leases(driver.lease_counts())), request::leases)
+    }
+
+    /// The nodes that may vote, as last seen; none once the client is shut down.
+    #[must_use]
+    pub fn voters(&self) -> NodeMask {
+        self.owner.inner.with(|table| if table.is_closed { NodeMask::EMPTY } else { table.voters })
+    }
+
+    /// How many votes make a quorum.
+    #[must_use]
+    pub fn quorum(&self) -> u32 {
+        self.owner.inner.rules.quorum
+    }
+
+    /// Whether a quorum may vote: for a readiness endpoint. It wakes no thread, and returns at once
+    /// whatever else is under way. [`nodes`](Self::nodes) says why not.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.voters().count() >= self.quorum()
+    }
+
+    /// Waits until a quorum may vote, at most `limit`; done at once where one may now. Nodes that are
+    /// away may come back meanwhile: unlike [`connect`](Self::connect), it waits for them until
+    /// `limit`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::NoQuorum`] at `limit`: it says why for each node. [`ConnectError::System`]
+    /// with `in_flight_max` calls under way, or once the client is shut down.
+    pub fn ready(&self, limit: Duration) -> Call<'static, Result<(), ConnectError>> {
+        self.call(Request::Ready { limit }, request::ready)
+    }
+
+    // ---- the end ----
+
+    /// Ends the client and all its clones: no further call begins, calls under way end with an
+    /// error, and the I/O thread sends the releases it owes and waits at most `limit` for the
+    /// answers. Returns how many releases it still owes; their keys end with their TTL, and so do
+    /// the keys of guards that still live.
+    pub fn shutdown(&self, limit: Duration) -> Call<'static, usize> {
+        self.call(Request::Shutdown { limit }, request::owed)
     }
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.driver.shutdown(self.node_timeout);
-    }
-}
-
-impl std::fmt::Debug for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("driver", &self.driver).finish_non_exhaustive()
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (calls, keys) =
+            self.owner.inner.with(|table| (table.calls.in_use(), table.queues.in_use()));
+        f.debug_struct("Client")
+            .field("nodes", &self.owner.inner.rules.names)
+            .field("calls", &calls)
+            .field("keys", &keys)
+            .finish_non_exhaustive()
     }
 }

@@ -34,7 +34,6 @@ impl Connecting {
     }
 
     /// Until a quorum is ready.
-    #[cfg(feature = "shared")]
     pub(crate) const fn until_ready(deadline: Instant) -> Self {
         let rest = Duration::ZERO;
         Self { deadline, rest, is_patient: true, is_late: false, ready_since: None }

@@ -87,7 +87,6 @@ impl Driver {
 
     /// From now on the calls for locks are those that are counted there, not those of the engine.
     /// `oldest` is asked on the thread that drives.
-    #[cfg(feature = "shared")]
     pub(crate) fn export_calls(&mut self, calls: Arc<CallCounts>, oldest: AskOldest) {
         self.exporter.calls = Some(calls);
         self.exporter.oldest = Some(oldest);

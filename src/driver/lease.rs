@@ -22,10 +22,10 @@ use crate::token::{LockToken, TokenBytes};
 
 /// A lock that a quorum granted, valid until [`deadline`](Self::deadline).
 ///
-/// Dropping it releases the lock without waiting: the next call on its client, or the client's own
-/// drop, sends the release. A lease may outlive its client or driver: then no release is sent, and
-/// the lock stays until its TTL ends the key. To know that the lock is free, pass the lease to
-/// [`Client::unlock`](crate::Client::unlock).
+/// Dropping it releases the lock without waiting: the next pass of its driver, or the driver's own
+/// drop, sends the release. A lease may outlive its driver: then no release is sent, and the lock
+/// stays until its TTL ends the key. To know that the lock is free, pass the lease to
+/// [`Driver::unlock`](crate::driver::Driver::unlock).
 ///
 /// The lock is held until the deadline and no longer, whatever the process does: check
 /// [`remaining`](Self::remaining) right before each effect that needs the lock. Its methods make no

@@ -1,10 +1,8 @@
-//! [`Poller`]: the loop of a [`Client`](crate::Client) and of the I/O thread of a `Shared`, which
-//! each own a driver.
+//! [`Poller`]: the loop of a [`Client`](crate::Client) around its driver.
 
 use std::io;
 use std::time::Duration;
 
-#[cfg(feature = "shared")]
 use mio::Registry;
 use mio::{Events, Poll};
 
@@ -24,6 +22,8 @@ pub(crate) struct Poller {
     poll: Poll,
     events: Events,
     idle: IdleStrategy,
+    /// A readiness came that is not of the driver's sockets: another thread woke this one.
+    is_woken: bool,
 }
 
 impl Poller {
@@ -34,10 +34,12 @@ impl Poller {
         let tokens = 0..config.nodes.len() + 1;
         let mut driver = Driver::new(config, poll.registry(), tokens)?;
         driver.drive();
-        Ok((driver, Self { poll, events: Events::with_capacity(EVENTS_MAX), idle }))
+        Ok((
+            driver,
+            Self { poll, events: Events::with_capacity(EVENTS_MAX), idle, is_woken: false },
+        ))
     }
 
-    #[cfg(feature = "shared")]
     pub(crate) fn registry(&self) -> &Registry {
         self.poll.registry()
     }
@@ -49,13 +51,15 @@ impl Poller {
         Ok(())
     }
 
-    /// One pass: waits for readiness or a deadline, at most until `until`, and drives.
+    /// One pass: waits for readiness or a deadline, at most until `until`, and drives. Returns whether
+    /// nothing but the driver's sockets ended the wait.
     pub(crate) fn pass(
         &mut self,
         driver: &mut Driver,
         until: Option<Instant>,
-    ) -> Result<(), io::ErrorKind> {
+    ) -> Result<bool, io::ErrorKind> {
         let deadline = [until, driver.next_deadline()].into_iter().flatten().min();
+        self.is_woken = false;
         match self.idle {
             IdleStrategy::Park => self.poll_until(driver, deadline)?,
             IdleStrategy::Spin => {
@@ -70,6 +74,18 @@ impl Poller {
                 }
             }
         }
+        driver.drive();
+        Ok(!self.is_woken && !self.events.is_empty())
+    }
+
+    /// As [`pass`](Self::pass), asleep at once, whatever the idle strategy.
+    pub(crate) fn park(
+        &mut self,
+        driver: &mut Driver,
+        until: Option<Instant>,
+    ) -> Result<(), io::ErrorKind> {
+        let deadline = [until, driver.next_deadline()].into_iter().flatten().min();
+        self.poll_until(driver, deadline)?;
         driver.drive();
         Ok(())
     }
@@ -120,7 +136,7 @@ impl Poller {
             Err(error) => return Err(error.kind()),
         }
         for event in &self.events {
-            driver.ready(event);
+            self.is_woken |= !driver.ready(event);
         }
         Ok(())
     }

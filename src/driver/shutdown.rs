@@ -1,6 +1,5 @@
 //! The end of a driver, called or dropped: it leaves no key without a holder on any node that it
-//! can reach. [`Client`](crate::Client), [`Batch`](crate::Batch) and the I/O thread of a `Shared`
-//! end this way too.
+//! can reach. The I/O thread of a [`Client`](crate::Client) ends this way too.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -43,16 +42,6 @@ impl Driver {
         self.give_up();
         while self.completion().is_some() {}
         self.collect_dropped(clock::now());
-    }
-
-    /// The sockets are read only while a call lasts.
-    pub(crate) const fn set_blocking(&mut self) {
-        self.engine.set_blocking();
-    }
-
-    /// Takes no lock over any more, until a call waits again: whatever holders hand over is deleted.
-    pub(crate) fn leave_transfers(&mut self) {
-        self.engine.leave_transfers(clock::now());
     }
 
     /// Sends what is owed and waits at most `limit` for the answers. Returns how many releases are

@@ -1,6 +1,6 @@
 //! What a driver knows of its nodes and operations; no node is asked.
 
-use super::{Driver, Lease, clock};
+use super::{Driver, clock};
 use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 use crate::engine::{Engine, NodeHealth};
@@ -63,17 +63,17 @@ impl Driver {
         self.engine.in_flight()
     }
 
+    /// Whether an operation has ended, a lease was lost, or another client waits for one.
+    pub(crate) fn has_news(&self) -> bool {
+        self.engine.has_event() || self.pool.has_lost || self.engine.waited_for().next().is_some()
+    }
+
     /// Whether a lease was lost since the last call, kept alive or not.
-    #[cfg(feature = "shared")]
     pub(crate) const fn take_loss(&mut self) -> bool {
         std::mem::replace(&mut self.pool.has_lost, false)
     }
 
     pub(crate) const fn engine(&self) -> &Engine {
         &self.engine
-    }
-
-    pub(crate) fn is_ours(&self, lease: &Lease) -> bool {
-        lease.is_of(&self.pool)
     }
 }

@@ -76,19 +76,20 @@ impl Engine {
         ttl_ms: u32,
         now: Instant,
     ) -> Result<OpIndex, LockError> {
-        let linger_ms = if options.linger_ms > 0 { self.locks.linger_ms(options)? } else { 0 };
+        if options.linger_ms > 0 {
+            self.locks.check_linger(options)?;
+        }
         let index = self.locks.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
         let plan = &mut self.locks.ops.at_mut(index).plan;
         plan.ttl_ms = ttl_ms;
         plan.min_validity = options.min_validity;
-        plan.attempts_left = 1;
-        plan.wakes = false;
-        plan.linger_ms = linger_ms;
+        (plan.is_patient, plan.wakes) = (false, false);
+        plan.linger_ms = options.linger_ms;
         if options.retry.is_some() || options.timeout.is_some() {
             plan.retry_as(options, now);
         }
-        if let Some(keep_alive) = options.keep_alive {
-            self.locks.open_keep(index, keep_alive, options.is_announced);
+        if options.keep_alive {
+            self.locks.open_keep(index, options.is_announced);
         }
         Ok(index)
     }
@@ -191,19 +192,13 @@ impl Engine {
         if self.begin_wait(index, outcome, now) {
             return;
         }
-        let plan = &mut self.locks.ops.at_mut(index).plan;
-        plan.attempts_left = plan.attempts_left.saturating_sub(1);
-        if plan.attempts_left == 0 {
+        if !self.locks.ops.at(index).plan.is_patient {
             return self.fail(index, outcome);
         }
         // Below one, so that the product never exceeds the jitter.
         let random = self.locks.random_share();
-        let plan = &mut self.locks.ops.at_mut(index).plan;
-        plan.attempts_failed = plan.attempts_failed.saturating_add(1);
-        let wait = match plan.wait_after {
-            Some(wait_after) => wait_after(plan.attempts_failed),
-            None => plan.delay.saturating_add(plan.jitter.mul_f64(random)),
-        };
+        let plan = &self.locks.ops.at(index).plan;
+        let wait = plan.delay.saturating_add(plan.jitter.mul_f64(random));
         // Where no node can be asked an attempt ends at once: without a wait the call would spin.
         let retry_at = now.real + wait.max(RETRY_WAIT_MIN);
         // No attempt could follow a wait that ends at the deadline, so the call ends now.

@@ -512,6 +512,11 @@ impl Engine {
             || self.locks.nodes.voters().count() < self.locks.settings.quorum
     }
 
+    /// When the last pass began.
+    pub(crate) const fn last_pass(&self) -> Instant {
+        self.locks.last_pass
+    }
+
     /// Whether to read the sockets before releasing a lease: the last pass is at least one round
     /// trip ago, and waiters may have announced themselves since.
     #[must_use]
@@ -536,7 +541,6 @@ impl Engine {
         self.locks.nodes.begin_close();
         // A script that is refused, or that nobody hears of, needs a second step.
         self.locks.settings.transfers_in_row = 0;
-        self.locks.settings.is_looped = false;
         self.end_lingering(self.locks.last_call);
         if rules::leaves_at_end(true) {
             self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));

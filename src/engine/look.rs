@@ -15,7 +15,7 @@ use crate::agreement::Agreement;
 use crate::client_name::ClientId;
 #[cfg(feature = "metrics")]
 use crate::count::{CallCounts, Oldest};
-use crate::error::{ConnectError, ExtendError, LockError};
+use crate::error::{ConnectError, LockError};
 #[cfg(feature = "metrics")]
 use crate::histogram::Histogram;
 use crate::quorum::NodeMask;
@@ -92,15 +92,9 @@ impl Engine {
 
     /// Whether an extension of the lease is under way.
     #[must_use]
+    #[cfg(any(test, feature = "sim"))]
     pub(crate) fn is_extending(&self, lease: LeaseId) -> bool {
         self.locks.is_extending(lease)
-    }
-
-    /// Why a lease is not kept alive: it is over, or a limit is reached. `None` while it is kept
-    /// alive.
-    #[must_use]
-    pub(crate) fn keep_error(&self, lease: LeaseId, now: Instant) -> Option<ExtendError> {
-        self.locks.keep_error(lease, now)
     }
 
     /// Key and token of a lease.

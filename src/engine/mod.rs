@@ -61,7 +61,6 @@ pub(crate) use crate::node::Room;
 pub use core::Engine;
 pub use event::{Connection, Event, LostCause};
 pub use locks::op::OpId;
-#[cfg(feature = "shared")]
 pub(crate) use locks::prefix::Prefix;
 #[cfg(feature = "metrics")]
 pub use locks::series::Series;

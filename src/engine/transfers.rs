@@ -150,20 +150,4 @@ impl Engine {
             None => waiting.list_follows(slot, id, message, view),
         });
     }
-
-    /// The sockets are read only while a call lasts.
-    pub(crate) const fn set_blocking(&mut self) {
-        self.locks.settings.is_looped = false;
-    }
-
-    /// Nobody will read what holders hand over from now on.
-    pub(crate) fn leave_transfers(&mut self, now: crate::time::Instant) {
-        let now = self.locks.now(now);
-        self.locks.leave_transfers(now);
-    }
-
-    /// Whether holders may hand something over to this client.
-    pub(crate) const fn takes_transfers(&self) -> bool {
-        self.locks.nodes.takes_transfers()
-    }
 }

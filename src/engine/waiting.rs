@@ -4,7 +4,6 @@
 use super::core::Engine;
 use super::locks::observe::Happening;
 use super::locks::op::Outcome;
-#[cfg(feature = "shared")]
 use super::locks::slot::LeaseId;
 use super::locks::slot::SlotState;
 use super::locks::state::Locks;
@@ -206,7 +205,6 @@ impl Engine {
     }
 
     /// The leases that other clients wait for, and their keys.
-    #[cfg(feature = "shared")]
     pub(crate) fn waited_for(&self) -> impl Iterator<Item = (LeaseId, &[u8])> {
         self.waiting.queues().filter_map(|slot_index| {
             let slot = self.locks.slots.get(slot_index)?;
@@ -262,14 +260,12 @@ impl Engine {
         input: impl FnOnce(&mut Waiting, &mut View<'_>) -> R,
     ) -> R {
         // A loop that is not late for anything was asleep, and comes as soon as something has come.
-        let is_prompt = self.locks.settings.is_looped && self.locks.timers.next() > now.real;
+        let is_prompt = self.locks.timers.next() > now.real;
         let last_pass = if is_prompt { now.real } else { self.locks.last_pass };
         let reach = self.reach();
-        let read_since = self.locks.read_since(now);
         let source = &mut Outside { locks: &mut self.locks, now };
         let view = &mut View {
             now: now.real,
-            read_since,
             last_pass,
             reach,
             source,

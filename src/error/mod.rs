@@ -169,8 +169,8 @@ pub enum LockError {
     /// `in_flight_max` operations are under way. Take their completions first.
     #[error("too many operations under way (in_flight_max)")]
     Full,
-    /// The shared handle was shut down, or its thread has ended. Nothing is held.
-    #[error("the shared handle was shut down")]
+    /// The client was shut down, or its thread has ended. Nothing is held.
+    #[error("the client was shut down")]
     Closed,
     /// The operating system refused a call that the event loop needs.
     #[error("event loop: {0}")]
@@ -178,7 +178,12 @@ pub enum LockError {
 }
 
 /// Why no lock can linger where nobody is woken.
-pub(crate) const UNHEARD: &str = "direct_wake is off, so nobody would hear who waits";
+pub(crate) const UNHEARD: &str =
+    "direct_wake is off, so the client would not hear which others wait";
+pub(crate) const NOT_PASSED_ON: &str =
+    "its fence, or the name of its leader, belongs to one holder";
+pub(crate) const HAS_LIMITS: &str =
+    "max_extensions or max_hold is set, and the next holder would get what is left of it";
 
 /// Why a lease was not extended. Nothing was deleted: the lease goes on until its deadline.
 #[derive(Clone, Debug, Error)]
@@ -226,9 +231,9 @@ pub enum ExtendError {
     /// `in_flight_max` operations are under way. Take their completions first.
     #[error("too many operations under way (in_flight_max)")]
     Full,
-    /// The shared handle was shut down, or its thread has ended. The lease goes on until its
+    /// The client was shut down, or its thread has ended. The lease goes on until its
     /// deadline.
-    #[error("the shared handle was shut down")]
+    #[error("the client was shut down")]
     Closed,
     /// The operating system refused a call that the event loop needs.
     #[error("event loop: {0}")]
@@ -253,9 +258,9 @@ pub enum UnlockError {
     /// `in_flight_max` operations are under way; the release goes on without a result.
     #[error("too many operations under way (in_flight_max)")]
     Full,
-    /// The shared handle was shut down, or its thread has ended. The TTL ends the key, unless the
+    /// The client was shut down, or its thread has ended. The TTL ends the key, unless the
     /// release was sent before.
-    #[error("the shared handle was shut down")]
+    #[error("the client was shut down")]
     Closed,
     /// The operating system refused a call that the event loop rests on; the release is owed.
     #[error("event loop: {0}")]
@@ -281,8 +286,8 @@ pub enum DetachError {
     /// Too many calls are under way (`in_flight_max`).
     #[error("too many operations under way (in_flight_max)")]
     Full,
-    /// The shared handle was shut down, or its thread has ended.
-    #[error("the shared handle was shut down")]
+    /// The client was shut down, or its thread has ended.
+    #[error("the client was shut down")]
     Closed,
     /// The operating system refused a call that the event loop needs.
     #[error("event loop: {0}")]
@@ -328,7 +333,7 @@ impl LockError {
     /// closed was ended on purpose; and what was [`Lost`](Self::Lost) may have been done in part.
     ///
     /// A missing quorum is transient: nodes come back. The ballot, and a
-    /// [notice](crate::Client::notice), name a node that a person must repair.
+    /// [notice](crate::Client::notices), name a node that a person must repair.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Taken(_) | Self::NoQuorum(_) | Self::Expired(_) | Self::Full)

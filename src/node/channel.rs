@@ -21,7 +21,6 @@ use crate::command::{Answer, classify};
 use crate::error::Cause;
 use crate::resp::encode::append_command;
 use crate::resp::{Items, Reply};
-use crate::rules;
 use crate::time::Instant;
 use crate::token::digit;
 
@@ -31,20 +30,17 @@ const PREFIX: &[u8; 10] = b"redbolt:3:";
 /// More than a subscription and its end take.
 const SUBSCRIPTION_LEN: usize = 256;
 
-/// Behind the name of a client's channel: its channels for transfers.
+/// Behind the name of a client's channel: its channel for transfers.
 const TRANSFERS: &[u8; 2] = b":t";
-
-/// How often a client has left its channel for transfers. Each offer's token ends with it.
-pub(crate) type Period = [u8; 2];
 
 /// The name of a client's channel for messages: the prefix and the client's id in hexadecimal
 /// digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChannelName([u8; 26]);
 
-/// The name of a client's channel for the transfers of one period.
+/// The name of a client's channel for transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TransfersName([u8; 32]);
+pub(crate) struct TransfersName([u8; 28]);
 
 impl ChannelName {
     /// The channel of the client with that id.
@@ -65,27 +61,24 @@ impl ChannelName {
         PREFIX
     }
 
-    fn transfers(&self, period: Period) -> TransfersName {
-        let mut name = [0; 32];
-        let (first, rest) = name.split_at_mut(self.0.len());
+    fn transfers(&self) -> TransfersName {
+        let mut name = [0; 28];
+        let (first, mark) = name.split_at_mut(self.0.len());
         first.copy_from_slice(&self.0);
-        let (mark, digits) = rest.split_at_mut(TRANSFERS.len());
         mark.copy_from_slice(TRANSFERS);
-        write_hex(digits, &period);
         TransfersName(name)
     }
 
-    /// Whether this is one of the client's channels for transfers.
+    /// Whether this is the client's channel for transfers.
     fn has_transfers(&self, channel: &[u8]) -> bool {
-        channel.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with(TRANSFERS))
+        channel.strip_prefix(&self.0) == Some(TRANSFERS)
     }
 }
 
 impl TransfersName {
     /// Where the client that offers the token hears that it was written.
     pub(crate) fn of(token: &[u8; 20]) -> Self {
-        let period = token.last_chunk().copied().unwrap_or_default();
-        ChannelName::of(ClientId::of(token)).transfers(period)
+        ChannelName::of(ClientId::of(token)).transfers()
     }
 
     pub(crate) const fn as_bytes(&self) -> &[u8] {
@@ -121,11 +114,10 @@ fn mark_of(run_id: &str) -> [u8; 8] {
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     subscription: Subscription,
-    /// SUBSCRIBE for the transfers of this period is written on this connection, and no UNSUBSCRIBE
-    /// behind it.
-    takes_transfers: Option<Period>,
-    /// The period whose transfers the client takes, on this connection and later ones.
-    wants_transfers: Option<Period>,
+    /// SUBSCRIBE for transfers is written on this connection, and no UNSUBSCRIBE behind it.
+    takes_transfers: bool,
+    /// The client takes transfers, on this connection and later ones.
+    wants_transfers: bool,
     /// The user may not subscribe to transfers, on this connection.
     denies_transfers: bool,
     /// The node answered the script that hands a lock over, or introduces a call, with an error.
@@ -192,7 +184,7 @@ impl Channel {
         }
         let is_for_now = self.ask_again(classify(reply), now);
         if request == Request::SubscribeTransfers {
-            (self.takes_transfers, self.denies_transfers) = (None, !is_for_now);
+            (self.takes_transfers, self.denies_transfers) = (false, !is_for_now);
         } else if is_for_now {
             self.subscription = Subscription::None;
         } else {
@@ -222,7 +214,7 @@ impl Channel {
     /// The connection has ended.
     pub(super) const fn close(&mut self) {
         self.subscription = Subscription::None;
-        (self.takes_transfers, self.denies_transfers) = (None, false);
+        (self.takes_transfers, self.denies_transfers) = (false, false);
         self.refuses_scripts = false;
         (self.mark, self.again_at) = (None, None);
     }
@@ -248,16 +240,15 @@ impl Node {
             self.pending.push_back(pending);
             self.channel.subscription = Subscription::Asked;
         }
-        if let Some(period) = self.channel.wants_transfers {
-            self.take_transfers(period, now);
+        if self.channel.wants_transfers {
+            self.take_transfers(now);
         }
     }
 
     /// Subscribes to transfers, in front of whatever is written next, and after each greeting.
-    pub(crate) fn take_transfers(&mut self, period: Period, now: Now) {
-        self.channel.wants_transfers = Some(period);
-        // What a node without a name tells would be nobody's vote, and its key nobody's. A client
-        // that comes and goes must not fill the output of a node that does not read.
+    pub(crate) fn take_transfers(&mut self, now: Now) {
+        self.channel.wants_transfers = true;
+        // What a node without a name tells would be nobody's vote, and its key nobody's.
         let is_able = matches!(self.channel.subscription, Subscription::Asked | Subscription::Open)
             && self.channel.again_at.is_none()
             && !self.channel.denies_transfers
@@ -266,20 +257,18 @@ impl Node {
             && !self.is_stalled()
             && self.has_room_in_step(SUBSCRIPTION_LEN);
         let Some(name) = self.login.channel.filter(|_| is_able) else { return };
-        if self.channel.takes_transfers.replace(period).is_none() {
-            self.write_subscription(b"SUBSCRIBE", name.transfers(period), now);
+        if !std::mem::replace(&mut self.channel.takes_transfers, true) {
+            self.write_subscription(b"SUBSCRIBE", name.transfers(), now);
         }
     }
 
     /// Leaves the channel for transfers: a holder's script that runs behind this is heard by
     /// nobody, and deletes the key instead.
     pub(crate) fn leave_transfers(&mut self, now: Now) {
-        self.channel.wants_transfers = None;
+        self.channel.wants_transfers = false;
         let Some(name) = self.login.channel else { return };
-        if let Some(period) = self.channel.takes_transfers.take()
-            && rules::says_that_it_leaves(true)
-        {
-            self.write_subscription(b"UNSUBSCRIBE", name.transfers(period), now);
+        if std::mem::take(&mut self.channel.takes_transfers) {
+            self.write_subscription(b"UNSUBSCRIBE", name.transfers(), now);
         }
     }
 
@@ -291,7 +280,7 @@ impl Node {
 
     /// Whether a holder's script at this node would be heard, or was on this connection.
     pub(crate) const fn takes_transfers(&self) -> bool {
-        self.channel.takes_transfers.is_some()
+        self.channel.takes_transfers
     }
 
     /// Whether the node runs the script by which a call introduces itself.

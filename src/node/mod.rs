@@ -37,7 +37,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 pub(crate) use admission::AdmissionRules;
-pub(crate) use channel::{ChannelName, Period, TransfersName};
+pub(crate) use channel::{ChannelName, TransfersName};
 pub(crate) use debt::{Debt, Debts, REFUSED_DELAY};
 pub(crate) use greeting::{Facts, Login};
 pub(crate) use outbound::Room;

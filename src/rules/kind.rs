@@ -54,6 +54,6 @@ pub enum Kind {
     Panic,
     /// Nothing that the simulation judges, or too rare there: a test in `engine/tests/broken.rs`.
     ByTest,
-    /// The same, of the shared handle: a test in `shared/broken.rs`.
-    BySharedTest,
+    /// The same, of the client: a test in `client/broken.rs`.
+    ByClientTest,
 }

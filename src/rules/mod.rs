@@ -42,12 +42,11 @@ macro_rules! rules {
     };
 }
 
+mod client;
 #[cfg(feature = "sim")]
 mod kind;
 mod leases;
 mod nodes;
-#[cfg(feature = "shared")]
-mod shared;
 mod transfers;
 mod votes;
 mod waiting;
@@ -55,10 +54,9 @@ mod waiting;
 #[cfg(feature = "sim")]
 use std::fmt;
 
+pub(crate) use client::*;
 #[cfg(feature = "sim")]
 pub use kind::Kind;
-#[cfg(feature = "shared")]
-pub(crate) use shared::*;
 pub(crate) use {leases::*, nodes::*, transfers::*, votes::*, waiting::*};
 
 /// A rule that can be broken on purpose.
@@ -73,15 +71,7 @@ pub struct Mutant {
 impl Mutant {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        let topics = [
-            VOTES,
-            NODES,
-            LEASES,
-            TRANSFERS,
-            WAITING,
-            #[cfg(feature = "shared")]
-            SHARED,
-        ];
+        let topics = [VOTES, NODES, LEASES, TRANSFERS, WAITING, CLIENT];
         topics.into_iter().flatten().copied()
     }
 

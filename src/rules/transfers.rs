@@ -162,20 +162,10 @@ rules! { TRANSFERS:
 
     // ---- the channel ----
 
-    /// A client that leaves says so to the nodes: a script that nobody hears deletes the key.
-    fn says_that_it_leaves(is_taking: bool) -> bool { is_taking }
-    /// A client leaves, and the nodes go on handing locks over to it.
-    LeavesUnsaid => Orphan { false }
-
     /// A client that leaves deletes what may have been handed over before.
     fn left_behind(rest: NodeMask) -> NodeMask { rest }
     /// A client leaves what was handed over before.
     HandedOverBeforeKept => ByTest { NodeMask::EMPTY }
-
-    /// A client that comes back listens on another channel: it has forgotten what it offered before.
-    fn next_period(period: u16) -> u16 { period.wrapping_add(1) }
-    /// A client that comes back listens on the channel that it left.
-    PeriodReused => ByTest { period }
 
     /// A client that ends leaves the channel.
     fn leaves_at_end(is_ending: bool) -> bool { is_ending }

@@ -66,8 +66,6 @@ pub(super) struct SimClient {
     pub(super) judged_at: Instant,
     /// When it last read everything.
     read_at: Global,
-    /// It blocks, and no call of it is under way: it reads nothing, and nothing wakes it.
-    is_silent: bool,
 }
 
 /// Where a client is in its loop.
@@ -102,9 +100,6 @@ impl SimClient {
             .expect("the configuration is valid");
         engine.limit(plan.rare.room);
         engine.trust_clocks();
-        if plan.is_blocking(client) {
-            engine.set_blocking();
-        }
         let mut id = [0; 8];
         StdRng::from_seed(seed).fill_bytes(&mut id);
         let token_start = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -132,7 +127,6 @@ impl SimClient {
             stood_before: 0,
             wake_at: Global::MAX,
             read_at: 0,
-            is_silent: false,
             judged_at: Instant::default(),
         }
     }
@@ -191,9 +185,7 @@ impl World {
         }
         this.wake_at = Global::MAX;
         if matches!(this.stage, Stage::Asleep) {
-            // A call that blocks begins at once, if it need not read before.
-            this.stage = if this.is_silent { Stage::Begin } else { Stage::Pass };
-            this.is_silent = false;
+            this.stage = Stage::Pass;
         }
         loop {
             let next = self.step(client, self.clients[client].stage);
@@ -283,7 +275,6 @@ impl World {
                 Stage::Begin
             }
             Stage::Write => {
-                self.leave_between_calls(client);
                 self.look_at_idle(client);
                 self.write(client);
                 Stage::Asleep
@@ -333,11 +324,7 @@ impl World {
         };
         let local = this.local(now);
         this.stood_before = this.stood;
-        let must_read = this.engine.needs_pass(local)
-            || self.plan.is_blocking(client)
-                && this.tasks[task].lease.is_some()
-                && this.engine.may_have_word(local);
-        if must_read && this.read_at < now {
+        if this.engine.needs_pass(local) && this.read_at < now {
             return Stage::Pass;
         }
         Stage::BeginAt { task, now: local }
@@ -463,37 +450,9 @@ impl World {
         }
     }
 
-    /// A client that blocks takes nothing over between its calls.
-    fn leave_between_calls(&mut self, client: usize) {
-        let this = &mut self.clients[client];
-        let is_between = this.tasks.iter().all(|task| task.op.is_none());
-        if self.plan.is_blocking(client) && is_between && this.engine.takes_transfers() {
-            this.engine.leave_transfers(this.clock.local(self.now));
-        }
-    }
-
-    /// A client that blocks stands still until its next call. Whether it does.
-    fn falls_silent(&mut self, client: usize) -> bool {
-        let this = &self.clients[client];
-        let until = this.tasks.iter().map(|task| task.next_at).min().unwrap_or(Global::MAX);
-        let is_between = this.tasks.iter().all(|task| task.op.is_none());
-        let has_done_all = this.dropped.is_empty() && this.engine.nodes_with_output().is_empty();
-        let is_connected = this.engine.voters().count() as usize >= self.plan.quorum;
-        let is_silent = self.plan.is_blocking(client)
-            && (self.phase, this.closing) == (Phase::Safety, None)
-            && (is_between && has_done_all && is_connected && until > self.now)
-            && until < Global::MAX;
-        if is_silent {
-            self.stop(client, until - self.now);
-            self.clients[client].is_silent = true;
-            self.wake(client, until);
-        }
-        is_silent
-    }
-
     /// The loop has nothing to do; it will have at some time.
     fn sleep(&mut self, client: usize) {
-        if self.has_closed(client) || self.falls_silent(client) {
+        if self.has_closed(client) {
             return;
         }
         let this = &self.clients[client];

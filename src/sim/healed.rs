@@ -2,6 +2,7 @@
 
 use super::clock::{Global, MS, SECOND};
 use super::counts::Path;
+use super::message::raw_token;
 use super::net::Conn;
 use super::task::State;
 use super::world::{Event, Phase, World};
@@ -98,7 +99,7 @@ impl World {
         }
     }
 
-    /// No key may be left whose token `is_wanted` and was not given away.
+    /// No key may be left whose token `is_wanted`, was drawn by a client and not given away.
     fn look_for_orphans(&mut self, is_wanted: impl Fn(&[u8]) -> bool) {
         (0..self.clients.len()).for_each(|client| self.note_dropped(client));
         if self.counts.of_path(Path::DebtDropped) > 0 {
@@ -116,7 +117,9 @@ impl World {
                 }
                 let Some(token) = node.server.value(&name, local) else { continue };
                 let is_given_away = self.given_away.iter().any(|given| given == token);
-                if is_wanted(token) && !is_given_away {
+                let is_forged =
+                    raw_token(token).is_some_and(|token| self.forged_offers.contains(&token));
+                if is_wanted(token) && !is_given_away && !is_forged {
                     let token = String::from_utf8_lossy(token).into_owned();
                     self.oracle.fail(Kind::Orphan, || {
                         format!("node {index} holds key {key} for {token} in vain")

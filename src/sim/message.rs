@@ -166,7 +166,14 @@ impl World {
             text.extend_from_slice(&(age_ms as u16).to_le_bytes());
             let ttl_ms = world.random.pick(&[0, 0, 1, 1000, u32::MAX]);
             text.extend_from_slice(&ttl_ms.to_le_bytes());
-            text.extend_from_slice(&world.random.bytes::<12>());
+            let rest = world.random.bytes::<12>();
+            text.extend_from_slice(&rest);
+            if ttl_ms > 0 {
+                let mut token = [0; 20];
+                token[..8].copy_from_slice(&id[..8]);
+                token[8..].copy_from_slice(&rest);
+                world.forged_offers.push(token);
+            }
         };
         append_waiter(&mut text, self);
         let mut token = self.random.bytes::<20>();
@@ -198,7 +205,7 @@ impl World {
 }
 
 /// The bytes of a token that a client drew.
-fn raw_token(digits: &[u8]) -> Option<[u8; 20]> {
+pub(super) fn raw_token(digits: &[u8]) -> Option<[u8; 20]> {
     crate::token::unhex(digits)
 }
 

@@ -42,8 +42,6 @@ pub(super) struct Plan {
     pub(super) direct_wake: bool,
     /// How often a lock is handed over in a row; `None`: as the engine finds best.
     pub(super) transfers_in_row: Option<u8>,
-    /// Clients that read only while a call lasts: a bit each.
-    pub(super) blocking: u64,
     /// How often a published message is lost, late, or followed by a forged one, in a thousand.
     pub(super) message_lost: u64,
     pub(super) message_late: u64,
@@ -125,7 +123,6 @@ impl Plan {
             lingers: 0,
             direct_wake: random.chance(850),
             transfers_in_row: Some(random.pick(&[16, 16, 16, 255, 1, 0])),
-            blocking: 0,
             message_lost: random.pick(&[0, 0, 50, 300]),
             message_late: random.pick(&[0, 0, 50, 300]),
             forged: random.pick(&[0, 0, 5, 30]),
@@ -161,7 +158,7 @@ impl Plan {
         };
         plan.look_at_something(random);
         plan.stray(random);
-        plan.with_clocks_apart().with_lingering().with_blocking()
+        plan.with_clocks_apart().with_lingering()
     }
 
     /// Servers run a script for long where links may be slow, and lack replicas where disks may be
@@ -178,16 +175,6 @@ impl Plan {
     fn with_lingering(mut self) -> Self {
         if self.direct_wake {
             self.lingers = [0, 0, 300, 1000][(self.hold / US + self.gap / US) as usize % 4];
-        }
-        self
-    }
-
-    /// A third of the seeds, some with nobody else: as above.
-    fn with_blocking(mut self) -> Self {
-        let drawn = (self.gap / US + self.latency / US) as usize;
-        self.blocking = [0, 0, 0, 0, 0b01010, u64::MAX][drawn % 6];
-        if self.blocking > 0 && drawn % 4 < 2 {
-            self.transfers_in_row = None;
         }
         self
     }
@@ -324,7 +311,7 @@ impl Plan {
             (self.fault_every, self.faults, self.forged) = (5 * SECOND, vec![Fault::Reset], 0);
             self.faults_least = 2;
         } else {
-            (self.hold, self.gap, self.rare.gives_away) = (40 * MS, 20 * MS, 300);
+            (self.hold, self.gap, self.rare.gives_away) = (40 * MS, 20 * MS, 400);
             self.fault_every = random.between(50, 300) * MS;
             self.forged = random.pick(&[0, 30]);
             self.faults = vec![Fault::Freeze, Fault::Freeze, Fault::Reset, Fault::LinkStall];
@@ -408,11 +395,6 @@ impl Plan {
             .key_prefix(self.prefix)
     }
 
-    /// Whether this client reads only while a call lasts.
-    pub(super) const fn is_blocking(&self, client: usize) -> bool {
-        self.blocking >> client & 1 == 1
-    }
-
     /// What the users of a node may never do.
     pub(super) fn denied(&self, node: usize) -> Vec<String> {
         let mute = (self.mute >> node & 1 == 1).then_some("subscribe");
@@ -423,10 +405,7 @@ impl Plan {
     /// How a retried acquisition tries.
     pub(super) fn retry(&self, random: &mut Random) -> Retry {
         let delay = Duration::from_nanos(random.between(self.gap / 10, self.gap));
-        let mut retry = Retry::every(delay, delay / 2);
-        if random.chance(500) {
-            retry = retry.attempts(random.between(1, 6) as u32);
-        }
+        let retry = Retry::every(delay, delay / 2);
         retry.timeout(Duration::from_nanos(self.gap * random.between(1, 10)))
     }
 

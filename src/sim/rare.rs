@@ -141,7 +141,7 @@ impl Plan {
         (self.clients, self.keys, self.tasks) = (4, 1, 2);
         (self.late, self.ghosts, self.pause) = (0, false, 0);
         // Longer than a TTL: an extension finds that too few nodes still hold the key.
-        (self.kept, self.hold, self.gap) = (600, self.max_ttl_ms * MS, 20 * MS);
+        (self.kept, self.hold, self.gap) = (1000, 2 * self.max_ttl_ms * MS, 20 * MS);
         self.fault_every = random.between(50, 400) * MS;
         let (restart, death) = (Fault::RestartLost, Fault::Death);
         self.faults = vec![restart, restart, death, death, Fault::Reset];

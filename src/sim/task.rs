@@ -6,7 +6,7 @@ use super::counts::Path;
 use super::world::{Offer, Phase, World};
 use crate::engine::{LeaseId, OpId};
 use crate::error::{ExtendError, LockError};
-use crate::options::{KeepAlive, LockOptions};
+use crate::options::LockOptions;
 use crate::retry::Retry;
 use crate::rules::Kind;
 use crate::time::Instant;
@@ -101,9 +101,6 @@ impl World {
     pub(super) fn begin(&mut self, client: usize, task: usize, now: Instant) {
         self.changed();
         self.check_ground(client, task);
-        if !self.plan.hand_over && self.random.chance(100) {
-            self.clients[client].engine.leave_transfers(now);
-        }
         if self.calls_out_of_turn(client, task, now) {
             return;
         }
@@ -149,7 +146,8 @@ impl World {
         }
         let is_retried = self.random.chance(500);
         if is_retried {
-            acquire = acquire.retry(self.plan.retry(&mut self.random));
+            let retry = self.plan.retry(&mut self.random);
+            acquire = acquire.retry(retry).direct_wake(self.random.chance(500));
         }
         if self.random.chance(100) {
             acquire = acquire.timeout(Duration::from_nanos(self.random.below(self.plan.gap)));
@@ -157,7 +155,7 @@ impl World {
         let is_campaign = self.campaigns();
         let is_kept = is_campaign || self.plan.kept > 0 && self.random.chance(self.plan.kept);
         if is_kept {
-            acquire = acquire.keep_alive(self.keep_alive());
+            acquire = acquire.keep_alive();
         }
         if is_campaign {
             acquire = acquire.announced();
@@ -168,7 +166,7 @@ impl World {
         if self.random.chance(self.plan.fenced) {
             acquire = acquire.fenced();
         }
-        let acquire = self.lingering(client, acquire);
+        let acquire = self.lingering(acquire);
         let this = &mut self.clients[client].tasks[task];
         (this.is_retried, this.is_kept) = (is_retried, is_kept);
         self.acquire(client, task, key, &acquire, min_validity, now);
@@ -192,27 +190,14 @@ impl World {
     }
 
     /// The lock may linger for up to its TTL.
-    pub(super) fn lingering(&mut self, client: usize, acquire: LockOptions) -> LockOptions {
-        if self.plan.lingers == 0
-            || self.plan.is_blocking(client)
-            || !self.random.chance(self.plan.lingers)
-        {
+    pub(super) fn lingering(&mut self, acquire: LockOptions) -> LockOptions {
+        if self.plan.lingers == 0 || !self.random.chance(self.plan.lingers) {
             return acquire;
         }
         let limit = self.random.between(1, self.plan.max_ttl_ms);
-        acquire.linger(Duration::from_millis(limit))
-    }
-
-    /// How long a lease is to be kept: mostly for as long as it is held.
-    fn keep_alive(&mut self) -> KeepAlive {
-        match self.random.below(8) {
-            0 => KeepAlive::new().max_extensions(self.random.between(0, 3) as u32),
-            1 => {
-                let hold = self.random.between(1, 4) * self.plan.max_ttl_ms;
-                KeepAlive::new().max_hold(Duration::from_millis(hold))
-            }
-            _ => KeepAlive::new(),
-        }
+        let lingering = acquire.clone().linger(Duration::from_millis(limit));
+        let may_linger = lingering.check_linger(true, self.plan.is_bounded()).is_ok();
+        if may_linger { lingering } else { acquire }
     }
 
     pub(super) fn acquire(
@@ -268,8 +253,6 @@ impl World {
     fn go_on(&mut self, client: usize, task: usize, now: Instant) {
         if self.plan.hand_over {
             return match self.random.below(4) {
-                // Nobody would read that a node has lost the script.
-                _ if self.plan.is_blocking(client) => self.release(client, task, now),
                 0 => self.release_quietly(client, task, now),
                 1 => self.drop_lease(client, task),
                 _ => self.release(client, task, now),
@@ -431,7 +414,7 @@ impl World {
         let is_kept = is_adopted && self.random.chance(self.plan.kept) || is_campaign;
         let mut acquire = LockOptions::new(ttl);
         if is_kept {
-            acquire = acquire.keep_alive(self.keep_alive());
+            acquire = acquire.keep_alive();
         }
         if is_campaign {
             acquire = acquire.announced();

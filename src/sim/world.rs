@@ -113,6 +113,9 @@ pub(super) struct World {
     /// Published messages that their servers hold back, by the connection that they are for.
     pub(super) late_messages: Vec<(usize, Vec<u8>)>,
     pub(super) forgeries: u64,
+    /// Tokens that forged messages offer in the name of a client: it never drew them, so it leaves
+    /// what a holder writes by them to its TTL.
+    pub(super) forged_offers: Vec<[u8; 20]>,
     pub(super) counts: Counts,
     pub(super) offers: Vec<Offer>,
     /// Tokens of leases that nobody is bound to release.
@@ -153,6 +156,7 @@ impl World {
             turns: Turns::new(plan.keys),
             late_messages: Vec::new(),
             forgeries: 0,
+            forged_offers: Vec::new(),
             counts: Counts::default(),
             offers: Vec::new(),
             given_away: Vec::new(),

@@ -1,164 +1,210 @@
-//! Clients: blocking calls and batches, ended at any time.
+//! Clients: threads and futures that queue for few keys, given up, thrown away and shut down.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use redbolt::driver::Outcome;
-use redbolt::{Client, Lease, LockError};
+use redbolt::{Client, Guard, LockError, LockOptions};
 
 use crate::round::{KEYS, NODE_TIMEOUT, Round, ms};
-use redbolt::sim::Random;
+use redbolt::sim::{Kind, Random};
+
+const THREADS: usize = 3;
 
 struct Held {
-    lease: Lease,
+    guard: Guard,
     key: usize,
     holder: u64,
     /// It may be given away.
     may_move: bool,
 }
 
+/// One handle, from its begin to its end.
+struct Life<'round> {
+    round: &'round Round,
+    shared: Client,
+    /// A guard that is given back from now on may be too late for the I/O thread.
+    is_ending: AtomicBool,
+}
+
 pub(crate) fn play(round: &Round, mut random: Random) {
     while !round.is_over() {
         let began_calm = round.is_calm();
-        let mut client = Client::open(round.config(&mut random)).expect("a poll");
-        let mut held = Vec::new();
-        let mut steps = random.between(3, 80);
-        while round.goes_on(began_calm, steps, || client.nodes()) {
-            step(round, &mut client, &mut held, &mut random);
-            steps = steps.saturating_sub(1);
-            for Held { lease, key, holder, .. } in &held {
-                if lease.is_valid() {
-                    round.still_held(*holder, *key, lease.deadline());
-                }
+        let shared = Client::open(round.config(&mut random)).expect("a thread");
+        let life = Life { round, shared, is_ending: AtomicBool::new(false) };
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                let mut choices = Random::new(random.next());
+                let (life, is_over) = (&life, &is_over);
+                scope.spawn(move || life.work(&mut choices, is_over));
             }
-        }
-        end(round, client, held, &mut random);
-    }
-}
-
-fn step(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut Random) {
-    let key = random.index(KEYS.len());
-    match random.below(10) {
-        0..3 => {
-            let (acquire, limit, may_move) = round.acquire(random);
-            let result = round.call("lock", limit, || client.lock(KEYS[key], acquire));
-            if let Ok(lease) = result {
-                hold(round, held, key, lease, may_move);
+            let mut turns = random.between(5, 150);
+            while round.goes_on(began_calm, turns, || life.shared.nodes().wait()) {
+                thread::sleep(ms(5));
+                turns = turns.saturating_sub(1);
             }
-        }
-        3 if !held.is_empty() => {
-            let nth = random.index(held.len());
-            let Held { lease, key, holder, may_move } = &mut held[nth];
-            *may_move = false;
-            round.stops(*holder, *key);
-            let ttl = round.some_ttl(random);
-            drop(round.call("extend", NODE_TIMEOUT, || client.extend(lease, ttl)));
-        }
-        4..7 if !held.is_empty() => {
-            let Held { lease, key, holder, may_move } = held.swap_remove(random.index(held.len()));
-            round.stops(holder, key);
-            match random.below(if may_move { 4 } else { 3 }) {
-                0 => drop(lease),
-                1 => thread::spawn(move || drop(lease)).join().expect("a drop"),
-                2 => drop(round.call("unlock", NODE_TIMEOUT, || client.unlock(lease))),
-                _ => {
-                    let Ok(token) = client.detach(&lease) else { return };
-                    round.detached(&token);
-                    let name = lease.key().to_vec();
-                    let ttl = round.some_ttl(random);
-                    match round.call("adopt", NODE_TIMEOUT, || client.adopt(&name, &token, ttl)) {
-                        Ok(lease) => hold(round, held, key, lease, false),
-                        Err(_) => round.gave_away(name, token),
-                    }
-                }
+            if random.chance(500) {
+                let limit = ms(random.pick(&[0, 50, 1_000]));
+                life.is_ending.store(true, Ordering::SeqCst);
+                round.owes(round.call("shutdown", limit, || life.shared.shutdown(limit).wait()));
             }
-        }
-        7 => batch(round, client, held, random),
-        8 => with_lock(round, client, key, random),
-        _ => {
-            let time = ms(random.below(8));
-            drop(round.call("keep", time, || client.drive_for(time)));
+            is_over.store(true, Ordering::SeqCst);
+        });
+        if let Some(never) = unserved(&life.shared) {
+            round.fail(Kind::Unasked, || never);
         }
     }
 }
 
-fn hold(round: &Round, held: &mut Vec<Held>, key: usize, lease: Lease, may_move: bool) {
-    let holder = round.held(key, lease.deadline(), lease.fence());
-    held.push(Held { lease, key, holder, may_move });
-}
-
-/// Some locks at once, of whose results some are taken.
-fn batch(round: &Round, client: &mut Client, held: &mut Vec<Held>, random: &mut Random) {
-    let mut batch = client.batch();
-    let mut asked = Vec::new();
-    let mut longest = NODE_TIMEOUT;
-    for _ in 0..random.between(1, 5) {
-        let key = random.index(KEYS.len());
-        let (acquire, limit, may_move) = round.acquire(random);
-        longest = longest.max(limit);
-        if let Ok(op) = batch.lock(KEYS[key], acquire) {
-            asked.push((op, key, may_move));
-        }
-    }
-    for _ in 0..random.below(5) {
-        if random.chance(100) {
-            batch.cancel(asked[random.index(asked.len())].0);
-        }
-        let done =
-            round.call("batch", longest, || batch.wait_completion()).expect("a healthy poll");
-        let Some(done) = done else { break };
-        if let Outcome::Lock(Ok(lease)) = done.result {
-            let of = asked.iter().find(|(op, ..)| *op == done.id);
-            let (_, key, may_move) = *of.expect("of this batch");
-            hold(round, held, key, lease, may_move);
-        }
-    }
-    if random.chance(100) {
-        std::mem::forget(batch);
-    } else {
-        round.call("batch's drop", ms(0), || drop(batch));
-    }
-}
-
-/// The work under the lock may end in a panic.
-fn with_lock(round: &Round, client: &mut Client, key: usize, random: &mut Random) {
-    let (time, panics) = (ms(random.below(6)), random.chance(300));
-    let work = AssertUnwindSafe(|| {
-        client.with_lock::<_, LockError>(KEYS[key], round.ttl(), |lock| {
-            let holder = round.held(key, lock.deadline(), lock.fence());
-            thread::sleep(time);
-            if lock.extend_if_due().is_ok() {
-                round.still_held(holder, key, lock.deadline());
-            }
-            round.stops(holder, key);
-            if panics {
-                resume_unwind(Box::new("the work's own"));
-            }
-            Ok(())
-        })
+/// What should not be there once nobody calls any more.
+fn unserved(shared: &Client) -> Option<String> {
+    let text = format!("{shared:?}");
+    let is_idle = (0..400).any(|_| {
+        thread::sleep(ms(1));
+        format!("{shared:?}").contains("calls: 0")
     });
-    // As long as the configuration's `retry` allows, and the calls under it.
-    drop(round.call("with_lock", ms(1_500), || catch_unwind(work)));
+    (!is_idle).then(|| format!("a call of nobody's: {text}"))
 }
 
-fn end(round: &Round, mut client: Client, held: Vec<Held>, random: &mut Random) {
-    for Held { lease, key, holder, .. } in held {
+impl Life<'_> {
+    fn work(&self, random: &mut Random, is_over: &AtomicBool) {
+        let mut held: Vec<Held> = Vec::new();
+        while !is_over.load(Ordering::SeqCst) {
+            if !self.step(&mut held, random) {
+                break;
+            }
+            for Held { guard, key, holder, .. } in &held {
+                if guard.is_valid() {
+                    self.round.still_held(*holder, *key, guard.deadline());
+                }
+            }
+        }
+        for held in held {
+            self.give_back(held, random);
+        }
+    }
+
+    /// False once the handle is closed.
+    fn step(&self, held: &mut Vec<Held>, random: &mut Random) -> bool {
+        let (round, shared) = (self.round, &self.shared);
+        let key = random.index(KEYS.len());
+        match random.below(10) {
+            0..4 => {
+                let (acquire, limit, may_move) = round.acquire(random);
+                let call = || shared.lock(KEYS[key], acquire).wait();
+                match round.call("lock", limit, call) {
+                    Ok(guard) => self.hold(held, key, guard, may_move),
+                    Err(LockError::Closed) => return false,
+                    Err(_) => {}
+                }
+            }
+            4 => {
+                let (acquire, _, may_move) = round.acquire(random);
+                if let Some(guard) = self.future(key, acquire, random) {
+                    self.hold(held, key, guard, may_move);
+                }
+            }
+            5 if !held.is_empty() => {
+                let nth = random.index(held.len());
+                let Held { guard, key, holder, may_move } = &mut held[nth];
+                *may_move = false;
+                round.stops(*holder, *key);
+                let ttl = round.some_ttl(random);
+                drop(round.call("extend", NODE_TIMEOUT, || guard.extend(ttl).wait()));
+            }
+            6..9 if !held.is_empty() => {
+                let one = held.swap_remove(random.index(held.len()));
+                if one.may_move && random.chance(200) {
+                    self.change_hands(held, one, random);
+                } else {
+                    self.give_back(one, random);
+                }
+            }
+            9 if random.chance(500) => self.with_lock(key, random),
+            _ => thread::sleep(ms(random.below(6))),
+        }
+        true
+    }
+
+    /// The work under the lock may end in a panic.
+    fn with_lock(&self, key: usize, random: &mut Random) {
+        let (round, time, panics) = (self.round, ms(random.below(6)), random.chance(300));
+        let work = AssertUnwindSafe(|| {
+            self.shared.with_lock::<_, LockError>(KEYS[key], round.ttl(), |guard| {
+                let holder = round.held(key, guard.deadline(), guard.fence());
+                thread::sleep(time);
+                if guard.is_valid() {
+                    round.still_held(holder, key, guard.deadline());
+                }
+                round.stops(holder, key);
+                if panics {
+                    resume_unwind(Box::new("the work's own"));
+                }
+                Ok(())
+            })
+        });
+        // As long as the configuration's `retry` allows, and the calls under it.
+        drop(round.call("with_lock", ms(1_500), || catch_unwind(work)));
+        self.may_have_outlived();
+    }
+
+    fn hold(&self, held: &mut Vec<Held>, key: usize, guard: Guard, may_move: bool) {
+        let holder = self.round.held(key, guard.deadline(), guard.fence());
+        held.push(Held { guard, key, holder, may_move });
+    }
+
+    /// Polls a call some times, and gives it up if it has not ended by then.
+    fn future(&self, key: usize, acquire: LockOptions, random: &mut Random) -> Option<Guard> {
+        let mut future = pin!(self.shared.lock(KEYS[key], acquire));
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..random.below(5) {
+            if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+                return result.ok();
+            }
+            thread::sleep(ms(random.below(3)));
+        }
+        None
+    }
+
+    fn give_back(&self, held: Held, random: &mut Random) {
+        let Held { guard, key, holder, .. } = held;
+        let round = self.round;
         round.stops(holder, key);
-        drop(lease);
-    }
-    match random.below(3) {
-        0 => {
-            let limit = ms(random.pick(&[0, 50, 1_000]));
-            round.owes(round.call("shutdown", limit, || client.shutdown(limit)));
+        match random.below(3) {
+            0 => drop(round.call("unlock", NODE_TIMEOUT, || guard.unlock().wait())),
+            1 => {
+                drop(catch_unwind(AssertUnwindSafe(|| {
+                    let _guard = guard;
+                    resume_unwind(Box::new("the work's own"));
+                })));
+            }
+            _ => drop(guard),
         }
-        1 => {
-            let panics = AssertUnwindSafe(|| {
-                let _client = client;
-                resume_unwind(Box::new("the program's own"));
-            });
-            return round.call("drop", NODE_TIMEOUT, || drop(catch_unwind(panics)));
-        }
-        _ => {}
+        self.may_have_outlived();
     }
-    round.call("drop", NODE_TIMEOUT, || drop(client));
+
+    /// A guard that outlives its handle: the TTL ends its key.
+    fn may_have_outlived(&self) {
+        if self.is_ending.load(Ordering::SeqCst) {
+            self.round.outlived();
+        }
+    }
+
+    /// The lock is given away, and taken over again.
+    fn change_hands(&self, held: &mut Vec<Held>, one: Held, random: &mut Random) {
+        let Held { mut guard, key, holder, .. } = one;
+        let round = self.round;
+        round.stops(holder, key);
+        let name = guard.key().to_vec();
+        let Ok(token) = guard.detach().wait() else { return };
+        round.detached(&token);
+        let ttl = round.some_ttl(random);
+        match round.call("adopt", NODE_TIMEOUT, || self.shared.adopt(&name, &token, ttl).wait()) {
+            Ok(guard) => self.hold(held, key, guard, false),
+            Err(_) => round.gave_away(name, token),
+        }
+    }
 }

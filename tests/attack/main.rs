@@ -1,4 +1,4 @@
-//! Drivers, clients and shared handles under random calls, ends and faults, on real sockets and the
+//! Drivers and clients under random calls, ends and faults, on real sockets and the
 //! real clock, before the judge of the simulation: no two holders at a time, every call ends, and
 //! nothing is left behind that nobody holds and nobody told of.
 //!
@@ -12,7 +12,6 @@ mod clients;
 mod drivers;
 mod reports;
 mod round;
-mod shares;
 
 use std::time::Duration;
 
@@ -51,10 +50,5 @@ fn drivers_keep_their_promises() {
 
 #[test]
 fn clients_keep_their_promises() {
-    attack("clients", &[clients::play, clients::play, clients::play]);
-}
-
-#[test]
-fn shared_handles_keep_their_promises() {
-    attack("shared", &[shares::play, shares::play]);
+    attack("clients", &[clients::play, clients::play]);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redbolt::inspect::{NodeHealth, NodeState, Query, Reply};
 use redbolt::sim::{Kind, Oracle, Random};
-use redbolt::{Client, Config, KeepAlive, LockOptions, LockToken, Retry, UnlockError, now};
+use redbolt::{Client, Config, LockOptions, LockToken, Retry, UnlockError, now};
 use redbolt_embedded::{Memory, Nodes};
 
 use crate::reports;
@@ -206,7 +206,7 @@ impl Round {
         let mut acquire = LockOptions::new(self.some_ttl(random));
         let is_kept = random.chance(300);
         if is_kept {
-            acquire = acquire.keep_alive(KeepAlive::new());
+            acquire = acquire.keep_alive();
         }
         if random.chance(400) {
             acquire = acquire.fenced();
@@ -215,7 +215,7 @@ impl Round {
             acquire = acquire.min_validity(ms(random.below(600)));
         }
         if random.chance(400) {
-            return (acquire.retry(Retry::ONCE), CONNECT_TIMEOUT + NODE_TIMEOUT, !is_kept);
+            return (acquire.timeout(Duration::ZERO), CONNECT_TIMEOUT + NODE_TIMEOUT, !is_kept);
         }
         let longest = random.pick(&[20, 50, 50, 50, 50, 50, 600]);
         let limit = ms(random.between(2, longest));
@@ -323,9 +323,9 @@ impl Round {
     /// After everything has ended and all nodes go on: no key is there that nobody told of.
     fn look_at_what_is_left(&self) {
         let config = self.config(&mut Random::new(0)).connect_timeout(PATIENCE);
-        let mut client = Client::open(config.node_timeout(SLACK)).expect("a poll");
+        let client = Client::open(config.node_timeout(SLACK)).expect("a poll");
         for (key, token) in self.given.lock().expect("no panic").drain(..) {
-            let unlocked = client.unlock_token(key, token);
+            let unlocked = client.unlock_token(key, token).wait();
             assert!(matches!(unlocked, Ok(_) | Err(UnlockError::NotHeld)), "{unlocked:?}");
         }
         let told: u64 = self
@@ -338,11 +338,11 @@ impl Round {
         let excused = if self.ends_calm { 0 } else { told };
         let excused = excused + self.outlived.load(Ordering::SeqCst);
         let end = now() + SETTLED;
-        let mut left = self.keys_left(&mut client);
+        let mut left = self.keys_left(&client);
         let is_excused = |left: &Vec<String>| u64::try_from(left.len()).expect("few") <= excused;
         while !is_excused(&left) && now() < end {
             thread::sleep(ms(5));
-            left = self.keys_left(&mut client);
+            left = self.keys_left(&client);
         }
         let is_clean = is_excused(&left);
         self.judge().check(Kind::Orphan, is_clean, || {
@@ -350,14 +350,14 @@ impl Round {
         });
     }
 
-    fn keys_left(&self, client: &mut Client) -> Vec<String> {
+    fn keys_left(&self, client: &Client) -> Vec<String> {
         let mut left = Vec::new();
         let detached = self.detached.lock().expect("no panic");
         let is_detached =
             |reply: &Reply| detached.iter().any(|given| Some(given.as_bytes()) == reply.text());
         for key in KEYS {
             let query = Query::new().all(&[b"GET", key.as_bytes()]);
-            let nodes = client.query(&query).expect("it is asked for");
+            let nodes = client.query(&query).wait().expect("it is asked for");
             let is_free = |reply: &Reply| *reply == Reply::Nil || is_detached(reply);
             let held = nodes.iter().filter(|node| !node.replies.first().is_some_and(is_free));
             left.extend(held.map(|node| format!("{key} {node:?}")));

@@ -243,15 +243,15 @@ fn inflict(
 /// Empties a server while every lock that anybody holds was granted by all five: this process holds
 /// them, and takes its turn under them while the others try.
 fn flush_fully_held(cluster: &Cluster, node: usize, workers: &Workers, random: &mut StdRng) {
-    let mut client = Client::open(config(&cluster.urls(), 3)).expect("a client");
+    let client = Client::open(config(&cluster.urls(), 3)).expect("a client");
     workers.pause();
     let mut leases = Vec::new();
     let are_held = eventually(Duration::from_secs(20), || {
         leases.clear();
         for key in 0..KEYS {
-            let Ok(lease) = client.lock(lock_key(key), TTL) else { return false };
+            let Ok(lease) = client.lock(lock_key(key), TTL).wait() else { return false };
             // Whoever has answered this has answered the SET before it.
-            let is_asked = client.leader(lock_key(key)).is_ok();
+            let is_asked = client.leader(lock_key(key)).wait().is_ok();
             if !is_asked || usize::try_from(lease.votes().count()) != Ok(cluster.len()) {
                 return false;
             }
@@ -271,7 +271,7 @@ fn flush_fully_held(cluster: &Cluster, node: usize, workers: &Workers, random: &
             let own = turns_file(&workers.dir, WORKERS);
             write_counter(&own, read_counter(&own) + 1);
         }
-        let _ = client.unlock(lease);
+        let _ = lease.unlock().wait();
     }
 }
 

@@ -1,5 +1,5 @@
-//! One of the processes that count. Every other one is a [`Client`]; the rest are [`Shared`] handles,
-//! whose locks linger for a while where nobody else waits.
+//! One of the processes that count. The locks of every other one linger for a while where nobody else
+//! waits.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::thread;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redbolt::{Client, Config, Lease, LockOptions, Shared, SharedGuard};
+use redbolt::{Client, LockOptions};
 
 use redbolt_rig::ms;
 
@@ -20,68 +20,6 @@ use super::{
 const SETTLED: Duration = Duration::from_secs(20);
 const LINGER: Duration = ms(30);
 
-enum Handle {
-    Client(Box<Client>),
-    Shared(Shared),
-}
-
-enum Held {
-    Lease(Lease),
-    Guard(SharedGuard),
-}
-
-impl Handle {
-    fn open(config: Config, index: usize) -> Self {
-        if index.is_multiple_of(2) {
-            Self::Client(Box::new(Client::open(config).expect("a client")))
-        } else {
-            Self::Shared(Shared::open(config).expect("a handle"))
-        }
-    }
-
-    fn lock(&mut self, key: &str) -> Option<Held> {
-        match self {
-            Self::Client(client) => client.lock(key, TTL).ok().map(Held::Lease),
-            Self::Shared(shared) => {
-                shared.lock(key, LockOptions::new(TTL).linger(LINGER)).ok().map(Held::Guard)
-            }
-        }
-    }
-
-    fn unlock(&mut self, held: Held) {
-        // What is over by now counts for nothing any more, and says so here.
-        match (self, held) {
-            (Self::Client(client), Held::Lease(lease)) => drop(client.unlock(lease)),
-            (Self::Shared(shared), Held::Guard(guard)) => drop(shared.unlock(guard)),
-            _ => {}
-        }
-    }
-
-    /// Sends what a paused worker still owes.
-    fn rest(&mut self) {
-        if let Self::Client(client) = self {
-            client.wait_released(ms(20));
-        }
-    }
-
-    /// How many releases are owed at the end, with all servers there.
-    fn end(self) -> u64 {
-        match self {
-            Self::Shared(shared) => shared.shutdown(SETTLED) as u64,
-            Self::Client(mut client) => client.shutdown(SETTLED) as u64,
-        }
-    }
-}
-
-impl Held {
-    fn remaining(&self) -> Duration {
-        match self {
-            Self::Lease(lease) => lease.remaining(),
-            Self::Guard(guard) => guard.remaining(),
-        }
-    }
-}
-
 #[test]
 #[ignore = "the process that other tests start"]
 fn one_of_the_processes_that_count() {
@@ -89,19 +27,21 @@ fn one_of_the_processes_that_count() {
     let dir = PathBuf::from(variable("DIR"));
     let index: usize = variable("INDEX").parse().unwrap();
     let urls: Vec<String> = variable("NODES").split(',').map(str::to_owned).collect();
-    let mut handle = Handle::open(config(&urls, variable("QUORUM").parse().unwrap()), index);
+    let client =
+        Client::open(config(&urls, variable("QUORUM").parse().unwrap())).expect("a client");
+    let options = LockOptions::new(TTL);
+    let options = if index.is_multiple_of(2) { options } else { options.linger(LINGER) };
     let mut random = StdRng::seed_from_u64(index as u64);
     let mut turns = 0;
     while !dir.join("stop").exists() {
         let pause = read_counter(&dir.join("pause"));
         if pause > 0 {
-            handle.rest();
             write_counter(&dir.join(format!("paused-{index}")), pause);
             thread::sleep(ms(2));
             continue;
         }
         let key = random.random_range(0..KEYS);
-        let Some(held) = handle.lock(&lock_key(key)) else { continue };
+        let Ok(held) = client.lock(lock_key(key), options.clone()).wait() else { continue };
         let path = counter(&dir, key);
         let count = read_counter(&path);
         thread::sleep(ms(random.random_range(0..3)));
@@ -116,8 +56,9 @@ fn one_of_the_processes_that_count() {
         if random.random_ratio(1, 4) {
             drop(held);
         } else {
-            handle.unlock(held);
+            // A lock that is over by now counts for nothing any more, and says so here.
+            let _ = held.unlock().wait();
         }
     }
-    write_counter(&dir.join(format!("owed-{index}")), handle.end());
+    write_counter(&dir.join(format!("owed-{index}")), client.shutdown(SETTLED).wait() as u64);
 }

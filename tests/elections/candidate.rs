@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use redbolt::{Client, Config, Lease, now};
+use redbolt::{Client, Config, Guard, now};
 
 use redbolt_rig::{ms, own_test};
 
@@ -86,7 +86,7 @@ impl Diary {
         self.file.write_all(format!("{text}\n").as_bytes()).expect("a writable diary");
     }
 
-    fn deadline(&self, term: &Lease) -> u64 {
+    fn deadline(&self, term: &Guard) -> u64 {
         (term.deadline() + self.boast).as_nanos()
     }
 }
@@ -102,14 +102,14 @@ pub(crate) fn run() {
     let urls = variable("NODES");
     let config =
         Config::new(urls.split(',')).expect("addresses").max_ttl(ttl).client_name(variable("NAME"));
-    let mut client = Client::open(config).expect("a client");
+    let client = Client::open(config).expect("a client");
     loop {
         // Nodes that cannot be reached are no reason to give up.
-        let Ok(term) = client.campaign(NAME, ttl) else { continue };
+        let Ok(term) = client.campaign(NAME, ttl).wait() else { continue };
         let began = now();
         let mut believed = diary.deadline(&term);
         diary.write(&format!("lead {} {believed}", began.as_nanos()));
-        let is_leader = |term: &Lease| term.is_valid() || now() < term.deadline() + boast;
+        let is_leader = |term: &Guard| term.is_valid() || now() < term.deadline() + boast;
         loop {
             // The first look after whatever pause there was, before anything is read.
             if !is_leader(&term) {
@@ -124,10 +124,10 @@ pub(crate) fn run() {
             }
             if !resigns_after.is_zero() && now() >= began + resigns_after {
                 diary.write(&format!("resign {}", now().as_nanos()));
-                let _ = client.resign(term);
+                let _ = term.unlock().wait();
                 break;
             }
-            let _ = client.drive_for(ms(2));
+            std::thread::sleep(ms(2));
         }
     }
 }

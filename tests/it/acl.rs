@@ -8,7 +8,8 @@ use redbolt::inspect::{NodeState, Query, Reply};
 use redbolt::{Cause, Client, Config, LockError, Retry, Unlocked};
 
 use super::common::{
-    Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config, ms,
+    Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually, fresh_config,
+    ms, wait_released,
 };
 
 const DOCUMENT: &str = include_str!("../../docs/security.md");
@@ -61,12 +62,12 @@ const TRIALS: [&str; 7] = [
 ];
 
 /// Which of the trials the user may not run, on each node.
-fn denied(client: &mut Client) -> Vec<String> {
+fn denied(client: &Client) -> Vec<String> {
     let words = |trial: &'static str| trial.split(' ').map(str::as_bytes).collect::<Vec<_>>();
     let query = TRIALS.iter().fold(Query::new(), |query, trial| query.all(&words(trial)));
     let is_denied =
         |reply: &Reply| matches!(reply, Reply::Error(Cause::NoPermission | Cause::KeyDenied));
-    let nodes = client.query(&query).expect("answers").into_iter();
+    let nodes = client.query(&query).wait().expect("answers").into_iter();
     let denied = nodes.map(|node| {
         let trials = TRIALS.iter().zip(node.replies).filter(|(_, reply)| is_denied(reply));
         trials.map(|(trial, _)| *trial).collect::<Vec<_>>().join(", ")
@@ -77,57 +78,60 @@ fn denied(client: &mut Client) -> Vec<String> {
 /// All that the rights are for, on five servers of one version.
 fn does_all(cluster: &Cluster) {
     let connect = || Client::connect(config(cluster)).expect("the rights suffice");
-    let mut client = connect();
-    let voters = eventually(PATIENCE, || {
-        client.wait_settled(PATIENCE).is_ok() && client.driver().voters().count() == 5
-    });
-    assert!(voters, "{:?}", client.nodes());
+    let client = connect();
+    let voters = eventually(PATIENCE, || client.voters().count() == 5);
+    assert!(voters, "{:?}", client.nodes().wait());
     for index in 0..20 {
         let key = format!("lock:{index}");
-        let mut lease = client.try_lock(&key, TTL).expect("the lock is free");
-        client.extend(&mut lease, TTL).expect("the lease is alive");
-        assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
+        let mut lease = client.try_lock(&key, TTL).wait().expect("the lock is free");
+        lease.extend(TTL).wait().expect("the lease is alive");
+        assert_eq!(lease.unlock().wait().expect("the lease is ours"), Unlocked::Released);
     }
-    let term = client.campaign("lock:led", TTL).expect("the lock is free");
-    let program = |client: &mut Client| {
-        let led = client.leader("lock:led").expect("answers");
+    let term = client.campaign("lock:led", TTL).wait().expect("the lock is free");
+    let program = |client: &Client| {
+        let led = client.leader("lock:led").wait().expect("answers");
         led.leader().and_then(|leader| leader.name.clone()?.program)
     };
-    assert!(eventually(PATIENCE, || program(&mut client).is_some()), "the leader has no name");
-    assert_eq!(client.resign(term).expect("the term is ours"), Unlocked::Released);
+    assert!(eventually(PATIENCE, || program(&client).is_some()), "the leader has no name");
+    assert_eq!(term.unlock().wait().expect("the term is ours"), Unlocked::Released);
     assert!(eventually(PATIENCE, || {
-        client.wait_released(ms(1));
+        wait_released(&client, ms(1));
         cluster.holders("lock:led:elected") == 0
     }));
-    let lease = client.try_lock("lock:w", TTL).expect("the lock is free");
+    let lease = client.try_lock("lock:w", TTL).wait().expect("the lock is free");
     let published = |server: &RealServer| {
         let stats = server.command(&["INFO", "commandstats"]);
         String::from_utf8_lossy(&stats).contains("cmdstat_publish:")
     };
     // The waiter looks again in a minute: within the test only a word can wake it.
-    let mut waiter = connect();
+    let waiter = connect();
     let taken = std::thread::scope(|scope| {
-        let waits = scope.spawn(move || waiter.lock("lock:w", TTL).map(|lease| (waiter, lease)));
+        let waits =
+            scope.spawn(move || waiter.lock("lock:w", TTL).wait().map(|lease| (waiter, lease)));
         assert!(eventually(PATIENCE, || {
-            client.wait_released(ms(1));
+            wait_released(&client, ms(1));
             cluster.nodes().any(published)
         }));
-        assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
+        assert_eq!(lease.unlock().wait().expect("the lease is ours"), Unlocked::Released);
         assert!(eventually(PATIENCE, || {
-            client.wait_released(ms(1));
+            wait_released(&client, ms(1));
             waits.is_finished()
         }));
         waits.join().expect("no panic")
     });
-    let (mut waiter, lease) = taken.expect("woken");
-    assert_eq!(waiter.unlock(lease).expect("the lease is ours"), Unlocked::Released);
+    let (_waiter, lease) = taken.expect("woken");
+    assert_eq!(lease.unlock().wait().expect("the lease is ours"), Unlocked::Released);
     cluster.nodes().for_each(RealServer::hang_up);
     assert!(eventually(PATIENCE, || {
-        client.wait_released(ms(10));
-        client.try_lock("lock:again", TTL).is_ok() && client.driver().voters().count() == 5
+        wait_released(&client, ms(10));
+        client.try_lock("lock:again", TTL).wait().is_ok() && client.voters().count() == 5
     }));
-    assert_eq!(denied(&mut client), [""; 5]);
-    assert!(client.nodes().iter().all(|node| node.direct_wake), "{:?}", client.nodes());
+    assert_eq!(denied(&client), [""; 5]);
+    assert!(
+        client.nodes().wait().iter().all(|node| node.direct_wake),
+        "{:?}",
+        client.nodes().wait()
+    );
 }
 
 #[test]
@@ -153,8 +157,8 @@ fn see(cluster: &Cluster) -> Seen {
     let mut say = |what, value: String| drop(seen.insert(what, value));
     // Scripts that others have loaded would hide that this user cannot.
     cluster.node(0).command(&["SCRIPT", "FLUSH"]);
-    let mut client = Client::open(config(cluster).node_timeout(ms(500))).expect("a client");
-    let connected = client.wait_settled(PATIENCE);
+    let client = Client::open(config(cluster).node_timeout(ms(500))).expect("a client");
+    let connected = client.ready(ms(1_000)).wait();
     say("connected", connected.map_or_else(|error| error.to_string(), |()| "yes".into()));
     let cause = |error: &LockError| {
         if let LockError::NoQuorum(ballot) | LockError::Taken(ballot) = error {
@@ -163,45 +167,43 @@ fn see(cluster: &Cluster) -> Seen {
             error.to_string()
         }
     };
-    match client.try_lock("lock:seen", TTL) {
+    match client.try_lock("lock:seen", TTL).wait() {
         Err(error) => say("locked", cause(&error)),
         Ok(mut lease) => {
-            let extended = client.extend(&mut lease, TTL);
+            let extended = lease.extend(TTL).wait();
             say("extended", extended.map_or_else(|error| error.to_string(), |()| "yes".into()));
-            say("released", format!("{:?}", client.unlock(lease)));
+            say("released", format!("{:?}", lease.unlock().wait()));
             // A key that is somebody else's is looked at, and let go.
             cluster.node(0).command(&["SET", "lock:other", "x"]);
-            say("not ours", format!("{:?}", client.unlock_token("lock:other", "y")));
+            say("not ours", format!("{:?}", client.unlock_token("lock:other", "y").wait()));
             cluster.node(0).command(&["DEL", "lock:other"]);
         }
     }
-    client.wait_released(ms(100));
-    say("left", subscriptions_after_a_wait(cluster).to_string());
-    say("denied", denied(&mut client).remove(0));
-    let node = client.nodes().remove(0);
+    wait_released(&client, ms(100));
+    say("left", may_leave(cluster).to_string());
+    say("denied", denied(&client).remove(0));
+    let node = client.nodes().wait().remove(0);
     say("dialect", node.dialect.unwrap_or_default());
     say("woken", node.direct_wake.to_string());
     say("admitted", (node.state == NodeState::Admitted).to_string());
-    let notices: Vec<Cause> =
-        std::iter::from_fn(|| client.notice()).map(|told| told.cause).collect();
+    let notices: Vec<Cause> = client.notices().wait().into_iter().map(|told| told.cause).collect();
     say("notices", format!("{notices:?}"));
     cluster.node(0).command(&["FLUSHALL"]);
     Seen(seen)
 }
 
-/// To how many channels a client is subscribed that has waited for a lock in vain.
-fn subscriptions_after_a_wait(cluster: &Cluster) -> usize {
-    cluster.node(0).command(&["SET", "lock:waited", &"ab".repeat(20), "PX", "60000"]);
+/// Whether a client that has waited for a lock in vain may leave the channel for transfers at its end.
+fn may_leave(cluster: &Cluster) -> bool {
+    let node = cluster.node(0);
+    node.command(&["SET", "lock:waited", &"ab".repeat(20), "PX", "60000"]);
     let retry = Retry::every(ms(1), Duration::ZERO).timeout(ms(50));
     let config = config(cluster).client_name("waits").transfers_in_row(16).retry(retry);
-    let Ok(mut client) = Client::connect(config) else { return 0 };
-    drop(client.lock("lock:waited", TTL));
-    drop(client.leader("lock:waited"));
-    let clients = cluster.node(0).command(&["CLIENT", "LIST"]);
-    let clients = String::from_utf8_lossy(&clients).into_owned();
-    let its = clients.lines().find(|line| line.contains(":waits:"));
-    let count = its.and_then(|line| line.split(" sub=").nth(1)?.split(' ').next()?.parse().ok());
-    count.unwrap_or(0)
+    let Ok(client) = Client::connect(config) else { return false };
+    drop(client.lock("lock:waited", TTL).wait());
+    node.command(&["ACL", "LOG", "RESET"]);
+    client.shutdown(ms(500)).wait();
+    let denied = node.command(&["ACL", "LOG"]);
+    !String::from_utf8_lossy(&denied).contains("unsubscribe")
 }
 
 #[test]

@@ -12,15 +12,15 @@ use redbolt::{
 
 use super::common::{
     Clients as _, Cluster, FOREIGN, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
-    no_quorum, taken,
+    no_quorum, taken, wait_released,
 };
 
 #[test]
 fn a_lock_stores_the_same_token_on_every_node_with_its_ttl() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    let lease = client.try_lock("k", TTL).unwrap();
-    let token = lease.token().as_bytes().to_vec();
+    let client = cluster.client();
+    let lease = client.try_lock("k", TTL).wait().unwrap();
+    let token = lease.token().unwrap().as_bytes().to_vec();
     assert_eq!(token.len(), 40);
     assert!(token.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
     assert_eq!(lease.key(), b"k");
@@ -36,13 +36,13 @@ fn a_lock_stores_the_same_token_on_every_node_with_its_ttl() {
 #[test]
 fn a_held_key_is_reported_as_taken_with_every_node_that_holds_it() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut holder, mut other) = (cluster.client(), cluster.client());
-    let lease = holder.try_lock("k", TTL).unwrap();
+    let (holder, other) = (cluster.client(), cluster.client());
+    let lease = holder.try_lock("k", TTL).wait().unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
 
-    let error = other.try_lock("k", TTL).unwrap_err();
+    let error = other.try_lock("k", TTL).wait().unwrap_err();
     let text = error.to_string();
-    let ballot = taken(Err(error));
+    let ballot = taken(Err::<(), _>(error));
     assert_eq!((ballot.granted(), ballot.quorum()), (0, 2));
     assert!(ballot.denied() >= 2, "two denials decide: {ballot}");
     for ((name, vote), url) in ballot.votes().zip(cluster.urls()) {
@@ -51,7 +51,10 @@ fn a_held_key_is_reported_as_taken_with_every_node_that_holds_it() {
             assert!(text.contains(name) && text.contains(Cause::Held.text()), "{text}");
         }
     }
-    assert!(!text.contains(&lease.token().to_string()), "a token is nobody else's business");
+    assert!(
+        !text.contains(&lease.token().unwrap().to_string()),
+        "a token is nobody else's business"
+    );
     assert!(lease.is_valid());
 }
 
@@ -59,12 +62,12 @@ fn a_held_key_is_reported_as_taken_with_every_node_that_holds_it() {
 #[test]
 fn a_client_cannot_take_a_lock_that_it_holds() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    let lease = client.try_lock("k", TTL).unwrap();
-    taken(client.try_lock("k", TTL));
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-    let again = client.try_lock("k", TTL).unwrap();
-    assert_eq!(client.unlock(again).unwrap(), Unlocked::Released);
+    let client = cluster.client();
+    let lease = client.try_lock("k", TTL).wait().unwrap();
+    taken(client.try_lock("k", TTL).wait());
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+    let again = client.try_lock("k", TTL).wait().unwrap();
+    assert_eq!(again.unlock().wait().unwrap(), Unlocked::Released);
 }
 
 #[test]
@@ -76,9 +79,13 @@ fn an_unlocked_key_can_be_locked_again_at_once() {
         for client in [&mut one, &mut other] {
             // The other client's release may still be on its way to a node that was not needed for
             // its quorum: three of five are enough all the same.
-            let lease = client.try_lock("k", TTL).unwrap();
-            assert_ne!(last.replace(lease.token()), Some(lease.token()), "a token is used once");
-            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+            let lease = client.try_lock("k", TTL).wait().unwrap();
+            assert_ne!(
+                last.replace(lease.token().unwrap()),
+                Some(lease.token().unwrap()),
+                "a token is used once"
+            );
+            assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
         }
     }
 }
@@ -86,16 +93,17 @@ fn an_unlocked_key_can_be_locked_again_at_once() {
 #[test]
 fn locks_on_different_keys_do_not_disturb_one_another() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     let keys = ["a", "b", "ab", "a:b", "A"];
-    let mut leases: Vec<_> = keys.iter().map(|key| client.try_lock(key, TTL).unwrap()).collect();
+    let mut leases: Vec<_> =
+        keys.iter().map(|key| client.try_lock(key, TTL).wait().unwrap()).collect();
     let odd = leases.swap_remove(2);
-    assert_eq!(client.unlock(odd).unwrap(), Unlocked::Released);
+    assert_eq!(odd.unlock().wait().unwrap(), Unlocked::Released);
     assert!(eventually(PATIENCE, || cluster.holders("ab") == 0));
     for lease in leases {
         let key = String::from_utf8(lease.key().to_vec()).unwrap();
         assert!(eventually(PATIENCE, || cluster.holders(&key) == 3), "{key}");
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released, "{key}");
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released, "{key}");
     }
 }
 
@@ -109,9 +117,9 @@ fn of_any_number_of_contenders_at_most_one_wins() {
         for round in 0..15 {
             let key = format!("{contenders}:{round}");
             let start = Barrier::new(contenders);
-            let contend = |client: &mut Client| {
+            let contend = |client: &Client| {
                 start.wait();
-                client.try_lock(&key, TTL)
+                client.try_lock(&key, TTL).wait()
             };
             let results: Vec<_> = thread::scope(|scope| {
                 let threads: Vec<_> =
@@ -140,7 +148,7 @@ fn a_lock_is_won_exactly_where_a_quorum_of_nodes_is_free() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for count in 1..=cluster.len() {
         let urls = cluster.urls().into_iter().take(count).collect();
-        let mut client = Client::connect(fresh_config(urls)).unwrap();
+        let client = Client::connect(fresh_config(urls)).unwrap();
         for mask in 0..1_usize << count {
             let key = format!("{count}:{mask:05b}");
             let is_foreign = |index: usize| mask >> index & 1 == 1;
@@ -148,15 +156,15 @@ fn a_lock_is_won_exactly_where_a_quorum_of_nodes_is_free() {
                 cluster.occupy(index, &key);
             }
             let free = count - mask.count_ones() as usize;
-            match client.try_lock(&key, TTL) {
+            match client.try_lock(&key, TTL).wait() {
                 Ok(lease) => {
                     assert!(free > count / 2, "{key}");
                     assert!(lease.votes().count() as usize <= free, "{key}");
-                    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released, "{key}");
+                    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released, "{key}");
                 }
                 Err(error) => {
                     assert!(free <= count / 2, "{key}: {error}");
-                    taken(Err(error));
+                    taken(Err::<(), _>(error));
                 }
             }
             let expected: Vec<_> = (0..5)
@@ -173,24 +181,24 @@ fn the_quorum_of_one_to_seven_nodes_is_more_than_half() {
     let Some(cluster) = Cluster::mixed(7) else { return };
     for (count, quorum) in (1..=7).zip([1, 2, 2, 3, 3, 4, 4]) {
         let urls: Vec<_> = cluster.urls().into_iter().take(count).collect();
-        let mut client = Client::connect(fresh_config(urls.clone())).unwrap();
-        assert_eq!(client.driver().quorum(), quorum);
+        let client = Client::connect(fresh_config(urls.clone())).unwrap();
+        assert_eq!(client.quorum(), quorum);
         for free in [quorum, quorum - 1] {
             let key = format!("{count}:{free}");
             for index in free as usize..count {
                 cluster.occupy(index, &key);
             }
-            let result = client.try_lock(&key, TTL);
+            let result = client.try_lock(&key, TTL).wait();
             assert_eq!(result.is_ok(), free == quorum, "{key}: {result:?}");
         }
         let all = fresh_config(urls).quorum(Quorum::AtLeast(count));
-        let mut strict = Client::connect(all).unwrap();
+        let strict = Client::connect(all).unwrap();
         cluster.occupy(count - 1, "all");
-        taken(strict.try_lock("all", TTL));
+        taken(strict.try_lock("all", TTL).wait());
         cluster.node(count - 1).command(&["DEL", "all"]);
-        let lease = strict.lock("all", TTL).unwrap();
+        let lease = strict.lock("all", TTL).wait().unwrap();
         assert_eq!(lease.votes().count() as usize, count);
-        assert_eq!(strict.unlock(lease).unwrap(), Unlocked::Released);
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     }
 }
 
@@ -201,12 +209,12 @@ fn an_even_split_ends_at_once() {
     for count in [2, 4] {
         let urls = cluster.urls().into_iter().take(count).collect();
         let patient = fresh_config(urls).node_timeout(Duration::from_secs(60));
-        let mut client = Client::connect(patient).unwrap();
+        let client = Client::connect(patient).unwrap();
         let key = format!("split:{count}");
         for index in 0..count / 2 {
             cluster.occupy(index, &key);
         }
-        let ballot = ends_within(Duration::ZERO, || taken(client.try_lock(&key, TTL)));
+        let ballot = ends_within(Duration::ZERO, || taken(client.try_lock(&key, TTL).wait()));
         assert_eq!(ballot.denied() as usize, count / 2);
         assert!(eventually(PATIENCE, || cluster.holders(&key) == count / 2));
     }
@@ -247,23 +255,23 @@ fn impossible_configurations_are_refused_with_a_typed_error() {
 fn keys_and_ttls_out_of_range_are_refused_and_nothing_is_written() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let max_ttl = Duration::from_secs(5);
-    let mut client = Client::connect(cluster.config().max_ttl(max_ttl)).unwrap();
+    let client = Client::connect(cluster.config().max_ttl(max_ttl)).unwrap();
     let over = max_ttl + ms(1);
     for ttl in [Duration::ZERO, Duration::from_micros(999), ms(1), ms(3), over, Duration::MAX] {
-        let error = client.try_lock("k", ttl).unwrap_err();
+        let error = client.try_lock("k", ttl).wait().unwrap_err();
         let LockError::InvalidTtl { ttl: asked, least, most } = error else { panic!("{error}") };
         assert_eq!((asked, least, most), (ttl, ms(4), max_ttl));
     }
     for key in [vec![], vec![b'k'; 4097]] {
-        let error = client.try_lock(&key, TTL.min(max_ttl)).unwrap_err();
+        let error = client.try_lock(&key, TTL.min(max_ttl)).wait().unwrap_err();
         let LockError::InvalidKey { len } = error else { panic!("{error}") };
         assert_eq!(len, key.len());
     }
     for index in 0..cluster.len() {
         assert_eq!(cluster.set_count(index), 0);
     }
-    let lease = client.try_lock(vec![b'k'; 4096], max_ttl).unwrap();
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    let lease = client.try_lock(vec![b'k'; 4096], max_ttl).wait().unwrap();
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
 }
 
 /// Four milliseconds less three of drift leave one, so it may be over before the call is; what
@@ -271,12 +279,12 @@ fn keys_and_ttls_out_of_range_are_refused_and_nothing_is_written() {
 #[test]
 fn a_ttl_of_four_milliseconds_is_legal() {
     let Some(cluster) = Cluster::mixed(1) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     for _ in 0..50 {
-        match client.try_lock("k", ms(4)) {
+        match client.try_lock("k", ms(4)).wait() {
             Ok(lease) => {
                 assert!(lease.remaining() <= ms(1));
-                assert_ne!(client.unlock(lease), Ok(Unlocked::Unknown));
+                assert_ne!(lease.unlock().wait(), Ok(Unlocked::Unknown));
             }
             Err(error) => assert!(matches!(error, LockError::Expired(_)), "{error}"),
         }
@@ -288,39 +296,39 @@ fn a_ttl_of_four_milliseconds_is_legal() {
 #[test]
 fn the_validity_is_below_the_ttl_less_drift_and_above_zero() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     for (ttl, drift) in [(ms(20_000), ms(202)), (ms(10_050), ms(103)), (ms(3_000), ms(32))] {
         let before = redbolt::now();
-        let lease = client.try_lock("k", ttl).unwrap();
+        let lease = client.try_lock("k", ttl).wait().unwrap();
         let after = redbolt::now();
         assert!(lease.deadline() >= before + (ttl - drift));
         assert!(lease.deadline() <= after + (ttl - drift));
         assert!(lease.remaining() < ttl - drift);
         assert!(!lease.remaining().is_zero() && lease.is_valid());
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     }
 }
 
 #[test]
 fn a_validity_that_cannot_be_met_is_expired_and_leaves_no_key() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    let error = client.try_lock("k", LockOptions::new(TTL).min_validity(TTL)).unwrap_err();
+    let client = cluster.client();
+    let error = client.try_lock("k", LockOptions::new(TTL).min_validity(TTL)).wait().unwrap_err();
     let LockError::Expired(ballot) = error else { panic!("{error}") };
     assert!(ballot.granted() >= 2, "{ballot}");
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
-    let lease = client.try_lock("k", LockOptions::new(TTL).min_validity(TTL / 2)).unwrap();
+    let lease = client.try_lock("k", LockOptions::new(TTL).min_validity(TTL / 2)).wait().unwrap();
     assert!(lease.remaining() > TTL / 2);
 }
 
 #[test]
 fn an_expired_lock_is_free_for_another_client() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut holder, mut other) = (cluster.client(), cluster.client());
+    let (holder, other) = (cluster.client(), cluster.client());
     let ttl = ms(300);
-    let lease = holder.try_lock("k", ttl).unwrap();
+    let lease = holder.try_lock("k", ttl).wait().unwrap();
     let won = eventually(PATIENCE, || {
-        let lease = other.try_lock("k", TTL);
+        let lease = other.try_lock("k", TTL).wait();
         if let Err(error) = &lease {
             assert!(matches!(error, LockError::Taken(_)), "{error}");
         }
@@ -334,20 +342,20 @@ fn an_expired_lock_is_free_for_another_client() {
 #[test]
 fn keys_may_hold_any_bytes() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     let every_byte: Vec<u8> = (0..=u8::MAX).collect();
     let long = [&every_byte[..], b"\r\n$3\r\nDEL\r\n"].concat().repeat(15);
     let strings: [&[u8]; 6] =
         [b"a b", b"\0", b"\r\n", b"*1\r\n$8\r\nFLUSHALL\r\n", &every_byte[1..], &long];
     for key in strings {
-        let lease = client.try_lock(key, TTL).unwrap();
+        let lease = client.try_lock(key, TTL).wait().unwrap();
         assert_eq!(lease.key(), key);
-        let value = format!("$40\r\n{}\r\n", lease.token()).into_bytes();
+        let value = format!("$40\r\n{}\r\n", lease.token().unwrap()).into_bytes();
         for node in cluster.nodes() {
             let holds = || node.command(&[b"GET", key]) == value;
             assert!(eventually(PATIENCE, holds), "{}", key.escape_ascii());
         }
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     }
 }
 
@@ -359,20 +367,20 @@ fn every_way_of_waiting_gives_the_same_results() {
         IdleStrategy::Spin,
         IdleStrategy::SpinThenPark(Duration::from_micros(20)),
     ] {
-        let mut client = Client::connect(cluster.config().idle_strategy(wait)).unwrap();
+        let client = Client::connect(cluster.config().idle_strategy(wait)).unwrap();
         for _ in 0..50 {
-            let mut lease = client.try_lock("k", TTL).unwrap();
-            taken(client.try_lock("k", TTL));
-            client.extend(&mut lease, TTL).unwrap();
-            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+            let mut lease = client.try_lock("k", TTL).wait().unwrap();
+            taken(client.try_lock("k", TTL).wait());
+            lease.extend(TTL).wait().unwrap();
+            assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
         }
         cluster.node(0).freeze();
         cluster.node(1).freeze();
-        ends_within(TTL, || no_quorum(client.try_lock("k", TTL)));
+        ends_within(TTL, || no_quorum(client.try_lock("k", TTL).wait()));
         cluster.node(0).thaw();
         cluster.node(1).thaw();
-        assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
-        client.wait_released(PATIENCE);
+        assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
+        wait_released(&client, PATIENCE);
         assert_eq!(cluster.holders("k"), 0);
     }
 }

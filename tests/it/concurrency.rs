@@ -22,7 +22,7 @@ fn increments(cluster: &Cluster, threads: u64, each: u64) {
             scope.spawn(|| {
                 let retry = Retry::every(ms(1), ms(3)).timeout(Duration::from_secs(60));
                 let config = cluster.config().retry(retry);
-                let mut client = Client::connect(config).expect("fresh servers are admitted");
+                let client = Client::connect(config).expect("fresh servers are admitted");
                 for _ in 0..each {
                     let result = client.with_lock("counter", TTL, |held| {
                         let value = counter.load(Ordering::Relaxed);
@@ -62,10 +62,10 @@ type Tenures = Mutex<Vec<(Instant, Instant)>>;
 
 /// Takes the lock again and again, and keeps it for a moment, or for good every now and then.
 fn take_turns(config: Config, ttl: Duration, is_over: &AtomicBool, tenures: &Tenures) {
-    let mut client = Client::open(config.retry(Retry::ONCE)).expect("a client");
+    let client = Client::open(config).expect("a client");
     let mut turn = 0_u32;
     while !is_over.load(Ordering::Relaxed) {
-        let Ok(lease) = client.try_lock("k", ttl) else { continue };
+        let Ok(lease) = client.try_lock("k", ttl).wait() else { continue };
         let begin = redbolt::now();
         thread::sleep(ms(1));
         let end = lease.deadline().min(redbolt::now());
@@ -75,7 +75,7 @@ fn take_turns(config: Config, ttl: Duration, is_over: &AtomicBool, tenures: &Ten
         turn += 1;
         // Some are unlocked, some dropped; a result may be unknown where nodes hang.
         if !turn.is_multiple_of(3) {
-            let _ = client.unlock(lease);
+            let _ = lease.unlock().wait();
         }
     }
 }
@@ -125,11 +125,11 @@ fn the_lock_has_one_holder_while_nodes_restart_empty() {
     let (is_over, tenures) = (AtomicBool::new(false), Tenures::default());
     let ttl = ms(300);
     let guarded = cluster.config().restart_guard(RestartGuard::On).max_ttl(ttl);
-    let mut watcher = Client::open(guarded.clone()).unwrap();
-    let mut all_vote = || {
+    let watcher = Client::open(guarded.clone()).unwrap();
+    let all_vote = || {
         eventually(PATIENCE, || {
-            drop(watcher.try_lock("watcher", ms(50)));
-            watcher.nodes().iter().all(|node| node.state == NodeState::Admitted)
+            drop(watcher.try_lock("watcher", ms(50)).wait());
+            watcher.nodes().wait().iter().all(|node| node.state == NodeState::Admitted)
         })
     };
     thread::scope(|scope| {

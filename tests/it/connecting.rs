@@ -7,12 +7,12 @@ use std::time::Duration;
 use redbolt::driver::Driver;
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::inspect::NodeState;
-use redbolt::{Cause, Client, Lease, Unlocked, driver::Outcome};
+use redbolt::{Cause, Client, Guard, Unlocked, driver::Outcome};
 use redbolt_rig::uninterrupted;
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, TTL, available_kinds, causes, cycle, ends_within,
-    eventually, fresh_config, given_away, ms, no_quorum, timed,
+    eventually, fresh_config, given_away, ms, no_quorum, timed, wait_released,
 };
 
 #[test]
@@ -22,14 +22,14 @@ fn connecting_waits_for_a_hanging_minority_no_longer_than_the_node_timeout() {
     cluster.node(4).freeze();
     let node_timeout = ms(1_000);
     let config = cluster.config().node_timeout(node_timeout);
-    let mut client = ends_within(node_timeout, || Client::connect(config)).unwrap();
-    cycle(&mut client, "k");
+    let client = ends_within(node_timeout, || Client::connect(config)).unwrap();
+    cycle(&client, "k");
     // They are welcome as soon as they answer.
     cluster.node(1).thaw();
     cluster.node(4).thaw();
     assert!(eventually(PATIENCE, || {
-        cycle(&mut client, "k");
-        client.nodes().iter().all(|node| node.state == NodeState::Admitted)
+        cycle(&client, "k");
+        client.nodes().wait().iter().all(|node| node.state == NodeState::Admitted)
     }));
 }
 
@@ -54,10 +54,10 @@ fn connecting_ends_at_the_connect_timeout_when_a_majority_hangs() {
 }
 
 /// A client without connections, and nodes that take new ones but hang in the greeting.
-fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Client, Lease) {
+fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Client, Guard) {
     let config = cluster.config().connect_timeout(connect_timeout).node_timeout(ms(100));
-    let mut client = Client::connect(config).expect("fresh servers are admitted");
-    let lease = client.try_lock("held", ms(800)).expect("the lock is free");
+    let client = Client::connect(config).expect("fresh servers are admitted");
+    let lease = client.try_lock("held", ms(800)).wait().expect("the lock is free");
     for node in cluster.nodes() {
         node.hang_up();
         node.freeze();
@@ -69,34 +69,34 @@ fn hanging_in_the_greeting(cluster: &Cluster, connect_timeout: Duration) -> (Cli
 #[test]
 fn a_lock_on_nodes_that_hang_in_the_greeting_ends_at_the_connect_timeout() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut client, _lease) = hanging_in_the_greeting(&cluster, ms(500));
-    let ballot = ends_within(ms(500), || no_quorum(client.try_lock("k", TTL)));
+    let (client, _lease) = hanging_in_the_greeting(&cluster, ms(500));
+    let ballot = ends_within(ms(500), || no_quorum(client.try_lock("k", TTL).wait()));
     assert!(causes(&ballot).iter().all(|cause| *cause != Cause::Stalled), "{ballot}");
     cluster.nodes().for_each(|node| node.thaw());
-    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
 }
 
 /// Later than that it is of no use to anybody.
 #[test]
 fn an_extension_on_nodes_that_hang_in_the_greeting_ends_by_the_end_of_its_lease() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut client, mut lease) = hanging_in_the_greeting(&cluster, PATIENCE);
-    ends_within(ms(800), || client.extend(&mut lease, ms(800))).unwrap_err();
+    let (client, mut lease) = hanging_in_the_greeting(&cluster, PATIENCE);
+    ends_within(ms(800), || lease.extend(ms(800)).wait()).unwrap_err();
     cluster.nodes().for_each(|node| node.thaw());
-    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
 }
 
 #[test]
 fn an_unlock_on_nodes_that_hang_in_the_greeting_ends_in_its_time_and_is_paid_later() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut client, lease) = hanging_in_the_greeting(&cluster, PATIENCE);
-    let (key, token) = given_away(&mut client, lease);
-    let unlocked = ends_within(ms(1_000), || client.unlock_token(&key, &token)).unwrap();
+    let (client, lease) = hanging_in_the_greeting(&cluster, PATIENCE);
+    let (key, token) = given_away(lease);
+    let unlocked = ends_within(ms(1_000), || client.unlock_token(&key, &token).wait()).unwrap();
     assert_eq!(unlocked, Unlocked::Unknown);
     cluster.nodes().for_each(|node| node.thaw());
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     assert!(eventually(PATIENCE, || cluster.holders("held") == 0));
-    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
 }
 
 /// `rename-command HELLO ""`: no RESP3 then, and the login and the database go by commands of
@@ -109,11 +109,11 @@ fn a_server_without_hello_is_spoken_to_in_resp2() {
         let url = format!("{}/4", cluster.urls()[0]);
         let config = || fresh_config(vec![url.clone()]);
         let login = config().password("secret").client_name("old-school");
-        let mut client = Client::connect(login).unwrap();
+        let client = Client::connect(login).unwrap();
         for _ in 0..20 {
-            cycle(&mut client, "k");
+            cycle(&client, "k");
         }
-        let health = &client.nodes()[0];
+        let health = &client.nodes().wait()[0];
         assert!(!health.resp3, "{health:?}");
         assert!(health.server.as_ref().is_some_and(|server| !server.is_empty()), "{health:?}");
         let mut wire = cluster.node(0).connect();
@@ -142,9 +142,9 @@ fn a_server_without_info_or_scripts_is_treated_as_one_that_denies_them() {
             assert!(error.to_string().contains(Cause::NoDialect.text()), "{error}");
             continue;
         }
-        let mut client = Client::connect(lenient).unwrap();
+        let client = Client::connect(lenient).unwrap();
         for _ in 0..20 {
-            cycle(&mut client, "k");
+            cycle(&client, "k");
         }
     }
 }
@@ -198,23 +198,20 @@ fn drivers_share_a_loop_that_is_somebody_elses() {
 }
 
 #[test]
-fn a_client_that_was_opened_can_wait_until_every_node_is_known() {
+fn a_client_that_was_opened_can_wait_until_a_quorum_votes() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let nowhere = "redis://127.0.0.1:1".to_owned();
     let mut urls = cluster.urls();
     urls.truncate(2);
     urls.push(nowhere.clone());
-    let mut client = Client::open(fresh_config(urls)).unwrap();
-    assert!(!client.driver().is_settled() && client.driver().voters().count() == 0);
-    client.wait_settled(PATIENCE).expect("two of three vote");
-    assert_eq!(
-        (client.driver().is_settled(), client.driver().voters().count(), client.driver().quorum()),
-        (true, 2, 2)
-    );
+    let client = Client::open(fresh_config(urls)).unwrap();
+    assert_eq!((client.voters().count(), client.quorum()), (0, 2));
+    client.ready(PATIENCE).wait().unwrap();
+    assert!(client.is_ready() && client.voters().count() == 2);
 
     cluster.node(4).freeze();
     let urls = vec![cluster.urls()[3].clone(), cluster.urls()[4].clone(), nowhere];
-    let mut client = Client::open(fresh_config(urls)).unwrap();
-    let error = ends_within(ms(2_000), || client.wait_settled(ms(2_000))).unwrap_err();
-    assert!(error.to_string().contains("1 of 3") && !client.driver().is_settled(), "{error}");
+    let client = Client::open(fresh_config(urls)).unwrap();
+    let error = ends_within(ms(2_000), || client.ready(ms(300)).wait()).unwrap_err();
+    assert!(error.to_string().contains("1 of 3") && !client.is_ready(), "{error}");
 }

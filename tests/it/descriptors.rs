@@ -24,19 +24,20 @@ fn a_name_is_looked_up_again_after_descriptors_had_run_out() {
     let nodes = Nodes::start(1).expect("a port is free");
     let by_name = nodes.urls().into_iter().map(|url| url.replace("127.0.0.1", "localhost"));
     let config = fresh_config(by_name.collect()).connect_timeout(ms(500));
-    let mut client = Client::connect(config).expect("the node is fit");
-    let cause_is = |client: &mut Client, cause: Cause| {
-        assert!(eventually(PATIENCE, || {
-            client.drive().expect("the poll works");
-            client.nodes()[0].cause == cause
-        }));
+    let client = Client::connect(config).expect("the node is fit");
+    let cause_is = |client: &Client, cause: Cause| {
+        assert!(eventually(PATIENCE, || { client.nodes().wait()[0].cause == cause }));
     };
     nodes.kill(0).expect("it runs");
-    cause_is(&mut client, Cause::ConnectionRefused);
+    cause_is(&client, Cause::ConnectionRefused);
     // With the address that does not serve forgotten, the name is asked for again: in vain.
     let all: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-    cause_is(&mut client, Cause::Network);
+    cause_is(&client, Cause::Network);
     drop(all);
     nodes.restart(0, Memory::Kept).expect("it was killed");
-    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()), "{:?}", client.nodes());
+    assert!(
+        eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()),
+        "{:?}",
+        client.nodes().wait()
+    );
 }

@@ -6,38 +6,38 @@ use redbolt::{Cause, Client, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, available_kinds, causes, eventually,
-    fresh_config, ms, no_quorum, taken,
+    fresh_config, ms, no_quorum, taken, wait_released,
 };
 
 /// One life of a lock on all nodes: nobody else gets it, and nothing stays behind.
-fn full_cycle(client: &mut Client, cluster: &Cluster, key: &str) {
-    let mut lease = client.try_lock(key, TTL / 2).expect("the lock is free");
+fn full_cycle(client: &Client, cluster: &Cluster, key: &str) {
+    let mut lease = client.try_lock(key, TTL / 2).wait().expect("the lock is free");
     assert!(eventually(PATIENCE, || cluster.holders(key) == cluster.len()));
-    taken(client.try_lock(key, TTL));
-    client.extend(&mut lease, TTL).expect("the lease is alive");
+    taken(client.try_lock(key, TTL).wait());
+    lease.extend(TTL).wait().expect("the lease is alive");
     let half = i64::try_from(TTL.as_millis() / 2).expect("a TTL is short");
     let is_extended = || {
-        client.leader(key).expect("nodes are asked");
+        client.leader(key).wait().expect("nodes are asked");
         cluster.nodes().all(|node| node.pttl(key) > half)
     };
     assert!(eventually(PATIENCE, is_extended));
-    assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
-    client.wait_released(PATIENCE);
+    assert_eq!(lease.unlock().wait().expect("the lease is ours"), Unlocked::Released);
+    wait_released(client, PATIENCE);
     assert_eq!(cluster.holders(key), 0);
 }
 
 fn dialects(client: &Client) -> Vec<String> {
-    client.nodes().into_iter().map(|node| node.dialect.unwrap_or_default()).collect()
+    client.nodes().wait().into_iter().map(|node| node.dialect.unwrap_or_default()).collect()
 }
 
 fn five_servers_of_one_version(kind: Kind, dialect: &str) {
     let Some(cluster) = Cluster::start(&[kind; 5], &[]) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     for round in 0..20 {
-        full_cycle(&mut client, &cluster, &format!("k{round}"));
+        full_cycle(&client, &cluster, &format!("k{round}"));
     }
     assert_eq!(dialects(&client), [dialect; 5]);
-    for health in client.nodes() {
+    for health in client.nodes().wait() {
         let server = health.server.unwrap_or_default().to_lowercase().replace(' ', "-");
         assert!(server.starts_with(kind.name()), "{server} is {}", kind.name());
         assert_eq!(health.role.as_deref(), Some("master"));
@@ -74,9 +74,9 @@ fn five_servers_of_valkey_9_1_lock_by_native_commands() {
 #[test]
 fn five_servers_of_five_versions_lock_each_in_its_own_way() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     for round in 0..50 {
-        full_cycle(&mut client, &cluster, &format!("k{round}"));
+        full_cycle(&client, &cluster, &format!("k{round}"));
     }
     let mut dialects = dialects(&client);
     dialects.sort();
@@ -91,28 +91,28 @@ fn flushed_scripts_are_no_obstacle() {
     for node in cluster.nodes() {
         let flush = || assert_eq!(node.command(&["SCRIPT", "FLUSH"]), b"+OK\r\n");
         let config = || fresh_config(vec![node.url()]);
-        let mut client = Client::connect(config()).unwrap();
+        let client = Client::connect(config()).unwrap();
         for _ in 0..10 {
             flush();
-            let mut lease = client.try_lock("k", TTL / 2).unwrap();
+            let mut lease = client.try_lock("k", TTL / 2).wait().unwrap();
             flush();
-            client.extend(&mut lease, TTL).unwrap();
+            lease.extend(TTL).wait().unwrap();
             flush();
-            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+            assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
             assert!(!node.exists("k"));
         }
         // A script that is gone costs one EVAL, and then it is there again.
         node.command(&["CONFIG", "RESETSTAT"]);
         for _ in 0..10 {
-            let lease = client.try_lock("k", TTL).unwrap();
-            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+            let lease = client.try_lock("k", TTL).wait().unwrap();
+            assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
         }
         let stats = String::from_utf8(node.command(&["INFO", "commandstats"])).unwrap();
         assert!(!stats.contains("cmdstat_eval:"), "{stats}");
 
         // Nobody is there to read NOSCRIPT: a client's last releases do not depend on scripts.
-        let mut client = Client::connect(config()).unwrap();
-        drop(client.try_lock("k", TTL).unwrap());
+        let client = Client::connect(config()).unwrap();
+        drop(client.try_lock("k", TTL).wait().unwrap());
         flush();
         drop(client);
         assert!(eventually(PATIENCE, || !node.exists("k")), "{}", node.kind().name());
@@ -137,12 +137,12 @@ fn a_denied_command_leads_to_the_next_way_of_doing_it() {
         let sha = [native, &["-evalsha"]].concat();
         for rules in [native, &sha] {
             let node = cluster.node(0);
-            let mut before = cluster.client();
+            let before = cluster.client();
             restrict(node, rules);
-            full_cycle(&mut before, &cluster, "k");
-            let mut after = cluster.client();
-            full_cycle(&mut after, &cluster, "k");
-            let health = after.nodes();
+            full_cycle(&before, &cluster, "k");
+            let after = cluster.client();
+            full_cycle(&after, &cluster, "k");
+            let health = after.nodes().wait();
             assert_eq!(health[0].state, NodeState::Admitted, "{} {rules:?}", kind.name());
             restrict(node, &["+@all"]);
         }
@@ -156,19 +156,19 @@ fn a_key_that_the_user_may_not_touch_costs_the_nodes_nothing() {
     for node in cluster.nodes() {
         restrict(node, &["resetkeys", "~lock:*"]);
         let config = fresh_config(vec![node.url()]).node_timeout(ms(800));
-        let mut client = Client::connect(config).unwrap();
+        let client = Client::connect(config).unwrap();
         let before = dialects(&client);
         for _ in 0..6 {
-            let ballot = no_quorum(client.try_lock("other", TTL));
+            let ballot = no_quorum(client.try_lock("other", TTL).wait());
             assert_eq!(causes(&ballot), [Cause::KeyDenied]);
-            assert_eq!(client.unlock_token("other", "token").unwrap(), Unlocked::Unknown);
-            let error = client.adopt("other", "token", TTL).unwrap_err();
+            assert_eq!(client.unlock_token("other", "token").wait().unwrap(), Unlocked::Unknown);
+            let error = client.adopt("other", "token", TTL).wait().unwrap_err();
             assert!(error.to_string().contains(Cause::KeyDenied.text()), "{error}");
         }
         assert_eq!(dialects(&client), before, "{}", node.kind().name());
-        let mut lease = client.try_lock("lock:1", TTL).unwrap();
-        client.extend(&mut lease, TTL).unwrap();
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        let mut lease = client.try_lock("lock:1", TTL).wait().unwrap();
+        lease.extend(TTL).wait().unwrap();
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     }
 }
 
@@ -177,15 +177,15 @@ fn a_node_without_any_way_to_release_is_refused() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for node in cluster.nodes() {
         let config = fresh_config(vec![node.url()]).node_timeout(ms(800));
-        let mut client = Client::connect(config).unwrap();
-        let lease = client.try_lock("k", TTL).unwrap();
+        let client = Client::connect(config).unwrap();
+        let lease = client.try_lock("k", TTL).wait().unwrap();
         // Old versions refuse a rule about a command that they do not have.
         restrict(node, &["-@scripting"]);
         for command in ["-delifeq", "-delex"] {
             drop(node.command(&["ACL", "SETUSER", "default", command]));
         }
-        assert_ne!(client.unlock(lease), Ok(Unlocked::Released), "{}", node.kind().name());
-        let ballot = no_quorum(client.try_lock("other", TTL));
+        assert_ne!(lease.unlock().wait(), Ok(Unlocked::Released), "{}", node.kind().name());
+        let ballot = no_quorum(client.try_lock("other", TTL).wait());
         assert_eq!(causes(&ballot), [Cause::NoDialect], "{}", node.kind().name());
         assert!(!node.exists("other"));
     }

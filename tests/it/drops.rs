@@ -5,42 +5,22 @@ use std::time::Duration;
 
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::driver::{Driver, Outcome};
-use redbolt::{Client, Lease, LockOptions, Retry, Unlocked};
+use redbolt::{Client, Guard, LockOptions, Retry, Unlocked};
 use redbolt_rig::uninterrupted;
 
 use super::common::{
     Clients as _, Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, given_away, ms,
-    no_quorum, taken,
+    no_quorum, taken, wait_released,
 };
-
-#[test]
-fn a_dropped_lease_is_released_with_the_next_call() {
-    let Some(cluster) = Cluster::mixed(5) else { return };
-    let (mut client, mut other) = (cluster.client(), cluster.client());
-    let lease = client.try_lock("k", TTL).unwrap();
-    assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
-    drop(lease);
-    taken(other.try_lock("k", TTL));
-    // The call may be about anything; one for the same key goes behind the release.
-    let again = client.try_lock("k", TTL).unwrap();
-    drop(again);
-    client.leader("other").unwrap();
-    assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
-    for key in ["a", "b", "c"] {
-        drop(client.try_lock(key, TTL).unwrap());
-    }
-    drop(client.try_lock("last", TTL).unwrap());
-    client.wait_released(PATIENCE);
-    assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
-}
 
 #[test]
 fn a_dropped_lease_is_released_by_the_drop_of_its_client() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for _ in 0..20 {
-        let mut client = cluster.client();
-        let leases: Vec<_> =
-            (0..10).map(|index| client.try_lock(format!("k{index}"), TTL).unwrap()).collect();
+        let client = cluster.client();
+        let leases: Vec<_> = (0..10)
+            .map(|index| client.try_lock(format!("k{index}"), TTL).wait().unwrap())
+            .collect();
         drop(leases);
         drop(client);
         assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
@@ -51,13 +31,13 @@ fn a_dropped_lease_is_released_by_the_drop_of_its_client() {
 #[test]
 fn a_lease_that_outlives_its_client_ends_with_its_ttl() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     let ttl = ms(2_000);
-    let lease = client.try_lock("k", ttl).unwrap();
-    let (key, token) = (lease.key().to_vec(), lease.token());
+    let lease = client.try_lock("k", ttl).wait().unwrap();
+    let (key, token) = (lease.key().to_vec(), lease.token().unwrap());
     drop(client);
     assert!(lease.is_valid() && cluster.holders("k") >= 2);
-    assert_eq!((lease.key(), lease.token()), (&key[..], token));
+    assert_eq!((lease.key(), lease.token().unwrap()), (&key[..], token));
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
     assert_eq!(lease.remaining(), Duration::ZERO, "the keys outlive the lease");
     drop(lease);
@@ -67,13 +47,14 @@ fn a_lease_that_outlives_its_client_ends_with_its_ttl() {
 fn a_lease_can_be_read_and_dropped_on_any_thread() {
     const fn is_send_and_sync<T: Send + Sync>() {}
     const fn is_send<T: Send>() {}
-    const { is_send_and_sync::<Lease>() };
+    const { is_send_and_sync::<Guard>() };
     const { is_send::<Client>() };
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     for round in 0..50 {
         let keys: Vec<_> = (0..8).map(|index| format!("{round}:{index}")).collect();
-        let leases: Vec<_> = keys.iter().map(|key| client.try_lock(key, TTL).unwrap()).collect();
+        let leases: Vec<_> =
+            keys.iter().map(|key| client.try_lock(key, TTL).wait().unwrap()).collect();
         thread::scope(|scope| {
             for (lease, key) in leases.into_iter().zip(&keys) {
                 scope.spawn(move || {
@@ -83,11 +64,11 @@ fn a_lease_can_be_read_and_dropped_on_any_thread() {
             }
             // The client goes on meanwhile, and may meet half-dropped leases.
             for index in 0..8 {
-                drop(client.try_lock(format!("{round}:own:{index}"), TTL).unwrap());
+                drop(client.try_lock(format!("{round}:own:{index}"), TTL).wait().unwrap());
             }
         });
     }
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     assert!(cluster.nodes().all(|node| node.command(&["DBSIZE"]) == b":0\r\n"));
 }
 
@@ -96,10 +77,10 @@ fn a_client_moves_between_threads_with_its_leases() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut client = cluster.client();
     for _ in 0..5 {
-        let mut lease = client.try_lock("k", TTL).unwrap();
+        let mut lease = client.try_lock("k", TTL).wait().unwrap();
         let worker = thread::spawn(move || {
-            client.extend(&mut lease, TTL).unwrap();
-            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+            lease.extend(TTL).wait().unwrap();
+            assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
             client
         });
         client = worker.join().unwrap();
@@ -109,22 +90,22 @@ fn a_client_moves_between_threads_with_its_leases() {
 #[test]
 fn a_detached_lease_is_released_by_nobody() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = cluster.client();
-    let lease = client.try_lock("k", TTL).unwrap();
-    let mut extended = client.try_lock("extended", TTL / 2).unwrap();
-    client.extend(&mut extended, TTL).unwrap();
-    let (key, token) = given_away(&mut client, lease);
-    let (_, extended) = given_away(&mut client, extended);
+    let client = cluster.client();
+    let lease = client.try_lock("k", TTL).wait().unwrap();
+    let mut extended = client.try_lock("extended", TTL / 2).wait().unwrap();
+    extended.extend(TTL).wait().unwrap();
+    let (key, token) = given_away(lease);
+    let (_, extended) = given_away(extended);
     for index in 0..20 {
-        drop(client.try_lock(format!("other{index}"), TTL).unwrap());
+        drop(client.try_lock(format!("other{index}"), TTL).wait().unwrap());
     }
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     drop(client);
     assert_eq!(cluster.holders("k"), 5);
     assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
-    let mut client = cluster.client();
-    assert_eq!(client.unlock_token(&key, &token).unwrap(), Unlocked::Released);
-    assert_eq!(client.unlock_token("extended", &extended).unwrap(), Unlocked::Released);
+    let client = cluster.client();
+    assert_eq!(client.unlock_token(&key, &token).wait().unwrap(), Unlocked::Released);
+    assert_eq!(client.unlock_token("extended", &extended).wait().unwrap(), Unlocked::Released);
 }
 
 #[test]
@@ -134,12 +115,12 @@ fn a_client_dropped_right_after_a_failed_attempt_leaves_no_key() {
         cluster.occupy(node, "k");
     }
     for round in 0..30 {
-        let mut client = cluster.client();
+        let client = cluster.client();
         if round % 2 == 0 {
-            taken(client.try_lock("k", TTL));
+            taken(client.try_lock("k", TTL).wait());
         } else {
-            let retry = Retry::every(ms(1), Duration::ZERO).attempts(3);
-            taken(client.lock("k", LockOptions::new(TTL).retry(retry)));
+            let retry = Retry::every(ms(1), Duration::ZERO).timeout(ms(5));
+            taken(client.lock("k", LockOptions::new(TTL).retry(retry)).wait());
         }
         drop(client);
         assert_eq!(cluster.holders("k"), 3);
@@ -152,18 +133,18 @@ fn a_client_dropped_right_after_its_lease_leaves_no_key_on_servers_without_scrip
     let Some(cluster) = Cluster::mixed(5) else { return };
     for node in cluster.nodes() {
         for drops_first in [true, false] {
-            let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
-            let lease = client.try_lock("k", TTL).unwrap();
+            let client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+            let lease = client.try_lock("k", TTL).wait().unwrap();
             node.command(&["SCRIPT", "FLUSH"]);
             if drops_first {
                 drop(lease);
                 // This call sends the release by EVALSHA, and nobody waits for its answer.
-                drop(client.try_lock("another", TTL).unwrap());
+                drop(client.try_lock("another", TTL).wait().unwrap());
                 node.command(&["SCRIPT", "FLUSH"]);
             } else {
                 drop(lease);
             }
-            drop(client);
+            assert_eq!(client.shutdown(PATIENCE).wait(), 0);
             assert!(!node.exists("k") && !node.exists("another"), "{}", node.kind().name());
         }
     }
@@ -177,15 +158,15 @@ fn a_client_dropped_while_nodes_hang_ends_in_its_time_and_leaves_no_key_after_th
     let hanging = [1, 3];
     for (round, fails) in [false, true].into_iter().enumerate() {
         let key = format!("k{round}");
-        let mut client = Client::connect(cluster.config().node_timeout(node_timeout)).unwrap();
+        let client = Client::connect(cluster.config().node_timeout(node_timeout)).unwrap();
         if fails {
             cluster.node(0).freeze();
         }
         hanging.iter().for_each(|&index| cluster.node(index).freeze());
         if fails {
-            no_quorum(client.try_lock(&key, TTL));
+            no_quorum(client.try_lock(&key, TTL).wait());
         } else {
-            drop(client.try_lock(&key, TTL).unwrap());
+            drop(client.try_lock(&key, TTL).wait().unwrap());
         }
         ends_within(node_timeout, || drop(client));
         for index in [2, 4] {
@@ -200,15 +181,15 @@ fn a_client_dropped_while_nodes_hang_ends_in_its_time_and_leaves_no_key_after_th
 #[test]
 fn leases_come_and_go_in_any_order_without_being_confused() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    let mut held: Vec<(String, Lease)> = Vec::new();
+    let client = cluster.client();
+    let mut held: Vec<(String, Guard)> = Vec::new();
     let mut seed = 1_u64;
     for step in 0..3_000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let pick = usize::try_from(seed >> 33).unwrap();
         let key = format!("key number {}{}", pick % 40, "x".repeat(pick % 60));
         match pick % 4 {
-            0 | 1 => match client.try_lock(&key, TTL) {
+            0 | 1 => match client.try_lock(&key, TTL).wait() {
                 Ok(lease) => held.push((key, lease)),
                 Err(_) => assert!(held.iter().any(|(other, _)| *other == key), "{key}"),
             },
@@ -216,13 +197,13 @@ fn leases_come_and_go_in_any_order_without_being_confused() {
             _ if !held.is_empty() => {
                 let (key, lease) = held.swap_remove(pick % held.len());
                 assert_eq!(lease.key(), key.as_bytes());
-                assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released, "{step}");
+                assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released, "{step}");
             }
             _ => {}
         }
         assert!(held.iter().all(|(key, lease)| lease.key() == key.as_bytes()));
     }
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     let count = format!(":{}\r\n", held.len()).into_bytes();
     assert!(eventually(PATIENCE, || {
         cluster.nodes().all(|node| node.command(&["DBSIZE"]) == count)

@@ -6,10 +6,11 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use redbolt::inspect::{Leader, Led};
-use redbolt::{Client, Config, LockError, LockOptions, Shared, Unlocked};
+use redbolt::{Client, Config, LockError, LockOptions, Unlocked};
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, TTL, available_kinds, eventually, ms, shared_away,
+    Clients as _, Cluster, PATIENCE, TTL, available_kinds, eventually, given_away, ms,
+    wait_released,
 };
 
 /// The key beside the lock `jobs`.
@@ -37,32 +38,32 @@ fn program(led: &Led) -> Option<&str> {
 #[test]
 fn everybody_can_read_who_leads_and_since_when() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut candidate = cluster.whole(named(&cluster, "stock-1"));
-    let mut other = cluster.whole(named(&cluster, "reader"));
-    assert!(matches!(other.leader("jobs").unwrap(), Led::Nobody));
+    let candidate = cluster.whole(named(&cluster, "stock-1"));
+    let other = cluster.whole(named(&cluster, "reader"));
+    assert!(matches!(other.leader("jobs").wait().unwrap(), Led::Nobody));
     let before = wall();
-    let term = candidate.campaign("jobs", TTL).unwrap();
-    let shared = Shared::connect(named(&cluster, "third")).unwrap();
-    assert!(eventually(PATIENCE, || program(&other.leader("jobs").unwrap()).is_some()));
+    let term = candidate.campaign("jobs", TTL).wait().unwrap();
+    let shared = Client::connect(named(&cluster, "third")).unwrap();
+    assert!(eventually(PATIENCE, || program(&other.leader("jobs").wait().unwrap()).is_some()));
     let seen = [
-        other.leader("jobs").unwrap(),
-        shared.leader("jobs").unwrap(),
-        smol::block_on(shared.leader_async("jobs")).unwrap(),
+        other.leader("jobs").wait().unwrap(),
+        shared.leader("jobs").wait().unwrap(),
+        smol::block_on(shared.leader("jobs")).unwrap(),
     ];
     for leader in seen.map(leader) {
         let name = leader.name.as_ref().expect("it has said it");
         assert_eq!(name.program.as_deref(), Some("stock-1"));
         assert_eq!((name.pid, Some(name.client)), (Some(std::process::id()), leader.client));
         assert!(name.host.is_some() && leader.ends_in.unwrap() <= TTL, "{leader:?}");
-        assert_eq!(leader.token, term.token());
+        assert_eq!(Some(leader.token.clone()), term.token());
         // A claim has whole milliseconds.
         let since = leader.since.expect("it has a clock");
         assert!(since + ms(1) > before && since <= wall(), "{leader:?}");
-        assert!(!format!("{leader:?}").contains(&term.token().to_string()));
+        assert!(!format!("{leader:?}").contains(&term.token().unwrap().to_string()));
     }
-    assert_eq!(candidate.resign(term).unwrap(), Unlocked::Released);
-    assert!(matches!(other.leader("jobs").unwrap(), Led::Nobody));
-    candidate.wait_released(PATIENCE);
+    assert_eq!(term.unlock().wait().unwrap(), Unlocked::Released);
+    assert!(matches!(other.leader("jobs").wait().unwrap(), Led::Nobody));
+    wait_released(&candidate, PATIENCE);
     let left = || ["jobs", CLAIM].iter().map(|key| cluster.holders(key)).sum::<usize>();
     assert!(eventually(PATIENCE, || left() == 0), "keys are left behind");
 }
@@ -70,34 +71,36 @@ fn everybody_can_read_who_leads_and_since_when() {
 #[test]
 fn a_leader_that_resigns_is_followed_by_the_next_candidate() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let first = Shared::connect(named(&cluster, "first")).unwrap();
-    let second = Shared::connect(named(&cluster, "second")).unwrap();
-    let term = first.campaign("jobs", TTL).unwrap();
+    let first = Client::connect(named(&cluster, "first")).unwrap();
+    let second = Client::connect(named(&cluster, "second")).unwrap();
+    let term = first.campaign("jobs", TTL).wait().unwrap();
     thread::scope(|scope| {
-        let next = scope.spawn(|| second.campaign("jobs", TTL));
+        let next = scope.spawn(|| second.campaign("jobs", TTL).wait());
         assert!(
             eventually(PATIENCE, || cluster.calls("eval") > 0),
             "the candidate introduces itself"
         );
         assert!(term.is_valid() && !next.is_finished());
-        first.resign(term).unwrap();
+        term.unlock().wait().unwrap();
         let next = next.join().unwrap().unwrap();
         assert!(next.is_valid());
         // The name of the one before is disbelieved from the first moment on.
-        let named = || program(&first.leader("jobs").unwrap()).map(str::to_owned);
+        let named = || program(&first.leader("jobs").wait().unwrap()).map(str::to_owned);
         assert_ne!(named().as_deref(), Some("first"));
         assert!(eventually(PATIENCE, || named().as_deref() == Some("second")));
-        second.resign(next).unwrap();
+        next.unlock().wait().unwrap();
     });
 }
 
 #[test]
 fn a_name_is_believed_only_with_the_token_of_the_lock() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut candidate = cluster.whole(named(&cluster, "honest"));
-    let mut other = cluster.whole(named(&cluster, "reader"));
-    let term = candidate.campaign("jobs", TTL).unwrap();
-    let id = leader(other.leader("jobs").unwrap()).client.unwrap();
+    let candidate = cluster.whole(named(&cluster, "honest"));
+    let other = cluster.whole(named(&cluster, "reader"));
+    let term = candidate.campaign("jobs", TTL).wait().unwrap();
+    let id = leader(other.leader("jobs").wait().unwrap()).client.unwrap();
+    // The claim goes to a node behind its vote.
+    wait_released(&candidate, PATIENCE);
     let forge = |token: &str| {
         let value = format!("1763866800123 redbolt:1:{id}:nowhere:1:forged {token}");
         for node in cluster.nodes() {
@@ -105,28 +108,28 @@ fn a_name_is_believed_only_with_the_token_of_the_lock() {
         }
     };
     forge("0123456789abcdef0123456789abcdef01234567");
-    let seen = leader(other.leader("jobs").unwrap());
+    let seen = leader(other.leader("jobs").wait().unwrap());
     assert_eq!((seen.name, seen.since), (None, None));
-    assert_eq!(seen.token, term.token());
+    assert_eq!(Some(seen.token), term.token());
     // Of those with the token that which most nodes have: here one of five was forged.
-    let claim = |text: &str| format!("7 redbolt:1:{id}:h:1:{text} {}", term.token());
+    let claim = |text: &str| format!("7 redbolt:1:{id}:h:1:{text} {}", term.token().unwrap());
     for (node, text) in cluster.nodes().zip(["forged", "true", "true", "true", "true"]) {
         assert_eq!(node.command(&["SET", CLAIM, &claim(text), "PX", "60000"]), b"+OK\r\n");
     }
-    assert_eq!(program(&other.leader("jobs").unwrap()), Some("true"));
+    assert_eq!(program(&other.leader("jobs").wait().unwrap()), Some("true"));
     // Without the lock it says nothing.
     drop(term);
-    candidate.wait_released(PATIENCE);
+    wait_released(&candidate, PATIENCE);
     assert!(cluster.holders(CLAIM) > 0, "what others wrote is not deleted");
-    assert!(matches!(other.leader("jobs").unwrap(), Led::Nobody));
+    assert!(matches!(other.leader("jobs").wait().unwrap(), Led::Nobody));
 }
 
 #[test]
 fn the_name_is_renewed_with_the_term_and_ends_with_it() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let shared = Shared::connect(named(&cluster, "steady")).unwrap();
+    let shared = Client::connect(named(&cluster, "steady")).unwrap();
     let ttl = ms(600);
-    let term = shared.campaign("jobs", ttl).unwrap();
+    let term = shared.campaign("jobs", ttl).wait().unwrap();
     // It is written behind the answers by which the term was won.
     assert!(eventually(PATIENCE, || cluster.holders(CLAIM) == 3));
     let first = cluster.values(CLAIM);
@@ -134,12 +137,12 @@ fn the_name_is_renewed_with_the_term_and_ends_with_it() {
     let end = redbolt::now() + ttl * 2;
     while redbolt::now() < end {
         assert!(cluster.nodes().all(|node| node.pttl(CLAIM) <= 600));
-        assert_eq!(program(&shared.leader("jobs").unwrap()), Some("steady"));
+        assert_eq!(program(&shared.leader("jobs").wait().unwrap()), Some("steady"));
     }
     assert!(term.is_valid());
     assert_eq!(cluster.values(CLAIM), first, "the term is the same");
     // Given away, it is nobody's to renew.
-    shared_away(&shared, term);
+    given_away(term);
     assert!(eventually(PATIENCE, || cluster.holders(CLAIM) == 0));
 }
 
@@ -151,45 +154,42 @@ fn whoever_may_not_write_its_name_leads_without_one() {
             let line = ["ACL", "SETUSER", "u", "on", ">pw", "~jobs", "~seen:*", "&*", "+@all"];
             assert_eq!(node.command(&line), b"+OK\r\n");
         }
-        let mut client = cluster.whole(cluster.config().username("u").password("pw"));
-        let term = client.campaign("jobs", ms(600)).unwrap();
-        let mut reader = cluster.client();
+        let client = cluster.whole(cluster.config().username("u").password("pw"));
+        let term = client.campaign("jobs", ms(600)).wait().unwrap();
+        let reader = cluster.client();
         for _ in 0..5 {
-            assert!(client.drive_for(ms(200)).unwrap() && term.is_valid());
-            let seen = leader(reader.leader("jobs").unwrap());
+            assert!(term.lost().wait_for(ms(200)).is_none());
+            let seen = leader(reader.leader("jobs").wait().unwrap());
             assert_eq!((seen.name, seen.since), (None, None), "{}", kind.name());
         }
-        assert_eq!(client.resign(term).unwrap(), Unlocked::Released);
-        assert_eq!(client.driver().voters().count(), 3, "no node was given up for that");
+        assert_eq!(term.unlock().wait().unwrap(), Unlocked::Released);
+        assert_eq!(client.voters().count(), 3, "no node was given up for that");
     }
 }
 
 #[test]
 fn a_name_is_no_lock() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.whole(cluster.config().key_prefix("p:"));
-    let _term = client.campaign("jobs", TTL).unwrap();
-    let is_everywhere = |client: &mut Client| {
-        client.drive().unwrap();
-        cluster.holders("p:jobs:elected") == 3
-    };
-    assert!(eventually(PATIENCE, || is_everywhere(&mut client)));
-    assert!(matches!(client.try_lock(CLAIM, TTL), Err(LockError::ReservedKey)));
-    assert!(matches!(client.leader(CLAIM), Err(LockError::ReservedKey)));
+    let client = cluster.whole(cluster.config().key_prefix("p:"));
+    let _term = client.campaign("jobs", TTL).wait().unwrap();
+    let is_everywhere = |_client: &Client| cluster.holders("p:jobs:elected") == 3;
+    assert!(eventually(PATIENCE, || is_everywhere(&client)));
+    assert!(matches!(client.try_lock(CLAIM, TTL).wait(), Err(LockError::ReservedKey)));
+    assert!(matches!(client.leader(CLAIM).wait(), Err(LockError::ReservedKey)));
 }
 
 #[test]
 fn each_term_has_a_token_of_its_own_also_inside_one_process() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let shared = Shared::connect(named(&cluster, "many")).unwrap();
+    let shared = Client::connect(named(&cluster, "many")).unwrap();
     let tokens = thread::scope(|scope| {
         let candidates: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    let term = shared.campaign("jobs", LockOptions::new(TTL)).unwrap();
+                    let term = shared.campaign("jobs", LockOptions::new(TTL)).wait().unwrap();
                     // What the nodes hold; asking the guard for it would keep it from going on.
-                    let token = leader(shared.leader("jobs").unwrap()).token;
-                    shared.resign(term).unwrap();
+                    let token = leader(shared.leader("jobs").wait().unwrap()).token;
+                    term.unlock().wait().unwrap();
                     token.to_string()
                 })
             })
@@ -202,14 +202,14 @@ fn each_term_has_a_token_of_its_own_also_inside_one_process() {
 #[test]
 fn an_observer_is_told_each_change_and_nothing_else() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    let observer = Shared::connect(cluster.config()).unwrap();
+    let client = cluster.client();
+    let observer = Client::connect(cluster.config()).unwrap();
     let (sender, news) = mpsc::channel();
     let mut sight = observer.observe("jobs", ms(5));
     let watching = {
         let mut observer = observer.observe("jobs", ms(5));
         thread::spawn(move || {
-            while let Ok(seen) = smol::block_on(observer.next_async()) {
+            while let Ok(seen) = smol::block_on(observer.next_change()) {
                 if sender.send(seen).is_err() {
                     return;
                 }
@@ -221,46 +221,46 @@ fn an_observer_is_told_each_change_and_nothing_else() {
         // A leader is told first without its name where its name is not there yet.
         let is_wanted = |led: &Led| program(led) == wanted;
         while !is_wanted(&news.recv_timeout(PATIENCE).expect("news")) {}
-        while !is_wanted(&blocking.next(PATIENCE).unwrap().expect("news")) {}
-        while !is_wanted(&sight.next(PATIENCE).unwrap().expect("news")) {}
-        assert!(blocking.next(ms(50)).unwrap().is_none(), "nothing has changed");
-        assert!(sight.next(ms(50)).unwrap().is_none(), "nothing has changed");
+        while !is_wanted(&blocking.next_change().wait_for(PATIENCE).expect("news").unwrap()) {}
+        while !is_wanted(&sight.next_change().wait_for(PATIENCE).expect("news").unwrap()) {}
+        assert!(blocking.next_change().wait_for(ms(50)).is_none(), "nothing has changed");
+        assert!(sight.next_change().wait_for(ms(50)).is_none(), "nothing has changed");
         assert!(news.try_recv().is_err(), "nothing has changed");
     };
     changes(None);
     for name in ["one", "two"] {
-        let mut candidate = cluster.whole(named(&cluster, name));
-        let term = candidate.campaign("jobs", TTL).unwrap();
+        let candidate = cluster.whole(named(&cluster, name));
+        let term = candidate.campaign("jobs", TTL).wait().unwrap();
         changes(Some(name));
-        candidate.resign(term).unwrap();
-        candidate.wait_released(PATIENCE);
+        term.unlock().wait().unwrap();
+        wait_released(&candidate, PATIENCE);
         changes(None);
     }
     // A look that is still to come does not keep the handle from ending.
     let mut late = observer.observe("jobs", Duration::from_secs(3_600));
-    smol::block_on(late.next_async()).unwrap();
+    smol::block_on(late.next_change()).unwrap();
     let dropped =
-        smol::block_on(smol::future::or(async { Some(late.next_async().await) }, async { None }));
+        smol::block_on(smol::future::or(async { Some(late.next_change().await) }, async { None }));
     assert!(dropped.is_none());
-    observer.shutdown(PATIENCE);
+    observer.shutdown(PATIENCE).wait();
     watching.join().unwrap();
-    assert!(matches!(smol::block_on(late.next_async()), Err(LockError::Closed)));
+    assert!(matches!(smol::block_on(late.next_change()), Err(LockError::Closed)));
 }
 
 #[test]
 fn a_campaign_waits_beyond_the_time_of_a_lock_unless_the_options_end_it() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let retry = redbolt::Retry::every(ms(20), ms(20)).timeout(ms(100));
-    let mut leading = cluster.client();
-    let term = leading.campaign("jobs", TTL).unwrap();
-    let mut client = Client::connect(cluster.config().retry(retry)).unwrap();
+    let leading = cluster.client();
+    let term = leading.campaign("jobs", TTL).wait().unwrap();
+    let client = Client::connect(cluster.config().retry(retry)).unwrap();
     let brief = LockOptions::new(TTL).timeout(ms(300));
-    assert!(matches!(client.campaign("jobs", brief), Err(LockError::Taken(_))));
-    let shared = Shared::connect(cluster.config().retry(retry)).unwrap();
+    assert!(matches!(client.campaign("jobs", brief).wait(), Err(LockError::Taken(_))));
+    let shared = Client::connect(cluster.config().retry(retry)).unwrap();
     thread::scope(|scope| {
-        let next = scope.spawn(|| shared.campaign("jobs", TTL));
-        assert!(leading.drive_for(ms(500)).unwrap() && !next.is_finished());
-        leading.resign(term).unwrap();
+        let next = scope.spawn(|| shared.campaign("jobs", TTL).wait());
+        assert!(term.lost().wait_for(ms(500)).is_none() && !next.is_finished());
+        term.unlock().wait().unwrap();
         assert!(next.join().unwrap().is_ok());
     });
 }

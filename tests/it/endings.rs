@@ -8,10 +8,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
-use redbolt::{Client, Config, Lease, LockError, LockOptions, Retry, Shared, SharedGuard, now};
+use redbolt::{Client, Config, Guard, Lease, LockError, LockOptions, Retry, now};
 use redbolt_embedded::Nodes;
 
-use super::common::{Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms};
+use super::common::{
+    Cluster, PATIENCE, TTL, ends_within, eventually, fresh_config, ms, settled_nodes, wait_released,
+};
 
 /// The nodes of a test: they stand still and go on as it says.
 trait Ground {
@@ -110,11 +112,11 @@ impl Stage {
     fn acquire(self) -> LockOptions {
         let acquire = LockOptions::new(TTL);
         if self == Self::BetweenAttempts {
-            acquire.retry(Retry::every(PATIENCE, ms(0)).attempts(9))
+            acquire.retry(Retry::every(PATIENCE, ms(0))).direct_wake(false)
         } else if self == Self::Waiting {
             acquire.retry(Retry::every(ms(50), ms(0)).timeout(PATIENCE * 2))
         } else {
-            acquire.retry(Retry::ONCE)
+            acquire.timeout(Duration::ZERO)
         }
     }
 }
@@ -126,9 +128,10 @@ fn leaves_nothing<T>(
     end: impl Fn(T) -> Option<usize>,
 ) {
     for stage in STAGES {
-        let mut other = Client::connect(ground.config()).expect("nodes are fit");
-        other.wait_settled(PATIENCE).expect("a quorum");
-        let theirs = stage.is_held_by_other().then(|| other.lock("k", TTL).expect("it is free"));
+        let other = Client::connect(ground.config()).expect("nodes are fit");
+        settled_nodes(&other);
+        let theirs =
+            stage.is_held_by_other().then(|| other.lock("k", TTL).wait().expect("it is free"));
         assert!(theirs.as_ref().is_none_or(|_| eventually(PATIENCE, || ground.keys(2) == 1)));
         let begun = begin(ground, stage);
         let owed = end(begun);
@@ -136,9 +139,9 @@ fn leaves_nothing<T>(
         assert!(owed.is_none_or(|owed| (owed == 0) == has_answers), "{stage:?}: {owed:?}");
         (0..stage.paused()).for_each(|node| ground.resume(2 - node));
         if let Some(theirs) = theirs {
-            other.unlock(theirs).expect("it is ours");
+            theirs.unlock().wait().expect("it is ours");
             // Whoever was woken would take it now.
-            other.wait_released(PATIENCE);
+            wait_released(&other, PATIENCE);
             std::thread::sleep(ms(20));
         }
         assert!(eventually(PATIENCE, || ground.is_empty()), "{stage:?}: a key of nobody's");
@@ -250,8 +253,8 @@ fn a_lease_that_is_held_when_its_driver_ends_stays_until_its_deadline() {
         assert!(lease.is_valid() && nodes.keys(0) + nodes.keys(1) + nodes.keys(2) >= 2);
         let ends = lease.deadline();
         drop(lease);
-        let mut other = client_of(&nodes);
-        assert!(eventually(PATIENCE, || other.try_lock("k", TTL).is_ok()));
+        let other = client_of(&nodes);
+        assert!(eventually(PATIENCE, || other.try_lock("k", TTL).wait().is_ok()));
         assert!(now() >= ends, "nobody was there to release it");
     }
 }
@@ -269,84 +272,29 @@ fn a_node_that_is_away_is_owed_what_it_may_hold() {
 
 fn client_of(ground: &dyn Ground) -> Client {
     let config = ground.config().node_timeout(LIMIT);
-    let mut client = Client::connect(config).expect("nodes are fit");
-    client.wait_settled(PATIENCE).expect("a quorum");
-    assert_eq!(client.driver().voters().count(), 3);
+    let client = Client::connect(config).expect("nodes are fit");
+    settled_nodes(&client);
+    assert_eq!(client.voters().count(), 3);
     client
 }
 
-/// Brings a batch to a stage, and drops it there, or does not even do that.
-fn batch_at(ground: &dyn Ground, stage: Stage, is_forgotten: bool) -> Client {
-    let mut client = client_of(ground);
-    (0..stage.paused()).for_each(|node| ground.pause(2 - node));
-    let mut batch = client.batch();
-    batch.try_lock("another", TTL).expect("room");
-    batch.lock("k", stage.acquire()).expect("room");
-    match stage {
-        Stage::Unwritten => {}
-        Stage::Unanswered => batch.flush(),
-        Stage::PartlyAnswered => {
-            batch.flush();
-            assert!(eventually(PATIENCE, || ground.keys(0) == 2));
-        }
-        // What is read with the result of the one is the answer to the other.
-        Stage::Won | Stage::BetweenAttempts | Stage::Waiting => drop(batch.wait_completion()),
-        Stage::Dropped => {
-            while batch.in_flight() > 0 {
-                drop(batch.wait_completion())
-            }
-        }
-    }
-    if is_forgotten {
-        std::mem::forget(batch);
-    } else {
-        drop(batch);
-    }
-    client
-}
+type Locking = Pin<Box<dyn Future<Output = Result<Guard, LockError>> + Send>>;
 
-#[test]
-fn a_batch_that_ends_leaves_no_key() {
-    let nodes = Nodes::start(3).unwrap();
-    let begin = |ground: &dyn Ground, stage| batch_at(ground, stage, false);
-    leaves_nothing(&nodes, begin, |mut client| Some(ends_within(LIMIT, || client.shutdown(LIMIT))));
-    leaves_nothing(&nodes, begin, |client| {
-        ends_within(LIMIT, || drop(client));
-        None
-    });
-}
-
-#[test]
-fn a_client_whose_batch_never_ended_leaves_no_key() {
-    let end = |client| {
-        ends_within(LIMIT, || drop(client));
-        None
-    };
-    let begin = |ground: &dyn Ground, stage| batch_at(ground, stage, true);
-    leaves_nothing(&Nodes::start(3).unwrap(), begin, end);
-    let Some(cluster) = Cluster::mixed(3) else { return };
-    leaves_nothing(&cluster, begin, end);
-}
-
-// ---- the shared handle ----
-
-type Locking = Pin<Box<dyn Future<Output = Result<SharedGuard, LockError>> + Send>>;
-
-fn peek(future: &mut Locking) -> Option<Result<SharedGuard, LockError>> {
+fn peek(future: &mut Locking) -> Option<Result<Guard, LockError>> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => Some(result),
         Poll::Pending => None,
     }
 }
 
-fn shared_at(ground: &dyn Ground, stage: Stage) -> (Shared, Locking) {
-    let shared = Shared::connect(ground.config().node_timeout(LIMIT)).expect("nodes are fit");
+fn shared_at(ground: &dyn Ground, stage: Stage) -> (Client, Locking) {
+    let shared = Client::connect(ground.config().node_timeout(LIMIT)).expect("nodes are fit");
     assert!(eventually(PATIENCE, || shared.voters().count() == 3));
     (0..stage.paused()).for_each(|node| ground.pause(2 - node));
     let handle = shared.clone();
     let begun = || -> Locking {
         let (handle, acquire) = (handle.clone(), stage.acquire());
-        Box::pin(async move { handle.lock_async("k", acquire).await })
+        Box::pin(async move { handle.lock("k", acquire).await })
     };
     // The I/O thread, which has just connected, may be faster than the first look.
     let mut future = begun();
@@ -372,7 +320,7 @@ fn shared_at(ground: &dyn Ground, stage: Stage) -> (Shared, Locking) {
 fn a_shared_handle_that_ends_leaves_no_key() {
     let nodes = Nodes::start(3).unwrap();
     leaves_nothing(&nodes, shared_at, |(shared, mut future)| {
-        let owed = ends_within(LIMIT, || shared.shutdown(LIMIT));
+        let owed = ends_within(LIMIT, || shared.shutdown(LIMIT).wait());
         if format!("{shared:?}").contains("calls: 1") {
             let result = peek(&mut future).expect("no call outlives the handle");
             assert!(matches!(result, Err(LockError::Closed | LockError::Cancelled)), "{result:?}");

@@ -7,7 +7,7 @@ use redbolt::{Cause, Client, ExtendError, LockError, UnlockError, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, FOREIGN, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config,
-    given_away, ms, taken,
+    given_away, ms, taken, wait_released,
 };
 
 fn millis(ttl: Duration) -> i64 {
@@ -17,13 +17,13 @@ fn millis(ttl: Duration) -> i64 {
 #[test]
 fn an_extension_resets_the_ttl_on_every_node_and_keeps_the_token() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = cluster.client();
-    let mut lease = client.try_lock("k", TTL).unwrap();
-    let token = lease.token();
+    let client = cluster.client();
+    let mut lease = client.try_lock("k", TTL).wait().unwrap();
+    let token = lease.token().unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
     for ttl in [TTL, TTL * 5 / 4, TTL] {
         let before = redbolt::now();
-        client.extend(&mut lease, ttl).unwrap();
+        lease.extend(ttl).wait().unwrap();
         let validity = ttl - (ttl / 100 + ms(2));
         assert!(lease.deadline() >= before + validity);
         assert!(lease.remaining() <= validity, "reset, not added to");
@@ -31,38 +31,38 @@ fn an_extension_resets_the_ttl_on_every_node_and_keeps_the_token() {
         let is_reset = |pttl: i64| pttl <= millis(ttl) && pttl > millis(ttl) - 5_000;
         assert!(eventually(PATIENCE, || cluster.nodes().all(|node| is_reset(node.pttl("k")))));
     }
-    assert_eq!(lease.token(), token);
+    assert_eq!(lease.token().unwrap(), token);
     assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
     assert_eq!(lease.votes().count(), 5);
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
 }
 
 /// The command may have been written, so from then on the lease is as short as it may be.
 #[test]
 fn an_extension_may_shorten_a_lease() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    let mut lease = client.try_lock("k", TTL).unwrap();
+    let client = cluster.client();
+    let mut lease = client.try_lock("k", TTL).wait().unwrap();
     let short = ms(1_500);
-    client.extend(&mut lease, short).unwrap();
+    lease.extend(short).wait().unwrap();
     assert!(lease.remaining() < short);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
     assert!(!lease.is_valid(), "nobody holds it beyond its keys");
-    assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Expired)));
+    assert!(matches!(lease.extend(TTL).wait(), Err(ExtendError::Expired)));
 }
 
 #[test]
 fn an_extension_after_expiry_fails_and_creates_nothing() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = cluster.client();
-    let mut lease = client.try_lock("k", ms(1_000)).unwrap();
-    let adopted = client.try_lock("adopted", ms(1_000)).unwrap();
-    let (_, token) = given_away(&mut client, adopted);
+    let client = cluster.client();
+    let mut lease = client.try_lock("k", ms(1_000)).wait().unwrap();
+    let adopted = client.try_lock("adopted", ms(1_000)).wait().unwrap();
+    let (_, token) = given_away(adopted);
     assert!(eventually(PATIENCE, || !lease.is_valid() && cluster.holders("adopted") == 0));
-    assert!(matches!(client.extend(&mut lease, TTL), Err(ExtendError::Expired)));
-    let error = client.adopt("adopted", &token, TTL).unwrap_err();
+    assert!(matches!(lease.extend(TTL).wait(), Err(ExtendError::Expired)));
+    let error = client.adopt("adopted", &token, TTL).wait().unwrap_err();
     assert!(matches!(error, ExtendError::Lost(_)), "{error}");
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     assert!(eventually(PATIENCE, || cluster.holders("k") + cluster.holders("adopted") == 0));
 }
 
@@ -70,29 +70,29 @@ fn an_extension_after_expiry_fails_and_creates_nothing() {
 #[test]
 fn an_extension_of_lost_keys_is_lost_and_creates_nothing() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = cluster.client();
-    let mut lease = client.try_lock("k", TTL).unwrap();
+    let client = cluster.client();
+    let mut lease = client.try_lock("k", TTL).wait().unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
     cluster.nodes().for_each(|node| drop(node.command(&["FLUSHALL"])));
-    let error = client.extend(&mut lease, TTL).unwrap_err();
+    let error = lease.extend(TTL).wait().unwrap_err();
     let ExtendError::Lost(ballot) = &error else { panic!("{error}") };
     assert!(ballot.denied() >= 3 && error.to_string().contains("lost"), "{error}");
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
-    assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
+    assert_eq!(lease.unlock().wait(), Err(UnlockError::NotHeld));
 }
 
 #[test]
 fn an_extension_of_a_key_that_another_holds_fails_and_leaves_it_alone() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = cluster.client();
-    let mut lease = client.try_lock("k", TTL).unwrap();
+    let client = cluster.client();
+    let mut lease = client.try_lock("k", TTL).wait().unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
     (0..5).for_each(|index| cluster.occupy(index, "k"));
-    let error = client.extend(&mut lease, TTL / 2).unwrap_err();
+    let error = lease.extend(TTL / 2).wait().unwrap_err();
     assert!(matches!(error, ExtendError::Lost(_)), "{error}");
     drop(lease);
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.values("k"), vec![Some(FOREIGN.as_bytes().to_vec()); 5]);
     assert!(cluster.nodes().all(|node| node.pttl("k") > millis(TTL)));
 }
@@ -102,54 +102,54 @@ fn an_extension_of_a_key_that_another_holds_fails_and_leaves_it_alone() {
 fn an_extension_that_misses_the_quorum_removes_nothing_and_may_be_tried_again() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     let node_timeout = ms(1_000);
-    let mut client = cluster.whole(cluster.config().node_timeout(node_timeout));
-    let mut lease = client.try_lock("k", TTL).unwrap();
+    let client = cluster.whole(cluster.config().node_timeout(node_timeout));
+    let mut lease = client.try_lock("k", TTL).wait().unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
     let old = lease.deadline();
     (0..3).for_each(|index| cluster.node(index).freeze());
-    let error = ends_within(node_timeout, || client.extend(&mut lease, TTL * 5 / 4)).unwrap_err();
+    let error = ends_within(node_timeout, || lease.extend(TTL * 5 / 4).wait()).unwrap_err();
     let ExtendError::NoQuorum(ballot) = &error else { panic!("{error}") };
     assert_eq!(ballot.granted(), 2);
     assert!(error.to_string().contains(Cause::Timeout.text()) || ballot.votes().count() == 5);
     assert_eq!(lease.deadline(), old, "the earlier of the old and the new one");
     assert!(lease.is_valid());
-    let error = ends_within(node_timeout, || client.extend(&mut lease, TTL / 2)).unwrap_err();
+    let error = ends_within(node_timeout, || lease.extend(TTL / 2).wait()).unwrap_err();
     assert!(matches!(error, ExtendError::NoQuorum(_)), "{error}");
     assert!(lease.remaining() <= TTL / 2, "it may have been shortened");
     (0..3).for_each(|index| cluster.node(index).thaw());
-    assert!(eventually(PATIENCE, || client.extend(&mut lease, TTL).is_ok()));
+    assert!(eventually(PATIENCE, || lease.extend(TTL).wait().is_ok()));
     assert!(lease.remaining() > TTL / 2);
     assert_eq!(cluster.holders("k"), 5);
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
 }
 
 #[test]
 fn a_node_that_restarted_empty_is_not_counted_and_gets_no_key() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
     for index in 0..3 {
-        let mut client = cluster.client();
-        let mut lease = client.try_lock("k", TTL / 2).unwrap();
+        let client = cluster.client();
+        let mut lease = client.try_lock("k", TTL / 2).wait().unwrap();
         assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
         cluster.node_mut(index).restart();
-        client.extend(&mut lease, TTL).unwrap();
+        lease.extend(TTL).wait().unwrap();
         assert!(lease.remaining() > TTL / 2);
         // Connected again, it still has nothing to extend.
         assert!(eventually(PATIENCE, || {
-            client.leader("k").unwrap();
-            client.nodes().iter().all(|node| node.cause == Cause::None)
+            client.leader("k").wait().unwrap();
+            client.nodes().wait().iter().all(|node| node.cause == Cause::None)
         }));
-        client.extend(&mut lease, TTL).unwrap();
+        lease.extend(TTL).wait().unwrap();
         assert_eq!(cluster.holders("k"), 2);
         assert!(!cluster.node(index).exists("k"));
         // Another client's key on the empty node is no vote for the lease: one more loss is too many.
         cluster.occupy(index, "k");
         let other = (index + 1) % 3;
         cluster.node(other).command(&["DEL", "k"]);
-        let error = client.extend(&mut lease, TTL).unwrap_err();
+        let error = lease.extend(TTL).wait().unwrap_err();
         // What the restarted node holds is not known where an extension of its old life is open.
         assert!(matches!(error, ExtendError::Lost(_) | ExtendError::NoQuorum(_)), "{error}");
         drop(lease);
-        client.wait_released(PATIENCE);
+        wait_released(&client, PATIENCE);
         assert_eq!(cluster.holders("k"), 1);
         cluster.node(index).command(&["DEL", "k"]);
     }
@@ -159,50 +159,50 @@ fn a_node_that_restarted_empty_is_not_counted_and_gets_no_key() {
 fn ttls_out_of_range_and_dead_handles_are_refused_before_anything_is_sent() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let max_ttl = Duration::from_secs(5);
-    let mut client = Client::connect(cluster.config().max_ttl(max_ttl)).unwrap();
-    let mut lease = client.try_lock("k", max_ttl).unwrap();
+    let client = Client::connect(cluster.config().max_ttl(max_ttl)).unwrap();
+    let mut lease = client.try_lock("k", max_ttl).wait().unwrap();
     let deadline = lease.deadline();
     for ttl in [Duration::ZERO, ms(3), max_ttl + ms(1), Duration::MAX] {
-        let error = client.extend(&mut lease, ttl).unwrap_err();
+        let error = lease.extend(ttl).wait().unwrap_err();
         assert!(
             matches!(error, ExtendError::InvalidTtl { ttl: t, most, .. } if (t, most) == (ttl, max_ttl))
         );
-        let error = client.adopt("k", lease.token(), ttl).unwrap_err();
+        let error = client.adopt("k", lease.token().unwrap(), ttl).wait().unwrap_err();
         assert!(matches!(error, ExtendError::InvalidTtl { .. }), "{error}");
     }
     for (key, token) in [(&b""[..], &b"t"[..]), (b"k", b""), (&[0; 4097], b"t"), (b"k", &[0; 256])]
     {
-        let error = client.adopt(key, token, max_ttl).unwrap_err();
+        let error = client.adopt(key, token, max_ttl).wait().unwrap_err();
         assert!(matches!(error, ExtendError::InvalidName), "{error}");
     }
     assert_eq!(lease.deadline(), deadline);
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
 }
 
 #[test]
 fn another_client_adopts_a_detached_lock_and_extends_and_unlocks_it() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut first = cluster.client();
-    let lease = first.try_lock("k", TTL / 2).unwrap();
-    let (key, token) = given_away(&mut first, lease);
+    let first = cluster.client();
+    let lease = first.try_lock("k", TTL / 2).wait().unwrap();
+    let (key, token) = given_away(lease);
     drop(first);
-    let mut second = cluster.client();
-    let mut lease = second.adopt(&key, &token, TTL).unwrap();
-    assert_eq!((lease.key(), lease.token()), (&b"k"[..], token));
+    let second = cluster.client();
+    let mut lease = second.adopt(&key, &token, TTL).wait().unwrap();
+    assert_eq!((lease.key(), lease.token().unwrap()), (&b"k"[..], token));
     assert!(lease.votes().count() >= 3 && lease.remaining() > TTL / 2);
-    second.extend(&mut lease, TTL).unwrap();
-    taken(second.try_lock("k", TTL));
-    assert_eq!(second.unlock(lease).unwrap(), Unlocked::Released);
-    second.wait_released(PATIENCE);
+    lease.extend(TTL).wait().unwrap();
+    taken(second.try_lock("k", TTL).wait());
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+    wait_released(&second, PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
-    let error = second.adopt(&key, b"never", TTL).unwrap_err();
+    let error = second.adopt(&key, b"never", TTL).wait().unwrap_err();
     assert!(matches!(error, ExtendError::Lost(_)), "{error}");
 
     // An adopted lock that is dropped is released, as any other.
-    let lease = second.try_lock("k", TTL).unwrap();
-    let (key, token) = given_away(&mut second, lease);
-    let mut third = cluster.client();
-    drop(third.adopt(&key, &token, TTL).unwrap());
+    let lease = second.try_lock("k", TTL).wait().unwrap();
+    let (key, token) = given_away(lease);
+    let third = cluster.client();
+    drop(third.adopt(&key, &token, TTL).wait().unwrap());
     drop(third);
     assert_eq!(cluster.holders("k"), 0);
 }
@@ -211,16 +211,16 @@ fn another_client_adopts_a_detached_lock_and_extends_and_unlocks_it() {
 #[test]
 fn keeping_a_lock_holds_it_for_longer_than_its_ttl_with_one_token() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    let mut other = cluster.client();
+    let client = cluster.client();
+    let other = cluster.client();
     let ttl = ms(1_500);
     let begin = redbolt::now();
     let result = client.with_lock("k", ttl, |held| {
         let token = held.token().unwrap();
         while begin.until(redbolt::now()) < ttl * 3 {
-            held.extend_if_due().expect("a healthy quorum");
+            held.extend_if_due().wait().expect("a healthy quorum");
             assert!(held.is_valid() && held.token().as_ref() == Some(&token));
-            taken(other.try_lock("k", ttl));
+            taken(other.try_lock("k", ttl).wait());
             std::thread::sleep(ms(20));
         }
         Ok::<_, LockError>(())
@@ -235,13 +235,13 @@ fn a_node_without_its_scripts_is_extended_though_the_others_have_decided() {
     let Some(cluster) = Cluster::start(&[Kind::Redis70, Kind::Valkey91, Kind::Redis86], &[]) else {
         return;
     };
-    let mut client = cluster.client();
-    let mut lease = client.try_lock("k", TTL / 2).unwrap();
+    let client = cluster.client();
+    let mut lease = client.try_lock("k", TTL / 2).wait().unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
     cluster.node(0).command(&["SCRIPT", "FLUSH"]);
-    client.extend(&mut lease, TTL).unwrap();
+    lease.extend(TTL).wait().unwrap();
     let extended = eventually(ms(3_000), || {
-        client.leader("k").unwrap();
+        client.leader("k").wait().unwrap();
         cluster.node(0).pttl("k") > millis(TTL / 2)
     });
     assert!(extended, "{} ms", cluster.node(0).pttl("k"));
@@ -251,23 +251,23 @@ fn a_node_without_its_scripts_is_extended_though_the_others_have_decided() {
 fn a_thousand_extensions_never_bring_a_released_key_back() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     for node in cluster.nodes() {
-        let mut client = Client::connect(fresh_config(vec![node.url()])).unwrap();
-        let mut other = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let client = Client::connect(fresh_config(vec![node.url()])).unwrap();
+        let other = Client::connect(fresh_config(vec![node.url()])).unwrap();
         for _ in 0..350 {
-            let mut lease = client.try_lock("k", TTL).unwrap();
-            let token = lease.token();
+            let mut lease = client.try_lock("k", TTL).wait().unwrap();
+            let token = lease.token().unwrap();
             std::thread::scope(|scope| {
-                let unlock = scope.spawn(|| other.unlock_token("k", &token).unwrap());
-                match client.extend(&mut lease, TTL) {
+                let unlock = scope.spawn(|| other.unlock_token("k", &token).wait().unwrap());
+                match lease.extend(TTL).wait() {
                     Ok(()) => {}
                     Err(error) => assert!(matches!(error, ExtendError::Lost(_)), "{error}"),
                 }
                 assert_eq!(unlock.join().unwrap(), Unlocked::Released);
             });
             assert!(!node.exists("k"));
-            assert_eq!(client.unlock(lease), Err(UnlockError::NotHeld));
+            assert_eq!(lease.unlock().wait(), Err(UnlockError::NotHeld));
         }
-        let lease = client.try_lock("k", TTL).unwrap();
+        let lease = client.try_lock("k", TTL).wait().unwrap();
         drop(lease);
     }
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
 use redbolt::inspect::NodeState;
-use redbolt::{Cause, Client, Lease, LockError, LockOptions, Retry, Unlocked};
+use redbolt::{Cause, Client, Guard, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, RealServer, SLACK, TTL, causes, cycle, ends_within,
-    eventually, fresh_config, ms, no_quorum, taken, timed,
+    eventually, fresh_config, ms, no_quorum, taken, timed, wait_released,
 };
 
 /// Longer than any call with a quorum of healthy nodes may take.
 const LONG: Duration = Duration::from_secs(4);
 
 fn health(client: &Client, index: usize) -> (NodeState, Cause) {
-    let health = client.nodes().into_iter().nth(index).expect("a node of that number");
+    let health = client.nodes().wait().into_iter().nth(index).expect("a node of that number");
     (health.state, health.cause)
 }
 
@@ -24,39 +24,39 @@ fn health(client: &Client, index: usize) -> (NodeState, Cause) {
 fn one_dead_node_of_three_is_no_obstacle_and_its_fault_is_known() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
     cluster.node_mut(0).kill9();
-    let mut client = cluster.client();
-    ends_within(Duration::ZERO, || cycle(&mut client, "k"));
+    let client = cluster.client();
+    ends_within(Duration::ZERO, || cycle(&client, "k"));
     assert_eq!(health(&client, 0).1, Cause::ConnectionRefused);
 
     // A node that dies under a client, with a lease alive.
-    let mut lease = client.try_lock("k2", TTL).unwrap();
+    let mut lease = client.try_lock("k2", TTL).wait().unwrap();
     cluster.node_mut(0).restart();
     assert!(eventually(PATIENCE, || {
-        drop(client.try_lock("other", TTL));
+        drop(client.try_lock("other", TTL).wait());
         health(&client, 0).0 == NodeState::Admitted
     }));
     cluster.node_mut(1).kill9();
-    let error = client.extend(&mut lease, TTL).unwrap_err();
+    let error = lease.extend(TTL).wait().unwrap_err();
     // Only node 2 is left of the two that granted: the restarted one has nothing to extend.
     assert!(matches!(error, redbolt::ExtendError::Lost(_) | redbolt::ExtendError::NoQuorum(_)));
-    ends_within(Duration::ZERO, || cycle(&mut client, "k3"));
+    ends_within(Duration::ZERO, || cycle(&client, "k3"));
     // Two nodes would do, so it is the other holder who is in the way, and the fault is told too.
     cluster.occupy(0, "k4");
-    let ballot = taken(client.try_lock("k4", TTL));
+    let ballot = taken(client.try_lock("k4", TTL).wait());
     assert_eq!(causes(&ballot)[..2], [Cause::Held, Cause::ConnectionRefused]);
 }
 
 #[test]
 fn two_dead_nodes_of_three_are_no_quorum_with_both_causes_and_no_key_left() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
-    cycle(&mut client, "k");
+    let client = cluster.client();
+    cycle(&client, "k");
     cluster.node_mut(0).kill9();
     cluster.node_mut(2).kill9();
     for _ in 0..3 {
-        let error = ends_within(Duration::ZERO, || client.try_lock("k", TTL)).unwrap_err();
+        let error = ends_within(Duration::ZERO, || client.try_lock("k", TTL).wait()).unwrap_err();
         let text = error.to_string();
-        let ballot = no_quorum(Err(error));
+        let ballot = no_quorum(Err::<(), _>(error));
         for (index, cause) in causes(&ballot).into_iter().enumerate() {
             let name = format!("127.0.0.1:{}", cluster.node(index).port());
             if index == 1 {
@@ -66,13 +66,16 @@ fn two_dead_nodes_of_three_are_no_quorum_with_both_causes_and_no_key_left() {
                 assert!(
                     matches!(
                         cause,
-                        Cause::ConnectionRefused | Cause::ConnectionLost | Cause::Closed
+                        Cause::ConnectionRefused
+                            | Cause::ConnectionLost
+                            | Cause::Closed
+                            | Cause::TlsWanted
                     ),
                     "{text}"
                 );
             }
         }
-        client.wait_released(PATIENCE);
+        wait_released(&client, PATIENCE);
         assert!(!cluster.node(1).exists("k"));
     }
 }
@@ -80,11 +83,11 @@ fn two_dead_nodes_of_three_are_no_quorum_with_both_causes_and_no_key_left() {
 #[test]
 fn a_frozen_node_does_not_delay_the_lock() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = Client::connect(cluster.config().node_timeout(LONG)).unwrap();
+    let client = Client::connect(cluster.config().node_timeout(LONG)).unwrap();
     cluster.node(1).freeze();
     for index in 0..20 {
         let key = format!("k{index}");
-        ends_within(Duration::ZERO, || cycle(&mut client, &key));
+        ends_within(Duration::ZERO, || cycle(&client, &key));
     }
     cluster.node(1).thaw();
     drop(client);
@@ -96,24 +99,24 @@ fn a_frozen_node_does_not_delay_the_lock() {
 #[test]
 fn two_dead_or_frozen_nodes_of_five_do_not_delay_the_lock() {
     let Some(mut cluster) = Cluster::mixed(5) else { return };
-    let mut client = Client::connect(cluster.config().node_timeout(LONG)).unwrap();
+    let client = Client::connect(cluster.config().node_timeout(LONG)).unwrap();
     cluster.node_mut(0).kill9();
     cluster.node(3).freeze();
     for index in 0..20 {
         let key = format!("k{index}");
-        ends_within(Duration::ZERO, || cycle(&mut client, &key));
+        ends_within(Duration::ZERO, || cycle(&client, &key));
     }
     cluster.node(3).thaw();
     cluster.node_mut(3).kill9();
-    ends_within(Duration::ZERO, || cycle(&mut client, "k"));
+    ends_within(Duration::ZERO, || cycle(&client, "k"));
 
     // One more is one too many, and what it may hold is taken back as soon as it goes on.
     cluster.node(4).freeze();
     let hasty = cluster.config().connect_timeout(ms(200));
     let error = ends_within(ms(200), || Client::connect(hasty)).unwrap_err();
     assert!(error.to_string().contains("no quorum"), "{error}");
-    let error = ends_within(LONG, || client.try_lock("k", TTL)).unwrap_err();
-    assert_eq!(causes(&no_quorum(Err(error)))[4], Cause::Timeout);
+    let error = ends_within(LONG, || client.try_lock("k", TTL).wait()).unwrap_err();
+    assert_eq!(causes(&no_quorum(Err::<(), _>(error)))[4], Cause::Timeout);
     cluster.node(4).thaw();
     drop(client);
     assert!(eventually(PATIENCE, || [1, 2, 4].iter().all(|&at| !cluster.node(at).exists("k"))));
@@ -123,11 +126,11 @@ fn two_dead_or_frozen_nodes_of_five_do_not_delay_the_lock() {
 fn two_frozen_nodes_of_three_fail_at_the_node_timeout_and_at_once_when_stalled() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let node_timeout = ms(1_000);
-    let mut client = cluster.whole(cluster.config().node_timeout(node_timeout));
+    let client = cluster.whole(cluster.config().node_timeout(node_timeout));
     for index in [0, 2] {
         cluster.node(index).freeze();
     }
-    let (result, elapsed) = timed(|| client.try_lock("k", TTL));
+    let (result, elapsed) = timed(|| client.try_lock("k", TTL).wait());
     assert_eq!(causes(&no_quorum(result)), [Cause::Timeout, Cause::None, Cause::Timeout]);
     assert!(elapsed >= node_timeout, "{elapsed:?}");
     assert!(elapsed <= node_timeout + SLACK, "{elapsed:?}");
@@ -135,15 +138,15 @@ fn two_frozen_nodes_of_three_fail_at_the_node_timeout_and_at_once_when_stalled()
     assert!(eventually(PATIENCE, || !cluster.node(1).exists("k")));
 
     let stalled = eventually(PATIENCE, || {
-        let ballot = no_quorum(client.try_lock("k", TTL));
+        let ballot = no_quorum(client.try_lock("k", TTL).wait());
         causes(&ballot) == [Cause::Stalled, Cause::None, Cause::Stalled]
     });
-    assert!(stalled, "{:?}", client.nodes());
+    assert!(stalled, "{:?}", client.nodes().wait());
     assert_eq!(health(&client, 0).0, NodeState::Stalled);
     for index in [0, 2] {
         cluster.node(index).thaw();
     }
-    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
     drop(client);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "{:?}", cluster.values("k"));
 }
@@ -151,28 +154,28 @@ fn two_frozen_nodes_of_three_fail_at_the_node_timeout_and_at_once_when_stalled()
 #[test]
 fn a_node_that_comes_back_is_used_again_by_the_same_client() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     for index in 0..3 {
         cluster.node_mut(index).kill9();
-        cycle(&mut client, "k");
+        cycle(&client, "k");
         cluster.node_mut(index).restart();
         let back = eventually(PATIENCE, || {
-            cycle(&mut client, "k");
+            cycle(&client, "k");
             health(&client, index) == (NodeState::Admitted, Cause::None)
         });
-        assert!(back, "{:?}", client.nodes());
+        assert!(back, "{:?}", client.nodes().wait());
     }
     // All at once: the client is without a single connection.
     for index in 0..3 {
         cluster.node_mut(index).kill9();
     }
-    no_quorum(client.try_lock("k", TTL));
+    no_quorum(client.try_lock("k", TTL).wait());
     for index in 0..3 {
         cluster.node_mut(index).restart();
     }
     let retry = Retry::every(ms(20), ms(20)).timeout(PATIENCE);
-    let lease = client.lock("k", LockOptions::new(TTL).retry(retry)).unwrap();
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    let lease = client.lock("k", LockOptions::new(TTL).retry(retry)).wait().unwrap();
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
 }
 
 /// Two of three nodes in trouble: no conflict, and the cause is said. One of three: no obstacle.
@@ -198,7 +201,7 @@ fn a_node_that_answers_with_an_error_is_no_conflict() {
         ),
     ];
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     let say = |server: &RealServer, commands: &[&[&str]]| {
         for command in commands {
             assert_eq!(server.command(command), b"+OK\r\n", "{command:?}");
@@ -206,17 +209,17 @@ fn a_node_that_answers_with_an_error_is_no_conflict() {
     };
     for (cause, enter, leave) in table {
         say(cluster.node(1), enter);
-        let mut lease = client.try_lock("k", TTL).unwrap();
-        client.extend(&mut lease, TTL).unwrap();
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released, "{cause}");
+        let mut lease = client.try_lock("k", TTL).wait().unwrap();
+        lease.extend(TTL).wait().unwrap();
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released, "{cause}");
         say(cluster.node(2), enter);
-        let ballot = no_quorum(client.try_lock("k", TTL));
+        let ballot = no_quorum(client.try_lock("k", TTL).wait());
         assert_eq!(causes(&ballot), [Cause::None, cause, cause]);
         say(cluster.node(1), leave);
         say(cluster.node(2), leave);
-        client.wait_released(PATIENCE);
+        wait_released(&client, PATIENCE);
         assert_eq!(cluster.holders("k"), 0, "{cause}");
-        cycle(&mut client, "k");
+        cycle(&client, "k");
     }
 }
 
@@ -228,22 +231,22 @@ fn a_node_that_cannot_save_or_is_busy_or_holds_other_data_is_no_obstacle() {
     ) else {
         return;
     };
-    let mut client = cluster.client();
+    let client = cluster.client();
 
     // A list under the lock's key keeps the lock from that node, whatever it is.
     cluster.node(0).command(&["RPUSH", "list", "x"]);
-    cycle(&mut client, "list");
+    cycle(&client, "list");
     cluster.node(1).command(&["RPUSH", "list", "x"]);
-    taken(client.try_lock("list", TTL));
+    taken(client.try_lock("list", TTL).wait());
     assert!(cluster.node(0).exists("list") && cluster.node(1).exists("list"));
 
     let node = cluster.node(2);
     let mut busy = node.connect();
     busy.send(&super::common::request(&["EVAL", "while true do end", "0"])).unwrap();
     assert!(eventually(PATIENCE, || node.command(&["PING"]).starts_with(b"-BUSY")));
-    cycle(&mut client, "k");
+    cycle(&client, "k");
     cluster.occupy(0, "k");
-    let ballot = taken(client.try_lock("k", TTL));
+    let ballot = taken(client.try_lock("k", TTL).wait());
     assert_eq!(causes(&ballot)[2], Cause::Busy);
     assert_eq!(node.command(&["SCRIPT", "KILL"]), b"+OK\r\n");
     cluster.node(0).command(&["DEL", "k"]);
@@ -252,11 +255,11 @@ fn a_node_that_cannot_save_or_is_busy_or_holds_other_data_is_no_obstacle() {
     std::fs::remove_dir_all(node.dir()).unwrap();
     node.command(&["BGSAVE"]);
     assert!(eventually(PATIENCE, || node.command(&["PING"]).starts_with(b"-MISCONF")));
-    cycle(&mut client, "k");
+    cycle(&client, "k");
     cluster.occupy(0, "k");
-    let ballot = taken(client.try_lock("k", TTL));
+    let ballot = taken(client.try_lock("k", TTL).wait());
     assert_eq!(causes(&ballot)[2], Cause::SaveFailed);
-    client.wait_released(ms(500));
+    wait_released(&client, ms(500));
     assert!(!cluster.node(1).exists("k"));
 }
 
@@ -265,32 +268,32 @@ fn a_killed_connection_costs_the_next_call_nothing() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     for (index, node) in cluster.nodes().enumerate() {
         let victim = |name: &str| Client::connect(cluster.config().client_name(name)).unwrap();
-        let mut client = victim("lock");
+        let client = victim("lock");
         kill_connections_of(node, "lock");
-        cycle(&mut client, "k");
+        cycle(&client, "k");
 
-        let mut client = victim("extend");
-        let mut lease = client.try_lock("k", TTL).unwrap();
+        let client = victim("extend");
+        let mut lease = client.try_lock("k", TTL).wait().unwrap();
         kill_connections_of(node, "extend");
-        client.extend(&mut lease, TTL).unwrap();
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.wait_released(PATIENCE);
+        lease.extend(TTL).wait().unwrap();
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+        wait_released(&client, PATIENCE);
 
-        let mut client = victim("unlock");
-        let lease = client.try_lock("k", TTL).unwrap();
+        let client = victim("unlock");
+        let lease = client.try_lock("k", TTL).wait().unwrap();
         kill_connections_of(node, "unlock");
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.wait_released(PATIENCE);
-        assert_eq!(cluster.holders("k"), 0, "{index}: {:?}", client.nodes());
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+        wait_released(&client, PATIENCE);
+        assert_eq!(cluster.holders("k"), 0, "{index}: {:?}", client.nodes().wait());
     }
 }
 
 /// A client that has lost every connection since its last call, longer than `node_timeout` ago.
-fn orphan(cluster: &Cluster) -> (Client, Lease) {
+fn orphan(cluster: &Cluster) -> (Client, Guard) {
     let pause = ms(500);
-    let mut client = cluster.whole(cluster.config().client_name("victim").node_timeout(pause));
-    let lease = client.try_lock("held", TTL).expect("the lock is free");
-    client.wait_released(PATIENCE);
+    let client = cluster.whole(cluster.config().client_name("victim").node_timeout(pause));
+    let lease = client.try_lock("held", TTL).wait().expect("the lock is free");
+    wait_released(&client, PATIENCE);
     cluster.nodes().for_each(|node| kill_connections_of(node, "victim"));
     std::thread::sleep(pause * 2);
     (client, lease)
@@ -299,23 +302,23 @@ fn orphan(cluster: &Cluster) -> (Client, Lease) {
 #[test]
 fn a_lock_after_a_pause_does_not_mind_that_every_connection_was_killed() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut client, _lease) = orphan(&cluster);
-    cycle(&mut client, "k");
+    let (client, _lease) = orphan(&cluster);
+    cycle(&client, "k");
 }
 
 #[test]
 fn an_extension_after_a_pause_does_not_mind_that_every_connection_was_killed() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut client, mut lease) = orphan(&cluster);
-    client.extend(&mut lease, TTL).unwrap();
+    let (_client, mut lease) = orphan(&cluster);
+    lease.extend(TTL).wait().unwrap();
 }
 
 #[test]
 fn an_unlock_after_a_pause_does_not_mind_that_every_connection_was_killed() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut client, lease) = orphan(&cluster);
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-    client.wait_released(PATIENCE);
+    let (client, lease) = orphan(&cluster);
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.holders("held"), 0);
 }
 
@@ -357,19 +360,19 @@ fn a_client_that_slept_while_its_servers_hung_up_gets_its_lock_at_the_first_call
 fn late_replies_of_a_frozen_node_become_votes_and_their_keys_are_released_too() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     for index in 0..3 {
-        let mut client = cluster.client();
+        let client = cluster.client();
         cluster.node(index).freeze();
-        let lease = client.try_lock("k", TTL).unwrap();
+        let lease = client.try_lock("k", TTL).wait().unwrap();
         assert_eq!(lease.votes().count(), 2);
         cluster.node(index).thaw();
         let grew = eventually(PATIENCE, || {
-            client.leader("k").unwrap();
+            client.leader("k").wait().unwrap();
             lease.votes().count() == 3
         });
         assert!(grew, "{lease:?}");
         assert_eq!(lease.votes().bits(), 0b111);
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.wait_released(PATIENCE);
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+        wait_released(&client, PATIENCE);
         assert_eq!(cluster.holders("k"), 0);
     }
 }
@@ -380,10 +383,10 @@ fn an_attempt_that_failed_while_nodes_were_frozen_leaves_no_key_after_the_thaw()
     let Some(cluster) = Cluster::mixed(3) else { return };
     for closes in [false, true] {
         let config = || cluster.config().node_timeout(ms(200));
-        let mut client = Client::connect(config()).unwrap();
+        let client = Client::connect(config()).unwrap();
         cluster.node(0).freeze();
         cluster.node(1).freeze();
-        no_quorum(client.try_lock("k", TTL));
+        no_quorum(client.try_lock("k", TTL).wait());
         if closes {
             ends_within(ms(200), || drop(client));
             cluster.node(0).thaw();
@@ -393,7 +396,7 @@ fn an_attempt_that_failed_while_nodes_were_frozen_leaves_no_key_after_the_thaw()
             cluster.node(1).thaw();
             let mut probe = None;
             assert!(eventually(PATIENCE, || {
-                probe = client.try_lock("probe", TTL).ok();
+                probe = client.try_lock("probe", TTL).wait().ok();
                 probe.is_some()
             }));
         }
@@ -405,7 +408,7 @@ fn an_attempt_that_failed_while_nodes_were_frozen_leaves_no_key_after_the_thaw()
 fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let mut driver = Driver::standalone(cluster.config()).unwrap();
-    let lock = |driver: &mut Driver, key: &str| -> Option<Lease> {
+    let lock = |driver: &mut Driver, key: &str| -> Option<redbolt::Lease> {
         let id = driver.try_lock(key, TTL).unwrap();
         let mut lease = None;
         assert!(eventually(PATIENCE, || {
@@ -450,21 +453,21 @@ fn a_cancelled_attempt_says_so_and_leaves_no_key_after_the_thaw() {
 #[test]
 fn a_call_waits_for_nodes_on_their_way_but_not_beyond_its_deadline() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = Client::open(cluster.config()).unwrap();
-    let lease = client.try_lock("k", TTL).unwrap();
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    let client = Client::open(cluster.config()).unwrap();
+    let lease = client.try_lock("k", TTL).wait().unwrap();
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
 
     for index in 0..3 {
         cluster.node(index).freeze();
     }
-    let mut client = Client::open(fresh_config(cluster.urls()).connect_timeout(ms(400))).unwrap();
+    let client = Client::open(fresh_config(cluster.urls()).connect_timeout(ms(400))).unwrap();
     let short = LockOptions::new(TTL).timeout(ms(100));
-    ends_within(ms(100), || no_quorum(client.try_lock("k", short)));
-    let ballot = ends_within(ms(400), || no_quorum(client.try_lock("k", TTL)));
+    ends_within(ms(100), || no_quorum(client.try_lock("k", short).wait()));
+    let ballot = ends_within(ms(400), || no_quorum(client.try_lock("k", TTL).wait()));
     let blames = |cause: &&Cause| matches!(cause, Cause::ConnectTimeout | Cause::Connecting);
     assert!(causes(&ballot).iter().filter(blames).count() >= 2, "{ballot}");
     for index in 0..3 {
         cluster.node(index).thaw();
     }
-    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
 }

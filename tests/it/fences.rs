@@ -4,9 +4,12 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Cause, Client, Config, LockError, LockOptions, Shared};
+use redbolt::{Cause, Client, Config, LockError, LockOptions};
 
-use super::common::{Cluster, Kind, PATIENCE, RealServer, causes, eventually, given_away, ms};
+use super::common::{
+    Cluster, Kind, PATIENCE, RealServer, all_vote, causes, eventually, given_away, ms,
+    wait_released,
+};
 
 const TTL: Duration = Duration::from_millis(900);
 
@@ -23,12 +26,8 @@ fn config(cluster: &Cluster) -> Config {
 /// A client that every node votes for.
 fn client_of(config: Config) -> Client {
     let nodes = config.nodes().len();
-    let mut client = Client::open(config).expect("a poll");
-    let is_whole = eventually(PATIENCE, || {
-        client.drive_for(ms(10)).expect("a poll");
-        client.driver().voters().count() as usize == nodes
-    });
-    assert!(is_whole, "{:?}", client.nodes());
+    let client = Client::open(config).expect("a poll");
+    all_vote(&client, nodes);
     client
 }
 
@@ -47,11 +46,11 @@ fn each_holder_has_a_higher_fence_than_the_one_before() {
     let mut last = 0;
     for turn in 0..40 {
         let client = &mut clients[turn % 2];
-        let lease = client.lock("k", fenced()).unwrap();
+        let lease = client.lock("k", fenced()).wait().unwrap();
         let fence = lease.fence().expect("it was asked for");
         assert!(fence > last, "{fence} after {last}");
         last = fence;
-        client.unlock(lease).unwrap();
+        lease.unlock().wait().unwrap();
     }
     let text = last.to_string().into_bytes();
     assert!(eventually(PATIENCE, || counters(&cluster, "k") == vec![Some(text.clone()); 5]));
@@ -60,37 +59,37 @@ fn each_holder_has_a_higher_fence_than_the_one_before() {
     let left = cluster.node(0).pttl("k:fence");
     assert!((86_000_000..=86_400_000).contains(&left), "{left} ms");
     // A lock that is asked for without a fence has none, and leaves the counter.
-    let lease = clients[0].lock("k", TTL).unwrap();
+    let lease = clients[0].lock("k", TTL).wait().unwrap();
     assert_eq!(lease.fence(), None);
 }
 
 #[test]
 fn a_counter_that_is_ahead_costs_a_second_round() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = client_of(config(&cluster));
-    let first = client.lock("k", fenced()).unwrap();
+    let client = client_of(config(&cluster));
+    let first = client.lock("k", fenced()).wait().unwrap();
     let fence = first.fence().unwrap();
-    client.unlock(first).unwrap();
+    first.unlock().wait().unwrap();
     let ahead = fence + 60_000_000;
     for node in cluster.nodes().take(3) {
         node.command(&["SET", "k:fence", &ahead.to_string()]);
     }
-    let second = client.lock("k", fenced()).unwrap();
+    let second = client.lock("k", fenced()).wait().unwrap();
     let after = second.fence().unwrap();
     assert!(after > fence, "{after} after {fence}");
-    client.unlock(second).unwrap();
+    second.unlock().wait().unwrap();
     // Once every counter is ahead, the fence is above all of them.
     for node in cluster.nodes() {
         node.command(&["SET", "k:fence", &(ahead + 9).to_string()]);
     }
-    let third = client.lock("k", fenced()).unwrap();
+    let third = client.lock("k", fenced()).wait().unwrap();
     assert_eq!(third.fence(), Some(ahead + 10));
 }
 
 #[test]
 fn a_counter_that_is_none_leaves_nothing_behind_and_says_so() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = client_of(config(&cluster));
+    let client = client_of(config(&cluster));
     for (index, node) in cluster.nodes().enumerate() {
         match index {
             0 => node.command(&["RPUSH", "k:fence", "x"]),
@@ -100,11 +99,11 @@ fn a_counter_that_is_none_leaves_nothing_behind_and_says_so() {
             _ => node.command(&["SET", "k:fence", "9007199254740991"]),
         };
     }
-    let error = client.try_lock("k", fenced()).unwrap_err();
+    let error = client.try_lock("k", fenced()).wait().unwrap_err();
     let LockError::NoQuorum(ballot) = &error else { panic!("{error}") };
     let causes = causes(ballot);
     assert!(causes.contains(&Cause::FenceCounter), "{error}");
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.holders("k"), 0, "{error}");
 }
 
@@ -119,34 +118,34 @@ fn a_user_without_scripts_gets_no_fence_and_plain_locks() {
         let rules = ["on", ">pw", "~*", "&*", "+@all", "-eval", "-evalsha"];
         node.command(&[&["ACL", "SETUSER", "scriptless"][..], &rules[..]].concat());
     }
-    let mut client = client_of(config(&cluster).username("scriptless").password("pw"));
-    let error = client.try_lock("k", fenced()).unwrap_err();
+    let client = client_of(config(&cluster).username("scriptless").password("pw"));
+    let error = client.try_lock("k", fenced()).wait().unwrap_err();
     assert!(error.to_string().contains("runs no scripts"), "{error}");
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
-    let _plain = client.try_lock("k", TTL).unwrap();
+    let _plain = client.try_lock("k", TTL).wait().unwrap();
 }
 
 #[test]
 fn a_fence_goes_with_its_lease_through_extensions_and_to_another_owner() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut one, mut two) = (client_of(config(&cluster)), client_of(config(&cluster)));
-    let mut lease = one.lock("k", fenced()).unwrap();
+    let (one, two) = (client_of(config(&cluster)), client_of(config(&cluster)));
+    let mut lease = one.lock("k", fenced()).wait().unwrap();
     let fence = lease.fence().unwrap();
-    one.extend(&mut lease, TTL).unwrap();
+    lease.extend(TTL).wait().unwrap();
     assert_eq!(lease.fence(), Some(fence));
-    let (key, token) = given_away(&mut one, lease);
-    let adopted = two.adopt(&key, &token, LockOptions::new(TTL).fence(fence)).unwrap();
+    let (key, token) = given_away(lease);
+    let adopted = two.adopt(&key, &token, LockOptions::new(TTL).fence(fence)).wait().unwrap();
     assert_eq!(adopted.fence(), Some(fence));
 }
 
 #[test]
 fn counters_end_fence_ttl_after_the_last_holder() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = client_of(config(&cluster).fence_ttl(ms(1_200)));
+    let client = client_of(config(&cluster).fence_ttl(ms(1_200)));
     for key in ["a", "b", "c"] {
-        let lease = client.lock(key, fenced()).unwrap();
-        client.unlock(lease).unwrap();
+        let lease = client.lock(key, fenced()).wait().unwrap();
+        lease.unlock().wait().unwrap();
     }
     let left =
         || ["a", "b", "c"].iter().any(|key| counters(&cluster, key).iter().any(Option::is_some));
@@ -157,15 +156,15 @@ fn counters_end_fence_ttl_after_the_last_holder() {
 #[test]
 fn the_holders_of_a_shared_handle_have_fences_of_their_own() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let shared = Shared::open(config(&cluster)).unwrap();
-    assert!(eventually(PATIENCE, || shared.try_lock("k", fenced()).is_ok()));
+    let shared = Client::open(config(&cluster)).unwrap();
+    assert!(eventually(PATIENCE, || shared.try_lock("k", fenced()).wait().is_ok()));
     let (send, fences) = channel();
     thread::scope(|scope| {
         for _ in 0..8 {
             let (shared, send) = (shared.clone(), send.clone());
             scope.spawn(move || {
                 for _ in 0..5 {
-                    let guard = shared.lock("k", fenced()).unwrap();
+                    let guard = shared.lock("k", fenced()).wait().unwrap();
                     // While the lock is held, so in the order of the holders.
                     send.send(guard.fence().expect("it was asked for")).unwrap();
                     drop(guard);
@@ -182,14 +181,14 @@ fn the_holders_of_a_shared_handle_have_fences_of_their_own() {
 #[test]
 fn a_node_that_restarts_without_its_counter_does_not_vote_at_once() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
-    let mut client = client_of(config(&cluster));
-    let lease = client.lock("k", fenced()).unwrap();
+    let client = client_of(config(&cluster));
+    let lease = client.lock("k", fenced()).wait().unwrap();
     let fence = lease.fence().unwrap();
-    client.unlock(lease).unwrap();
+    lease.unlock().wait().unwrap();
     let restarted: &mut RealServer = cluster.node_mut(0);
     restarted.kill9();
     restarted.restart();
-    let lease = client.lock("k", fenced()).unwrap();
+    let lease = client.lock("k", fenced()).wait().unwrap();
     assert!(lease.fence() > Some(fence));
     assert!(!lease.votes().contains(redbolt::inspect::NodeId::new(0).unwrap()));
 }

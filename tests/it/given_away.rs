@@ -4,9 +4,9 @@
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{LockError, LockOptions, Retry, Shared};
+use redbolt::{Client, LockError, LockOptions, Retry};
 
-use super::common::{Clients as _, Cluster, PATIENCE, eventually, ms, shared_away};
+use super::common::{Clients as _, Cluster, PATIENCE, eventually, given_away, ms, settled_nodes};
 
 const LONG: Duration = Duration::from_secs(25);
 
@@ -19,33 +19,33 @@ fn patient(limit: Duration) -> LockOptions {
 #[test]
 fn a_late_word_of_a_node_deletes_no_lease_that_was_given_away() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let connect = || Shared::connect(cluster.config()).unwrap();
+    let connect = || Client::connect(cluster.config()).unwrap();
     let (holder, service, other) = (connect(), connect(), connect());
-    let held = holder.lock("k", LONG).unwrap();
+    let held = holder.lock("k", LONG).wait().unwrap();
     let guard = thread::scope(|scope| {
-        let call = scope.spawn(|| service.lock("k", patient(PATIENCE)).unwrap());
+        let call = scope.spawn(|| service.lock("k", patient(PATIENCE)).wait().unwrap());
         assert!(eventually(PATIENCE, || cluster.calls("eval") > 0), "the call introduces itself");
         // The answers come behind what the nodes have told of the call.
-        holder.leader("k").unwrap();
+        holder.leader("k").wait().unwrap();
         cluster.node(2).freeze();
         drop(held);
         call.join().unwrap()
     });
     assert_eq!(guard.votes().count(), 2, "two nodes have handed it over");
-    let (key, token) = shared_away(&service, guard);
+    let (key, token) = given_away(guard);
     for nth in 0..1_200 {
-        let guard = service.lock(format!("k{nth}"), LONG).unwrap();
-        shared_away(&service, guard);
+        let guard = service.lock(format!("k{nth}"), LONG).wait().unwrap();
+        given_away(guard);
     }
     cluster.node(2).thaw();
     let has_it = |node: &redbolt_rig::RealServer| {
         node.get("k").is_some_and(|value| value == token.as_bytes())
     };
     assert!(eventually(PATIENCE, || has_it(cluster.node(2))), "the node hands it over too");
-    service.leader("k").unwrap();
-    assert!(matches!(other.try_lock("k", LONG), Err(LockError::Taken(_))));
+    service.leader("k").wait().unwrap();
+    assert!(matches!(other.try_lock("k", LONG).wait(), Err(LockError::Taken(_))));
     assert!(cluster.nodes().all(has_it), "every node has it still");
-    other.unlock_token(&key, &token).unwrap();
+    other.unlock_token(&key, &token).wait().unwrap();
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
 }
 
@@ -63,30 +63,31 @@ fn commands(cluster: &Cluster) -> u64 {
 #[test]
 fn a_call_behind_a_lease_that_was_given_away_costs_each_node_six_commands_per_second_at_most() {
     let Some(cluster) = Cluster::mixed(3) else { return };
+    // Greetings count too.
     let connect = || {
-        let shared = Shared::connect(cluster.config()).unwrap();
-        assert!(eventually(PATIENCE, || shared.voters().count() == 3), "greetings count too");
-        shared
+        let client = Client::connect(cluster.config()).unwrap();
+        settled_nodes(&client);
+        client
     };
     for mode in ["alive", "own", "adopted", "gone"] {
         let (giver, other, third) = (connect(), connect(), connect());
-        let guard = giver.lock(mode, LONG).unwrap();
-        let (key, token) = shared_away(&giver, guard);
-        let adopted = (mode == "adopted").then(|| third.adopt(&key, &token, LONG).unwrap());
+        let guard = giver.lock(mode, LONG).wait().unwrap();
+        let (key, token) = given_away(guard);
+        let adopted = (mode == "adopted").then(|| third.adopt(&key, &token, LONG).wait().unwrap());
         if mode == "gone" {
-            giver.shutdown(PATIENCE);
+            giver.shutdown(PATIENCE).wait();
         }
         let waiter = if mode == "own" { &giver } else { &other };
         let before = commands(&cluster);
-        let result = waiter.lock(mode, patient(Duration::from_secs(4)));
+        let result = waiter.lock(mode, patient(Duration::from_secs(4))).wait();
         assert!(matches!(result, Err(LockError::Taken(_))), "{mode}: {result:?}");
         let counted = commands(&cluster) - before;
         assert!(counted <= 4 * 3 * 6, "{mode}: {counted} commands in 4 s at 3 nodes");
         thread::scope(|scope| {
-            let call = scope.spawn(|| waiter.lock(mode, patient(PATIENCE)));
+            let call = scope.spawn(|| waiter.lock(mode, patient(PATIENCE)).wait());
             match adopted {
                 Some(guard) => drop(guard),
-                None => drop(third.unlock_token(&key, &token).unwrap()),
+                None => drop(third.unlock_token(&key, &token).wait().unwrap()),
             }
             drop(call.join().unwrap().expect("it is free"));
         });

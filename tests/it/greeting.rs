@@ -14,7 +14,7 @@ use redbolt::{
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, Wire, available_kinds, causes, cycle,
-    ends_within, eventually, fresh_config, ms, no_quorum,
+    ends_within, eventually, fresh_config, ms, no_quorum, wait_released,
 };
 
 /// The newest and the oldest, which greet differently enough.
@@ -28,7 +28,7 @@ fn refusal(config: Config) -> Ballot {
     match ends_within(PATIENCE, || Client::connect(config)) {
         Err(ConnectError::NoQuorum(ballot)) => ballot,
         Err(error) => panic!("{error}"),
-        Ok(client) => panic!("connected: {:?}", client.nodes()),
+        Ok(client) => panic!("connected: {:?}", client.nodes().wait()),
     }
 }
 
@@ -52,15 +52,15 @@ fn a_password_in_the_url_or_the_configuration_logs_in() {
     let Some(cluster) = pair(&["--requirepass", "pass word/@:%"]) else { return };
     let login = |url: String| with_login(&url, ":pass%20word%2F%40%3A%25");
     let urls: Vec<_> = cluster.urls().into_iter().map(login).collect();
-    cycle(&mut Client::connect(fresh_config(urls.clone())).unwrap(), "k");
-    cycle(&mut Client::connect(cluster.config().password("pass word/@:%")).unwrap(), "k");
+    cycle(&Client::connect(fresh_config(urls.clone())).unwrap(), "k");
+    cycle(&Client::connect(cluster.config().password("pass word/@:%")).unwrap(), "k");
     let named = cluster.config().username("default").password("pass word/@:%");
-    cycle(&mut Client::connect(named).unwrap(), "k");
+    cycle(&Client::connect(named).unwrap(), "k");
     // What stands in a URL is for its node, whatever the configuration says for the others.
     let mixed = vec![urls[0].clone(), cluster.urls()[1].clone()];
-    cycle(&mut Client::connect(fresh_config(mixed).password("pass word/@:%")).unwrap(), "k");
+    cycle(&Client::connect(fresh_config(mixed).password("pass word/@:%")).unwrap(), "k");
     let wrong = fresh_config(urls).password("wrong");
-    cycle(&mut Client::connect(wrong).unwrap(), "k");
+    cycle(&Client::connect(wrong).unwrap(), "k");
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn a_wrong_or_missing_password_is_an_error_that_names_the_node_and_not_the_passw
     let urls = vec![with_login(&cluster.urls()[0], ":right"), cluster.urls()[1].clone()];
     check_words(&refusal(fresh_config(urls)), &[Cause::None, Cause::Credentials]);
     // It is right in the end: the same client finds out by itself.
-    let mut client = Client::open(cluster.config().password("later")).unwrap();
-    no_quorum(client.try_lock("k", TTL));
+    let client = Client::open(cluster.config().password("later")).unwrap();
+    no_quorum(client.try_lock("k", TTL).wait());
     for node in cluster.nodes() {
         let mut wire = node.connect();
         wire.ask(&["AUTH", "right"]).unwrap();
         assert_eq!(wire.ask(&["CONFIG", "SET", "requirepass", "later"]).unwrap(), b"+OK\r\n");
     }
-    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+    assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
 }
 
 #[test]
@@ -104,13 +104,13 @@ fn an_acl_user_with_little_more_than_its_keys_can_lock() {
         cluster.config().username("locker").password("pw"),
         fresh_config(cluster.urls().iter().map(|url| with_login(url, "locker:pw")).collect()),
     ] {
-        let mut client = Client::connect(config).unwrap();
-        let mut lease = client.try_lock("lock:1", TTL).unwrap();
-        client.extend(&mut lease, TTL).unwrap();
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.wait_released(PATIENCE);
+        let client = Client::connect(config).unwrap();
+        let mut lease = client.try_lock("lock:1", TTL).wait().unwrap();
+        lease.extend(TTL).wait().unwrap();
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+        wait_released(&client, PATIENCE);
         assert_eq!(cluster.holders("lock:1"), 0);
-        let ballot = no_quorum(client.try_lock("other", TTL));
+        let ballot = no_quorum(client.try_lock("other", TTL).wait());
         assert!(causes(&ballot).contains(&Cause::KeyDenied), "{ballot}");
     }
 }
@@ -122,8 +122,8 @@ fn locks_live_in_the_configured_database() {
         let path = cluster.node(1).unix_url();
         format!("{path}?db=5")
     }];
-    let mut client = Client::connect(fresh_config(urls)).unwrap();
-    let lease = client.try_lock("k", TTL).unwrap();
+    let client = Client::connect(fresh_config(urls)).unwrap();
+    let lease = client.try_lock("k", TTL).wait().unwrap();
     for (index, database) in [(0, "3"), (1, "5")] {
         let node = cluster.node(index);
         assert!(!node.exists("k"));
@@ -131,7 +131,7 @@ fn locks_live_in_the_configured_database() {
         wire.ask(&["SELECT", database]).unwrap();
         assert_eq!(wire.ask(&["EXISTS", "k"]).unwrap(), b":1\r\n");
     }
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     let missing = cluster.urls().iter().map(|url| format!("{url}/99")).collect();
     check_words(&refusal(fresh_config(missing)), &[Cause::Database; 2]);
 }
@@ -140,19 +140,20 @@ fn locks_live_in_the_configured_database() {
 fn unix_sockets_are_as_good_as_tcp() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
     let paths = || cluster.nodes().map(RealServer::unix_url).collect::<Vec<_>>();
-    let mut client = Client::connect(fresh_config(paths())).unwrap();
-    (0..20).for_each(|_| cycle(&mut client, "k"));
+    let client = Client::connect(fresh_config(paths())).unwrap();
+    (0..20).for_each(|_| cycle(&client, "k"));
     cluster.node_mut(0).kill9();
-    cycle(&mut client, "k");
+    cycle(&client, "k");
     cluster.node(1).freeze();
-    no_quorum(client.try_lock("k", LockOptions::new(TTL).timeout(ms(50))));
+    no_quorum(client.try_lock("k", LockOptions::new(TTL).timeout(ms(50))).wait());
     cluster.node(1).thaw();
     cluster.node_mut(0).restart();
     assert!(eventually(PATIENCE, || {
-        client.try_lock("k", TTL).is_ok() && client.nodes()[0].state == NodeState::Admitted
+        client.try_lock("k", TTL).wait().is_ok()
+            && client.nodes().wait()[0].state == NodeState::Admitted
     }));
-    client.wait_released(PATIENCE);
-    cycle(&mut client, "k");
+    wait_released(&client, PATIENCE);
+    cycle(&client, "k");
 }
 
 /// How the clients of this process name themselves at a node, by the program's name or the chosen
@@ -193,8 +194,8 @@ fn a_user_who_may_not_name_itself_connects_all_the_same() {
             let line = ["ACL", "SETUSER", "nameless", "on", ">pw", "~*", "+@all", "-client"];
             assert_eq!(cluster.node(0).command(&line), b"+OK\r\n");
             let config = cluster.config().client_name("shy").username("nameless").password("pw");
-            let mut client = Client::connect(config).unwrap();
-            cycle(&mut client, "k");
+            let client = Client::connect(config).unwrap();
+            cycle(&client, "k");
             assert_eq!(names_at(cluster.node(0), ":shy").len(), usize::from(named), "{kind:?}");
         }
     }
@@ -215,12 +216,12 @@ fn one_server_under_two_names_votes_once() {
     }
     // With an honest one beside them there are two voters of three.
     let three = [urls(0), vec![cluster.urls()[1].clone()]].concat();
-    let mut client = Client::connect(fresh_config(three)).unwrap();
-    let lease = client.try_lock("k", TTL).unwrap();
+    let client = Client::connect(fresh_config(three)).unwrap();
+    let lease = client.try_lock("k", TTL).wait().unwrap();
     assert_eq!(lease.votes().count(), 2);
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     cluster.occupy(1, "k");
-    let error = client.try_lock("k", TTL).unwrap_err();
+    let error = client.try_lock("k", TTL).wait().unwrap_err();
     assert!(error.to_string().contains(Cause::Duplicate.text()), "{error}");
 }
 
@@ -253,14 +254,14 @@ fn what_is_no_independent_master_is_refused_and_accepted_when_it_is_mended() {
         check_words(&refusal(cluster.config()), &[cause; 5]);
         let lenient = Client::connect(cluster.config().admission(Admission::Lenient));
         assert_eq!(lenient.is_ok(), cause == Cause::InfoDenied, "{lenient:?}");
-        if let Ok(mut client) = lenient {
-            cycle(&mut client, "k");
-            assert!(client.nodes().iter().all(|node| node.info_denied));
+        if let Ok(client) = lenient {
+            cycle(&client, "k");
+            assert!(client.nodes().wait().iter().all(|node| node.info_denied));
         }
         for node in cluster.nodes() {
             assert_eq!(node.command(leave), b"+OK\r\n");
         }
-        cycle(&mut cluster.client(), "k");
+        cycle(&cluster.client(), "k");
     }
 }
 
@@ -350,30 +351,30 @@ fn a_fresh_node_does_not_vote_before_it_is_old_enough_and_the_error_says_how_lon
     check_words(&ballot, &[Cause::Quarantined; 3]);
     assert!(text.contains(&format!("in {:.1} s", wait.as_secs_f64())), "{text}");
 
-    let mut client = Client::open(guarded(&cluster)).unwrap();
-    let ballot = no_quorum(client.try_lock("k", ms(500)));
+    let client = Client::open(guarded(&cluster)).unwrap();
+    let ballot = no_quorum(client.try_lock("k", ms(500)).wait());
     assert!(ballot.quarantine().is_some(), "{ballot}");
-    assert!(quarantines(&client.nodes()).len() >= 2, "the third may still say who it is");
+    assert!(quarantines(&client.nodes().wait()).len() >= 2, "the third may still say who it is");
     let mut lease = None;
     assert!(eventually(PATIENCE, || {
-        lease = client.try_lock("k", ms(1_000)).ok();
+        lease = client.try_lock("k", ms(1_000)).wait().ok();
         lease.is_some()
     }));
     // One second is the most that a server's count of its age can be ahead.
     let age = started.until(redbolt::now());
     assert!(age + ms(1_000) >= GUARD, "a node of {age:?} at the most has voted");
-    for node in client.nodes().iter().filter(|node| node.state == NodeState::Admitted) {
+    for node in client.nodes().wait().iter().filter(|node| node.state == NodeState::Admitted) {
         assert!(node.uptime >= Some(ms(1_000)), "{node:?}");
     }
-    assert_eq!(client.unlock(lease.unwrap()).unwrap(), Unlocked::Released);
+    assert_eq!(lease.unwrap().unlock().wait().unwrap(), Unlocked::Released);
 }
 
 /// A quorum that is only waiting for its age gives the lock at the first moment, by itself.
 #[test]
 fn a_waiting_call_gets_its_lock_when_the_quarantine_ends() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = Client::open(guarded(&cluster)).unwrap();
-    let lease = ends_within(GUARD + ms(500), || client.lock("k", ms(1_000))).unwrap();
+    let client = Client::open(guarded(&cluster)).unwrap();
+    let lease = ends_within(GUARD + ms(500), || client.lock("k", ms(1_000)).wait()).unwrap();
     assert!(lease.is_valid());
 }
 
@@ -381,27 +382,27 @@ fn a_waiting_call_gets_its_lock_when_the_quarantine_ends() {
 #[test]
 fn a_restarted_node_does_not_vote_until_its_old_locks_are_over() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
-    let mut holder = Client::open(guarded(&cluster)).unwrap();
-    let mut other = Client::open(guarded(&cluster)).unwrap();
-    for client in [&mut holder, &mut other] {
+    let holder = Client::open(guarded(&cluster)).unwrap();
+    let other = Client::open(guarded(&cluster)).unwrap();
+    for client in [&holder, &other] {
         assert!(eventually(PATIENCE, || {
-            drop(client.try_lock("warm", ms(500)));
-            client.nodes().iter().all(|node| node.state == NodeState::Admitted)
+            drop(client.try_lock("warm", ms(500)).wait());
+            client.nodes().wait().iter().all(|node| node.state == NodeState::Admitted)
         }));
     }
     // The lock is on nodes 0 and 2 alone; then node 0 comes back empty, and node 1 is free.
     cluster.occupy(1, "k");
-    let lease = holder.try_lock("k", MAX_TTL).unwrap();
+    let lease = holder.try_lock("k", MAX_TTL).wait().unwrap();
     cluster.node(1).command(&["DEL", "k"]);
     cluster.node_mut(0).restart();
     while lease.is_valid() {
-        let result = other.try_lock("k", MAX_TTL);
+        let result = other.try_lock("k", MAX_TTL).wait();
         assert!(result.is_err() || !lease.is_valid(), "two clients hold one lock");
     }
-    let left = quarantines(&other.nodes());
+    let left = quarantines(&other.nodes().wait());
     assert!(left.iter().all(|left| *left <= GUARD), "{left:?}");
     drop(lease);
-    assert!(eventually(PATIENCE, || other.try_lock("k", MAX_TTL).is_ok()));
+    assert!(eventually(PATIENCE, || other.try_lock("k", MAX_TTL).wait().is_ok()));
 }
 
 /// A connection that breaks is no restart: the same `run_id` goes on voting.
@@ -448,8 +449,8 @@ fn a_network_blip_puts_nobody_into_quarantine() {
 fn a_master_that_was_a_replica_in_between_does_not_vote_until_its_old_locks_are_over() {
     let Some(cluster) = Cluster::mixed(1) else { return };
     let node = cluster.node(0);
-    let mut client = Client::open(guarded(&cluster)).unwrap();
-    let mut lock = || client.try_lock("k", ms(500)).map(drop);
+    let client = Client::open(guarded(&cluster)).unwrap();
+    let lock = || client.try_lock("k", ms(500)).wait().map(drop);
     assert!(eventually(PATIENCE, || lock().is_ok()));
     node.command(&["REPLICAOF", "127.0.0.1", "1"]);
     assert!(lock().unwrap_err().to_string().contains(Cause::Replica.text()));
@@ -461,14 +462,14 @@ fn a_master_that_was_a_replica_in_between_does_not_vote_until_its_old_locks_are_
     drop(client);
 
     // Seen by a connection only: another `master_replid` at the next greeting.
-    let mut client = Client::open(guarded(&cluster)).unwrap();
-    assert!(eventually(PATIENCE, || client.try_lock("k", ms(500)).is_ok()));
+    let client = Client::open(guarded(&cluster)).unwrap();
+    assert!(eventually(PATIENCE, || client.try_lock("k", ms(500)).wait().is_ok()));
     for command in [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]] {
         node.command(command);
     }
     node.hang_up();
     assert!(eventually(PATIENCE, || {
-        let result = client.try_lock("k", ms(500));
+        let result = client.try_lock("k", ms(500)).wait();
         let text = result.err().map_or_else(String::new, |error| error.to_string());
         text.contains(Cause::Quarantined.text())
     }));
@@ -479,7 +480,7 @@ fn a_master_that_was_a_replica_in_between_does_not_vote_until_its_old_locks_are_
 fn a_loading_node_is_refused_for_as_long_as_it_loads() {
     let Some(mut cluster) = pair(&["--rdbcompression", "no"]) else { return };
     for index in 0..2 {
-        let mut client = cluster.client();
+        let client = cluster.client();
         let mut wire = cluster.node(index).connect();
         for key in 0..200 {
             wire.ask(&["SET", &format!("key{key}"), &"x".repeat(1_100)]).unwrap();
@@ -489,9 +490,9 @@ fn a_loading_node_is_refused_for_as_long_as_it_loads() {
         cluster.node_mut(index).restart_until(&slow, |reply| reply.starts_with(b"-LOADING"));
         let ballot = refusal(cluster.config());
         assert_eq!(causes(&ballot)[index], Cause::Loading);
-        assert!(eventually(PATIENCE, || client.try_lock("k", TTL).is_ok()));
+        assert!(eventually(PATIENCE, || client.try_lock("k", TTL).wait().is_ok()));
         drop(client);
-        cycle(&mut cluster.client(), "k");
+        cycle(&cluster.client(), "k");
         cluster.node_mut(index).restart();
     }
 }

@@ -6,15 +6,8 @@ use redbolt::{Cause, Client, RestartGuard};
 
 use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms};
 
-fn drive(client: &mut Client, until: impl Fn(&Client) -> bool) {
-    assert!(
-        eventually(PATIENCE, || {
-            client.drive().expect("a healthy loop");
-            until(client)
-        }),
-        "{:#?}",
-        client.nodes()
-    );
+fn drive(client: &Client, until: impl Fn(&Client) -> bool) {
+    assert!(eventually(PATIENCE, || { until(client) }), "{:#?}", client.nodes().wait());
 }
 
 /// An object of JSON by hand: every value is a number, a word or a name.
@@ -36,11 +29,11 @@ fn a_client_is_ready_while_a_quorum_may_vote() {
     else {
         return;
     };
-    let mut client = Client::open(cluster.config().node_timeout(ms(500))).unwrap();
+    let client = Client::open(cluster.config().node_timeout(ms(500))).unwrap();
     assert!(!client.is_ready());
-    drive(&mut client, |client| client.is_ready() && client.driver().is_settled());
-    drive(&mut client, |client| client.nodes().iter().all(|node| node.direct_wake));
-    for node in client.nodes() {
+    drive(&client, |client| client.voters().count() == 3);
+    drive(&client, |client| client.nodes().wait().iter().all(|node| node.direct_wake));
+    for node in client.nodes().wait() {
         assert!(node.votes && node.state == NodeState::Admitted, "{node:?}");
         assert!(node.until.is_none() && node.cause == Cause::None, "{node:?}");
         assert!(node.round_trip.is_some_and(|time| time < PATIENCE), "{node:?}");
@@ -51,26 +44,25 @@ fn a_client_is_ready_while_a_quorum_may_vote() {
     }
 
     cluster.node(0).freeze();
-    let lease = client.try_lock("k", TTL).unwrap();
-    drive(&mut client, |client| client.driver().voters().count() == 2);
-    client.unlock(lease).unwrap();
-    let node = client.nodes().remove(0);
+    let lease = client.try_lock("k", TTL).wait().unwrap();
+    drive(&client, |client| client.voters().count() == 2);
+    lease.unlock().wait().unwrap();
+    let node = client.nodes().wait().remove(0);
     assert!(client.is_ready() && node.state == NodeState::Stalled && !node.votes, "{node:?}");
     assert!(node.cause == Cause::Stalled && node.unanswered > 0 && !node.direct_wake, "{node:?}");
 
-    let held = client.try_lock("held", TTL).unwrap();
+    let held = client.try_lock("held", TTL).wait().unwrap();
     cluster.node_mut(1).kill9();
-    let is_away = |client: &Client| client.nodes()[1].state == NodeState::Disconnected;
-    drive(&mut client, |client| !client.is_ready() && is_away(client));
-    let node = client.nodes().remove(1);
+    let is_away = |client: &Client| client.nodes().wait()[1].state == NodeState::Disconnected;
+    drive(&client, |client| !client.is_ready() && is_away(client));
+    let node = client.nodes().wait().remove(1);
     assert!(!node.votes && node.until.is_some(), "{node:?}");
     drop(held);
-    client.drive().unwrap();
-    assert!(client.nodes()[1].debts > 0, "{:?}", client.nodes());
+    assert!(client.nodes().wait()[1].debts > 0, "{:?}", client.nodes().wait());
     cluster.node(0).thaw();
-    drive(&mut client, Client::is_ready);
+    drive(&client, Client::is_ready);
     cluster.node_mut(1).restart();
-    drive(&mut client, |client| client.driver().voters().count() == 3);
+    drive(&client, |client| client.voters().count() == 3);
 }
 
 #[test]
@@ -91,54 +83,56 @@ fn a_quarantine_says_how_long_it_still_is() {
     driver.shutdown(PATIENCE);
 }
 
-#[cfg(feature = "shared")]
 #[test]
 fn a_shared_handle_knows_by_itself_whether_it_is_ready() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
-    let shared = redbolt::Shared::connect(cluster.config().in_flight_max(1)).unwrap();
+    let shared = Client::connect(cluster.config().in_flight_max(1)).unwrap();
     assert!(shared.is_ready() && shared.quorum() == 2);
     assert!(eventually(PATIENCE, || shared.voters().count() == 3));
     // With every place in use it still answers.
-    let guard = shared.lock("k", TTL).unwrap();
+    let guard = shared.lock("k", TTL).wait().unwrap();
     assert!(shared.is_ready());
     drop(guard);
     (0..2).for_each(|index| cluster.node_mut(index).kill9());
     assert!(eventually(PATIENCE, || !shared.is_ready()), "{}", shared.voters().count());
     cluster.node_mut(0).restart();
     assert!(eventually(PATIENCE, || shared.is_ready()), "{}", shared.voters().count());
-    shared.shutdown(PATIENCE);
+    shared.shutdown(PATIENCE).wait();
     assert!(!shared.is_ready());
 }
 
-#[cfg(feature = "shared")]
 #[test]
 fn whoever_opened_a_shared_handle_waits_until_a_quorum_may_vote() {
-    use redbolt::{ConnectError, Shared};
+    use redbolt::{Client, ConnectError};
 
     let Some(mut cluster) = Cluster::mixed(3) else { return };
     (0..2).for_each(|index| cluster.node_mut(index).kill9());
-    let shared = Shared::open(cluster.config()).unwrap();
-    let error = shared.wait_ready(ms(200)).unwrap_err();
+    let shared = Client::open(cluster.config()).unwrap();
+    let error = shared.ready(ms(200)).wait().unwrap_err();
     assert!(error.to_string().contains("1 of 3 granted, 2 needed"), "{error}");
 
     // It is known why two nodes are away, and the wait goes on: they may come back.
     let waits = || {
         let shared = shared.clone();
-        std::thread::spawn(move || shared.wait_ready(PATIENCE))
+        std::thread::spawn(move || shared.ready(PATIENCE).wait())
     };
     let waiting = [waits(), waits()];
     let is_away = |node: &NodeHealth| node.cause == Cause::ConnectionRefused;
-    assert!(
-        eventually(PATIENCE, || shared.nodes().iter().filter(|node| is_away(node)).count() == 2)
-    );
+    assert!(eventually(PATIENCE, || shared
+        .nodes()
+        .wait()
+        .iter()
+        .filter(|node| is_away(node))
+        .count()
+        == 2));
     assert!(!waiting.iter().any(|thread| thread.is_finished()));
     cluster.node_mut(0).restart();
     for thread in waiting {
         thread.join().unwrap().expect("two of three vote");
     }
     assert!(shared.is_ready());
-    shared.wait_ready(ms(0)).expect("it is ready already");
+    shared.ready(ms(0)).wait().expect("it is ready already");
 
-    shared.shutdown(PATIENCE);
-    assert!(matches!(shared.wait_ready(PATIENCE), Err(ConnectError::System(_))));
+    shared.shutdown(PATIENCE).wait();
+    assert!(matches!(shared.ready(PATIENCE).wait(), Err(ConnectError::System(_))));
 }

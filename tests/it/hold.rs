@@ -1,27 +1,25 @@
 //! Locks that are held for long: kept alive by their client, and known to be lost in time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use redbolt::driver::{Driver, Outcome};
 use redbolt::engine::LostCause;
-use redbolt::{
-    Client, ExtendError, KeepAlive, Lease, LockError, LockOptions, UnlockError, Unlocked, now,
-};
+use redbolt::{Client, ExtendError, Guard, LockError, LockOptions, UnlockError, Unlocked, now};
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, StopAtEnd, TTL, eventually, given_away, ms, soon_after, taken,
+    Clients as _, Cluster, PATIENCE, TTL, eventually, given_away, ms, soon_after, taken,
+    wait_released,
 };
 
 fn kept(ttl: Duration) -> LockOptions {
-    LockOptions::new(ttl).keep_alive(KeepAlive::new())
+    LockOptions::new(ttl).keep_alive()
 }
 
-/// Drives the client until `lease` is lost: at its deadline, if nothing is known before.
+/// Waits until `lease` is lost: at its deadline, if nothing is known before.
 #[track_caller]
-fn until_lost(client: &mut Client, lease: &Lease) {
-    assert!(!client.drive_for(PATIENCE).expect("a healthy loop"), "still held after {PATIENCE:?}");
+fn until_lost(lease: &Guard) {
+    assert!(lease.lost().wait_for(PATIENCE).is_some(), "still held after {PATIENCE:?}");
     assert!(lease.is_lost() && !lease.is_valid() && lease.remaining().is_zero());
     assert!(lease.deadline() <= now());
 }
@@ -30,25 +28,22 @@ fn until_lost(client: &mut Client, lease: &Lease) {
 #[test]
 fn auto_extension_keeps_a_lock_for_three_ttls_and_stops_at_unlock() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let (mut client, mut other) = (cluster.client(), cluster.client());
+    let (client, other) = (cluster.client(), cluster.client());
     let ttl = ms(1_300);
-    let lease = client.try_lock("k", kept(ttl)).unwrap();
-    let token = lease.token();
+    let lease = client.try_lock("k", kept(ttl)).wait().unwrap();
+    let token = lease.token().unwrap();
     let end = now() + ttl * 3;
     while now() < end {
-        assert!(client.drive_for(ms(20)).unwrap());
-        assert!(lease.is_valid() && !lease.is_lost() && lease.token() == token);
-        taken(other.try_lock("k", ttl));
+        assert!(lease.lost().wait_for(ms(20)).is_none());
+        assert!(lease.is_valid() && !lease.is_lost() && lease.token().unwrap() == token);
+        taken(other.try_lock("k", ttl).wait());
     }
-    assert!(eventually(PATIENCE, || {
-        client.drive().unwrap();
-        cluster.holders("k") == 5
-    }));
+    assert!(eventually(PATIENCE, || { cluster.holders("k") == 5 }));
     assert_eq!(cluster.values("k"), vec![Some(token.as_bytes().to_vec()); 5]);
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-    client.wait_released(PATIENCE);
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
-    assert!(client.drive_for(ttl).unwrap());
+    thread::sleep(ttl);
     assert_eq!(cluster.holders("k"), 0, "nothing brings it back");
 }
 
@@ -57,61 +52,42 @@ fn auto_extension_keeps_a_lock_for_three_ttls_and_stops_at_unlock() {
 fn a_kept_lock_outlives_a_restart_and_a_freeze_of_one_node() {
     let Some(mut cluster) = Cluster::mixed(5) else { return };
     // Short enough for the frozen node to count as stalled.
-    let mut client = cluster.whole(cluster.config().node_timeout(ms(500)));
-    let mut other = cluster.client();
+    let client = cluster.whole(cluster.config().node_timeout(ms(500)));
+    let other = cluster.client();
     let ttl = ms(1_000);
-    let mut lease = client.try_lock("k", kept(ttl)).unwrap();
-    let token = lease.token();
-    assert!(eventually(PATIENCE, || {
-        client.drive().unwrap();
-        cluster.holders("k") == 5
-    }));
+    let mut lease = client.try_lock("k", kept(ttl)).wait().unwrap();
+    let token = lease.token().unwrap();
+    assert!(eventually(PATIENCE, || { cluster.holders("k") == 5 }));
     for turn in 0..25 {
         match turn {
-            // Starting a server takes a while, in which the client must go on.
-            5 => restart_while_kept(&mut cluster, &mut client),
+            5 => cluster.node_mut(4).restart(),
             10 => cluster.node(0).freeze(),
             15 => cluster.node(0).thaw(),
             _ => {}
         }
-        assert!(client.drive_for(ttl).unwrap(), "turn {turn}");
-        assert!(lease.is_valid() && lease.token() == token);
+        assert!(lease.lost().wait_for(ttl).is_none(), "turn {turn}");
+        assert!(lease.is_valid() && lease.token().unwrap() == token);
     }
-    // Nobody drives the client while the nodes are looked at.
-    assert!(eventually(PATIENCE, || client.extend(&mut lease, TTL).is_ok()));
-    assert!(other.try_lock("k", ttl).is_err());
+    assert!(eventually(PATIENCE, || lease.extend(TTL).wait().is_ok()));
+    assert!(other.try_lock("k", ttl).wait().is_err());
     let values = cluster.values("k");
     let held = values.iter().filter(|value| value.as_deref() == Some(token.as_bytes())).count();
     // A key that ended, with its server or while that stood still, is not made anew.
     assert_eq!(held, 3, "{values:?}");
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-    client.wait_released(PATIENCE);
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
-}
-
-/// Starting a server takes a while, in which the client goes on.
-fn restart_while_kept(cluster: &mut Cluster, client: &mut Client) {
-    let is_done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Acquire) {
-                assert!(client.drive_for(ms(10)).expect("a healthy loop"));
-            }
-        });
-        let _stop = StopAtEnd(&is_done);
-        cluster.node_mut(4).restart();
-    });
 }
 
 /// Released at any moment of an extension, from anywhere: the key never comes back.
 #[test]
 fn a_thousand_releases_of_kept_locks_leave_no_key() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     let ttl = ms(30);
     for turn in 0..1_000_u64 {
         // On a busy machine a round may take longer than the lease.
-        let mut tries = (0..20).map(|_| client.try_lock("k", kept(ttl)));
+        let mut tries = (0..20).map(|_| client.try_lock("k", kept(ttl)).wait());
         let lease = tries.find_map(|result| match result {
             Err(LockError::Expired(_)) => None,
             result => Some(result.unwrap()),
@@ -120,17 +96,15 @@ fn a_thousand_releases_of_kept_locks_leave_no_key() {
         let third = lease.deadline() - (ttl - ms(3)) + ttl / 3;
         // Some releases go before the extension, some right behind it, some behind its answer.
         let at = third - ms(1) + Duration::from_micros(turn % 20 * 100);
-        while now() < at {
-            client.drive().unwrap();
-        }
+        while now() < at {}
         if turn % 3 == 0 {
             drop(lease);
-            client.wait_released(PATIENCE);
+            wait_released(&client, PATIENCE);
         } else {
             // On a busy machine the lease may be over by then.
-            let result = client.unlock(lease);
+            let result = lease.unlock().wait();
             assert!(matches!(result, Ok(_) | Err(UnlockError::NotHeld)), "{result:?}");
-            client.wait_released(PATIENCE);
+            wait_released(&client, PATIENCE);
         }
         assert_eq!(cluster.holders("k"), 0, "turn {turn}");
     }
@@ -139,16 +113,16 @@ fn a_thousand_releases_of_kept_locks_leave_no_key() {
 #[test]
 fn auto_extension_goes_on_after_nodes_were_away_for_a_part_of_the_validity() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.whole(cluster.config().node_timeout(ms(200)));
+    let client = cluster.whole(cluster.config().node_timeout(ms(200)));
     let ttl = ms(3_000);
-    let lease = client.try_lock("k", kept(ttl)).unwrap();
+    let lease = client.try_lock("k", kept(ttl)).wait().unwrap();
     let first = lease.deadline();
     (0..2).for_each(|index| cluster.node(index).freeze());
     // Past the third: extensions miss their quorum.
-    assert!(client.drive_for(ttl * 6 / 10).unwrap());
+    assert!(lease.lost().wait_for(ttl * 6 / 10).is_none());
     assert!(lease.deadline() <= first && lease.is_valid());
     (0..2).for_each(|index| cluster.node(index).thaw());
-    assert!(client.drive_for(ttl).unwrap());
+    assert!(lease.lost().wait_for(ttl).is_none());
     assert!(lease.is_valid() && lease.deadline() > first + ttl / 3);
 }
 
@@ -156,20 +130,20 @@ fn auto_extension_goes_on_after_nodes_were_away_for_a_part_of_the_validity() {
 #[test]
 fn the_loss_is_signalled_by_the_deadline_with_every_node_frozen() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let mut client = cluster.whole(cluster.config().node_timeout(ms(200)));
+    let client = cluster.whole(cluster.config().node_timeout(ms(200)));
     let ttl = ms(1_500);
     soon_after(ttl / 4, || {
-        let lease = client.try_lock("k", kept(ttl)).unwrap();
-        assert!(client.drive_for(ttl).unwrap());
+        let lease = client.try_lock("k", kept(ttl)).wait().unwrap();
+        assert!(lease.lost().wait_for(ttl).is_none());
         cluster.nodes().for_each(super::common::RealServer::freeze);
-        until_lost(&mut client, &lease);
+        until_lost(&lease);
         let late = lease.deadline().until(now());
         cluster.nodes().for_each(super::common::RealServer::thaw);
         // What the nodes had received runs now, and changes nothing for the holder.
-        assert!(client.drive_for(ms(200)).unwrap());
+        thread::sleep(ms(200));
         assert!(!lease.is_valid() && lease.is_lost());
         drop(lease);
-        client.wait_released(PATIENCE);
+        wait_released(&client, PATIENCE);
         assert_eq!(cluster.holders("k"), 0);
         late
     });
@@ -180,9 +154,9 @@ fn the_loss_is_signalled_by_the_deadline_with_every_node_frozen() {
 fn every_way_of_losing_the_lock_is_signalled_with_the_next_extension() {
     for way in ["FLUSHALL", "DEL", "takeover", "unlock_token", "PEXPIRE"] {
         let Some(cluster) = Cluster::mixed(5) else { return };
-        let mut client = cluster.client();
+        let client = cluster.client();
         let ttl = ms(3_000);
-        let lease = client.try_lock("k", kept(ttl)).unwrap();
+        let lease = client.try_lock("k", kept(ttl)).wait().unwrap();
         assert!(eventually(PATIENCE, || cluster.holders("k") == 5));
         for index in 0..3 {
             let node = cluster.node(index);
@@ -195,13 +169,13 @@ fn every_way_of_losing_the_lock_is_signalled_with_the_next_extension() {
             }
         }
         if way == "unlock_token" {
-            cluster.client().unlock_token("k", lease.token()).unwrap();
+            cluster.client().unlock_token("k", lease.token().unwrap()).wait().unwrap();
         }
         let deadline = lease.deadline();
-        until_lost(&mut client, &lease);
+        until_lost(&lease);
         assert!(lease.deadline() + ttl / 3 < deadline, "{way}: known at the first extension");
         drop(lease);
-        client.wait_released(PATIENCE);
+        wait_released(&client, PATIENCE);
         let expected = if way == "takeover" { 3 } else { 0 };
         assert_eq!(cluster.holders("k"), expected, "{way}");
     }
@@ -237,43 +211,42 @@ fn a_lost_lease_is_told_by_the_drivers_loop() {
 #[test]
 fn a_kept_lock_is_handed_over_and_kept_by_its_new_holder() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let (mut first, mut second) = (cluster.client(), cluster.client());
+    let (first, second) = (cluster.client(), cluster.client());
     let ttl = ms(1_000);
-    let lease = first.try_lock("k", kept(ttl)).unwrap();
-    assert!(first.drive_for(ttl).unwrap());
-    let (key, token) = given_away(&mut first, lease);
-    let lease = second.adopt(&key, &token, kept(ttl)).unwrap();
+    let lease = first.try_lock("k", kept(ttl)).wait().unwrap();
+    assert!(lease.lost().wait_for(ttl).is_none());
+    let (key, token) = given_away(lease);
+    let lease = second.adopt(&key, &token, kept(ttl)).wait().unwrap();
     let end = now() + ttl * 3;
     while now() < end {
-        assert!(first.drive_for(ms(10)).unwrap() && second.drive_for(ms(10)).unwrap());
-        assert!(lease.is_valid() && lease.token() == token);
+        assert!(lease.lost().wait_for(ms(10)).is_none());
+        assert!(lease.is_valid() && lease.token().unwrap() == token);
     }
-    assert_eq!(second.unlock(lease).unwrap(), Unlocked::Released);
-    assert!(first.drive_for(ttl).unwrap());
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+    thread::sleep(ttl);
     assert_eq!(cluster.holders("k"), 0);
 
     // Given away and taken over by nobody, it ends with its TTL.
-    let lease = first.try_lock("k", kept(ttl)).unwrap();
-    given_away(&mut first, lease);
-    assert!(first.drive_for(ttl * 2).unwrap());
+    let lease = first.try_lock("k", kept(ttl)).wait().unwrap();
+    given_away(lease);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
 }
 
 #[test]
 fn with_lock_keeps_its_lock_and_says_when_it_is_lost() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     let ttl = ms(1_500);
     let result = client.with_lock("k", ttl, |held| {
         let begin = now();
         while begin.until(now()) < ttl * 2 {
-            held.extend_if_due().unwrap();
+            held.extend_if_due().wait().unwrap();
             assert!(held.is_valid());
             thread::sleep(ms(20));
         }
         cluster.nodes().for_each(|node| drop(node.command(&["DEL", "k"])));
         let error = loop {
-            if let Err(error) = held.extend_if_due() {
+            if let Err(error) = held.extend_if_due().wait() {
                 break error;
             }
             thread::sleep(ms(5));
@@ -284,10 +257,10 @@ fn with_lock_keeps_its_lock_and_says_when_it_is_lost() {
     });
     assert!(matches!(result, Err(LockError::Lost)), "{result:?}");
 
-    let limited = LockOptions::new(ttl).keep_alive(KeepAlive::new().max_extensions(1));
-    let result = client.with_lock("k", limited, |held| {
+    let limited = Client::connect(cluster.config().max_extensions(1)).unwrap();
+    let result = limited.with_lock("k", ttl, |held| {
         loop {
-            match held.extend_if_due() {
+            match held.extend_if_due().wait() {
                 Ok(()) => thread::sleep(ms(5)),
                 Err(ExtendError::LimitReached) => break,
                 Err(other) => panic!("{other}"),
@@ -297,14 +270,14 @@ fn with_lock_keeps_its_lock_and_says_when_it_is_lost() {
         Ok::<_, LockError>(())
     });
     result.unwrap();
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }
 
 #[test]
 fn the_error_and_the_panic_of_the_work_come_before_a_release_that_fails() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     let lose = || cluster.nodes().for_each(|node| drop(node.command(&["DEL", "k"])));
     let error = client.with_lock("k", TTL, |_| {
         lose();
@@ -318,6 +291,6 @@ fn the_error_and_the_panic_of_the_work_come_before_a_release_that_fails() {
         })
     }));
     assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"mine"));
-    client.wait_released(PATIENCE);
+    wait_released(&client, PATIENCE);
     assert_eq!(cluster.holders("k"), 0);
 }

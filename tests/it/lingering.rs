@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use redbolt::driver::{Driver, Outcome};
-use redbolt::{Client, KeepAlive, Lease, LockError, LockOptions, Retry, Shared, Unlocked};
+use redbolt::{Client, Lease, LockError, LockOptions, Unlocked};
 
-use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms, on_each_kind};
+use super::common::{
+    Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, ms, on_each_kind, wait_released,
+};
 use super::waiting::SELDOM;
 
 /// Far longer than a test waits for what must come at once.
@@ -68,16 +70,16 @@ fn a_driver_takes_its_lock_again_without_a_command_and_gives_it_to_who_waits() {
         assert_eq!((cluster.calls("set"), cluster.holders("k")), (3, 3), "{}", kind.name());
 
         let config = cluster.config().retry(SELDOM.timeout(PATIENCE));
-        let mut other = Client::connect(config).expect("the nodes are there");
+        let other = Client::connect(config).expect("the nodes are there");
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let began = redbolt::now();
-                let lease = other.lock("k", TTL).expect("its turn comes");
+                let lease = other.lock("k", TTL).wait().expect("its turn comes");
                 assert!(redbolt::now().saturating_since(began) < LINGER / 2, "it lingered on");
                 is_over.store(true, Ordering::Release);
-                other.unlock(lease).expect("it is held");
-                other.wait_released(PATIENCE);
+                lease.unlock().wait().expect("it is held");
+                wait_released(&other, PATIENCE);
             });
             until(&mut driver, |_| is_over.load(Ordering::Acquire).then_some(()));
         });
@@ -106,50 +108,37 @@ fn what_a_driver_lets_linger_is_released_at_its_end() {
 fn a_shared_handle_takes_its_lock_again_and_gives_it_to_who_waits() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let config = cluster.config().retry(SELDOM.timeout(PATIENCE));
-    let shared = Shared::connect(config.clone()).expect("the nodes are there");
+    let shared = Client::connect(config.clone()).expect("the nodes are there");
     for turn in 0..20 {
-        let guard = shared.lock("k", options()).expect("nobody has it");
+        let guard = shared.lock("k", options()).wait().expect("nobody has it");
         if turn % 2 == 0 {
             drop(guard);
         } else {
-            assert_eq!(shared.unlock(guard).expect("it is held"), Unlocked::Released);
+            assert_eq!(guard.unlock().wait().expect("it is held"), Unlocked::Released);
         }
     }
     assert_eq!((cluster.calls("set"), cluster.holders("k")), (3, 3));
 
-    let mut other = Client::connect(config).expect("the nodes are there");
+    let other = Client::connect(config).expect("the nodes are there");
     let began = redbolt::now();
-    let lease = other.lock("k", TTL).expect("its turn comes");
+    let lease = other.lock("k", TTL).wait().expect("its turn comes");
     assert!(redbolt::now().saturating_since(began) < LINGER / 2, "it lingered on");
-    other.unlock(lease).expect("it is held");
-    other.wait_released(PATIENCE);
+    lease.unlock().wait().expect("it is held");
+    wait_released(&other, PATIENCE);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
 
-    drop(shared.lock("k", options()).expect("nobody has it"));
-    assert_eq!(shared.shutdown(PATIENCE), 0);
+    drop(shared.lock("k", options()).wait().expect("nobody has it"));
+    assert_eq!(shared.shutdown(PATIENCE).wait(), 0);
     assert_eq!(cluster.holders("k"), 0);
-}
-
-#[test]
-fn what_belongs_to_one_holder_does_not_linger_in_a_shared_handle() {
-    let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let shared = Shared::connect(cluster.config()).expect("the nodes are there");
-    // It would linger for longer than is waited for here.
-    let long = || LockOptions::new(ms(30_000)).linger(ms(30_000));
-    let limited = KeepAlive::new().max_extensions(3);
-    for of_one in [long().announced(), long().keep_alive(limited)] {
-        drop(shared.try_lock("k", of_one.clone()).expect("nobody has it"));
-        assert!(eventually(PATIENCE, || cluster.holders("k") == 0), "{of_one:?}");
-    }
 }
 
 /// Nobody takes it again: the I/O thread, which may be asleep, is woken for its end.
 #[test]
 fn a_shared_handle_releases_what_has_lingered_for_long_enough() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let shared = Shared::connect(cluster.config()).expect("the nodes are there");
-    for options in [options(), options().keep_alive(KeepAlive::new())] {
-        drop(shared.lock("k", options.linger(ms(50))).expect("nobody has it"));
+    let shared = Client::connect(cluster.config()).expect("the nodes are there");
+    for options in [options(), options().keep_alive()] {
+        drop(shared.lock("k", options.linger(ms(50))).wait().expect("nobody has it"));
         assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
     }
 }
@@ -157,31 +146,31 @@ fn a_shared_handle_releases_what_has_lingered_for_long_enough() {
 #[test]
 fn a_call_that_the_lock_does_not_suit_goes_behind_its_release() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let shared = Shared::connect(cluster.config()).expect("the nodes are there");
-    for other in [options().keep_alive(KeepAlive::new()), options().min_validity(TTL - ms(300))] {
-        drop(shared.try_lock("k", options()).expect("nobody has it"));
+    let shared = Client::connect(cluster.config()).expect("the nodes are there");
+    for other in [options().keep_alive(), options().min_validity(TTL - ms(300))] {
+        drop(shared.try_lock("k", options()).wait().expect("nobody has it"));
         let (began, sets) = (redbolt::now(), cluster.calls("set"));
         // What is left of it is soon too little for the last of them.
         assert!(eventually(PATIENCE, || redbolt::now() > began + ms(300)));
-        drop(shared.try_lock("k", other.clone()).expect("its release is in front"));
+        drop(shared.try_lock("k", other.clone()).wait().expect("its release is in front"));
         assert!(cluster.calls("set") >= sets + 2, "{other:?}");
     }
     // A token that was read belongs to one holder.
-    let guard = shared.try_lock("k", options()).expect("nobody has it");
+    let guard = shared.try_lock("k", options()).wait().expect("nobody has it");
     assert!(guard.token().is_some());
     drop(guard);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 0));
-    assert_eq!(shared.shutdown(PATIENCE), 0);
+    assert_eq!(shared.shutdown(PATIENCE).wait(), 0);
 }
 
 #[test]
 fn nobody_lets_a_lock_linger_who_does_not_hear_who_waits() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let mut client = Client::connect(cluster.config()).expect("the nodes are there");
-    let refused = client.lock("k", options()).expect_err("it is blocking");
+    let config = cluster.config().direct_wake(false);
+    let shared = Client::connect(config).expect("the nodes are there");
+    let refused = shared.lock("k", options()).wait().expect_err("nobody is woken");
     assert!(matches!(refused, LockError::NoLinger { .. }), "{refused}");
-    let config = cluster.config().direct_wake(false).retry(Retry::ONCE);
-    let shared = Shared::connect(config).expect("the nodes are there");
-    let refused = shared.lock("k", options()).expect_err("nobody is woken");
+    let heard = Client::connect(cluster.config()).expect("the nodes are there");
+    let refused = heard.lock("k", options().announced()).wait().expect_err("it is a leader's");
     assert!(matches!(refused, LockError::NoLinger { .. }), "{refused}");
 }

@@ -3,12 +3,12 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
-use redbolt::{Client, Config, RestartGuard};
+use redbolt::{Config, RestartGuard};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::common::{Kind, PATIENCE, RealServer, TTL, eventually, kind_or_skip, log_to};
+use super::common::{Kind, Looped, PATIENCE, RealServer, TTL, eventually, kind_or_skip, log_to};
 
 /// Keeps the events that this thread gives.
 #[derive(Clone, Default)]
@@ -75,7 +75,7 @@ fn a_wrong_password_is_logged_once_and_again_after_it_was_mended() {
         }
     };
     log_to(log.clone(), || {
-        let mut client = Client::connect(config).unwrap();
+        let mut client = Looped::connect(config);
         let mut locks = |count: usize| {
             for turn in 0..count {
                 drop(client.try_lock(format!("log:{turn}"), TTL));

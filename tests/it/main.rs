@@ -6,39 +6,37 @@
 
 mod acl;
 mod acquire;
-mod batch;
 mod broken_fences;
 mod broken_transfers;
 mod circles;
+mod client;
 mod code;
 mod common;
 mod concurrency;
 mod connecting;
+mod costs;
 mod debts;
 mod descriptors;
 mod dialects;
 mod drops;
-#[cfg(feature = "shared")]
 mod election;
-#[cfg(feature = "shared")]
 mod endings;
 mod extend;
 mod faulty_nodes;
-#[cfg(feature = "shared")]
 mod fences;
+mod futures;
 #[cfg(feature = "fuzzing")]
 mod fuzz_corpus;
-#[cfg(feature = "shared")]
 mod given_away;
 mod greeting;
 #[cfg(feature = "sim")]
 mod hands;
 mod health;
 mod hold;
-#[cfg(feature = "shared")]
 mod lingering;
 #[cfg(feature = "tracing")]
 mod log;
+mod loss;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod overrides;
@@ -47,20 +45,10 @@ mod peers_replayed;
 mod prefix;
 mod promoted;
 mod public_names;
-#[cfg(feature = "shared")]
 mod query;
+mod queues;
 mod retry;
 mod secrets;
-#[cfg(feature = "shared")]
-mod shared;
-#[cfg(feature = "shared")]
-mod shared_costs;
-#[cfg(feature = "shared")]
-mod shared_futures;
-#[cfg(feature = "shared")]
-mod shared_loss;
-#[cfg(feature = "shared")]
-mod shared_queues;
 
 mod tidy;
 #[cfg(feature = "tls")]

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use redbolt::Client;
 
 use super::common::{
-    Clients as _, Cluster, PATIENCE, RealServer, TTL, eventually, given_away, ms, no_quorum, taken,
+    Clients as _, Cluster, Looped, PATIENCE, RealServer, TTL, eventually, ms, no_quorum, taken,
 };
 
 /// What a recorder has got so far: sums of counters, last values of gauges, numbers of samples.
@@ -63,21 +62,21 @@ fn name_of(cluster: &Cluster, index: usize) -> String {
 }
 
 /// A client whose series have its name, and that has so many voters.
-fn counted(cluster: &Cluster, voters: u32) -> Client {
+fn counted(cluster: &Cluster, voters: u32) -> Looped {
     let config = cluster.config().node_timeout(ms(1_000)).client_name("counted");
-    let mut client = Client::connect(config).expect("fresh servers are admitted");
+    let mut client = Looped::connect(config);
     drive(&mut client, voters);
     client
 }
 
 /// Drives the client until so many nodes may vote.
 #[track_caller]
-fn drive(client: &mut Client, voters: u32) {
+fn drive(client: &mut Looped, voters: u32) {
     let is_so = eventually(PATIENCE, || {
-        client.drive().expect("a healthy loop");
+        client.drive_for(ms(1));
         client.driver().voters().count() == voters
     });
-    assert!(is_so, "{:#?}", client.nodes());
+    assert!(is_so, "{:#?}", client.driver().nodes());
 }
 
 #[test]
@@ -89,15 +88,15 @@ fn a_recorder_gets_locks_and_votes() {
     metrics::with_local_recorder(&recorder, || {
         let mut client = counted(&cluster, 5);
         for turn in 0..20 {
-            let mut lease = client.try_lock(format!("secret-key-{turn}"), TTL).unwrap();
-            client.extend(&mut lease, TTL).unwrap();
+            let lease = client.try_lock(format!("secret-key-{turn}"), TTL).unwrap();
+            client.extend(&lease, TTL).unwrap();
             client.unlock(lease).unwrap();
         }
         let held = client.try_lock("secret-key", TTL).unwrap();
         taken(client.try_lock("secret-key", TTL));
         drop(held);
         client.wait_released(PATIENCE);
-        client.export_metrics();
+        client.driver().export_metrics();
     });
     seen.add(&snapshotter);
     assert_eq!(seen.get("redbolt_attempts_total counted won"), 21);
@@ -143,8 +142,8 @@ fn a_recorder_sees_a_node_that_is_frozen_and_one_that_is_restarted() {
         cluster.node_mut(1).kill9();
         drive(&mut client, 3);
         drop(client.try_lock("three", TTL).unwrap());
-        client.drive().unwrap();
-        client.export_metrics();
+        client.drive_for(ms(1));
+        client.driver().export_metrics();
         seen.add(&snapshotter);
         assert_eq!(seen.get(&format!("redbolt_node_state counted {frozen} stalled")), 1);
         assert_eq!(seen.get(&format!("redbolt_node_state counted {frozen} admitted")), 0);
@@ -180,11 +179,11 @@ fn a_client_that_is_driven_exports_by_itself() {
     let snapshotter = recorder.snapshotter();
     let mut seen = Seen::default();
     metrics::with_local_recorder(&recorder, || {
-        let mut client = cluster.client();
+        let mut client = Looped::connect(cluster.config());
         let lease = client.try_lock("k", TTL).unwrap();
         client.unlock(lease).unwrap();
         let comes = eventually(PATIENCE, || {
-            client.drive_for(ms(100)).unwrap();
+            client.drive_for(ms(100));
             seen.add(&snapshotter);
             seen.values.get("redbolt_releases_total released") == Some(&1.0)
         });
@@ -258,8 +257,8 @@ fn the_age_of_the_oldest_lease_and_call_grows_while_nothing_happens() {
     let mut seen = Seen::default();
     metrics::with_local_recorder(&recorder, || {
         let config = || redbolt::Config::new(nodes.urls()).unwrap();
-        let mut holder = Client::connect(config().client_name("holder")).unwrap();
-        let mut waiter = Client::connect(config().client_name("waiter")).unwrap();
+        let mut holder = Looped::connect(config().client_name("holder"));
+        let mut waiter = Looped::connect(config().client_name("waiter"));
         let lease = holder.try_lock("stuck", TTL).unwrap();
         let later = holder.try_lock("later", TTL).unwrap();
         let patient = redbolt::LockOptions::new(TTL).retry(redbolt::Retry::default());
@@ -268,22 +267,23 @@ fn the_age_of_the_oldest_lease_and_call_grows_while_nothing_happens() {
         let waited = seen.values["redbolt_oldest_call_seconds waiter"];
         assert!((0.9..2.6).contains(&waited), "{waited}");
         // It was not driven: only what a drive exports is new.
-        holder.export_metrics();
-        waiter.export_metrics();
+        holder.driver().export_metrics();
+        waiter.driver().export_metrics();
         seen.add(&snapshotter);
         assert!(seen.values["redbolt_oldest_hold_seconds holder"] > 2.4, "{:#?}", seen.values);
         assert_eq!(seen.values["redbolt_oldest_call_seconds waiter"], 0.0);
         holder.unlock(lease).unwrap();
-        given_away(&mut holder, later);
+        assert!(eventually(PATIENCE, || holder.driver().detach(&later).is_ok()));
+        drop(later);
         let clears = eventually(PATIENCE, || {
-            holder.drive_for(ms(100)).unwrap();
+            holder.drive_for(ms(100));
             seen.add(&snapshotter);
             seen.values["redbolt_oldest_hold_seconds holder"] == 0.0
         });
         assert!(clears, "{:#?}", seen.values);
         let kept = holder.try_lock("kept", TTL).unwrap();
         let grows = eventually(PATIENCE, || {
-            holder.drive_for(ms(100)).unwrap();
+            holder.drive_for(ms(100));
             seen.add(&snapshotter);
             seen.values["redbolt_oldest_hold_seconds holder"] > 1.5
         });

@@ -8,15 +8,15 @@ use super::common::{Clients as _, Cluster, PATIENCE, TTL, eventually, ms};
 #[test]
 fn a_call_may_poll_instead_of_being_woken() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut holder = cluster.client();
-    let lease = holder.try_lock("k", TTL).unwrap();
+    let holder = cluster.client();
+    let lease = holder.try_lock("k", TTL).wait().unwrap();
     let retry = Retry::every(ms(10), ms(10)).timeout(PATIENCE);
-    let mut waiter = cluster.client();
+    let waiter = cluster.client();
     let acquire = LockOptions::new(TTL).retry(retry).direct_wake(false);
     std::thread::scope(|scope| {
-        let call = scope.spawn(|| waiter.lock("k", acquire).is_ok());
+        let call = scope.spawn(|| waiter.lock("k", acquire).wait().is_ok());
         assert!(eventually(PATIENCE, || cluster.set_count(0) > 5), "it does not poll");
-        holder.unlock(lease).unwrap();
+        lease.unlock().wait().unwrap();
         assert!(call.join().unwrap());
     });
     for server in cluster.nodes() {

@@ -128,27 +128,27 @@ fn yes(cluster: &Cluster, command: &[String]) -> usize {
 #[test]
 fn a_lock_of_either_keeps_the_other_out() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut redbolt = cluster.client();
+    let redbolt = cluster.client();
     for client in CLIENTS {
         let (name, key) = (client.name, client.key);
         let acquire = (client.acquire)(key);
         let release = eval(RELEASE, key, &[THEIRS]);
 
         assert_eq!(yes(&cluster, &acquire), 3, "{name}");
-        taken(redbolt.try_lock(key, TTL));
+        taken(redbolt.try_lock(key, TTL).wait());
         if let Some(extend) = client.extend {
             assert_eq!(yes(&cluster, &extend(key)), 3, "{name}");
-            taken(redbolt.try_lock(key, TTL));
+            taken(redbolt.try_lock(key, TTL).wait());
         }
         assert_eq!(yes(&cluster, &release), 3, "{name}");
 
-        let mut lease = redbolt.try_lock(key, TTL).expect("it was released");
+        let mut lease = redbolt.try_lock(key, TTL).wait().expect("it was released");
         // Which may still be on its way to the last node.
         assert!(eventually(PATIENCE, || cluster.holders(key) == 3));
         assert_eq!(yes(&cluster, &acquire), 0, "{name} won what Redbolt holds");
         assert_eq!(yes(&cluster, &release), 0, "{name} released what Redbolt holds");
-        redbolt.extend(&mut lease, TTL).expect("nobody touched it");
-        assert_eq!(redbolt.unlock(lease).unwrap(), Unlocked::Released, "{name}");
+        lease.extend(TTL).wait().expect("nobody touched it");
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released, "{name}");
         assert!(eventually(PATIENCE, || cluster.holders(key) == 0));
     }
 }
@@ -156,24 +156,24 @@ fn a_lock_of_either_keeps_the_other_out() {
 #[test]
 fn an_extension_takes_redbolts_lock_only_where_it_asks_for_no_owner() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut redbolt = cluster.client();
+    let redbolt = cluster.client();
     for client in CLIENTS {
         let (name, key) = (client.name, client.key);
         let Some(extend) = client.extend else { continue };
-        let mut lease = redbolt.try_lock(key, TTL).unwrap();
+        let mut lease = redbolt.try_lock(key, TTL).wait().unwrap();
         assert!(eventually(PATIENCE, || cluster.holders(key) == 3));
         let extended = yes(&cluster, &extend(key));
         if client.extension_steals {
             assert_eq!(extended, 3, "{name}");
             // Redbolt says so, and leaves alone what is no longer its own.
-            let error = redbolt.extend(&mut lease, TTL).unwrap_err();
+            let error = lease.extend(TTL).wait().unwrap_err();
             assert!(matches!(error, ExtendError::Lost { .. }), "{name}: {error}");
-            assert_eq!(redbolt.unlock(lease), Err(UnlockError::NotHeld), "{name}");
+            assert_eq!(lease.unlock().wait(), Err(UnlockError::NotHeld), "{name}");
             assert_eq!(yes(&cluster, &eval(RELEASE, key, &[THEIRS])), 3, "{name}");
         } else {
             assert_eq!(extended, 0, "{name} extended what Redbolt holds");
-            redbolt.extend(&mut lease, TTL).expect("nobody touched it");
-            assert_eq!(redbolt.unlock(lease).unwrap(), Unlocked::Released, "{name}");
+            lease.extend(TTL).wait().expect("nobody touched it");
+            assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released, "{name}");
             assert!(eventually(PATIENCE, || cluster.holders(key) == 0));
         }
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use redbolt::{Cause, Client, Config, LockError, now};
 
-use super::common::{PATIENCE, RealServer, available_kinds, causes, eventually, ms, on_each_kind};
+use super::common::{
+    PATIENCE, RealServer, available_kinds, causes, eventually, ms, on_each_kind, settled_nodes,
+};
 
 /// The longest TTL of these locks, and so about the time that a node waits.
 const MAX_TTL: Duration = Duration::from_secs(2);
@@ -20,9 +22,9 @@ fn newcomer(server: &RealServer) -> Result<(), LockError> {
 }
 
 fn newcomer_with(config: Config) -> Result<(), LockError> {
-    let mut client = Client::open(config).expect("a client");
-    let _ = client.wait_settled(PATIENCE);
-    client.try_lock("k", MAX_TTL / 2).map(drop)
+    let client = Client::open(config).expect("a client");
+    settled_nodes(&client);
+    client.try_lock("k", MAX_TTL / 2).wait().map(drop)
 }
 
 /// Why the server did not vote.
@@ -129,7 +131,7 @@ fn who_may_not_write_the_marker_waits_each_time() {
     for _ in 0..2 {
         assert_eq!(refused(newcomer_with(denied())), [Cause::Quarantined]);
     }
-    let mut client = Client::open(denied()).expect("a client");
-    let is_let_in = || client.try_lock("k", MAX_TTL / 2).is_ok();
+    let client = Client::open(denied()).expect("a client");
+    let is_let_in = || client.try_lock("k", MAX_TTL / 2).wait().is_ok();
     assert!(eventually(PATIENCE, is_let_in), "not even where it stays");
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use redbolt::driver::mio::{Events, Poll};
 use redbolt::driver::{Driver, Outcome};
 use redbolt::{
-    Admission, Batch, Client, Config, ConnectError, Held, IdleStrategy, Lease, LockError,
-    LockOptions, LockToken, Quorum, RestartGuard, Retry, UnlockError, Unlocked,
+    Admission, Call, Client, Config, ConnectError, Guard, IdleStrategy, Lease, LockError,
+    LockOptions, LockToken, Quorum, RestartGuard, Retry, UnlockError, Unlocked, wait_all,
 };
 use redbolt_embedded::Nodes;
 use redbolt_rig::uninterrupted;
@@ -32,58 +32,46 @@ fn the_client_is_used_by_its_names() -> Anything {
         .restart_guard(RestartGuard::On)
         .admission(Admission::Lenient)
         .admission(Admission::Strict)
-        .retry(
-            Retry::every(Duration::from_millis(5), Duration::from_millis(5))
-                .attempts(3)
-                .timeout(TTL),
-        )
+        .retry(Retry::every(Duration::from_millis(5), Duration::from_millis(5)).timeout(TTL))
         .idle_strategy(IdleStrategy::Spin)
         .idle_strategy(IdleStrategy::SpinThenPark(Duration::from_micros(50)))
         .idle_strategy(IdleStrategy::Park)
         .in_flight_max(16)
         .client_name("names");
-    let mut client = Client::connect(config)?;
+    let client = Client::connect(config)?;
 
-    let mut lease = client.try_lock("sku:42", TTL)?;
+    let mut lease = client.try_lock("sku:42", TTL).wait()?;
     assert!(lease.remaining() > Duration::ZERO && lease.deadline() > redbolt::now());
     assert!(lease.votes().count() >= 2 && lease.key() == b"sku:42");
-    let token: LockToken = lease.token();
+    let token: LockToken = lease.token().unwrap();
     assert_eq!(token.to_string().len(), 40);
-    client.extend(&mut lease, TTL)?;
-    let error = client.try_lock("sku:42", TTL).unwrap_err();
+    lease.extend(TTL).wait()?;
+    let error = client.try_lock("sku:42", TTL).wait().unwrap_err();
     assert!(error.is_taken() && error.is_transient(), "{error}");
-    assert!(matches!(client.lock("sku:42", TTL), Err(LockError::Taken(_))));
-    assert_eq!(client.unlock(lease)?, Unlocked::Released);
-    assert_eq!(client.unlock_token("sku:42", &token), Err(UnlockError::NotHeld));
+    assert!(matches!(client.try_lock("sku:42", TTL).wait(), Err(LockError::Taken(_))));
+    assert_eq!(lease.unlock().wait()?, Unlocked::Released);
+    assert_eq!(client.unlock_token("sku:42", &token).wait(), Err(UnlockError::NotHeld));
 
-    let sold = client.with_lock("sku:44", TTL, |held: &mut Held<'_>| {
-        held.extend_if_due()?;
+    let sold = client.with_lock("sku:44", TTL, |held: &mut Guard| {
+        held.extend_if_due().wait()?;
         Ok::<_, Box<dyn std::error::Error>>(held.remaining() > Duration::ZERO)
     })?;
     assert!(sold);
 
     let acquire = LockOptions::new(TTL).min_validity(Duration::from_secs(1)).timeout(TTL);
-    let lease = client.try_lock("sku:45", acquire)?;
-    let token = client.detach(&lease)?;
-    let adopted = client.adopt(lease.key(), &token, TTL)?;
+    let mut lease = client.try_lock("sku:45", acquire).wait()?;
+    let token = lease.detach().wait()?;
+    let adopted = client.adopt("sku:45", &token, TTL).wait()?;
     drop(adopted);
-    let lease = client.lock("sku:45", TTL)?;
+    let lease = client.lock("sku:45", TTL).wait()?;
     assert_eq!(lease.key(), b"sku:45");
 
-    let mut batch: Batch<'_> = client.batch();
-    let (one, two) = (batch.try_lock("b1", TTL)?, batch.try_lock("b2", TTL)?);
-    assert!(one.index() != two.index() && batch.in_flight() == 2);
-    batch.flush();
-    batch.cancel(two);
-    while let Some(done) = batch.wait_completion()? {
-        if let Outcome::Lock(Ok(lease)) = done.result {
-            batch.extend(&lease, TTL)?;
-            batch.unlock(lease)?;
-        }
-    }
-    assert!(batch.completion().is_none());
-    drop(batch);
-    let error = client.try_lock("k", Duration::from_millis(1)).unwrap_err();
+    let pairs = wait_all(["b1", "b2"].map(|key| client.try_lock(key, TTL)));
+    assert!(pairs.iter().all(Result::is_ok));
+    let call: Call<'_, _> = client.try_lock("b3", TTL);
+    let guard: Option<Result<Guard, LockError>> = call.wait_for(TTL);
+    drop(guard);
+    let error = client.try_lock("k", Duration::from_millis(1)).wait().unwrap_err();
     assert!(matches!(error, LockError::InvalidTtl { .. }) && !error.is_transient(), "{error}");
     Ok(())
 }
@@ -149,11 +137,11 @@ fn handles_go_where_they_may() {
 fn a_client_has_from_one_to_thirty_two_nodes() -> Anything {
     for count in [1, 2, 4, 32] {
         let nodes = Nodes::start(count)?;
-        let mut client = Client::connect(Config::new(nodes.urls())?.node_timeout(NODE_TIMEOUT))?;
-        let lease = client.try_lock("wide", TTL)?;
+        let client = Client::connect(Config::new(nodes.urls())?.node_timeout(NODE_TIMEOUT))?;
+        let lease = client.try_lock("wide", TTL).wait()?;
         assert!(usize::try_from(lease.votes().count())? > count / 2, "{count} nodes");
-        assert!(matches!(client.try_lock("wide", TTL), Err(LockError::Taken(_))));
-        assert_eq!(client.unlock(lease)?, Unlocked::Released);
+        assert!(matches!(client.try_lock("wide", TTL).wait(), Err(LockError::Taken(_))));
+        assert_eq!(lease.unlock().wait()?, Unlocked::Released);
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Retries: as many attempts as asked for, in the time asked for, each behind the release of the
-//! one before; and none goes on after the call.
+//! Retries: in the time asked for, each behind the release of the one before; and none goes on after
+//! the call.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -10,7 +10,7 @@ use redbolt::{Client, LockError, LockOptions, Retry, Unlocked};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, Wire, ends_within, eventually, ms,
-    taken, timed,
+    taken, timed, wait_released,
 };
 
 /// A client that tries again and again.
@@ -49,40 +49,17 @@ impl Monitor {
     }
 }
 
-#[test]
-fn a_call_makes_exactly_as_many_attempts_as_it_may() {
-    let Some(cluster) = Cluster::mixed(3) else { return };
-    occupy_all(&cluster, "k");
-    for attempts in [1, 2, 5] {
-        let retry = Retry::every(ms(1), ms(1)).attempts(attempts);
-        let mut client = Client::connect(cluster.config().retry(retry)).unwrap();
-        let before: Vec<_> = (0..3).map(|index| cluster.set_count(index)).collect();
-        taken(client.lock("k", TTL));
-        let made = |index: usize| cluster.set_count(index) - before[index];
-        for index in 0..3 {
-            assert!(eventually(PATIENCE, || made(index) == u64::from(attempts)), "{attempts}");
-        }
-        assert_eq!((0..3).map(made).sum::<u64>(), 3 * u64::from(attempts));
-    }
-    // Zero attempts are one, and `try_lock` never retries.
-    let retry = Retry::every(ms(1), ms(1)).attempts(0);
-    let mut client = Client::connect(cluster.config().retry(retry)).unwrap();
-    taken(client.lock("k", TTL));
-    let mut client = cluster.client();
-    ends_within(Duration::ZERO, || taken(client.try_lock("k", TTL)));
-}
-
 /// A taken majority: the minority that was won is given back at once, after each attempt.
 #[test]
-fn a_failure_after_all_attempts_leaves_no_key_on_the_free_minority() {
+fn a_failure_after_several_attempts_leaves_no_key_on_the_free_minority() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for index in 0..3 {
         cluster.occupy(index, "k");
     }
-    let mut client = cluster.client();
+    let client = polling(&cluster);
     let mut monitor = Monitor::new(cluster.node(4));
-    let retry = Retry::every(ms(5), ms(5)).attempts(4);
-    let ballot = taken(client.lock("k", LockOptions::new(TTL).retry(retry)));
+    let retry = Retry::every(ms(5), ms(5)).timeout(ms(200));
+    let ballot = taken(client.lock("k", LockOptions::new(TTL).retry(retry)).wait());
     assert_eq!(ballot.denied(), 3);
     assert!(eventually(PATIENCE, || cluster.holders("k") == 3));
     let mut tokens: Vec<_> = (0..4).map(|_| monitor.next_set().1).collect();
@@ -98,11 +75,11 @@ fn a_failure_after_all_attempts_leaves_no_key_on_the_free_minority() {
 fn the_wait_between_attempts_is_at_least_the_delay_and_the_jitter_varies_it() {
     let Some(cluster) = Cluster::mixed(1) else { return };
     cluster.occupy(0, "k");
-    let mut client = cluster.client();
+    let client = polling(&cluster);
     let mut monitor = Monitor::new(cluster.node(0));
     let (delay, jitter, attempts) = (ms(30), ms(60), 9);
-    let retry = Retry::every(delay, jitter).attempts(attempts);
-    taken(client.lock("k", LockOptions::new(TTL).retry(retry)));
+    let retry = Retry::every(delay, jitter).timeout(ms(2_000));
+    taken(client.lock("k", LockOptions::new(TTL).retry(retry)).wait());
     let times: Vec<_> = (0..attempts).map(|_| monitor.next_set().0).collect();
     let waits: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     // The monitor's clock is the wall clock in microseconds; half a millisecond for its rounding.
@@ -114,28 +91,20 @@ fn the_wait_between_attempts_is_at_least_the_delay_and_the_jitter_varies_it() {
 }
 
 #[test]
-fn nothing_is_waited_for_after_the_last_attempt() {
+fn a_wait_that_would_end_beyond_the_calls_own_end_is_not_begun() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     occupy_all(&cluster, "k");
-    let mut client = polling(&cluster);
+    let client = polling(&cluster);
     let delay = ms(4_000);
-    let once = LockOptions::new(TTL).retry(Retry::every(delay, delay).attempts(1));
-    ends_within(Duration::ZERO, || taken(client.lock("k", once)));
-    // One wait of 300 ms between two attempts, none behind the second.
-    let twice = LockOptions::new(TTL).retry(Retry::every(ms(300), Duration::ZERO).attempts(2));
-    let (result, elapsed) = timed(|| client.lock("k", twice));
-    taken(result);
-    assert!(elapsed >= ms(300), "{elapsed:?}");
-    // A wait that would end beyond the call's own end is not begun.
     let hopeless = LockOptions::new(TTL).retry(Retry::every(delay, delay).timeout(delay));
-    ends_within(Duration::ZERO, || taken(client.lock("k", hopeless)));
+    ends_within(Duration::ZERO, || taken(client.lock("k", hopeless).wait()));
 }
 
 #[test]
 fn a_blocking_call_ends_by_its_deadline() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     occupy_all(&cluster, "k");
-    let mut client = cluster.client();
+    let client = cluster.client();
     let busy = Retry::every(ms(10), ms(10));
     for deadline in [ms(1), ms(50), ms(400)] {
         for acquire in [
@@ -144,17 +113,17 @@ fn a_blocking_call_ends_by_its_deadline() {
             LockOptions::new(TTL).retry(busy.timeout(deadline * 100)).timeout(deadline),
             LockOptions::new(TTL).retry(busy.timeout(deadline)).timeout(deadline * 100),
         ] {
-            let (result, elapsed) = timed(|| client.lock("k", acquire));
+            let (result, elapsed) = timed(|| client.lock("k", acquire).wait());
             assert!(matches!(result, Err(LockError::Taken(_) | LockError::NoQuorum(_))));
             assert!(elapsed <= deadline + super::common::SLACK, "{deadline:?}: {elapsed:?}");
         }
     }
     // The same where the nodes hang, and the call's end comes before the `node_timeout`.
-    let mut patient = Client::connect(cluster.config().node_timeout(ms(4_000))).unwrap();
+    let patient = Client::connect(cluster.config().node_timeout(ms(4_000))).unwrap();
     (0..3).for_each(|index| cluster.node(index).freeze());
     for deadline in [ms(1), ms(100)] {
         let acquire = LockOptions::new(TTL).retry(busy).timeout(deadline);
-        let error = ends_within(deadline, || patient.lock("k", acquire)).unwrap_err();
+        let error = ends_within(deadline, || patient.lock("k", acquire).wait()).unwrap_err();
         assert!(matches!(error, LockError::NoQuorum(_)), "{error}");
     }
     (0..3).for_each(|index| cluster.node(index).thaw());
@@ -163,15 +132,15 @@ fn a_blocking_call_ends_by_its_deadline() {
 #[test]
 fn a_deadline_of_zero_is_one_attempt() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut client = cluster.client();
+    let client = cluster.client();
     let zero = || LockOptions::new(TTL).retry(Retry::every(ms(1), ms(1))).timeout(Duration::ZERO);
-    let lease = client.lock("free", zero()).unwrap();
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    let lease = client.lock("free", zero()).wait().unwrap();
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     occupy_all(&cluster, "k");
     let before = cluster.set_count(0);
-    taken(client.lock("k", zero()));
-    client.wait_released(PATIENCE);
-    let lease = client.try_lock("another", TTL).unwrap();
+    taken(client.lock("k", zero()).wait());
+    wait_released(&client, PATIENCE);
+    let lease = client.try_lock("another", TTL).wait().unwrap();
     drop(lease);
     assert_eq!(cluster.set_count(0) - before, 2, "one for each of the two calls");
 }
@@ -179,19 +148,19 @@ fn a_deadline_of_zero_is_one_attempt() {
 #[test]
 fn a_call_without_end_waits_until_the_lock_is_released() {
     let Some(cluster) = Cluster::mixed(5) else { return };
-    let (mut holder, mut waiter) = (cluster.client(), polling(&cluster));
-    let lease = holder.try_lock("k", TTL).unwrap();
+    let (holder, waiter) = (cluster.client(), polling(&cluster));
+    let lease = holder.try_lock("k", TTL).wait().unwrap();
     let before = cluster.set_count(0);
     let (sender, receiver) = channel();
     thread::scope(|scope| {
         scope.spawn(|| {
             let forever = Retry::every(ms(5), ms(5));
-            let lease = waiter.lock("k", LockOptions::new(TTL).retry(forever));
+            let lease = waiter.lock("k", LockOptions::new(TTL).retry(forever)).wait();
             sender.send(lease).unwrap();
         });
         assert!(eventually(PATIENCE, || cluster.set_count(0) >= before + 10));
         assert!(receiver.try_recv().is_err(), "two clients hold one lock");
-        assert_eq!(holder.unlock(lease).unwrap(), Unlocked::Released);
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
         let lease = receiver.recv_timeout(PATIENCE).unwrap().unwrap();
         assert_eq!(lease.key(), b"k");
     });
@@ -202,14 +171,15 @@ fn what_a_call_says_of_retries_wins_over_the_configuration() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     occupy_all(&cluster, "k");
     let endless = Retry::every(ms(1), ms(1));
-    let mut client = Client::connect(cluster.config().retry(endless)).unwrap();
-    let acquire = LockOptions::new(TTL).retry(Retry::ONCE);
-    ends_within(Duration::ZERO, || taken(client.lock("k", acquire)));
-    let mut client = Client::connect(cluster.config().retry(Retry::ONCE)).unwrap();
+    let client = Client::connect(cluster.config().retry(endless)).unwrap();
+    let once = endless.timeout(Duration::ZERO);
+    let acquire = LockOptions::new(TTL).retry(once);
+    ends_within(Duration::ZERO, || taken(client.lock("k", acquire).wait()));
+    let client = Client::connect(cluster.config().retry(once).direct_wake(false)).unwrap();
     let before = cluster.set_count(0);
-    let acquire = LockOptions::new(TTL).retry(endless.attempts(7));
-    taken(client.lock("k", acquire));
-    assert_eq!(cluster.set_count(0), before + 7);
+    let acquire = LockOptions::new(TTL).retry(endless.timeout(ms(500)));
+    taken(client.lock("k", acquire).wait());
+    assert!(cluster.set_count(0) >= before + 7);
 }
 
 /// A is free, B becomes free, C is taken meanwhile: the client's own key of the first attempt on A
@@ -219,21 +189,21 @@ fn a_partial_lock_is_released_before_the_next_attempt() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     for round in 0..20 {
         let key = format!("k{round}");
-        let mut client = cluster.client();
+        let client = polling(&cluster);
         let mut monitor = Monitor::new(cluster.node(0));
         cluster.occupy(1, &key);
         cluster.occupy(2, &key);
         let lease = thread::scope(|scope| {
             let call = scope.spawn(|| {
-                let retry = Retry::every(ms(30), Duration::ZERO).attempts(200);
-                client.lock(&key, LockOptions::new(TTL).retry(retry)).unwrap()
+                let retry = Retry::every(ms(30), Duration::ZERO).timeout(PATIENCE);
+                client.lock(&key, LockOptions::new(TTL).retry(retry)).wait().unwrap()
             });
             monitor.next_set();
             cluster.node(1).command(&["DEL", &key]);
             call.join().unwrap()
         });
         assert_eq!(lease.votes().bits(), 0b011, "{lease:?}");
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     }
 }
 
@@ -242,7 +212,7 @@ fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91, Kind::Redis70, Kind::Redis86], &[]) else {
         return;
     };
-    let mut client = cluster.client();
+    let client = cluster.client();
     for deadline in [None, Some(PATIENCE)] {
         occupy_all(&cluster, "k");
         let before = cluster.set_count(0);
@@ -250,7 +220,7 @@ fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
             let call = scope.spawn(|| {
                 let mut retry = Retry::every(ms(40), ms(10));
                 retry.timeout = deadline;
-                client.lock("k", LockOptions::new(TTL).retry(retry))
+                client.lock("k", LockOptions::new(TTL).retry(retry)).wait()
             });
             assert!(eventually(PATIENCE, || cluster.set_count(0) > before));
             for node in cluster.nodes() {
@@ -258,8 +228,8 @@ fn a_foreign_key_that_goes_between_two_attempts_lets_the_second_win() {
             }
             call.join().unwrap().unwrap()
         });
-        assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
-        client.wait_released(PATIENCE);
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
+        wait_released(&client, PATIENCE);
     }
 }
 

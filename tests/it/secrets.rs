@@ -7,7 +7,7 @@ use std::thread;
 
 use redbolt::driver::{Driver, Outcome};
 use redbolt::inspect::{Address, Query};
-use redbolt::{Client, Config, Lease, LockError};
+use redbolt::{Client, Config, Guard, LockError};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, TTL, ends_within, eventually, fresh_config, ms,
@@ -34,8 +34,8 @@ fn says_nothing(text: &str) {
 }
 
 #[track_caller]
-fn no_token_of(lease: &Lease, value: &impl Debug) {
-    let token = lease.token().to_string();
+fn no_token_of(lease: &Guard, value: &impl Debug) {
+    let token = lease.token().expect("it is held").to_string();
     for text in [format!("{value:?}"), format!("{value:#?}")] {
         assert!(!text.contains(&token), "{text}");
         let bytes: Vec<_> = token.bytes().take(8).map(|byte| byte.to_string()).collect();
@@ -91,7 +91,7 @@ fn clients_leases_and_reports_print_no_secret() {
     let args = ["--requirepass", PASSWORD];
     let Some(cluster) = Cluster::start(&[Kind::Valkey91, Kind::Redis70], &args) else { return };
     let config = || cluster.config().password(PASSWORD);
-    let mut client = Client::connect(config()).unwrap();
+    let client = Client::connect(config()).unwrap();
     keeps_quiet(&client);
 
     for node in cluster.nodes() {
@@ -99,33 +99,30 @@ fn clients_leases_and_reports_print_no_secret() {
         assert_eq!(wire.ask(&["AUTH", PASSWORD]).unwrap(), b"+OK\r\n");
         assert_eq!(wire.ask(&["SET", "given", TOKEN, "PX", "20000"]).unwrap(), b"+OK\r\n");
     }
-    let given = client.adopt("given", TOKEN, TTL).unwrap();
-    let drawn = client.try_lock("drawn", TTL).unwrap();
+    let given = client.adopt("given", TOKEN, TTL).wait().unwrap();
+    let drawn = client.try_lock("drawn", TTL).wait().unwrap();
     keeps_quiet(&given);
-    keeps_quiet(&given.token());
+    keeps_quiet(&given.token().unwrap());
     no_token_of(&drawn, &drawn);
     no_token_of(&drawn, &drawn.token());
     for key in ["given", "drawn"] {
         let query = Query::leader(key.as_bytes());
-        let seen = (client.query(&query).unwrap(), client.leader(key).unwrap(), query);
+        let seen =
+            (client.query(&query).wait().unwrap(), client.leader(key).wait().unwrap(), query);
         keeps_quiet(&seen);
         no_token_of(&drawn, &seen);
-        let error = client.try_lock(key, TTL).unwrap_err();
+        let error = client.try_lock(key, TTL).wait().unwrap_err();
         says_nothing(&format!("{error} {error:?} {error:#?}"));
         no_token_of(&drawn, &error);
     }
-    keeps_quiet(&client.nodes());
+    keeps_quiet(&client.nodes().wait());
     client
         .with_lock("held", TTL, |held| {
             no_token_of(&drawn, held);
             Ok::<_, LockError>(())
         })
         .unwrap();
-    {
-        let mut batch = client.batch();
-        batch.try_lock("batched", TTL).unwrap();
-        keeps_quiet(&batch);
-    }
+    keeps_quiet(&client.try_lock("called", TTL));
 
     let mut driver = Driver::standalone(config()).unwrap();
     keeps_quiet(&driver);
@@ -143,14 +140,13 @@ fn clients_leases_and_reports_print_no_secret() {
     says_nothing(&format!("{wrong} {wrong:?}"));
 }
 
-#[cfg(feature = "shared")]
 #[test]
 fn shared_handles_print_no_secret() {
     let args = ["--requirepass", PASSWORD];
     let Some(cluster) = Cluster::start(&[Kind::Valkey91], &args) else { return };
-    let shared = redbolt::Shared::connect(cluster.config().password(PASSWORD)).unwrap();
+    let shared = Client::connect(cluster.config().password(PASSWORD)).unwrap();
     keeps_quiet(&shared);
-    let guard = shared.try_lock("k", TTL).unwrap();
+    let guard = shared.try_lock("k", TTL).wait().unwrap();
     let token = guard.token().expect("a held lock").to_string();
     assert!(!format!("{guard:?} {shared:?}").contains(&token));
 }
@@ -181,11 +177,11 @@ fn echo() -> String {
 #[test]
 fn what_a_server_echoes_is_not_passed_on() {
     let config = fresh_config(vec![echo()]).password(PASSWORD).connect_timeout(ms(1_000));
-    let mut client = Client::open(config).unwrap();
-    let error = ends_within(ms(1_000), || client.try_lock("k", TTL));
+    let client = Client::open(config).unwrap();
+    let error = ends_within(ms(1_000), || client.try_lock("k", TTL).wait());
     let error = error.unwrap_err();
-    says_nothing(&format!("{error} {error:?} {error:#?} {:?}", client.nodes()));
-    while let Some(notice) = client.notice() {
+    says_nothing(&format!("{error} {error:?} {error:#?} {:?}", client.nodes().wait()));
+    for notice in client.notices().wait() {
         says_nothing(&format!("{notice} {notice:?}"));
     }
     keeps_quiet(&client);

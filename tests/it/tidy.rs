@@ -37,9 +37,8 @@ fn imports_point_only_downward() {
         "time",
         "witness",
     ];
-    let allowed: [(&str, &[&str]); 17] = [
+    let allowed: [(&str, &[&str]); 16] = [
         ("inspect", &["engine", "leader", "query"]),
-        ("shared", &["driver", "engine", "leader", "query"]),
         ("sim", &["engine", "query", "resp"]),
         ("client", &["driver", "engine", "leader", "query"]),
         ("driver", &["engine", "query"]),
@@ -92,7 +91,7 @@ fn only_the_driver_and_the_embedded_server_touch_sockets_and_clocks() {
     let below = below.filter(|source| !source.path.starts_with("embedded/src/server"));
     for source in sources("src").into_iter().chain(below).filter(|source| !source.is_test()) {
         let layer = source.modules().into_iter().next();
-        if layer.is_none_or(|layer| ["driver", "client", "shared"].contains(&layer.as_str())) {
+        if layer.is_none_or(|layer| ["driver", "client"].contains(&layer.as_str())) {
             continue;
         }
         for path in source.read().paths {

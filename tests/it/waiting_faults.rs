@@ -4,7 +4,7 @@ use std::thread;
 
 use redbolt::Client;
 
-use super::common::{Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, ms};
+use super::common::{Clients as _, Cluster, Kind, PATIENCE, RealServer, TTL, ms, wait_released};
 use super::waiting::SELDOM;
 
 /// Turns of each of two clients.
@@ -22,18 +22,18 @@ fn looks(servers: &[&RealServer]) -> u64 {
 }
 
 /// Both take their turns, one after the other; how often they looked who holds the lock.
-fn take_turns(clients: &mut [Client; 2], servers: &[&RealServer]) -> u64 {
+fn take_turns(clients: &[Client; 2], servers: &[&RealServer]) -> u64 {
     let before = looks(servers);
     thread::scope(|scope| {
         for client in clients {
             scope.spawn(move || {
                 for _ in 0..TURNS {
-                    let lease = client.lock("k", TTL).expect("its turn comes");
+                    let lease = client.lock("k", TTL).wait().expect("its turn comes");
                     // The other queues meanwhile; if it does not, a turn of the same costs no look.
                     thread::sleep(ms(1));
-                    client.unlock(lease).expect("it is held");
+                    lease.unlock().wait().expect("it is held");
                 }
-                client.wait_released(ms(50));
+                wait_released(client, ms(50));
             });
         }
     });
@@ -42,7 +42,7 @@ fn take_turns(clients: &mut [Client; 2], servers: &[&RealServer]) -> u64 {
 
 /// Whoever is not woken looks at the key itself, at least twice a turn. On a busy machine a look is due
 /// now and then all the same.
-fn assert_woken(clients: &mut [Client; 2], servers: &[&RealServer], what: &str) {
+fn assert_woken(clients: &[Client; 2], servers: &[&RealServer], what: &str) {
     let tries = (0..3).map(|_| take_turns(clients, servers));
     let all: Vec<_> = tries.take_while(|looks| *looks >= u64::from(TURNS)).collect();
     assert!(all.len() < 3, "{what}: {all:?} looks in {} turns", 2 * TURNS);
@@ -51,12 +51,12 @@ fn assert_woken(clients: &mut [Client; 2], servers: &[&RealServer], what: &str) 
 #[test]
 fn a_frozen_node_keeps_nobody_from_being_woken() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
-    let mut clients = two_clients(&cluster);
+    let clients = two_clients(&cluster);
     for frozen in 0..5 {
         cluster.node(frozen).freeze();
         let up: Vec<_> =
             (0..5).filter(|&node| node != frozen).map(|node| cluster.node(node)).collect();
-        assert_woken(&mut clients, &up, &format!("node {frozen} is frozen"));
+        assert_woken(&clients, &up, &format!("node {frozen} is frozen"));
         cluster.node(frozen).thaw();
     }
 }
@@ -66,12 +66,12 @@ fn a_frozen_node_keeps_nobody_from_being_woken() {
 #[test]
 fn waiters_are_woken_again_after_two_of_five_nodes_restarted() {
     let Some(mut cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
-    let mut clients = two_clients(&cluster);
+    let clients = two_clients(&cluster);
     for first in 0..5 {
         for node in [first, (first + 1) % 5] {
             cluster.node_mut(node).restart();
         }
         let up: Vec<_> = cluster.nodes().collect();
-        assert_woken(&mut clients, &up, &format!("node {first} and the next have restarted"));
+        assert_woken(&clients, &up, &format!("node {first} and the next have restarted"));
     }
 }

@@ -8,7 +8,7 @@ mod program;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use redbolt::{Client, Config, Lease, LockError, RestartGuard, UnlockError, Unlocked};
+use redbolt::{Client, Config, Guard, LockError, RestartGuard, UnlockError, Unlocked};
 use redbolt_rig::{Cluster, PATIENCE, StopAtEnd, TTL, eventually, ms, now, timed};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -44,8 +44,8 @@ impl Beside {
     }
 
     /// Some clients return before the last node has answered their release.
-    fn wins_soon(&mut self) -> Lease {
-        self.redbolt.lock(&self.key, TTL).expect("the lock is released, or ends")
+    fn wins_soon(&self) -> Guard {
+        self.redbolt.lock(&self.key, TTL).wait().expect("the lock is released, or ends")
     }
 
     /// The time that the key has left, node by node.
@@ -55,7 +55,7 @@ impl Beside {
 }
 
 #[track_caller]
-fn taken(result: Result<Lease, LockError>) {
+fn taken(result: Result<Guard, LockError>) {
     assert!(matches!(result, Err(LockError::Taken(_))), "not taken: {result:?}");
 }
 
@@ -63,20 +63,20 @@ fn locks_exclude_each_other(name: &'static str) {
     let Some(mut both) = Beside::start(name) else { return };
 
     assert!(both.other.try_lock(KEY, LONG), "a free lock");
-    taken(both.redbolt.try_lock(&both.key, TTL));
+    taken(both.redbolt.try_lock(&both.key, TTL).wait());
     both.other.unlock(KEY);
 
     let lease = both.wins_soon();
     assert!(!both.other.try_lock(KEY, LONG), "{name} won what Redbolt holds");
     assert!(lease.is_valid());
-    unlock(&mut both.redbolt, lease);
+    unlock(lease);
 
     both.other.lock(KEY, LONG);
-    taken(both.redbolt.try_lock(&both.key, TTL));
+    taken(both.redbolt.try_lock(&both.key, TTL).wait());
     // It waits now, and finds the lock free as the other lets go of it.
     thread::scope(|scope| {
-        let (redbolt, key) = (&mut both.redbolt, &both.key);
-        let waiting = scope.spawn(move || redbolt.lock(key, TTL));
+        let (redbolt, key) = (&both.redbolt, &both.key);
+        let waiting = scope.spawn(move || redbolt.lock(key, TTL).wait());
         both.other.unlock(KEY);
         let lease = waiting.join().expect("a call that ends").expect("the lock is free again");
         assert!(lease.is_valid());
@@ -97,31 +97,32 @@ fn extensions_and_ends_are_seen_by_the_other(name: &'static str) {
             both.left().iter().zip(&before).filter(|(after, before)| after > before).count();
         assert!(grown >= 2, "{before:?}");
     }
-    taken(both.redbolt.try_lock(&both.key, TTL));
+    taken(both.redbolt.try_lock(&both.key, TTL).wait());
     both.other.unlock(KEY);
 
     // Extended by Redbolt: the other is kept out.
-    let mut lease = both.redbolt.lock(&both.key, ms(u64::from(SHORT))).expect("a free lock");
-    both.redbolt.extend(&mut lease, TTL).expect("the lease is alive");
+    let mut lease = both.redbolt.lock(&both.key, ms(u64::from(SHORT))).wait().expect("a free lock");
+    lease.extend(TTL).wait().expect("the lease is alive");
     assert!(eventually(PATIENCE, || lease.remaining() < TTL - ms(u64::from(SHORT))));
     assert!(!both.other.try_lock(KEY, LONG), "{name} won what Redbolt has extended");
-    unlock(&mut both.redbolt, lease);
+    unlock(lease);
 
     // The other's lock ends by itself, and what it still does to it leaves Redbolt's alone.
     assert!(both.other.try_lock(KEY, SHORT));
     let mut lease = both.wins_soon();
     assert_ne!(both.other.extend(KEY, SHORT), Some(true), "{name} extended what had ended");
     both.other.unlock(KEY);
-    both.redbolt.extend(&mut lease, TTL).expect("nobody touched it");
+    lease.extend(TTL).wait().expect("nobody touched it");
     assert!(both.cluster.holders(&both.key) >= 2);
 
     // The other way round.
-    unlock(&mut both.redbolt, lease);
-    let lease = both.redbolt.try_lock(&both.key, ms(u64::from(SHORT))).expect("a free lock");
-    let (key, token) = (lease.key().to_vec(), both.redbolt.detach(&lease).expect("it is settled"));
+    unlock(lease);
+    let mut lease =
+        both.redbolt.try_lock(&both.key, ms(u64::from(SHORT))).wait().expect("a free lock");
+    let (key, token) = (lease.key().to_vec(), lease.detach().wait().expect("it is settled"));
     both.other.lock(KEY, LONG);
-    assert_eq!(both.redbolt.unlock_token(&key, token), Err(UnlockError::NotHeld));
-    taken(both.redbolt.try_lock(&key, TTL));
+    assert_eq!(both.redbolt.unlock_token(&key, token).wait(), Err(UnlockError::NotHeld));
+    taken(both.redbolt.try_lock(&key, TTL).wait());
     both.other.unlock(KEY);
 }
 
@@ -132,8 +133,8 @@ fn config(cluster: &Cluster) -> Config {
 
 /// Releases what Redbolt holds.
 #[track_caller]
-fn unlock(redbolt: &mut Client, lease: Lease) {
-    assert_eq!(redbolt.unlock(lease).expect("a lease of its own"), Unlocked::Released);
+fn unlock(lease: Guard) {
+    assert_eq!(lease.unlock().wait().expect("a lease of its own"), Unlocked::Released);
 }
 
 /// Nanoseconds of the clock that all programs share.
@@ -147,15 +148,15 @@ fn monotonic() -> u64 {
 type Held = (u64, u64, &'static str);
 
 /// Redbolt's turns: it pauses between them, for the others look only now and then.
-fn turns(mut client: Client, key: &str, until: u64) -> Vec<Held> {
+fn turns(client: Client, key: &str, until: u64) -> Vec<Held> {
     let mut held = Vec::new();
     while monotonic() < until {
-        match client.lock(key, TTL) {
+        match client.lock(key, TTL).wait() {
             Ok(lease) => {
                 let from = monotonic();
                 thread::sleep(ms(3));
                 held.push((from, monotonic(), "redbolt"));
-                unlock(&mut client, lease);
+                unlock(lease);
                 thread::sleep(ms(20));
             }
             Err(LockError::Taken(_) | LockError::NoQuorum(_)) => {}
@@ -235,15 +236,15 @@ fn redisson_keeps_a_hash_where_redbolt_keeps_a_string_and_neither_wins_the_other
         assert_eq!(set, b"$-1\r\n");
     }
     // A compare-and-delete of ours leaves it alone.
-    assert_ne!(both.redbolt.unlock_token(KEY, "token"), Ok(Unlocked::Released));
-    taken(both.redbolt.try_lock(KEY, TTL));
+    assert_ne!(both.redbolt.unlock_token(KEY, "token").wait(), Ok(Unlocked::Released));
+    taken(both.redbolt.try_lock(KEY, TTL).wait());
     both.other.unlock(KEY);
 
     let lease = both.wins_soon();
     let before = both.cluster.values(KEY);
     assert!(!both.other.try_lock(KEY, LONG));
     assert_eq!(both.cluster.values(KEY), before, "it changed what is ours");
-    unlock(&mut both.redbolt, lease);
+    unlock(lease);
 }
 
 /// Another client, as documented, beside eight of Redbolt that contend without a pause. It does not queue, so
@@ -269,17 +270,17 @@ fn a_client_that_polls_gets_its_turn_among_eight_that_hand_the_lock_over() {
         let contend = || {
             // Said, as a client beside its nodes would be woken instead.
             let config = config(&cluster).transfers_in_row(16);
-            let mut client = Client::connect(config).expect("fresh servers are admitted");
+            let client = Client::connect(config).expect("fresh servers are admitted");
             let mut turns = 0_u32;
             while !is_over.load(Ordering::Relaxed) && now() < end {
-                if let Ok(lease) = client.lock(KEY, TTL) {
+                if let Ok(lease) = client.lock(KEY, TTL).wait() {
                     turns += 1;
                     all_turns.fetch_add(1, Ordering::Relaxed);
-                    unlock(&mut client, lease);
+                    unlock(lease);
                 }
             }
             #[cfg(feature = "metrics")]
-            handed_over.fetch_add(client.driver().lease_counts().transfer, Ordering::Relaxed);
+            handed_over.fetch_add(client.lease_counts().wait().transfer, Ordering::Relaxed);
             turns
         };
         let eight: Vec<_> = (0..8).map(|_| scope.spawn(contend)).collect();

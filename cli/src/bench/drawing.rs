@@ -40,12 +40,13 @@ impl Drawing {
     pub(super) fn measure(
         &mut self,
         config: &Config,
+        spins: bool,
         limit: Limit,
         progress: &Progress,
     ) -> Result<(), Failure> {
         for batch in BATCHES {
             let limit = limit.quarter();
-            let counts = throughput::measure(config.clone(), batch.into(), limit, progress)?;
+            let counts = throughput::measure(config.clone(), batch.into(), spins, limit, progress)?;
             self.rates.push((batch, counts.rate()));
         }
         Ok(())

@@ -24,7 +24,7 @@ pub(super) fn measure(
     limit: Limit,
     progress: &Progress,
 ) -> Result<Counts, Failure> {
-    let mut client = Client::connect(config)?;
+    let client = Client::connect(config)?;
     let mut counts = Counts::new()?;
     let mut keys = Keys::new();
     let warm_by = now() + WARM_UP_TIME;
@@ -32,18 +32,18 @@ pub(super) fn measure(
         if now() >= warm_by {
             break;
         }
-        if let Ok(lease) = client.try_lock(keys.next(), TTL) {
-            client.unlock(lease)?;
+        if let Ok(lease) = client.try_lock(keys.next(), TTL).wait() {
+            lease.unlock().wait()?;
         }
     }
     let started = now();
     while !limit.is_over(&counts, started) {
         let key = keys.next();
         let asked = now();
-        match client.try_lock(key, TTL) {
-            Ok(lease) => {
+        match client.try_lock(key, TTL).wait() {
+            Ok(guard) => {
                 let got = now();
-                client.unlock(lease)?;
+                guard.unlock().wait()?;
                 let released = now();
                 record(&mut counts.acquire, got.saturating_since(asked));
                 record(&mut counts.release, released.saturating_since(got));
@@ -54,7 +54,7 @@ pub(super) fn measure(
         if counts.cycles.is_multiple_of(PROGRESS_STEP) {
             progress.show(limit.permille(&counts, started));
         }
-        tell(|| client.notice());
+        tell(client.notices().wait().into_iter());
     }
     counts.elapsed = now().saturating_since(started);
     Ok(counts)

@@ -10,7 +10,7 @@ mod report;
 mod setup;
 mod throughput;
 
-use crate::args::{BenchArgs, Global, Mode};
+use crate::args::{BenchArgs, Global, Mode, Polling};
 use crate::exit::Failure;
 use crate::progress::Progress;
 use compare::Saved;
@@ -41,14 +41,20 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<(), Failure> {
     let progress = Progress::bar();
     let config = config.idle_strategy(idle_strategy(args.poll));
     let counts = if args.mode == Mode::Throughput {
-        throughput::measure(config.clone(), in_flight, limit, &progress)?
+        throughput::measure(
+            config.clone(),
+            in_flight,
+            args.poll == Polling::Spin,
+            limit,
+            &progress,
+        )?
     } else {
         latency::measure(config.clone(), limit, &progress)?
     };
     if counts.cycles > 0
         && let Some(drawing) = &mut drawing
     {
-        drawing.measure(&config, limit, &progress)?;
+        drawing.measure(&config, args.poll == Polling::Spin, limit, &progress)?;
     }
     drop(progress);
     if counts.cycles == 0

@@ -1,8 +1,11 @@
-//! The throughput half of `redbolt bench`: one batch with a constant number of locks under way.
+//! The throughput half of `redbolt bench`: one driver with a constant number of locks under way.
 
-use redbolt::Instant;
-use redbolt::driver::{Completion, Outcome};
-use redbolt::{Batch, Client, Config, now};
+use std::io;
+use std::time::Duration;
+
+use redbolt::driver::mio::{Events, Poll};
+use redbolt::driver::{Completion, Driver, Outcome};
+use redbolt::{Config, Instant, now};
 
 use super::counts::Counts;
 use super::keys::{Keys, TTL};
@@ -10,10 +13,14 @@ use super::limit::{Limit, PROGRESS_STEP};
 use crate::exit::Failure;
 use crate::output::tell;
 use crate::progress::Progress;
+use crate::session::CONNECT_LIMIT;
 use crate::times::record;
 
-struct Window<'client> {
-    batch: Batch<'client>,
+struct Window {
+    driver: Driver,
+    poll: Poll,
+    events: Events,
+    spins: bool,
     /// When each operation under way began, by its index.
     begun: Vec<Instant>,
     keys: Keys,
@@ -24,16 +31,22 @@ struct Window<'client> {
 pub(super) fn measure(
     config: Config,
     in_flight: usize,
+    spins: bool,
     limit: Limit,
     progress: &Progress,
 ) -> Result<Counts, Failure> {
-    let mut client = Client::connect(config.in_flight_max(in_flight))?;
+    let (poll, nodes) = (Poll::new()?, config.nodes().len());
+    let driver = Driver::new(config.in_flight_max(in_flight), poll.registry(), 0..nodes + 1)?;
     let mut window = Window {
-        batch: client.batch(),
+        driver,
+        poll,
+        events: Events::with_capacity(64),
+        spins,
         begun: vec![Instant::default(); in_flight],
         keys: Keys::new(),
         counts: Counts::new()?,
     };
+    window.connect()?;
     let started = now();
     let mut shown_at = 0;
     // Failed acquisitions begin again together: one may fail at once, and then again.
@@ -42,12 +55,14 @@ pub(super) fn measure(
         for _ in 0..missing {
             window.acquire()?;
         }
-        let Some(done) = window.batch.wait_completion()? else { break };
-        missing = window.take(done)?;
-        while let Some(done) = window.batch.completion() {
+        missing = 0;
+        while let Some(done) = window.driver.completion() {
             missing += window.take(done)?;
         }
-        tell(|| window.batch.notice());
+        if missing == 0 {
+            window.pass()?;
+        }
+        tell(std::iter::from_fn(|| window.driver.notice()));
         if limit.is_over(&window.counts, started) {
             break;
         }
@@ -57,14 +72,38 @@ pub(super) fn measure(
         }
     }
     window.counts.elapsed = now().saturating_since(started);
-    // Dropping the batch gives up what is under way, and releases it.
+    // Dropping the driver gives up what is under way, and releases it.
     Ok(window.counts)
 }
 
-impl Window<'_> {
+impl Window {
+    /// Drives until each node votes or is known not to, for a second at most.
+    fn connect(&mut self) -> Result<(), Failure> {
+        let end = now() + CONNECT_LIMIT;
+        self.driver.drive();
+        while !self.driver.is_settled() && now() < end {
+            self.pass()?;
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self) -> io::Result<()> {
+        self.driver.flush();
+        let timeout = if self.spins { Some(Duration::ZERO) } else { self.driver.timeout() };
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        for event in &self.events {
+            self.driver.ready(event);
+        }
+        self.driver.drive();
+        Ok(())
+    }
+
     fn acquire(&mut self) -> Result<(), Failure> {
         let begun = now();
-        let op = self.batch.try_lock(self.keys.next(), TTL)?;
+        let op = self.driver.try_lock(self.keys.next(), TTL)?;
         self.begin(op.index(), begun);
         Ok(())
     }
@@ -83,7 +122,7 @@ impl Window<'_> {
         match done.result {
             Outcome::Lock(Ok(lease)) => {
                 record(&mut self.counts.acquire, took);
-                let op = self.batch.unlock(lease)?;
+                let op = self.driver.unlock(lease)?;
                 self.begin(op.index(), ended);
                 return Ok(0);
             }

@@ -119,7 +119,7 @@ impl Demo {
             config,
             nodes,
             faults: Faults::new(),
-            seen: observer.as_ref().map(Client::nodes).unwrap_or_default(),
+            seen: observer.as_ref().map(|client| client.nodes().wait()).unwrap_or_default(),
             observer,
             view: View::new(global.json),
             title: format!(
@@ -182,9 +182,9 @@ impl Demo {
 
     /// Checks the nodes, and reports when one votes again.
     fn look(&mut self, elapsed: Duration) -> Result<(), Failure> {
-        let Some(observer) = &mut self.observer else { return Ok(()) };
-        observer.leader("redbolt:demo:shelf:0")?;
-        let before = std::mem::replace(&mut self.seen, observer.nodes());
+        let Some(observer) = &self.observer else { return Ok(()) };
+        observer.leader("redbolt:demo:shelf:0").wait()?;
+        let before = std::mem::replace(&mut self.seen, observer.nodes().wait());
         for (index, (old, new)) in before.iter().zip(&self.seen).enumerate() {
             if old.state != NodeState::Admitted && new.state == NodeState::Admitted {
                 self.view.event(elapsed, &format!("node {} votes again", index + 1))?;

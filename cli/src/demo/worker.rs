@@ -24,7 +24,7 @@ pub(super) fn work(
     config: Option<Config>,
     ttl: Duration,
 ) -> Result<(), redbolt::ConnectError> {
-    let mut client = config.map(Client::connect).transpose()?;
+    let client = config.map(Client::connect).transpose()?;
     let mut next_at = waves.start;
     let mut wave = worker;
     while !shop.is_closed() {
@@ -32,14 +32,12 @@ pub(super) fn work(
         next_at = next_at + waves.interval;
         wave += 1;
         let Some(shelf) = shop.shelf(wave) else { break };
-        match &mut client {
+        match &client {
             Some(client) => {
                 sell_locked(shop, client, shelf, ttl);
                 // All workers have the same nodes, so only the first reports.
-                while worker == 0
-                    && let Some(notice) = client.notice()
-                {
-                    shop.tell(notice);
+                if worker == 0 {
+                    client.notices().wait().into_iter().for_each(|notice| shop.tell(notice));
                 }
             }
             None => shop.sell(shelf, || true),
@@ -49,16 +47,16 @@ pub(super) fn work(
 }
 
 /// One sale under the lock of its shelf, written only while the lock is certainly held.
-fn sell_locked(shop: &Shop, client: &mut Client, shelf: usize, ttl: Duration) {
-    let (asked, before) = (now(), client.driver().lease_counts());
-    let Ok(lease) = client.lock(format!("redbolt:demo:shelf:{shelf}"), ttl) else {
+fn sell_locked(shop: &Shop, client: &Client, shelf: usize, ttl: Duration) {
+    let (asked, before) = (now(), client.lease_counts().wait());
+    let Ok(lease) = client.lock(format!("redbolt:demo:shelf:{shelf}"), ttl).wait() else {
         shop.refused.fetch_add(1, Ordering::Relaxed);
         return;
     };
-    shop.hands.taken(shelf, Way::between(before, client.driver().lease_counts()));
+    shop.hands.taken(shelf, Way::between(before, client.lease_counts().wait()));
     shop.note_lock(now().saturating_since(asked), lease.votes().bits());
     shop.sell(shelf, || lease.is_valid());
     shop.hands.released(shelf);
     // Whatever the result: the sale is done, and the key ends with its TTL at the latest.
-    let _ = client.unlock(lease);
+    let _ = lease.unlock().wait();
 }

@@ -50,12 +50,12 @@ pub(crate) struct Clients {
 }
 
 /// Asks one node after the other for the clients of Redbolt that are connected to it.
-pub(crate) fn clients(client: &mut Client) -> Result<Clients, LockError> {
-    let (id, own) = client.driver().identity();
-    let counts = client.query(&Query::new().all(&[b"INFO", b"clients"]))?;
+pub(crate) fn clients(client: &Client) -> Result<Clients, LockError> {
+    let (id, own) = client.identity().wait().ok_or(LockError::Closed)?;
+    let counts = client.query(&Query::new().all(&[b"INFO", b"clients"])).wait()?;
     let mut others: BTreeMap<ClientId, SeenClient> = BTreeMap::new();
     let mut nodes = Vec::new();
-    for (node, counts) in client.nodes().into_iter().zip(&counts) {
+    for (node, counts) in client.nodes().wait().into_iter().zip(&counts) {
         let listed = match may_list(counts, 0) {
             Ok(()) => list(client, counts.node)?,
             Err(why) => Err(why),
@@ -83,10 +83,10 @@ pub(super) fn may_list(answers: &NodeAnswers, at: usize) -> Result<(), Unlisted>
 /// Asks one node for the list of its clients. A list of 1,000 takes a node about 5 ms, in which it serves
 /// nobody else: so many nodes at once would deny everybody their quorum.
 pub(super) fn list(
-    client: &mut Client,
+    client: &Client,
     node: NodeId,
 ) -> Result<Result<Vec<SeenClient>, Unlisted>, LockError> {
-    let answers = client.query(&Query::new().only(node, &[b"CLIENT", b"LIST"]))?;
+    let answers = client.query(&Query::new().only(node, &[b"CLIENT", b"LIST"])).wait()?;
     let its = answers.iter().find(|answers| answers.node == node);
     let list = its.map(|answers| text(answers, 0).map(String::from_utf8_lossy));
     Ok(list.unwrap_or_else(|| Ok("".into())).map(|list| list.lines().filter_map(entry).collect()))

@@ -169,17 +169,17 @@ impl SeenLock {
 }
 
 /// Who holds the lock `key`, or leads the election of that name, as far as one round trip says.
-pub(crate) fn leader(client: &mut Client, key: &[u8]) -> Result<SeenLock, LockError> {
-    let query = Query::leader(&client.driver().wire_key(key)?);
-    let answers = client.query(&query)?;
+pub(crate) fn leader(client: &Client, key: &[u8]) -> Result<SeenLock, LockError> {
+    let query = Query::leader(&client.wire_key(key)?);
+    let answers = client.query(&query).wait()?;
     Ok(seen(client, key, &answers))
 }
 
 /// Who holds the lock `key`. Where a client of Redbolt holds it one node after the other is then asked
 /// for the list of its clients, until one lists the holder.
-pub(crate) fn holder(client: &mut Client, key: &[u8]) -> Result<SeenLock, LockError> {
-    let query = Query::leader(&client.driver().wire_key(key)?).all(&[b"INFO", b"clients"]);
-    let answers = client.query(&query)?;
+pub(crate) fn holder(client: &Client, key: &[u8]) -> Result<SeenLock, LockError> {
+    let query = Query::leader(&client.wire_key(key)?).all(&[b"INFO", b"clients"]);
+    let answers = client.query(&query).wait()?;
     let mut seen = seen(client, key, &answers);
     let lists = answers.iter().filter(|answers| may_list(answers, 3).is_ok());
     for node in lists.map(|answers| answers.node) {
@@ -194,7 +194,7 @@ pub(crate) fn holder(client: &mut Client, key: &[u8]) -> Result<SeenLock, LockEr
 }
 
 fn seen(client: &Client, key: &[u8], answers: &[NodeAnswers]) -> SeenLock {
-    let nodes = client.nodes();
+    let nodes = client.nodes().wait();
     let nodes = nodes.iter().zip(answers).map(|(node, answers)| NodeKey::read(node, answers, 0));
-    SeenLock::read(key, nodes.collect(), answers, 0, client.driver().quorum())
+    SeenLock::read(key, nodes.collect(), answers, 0, client.quorum())
 }

@@ -48,16 +48,22 @@ const CHANNEL: &[u8] = b"redbolt:permissions";
 /// Asks every connected node how it is set up, and whether the user may run the commands of a lock named
 /// `key`. Nothing is written: a server refuses a SET with a TTL of zero, but only after it has checked
 /// permissions, memory, role and disk.
-pub(crate) fn examine(client: &mut Client, key: &[u8]) -> Result<Vec<NodeReport>, LockError> {
-    let key = client.driver().wire_key(key)?;
+pub(crate) fn examine(client: &Client, key: &[u8]) -> Result<Vec<NodeReport>, LockError> {
+    let key = client.wire_key(key)?;
     let query = Query::new()
         .all(&[b"TIME"])
         .all(&[b"INFO"])
         .all(&[b"CONFIG", b"GET", b"appendfsync"])
         .all(&[b"CONFIG", b"GET", b"no-appendfsync-on-rewrite"]);
     let query = trials(&key).iter().fold(query, |query, (_, words)| query.all(words));
-    let answers = client.query(&query)?;
-    Ok(client.nodes().into_iter().zip(&answers).map(|(health, it)| report(health, it)).collect())
+    let answers = client.query(&query).wait()?;
+    Ok(client
+        .nodes()
+        .wait()
+        .into_iter()
+        .zip(&answers)
+        .map(|(health, it)| report(health, it))
+        .collect())
 }
 
 /// The place of the first reply to a trial.

@@ -60,13 +60,13 @@ pub(crate) struct Searched {
 /// what they hold for what was found, and one after the other for the list of its clients until all
 /// holders are named.
 pub(crate) fn search(
-    client: &mut Client,
+    client: &Client,
     prefix: &[u8],
     pattern: &[u8],
     limit: usize,
 ) -> Result<Listing, LockError> {
     let searched = |node| Searched { node, cause: Cause::None, is_silent: false };
-    let nodes = client.nodes().into_iter().map(|node| searched(node.name)).collect();
+    let nodes = client.nodes().wait().into_iter().map(|node| searched(node.name)).collect();
     let mut search = Search { client, prefix, nodes, locks: Vec::new() };
     let (mut keys, is_over) = search.keys(pattern, limit)?;
     let is_whole = is_over && keys.len() <= limit;
@@ -79,7 +79,7 @@ pub(crate) fn search(
 }
 
 struct Search<'a> {
-    client: &'a mut Client,
+    client: &'a Client,
     prefix: &'a [u8],
     nodes: Vec<Searched>,
     locks: Vec<SeenLock>,
@@ -95,7 +95,7 @@ impl Search<'_> {
             if keys.len() > limit || cursors.iter().all(Option::is_none) {
                 break;
             }
-            let answers = self.client.query(&step(&cursors, &pattern))?;
+            let answers = self.client.query(&step(&cursors, &pattern)).wait()?;
             let nodes = cursors.iter_mut().zip(&mut self.nodes).zip(&answers);
             for ((cursor, node), answers) in nodes.filter(|((cursor, _), _)| cursor.is_some()) {
                 *cursor = None;
@@ -126,8 +126,8 @@ impl Search<'_> {
                     .only(node, &[b"GETRANGE", &claim, b"0", CLAIM_END]);
             }
         }
-        let answers = self.client.query(&query)?;
-        let (health, quorum) = (self.client.nodes(), self.client.driver().quorum());
+        let answers = self.client.query(&query).wait()?;
+        let (health, quorum) = (self.client.nodes().wait(), self.client.quorum());
         for (place, key) in keys.iter().enumerate() {
             let nodes = health.iter().zip(&self.nodes).zip(&answers);
             let nodes = nodes.map(|((node, searched), answers)| {
@@ -156,7 +156,7 @@ impl Search<'_> {
         if !wants_list(&self.locks) {
             return Ok(());
         }
-        let counts = self.client.query(&Query::new().all(&[b"INFO", b"clients"]))?;
+        let counts = self.client.query(&Query::new().all(&[b"INFO", b"clients"])).wait()?;
         for counts in counts.iter().filter(|counts| may_list(counts, 0).is_ok()) {
             if let Ok(listed) = list(self.client, counts.node)? {
                 let locks = self.locks.iter_mut().filter(|lock| lock.wants_list());

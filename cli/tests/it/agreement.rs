@@ -30,13 +30,12 @@ fn doctor(servers: &[RealServer], more: &[&str]) -> Ended {
 /// A client that every node knows.
 fn client(urls: Vec<String>, change: impl FnOnce(Config) -> Config) -> Client {
     let config = Config::new(urls).expect("addresses").restart_guard(RestartGuard::Off);
-    let mut client = Client::open(change(config).client_name("till")).expect("a client");
+    let client = Client::open(change(config).client_name("till")).expect("a client");
     let is_greeted = |state| {
         !matches!(state, NodeState::Connecting | NodeState::Greeting | NodeState::Disconnected)
     };
     assert!(eventually(PATIENCE, || {
-        client.drive().expect("a healthy loop");
-        client.nodes().iter().all(|node| is_greeted(node.state))
+        client.nodes().wait().iter().all(|node| is_greeted(node.state))
     }));
     client
 }

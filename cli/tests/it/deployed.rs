@@ -82,10 +82,10 @@ fn the_deployed_user_may_do_what_locks_need_and_not_empty_a_node() {
     let Some(servers) = start(dir.path()) else { return };
     let urls = servers.iter().map(url);
     let config = Config::new(urls).unwrap().restart_guard(RestartGuard::Off);
-    let mut client = Client::connect(config.node_timeout(ms(2_000))).unwrap();
-    let mut lease = client.try_lock("sku:42", TTL).unwrap();
-    client.extend(&mut lease, TTL).unwrap();
-    assert_eq!(client.unlock(lease).unwrap(), Unlocked::Released);
+    let client = Client::connect(config.node_timeout(ms(2_000))).unwrap();
+    let mut lease = client.try_lock("sku:42", TTL).wait().unwrap();
+    lease.extend(TTL).wait().unwrap();
+    assert_eq!(lease.unlock().wait().unwrap(), Unlocked::Released);
     for server in &servers {
         let mut wire = server.connect();
         let stranger = wire.ask(&["SET", "k", "v"]).unwrap();

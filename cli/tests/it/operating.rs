@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redbolt::{Client, Config, KeepAlive, LockOptions, Unlocked, now};
+use redbolt::{Client, Config, LockOptions, Unlocked, now};
 use redbolt_rig::{Kind, PATIENCE, RealServer, StopAtEnd, eventually, kind_or_skip, ms};
 
 use super::cli::{Ended, Running, end, on_urls, without_settings};
@@ -67,35 +67,34 @@ impl Load {
 
     /// Takes a lock that nobody else wants, again and again: each attempt must have a quorum.
     fn cycle(&self, urls: &[String], name: &str) {
-        let mut client = client(urls);
+        let client = client(urls);
         for number in 0.. {
             if !self.goes_on() {
                 break;
             }
-            let lease = client.try_lock(format!("{name}:{number}"), MAX_TTL);
+            let lease = client.try_lock(format!("{name}:{number}"), MAX_TTL).wait();
             let lease = lease.unwrap_or_else(|error| panic!("attempt {number}: {error}"));
-            assert_eq!(client.unlock(lease).expect("its own lease"), Unlocked::Released);
+            assert_eq!(lease.unlock().wait().expect("its own lease"), Unlocked::Released);
             self.cycles.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     /// Holds one lock from beginning to end.
     fn hold(&self, urls: &[String]) {
-        let mut client = client(urls);
-        let options = LockOptions::new(MAX_TTL).keep_alive(KeepAlive::new());
-        let lease = client.try_lock("held", options).expect("nobody has it");
+        let client = client(urls);
+        let options = LockOptions::new(MAX_TTL).keep_alive();
+        let lease = client.try_lock("held", options).wait().expect("nobody has it");
         while self.goes_on() {
-            client.drive_for(ms(20)).expect("the lock is held");
-            assert!(lease.is_valid(), "the lock is lost");
+            assert!(lease.lost().wait_for(ms(20)).is_none(), "the lock is lost");
         }
-        assert_eq!(client.unlock(lease).expect("its own lease"), Unlocked::Released);
+        assert_eq!(lease.unlock().wait().expect("its own lease"), Unlocked::Released);
     }
 }
 
 fn client(urls: &[String]) -> Client {
     let config = Config::new(urls).expect("addresses").max_ttl(MAX_TTL).node_timeout(ms(500));
-    let mut client = Client::connect(config).expect("the nodes vote");
-    client.wait_settled(PATIENCE).expect("the nodes vote");
+    let client = Client::connect(config).expect("the nodes vote");
+    assert!(eventually(PATIENCE, || client.voters().count() as usize == urls.len()));
     client
 }
 
@@ -233,10 +232,13 @@ fn an_exchange_of_a_server_loses_no_lock_and_no_quorum() {
         // The clients have the old list until now; those with the new one work beside them.
         // How old a server is, each client learns to a round trip.
         doctor(&new_list, &["--wait", "10s", "--all"]).expect(0);
-        let mut other = client(&new_list);
-        let lease = other.try_lock("other", MAX_TTL).expect("nobody has it");
-        assert!(other.try_lock("held", MAX_TTL).is_err(), "it is held by a client of the old list");
-        other.unlock(lease).expect("its own lease");
+        let other = client(&new_list);
+        let lease = other.try_lock("other", MAX_TTL).wait().expect("nobody has it");
+        assert!(
+            other.try_lock("held", MAX_TTL).wait().is_err(),
+            "it is held by a client of the old list"
+        );
+        lease.unlock().wait().expect("its own lease");
     });
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redbolt::Instant;
-use redbolt::{Client, Config, Lease, LockError, RestartGuard, now};
+use redbolt::{Client, Config, Guard, LockError, RestartGuard, now};
 use serde_json::json;
 
 use super::cli::on_urls;
@@ -65,9 +65,9 @@ impl Service {
         while !end.load(Ordering::SeqCst) {
             let urls = self.urls.lock().expect("no thread panics with it").clone();
             self.is_new.store(false, Ordering::SeqCst);
-            let mut client = Client::open(config(&urls)).expect("addresses");
+            let client = Client::open(config(&urls)).expect("addresses");
             while !end.load(Ordering::SeqCst) && !self.is_new.load(Ordering::SeqCst) {
-                let Ok(lease) = client.lock("replaced", MAX_TTL) else { continue };
+                let Ok(mut lease) = client.lock("replaced", MAX_TTL).wait() else { continue };
                 let begin = now();
                 std::thread::sleep(ms(2));
                 let until = now().min(lease.deadline());
@@ -79,11 +79,12 @@ impl Service {
                 // Some leave their lock to its TTL, as a crash does.
                 if self.locks().is_multiple_of(16) {
                     // A lease that cannot be given away is released as it is dropped.
-                    if client.detach(&lease).is_ok() {
-                        hold(until, lease.deadline());
+                    let deadline = lease.deadline();
+                    if lease.detach().wait().is_ok() {
+                        hold(until, deadline);
                     }
                 } else {
-                    let _ = client.unlock(lease);
+                    let _ = lease.unlock().wait();
                 }
             }
         }
@@ -135,16 +136,16 @@ fn a_node_that_is_replaced_by_the_steps_leaves_one_holder_at_a_time() {
 
 /// A lock on the bare quorum of the first three nodes, the last of which is then lost; and the
 /// five nodes of the new list, with an empty one in its place that has just been started.
-fn lock_and_replace() -> Option<(Vec<RealServer>, Client, Lease)> {
+fn lock_and_replace() -> Option<(Vec<RealServer>, Client, Guard)> {
     let mut servers = five()?;
     let away = |servers: &[RealServer], act: fn(&RealServer)| {
         servers.iter().skip(OLD + 1).for_each(act);
     };
     away(&servers, RealServer::freeze);
-    let mut client = Client::open(config(&urls(&servers))).expect("addresses");
+    let client = Client::open(config(&urls(&servers))).expect("addresses");
     // Servers count their age in whole seconds: one that was old enough for the doctor may seem
     // too young for a moment more.
-    let lease = client.lock("k", MAX_TTL).expect("three of five grant");
+    let lease = client.lock("k", MAX_TTL).wait().expect("three of five grant");
     assert_eq!(lease.votes().count(), 3);
     let old = servers.get_mut(OLD)?;
     old.kill9();
@@ -156,10 +157,10 @@ fn lock_and_replace() -> Option<(Vec<RealServer>, Client, Lease)> {
 #[test]
 fn a_new_node_does_not_vote_while_a_lock_of_the_old_one_lives() {
     let Some((servers, _client, lease)) = lock_and_replace() else { return };
-    let mut other = Client::connect(config(&urls(&servers))).expect("four nodes vote");
+    let other = Client::connect(config(&urls(&servers))).expect("four nodes vote");
     let (mut denied, mut was_early) = (0, None);
     let second = loop {
-        let result = other.try_lock("k", MAX_TTL);
+        let result = other.try_lock("k", MAX_TTL).wait();
         // On a busy machine the lock may be over before anybody else asks for it.
         was_early.get_or_insert_with(|| lease.is_valid());
         match result {
@@ -180,9 +181,9 @@ fn a_new_node_does_not_vote_while_a_lock_of_the_old_one_lives() {
 fn without_the_guard_a_new_node_would_give_the_lock_to_a_second_holder() {
     let Some((servers, _client, lease)) = lock_and_replace() else { return };
     let config = config(&urls(&servers)).restart_guard(RestartGuard::Off);
-    let mut other = Client::connect(config).expect("five nodes vote");
-    other.wait_settled(PATIENCE).expect("five nodes vote");
-    let second = other.try_lock("k", MAX_TTL);
+    let other = Client::connect(config).expect("five nodes vote");
+    assert!(eventually(PATIENCE, || other.voters().count() == 5), "five nodes vote");
+    let second = other.try_lock("k", MAX_TTL).wait();
     if lease.is_valid() {
         assert!(second.is_ok_and(|second| second.is_valid()), "the empty node decides");
     }

@@ -22,27 +22,25 @@ fn client(cluster: &Cluster) -> Client {
 fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 5], &[]) else { return };
     for signal in ["KILL", "STOP"] {
-        let [mut holder, mut waiter] = [(); 2].map(|()| client(&cluster));
+        let [holder, waiter] = [(); 2].map(|()| client(&cluster));
         let ttl = PATIENCE * 2;
-        let lease = holder.try_lock("k", ttl).expect("nobody has it");
+        let lease = holder.try_lock("k", ttl).wait().expect("nobody has it");
         let words = cluster.calls("publish");
         let args = ["--restart-guard", "off", "lock", "k", "--ttl", "30s", "--wait", "60s"];
         let first = Running::start(&cluster.urls(), &args);
         assert!(eventually(PATIENCE, || cluster.calls("publish") > words), "it waits");
         thread::scope(|scope| {
             let words = cluster.calls("publish");
-            let waits = scope.spawn(move || waiter.lock("k", TTL).map(|lease| (waiter, lease)));
+            let waits =
+                scope.spawn(move || waiter.lock("k", TTL).wait().map(|lease| (waiter, lease)));
             assert!(eventually(PATIENCE, || cluster.calls("publish") > words), "it waits");
             first.signal(signal);
             // A lock is handed over only to a waiter that was heard of within half a second.
             thread::sleep(ms(700));
-            holder.unlock(lease).expect("it is held");
-            assert!(eventually(PATIENCE, || {
-                holder.wait_released(ms(1));
-                waits.is_finished()
-            }));
-            let (mut waiter, lease) = waits.join().expect("no panic").expect(signal);
-            waiter.unlock(lease).expect("it is held");
+            lease.unlock().wait().expect("it is held");
+            assert!(eventually(PATIENCE, || waits.is_finished()));
+            let (_waiter, lease) = waits.join().expect("no panic").expect(signal);
+            lease.unlock().wait().expect("it is held");
         });
     }
 }
@@ -50,14 +48,13 @@ fn a_waiter_that_was_killed_or_stands_still_keeps_nobody_from_the_lock() {
 #[test]
 fn who_waits_forever_has_the_lock_when_it_is_free() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
-    let mut holder = client(&cluster);
-    let lease = holder.try_lock("k", PATIENCE * 2).expect("nobody has it");
+    let holder = client(&cluster);
+    let lease = holder.try_lock("k", PATIENCE * 2).wait().expect("nobody has it");
     let words = cluster.calls("publish");
     let args = ["--restart-guard", "off", "run", "k", "--wait", "forever", "--", "echo", "held"];
     let mut waiter = Running::start(&cluster.urls(), &args);
     assert!(eventually(PATIENCE, || cluster.calls("publish") > words), "it waits");
-    holder.unlock(lease).expect("it is held");
-    holder.wait_released(PATIENCE);
+    lease.unlock().wait().expect("it is held");
     assert_eq!(waiter.line(), "held");
     waiter.end().expect(0);
 }

@@ -40,11 +40,11 @@ impl Shop {
     }
 
     /// Four sellers sell at once, piece by piece by `one`, until nothing is left; how many in all.
-    pub fn sell(&self, one: fn(&Connection, &mut Client) -> Result<usize>) -> Result<usize> {
+    pub fn sell(&self, one: fn(&Connection, &Client) -> Result<usize>) -> Result<usize> {
         let seller = || {
-            let (stock, mut client, mut sold) = (self.stock()?, self.client()?, 0);
+            let (stock, client, mut sold) = (self.stock()?, self.client()?, 0);
             while read(&stock)? > 0 {
-                sold += one(&stock, &mut client)?;
+                sold += one(&stock, &client)?;
             }
             Ok(sold)
         };

@@ -91,8 +91,8 @@ impl Locks {
             self.slots.at_mut(slot_index).set_fenced();
             self.slots.fences.put(slot_index, Fencing::carried(fence));
         }
-        if let Some(keep_alive) = options.keep_alive {
-            self.open_keep(index, keep_alive, options.is_announced);
+        if options.keep_alive {
+            self.open_keep(index, options.is_announced);
             self.bind_keep(index, slot_index);
         }
         self.slots.at_mut(slot_index).began = now;

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::op::OpId;
 use super::slot::LeaseId;
 use crate::engine::event::LostCause;
-use crate::options::KeepAlive;
 use crate::quorum::NodeMask;
 use crate::slab::{Index, KeepIndex, Slab, SlotIndex};
 use crate::time::Instant;
@@ -23,7 +22,6 @@ pub(in crate::engine) struct Keep {
     pub(in crate::engine) slot: Option<SlotIndex>,
     /// The acquisition or adoption that the lease came from.
     pub(in crate::engine) op: OpId,
-    pub(in crate::engine) options: KeepAlive,
     /// The holder is a leader, and says so beside the lock.
     pub(in crate::engine) is_announced: bool,
     /// What it says, once the lease has begun.
@@ -31,10 +29,6 @@ pub(in crate::engine) struct Keep {
     /// The lease was handed over; until then the entry belongs to the acquisition.
     pub(in crate::engine) is_held: bool,
     pub(in crate::engine) is_lost: bool,
-    /// A limit ended the extensions.
-    pub(in crate::engine) is_at_limit: bool,
-    /// Extensions by the engine that won.
-    pub(in crate::engine) extensions: u32,
     /// When the last of them began.
     pub(in crate::engine) began: Instant,
     /// When the next one begins; [`Instant::MAX`] while one is under way, or if none will follow.
@@ -70,17 +64,14 @@ pub(in crate::engine) struct Keeps {
 
 impl Keeps {
     /// An entry for an acquisition that is about to begin.
-    pub(in crate::engine) fn open(&mut self, op: OpId, options: KeepAlive) -> Option<KeepIndex> {
+    pub(in crate::engine) fn open(&mut self, op: OpId) -> Option<KeepIndex> {
         let keep = Keep {
             slot: None,
             op,
-            options,
             is_announced: false,
             claim: None,
             is_held: false,
             is_lost: false,
-            is_at_limit: false,
-            extensions: 0,
             began: Instant::default(),
             extend_at: Instant::MAX,
         };

@@ -6,7 +6,7 @@
 //!   deadline, never behind a release, and only a quorum moves the deadline on.
 
 use super::observe::Happening;
-use super::op::{OpKind, Outcome};
+use super::op::OpKind;
 use super::state::Locks;
 use crate::engine::event::LostCause;
 use crate::node::Now;
@@ -45,20 +45,14 @@ impl Locks {
     fn begin_keep_alive(&mut self, index: KeepIndex, now: Now) {
         let keep = self.keeps.at_mut(index);
         keep.extend_at = Instant::MAX;
-        let (Some(slot_index), extensions) = (keep.slot, keep.extensions) else { return };
-        let options = keep.options;
+        let Some(slot_index) = keep.slot else { return };
         let slot = self.slots.at(slot_index);
         let ttl_ms = slot.ttl_ms;
         if slot.op.is_some() {
             // The caller extends the lease; the end of that extension sets the next time.
             return self.schedule_keep(index);
         }
-        let ends = self.deadline_from(now.real, ttl_ms);
-        let is_at_limit = self.is_at_limit(slot_index, ends)
-            || options.extensions.is_some_and(|most| extensions >= most)
-            || options.hold.is_some_and(|hold| ends > slot.began + hold);
-        if is_at_limit {
-            self.keeps.at_mut(index).is_at_limit = true;
+        if self.is_at_limit(slot_index, self.deadline_from(now.real, ttl_ms)) {
             return self.schedule_keep(index);
         }
         let Some(op) = self.ops.open(OpKind::Keep) else {
@@ -81,10 +75,6 @@ impl Locks {
         let slot = self.slots.at_mut(slot_index);
         if slot.op == Some(op_index) {
             slot.op = None;
-        }
-        if let Some(keep_index) = self.keep_of(slot_index).filter(|_| outcome == Outcome::Won) {
-            let keep = self.keeps.at_mut(keep_index);
-            keep.extensions = keep.extensions.saturating_add(1);
         }
         self.slots.free_if_unnamed(slot_index);
         self.plan_extension(slot_index, outcome, now);

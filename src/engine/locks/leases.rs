@@ -14,9 +14,7 @@ use super::slot::{CHANGED, LATE_VOTE, LeaseId, SlotState};
 use super::state::{Done, Locks};
 use super::timers::Timer;
 use crate::engine::event::{Event, LostCause};
-use crate::error::{Cause, ExtendError};
 use crate::node::Now;
-use crate::options::KeepAlive;
 use crate::quorum::NodeMask;
 use crate::slab::{KeepIndex, OpIndex, SlotIndex};
 use crate::time::Instant;
@@ -28,13 +26,8 @@ const JITTER_PARTS: u32 = 4;
 impl Locks {
     /// Makes an entry for an acquisition or adoption whose lease is to be kept alive.
     #[cold]
-    pub(in crate::engine) fn open_keep(
-        &mut self,
-        index: OpIndex,
-        options: KeepAlive,
-        is_announced: bool,
-    ) {
-        let Some(keep) = self.keeps.open(self.ops.id(index), options) else { return };
+    pub(in crate::engine) fn open_keep(&mut self, index: OpIndex, is_announced: bool) {
+        let Some(keep) = self.keeps.open(self.ops.id(index)) else { return };
         self.ops.at_mut(index).keep = Some(keep);
         self.keeps.at_mut(keep).is_announced = is_announced;
     }
@@ -264,36 +257,9 @@ impl Locks {
 
     /// Whether an extension of the lease is under way.
     #[must_use]
+    #[cfg(any(test, feature = "sim"))]
     pub(in crate::engine) fn is_extending(&self, lease: LeaseId) -> bool {
         self.slots.held(lease).is_some_and(|slot| slot.op.is_some())
-    }
-
-    /// Why a lease is not kept alive: it is over, or a limit is reached. `None` while it is kept
-    /// alive.
-    #[must_use]
-    pub(in crate::engine) fn keep_error(
-        &self,
-        lease: LeaseId,
-        now: Instant,
-    ) -> Option<ExtendError> {
-        let Some(slot) = self.slots.held(lease) else { return Some(ExtendError::NotOurs) };
-        let holders = slot.holds;
-        if !holders.has_at_least(self.settings.quorum) {
-            let all = self.nodes.all();
-            let gone = all.without(holders);
-            let causes = [Cause::None; crate::quorum::NODES_MAX];
-            return Some(ExtendError::Lost(self.ballot_of(
-                (NodeMask::EMPTY, gone, holders),
-                causes,
-                now,
-            )));
-        }
-        if slot.ends <= now || self.is_lost(lease) {
-            return Some(ExtendError::Expired);
-        }
-        let keep = self.keep_of(lease.slot);
-        let is_at_limit = keep.is_some_and(|keep| self.keeps.at(keep).is_at_limit);
-        is_at_limit.then_some(ExtendError::LimitReached)
     }
 
     /// The end of a lease; `None` if it is not held.

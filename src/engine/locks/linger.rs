@@ -17,7 +17,7 @@ use super::op::{OpKind, Outcome};
 use super::slot::{LeaseId, SlotState};
 use super::state::{Done, Locks};
 use super::timers::Timer;
-use crate::error::{Cause, LockError, UNHEARD, Unlocked};
+use crate::error::{Cause, LockError, Unlocked};
 use crate::key::hash;
 use crate::node::Node;
 use crate::options::LockOptions;
@@ -36,30 +36,12 @@ const TURNS_MAX: u8 = 64;
 const LOOKED_NANOS: u64 = 1_000_000;
 
 impl Locks {
-    /// Refuses where nobody would hear who waits.
-    fn check_linger(&self) -> Result<(), LockError> {
-        let why = if !self.settings.is_looped {
-            "a blocking client does not hear who waits; use Shared or a Driver"
-        } else if !self.settings.direct_wake {
-            UNHEARD
-        } else {
-            return Ok(());
-        };
-        Err(LockError::NoLinger { why })
-    }
-
-    /// Whether a lease that is taken with these options may linger, or be taken again.
-    fn may_be_shared(&self, options: &LockOptions) -> bool {
+    /// Refuses a lock that is to linger and cannot.
+    #[cold]
+    pub(in crate::engine) fn check_linger(&self, options: &LockOptions) -> Result<(), LockError> {
         let settings = &self.settings;
         let has_limits = settings.max_extensions < u32::MAX || settings.max_hold < Duration::MAX;
-        !has_limits && options.may_linger()
-    }
-
-    /// For how many milliseconds a lease that is taken with these options may linger.
-    #[cold]
-    pub(in crate::engine) fn linger_ms(&self, options: &LockOptions) -> Result<u32, LockError> {
-        self.check_linger()?;
-        Ok(if self.may_be_shared(options) { options.linger_ms } else { 0 })
+        options.check_linger(settings.direct_wake, has_limits)
     }
 
     /// The lease that was just won may linger.
@@ -106,7 +88,7 @@ impl Locks {
         let slot = self.slots.at(slot_index);
         let (ends, is_idle) = (slot.ends, slot.op.is_none());
         let is_held = slot.holds.has_at_least(self.settings.quorum);
-        let is_reached = self.settings.is_looped && self.nodes.iter().any(Node::has_channel);
+        let is_reached = !self.nodes.is_closing() && self.nodes.iter().any(Node::has_channel);
         let Some(linger) = self.lingers.get_mut(slot_index) else { return false };
         if linger.ends != ends {
             // A quorum has answered a SET or an extension since.
@@ -168,7 +150,7 @@ impl Locks {
         let slot = self.slots.at(slot_index);
         let is_valid = self.lingers_until(slot_index).is_some_and(|until| now < until);
         let is_enough = rules::lasts_for_call(now + options.min_validity <= slot.ends);
-        let is_suited = slot.ttl_ms == ttl_ms && self.may_be_shared(options);
+        let is_suited = slot.ttl_ms == ttl_ms && !options.is_fenced && !options.is_announced;
         is_valid && is_enough && is_suited && self.has_looked(now)
     }
 

@@ -149,7 +149,7 @@ impl Locks {
             Happening::Call { op, slot, ttl_ms, now } => {
                 count!({
                     let op = self.ops.at_mut(op);
-                    op.called = Called { at: now, waits: op.plan.attempts_left > 1 };
+                    op.called = Called { at: now, waits: op.plan.is_patient };
                 });
                 log!(DEBUG: self.log_call(op, slot, ttl_ms));
             }

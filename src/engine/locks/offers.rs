@@ -19,12 +19,11 @@
 use super::handover::Past;
 use super::observe::Happening;
 use super::op::Outcome;
-use super::settings::Settings;
 use super::slot::SlotState;
 use super::state::Locks;
 use super::timers::Timer;
 use crate::error::{Cause, Vote};
-use crate::node::{Now, Period};
+use crate::node::Now;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
 use crate::round::Round;
 use crate::rules;
@@ -41,11 +40,6 @@ const FRESH_PARTS: u32 = 4;
 /// A call that wants more than this part of its TTL makes no offer: one that is fresh may be taken
 /// up when it is half a TTL old.
 const WANTED_PARTS: u32 = 3;
-
-/// A round trip that takes a blocking client less than it takes to begin and end its subscriptions.
-/// Measured (`benches/run handover`): with 0.1 ms eight clients that are woken take the lock a third
-/// more often, with 1 ms a quarter less often.
-const NEAR: Duration = Duration::from_micros(500);
 
 /// How long after its end an offer may be taken up. No holder hands a lock over to a call of which it has
 /// not heard for 500 ms; the rest is for what is on its way.
@@ -90,7 +84,7 @@ impl Locks {
         if !self.takes_over(op) {
             return None;
         }
-        let period = self.nodes.take_transfers(now);
+        self.nodes.take_transfers(now);
         let made = self.offers.of(op);
         if let Some(slot) = made.last().map(|&newest| self.slots.at(newest))
             && slot.began + ttl(slot.ttl_ms) / FRESH_PARTS > now.real
@@ -104,7 +98,7 @@ impl Locks {
                 self.end_offer(old, now);
             }
         }
-        self.new_offer(op, period, now.real)
+        self.new_offer(op, now.real)
     }
 
     /// Whether the call may take a lock over: it has no fence to get, and a lease that counts from its
@@ -112,10 +106,7 @@ impl Locks {
     fn takes_over(&self, index: OpIndex) -> bool {
         let op = self.ops.at(index);
         let has_enough = op.plan.min_validity <= ttl(op.plan.ttl_ms) / WANTED_PARTS;
-        self.settings.transfers_in_row > 0
-            && has_enough
-            && !self.is_better_woken()
-            && !self.slots.at(op.slot()).is_fenced()
+        self.settings.transfers_in_row > 0 && has_enough && !self.slots.at(op.slot()).is_fenced()
     }
 
     /// An attempt was denied. How long that took says how far the nodes are, unless it was made at
@@ -128,15 +119,6 @@ impl Locks {
         self.last_denial = Some(now.real.saturating_since(began));
     }
 
-    /// Whether a wake comes sooner than a transfer. A blocking client begins and ends a subscription
-    /// at each node in each call.
-    fn is_better_woken(&self) -> bool {
-        let Settings { is_woken_near, is_looped, quorum, .. } = self.settings;
-        // A greeting is more work for a server than an attempt.
-        let greeted_near = || self.nodes.round_trip(quorum) < NEAR * 2;
-        is_woken_near && !is_looped && self.last_denial.map_or_else(greeted_near, |it| it < NEAR)
-    }
-
     /// From a request to the answers of a quorum. The answer to a greeting may have lain unread, so a
     /// denial that came sooner counts.
     pub(in crate::engine) fn round_trip(&self) -> Duration {
@@ -144,14 +126,8 @@ impl Locks {
         self.last_denial.map_or(greeted, |denial| denial.min(greeted))
     }
 
-    fn new_offer(
-        &mut self,
-        index: OpIndex,
-        period: Period,
-        now: Instant,
-    ) -> Option<([u8; 20], u32)> {
-        let TokenBytes::Drawn(mut token) = self.draw_token() else { return None };
-        *token.last_chunk_mut()? = period;
+    fn new_offer(&mut self, index: OpIndex, now: Instant) -> Option<([u8; 20], u32)> {
+        let TokenBytes::Drawn(token) = self.draw_token() else { return None };
         let op = self.ops.at(index);
         let (key, ttl_ms) = (self.slots.at(op.slot()).key.clone(), op.plan.ttl_ms);
         let deadline = self.deadline_from(now, ttl_ms);
@@ -382,7 +358,7 @@ impl Locks {
         }
     }
 
-    /// The client is about to end, or nobody will read what holders hand over from now on.
+    /// The client is about to end: nothing will be read of what holders hand over from now on.
     pub(in crate::engine) fn leave_transfers(&mut self, now: Now) {
         let heard = self.nodes.with_transfers();
         self.nodes.leave_transfers(now);

@@ -10,10 +10,9 @@ use crate::command::Answer;
 #[cfg(feature = "metrics")]
 use crate::engine::ways::Way;
 use crate::error::{Cause, UnlockError, Unlocked};
-use crate::options::LockOptions;
+use crate::options::{LockOptions, Patience};
 use crate::query::NodeAnswers;
 use crate::quorum::{NODES_MAX, NodeId, NodeMask};
-use crate::retry::Retry;
 use crate::round::{Round, Tally};
 use crate::slab::{Index, KeepIndex, OpIndex, Slab, SlotIndex};
 use crate::time::Instant;
@@ -69,12 +68,10 @@ pub(in crate::engine) enum Outcome {
 pub(in crate::engine) struct Plan {
     pub(in crate::engine) ttl_ms: u32,
     pub(in crate::engine) min_validity: Duration,
-    pub(in crate::engine) attempts_left: u32,
+    /// It waits for the lock, instead of ending with its first attempt.
+    pub(in crate::engine) is_patient: bool,
     pub(in crate::engine) delay: Duration,
     pub(in crate::engine) jitter: Duration,
-    pub(in crate::engine) wait_after: Option<fn(u32) -> Duration>,
-    /// Attempts that have failed.
-    pub(in crate::engine) attempts_failed: u32,
     /// The end of the call, [`Instant::MAX`] for none.
     pub(in crate::engine) deadline: Instant,
     /// Between attempts the call waits for a wake, instead of polling.
@@ -86,19 +83,12 @@ pub(in crate::engine) struct Plan {
 impl Plan {
     /// How the call goes on after a failed attempt, and when it ends.
     pub(in crate::engine) fn retry_as(&mut self, options: &LockOptions, now: Instant) {
-        let retry = options.retry.unwrap_or(Retry::ONCE);
-        let deadline = [options.timeout, retry.timeout].into_iter().flatten().min();
-        let is_once = deadline == Some(Duration::ZERO);
-        self.attempts_left = if is_once { 1 } else { retry.attempts.unwrap_or(u32::MAX) };
-        self.delay = retry.delay;
-        self.jitter = retry.jitter;
-        self.wait_after = retry.wait_after;
-        self.attempts_failed = 0;
-        self.deadline = deadline
-            .filter(|deadline| !deadline.is_zero())
-            .map_or(Instant::MAX, |deadline| now + deadline);
-        self.wakes =
-            !is_once && options.is_woken && retry.attempts.is_none() && retry.wait_after.is_none();
+        let Patience { ends, is_patient } = options.patience(now);
+        (self.deadline, self.is_patient) = (ends, is_patient);
+        self.wakes = is_patient && options.is_woken;
+        if let Some(retry) = options.retry {
+            (self.delay, self.jitter) = (retry.delay, retry.jitter);
+        }
     }
 }
 

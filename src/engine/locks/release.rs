@@ -369,8 +369,7 @@ impl Locks {
         }
         // A SET went over a connection that died, or a holder's script is on its way: it may run after
         // this release. Of a script the node tells then, and that is when its key is deleted.
-        let is_told =
-            slot.was_offered() && self.settings.is_looped && self.nodes.at(id).takes_transfers();
+        let is_told = slot.was_offered() && self.nodes.at(id).takes_transfers();
         if rules::may_run_behind(slot.unanswered.contains(id), is_told) {
             self.owe_again(id, slot_index, now);
         } else {

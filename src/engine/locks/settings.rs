@@ -35,10 +35,6 @@ pub(in crate::engine) struct Settings {
     pub(in crate::engine) direct_wake: bool,
     /// How many transfers there may be in a row; none once the client is about to end.
     pub(in crate::engine) transfers_in_row: u8,
-    /// Whether a blocking client near its nodes is woken instead.
-    pub(in crate::engine) is_woken_near: bool,
-    /// Whether somebody reads the sockets all the time, and not only while a call lasts.
-    pub(in crate::engine) is_looped: bool,
     /// Microseconds.
     pub(in crate::engine) max_clock_skew_us: u64,
     pub(in crate::engine) fence_ttl_ms: u64,
@@ -68,8 +64,6 @@ impl Settings {
             max_hold: config.max_hold.unwrap_or(Duration::MAX),
             direct_wake: config.direct_wake,
             transfers_in_row: config.transfers_in_row.unwrap_or(TRANSFERS_IN_ROW),
-            is_woken_near: config.transfers_in_row.is_none(),
-            is_looped: true,
             max_clock_skew_us: nanos(config.max_clock_skew) / 1_000,
             fence_ttl_ms: u64::try_from(config.fence_ttl_or_default().as_millis())
                 .unwrap_or(u64::MAX),

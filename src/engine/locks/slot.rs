@@ -10,7 +10,7 @@ use super::fences::Fences;
 use crate::key::{self, Key};
 use crate::node::Phase;
 use crate::quorum::NodeMask;
-#[cfg(all(test, feature = "shared"))]
+#[cfg(test)]
 use crate::slab::Index;
 use crate::slab::{OpIndex, Slab, SlotIndex};
 use crate::time::Instant;
@@ -23,7 +23,7 @@ pub struct LeaseId {
     pub(in crate::engine) generation: u32,
 }
 
-#[cfg(all(test, feature = "shared"))]
+#[cfg(test)]
 impl LeaseId {
     /// A lease of no engine.
     pub(crate) fn nth(place: usize) -> Self {

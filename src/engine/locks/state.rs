@@ -169,14 +169,6 @@ impl Locks {
         Now { real, attended: real.minus_nanos(self.absent) }
     }
 
-    /// Since when what the sockets bring may have lain there: the present where somebody reads all
-    /// the time, or sleeps until something is due.
-    pub(in crate::engine) fn read_since(&self, now: Now) -> Instant {
-        let due = Some(self.timers.next()).filter(|due| *due < Instant::MAX);
-        let is_awaited = due.is_some_and(|due| now.real < due + self.settings.node_timeout);
-        if self.settings.is_looped || is_awaited { now.real } else { self.last_pass }
-    }
-
     /// The engine was not called for `gap`. If the call comes by the time that the engine asked
     /// for, its owner was present; else all beyond a `node_timeout` was the owner's absence, and no
     /// node is blamed for it.

@@ -70,10 +70,6 @@ pub(super) struct Nodes {
     with_news: NodeMask,
     /// The client is about to end: it will not be there to read a NOSCRIPT.
     is_closing: bool,
-    /// The client subscribes to transfers.
-    takes_transfers: bool,
-    /// How often it has left the channels for them.
-    period: u16,
 }
 
 impl Nodes {
@@ -97,8 +93,6 @@ impl Nodes {
             stalls_at: now,
             with_news: NodeMask::EMPTY,
             is_closing: false,
-            takes_transfers: false,
-            period: 0,
             nodes,
         }
     }

@@ -2,9 +2,8 @@
 
 use super::Nodes;
 use crate::command::{Answer, ReleaseStep};
-use crate::node::{Node, Now, Pending, Period, Request};
+use crate::node::{Node, Now, Pending, Request};
 use crate::quorum::{NodeId, NodeMask};
-use crate::rules;
 use crate::time::Instant;
 
 /// Requests up to this long are copied as one block of constant size.
@@ -17,6 +16,11 @@ impl Nodes {
         self.gather_cohort();
     }
 
+    /// Whether the client is about to end.
+    pub(in crate::engine) const fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
     /// The client is about to wait for what nodes are owed: those that are away get an attempt to
     /// connect at once.
     pub(in crate::engine) fn reach_owed(&mut self, now: Instant) {
@@ -26,31 +30,20 @@ impl Nodes {
     }
 
     /// Subscribes to transfers at each node that carries messages, in front of what is written
-    /// next. Returns what the tokens of offers end with.
-    pub(in crate::engine) fn take_transfers(&mut self, now: Now) -> Period {
-        self.takes_transfers = true;
-        let period = self.period.to_le_bytes();
+    /// next.
+    pub(in crate::engine) fn take_transfers(&mut self, now: Now) {
         for (id, node) in NodeMask::first(self.nodes.len()).into_iter().zip(&mut self.nodes) {
-            node.take_transfers(period, now);
+            node.take_transfers(now);
             self.with_output.set(id, node.has_output());
         }
-        period
     }
 
     /// Leaves the channels for transfers.
     pub(in crate::engine) fn leave_transfers(&mut self, now: Now) {
-        self.takes_transfers = false;
-        self.period = rules::next_period(self.period);
         for (id, node) in NodeMask::first(self.nodes.len()).into_iter().zip(&mut self.nodes) {
             node.leave_transfers(now);
             self.with_output.set(id, node.has_output());
         }
-    }
-
-    /// Whether any node may hand a lock over to this client.
-    #[inline]
-    pub(in crate::engine) const fn takes_transfers(&self) -> bool {
-        self.takes_transfers
     }
 
     /// The nodes where a script that hands a lock over to this client would be heard.

@@ -229,7 +229,7 @@ fn tokens_share_the_clients_id_and_never_repeat() {
 #[test]
 fn what_nobody_takes_out_does_not_grow_with_the_locks() {
     let mut rig = Rig::new(5);
-    let kept = || LockOptions::new(TTL).keep_alive(crate::options::KeepAlive::new());
+    let kept = || LockOptions::new(TTL).keep_alive();
     for _ in 0..100 {
         rig.acquire_with("a", kept());
         rig.answer_all(0..5, "+OK\r\n");

@@ -34,6 +34,7 @@ use super::releasing::{
 };
 use super::siblings::a_word_of_an_earlier_call_strikes_no_later_one_off;
 use super::transfers::{
+    a_client_that_reads_no_more_leaves_the_channel_and_deletes_what_came,
     a_lock_is_free_for_a_moment_after_so_many_transfers,
     a_lock_is_won_when_a_quorum_has_told_of_it_and_counts_from_before_the_offer,
     a_node_that_cannot_run_the_script_gets_the_plain_release_at_once_and_no_script_again,
@@ -42,7 +43,6 @@ use super::transfers::{
     what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere,
     where_a_connection_ended_the_token_is_deleted_and_has_no_vote,
     who_is_told_by_too_few_nodes_is_woken_instead,
-    who_reads_no_more_leaves_the_channel_and_deletes_what_came,
 };
 use super::trouble::{
     a_grant_behind_an_answer_that_no_master_in_service_gives_is_not_believed,
@@ -51,7 +51,6 @@ use super::trouble::{
     the_second_address_of_a_server_hears_no_message_a_second_time,
 };
 use super::untimely::{
-    a_client_that_comes_back_listens_on_another_channel,
     a_lease_counts_from_the_offer_that_was_taken_up_though_a_newer_one_is_open,
     a_node_in_quarantine_has_no_vote_when_it_hands_a_lock_over,
     a_token_that_was_deleted_somewhere_is_not_offered_again, a_vote_ends_with_the_delete,
@@ -170,9 +169,11 @@ const TESTS: &[(Mutant, fn())] = &[
     // It costs messages.
     (Mutant::TurnGivenByEachNode, what_is_handed_over_to_a_call_that_gave_up_is_deleted_everywhere),
     // A script that runs before the client leaves is mostly heard.
-    (Mutant::HandedOverBeforeKept, who_reads_no_more_leaves_the_channel_and_deletes_what_came),
+    (
+        Mutant::HandedOverBeforeKept,
+        a_client_that_reads_no_more_leaves_the_channel_and_deletes_what_came,
+    ),
     // It needs a holder that knows an offer of the call before.
-    (Mutant::PeriodReused, a_client_that_comes_back_listens_on_another_channel),
     // A key that is handed over to a client that has ended stands for its TTL.
     (Mutant::EndsInChannel, a_client_that_ends_leaves_the_channel_and_deletes_what_came),
     // It costs messages.

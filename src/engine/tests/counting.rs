@@ -132,8 +132,8 @@ fn the_time_of_an_attempt_is_from_its_first_byte_to_its_hand_over() {
     assert!(read.len() == 1 && read[0].abs_diff(20) <= 1, "{read:?}");
 
     // A second attempt, 200 ms after the first.
-    let retry = crate::retry::Retry::every(200 * MS, Duration::ZERO).attempts(2);
-    rig.acquire_with("b", LockOptions::new(TTL).retry(retry));
+    let retry = crate::retry::Retry::every(200 * MS, Duration::ZERO);
+    rig.acquire_with("b", LockOptions::new(TTL).retry(retry).direct_wake(false));
     rig.answer_all(0..3, "_\r\n");
     rig.advance(201 * MS);
     rig.answer_all(0..3, "+OK\r\n");
@@ -150,8 +150,8 @@ fn every_call_is_counted_once_by_how_it_ended_with_all_its_waiting() {
         let waits = waits.buckets().filter(|(_, count)| *count > 0);
         waits.map(|(middle, _)| middle.as_millis()).collect()
     };
-    let retry = crate::retry::Retry::every(200 * MS, Duration::ZERO).attempts(2);
-    let patient = || LockOptions::new(TTL).retry(retry);
+    let retry = crate::retry::Retry::every(200 * MS, Duration::ZERO).timeout(300 * MS);
+    let patient = || LockOptions::new(TTL).retry(retry).direct_wake(false);
     rig.acquire_with("won late", patient());
     rig.answer_all(0..3, "_\r\n");
     rig.advance(201 * MS);
@@ -212,7 +212,7 @@ fn releases_extensions_losses_and_debts_are_counted() {
     let releases = ["released 1", "not_held 1", "unreported 1"];
     assert_eq!(rig.counted("redbolt_releases_total"), releases);
 
-    let keep = LockOptions::new(TTL).keep_alive(crate::options::KeepAlive::new());
+    let keep = LockOptions::new(TTL).keep_alive();
     rig.acquire_with("d", keep);
     rig.answer_all(0..3, "+OK\r\n");
     rig.locked();

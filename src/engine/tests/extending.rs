@@ -277,7 +277,7 @@ fn an_extension_that_a_quorum_confirms_behind_the_old_deadline_is_a_loss() {
     for is_kept in [false, true] {
         let mut rig = Rig::new(3);
         let options = LockOptions::new(TTL);
-        rig.acquire_with("k", if is_kept { options.kept_alive() } else { options });
+        rig.acquire_with("k", if is_kept { options.keep_alive() } else { options });
         rig.answer_all(0..2, "+OK\r\n");
         let lease = rig.locked();
         let ends = rig.engine.deadline(lease).unwrap();

@@ -234,8 +234,8 @@ fn clocks_are_asked_for_again_once_a_minute() {
 #[test]
 fn a_retry_proposes_a_higher_number() {
     let mut rig = rig_with(&[0; 3]);
-    let retry = crate::retry::Retry::every(MS, Duration::ZERO).attempts(2);
-    rig.acquire_with("k", LockOptions::new(TTL).fenced().retry(retry));
+    let retry = crate::retry::Retry::every(MS, Duration::ZERO);
+    rig.acquire_with("k", LockOptions::new(TTL).fenced().retry(retry).direct_wake(false));
     let first = number(&mut rig, 0);
     rig.answer_all(0..3, ":0\r\n");
     rig.advance(2 * MS);

@@ -4,7 +4,6 @@
 use super::transfers::{announce, channel, introduced, rig, told};
 use super::*;
 use crate::error::UnlockError;
-use crate::options::KeepAlive;
 use crate::retry::Retry;
 
 const LINGER: Duration = Duration::from_secs(2);
@@ -180,12 +179,8 @@ fn a_lock_is_taken_again_only_right_after_a_look_at_the_sockets() {
 
 #[test]
 pub(super) fn a_call_that_cannot_take_it_goes_behind_its_release() {
-    let others: [LockOptions; 4] = [
-        LockOptions::new(TTL / 2),
-        options().min_validity(TTL),
-        options().fenced(),
-        options().keep_alive(KeepAlive::new().max_extensions(3)),
-    ];
+    let others: [LockOptions; 3] =
+        [LockOptions::new(TTL / 2), options().min_validity(TTL), LockOptions::new(TTL).fenced()];
     for other in others {
         let guarded = |config: Config| config.direct_wake(true).restart_guard(RestartGuard::On);
         let mut rig = Rig::with(3, guarded);
@@ -198,19 +193,7 @@ pub(super) fn a_call_that_cannot_take_it_goes_behind_its_release() {
 }
 
 #[test]
-fn what_belongs_to_one_holder_does_not_linger() {
-    for of_one in [options().announced(), options().keep_alive(KeepAlive::new().max_hold(TTL))] {
-        let mut rig = rig(3);
-        rig.acquire_with("a", of_one.clone());
-        for index in 0..3 {
-            while let Some(command) = rig.waiting(index).first().cloned() {
-                rig.answer(index, if command == "GET" { "_\r\n" } else { "+OK\r\n" });
-            }
-        }
-        let lease = rig.locked();
-        rig.engine.release(lease, rig.now);
-        assert_eq!(rig.waiting(0).last().unwrap(), "DELIFEQ", "{of_one:?}");
-    }
+fn a_lease_that_may_not_linger_is_released() {
     let mut rig = rig(3);
     let lease = held(&mut rig, options());
     rig.engine.forbid_linger(lease);
@@ -221,7 +204,7 @@ fn what_belongs_to_one_holder_does_not_linger() {
 #[test]
 fn a_lock_that_is_kept_alive_lingers_without_that_and_is_kept_alive_again() {
     let mut rig = rig(3);
-    let kept = || options().keep_alive(KeepAlive::new()).linger(TTL);
+    let kept = || options().keep_alive().linger(TTL);
     let lease = held(&mut rig, kept());
     unlocked(&mut rig, lease);
     rig.advance(TTL / 3 + 100 * MS);
@@ -273,14 +256,19 @@ fn a_lock_that_is_lost_while_it_lingers_is_not_taken_again() {
 }
 
 #[test]
-fn nobody_lets_a_lock_linger_who_does_not_hear_who_waits() {
-    let mut rig = rig(3);
-    rig.engine.set_blocking();
-    let refused = rig.engine.acquire(b"a", &options(), rig.now);
-    assert!(matches!(refused, Err(LockError::NoLinger { .. })), "{refused:?}");
-    let mut rig = Rig::new(3);
-    let refused = rig.engine.acquire(b"a", &options(), rig.now);
-    assert!(matches!(refused, Err(LockError::NoLinger { .. })), "{refused:?}");
+fn a_lock_that_cannot_linger_is_refused() {
+    let limits = |config: Config| config.direct_wake(true).max_extensions(3);
+    let guarded = |config: Config| config.direct_wake(true).restart_guard(RestartGuard::On);
+    for (mut rig, options) in [
+        (Rig::new(3), options()),
+        (Rig::with(3, guarded), options().fenced()),
+        (rig(3), options().announced()),
+        (Rig::with(3, limits), options()),
+    ] {
+        let refused = rig.engine.acquire(b"a", &options, rig.now);
+        assert!(matches!(refused, Err(LockError::NoLinger { .. })), "{refused:?}");
+        assert_eq!(rig.engine.in_flight(), 0);
+    }
 }
 
 #[test]

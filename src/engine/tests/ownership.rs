@@ -121,7 +121,7 @@ pub(super) fn a_lease_is_given_away_once_every_node_has_answered_its_extension()
     for is_kept in [false, true] {
         let mut rig = Rig::new(3);
         let options = LockOptions::new(TTL);
-        rig.acquire_with("k", if is_kept { options.kept_alive() } else { options });
+        rig.acquire_with("k", if is_kept { options.keep_alive() } else { options });
         rig.answer_all(0..3, "+OK\r\n");
         let lease = rig.locked();
         if is_kept {

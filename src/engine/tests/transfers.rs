@@ -1,8 +1,7 @@
 //! Locks that change hands by a script: each test plays the nodes, and the other clients.
 
 use super::waking::{
-    OTHER, OTHERS_CHANNEL, WAKE, answer_each, asked, own_waiter, published, subscribed, token_of,
-    waiting,
+    OTHER, OTHERS_CHANNEL, WAKE, asked, own_waiter, published, subscribed, token_of, waiting,
 };
 use super::*;
 use crate::token::TokenBytes;
@@ -25,7 +24,7 @@ pub(super) fn messages(rig: &Rig) -> String {
 
 /// The channel for transfers of a client that has not left it yet.
 pub(super) fn channel(rig: &Rig) -> String {
-    format!("{}:t0000", messages(rig))
+    format!("{}:t", messages(rig))
 }
 
 /// A call that waits behind `OTHER`, which was told what it offers; the node that told it.
@@ -351,7 +350,7 @@ fn a_release_hands_the_lock_over_to_who_waits() {
         let script = &rig.inbox[index][0];
         let token: String = b"ABCDEFGH0123456789ab".iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!((&*script[3], &*script[5], &*script[6]), ("a", &*token, "10000"));
-        assert_eq!(script[7], format!("{OTHERS_CHANNEL}:t6162"));
+        assert_eq!(script[7], format!("{OTHERS_CHANNEL}:t"));
     }
     rig.answer_all(0..2, ":2\r\n");
     let event = rig.engine.poll_event(rig.now);
@@ -443,16 +442,15 @@ pub(super) fn each_node_is_named_in_what_it_tells() {
     }
 }
 
-/// Nobody reads what comes between the calls of a blocking client: it leaves the channel, and what
-/// was handed over before is deleted behind that.
+/// What was handed over before a client ends is deleted behind its leaving of the channel.
 #[test]
-pub(super) fn who_reads_no_more_leaves_the_channel_and_deletes_what_came() {
+pub(super) fn a_client_that_reads_no_more_leaves_the_channel_and_deletes_what_came() {
     let mut rig = rig(3);
     offering(&mut rig);
     rig.engine.cancel_all(rig.now);
     rig.refused();
     rig.clear();
-    rig.engine.leave_transfers(rig.now);
+    rig.engine.begin_close();
     for index in 0..3 {
         assert_eq!(rig.waiting(index), ["UNSUBSCRIBE", "DELIFEQ"]);
     }
@@ -502,7 +500,7 @@ fn a_word_that_comes_behind_the_release_and_before_its_answer_costs_no_second_on
 /// once. Nothing is owed before.
 #[test]
 fn a_script_that_runs_behind_the_release_is_told_of_and_its_key_deleted_at_once() {
-    let (mut rig, late) = released_in_front_of_the_script(true);
+    let (mut rig, late) = released_in_front_of_the_script();
     assert!(rig.waiting(2).is_empty());
     rig.receive(2, &late);
     assert_eq!(rig.waiting(2), ["DELIFEQ"]);
@@ -514,26 +512,16 @@ fn a_script_that_runs_behind_the_release_is_told_of_and_its_key_deleted_at_once(
 /// What the node tells may be lost with the connection.
 #[test]
 pub(super) fn a_delete_is_owed_where_a_connection_ends_before_a_late_script_is_told_of() {
-    let (mut rig, _) = released_in_front_of_the_script(true);
+    let (mut rig, _) = released_in_front_of_the_script();
     rig.lose(2);
     rig.connect(2);
     assert_eq!(rig.waiting(2), ["SUBSCRIBE", "SUBSCRIBE", "DELIFEQ"]);
 }
 
-/// A blocking client does not read between its calls.
-#[test]
-fn a_blocking_client_repeats_a_release_behind_which_a_script_may_run() {
-    let (mut rig, _) = released_in_front_of_the_script(false);
-    assert_eq!(rig.waiting(2), ["DELIFEQ"]);
-}
-
 /// A lock that was released a second ago, while the script of the holder before was on its way to the
 /// third node, and what that node will tell.
-fn released_in_front_of_the_script(is_looped: bool) -> (Rig, Vec<u8>) {
+fn released_in_front_of_the_script() -> (Rig, Vec<u8>) {
     let (mut rig, lease, late) = handed_over();
-    if !is_looped {
-        rig.engine.set_blocking();
-    }
     rig.engine.release(lease, rig.now);
     for (index, answer) in [":1\r\n", ":1\r\n", ":0\r\n"].into_iter().enumerate() {
         assert_eq!(rig.waiting(index), ["DELIFEQ"]);
@@ -541,39 +529,4 @@ fn released_in_front_of_the_script(is_looped: bool) -> (Rig, Vec<u8>) {
     }
     rig.advance(Duration::from_secs(1));
     (rig, late)
-}
-
-/// What a blocking client asks a node for whose attempt was denied after `trip`, and that learns who
-/// holds the lock.
-fn blocking_after(trip: Duration, in_row: Option<u8>) -> Vec<String> {
-    let mut rig = Rig::with(3, |mut config| {
-        config.transfers_in_row = in_row;
-        config.direct_wake(true)
-    });
-    (0..3).for_each(|index| subscribed(&mut rig, index));
-    rig.engine.set_blocking();
-    rig.acquire_with("a", waiting());
-    rig.now = rig.now + trip;
-    rig.answer_all(0..3, "_\r\n");
-    // The last was not waited for: its SET is released.
-    if rig.waiting(2).first().is_some_and(|word| word == "DELIFEQ") {
-        rig.answer(2, ":0\r\n");
-    }
-    let node = (0..3).max_by_key(|&index| rig.waiting(index).len()).unwrap();
-    if rig.waiting(node) == ["GET", "PTTL"] {
-        answer_each(&mut rig, node, &[&token_of(OTHER), ":9000\r\n"]);
-    }
-    rig.waiting(node)
-}
-
-#[test]
-fn a_blocking_client_near_its_nodes_is_woken_and_takes_nothing_over_unless_a_number_is_set() {
-    let subscribes = |words: Vec<String>| {
-        let tells = |word: &String| word == "PUBLISH" || word == "EVAL";
-        assert!(words.iter().any(tells), "it tells the holder: {words:?}");
-        words.contains(&"SUBSCRIBE".to_owned())
-    };
-    assert!(!subscribes(blocking_after(MS / 5, None)));
-    assert!(subscribes(blocking_after(MS, None)));
-    assert!(subscribes(blocking_after(MS / 5, Some(16))));
 }

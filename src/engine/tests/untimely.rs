@@ -175,37 +175,13 @@ fn a_client_that_closes_hands_nothing_over() {
     }
 }
 
-/// A holder may still know an offer of the call before: nobody must hear of that one any more, since
-/// nobody remembers it.
-#[test]
-pub(super) fn a_client_that_comes_back_listens_on_another_channel() {
-    let mut rig = rig(3);
-    given_up(&mut rig);
-    rig.engine.leave_transfers(rig.now);
-    let left = confirmed(&channel(&rig)).replace("$9\r\nsub", "$11\r\nunsub");
-    for index in 0..3 {
-        while let Some(command) = rig.waiting(index).first() {
-            let answer = if command == "UNSUBSCRIBE" { &*left } else { ":0\r\n" };
-            rig.answer(index, answer);
-        }
-    }
-    rig.acquire_with("a", waking::waiting());
-    rig.answer_all(0..3, "_\r\n");
-    rig.collect();
-    for index in 0..3 {
-        let again = rig.inbox[index].iter().find(|command| command[0] == "SUBSCRIBE").unwrap();
-        assert_eq!(again[1], format!("{}:t0100", messages(&rig)));
-    }
-    assert_eq!(offered(&rig)[18..], [1, 0]);
-}
-
 /// What a node tells between UNSUBSCRIBE and the answer to it.
 #[test]
 pub(super) fn what_is_told_while_the_client_leaves_is_deleted() {
     let mut rig = rig(3);
     let token = given_up(&mut rig);
     rig.clear();
-    rig.engine.leave_transfers(rig.now);
+    rig.engine.begin_close();
     let message = transfer(&rig, &token, 1);
     rig.receive(1, &message);
     assert_eq!(rig.waiting(1), ["UNSUBSCRIBE", "DELIFEQ"], "that runs behind what was told");
@@ -343,19 +319,6 @@ fn a_node_without_a_name_is_not_listened_to() {
         let is_subscribed = rig.waiting(index).contains(&"SUBSCRIBE".into());
         assert_eq!(is_subscribed, index != 0, "node {index}");
     }
-}
-
-/// A blocking client comes and goes with each call, and a node that is frozen reads nothing.
-#[test]
-fn coming_and_going_fills_no_output_that_is_not_read() {
-    let mut rig = rig(3);
-    for _ in 0..20_000 {
-        let now = rig.engine.locks.now(rig.now);
-        rig.engine.locks.nodes.take_transfers(now);
-        rig.engine.leave_transfers(rig.now);
-    }
-    let most = 1 << 20;
-    assert!(rig.engine.output(node(0)).len() <= most, "{}", rig.engine.output(node(0)).len());
 }
 
 /// Who wants more of the TTL than an offer may have left is woken, and counts from its own attempt.

@@ -27,8 +27,6 @@ pub(super) struct Entry {
 pub(super) struct Receipt {
     pub(super) node: NodeId,
     pub(super) now: Instant,
-    /// When the sockets were read before: it may lie unread since.
-    pub(super) read_since: Instant,
     /// When it was sent: not later than this, and not before that.
     pub(super) sent: Instant,
     pub(super) sent_after: Instant,
@@ -44,7 +42,7 @@ impl Entry {
             since: receipt.sent.minus_nanos(waited_ns),
             not_before: receipt.sent_after.minus_nanos(waited_ns),
             node: receipt.node,
-            seen: receipt.read_since.minus_nanos(u64::from(listed.age_ms) * 1_000_000),
+            seen: receipt.now.minus_nanos(u64::from(listed.age_ms) * 1_000_000),
             offer: listed.offer,
         }
     }

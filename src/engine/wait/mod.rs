@@ -173,7 +173,6 @@ impl Waiting {
     }
 
     /// The slots for whose locks calls of other clients wait.
-    #[cfg(feature = "shared")]
     pub(super) fn queues(&self) -> impl Iterator<Item = SlotIndex> {
         let wanted = self.queues.iter().filter(|(_, queue)| !queue.list.is_empty());
         wanted.map(|(slot, _)| slot)
@@ -532,7 +531,6 @@ fn entries(message: &Message<'_>, node: NodeId, with_sender: bool, view: &View<'
     let receipt = Receipt {
         node,
         now: view.now,
-        read_since: view.read_since,
         sent: view.now.minus_nanos(on_its_way),
         sent_after: view.last_pass.minus_nanos(on_its_way),
     };

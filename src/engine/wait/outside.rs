@@ -66,10 +66,8 @@ pub(in crate::engine) trait Source {
 /// What comes with an input.
 pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) now: Instant,
-    /// When the sockets were read before: what they brought now may have come since.
-    pub(in crate::engine) read_since: Instant,
-    /// The same, but long ago where the owner of the sockets may have been busy since: only a loop that
-    /// slept beside them surely reads what comes at once.
+    /// When the sockets were read before, where the owner of the sockets may have been busy since: only
+    /// a loop that slept beside them surely reads what comes at once.
     pub(in crate::engine) last_pass: Instant,
     pub(in crate::engine) reach: Reach,
     pub(in crate::engine) source: &'a mut dyn Source,

@@ -1,11 +1,13 @@
 //! [`Clients`]: clients of real servers, and what their calls come to.
 
+use std::fmt;
+use std::time::Duration;
+
+use redbolt::inspect::{NodeHealth, NodeState};
 use redbolt::{
-    Ballot, Cause, Client, Config, DetachError, Lease, LockError, LockToken, RestartGuard,
+    Ballot, Cause, Client, Config, DetachError, Guard, LockError, LockToken, RestartGuard,
     Unlocked, Vote,
 };
-#[cfg(feature = "shared")]
-use redbolt::{Shared, SharedGuard};
 use redbolt_rig::{Cluster, PATIENCE, TTL, eventually, ms};
 
 /// Clients of servers that have just been started.
@@ -28,11 +30,17 @@ impl Clients for Cluster {
     }
 
     fn whole(&self, config: Config) -> Client {
-        let mut client = Client::connect(config).expect("fresh servers are admitted");
-        client.wait_settled(PATIENCE).expect("a quorum");
-        assert_eq!(client.driver().voters().count() as usize, self.len(), "{:?}", client.nodes());
+        let client = Client::connect(config).expect("fresh servers are admitted");
+        all_vote(&client, self.len());
         client
     }
+}
+
+/// Waits until so many nodes vote.
+#[track_caller]
+pub(crate) fn all_vote(client: &Client, nodes: usize) {
+    let is_whole = eventually(PATIENCE, || client.voters().count() as usize == nodes);
+    assert!(is_whole, "{:?}", client.nodes().wait());
 }
 
 /// A configuration for servers that have just been started.
@@ -44,19 +52,11 @@ pub(crate) fn fresh_config(urls: Vec<String>) -> Config {
         .node_timeout(ms(2_000))
 }
 
-/// Key and token of a lease that is given away, once every node has answered what was sent for it.
+/// Key and token of a lock that is given away, once every node has answered what was sent for it.
 #[track_caller]
-pub(crate) fn given_away(client: &mut Client, lease: Lease) -> (Vec<u8>, LockToken) {
-    let token = settled(|| client.detach(&lease));
-    (lease.key().to_vec(), token)
-}
-
-/// The same of a shared handle.
-#[cfg(feature = "shared")]
-#[track_caller]
-pub(crate) fn shared_away(shared: &Shared, mut guard: SharedGuard) -> (Vec<u8>, LockToken) {
+pub(crate) fn given_away(mut guard: Guard) -> (Vec<u8>, LockToken) {
     let key = guard.key().to_vec();
-    (key, settled(|| shared.detach(&mut guard)))
+    (key, settled(|| guard.detach().wait()))
 }
 
 #[track_caller]
@@ -73,22 +73,22 @@ fn settled(mut detach: impl FnMut() -> Result<LockToken, DetachError>) -> LockTo
 
 /// One life of a lock, at the first try.
 #[track_caller]
-pub(crate) fn cycle(client: &mut Client, key: &str) {
-    let mut lease = client.try_lock(key, TTL).expect("the lock is free");
-    client.extend(&mut lease, TTL).expect("the lease is alive");
-    assert_eq!(client.unlock(lease).expect("the lease is ours"), Unlocked::Released);
+pub(crate) fn cycle(client: &Client, key: &str) {
+    let mut lease = client.try_lock(key, TTL).wait().expect("the lock is free");
+    lease.extend(TTL).wait().expect("the lease is alive");
+    assert_eq!(lease.unlock().wait().expect("the lease is ours"), Unlocked::Released);
 }
 
 /// The votes of an attempt that failed because the lock is taken.
 #[track_caller]
-pub(crate) fn taken(result: Result<Lease, LockError>) -> Ballot {
+pub(crate) fn taken<L: fmt::Debug>(result: Result<L, LockError>) -> Ballot {
     let Err(LockError::Taken(ballot)) = result else { panic!("not taken: {result:?}") };
     ballot
 }
 
 /// The votes of an attempt that failed for want of nodes.
 #[track_caller]
-pub(crate) fn no_quorum(result: Result<Lease, LockError>) -> Ballot {
+pub(crate) fn no_quorum<L: fmt::Debug>(result: Result<L, LockError>) -> Ballot {
     let Err(LockError::NoQuorum(ballot)) = result else { panic!("a quorum: {result:?}") };
     ballot
 }
@@ -105,4 +105,24 @@ pub(crate) fn causes(ballot: &Ballot) -> Vec<Cause> {
         }
     };
     ballot.votes().map(|(_, vote)| cause(vote)).collect()
+}
+
+/// Waits until no node owes an answer and none is owed a release, at most `limit`. Returns how many
+/// releases the nodes are owed then.
+pub(crate) fn wait_released(client: &Client, limit: Duration) -> usize {
+    let mut owed = 0;
+    eventually(limit, || {
+        let nodes = client.nodes().wait();
+        owed = nodes.iter().map(|node| node.debts).sum();
+        owed == 0 && nodes.iter().all(|node| node.unanswered == 0)
+    });
+    owed
+}
+
+/// Waits until each node votes or is known not to.
+#[track_caller]
+pub(crate) fn settled_nodes(client: &Client) {
+    let is_settled =
+        |node: &NodeHealth| !matches!(node.state, NodeState::Connecting | NodeState::Greeting);
+    assert!(eventually(PATIENCE, || client.nodes().wait().iter().all(is_settled)));
 }

@@ -7,17 +7,16 @@ use std::time::Duration;
 use peer_protocol::{
     Cycles, Peer, Result, Span, TTL, arguments, locked, now, serve, threads, timed,
 };
-use redbolt::driver::Outcome;
+use redbolt::driver::{Driver, Outcome};
 use redbolt::{
-    Client, Config, IdleStrategy, Lease, LockError, LockOptions, RestartGuard, Retry, Shared,
-    Unlocked,
+    Client, Config, Guard, IdleStrategy, LockError, LockOptions, RestartGuard, Retry, Unlocked,
 };
 
 struct Redbolt {
     client: Client,
-    shared: Shared,
+    config: Config,
     is_tuned: bool,
-    held: HashMap<String, Lease>,
+    held: HashMap<String, Guard>,
 }
 
 impl Redbolt {
@@ -28,36 +27,48 @@ impl Redbolt {
             config = config.idle_strategy(IdleStrategy::SpinThenPark(Duration::from_micros(50)));
         }
         let client = Client::connect(config.clone())?;
-        let shared = Shared::connect(config)?;
-        Ok(Self { client, shared, is_tuned, held: HashMap::new() })
+        Ok(Self { client, config, is_tuned, held: HashMap::new() })
     }
 
     /// So many locks under way at once, on this thread alone.
-    fn batch(&mut self, time: Duration, window: usize, prefix: &str) -> std::io::Result<Cycles> {
+    fn looped(&self, time: Duration, window: usize, prefix: &str) -> Result<Cycles> {
+        let text = |error: &dyn Error| error.to_string();
+        let mut driver = Driver::standalone(self.config.clone()).map_err(|error| text(&error))?;
+        while !driver.is_ready() {
+            driver.drive();
+            std::thread::yield_now();
+        }
         let begin = now();
         let end = begin + u64::try_from(time.as_nanos()).unwrap_or(0);
         let (mut number, mut cycles, mut failed) = (0_u64, 0, 0);
-        let mut next = || {
+        let mut next = |driver: &mut Driver| {
             number += 1;
-            format!("{prefix}:{number:06}")
+            // As `lock` does, which the other workers call.
+            let options = LockOptions::new(TTL).retry(Retry::default());
+            u64::from(driver.lock(format!("{prefix}:{number:06}"), options).is_err())
         };
-        // As `lock` does, which the other workers call.
-        let acquire = LockOptions::new(TTL).retry(Retry::default());
-        let mut batch = self.client.batch();
         for _ in 0..window {
-            failed += u64::from(batch.lock(next(), acquire.clone()).is_err());
+            failed += next(&mut driver);
         }
-        while let Some(done) = batch.wait_completion()? {
-            match done.result {
-                Outcome::Lock(Ok(lease)) => {
-                    failed += u64::from(batch.unlock(lease).is_err());
-                    continue;
+        while driver.in_flight() > 0 {
+            driver.drive();
+            let mut has_any = false;
+            while let Some(done) = driver.completion() {
+                has_any = true;
+                match done.result {
+                    Outcome::Lock(Ok(lease)) => {
+                        failed += u64::from(driver.unlock(lease).is_err());
+                        continue;
+                    }
+                    Outcome::Unlock(Ok(Unlocked::Released)) => cycles += 1,
+                    _ => failed += 1,
                 }
-                Outcome::Unlock(Ok(Unlocked::Released)) => cycles += 1,
-                _ => failed += 1,
+                if now() < end {
+                    failed += next(&mut driver);
+                }
             }
-            if now() < end {
-                failed += u64::from(batch.lock(next(), acquire.clone()).is_err());
+            if !has_any {
+                std::thread::yield_now();
             }
         }
         Ok(Cycles { cycles, failed, seconds: (now() - begin) as f64 / 1e9 })
@@ -71,50 +82,50 @@ impl Peer for Redbolt {
 
     fn settings(&self) -> &'static str {
         if self.is_tuned {
-            "`IdleStrategy::SpinThenPark(50 us)`; 64 workers: `Client::batch`, 64 under way on one thread"
+            "`IdleStrategy::SpinThenPark(50 us)`; 64 workers: a `Driver`, 64 under way on one thread"
         } else {
-            "`Client::connect(config)`, `lock`; 64 workers: 64 threads on one `Shared`"
+            "`Client::connect(config)`, `lock`; 64 workers: 64 threads on one `Client`"
         }
     }
 
     fn try_lock(&mut self, key: &str, ttl: Duration) -> Result<bool> {
-        match self.client.try_lock(key, ttl) {
-            Ok(lease) => Ok(self.held.insert(key.to_owned(), lease).is_none()),
+        match self.client.try_lock(key, ttl).wait() {
+            Ok(guard) => Ok(self.held.insert(key.to_owned(), guard).is_none()),
             Err(LockError::Taken(_)) => Ok(false),
             Err(error) => Err(error.to_string()),
         }
     }
 
     fn lock(&mut self, key: &str, ttl: Duration) -> Result<Span> {
-        let (lease, span) = timed(|| self.client.lock(key, ttl));
-        self.held.insert(key.to_owned(), lease.map_err(|error| error.to_string())?);
+        let (guard, span) = timed(|| self.client.lock(key, ttl).wait());
+        self.held.insert(key.to_owned(), guard.map_err(|error| error.to_string())?);
         Ok(span)
     }
 
     fn unlock(&mut self, key: &str) -> Result<(Span, bool)> {
-        let lease = self.held.remove(key).ok_or("not locked")?;
-        let (unlocked, span) = timed(|| self.client.unlock(lease));
+        let guard = self.held.remove(key).ok_or("not locked")?;
+        let (unlocked, span) = timed(|| guard.unlock().wait());
         Ok((span, matches!(unlocked, Ok(Unlocked::Released))))
     }
 
     fn extend(&mut self, key: &str, ttl: Duration) -> Result<Option<bool>> {
-        let lease = self.held.get_mut(key).ok_or("not locked")?;
-        Ok(Some(self.client.extend(lease, ttl).is_ok()))
+        let guard = self.held.get_mut(key).ok_or("not locked")?;
+        Ok(Some(guard.extend(ttl).wait().is_ok()))
     }
 
     fn cycles(&mut self, time: Duration, workers: usize, prefix: &str) -> Result<Cycles> {
         if self.is_tuned {
-            return self.batch(time, workers, prefix).map_err(|error| error.to_string());
+            return self.looped(time, workers, prefix);
         }
-        let shared = &self.shared;
+        let client = &self.client;
         Ok(threads(
             time,
             workers,
             prefix,
             || (),
             |(), key| {
-                let Ok(guard) = shared.lock(key, TTL) else { return false };
-                matches!(shared.unlock(guard), Ok(Unlocked::Released))
+                let Ok(guard) = client.lock(key, TTL).wait() else { return false };
+                matches!(guard.unlock().wait(), Ok(Unlocked::Released))
             },
         ))
     }

@@ -21,8 +21,8 @@ fn main() -> Result {
     Ok(())
 }
 
-fn one(stock: &Connection, client: &mut Client) -> Result<usize> {
-    let lease = client.lock("stock", LockOptions::new(TTL).fenced())?;
+fn one(stock: &Connection, client: &Client) -> Result<usize> {
+    let lease = client.lock("stock", LockOptions::new(TTL).fenced()).wait()?;
     let fence = i64::try_from(lease.fence().ok_or("no fence")?)?;
     // The first act: from here on the stock refuses every earlier holder.
     let touch = "UPDATE stock SET fence = ?1 WHERE fence <= ?1";
@@ -40,6 +40,6 @@ fn one(stock: &Connection, client: &mut Client) -> Result<usize> {
     let write = "UPDATE stock SET pieces = ?1, fence = ?2 WHERE fence <= ?2";
     let sold = stock.execute(write, [left - 1, fence])?; // one row, or none: refused
     REFUSED.fetch_add(1 - sold, Relaxed);
-    let _ = client.unlock(lease); // an error: the lock was over
+    let _ = lease.unlock().wait(); // an error: the lock was over
     Ok(sold)
 }

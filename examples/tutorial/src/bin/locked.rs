@@ -13,14 +13,14 @@ fn main() -> Result {
     Ok(())
 }
 
-fn one(stock: &Connection, client: &mut Client) -> Result<usize> {
-    let lease = client.lock("stock", Duration::from_secs(2))?; // waits for its turn
+fn one(stock: &Connection, client: &Client) -> Result<usize> {
+    let lease = client.lock("stock", Duration::from_secs(2)).wait()?; // waits for its turn
     let left = shop::read(stock)?;
     if left == 0 {
         return Ok(0); // the lease is dropped, which releases the lock
     }
     shop::pay();
     let sold = shop::write(stock, left - 1)?;
-    client.unlock(lease)?;
+    lease.unlock().wait()?;
     Ok(sold)
 }

@@ -11,7 +11,7 @@ fn main() -> Result {
     Ok(())
 }
 
-fn one(stock: &Connection, _: &mut Client) -> Result<usize> {
+fn one(stock: &Connection, _: &Client) -> Result<usize> {
     let left = shop::read(stock)?;
     if left == 0 {
         return Ok(0);

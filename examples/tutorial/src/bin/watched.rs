@@ -8,12 +8,12 @@ use shop::{Result, Shop};
 fn main() -> Result {
     let metrics = PrometheusBuilder::new().install_recorder()?; // before the first client
     let shop = Shop::open()?;
-    let mut client = shop.client()?;
+    let client = shop.client()?;
     for _ in 0..100 {
-        let lease = client.lock("stock", Duration::from_secs(2))?;
-        client.unlock(lease)?;
+        let lease = client.lock("stock", Duration::from_secs(2)).wait()?;
+        lease.unlock().wait()?;
     }
-    client.export_metrics();
+    client.shutdown(Duration::from_secs(1)).wait(); // counts go out once per second, and at the end
     print!("{}", metrics.render());
     Ok(())
 }

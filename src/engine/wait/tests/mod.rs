@@ -108,7 +108,6 @@ impl World {
             &mut Quiet { round_trip: self.round_trip, offer: self.offer, attempt: self.attempt };
         let view = &mut View {
             now: self.now,
-            read_since: self.now,
             last_pass: self.now.minus_nanos(u64::try_from(self.unread.as_nanos()).unwrap()),
             reach: self.reach,
             source,

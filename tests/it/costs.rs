@@ -1,4 +1,4 @@
-//! What a call of the shared handle costs: threads, wake-ups, writes; and what may hold it up.
+//! What a call of the client costs: threads, wake-ups, writes; and what may hold it up.
 //!
 //! What is counted is counted in a process of its own ([`counted`] runs in it), under strace; the
 //! nodes stay here. Two runs of different length are compared: what grows is the calls' own.
@@ -14,11 +14,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-use redbolt::{IdleStrategy, LockError, Shared, SharedGuard};
+use redbolt::{Client, Guard, IdleStrategy, LockError};
 use redbolt_embedded::Nodes;
 
+use super::client::{embedded, in_use, is_clean, patient};
 use super::common::{PATIENCE, TTL, ends_within, eventually, fresh_config, ms, own_test, skip};
-use super::shared::{embedded, in_use, is_clean, patient};
 
 /// What the counted process does, by these variables.
 const MODE: &str = "REDBOLT_COUNTED";
@@ -36,7 +36,7 @@ fn system_calls(
     let log = directory.path().join("strace");
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-e", "trace=sendto,sendmsg,writev,write,futex", "-o"]).arg(&log);
-    let counted = own_test("shared_costs::counted");
+    let counted = own_test("costs::counted");
     command.arg(counted.get_program()).args(counted.get_args());
     let mode = format!("{mode} {rounds}");
     let output = match command.env(MODE, mode).env(NODES, nodes.urls().join(",")).output() {
@@ -82,12 +82,12 @@ fn counted() {
     let rounds: usize = rounds.parse().expect("a number");
     let wait = if mode == "spin" { IdleStrategy::Spin } else { IdleStrategy::Park };
     let config = fresh_config(nodes.split(',').map(str::to_owned).collect());
-    let shared = Shared::connect(config.idle_strategy(wait)).expect("nodes are fit");
+    let shared = Client::connect(config.idle_strategy(wait)).expect("nodes are fit");
     match mode {
         "park" | "spin" => {
             for round in 0..rounds {
-                let guard = shared.try_lock(format!("k:{round}"), TTL).expect("a fresh key");
-                shared.unlock(guard).expect("ours");
+                let guard = shared.try_lock(format!("k:{round}"), TTL).wait().expect("a fresh key");
+                guard.unlock().wait().expect("ours");
             }
         }
         "burst" => (0..rounds).for_each(|round| burst(&shared, round)),
@@ -96,7 +96,7 @@ fn counted() {
             let before = thread_count();
             let clones: Vec<_> = (0..100).map(|_| shared.clone()).collect();
             for (index, clone) in clones.iter().enumerate() {
-                drop(clone.try_lock(format!("k:{index}"), TTL).expect("a fresh key"));
+                drop(clone.try_lock(format!("k:{index}"), TTL).wait().expect("a fresh key"));
             }
             assert_eq!(thread_count(), before, "a clone needs no thread");
             drop((clones, shared));
@@ -137,17 +137,15 @@ impl Wake for Barrier {
 /// What [`held_up`] says of each lock that it took in vain.
 const AGAIN: &str = "held up again";
 
-type Locking<'shared> =
-    Pin<Box<dyn Future<Output = Result<SharedGuard, LockError>> + Send + 'shared>>;
+type Locking<'shared> = Pin<Box<dyn Future<Output = Result<Guard, LockError>> + Send + 'shared>>;
 
 /// The I/O thread is inside of a foreign waker until the barrier is opened.
-fn held_up<'shared>(shared: &'shared Shared, key: &str) -> (Locking<'shared>, Arc<Barrier>) {
+fn held_up<'shared>(shared: &'shared Client, key: &str) -> (Locking<'shared>, Arc<Barrier>) {
     for attempt in 0.. {
         let barrier = Arc::new(Barrier::default());
         let waker = Waker::from(Arc::clone(&barrier));
         let key = format!("{key}:{attempt}");
-        let mut future: Locking<'_> =
-            Box::pin(async move { shared.try_lock_async(key, TTL).await });
+        let mut future: Locking<'_> = Box::pin(async move { shared.try_lock(key, TTL).await });
         // Where this thread was kept from running, the lock is there before anybody waits for it.
         if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             assert!(eventually(PATIENCE, || barrier.has_come.load(Ordering::Acquire)));
@@ -160,12 +158,12 @@ fn held_up<'shared>(shared: &'shared Shared, key: &str) -> (Locking<'shared>, Ar
 }
 
 /// Sixteen calls and the drops of their guards, each while the I/O thread is elsewhere.
-fn burst(shared: &Shared, round: usize) {
+fn burst(shared: &Client, round: usize) {
     let (first, barrier) = held_up(shared, &format!("first:{round}"));
     let mut futures: Vec<Locking<'_>> = (0..16)
         .map(|call| {
             let key = format!("k:{round}:{call}");
-            Box::pin(async move { shared.try_lock_async(key, TTL).await }) as Locking<'_>
+            Box::pin(async move { shared.try_lock(key, TTL).await }) as Locking<'_>
         })
         .collect();
     let mut context = Context::from_waker(Waker::noop());
@@ -262,7 +260,7 @@ fn all_clones_share_one_thread_that_ends_with_the_last() {
 /// The table's lock is held across nothing of others': their code may use the handle itself.
 #[test]
 fn wakers_may_use_the_handle_when_they_run_and_when_they_are_dropped() {
-    struct Curious(Shared);
+    struct Curious(Client);
     impl Wake for Curious {
         fn wake(self: Arc<Self>) {
             drop(format!("{:?}", self.0));
@@ -279,8 +277,8 @@ fn wakers_may_use_the_handle_when_they_run_and_when_they_are_dropped() {
     // A thread of its own: a deadlock must end the test.
     thread::spawn(move || {
         for round in 0..200_u32 {
-            let guard = (round % 2 == 0).then(|| handle.lock("k", patient(TTL)).unwrap());
-            let mut future: Locking<'_> = Box::pin(handle.lock_async("k", patient(TTL)));
+            let guard = (round % 2 == 0).then(|| handle.lock("k", patient(TTL)).wait().unwrap());
+            let mut future: Locking<'_> = Box::pin(handle.lock("k", patient(TTL)));
             // Each poll replaces, and so drops, the waker of the one before.
             for _ in 0..round % 5 {
                 let waker = Waker::from(Arc::new(Curious(handle.clone())));
@@ -300,14 +298,14 @@ fn wakers_may_use_the_handle_when_they_run_and_when_they_are_dropped() {
 #[test]
 fn a_waker_that_blocks_holds_up_no_other_caller() {
     let (nodes, shared) = embedded(|config| config);
-    let guard = shared.try_lock("held", TTL).unwrap();
+    let guard = shared.try_lock("held", TTL).wait().unwrap();
     let (future, barrier) = held_up(&shared, "k");
-    let mut other: Locking<'_> = Box::pin(shared.try_lock_async("other", TTL));
+    let mut other: Locking<'_> = Box::pin(shared.try_lock("other", TTL));
     ends_within(ms(0), || {
         assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(other);
         drop(guard);
-        assert!(matches!(shared.try_lock("", TTL), Err(LockError::InvalidKey { .. })));
+        assert!(matches!(shared.try_lock("", TTL).wait(), Err(LockError::InvalidKey { .. })));
     });
     barrier.open();
     drop(future);
@@ -318,7 +316,7 @@ fn a_waker_that_blocks_holds_up_no_other_caller() {
 fn dropping_a_guard_waits_for_no_node() {
     let (nodes, shared) = embedded(|config| config.node_timeout(ms(500)));
     let guards: Vec<_> =
-        (0..100).map(|k| shared.try_lock(format!("k:{k}"), TTL).unwrap()).collect();
+        (0..100).map(|k| shared.try_lock(format!("k:{k}"), TTL).wait().unwrap()).collect();
     (0..3).for_each(|node| nodes.pause(node).unwrap());
     ends_within(ms(0), || drop(guards));
     (0..3).for_each(|node| nodes.resume(node).unwrap());
@@ -328,11 +326,11 @@ fn dropping_a_guard_waits_for_no_node() {
 #[test]
 fn a_shutdown_ends_by_its_limit_and_says_what_is_still_owed() {
     let (nodes, shared) = embedded(|config| config);
-    let guard = shared.try_lock("k", TTL).unwrap();
+    let guard = shared.try_lock("k", TTL).wait().unwrap();
     assert!(eventually(PATIENCE, || (0..3).all(|node| nodes.key_count(node).unwrap() == 1)));
     (0..3).for_each(|node| nodes.pause(node).unwrap());
     drop(guard);
-    let owed = ends_within(ms(300), || shared.shutdown(ms(300)));
+    let owed = ends_within(ms(300), || shared.shutdown(ms(300)).wait());
     assert!(owed > 0, "no node has answered");
     // It was sent all the same.
     (0..3).for_each(|node| nodes.resume(node).unwrap());

@@ -9,7 +9,7 @@ use super::counting::Moment;
 use crate::driver::Lease;
 use crate::engine::LeaseId;
 use crate::key::{self, Key};
-use crate::options::{KeepAlive, LockOptions};
+use crate::options::LockOptions;
 use crate::quorum::NodeMask;
 use crate::slab::{Slab, index_type};
 use crate::time::Instant;
@@ -33,7 +33,7 @@ pub(super) struct Holder {
     /// Another process waits for it.
     pub(super) is_wanted_elsewhere: bool,
     /// How it is kept alive.
-    pub(super) keep_alive: Option<KeepAlive>,
+    pub(super) keep_alive: bool,
     pub(super) is_fenced: bool,
     /// Its holder is named beside the lock.
     pub(super) is_announced: bool,
@@ -57,6 +57,8 @@ pub(super) struct Queue {
     last: Option<CallIndex>,
     /// Calls that name this queue and have not ended.
     refs: u32,
+    /// It is in the index of keys.
+    is_named: bool,
 }
 
 /// All queues of a handle.
@@ -77,9 +79,8 @@ impl Queues {
         let index = self.queues.take(Queue::empty)?;
         let queue = self.at_mut(index);
         key::replace(&mut queue.key, key);
-        queue.refs = 1;
-        let key = queue.key.clone();
-        self.by_key.insert(key, index);
+        (queue.refs, queue.is_named) = (1, true);
+        self.by_key.insert(Key::from_slice(key), index);
         Some(index)
     }
 
@@ -91,9 +92,9 @@ impl Queues {
     }
 
     pub(super) fn free_if_unused(&mut self, index: QueueIndex) {
-        let queue = self.at(index);
-        let is_named = self.by_key.get(&queue.key) == Some(&index);
-        if queue.refs > 0 || queue.holder.is_some() || !is_named {
+        let queue = self.at_mut(index);
+        let is_unused = queue.refs == 0 && queue.holder.is_none();
+        if !is_unused || !std::mem::take(&mut queue.is_named) {
             return;
         }
         let Self { queues, by_key } = self;
@@ -195,6 +196,7 @@ impl Queue {
             first: None,
             last: None,
             refs: 0,
+            is_named: false,
         }
     }
 }

@@ -17,24 +17,26 @@ use std::time::Duration;
 
 use super::calls::{CallIndex, Calls, Kind, Left, Listener, Reply, Stage};
 use super::counting::{Counting, Moment};
-use super::loss::Losses;
 use super::queues::{QueueIndex, Queues};
 use super::refused::Refused;
-use super::rules::{Patience, Rules};
+use super::rules::Rules;
 use super::sleeping::Sleeping;
 use super::span::CallSpan;
-use crate::driver::{Connecting, Lease};
+use crate::driver::{Connecting, Driver, Lease};
 use crate::engine::{Engine, LeaseId};
-use crate::error::{Ballot, Cause, ConnectError, LockError};
+use crate::error::{ConnectError, LockError};
 use crate::key::Key;
-use crate::options::LockOptions;
+use crate::options::{LockOptions, Patience};
 use crate::query::Query;
-use crate::quorum::{NODES_MAX, NodeMask};
+use crate::quorum::NodeMask;
 use crate::rules;
 use crate::time::Instant;
 
 /// What the I/O thread is to do.
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation of each call")]
+#[cfg_attr(
+    feature = "tracing",
+    expect(clippy::large_enum_variant, reason = "a box would be an allocation of each call")
+)]
 #[derive(Debug)]
 pub(super) enum Command {
     /// Something for this call, in the span of its caller.
@@ -78,15 +80,17 @@ pub(super) enum Task {
     Ask(Query, Instant),
     /// Waits for nodes to connect.
     Connect(Connecting),
-    Nodes,
+    Look(fn(&mut Driver) -> Reply),
     /// The caller has given the call up.
     Cancel,
 }
 
+/// What a request came to, and the queue of its key.
+pub(super) type Taken = (Reply, Option<QueueIndex>);
+
 pub(super) struct Table {
     pub(super) calls: Calls,
     pub(super) queues: Queues,
-    pub(super) losses: Losses,
     pub(super) commands: Vec<Command>,
     pub(super) sleeping: Sleeping,
     /// Nothing here is due before this.
@@ -97,26 +101,25 @@ pub(super) struct Table {
     pub(super) is_closed: bool,
     /// The I/O thread has ended, with this many releases owed.
     pub(super) ended: Option<usize>,
-    pub(super) rules: Rules,
+    pub(super) rules: Arc<Rules>,
     pub(super) counting: Counting,
     /// The nodes that may vote, as the I/O thread last saw.
     pub(super) voters: NodeMask,
 }
 
 impl Table {
-    /// `may_be_led`: see [`Sleeping`].
-    pub(super) fn new(rules: Rules, calls_max: usize, may_be_led: bool) -> Self {
+    /// `promotes`: see [`Sleeping`].
+    pub(super) fn new(rules: Rules, calls_max: usize, promotes: bool) -> Self {
         Self {
             calls: Calls::new(calls_max),
             queues: Queues::default(),
-            losses: Losses::default(),
             commands: Vec::new(),
-            sleeping: Sleeping::new(may_be_led),
+            sleeping: Sleeping::new(promotes),
             next_due: Instant::MAX,
             lingering: BinaryHeap::new(),
             is_closed: false,
             ended: None,
-            rules,
+            rules: Arc::new(rules),
             counting: Counting::default(),
             voters: NodeMask::EMPTY,
         }
@@ -129,7 +132,7 @@ impl Table {
     pub(super) fn begin_lock(
         &mut self,
         key: &[u8],
-        options: LockOptions,
+        options: &LockOptions,
         patience: Patience,
         span: &mut CallSpan,
         now: Instant,
@@ -137,17 +140,16 @@ impl Table {
         if self.is_closed {
             return Err(LockError::Closed);
         }
-        self.rules.check(key, &options)?;
+        self.rules.check(key, options)?;
         let call = self.calls.open(Kind::Lock).ok_or(LockError::Full)?;
         let Some(queue) = self.queues.enter(key) else {
             self.calls.close(call);
             return Err(LockError::Full);
         };
-        let queued_until = patience.queued_until;
         let place = self.calls.at_mut(call);
-        (place.queue, place.options) = (Some(queue), options);
+        (place.queue, place.options) = (Some(queue), options.clone());
         place.began = Moment::of(now);
-        (place.ends, place.queued_until) = (patience.ends, queued_until);
+        place.ends = patience.ends;
         if self.retake(queue, call, now) {
             self.counting.taken_again();
             return Ok(call);
@@ -155,13 +157,13 @@ impl Table {
         let here = self.queues.at(queue);
         let holder = here.holder.filter(|holder| holder.valid_until > now);
         let is_contended = here.competitor.is_some() || here.first.is_some();
-        if queued_until > now && (is_contended || holder.is_some()) {
+        if patience.is_patient && (is_contended || holder.is_some()) {
             // A holder whose time seems to be over is checked again: it blocks the queue.
             let holder_ends = here.holder.map_or(Instant::MAX, |holder| holder.valid_until);
             self.queues.push(queue, call, &mut self.calls);
             self.counting.queues(true);
             self.calls.at_mut(call).span = span.take();
-            self.next_due = self.next_due.min(queued_until).min(holder_ends);
+            self.next_due = self.next_due.min(patience.ends).min(holder_ends);
         } else if let Some(holder) = holder {
             // Certainly in vain: this process holds the key itself.
             self.queues.leave(queue);
@@ -184,10 +186,7 @@ impl Table {
         task: Task,
         span: &mut CallSpan,
     ) -> Result<CallIndex, Refused> {
-        if self.is_closed {
-            return Err(Refused::Closed);
-        }
-        let call = self.calls.open(kind).ok_or(Refused::Full)?;
+        let call = self.open(kind)?;
         let place = self.calls.at_mut(call);
         match &task {
             Task::Adopt { key, options, .. } => {
@@ -212,11 +211,43 @@ impl Table {
             | Task::UnlockToken { .. }
             | Task::Ask(..)
             | Task::Connect(_)
-            | Task::Nodes
+            | Task::Look(_)
             | Task::Cancel => {}
         }
         self.commands.push(Command::Call(call, task, span.take()));
         Ok(call)
+    }
+
+    fn open(&mut self, kind: Kind) -> Result<CallIndex, Refused> {
+        if self.is_closed {
+            return Err(Refused::Closed);
+        }
+        self.calls.open(kind).ok_or(Refused::Full)
+    }
+
+    /// Begins a wait for the end of a lock: at `deadline`, unless it is lost or extended before.
+    pub(super) fn begin_loss(
+        &mut self,
+        lease: LeaseId,
+        deadline: Instant,
+    ) -> Result<CallIndex, Refused> {
+        // No loss can be reported any more.
+        if self.ended.is_some() {
+            return Err(Refused::Closed);
+        }
+        let call = self.calls.open_beyond(Kind::Loss).ok_or(Refused::Full)?;
+        self.calls.at_mut(call).lease = Some(lease);
+        self.next_due = self.next_due.min(deadline);
+        Ok(call)
+    }
+
+    /// Takes the result of a call that is done. What is left must be dropped outside of the mutex.
+    pub(super) fn take(&mut self, call: CallIndex) -> (Taken, Left) {
+        let place = self.calls.at(call);
+        let (queue, kind) = (place.queue, place.kind);
+        let mut left = self.calls.close(call);
+        let reply = left.reply.take().unwrap_or_else(|| Reply::closed(kind, 0));
+        ((reply, queue), left)
     }
 
     /// The caller has given the call up. Returns what the call had won, for the next.
@@ -227,6 +258,7 @@ impl Table {
                 self.leave_queue(call);
                 self.calls.close(call)
             }
+            Stage::UnderWay if place.kind == Kind::Loss => self.calls.close(call),
             Stage::UnderWay => {
                 place.is_abandoned = true;
                 self.commands.push(Command::Call(call, Task::Cancel, CallSpan::none()));
@@ -303,13 +335,12 @@ impl Table {
         lease: Lease,
         span: &mut CallSpan,
     ) -> Result<CallIndex, Refused> {
-        if self.is_closed {
-            self.give_back(queue, lease, false);
-            return Err(Refused::Closed);
-        }
-        let Some(call) = self.calls.open(Kind::Unlock) else {
-            self.give_back(queue, lease, false);
-            return Err(Refused::Full);
+        let call = match self.open(Kind::Unlock) {
+            Ok(call) => call,
+            Err(refused) => {
+                self.give_back(queue, lease, false);
+                return Err(refused);
+            }
         };
         let id = lease.id();
         self.commands.push(Command::Call(call, Task::Unlock { lease }, span.take()));
@@ -339,21 +370,22 @@ impl Table {
 
     // ---- the I/O thread ----
 
-    /// Takes the results of operations. Returns the listeners to notify and the commands to carry
-    /// out.
-    pub(super) fn exchange(
+    /// Takes the results of operations. Notes the listeners to notify.
+    pub(super) fn hand_out(
         &mut self,
         engine: &Engine,
         has_lost: bool,
         now: Instant,
         replies: &mut Vec<(CallIndex, Reply)>,
-        commands: &mut Vec<Command>,
         tell: &mut Vec<Listener>,
     ) {
         self.sleeping.wake();
         self.voters = engine.voters();
         for (call, reply) in replies.drain(..) {
-            tell.push(self.complete(call, reply, engine));
+            let listener = self.complete(call, reply, engine);
+            if !matches!(listener, Listener::None) {
+                tell.push(listener);
+            }
         }
         for (lease, key) in engine.waited_for() {
             let lingering = self.queues.note_wanted_elsewhere(lease, key);
@@ -362,14 +394,14 @@ impl Table {
         self.expire_lingering(now);
         if has_lost {
             // Checks the waits for that lease, and for its end.
-            self.look_for_loss(Instant::default());
+            self.next_due = Instant::default();
         }
         self.expire(now, engine, tell);
-        self.take_commands(commands);
     }
 
-    /// Swaps the commands that have come for a list without any.
+    /// Swaps the commands that have come for a list without any, for the driving thread.
     pub(super) fn take_commands(&mut self, commands: &mut Vec<Command>) {
+        self.sleeping.wake();
         std::mem::swap(commands, &mut self.commands);
     }
 
@@ -431,14 +463,23 @@ impl Table {
         if now < self.next_due {
             return;
         }
-        let mut next_due = self.losses.over(engine, now, tell);
+        let mut next_due = Instant::MAX;
         for call in self.calls.indices() {
+            let place = self.calls.at(call);
+            if place.kind == Kind::Loss && place.stage == Stage::UnderWay {
+                let lease = place.lease.filter(|lease| !engine.is_lost(*lease));
+                let deadline = lease.and_then(|lease| engine.deadline(lease));
+                match deadline.filter(|deadline| *deadline > now) {
+                    Some(deadline) => next_due = next_due.min(deadline),
+                    None => tell.push(self.calls.finish(call, Reply::Lost)),
+                }
+            }
             let place = self.calls.at(call);
             if place.stage != Stage::Queued {
                 continue;
             }
-            if place.queued_until > now {
-                next_due = next_due.min(place.queued_until);
+            if place.ends > now {
+                next_due = next_due.min(place.ends);
                 continue;
             }
             let error = self.why_not(place.queue, engine, now);
@@ -475,11 +516,6 @@ impl Table {
         }
     }
 
-    /// A caller waits for the end of a lock: at `at`, unless it is lost before.
-    pub(super) fn look_for_loss(&mut self, at: Instant) {
-        self.next_due = self.next_due.min(at);
-    }
-
     /// Ends every wait in a queue, and takes back leases that were won and not taken: no further
     /// call gets a lock.
     pub(super) fn close(&mut self, tell: &mut Vec<Listener>) {
@@ -503,7 +539,6 @@ impl Table {
     /// The I/O thread ends: so does every call.
     pub(super) fn end(&mut self, owed: usize, tell: &mut Vec<Listener>) -> Vec<Command> {
         self.close(tell);
-        self.losses.end(tell);
         let owed = *self.ended.get_or_insert(owed);
         for call in self.calls.indices() {
             let place = self.calls.at(call);
@@ -551,32 +586,7 @@ impl Table {
     fn compete(&mut self, queue: QueueIndex, call: CallIndex) {
         let place = self.calls.at_mut(call);
         let (options, ends, span) = (place.options.clone(), place.ends, place.span.take());
-        let key = self.queues.at(queue).key.clone();
+        let key = Key::from_slice(&self.queues.at(queue).key);
         self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }, span));
-    }
-}
-
-impl Rules {
-    /// The ballot of an attempt that never went to the nodes: `holds` hold the key for another
-    /// client.
-    fn queued_ballot(&self, holds: NodeMask) -> Ballot {
-        self.ballot(NodeMask::EMPTY, holds, Cause::Queued)
-    }
-
-    /// The ballot of a lease that was over before its caller took it.
-    pub(super) fn late_ballot(&self, votes: NodeMask) -> Ballot {
-        self.ballot(votes, NodeMask::EMPTY, Cause::None)
-    }
-
-    fn ballot(&self, granted: NodeMask, denied: NodeMask, cause: Cause) -> Ballot {
-        Ballot {
-            granted,
-            denied,
-            unknown: NodeMask::EMPTY,
-            causes: [cause; NODES_MAX],
-            names: Arc::clone(&self.names),
-            quorum: self.quorum,
-            quarantine_ms: 0,
-        }
     }
 }

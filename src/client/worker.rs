@@ -3,13 +3,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::calls::{CallIndex, Kind, Listener, Reply, notify_all};
 use super::inner::Inner;
-use super::sleeping::Place;
-use super::sync::AtomicBool;
+use super::sleeping::{Due, Lead, LeadEnd, Place};
 use super::table::{Command, Task};
 use crate::driver::clock::now;
 use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
@@ -18,6 +16,7 @@ use crate::error::LockError;
 use crate::key::Key;
 use crate::options::LockOptions;
 use crate::query::Query;
+use crate::quorum::NodeMask;
 use crate::slab::Index as _;
 use crate::time::Instant;
 
@@ -33,6 +32,8 @@ pub(super) struct Worker {
     /// The operation of each call, and the call of each operation, by their small numbers.
     ops: Vec<Option<OpId>>,
     calls: Vec<Option<(OpId, CallIndex)>>,
+    /// The nodes that may vote, as the table knows.
+    voters: NodeMask,
     /// Reused from pass to pass.
     commands: Vec<Command>,
     replies: Vec<(CallIndex, Reply)>,
@@ -61,37 +62,48 @@ impl Worker {
             inner,
             ops: Vec::new(),
             calls: Vec::new(),
+            voters: NodeMask::EMPTY,
             commands: Vec::new(),
             replies: Vec::new(),
             tell: Vec::new(),
         }
     }
 
-    /// The I/O thread: works until there is nothing to do. Returns until when; `None` at the end.
+    /// The I/O thread drives until there is nothing to do. Returns until when; `None` at the end.
     pub(super) fn work(&mut self) -> Option<Instant> {
         self.poller.read(&mut self.driver).ok()?;
         loop {
-            let due = self.turn(false)?;
+            let due = self.turn()?.min(self.driver.next_deadline().unwrap_or(Instant::MAX));
             let (place, until) = self.inner.with(|table| table.io_thread_falls_asleep(due));
             if place == Place::Gate && until > Instant::default() {
                 return Some(until);
             }
-            self.sleep(until).ok()?;
+            self.park(until).ok()?;
         }
     }
 
-    /// A caller, in the place of the I/O thread: works until the call is done. Returns when the driver
-    /// is to be driven next; `None` where the I/O thread has to look.
-    pub(super) fn lead(&mut self, done: &AtomicBool) -> Option<Instant> {
-        // Whoever waits for a lock that is to be released is heard first.
-        self.poller.read(&mut self.driver).ok()?;
-        loop {
-            let due = self.turn(true)?;
-            if done.load(Ordering::Acquire) {
-                return Some(due);
+    /// A caller drives in the place of the I/O thread. `None` where the I/O thread has to.
+    pub(super) fn lead(&mut self, mut lead: Lead) -> Option<LeadEnd> {
+        // The thread that drove before may have carried the leader's command out.
+        if !self.inner.with(|table| table.take_leads_commands(&lead, &mut self.commands)) {
+            self.gather();
+            if let Some(end) = self.exchange(Some(&lead)) {
+                return Some(end);
             }
-            let until = self.inner.with(|table| table.fall_asleep(Place::Sockets, due));
-            self.sleep(until).ok()?;
+        }
+        loop {
+            let time = self.read_before_commands()?;
+            let due = self.carry_out(1, time)?;
+            lead.has_written = true;
+            if lead.waits() {
+                let due = due.min(lead.ends);
+                let until = self.inner.with(|table| table.fall_asleep(Place::Sockets, due));
+                while self.poller.pass(&mut self.driver, within(until)).ok()? && !self.has_news() {}
+            }
+            self.gather();
+            if let Some(end) = self.exchange(Some(&lead)) {
+                return Some(end);
+            }
         }
     }
 
@@ -102,37 +114,67 @@ impl Worker {
         }
     }
 
-    /// Sleeps at the sockets, and drives.
-    fn sleep(&mut self, until: Instant) -> Result<(), io::ErrorKind> {
-        let until = (until < Instant::MAX).then_some(until);
-        self.poller.pass(&mut self.driver, until)
+    /// The I/O thread sleeps at the sockets, and drives.
+    fn park(&mut self, until: Instant) -> Result<(), io::ErrorKind> {
+        self.poller.park(&mut self.driver, within(until))
     }
 
-    /// Hands out results, carries out commands and writes. Returns when something is due next; `None`
-    /// where the end has come, or the leader must leave.
-    fn turn(&mut self, leads: bool) -> Option<Instant> {
+    /// Hands out results, carries out commands and writes. Returns when something of a call is due
+    /// next; `None` where the end has come.
+    fn turn(&mut self) -> Option<Instant> {
         self.gather();
-        if !self.exchange(leads) {
-            return None;
+        let _goes_on = self.exchange(None);
+        self.carry_out(ROUNDS_MAX, now())
+    }
+
+    /// Carries the commands out and writes. Returns when something of a call is due next; `None` where
+    /// the end has come.
+    fn carry_out(&mut self, rounds: usize, time: Instant) -> Option<Instant> {
+        if !self.commands.is_empty() {
+            self.flow = self.carry_out_all(rounds, time);
+            self.driver.flush();
         }
-        self.flow = self.carry_out();
         if !matches!(self.flow, Flow::GoesOn) {
             return None;
         }
         let asking = self.ask_due();
-        self.driver.flush();
         let connecting = self.connected_by();
         if !self.replies.is_empty() {
             return Some(Instant::default());
         }
-        let due = [asking, connecting, self.driver.next_deadline()].into_iter().flatten().min();
-        Some(due.unwrap_or(Instant::MAX))
+        Some([asking, connecting].into_iter().flatten().min().unwrap_or(Instant::MAX))
+    }
+
+    /// Reads the sockets if the last pass was too long ago for the commands that are next. Returns the
+    /// time at which they begin.
+    fn read_before_commands(&mut self) -> Option<Instant> {
+        let (engine, time) = (self.driver.engine(), now());
+        // A waiter may have announced itself to a lock that is about to be released.
+        if engine.needs_pass(time) || self.releases() && engine.may_have_word(time) {
+            self.poller.read(&mut self.driver).ok()?;
+            return Some(now());
+        }
+        Some(time)
+    }
+
+    /// Whether the table may have to know what the last pass brought.
+    fn has_news(&self) -> bool {
+        !(self.asks.is_empty() && self.connecting.is_empty())
+            || self.driver.has_news()
+            || self.driver.engine().voters() != self.voters
+    }
+
+    fn releases(&self) -> bool {
+        let is_release = |command: &Command| {
+            matches!(command, Command::Release(_) | Command::Call(_, Task::Unlock { .. }, _))
+        };
+        self.commands.iter().any(is_release)
     }
 
     /// Carries out the commands, and those that come meanwhile: all go out in the same writes.
-    fn carry_out(&mut self) -> Flow {
+    fn carry_out_all(&mut self, rounds: usize, time: Instant) -> Flow {
         let mut flow = self.flow;
-        for round in 1..=ROUNDS_MAX {
+        for round in 1..=rounds {
             if self.commands.is_empty() {
                 break;
             }
@@ -149,12 +191,14 @@ impl Worker {
                     Command::Release(lease) => {
                         drop(lease);
                         // The release goes out before the commands that follow.
-                        self.driver.collect_dropped(now());
+                        self.driver.collect_dropped(time);
                     }
-                    Command::Call(call, task, span) => span.run(|| self.execute(call, task)),
+                    Command::Call(call, task, span) => {
+                        span.run(|| self.execute(call, task, time));
+                    }
                 }
             }
-            if round < ROUNDS_MAX {
+            if round < rounds {
                 self.inner.with(|table| table.take_commands(&mut commands));
             }
             self.commands = commands;
@@ -194,6 +238,7 @@ impl Worker {
         for (_, call, query) in due {
             self.ask(call, &query);
         }
+        self.driver.flush();
         self.asks.iter().map(|(at, ..)| *at).min()
     }
 
@@ -230,27 +275,42 @@ impl Worker {
         })
     }
 
-    /// Hands out results and takes commands under one hold of the mutex; then notifies listeners.
-    /// Returns false, and does nothing, where the leader must leave.
-    fn exchange(&mut self, leads: bool) -> bool {
+    /// Hands out results and takes commands under one hold of the mutex; then notifies listeners. A
+    /// leader whose lead ends here takes no commands.
+    fn exchange(&mut self, lead: Option<&Lead>) -> Option<LeadEnd> {
         let Self { driver, inner, commands, replies, tell, .. } = self;
-        let time = now();
-        let goes_on = inner.with(|table| {
-            let goes_on = !leads || !table.leader_leaves();
-            if goes_on {
-                let has_lost = driver.take_loss();
-                table.exchange(driver.engine(), has_lost, time, replies, commands, tell);
+        let has_calls = !self.asks.is_empty() || !self.connecting.is_empty();
+        self.voters = driver.engine().voters();
+        let (time, mut end) = (driver.engine().last_pass(), None);
+        inner.with(|table| {
+            if lead.is_some() && table.leader_leaves() {
+                end = Some(table.end_lead(Due::Now));
+                return;
             }
-            goes_on
+            let has_lost = driver.take_loss();
+            table.hand_out(driver.engine(), has_lost, time, replies, tell);
+            let due = || {
+                // A call that waits for its time may have to be looked at by now.
+                let calls = if has_calls { Instant::default() } else { Instant::MAX };
+                calls.min(driver.next_deadline().unwrap_or(Instant::MAX))
+            };
+            if let Some(lead) = lead {
+                end = table.end_lead_if_done(lead, time, due);
+            }
+            if end.is_none() {
+                table.take_commands(commands);
+            }
         });
-        notify_all(tell.drain(..));
-        goes_on
+        if !tell.is_empty() {
+            notify_all(tell.drain(..));
+        }
+        end
     }
 
-    fn execute(&mut self, call: CallIndex, task: Task) {
+    fn execute(&mut self, call: CallIndex, task: Task, time: Instant) {
         let driver = &mut self.driver;
         match task {
-            Task::Acquire { key, options, ends } => self.acquire(call, &key, options, ends),
+            Task::Acquire { key, options, ends } => self.acquire(call, &key, options, ends, time),
             Task::Extend { queue, lease, ttl } => {
                 let result = driver.extend_id(lease, ttl);
                 // The lease may have an earlier deadline now.
@@ -262,7 +322,7 @@ impl Worker {
                 self.replies.push((call, Reply::Detach(driver.detach_id(lease))));
             }
             Task::Unlock { lease } => {
-                let result = driver.unlock(lease);
+                let result = driver.unlock_at(lease, time);
                 self.note(call, result, |error| Reply::Unlock(Err(error)));
             }
             Task::UnlockToken { key, token } => {
@@ -276,7 +336,7 @@ impl Worker {
             Task::Ask(query, at) if at > now() => self.asks.push((at, call, query)),
             Task::Ask(query, _) => self.ask(call, &query),
             Task::Connect(connecting) => self.connecting.push((call, connecting)),
-            Task::Nodes => self.replies.push((call, Reply::Nodes(self.driver.nodes()))),
+            Task::Look(look) => self.replies.push((call, look(driver))),
             Task::Cancel => {
                 if let Some(&Some(op)) = self.ops.get(call.place()) {
                     driver.cancel(op);
@@ -291,8 +351,14 @@ impl Worker {
         }
     }
 
-    fn acquire(&mut self, call: CallIndex, key: &Key, mut options: LockOptions, ends: Instant) {
-        let time = now();
+    fn acquire(
+        &mut self,
+        call: CallIndex,
+        key: &Key,
+        mut options: LockOptions,
+        ends: Instant,
+        time: Instant,
+    ) {
         // It lingers here: for the engine the lease is held.
         options.linger_ms = 0;
         if ends < Instant::MAX {
@@ -327,7 +393,7 @@ impl Worker {
         let asks = self.asks.drain(..).map(|(_, call, _)| (call, Kind::Ask));
         self.replies.extend(waits.chain(asks).map(|(call, kind)| (call, Reply::closed(kind, 0))));
         self.gather();
-        self.exchange(false);
+        let _goes_on = self.exchange(None);
         ends = self.take_last(ends);
         // No call takes a lock from now on.
         let Self { inner, tell, .. } = &mut self;
@@ -337,17 +403,20 @@ impl Worker {
         let mut has_reached = false;
         loop {
             self.gather();
-            self.exchange(false);
+            let _goes_on = self.exchange(None);
             ends = self.take_last(ends);
             if self.driver.has_released(ends, &mut has_reached) {
                 break;
             }
             let until = self.inner.with(|table| table.fall_asleep(Place::Sockets, ends));
-            if self.sleep(until).is_err() {
+            if self.park(until).is_err() {
                 break;
             }
         }
-        self.inner.end(self.driver.engine().releases_owed(now()));
+        let (inner, owed) = (Arc::clone(&self.inner), self.driver.engine().releases_owed(now()));
+        // The last counts are out when the call of `shutdown` ends.
+        drop(self);
+        inner.end(owed);
     }
 
     /// Takes what came after the handle was closed: leases given back, which it releases, and
@@ -366,6 +435,10 @@ impl Worker {
         self.driver.flush();
         ends
     }
+}
+
+fn within(until: Instant) -> Option<Instant> {
+    (until < Instant::MAX).then_some(until)
 }
 
 fn put<T>(places: &mut Vec<Option<T>>, index: usize, value: T) {

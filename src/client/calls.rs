@@ -16,10 +16,15 @@ use std::time::Duration;
 
 use super::counting::Moment;
 use super::queues::QueueIndex;
+use super::refused::Refused;
 use super::span::CallSpan;
 use super::sync::{AtomicBool, Thread};
+use crate::agreement::Agreement;
+use crate::client_name::ClientId;
 use crate::driver::Lease;
-use crate::engine::{LeaseId, NodeHealth};
+#[cfg(feature = "metrics")]
+use crate::engine::LeaseCounts;
+use crate::engine::{LeaseId, NodeHealth, Notice};
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
 use crate::options::LockOptions;
 use crate::query::NodeAnswers;
@@ -40,7 +45,10 @@ pub(super) enum Kind {
     Unlock,
     Ask,
     Connect,
-    Nodes,
+    /// A look at the driver.
+    Look,
+    /// A wait for the end of a lock.
+    Loss,
     Shutdown,
 }
 
@@ -55,23 +63,38 @@ pub(super) enum Reply {
     Answers(Result<Vec<NodeAnswers>, LockError>),
     Connect(Result<(), ConnectError>),
     Nodes(Vec<NodeHealth>),
+    Notices(Vec<Notice>),
+    Identity(ClientId, Agreement),
+    #[cfg(feature = "metrics")]
+    Leases(LeaseCounts),
+    Lost,
     /// Releases still owed.
     Shutdown(usize),
 }
 
 impl Reply {
+    /// What a call of that kind ends with that does not begin.
+    pub(super) fn refused(kind: Kind, why: Refused) -> Self {
+        match kind {
+            Kind::Lock => Self::Lock(Err(why.into())),
+            Kind::Adopt => Self::Adopt(Err(why.into())),
+            Kind::Extend => Self::Extend(Err(why.into())),
+            Kind::Detach => Self::Detach(Err(why.into())),
+            Kind::Unlock => Self::Unlock(Err(why.into())),
+            Kind::Ask => Self::Answers(Err(why.into())),
+            Kind::Connect => Self::Connect(Err(why.into())),
+            Kind::Look => Self::Nodes(Vec::new()),
+            Kind::Loss => Self::Lost,
+            Kind::Shutdown => Self::Shutdown(0),
+        }
+    }
+
     /// What a call of that kind ends with once the I/O thread has ended.
     pub(super) fn closed(kind: Kind, owed: usize) -> Self {
-        match kind {
-            Kind::Lock => Self::Lock(Err(LockError::Closed)),
-            Kind::Connect => Self::Connect(Err(super::begin::ended())),
-            Kind::Adopt => Self::Adopt(Err(ExtendError::Closed)),
-            Kind::Extend => Self::Extend(Err(ExtendError::Closed)),
-            Kind::Detach => Self::Detach(Err(DetachError::Closed)),
-            Kind::Unlock => Self::Unlock(Err(UnlockError::Closed)),
-            Kind::Ask => Self::Answers(Err(LockError::Closed)),
-            Kind::Nodes => Self::Nodes(Vec::new()),
-            Kind::Shutdown => Self::Shutdown(owed),
+        if kind == Kind::Shutdown {
+            Self::Shutdown(owed)
+        } else {
+            Self::refused(kind, Refused::Closed)
         }
     }
 
@@ -130,6 +153,8 @@ pub(super) struct Call {
     pub(super) stage: Stage,
     /// The caller has given the call up.
     pub(super) is_abandoned: bool,
+    /// Its caller is to lead, and has not heard of it.
+    pub(super) leads: bool,
     /// The queue of its key.
     pub(super) queue: Option<QueueIndex>,
     pub(super) prev: Option<CallIndex>,
@@ -139,9 +164,7 @@ pub(super) struct Call {
     pub(super) began: Moment,
     /// The end of the call.
     pub(super) ends: Instant,
-    /// Until when it waits behind others.
-    pub(super) queued_until: Instant,
-    /// For an extension.
+    /// For an extension, or a wait for the end of the lock.
     pub(super) lease: Option<LeaseId>,
     /// Of a call that has not come to the I/O thread.
     pub(super) span: CallSpan,
@@ -154,16 +177,16 @@ pub(super) struct Call {
 impl Call {
     fn empty() -> Self {
         Self {
-            kind: Kind::Nodes,
+            kind: Kind::Look,
             stage: Stage::Free,
             is_abandoned: false,
+            leads: false,
             queue: None,
             prev: None,
             next: None,
             options: LockOptions::new(Duration::ZERO),
             began: Moment::default(),
             ends: Instant::MAX,
-            queued_until: Instant::MAX,
             lease: None,
             span: CallSpan::none(),
             reply: None,
@@ -179,7 +202,7 @@ impl Call {
 }
 
 /// What a call leaves in its place. Dropping it may run foreign code.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) reply: Option<Reply>,
     _listener: Listener,
@@ -197,11 +220,13 @@ impl Left {
 pub(super) struct Calls {
     calls: Slab<CallIndex, Call>,
     limit: usize,
+    /// How many tasks listen.
+    tasks: usize,
 }
 
 impl Calls {
     pub(super) fn new(limit: usize) -> Self {
-        Self { calls: Slab::default(), limit }
+        Self { calls: Slab::default(), limit, tasks: 0 }
     }
 
     /// Takes a place for a call; `None` if the limit is reached.
@@ -226,8 +251,10 @@ impl Calls {
         call.queue = None;
         call.lease = None;
         call.done.store(false, Ordering::Relaxed);
-        let listener = std::mem::take(&mut call.listener);
-        let left = Left { reply: call.reply.take(), _listener: listener, _span: call.span.take() };
+        let reply = call.reply.take();
+        let span = call.span.take();
+        let listener = self.listen(index, Listener::None);
+        let left = Left { reply, _listener: listener, _span: span };
         self.calls.give_back(index);
         left
     }
@@ -239,7 +266,7 @@ impl Calls {
         call.reply = Some(reply);
         call.stage = Stage::Done;
         call.done.store(true, Ordering::Release);
-        std::mem::take(&mut call.listener)
+        self.listen(index, Listener::None)
     }
 
     /// Takes back a lease that a call has won and its caller has not taken: the call ends as
@@ -261,7 +288,21 @@ impl Calls {
 
     /// Notes the listener, and returns the one before.
     pub(super) fn listen(&mut self, index: CallIndex, listener: Listener) -> Listener {
-        std::mem::replace(&mut self.at_mut(index).listener, listener)
+        let is_task = |listener: &Listener| usize::from(matches!(listener, Listener::Task(_)));
+        self.tasks += is_task(&listener);
+        let before = std::mem::replace(&mut self.at_mut(index).listener, listener);
+        self.tasks -= is_task(&before);
+        before
+    }
+
+    /// The thread that waits for a call.
+    pub(super) fn thread(&self, index: CallIndex) -> Option<&Thread> {
+        if let Listener::Thread(thread) = &self.at(index).listener { Some(thread) } else { None }
+    }
+
+    /// How many tasks wait.
+    pub(super) const fn tasks(&self) -> usize {
+        self.tasks
     }
 
     pub(super) fn done(&self, index: CallIndex) -> Arc<AtomicBool> {

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use super::begin::ended;
 use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError};
 
 /// Why a call did not begin.
@@ -52,7 +51,7 @@ impl From<Refused> for ConnectError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Full => io::Error::other(LockError::Full).into(),
-            Refused::Closed => ended(),
+            Refused::Closed => io::Error::other("the client is shut down").into(),
         }
     }
 }

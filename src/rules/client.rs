@@ -3,34 +3,34 @@
 #[cfg(feature = "sim")]
 use super::{Kind, Mutant, chosen};
 
-rules! { SHARED:
+rules! { CLIENT:
     /// A lease with a fence goes to no other holder, who needs a higher one.
     fn needs_own_fence(is_fenced: bool) -> bool { is_fenced }
     /// A lease goes to the next holder in a process with the fence of the last.
-    FenceHandedOn => BySharedTest { false }
+    FenceHandedOn => ByClientTest { false }
 
     /// Each leader has a term of its own.
     fn needs_own_term(is_announced: bool) -> bool { is_announced }
     /// A lease goes to the next leader in a process with the term of the last.
-    TermHandedOn => BySharedTest { false }
+    TermHandedOn => ByClientTest { false }
 
     /// A lease is handed on only while no call of its last holder works on it.
     fn is_idle(is_idle: bool) -> bool { is_idle }
     /// A lease is handed on that is being extended.
-    BusyLeaseHandedOn => BySharedTest { true }
+    BusyLeaseHandedOn => ByClientTest { true }
 
     /// A lease is not handed on once its token is known outside: whoever knows it can release it.
     fn is_known_elsewhere(is_known: bool) -> bool { is_known }
     /// A lease is handed on although its token is known outside.
-    KnownTokenHandedOn => BySharedTest { false }
+    KnownTokenHandedOn => ByClientTest { false }
 
     /// A lease is handed on only if it lasts as long as the next holder asks.
     fn is_too_short_to_hand_on(is_short: bool) -> bool { is_short }
     /// A lease is handed on of which too little is left.
-    SpentLeaseHandedOn => BySharedTest { false }
+    SpentLeaseHandedOn => ByClientTest { false }
 
     /// The leader wakes no task: the executor may put that behind the leader itself.
     fn must_leave(waits_for_task: bool) -> bool { waits_for_task }
     /// The leader hands out what a task waits for.
-    LeaderWakesTask => BySharedTest { false }
+    LeaderWakesTask => ByClientTest { false }
 }

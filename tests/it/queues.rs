@@ -1,12 +1,12 @@
-//! The queues of the shared handle: whoever waits in one is served, whatever became of those before.
+//! The queues of the client: whoever waits in one is served, whatever became of those before.
 
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, LockError, LockOptions, Shared, SharedGuard};
+use redbolt::{Client, Guard, LockError, LockOptions};
 
+use super::client::{embedded, in_use, is_clean, patient};
 use super::common::{PATIENCE, SLACK, TTL, eventually, fresh_config, ms, timed};
-use super::shared::{embedded, in_use, is_clean, patient};
 
 /// Less than it takes for anything else to come up in an idle I/O thread.
 const SOON: Duration = ms(800);
@@ -19,11 +19,11 @@ fn endless(ttl: Duration) -> LockOptions {
 /// Begins to wait for `k`, and comes back once `calls` are under way.
 fn begin<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
-    shared: &'scope Shared,
+    shared: &'scope Client,
     acquire: LockOptions,
     calls: usize,
-) -> thread::ScopedJoinHandle<'scope, Result<SharedGuard, LockError>> {
-    let call = scope.spawn(|| shared.lock("k", acquire));
+) -> thread::ScopedJoinHandle<'scope, Result<Guard, LockError>> {
+    let call = scope.spawn(|| shared.lock("k", acquire).wait());
     assert!(eventually(PATIENCE, || in_use(shared).0 == calls), "{shared:?}");
     call
 }
@@ -31,12 +31,12 @@ fn begin<'scope>(
 #[test]
 fn who_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease() {
     let (nodes, shared) = embedded(|config| config);
-    let other = &mut Client::connect(fresh_config(nodes.urls())).unwrap();
-    let held = other.try_lock("k", TTL).unwrap();
+    let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
+    let held = other.try_lock("k", TTL).wait().unwrap();
     thread::scope(|scope| {
         let first = begin(scope, &shared, endless(ms(200)), 1);
         let second = begin(scope, &shared, endless(TTL), 2);
-        other.unlock(held).unwrap();
+        held.unlock().wait().unwrap();
         let guard = first.join().unwrap().expect("the lock was free");
         let deadline = guard.deadline();
         // Its holder hangs, and never lets go.
@@ -49,15 +49,15 @@ fn who_queued_before_a_lock_was_won_does_not_wait_longer_than_its_lease() {
 #[test]
 fn who_queued_behind_a_call_that_failed_is_next_though_an_old_guard_still_lives() {
     let (nodes, shared) = embedded(|config| config);
-    let old = shared.try_lock("k", ms(1_000)).unwrap();
-    let other = &mut Client::connect(fresh_config(nodes.urls())).unwrap();
+    let old = shared.try_lock("k", ms(1_000)).wait().unwrap();
+    let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
     assert!(eventually(PATIENCE, || !old.is_valid()));
-    let held = other.lock("k", TTL).unwrap();
+    let held = other.lock("k", TTL).wait().unwrap();
     thread::scope(|scope| {
         let first = begin(scope, &shared, patient(TTL).timeout(ms(2_000)), 1);
         let second = begin(scope, &shared, endless(TTL), 2);
         assert!(matches!(first.join().unwrap(), Err(LockError::Taken(_))));
-        other.unlock(held).unwrap();
+        held.unlock().wait().unwrap();
         assert!(eventually(PATIENCE, || second.is_finished()), "{shared:?}");
         assert!(second.join().unwrap().is_ok());
     });
@@ -68,15 +68,15 @@ fn who_queued_behind_a_call_that_failed_is_next_though_an_old_guard_still_lives(
 #[test]
 fn what_is_given_back_while_the_handle_shuts_down_is_released_before_it_has() {
     let (nodes, shared) = embedded(|config| config);
-    let first = shared.try_lock("first", TTL).unwrap();
-    let second = shared.try_lock("second", TTL).unwrap();
+    let first = shared.try_lock("first", TTL).wait().unwrap();
+    let second = shared.try_lock("second", TTL).wait().unwrap();
     // The releases of one node are owed until it goes on.
     nodes.pause(0).unwrap();
     thread::scope(|scope| {
         drop(first);
-        let end = scope.spawn(|| shared.shutdown(PATIENCE));
+        let end = scope.spawn(|| shared.shutdown(PATIENCE).wait());
         assert!(eventually(PATIENCE, || {
-            matches!(shared.try_lock("third", TTL), Err(LockError::Closed))
+            matches!(shared.try_lock("third", TTL).wait(), Err(LockError::Closed))
         }));
         drop(second);
         let gone = |node| nodes.key_count(node).is_ok_and(|keys| keys == 0);
@@ -91,16 +91,16 @@ fn what_is_given_back_while_the_handle_shuts_down_is_released_before_it_has() {
 #[test]
 fn the_nearer_of_two_limits_of_a_shutdown_counts() {
     let (nodes, shared) = embedded(|config| config);
-    drop(shared.try_lock("k", TTL).unwrap());
-    let guard = shared.try_lock("k", TTL).unwrap();
+    drop(shared.try_lock("k", TTL).wait().unwrap());
+    let guard = shared.try_lock("k", TTL).wait().unwrap();
     nodes.pause(0).unwrap();
     drop(guard);
     thread::scope(|scope| {
-        let patient = scope.spawn(|| shared.shutdown(PATIENCE));
+        let patient = scope.spawn(|| shared.shutdown(PATIENCE).wait());
         assert!(eventually(PATIENCE, || {
-            matches!(shared.try_lock("third", TTL), Err(LockError::Closed))
+            matches!(shared.try_lock("third", TTL).wait(), Err(LockError::Closed))
         }));
-        let (owed, elapsed) = timed(|| shared.shutdown(Duration::ZERO));
+        let (owed, elapsed) = timed(|| shared.shutdown(Duration::ZERO).wait());
         assert!(owed >= 1 && elapsed <= SLACK, "{owed} {elapsed:?}");
         assert_eq!(patient.join().unwrap(), owed);
     });
@@ -110,20 +110,20 @@ fn the_nearer_of_two_limits_of_a_shutdown_counts() {
 #[test]
 fn calls_end_by_their_own_time_while_the_handle_shuts_down() {
     let (nodes, shared) = embedded(|config| config);
-    let other = &mut Client::connect(fresh_config(nodes.urls())).unwrap();
-    let _held = other.try_lock("k", TTL).unwrap();
-    let owed = shared.try_lock("owed", TTL).unwrap();
+    let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
+    let _held = other.try_lock("k", TTL).wait().unwrap();
+    let owed = shared.try_lock("owed", TTL).wait().unwrap();
     thread::scope(|scope| {
         let waiters = [1, 2, 3].map(|calls| begin(scope, &shared, endless(TTL), calls));
         let sees = scope.spawn(|| {
             let mut observer = shared.observe("k", PATIENCE);
-            observer.next(PATIENCE).expect("the first is told at once");
-            observer.next(2 * PATIENCE)
+            observer.next_change().wait().expect("the first is told at once");
+            observer.next_change().wait()
         });
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 4), "{shared:?}");
         nodes.pause(0).unwrap();
         drop(owed);
-        let end = scope.spawn(|| shared.shutdown(2 * PATIENCE));
+        let end = scope.spawn(|| shared.shutdown(2 * PATIENCE).wait());
         let are_over = || waiters.iter().all(|call| call.is_finished()) && sees.is_finished();
         assert!(eventually(SLACK, are_over), "{shared:?}");
         assert!(!end.is_finished());
@@ -139,15 +139,15 @@ fn calls_end_by_their_own_time_while_the_handle_shuts_down() {
 #[test]
 fn a_wait_for_a_quorum_ends_when_the_handle_shuts_down() {
     let (nodes, shared) = embedded(|config| config);
-    let owed = shared.try_lock("owed", TTL).unwrap();
+    let owed = shared.try_lock("owed", TTL).wait().unwrap();
     (1..3).for_each(|node| nodes.kill(node).unwrap());
     assert!(eventually(PATIENCE, || !shared.is_ready()), "{shared:?}");
     thread::scope(|scope| {
-        let waits = scope.spawn(|| shared.wait_ready(2 * PATIENCE));
+        let waits = scope.spawn(|| shared.ready(2 * PATIENCE).wait());
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 1), "{shared:?}");
         nodes.pause(0).unwrap();
         drop(owed);
-        let end = scope.spawn(|| shared.shutdown(2 * PATIENCE));
+        let end = scope.spawn(|| shared.shutdown(2 * PATIENCE).wait());
         assert!(eventually(SLACK, || waits.is_finished()), "{shared:?}");
         assert!(!end.is_finished() && waits.join().unwrap().is_err());
         nodes.resume(0).unwrap();

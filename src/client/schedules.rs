@@ -1,8 +1,7 @@
 //! The table, its calls and its wakers under a checker of thread schedules: each run draws a new
 //! random order. A run that hangs shows a lost wake-up, or a mutex taken twice.
 //!
-//! All of it is production code but the driver, whose network is a set of held keys, and the sleep
-//! beside it.
+//! Production code but for the driver, whose network is a set of held keys, and the sleep beside it.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,16 +10,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle, Thread};
 
 use super::calls::{CallIndex, Listener, Reply, notify_all};
-use super::inner::{Caller, Inner, Owner, Threads};
+use super::inner::{Inner, Owner, Threads};
 use super::rules::Rules;
-use super::sleeping::Place;
-use super::table::{Command, Table, Task};
-use super::{Shared, SharedGuard};
+use super::sleeping::{Due, Lead, LeadEnd, Place};
+use super::table::{Command, Table, Taken, Task};
+use super::{Call, Client, Guard, wait_all};
 use crate::config::Config;
 use crate::driver::clock::now;
 use crate::driver::{Lease, LeasePool};
@@ -99,23 +98,28 @@ impl Network {
         }
     }
 
-    /// Works once. Returns when something is due next; `None` where the end has come, or the leader must
-    /// leave.
-    fn turn(&mut self, inner: &Inner, leads: bool) -> Option<Instant> {
+    /// Hands results out and takes commands. Returns what follows where that ends the lead.
+    fn exchange(&mut self, inner: &Inner, lead: Option<&Lead>) -> Option<LeadEnd> {
         let Self { engine, replies, commands, tell, .. } = self;
-        let goes_on = inner.with(|table| {
-            let goes_on = !leads || !table.leader_leaves();
-            if goes_on {
-                table.exchange(engine, false, now(), replies, commands, tell);
+        let end = inner.with(|table| {
+            if lead.is_some() && table.leader_leaves() {
+                return Some(table.end_lead(Due::Now));
             }
-            goes_on
+            table.hand_out(engine, false, now(), replies, tell);
+            let end = lead.and_then(|lead| table.end_lead_if_done(lead, now(), || Instant::MAX));
+            if end.is_none() {
+                table.take_commands(commands);
+            }
+            end
         });
         let is_task = |listener: &Listener| matches!(listener, Listener::Task(_));
-        assert!(!leads || !tell.iter().any(is_task), "the leader wakes a task");
+        assert!(lead.is_none() || !tell.iter().any(is_task), "the leader wakes a task");
         notify_all(tell.drain(..));
-        if !goes_on {
-            return None;
-        }
+        end
+    }
+
+    /// Carries the commands out. Returns when something is due next; `None` where the end has come.
+    fn carry_out(&mut self) -> Option<Instant> {
         for command in std::mem::take(&mut self.commands) {
             match command {
                 Command::Call(..) if self.is_over => {}
@@ -141,14 +145,28 @@ impl Network {
         (!self.is_over).then_some(due)
     }
 
-    /// Works in the place of the I/O thread until the call is done.
-    fn lead(&mut self, inner: &Inner, done: &AtomicBool, sockets: &Bed) -> Option<Instant> {
+    /// The I/O thread drives once.
+    fn turn(&mut self, inner: &Inner) -> Option<Instant> {
+        assert!(self.exchange(inner, None).is_none(), "no lead ends");
+        self.carry_out()
+    }
+
+    /// Drives in the place of the I/O thread.
+    fn lead(&mut self, inner: &Inner, mut lead: Lead, sockets: &Bed) -> Option<LeadEnd> {
+        if !inner.with(|table| table.take_leads_commands(&lead, &mut self.commands))
+            && let Some(end) = self.exchange(inner, Some(&lead))
+        {
+            return Some(end);
+        }
         loop {
-            let due = self.turn(inner, true)?;
-            if done.load(Ordering::Acquire) {
-                return Some(due);
+            let due = self.carry_out()?;
+            lead.has_written = true;
+            if lead.waits() {
+                sockets.sleep(inner.with(|table| table.fall_asleep(Place::Sockets, due)));
             }
-            sockets.sleep(inner.with(|table| table.fall_asleep(Place::Sockets, due)));
+            if let Some(end) = self.exchange(inner, Some(&lead)) {
+                return Some(end);
+            }
         }
     }
 }
@@ -191,14 +209,19 @@ impl Threads for Workers {
         }
     }
 
-    fn lead(&self, inner: &Inner, done: &AtomicBool) {
+    fn lead(&self, inner: &Inner, lead: Lead) -> Option<Taken> {
         let mut network = self.network.lock().expect("no panic");
-        let lead = |network: &mut Network| network.lead(inner, done, &self.sockets);
-        let due = network.as_mut().and_then(lead);
+        let lead = |network: &mut Network| network.lead(inner, lead, &self.sockets);
+        let end = network.as_mut().and_then(lead);
         drop(network);
-        if inner.with(|table| table.end_lead(due)) {
+        let end = end.unwrap_or_else(|| inner.with(|table| table.end_lead(Due::Now)));
+        if end.wakes_gate {
             self.wake(Place::Gate);
         }
+        if let Some(next) = end.next {
+            next.unpark();
+        }
+        end.taken
     }
 }
 
@@ -206,8 +229,16 @@ impl Workers {
     /// The I/O thread, until the last handle is gone or shut down. Returns how many locks are left.
     fn serve(&self, inner: &Inner) -> usize {
         loop {
+            if let Some(until) = inner.with(|table| table.leaves_sockets_until(now())) {
+                if until == Instant::MAX {
+                    self.gate.sleep(until);
+                } else {
+                    thread::yield_now();
+                }
+                continue;
+            }
             let mut network = self.network.lock().expect("no panic");
-            let Some(due) = network.as_mut().and_then(|network| network.turn(inner, false)) else {
+            let Some(due) = network.as_mut().and_then(|network| network.turn(inner)) else {
                 break;
             };
             let (place, until) = inner.with(|table| table.io_thread_falls_asleep(due));
@@ -221,7 +252,7 @@ impl Workers {
         let mut network = self.network.lock().expect("no panic").take().expect("it is there");
         inner.with(|table| table.close(&mut network.tell));
         // A node that is away answers its releases once it sees that one of this client's is free.
-        while network.turn(inner, false).is_some() || network.held.contains_key(SEEN) {
+        while network.turn(inner).is_some() || network.held.contains_key(SEEN) {
             self.sockets.sleep(inner.with(|table| table.fall_asleep(Place::Sockets, Instant::MAX)));
         }
         drop(inner.with(|table| table.end(0, &mut network.tell)));
@@ -233,24 +264,31 @@ impl Workers {
     }
 }
 
-/// A handle whose leases are handed on this often, and its I/O thread.
-fn start(local_turns: u32) -> (Shared, JoinHandle<usize>) {
-    let config =
-        Config::new(["h:1"]).expect("an address").local_turns(local_turns).max_ttl(LONG * 3);
-    let table = Table::new(Rules::new(&config).expect("a fit configuration"), 64, true);
+#[derive(Clone, Copy)]
+struct Setup {
+    /// How often leases are handed on.
+    local_turns: u32,
+    /// Callers that block lead one after another.
+    promotes: bool,
+}
+
+/// A handle, and its I/O thread.
+fn start(setup: Setup) -> (Client, JoinHandle<usize>) {
+    let config = Config::new(["h:1"]).expect("an address");
+    let config = config.local_turns(setup.local_turns).max_ttl(LONG * 3);
+    let table = Table::new(Rules::new(&config).expect("a fit configuration"), 64, setup.promotes);
     let workers = Arc::new(Workers::default());
-    let inner =
-        Arc::new(Inner::new(table, Arc::clone(&workers) as Arc<dyn Threads>, Duration::ZERO));
+    let inner = Arc::new(Inner::new(table, Arc::clone(&workers) as Arc<dyn Threads>));
     *workers.network.lock().expect("no panic") = Some(Network::new(&config));
     let worker = thread::spawn({
         let (inner, workers) = (Arc::clone(&inner), Arc::clone(&workers));
         move || workers.serve(&inner)
     });
-    (Shared { owner: Arc::new(Owner { inner }) }, worker)
+    (Client { owner: Arc::new(Owner { inner }) }, worker)
 }
 
 /// Ends the handle, and checks that no call, waiter or lock is left.
-fn ends(shared: Shared, worker: JoinHandle<usize>) {
+fn ends(shared: Client, worker: JoinHandle<usize>) {
     let inner = Arc::clone(&shared.owner.inner);
     drop(shared);
     assert_eq!(worker.join().expect("a sound I/O thread"), 0, "locks of nobody's");
@@ -266,7 +304,7 @@ fn patient() -> LockOptions {
 struct Room(AtomicUsize);
 
 impl Room {
-    fn enter(&self, guard: SharedGuard) {
+    fn enter(&self, guard: Guard) {
         assert!(guard.is_valid());
         assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two holders");
         thread::yield_now();
@@ -276,7 +314,7 @@ impl Room {
 }
 
 /// Runs code of its own, which uses the handle, when it is called and when it is dropped.
-struct Meddler(Shared, Thread);
+struct Meddler(Client, Thread);
 
 impl Wake for Meddler {
     fn wake(self: Arc<Self>) {
@@ -291,12 +329,12 @@ impl Drop for Meddler {
     }
 }
 
-fn meddler(shared: &Shared) -> Waker {
+fn meddler(shared: &Client) -> Waker {
     Waker::from(Arc::new(Meddler(shared.clone(), thread::current())))
 }
 
 /// Awaits a call with a new waker at each poll.
-fn block_on<T>(shared: &Shared, mut future: Pin<&mut impl Future<Output = T>>) -> T {
+fn block_on<T>(shared: &Client, mut future: Pin<&mut impl Future<Output = T>>) -> T {
     loop {
         let waker = meddler(shared);
         if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -306,28 +344,37 @@ fn block_on<T>(shared: &Shared, mut future: Pin<&mut impl Future<Output = T>>) -
     }
 }
 
+/// Begins a call, which has to wait.
+fn begun<T>(shared: &Client, mut call: Call<'static, T>) -> Call<'static, T> {
+    let waker = meddler(shared);
+    let poll = Pin::new(&mut call).poll(&mut Context::from_waker(&waker));
+    assert!(poll.is_pending(), "it has to wait");
+    call
+}
+
 /// Runs the scenario with leases that are handed on always, never, and once in a row.
-fn each(scenario: fn(u32)) {
+fn each(scenario: fn(Setup)) {
     let wanted = std::env::var("REDBOLT_SCHEDULES").ok();
     let schedules = wanted.map_or(SCHEDULES, |text| text.parse().expect("a number"));
-    for local_turns in [64, 0, 1] {
-        shuttle::check_random(move || scenario(local_turns), schedules);
-        shuttle::check_pct(move || scenario(local_turns), schedules, 3);
+    for (local_turns, promotes) in [(64, false), (0, true), (1, false), (1, true)] {
+        let setup = Setup { local_turns, promotes };
+        shuttle::check_random(move || scenario(setup), schedules);
+        shuttle::check_pct(move || scenario(setup), schedules, 3);
     }
 }
 
 #[test]
 fn threads_that_lock_and_unlock_hold_one_at_a_time_and_all_get_their_turn() {
-    each(|local_turns| {
-        let (shared, worker) = start(local_turns);
+    each(|setup| {
+        let (shared, worker) = start(setup);
         let room = Arc::new(Room::default());
         let threads: Vec<_> = (0..3)
             .map(|nth| {
                 let (shared, room) = (shared.clone(), Arc::clone(&room));
                 thread::spawn(move || {
-                    let guard = shared.lock("k", patient()).expect("its turn comes");
+                    let guard = shared.lock("k", patient()).wait().expect("its turn comes");
                     if nth == 0 {
-                        shared.unlock(guard).expect("it is ours");
+                        guard.unlock().wait().expect("it is ours");
                     } else {
                         room.enter(guard);
                     }
@@ -341,17 +388,18 @@ fn threads_that_lock_and_unlock_hold_one_at_a_time_and_all_get_their_turn() {
 
 #[test]
 fn a_lock_that_lingers_is_taken_again_by_one_at_a_time_and_released_at_the_end() {
-    each(|local_turns| {
-        let (shared, worker) = start(local_turns);
+    each(|setup| {
+        let (shared, worker) = start(setup);
         let room = Arc::new(Room::default());
         let threads: Vec<_> = (0..2)
             .map(|nth| {
                 let (shared, room) = (shared.clone(), Arc::clone(&room));
                 thread::spawn(move || {
                     for turn in 0..2 {
-                        let guard = shared.lock("k", patient().linger(LONG)).expect("its turn");
+                        let guard =
+                            shared.lock("k", patient().linger(LONG)).wait().expect("its turn");
                         if turn == nth {
-                            shared.unlock(guard).expect("it is ours");
+                            guard.unlock().wait().expect("it is ours");
                         } else {
                             room.enter(guard);
                         }
@@ -367,16 +415,16 @@ fn a_lock_that_lingers_is_taken_again_by_one_at_a_time_and_released_at_the_end()
 /// A caller that leads waits for the end of a lock whose holder has other calls to make first.
 #[test]
 pub(super) fn a_call_does_not_wait_for_the_end_of_another() {
-    each(|local_turns| {
-        let (shared, worker) = start(local_turns);
-        let seen = shared.lock(SEEN, patient()).expect("it is free");
+    each(|setup| {
+        let (shared, worker) = start(setup);
+        let seen = shared.lock(SEEN, patient()).wait().expect("it is free");
         let waiter = thread::spawn({
             let shared = shared.clone();
-            move || drop(shared.lock(OTHERS, patient()).expect("its turn comes"))
+            move || drop(shared.lock(OTHERS, patient()).wait().expect("its turn comes"))
         });
-        let guard = shared.lock("free", patient()).expect("it is free");
-        shared.unlock(guard).expect("it is ours");
-        let guard = block_on(&shared, pin!(shared.lock_async("free", patient())));
+        let guard = shared.lock("free", patient()).wait().expect("it is free");
+        guard.unlock().wait().expect("it is ours");
+        let guard = block_on(&shared, pin!(shared.lock("free", patient())));
         drop(guard.expect("it is free"));
         drop(seen);
         waiter.join().expect("no panic");
@@ -386,20 +434,18 @@ pub(super) fn a_call_does_not_wait_for_the_end_of_another() {
 
 #[test]
 fn waiters_are_served_in_the_order_they_came() {
-    each(|local_turns| {
-        let (shared, worker) = start(local_turns);
-        let first = shared.lock("k", patient()).expect("it is free");
+    each(|setup| {
+        let (shared, worker) = start(setup);
+        let first = shared.lock("k", patient()).wait().expect("it is free");
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiters: Vec<_> = (0..3)
             .map(|nth| {
                 // Each call has its place before the next one begins.
-                let pending = shared.begin_lock(b"k", patient(), Caller::GoesOn).expect("room");
+                let call = begun(&shared, shared.lock("k", patient()));
                 let (shared, order) = (shared.clone(), Arc::clone(&order));
                 thread::spawn(move || {
-                    let (pending, asked) = pending;
-                    let taken =
-                        if nth == 1 { pending.wait() } else { block_on(&shared, pin!(pending)) };
-                    let guard = shared.won(taken, asked).expect("its turn comes");
+                    let guard = if nth == 1 { call.wait() } else { block_on(&shared, pin!(call)) };
+                    let guard = guard.expect("its turn comes");
                     order.lock().expect("no panic").push(nth);
                     drop(guard);
                 })
@@ -414,14 +460,14 @@ fn waiters_are_served_in_the_order_they_came() {
 
 #[test]
 fn a_call_that_is_given_up_at_any_point_holds_nothing_and_loses_nobody_its_wake_up() {
-    each(|local_turns| {
-        let (shared, worker) = start(local_turns);
+    each(|setup| {
+        let (shared, worker) = start(setup);
         let room = Arc::new(Room::default());
         let threads: Vec<_> = (0..4)
             .map(|nth| {
                 let (shared, room) = (shared.clone(), Arc::clone(&room));
                 thread::spawn(move || {
-                    let mut call = pin!(shared.lock_async("k", patient()));
+                    let mut call = pin!(shared.lock("k", patient()));
                     if nth < 2 {
                         return room.enter(block_on(&shared, call).expect("its turn comes"));
                     }
@@ -443,21 +489,43 @@ fn a_call_that_is_given_up_at_any_point_holds_nothing_and_loses_nobody_its_wake_
     });
 }
 
+/// Three calls of one thread beside one of another, which gives up after some time.
+#[test]
+fn calls_that_are_waited_for_together_all_end_and_a_wait_that_is_over_holds_nothing() {
+    each(|setup| {
+        let (shared, worker) = start(setup);
+        let other = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                // No limit is a wait that ends at once, in most schedules before its call does.
+                let guard = shared.lock("b", patient()).wait_for(Duration::ZERO);
+                drop(guard.map(|guard| guard.expect("its turn has come")));
+            }
+        });
+        let guards = wait_all(["a", "b", "c"].map(|key| shared.lock(key, patient())));
+        let guards: Vec<_> = guards.into_iter().map(|guard| guard.expect("its turn")).collect();
+        let unlocked = wait_all(guards.into_iter().map(Guard::unlock));
+        assert!(unlocked.into_iter().all(|unlocked| unlocked.is_ok()));
+        other.join().expect("no panic");
+        ends(shared, worker);
+    });
+}
+
 /// A caller that leads tells the end, and the I/O thread works on towards it meanwhile.
 #[test]
 fn what_is_given_back_at_the_end_wakes_who_works_towards_it() {
-    each(|local_turns| {
-        let (shared, worker) = start(local_turns);
-        let seen = shared.lock(SEEN, patient()).expect("it is free");
+    each(|setup| {
+        let (shared, worker) = start(setup);
+        let seen = shared.lock(SEEN, patient()).wait().expect("it is free");
         let other = thread::spawn({
             let shared = shared.clone();
-            move || drop(shared.lock("k", patient()))
+            move || drop(shared.lock("k", patient()).wait())
         });
         let end = thread::spawn({
             let shared = shared.clone();
-            move || assert_eq!(shared.shutdown(LONG), 0)
+            move || assert_eq!(shared.shutdown(LONG).wait(), 0)
         });
-        while shared.try_lock("free", LONG).is_ok() {
+        while shared.try_lock("free", LONG).wait().is_ok() {
             thread::yield_now();
         }
         drop(seen);
@@ -470,17 +538,17 @@ fn what_is_given_back_at_the_end_wakes_who_works_towards_it() {
 
 #[test]
 fn every_call_ends_when_the_handle_does() {
-    each(|local_turns| {
-        let (shared, worker) = start(local_turns);
+    each(|setup| {
+        let (shared, worker) = start(setup);
         let room = Arc::new(Room::default());
         let threads: Vec<_> = (0..3)
             .map(|nth| {
                 let (shared, room) = (shared.clone(), Arc::clone(&room));
                 thread::spawn(move || {
                     if nth == 0 {
-                        return assert_eq!(shared.shutdown(LONG), 0);
+                        return assert_eq!(shared.shutdown(LONG).wait(), 0);
                     }
-                    match shared.lock("k", patient()) {
+                    match shared.lock("k", patient()).wait() {
                         Ok(guard) => room.enter(guard),
                         Err(error) => assert!(matches!(error, LockError::Closed), "{error}"),
                     }
@@ -494,44 +562,39 @@ fn every_call_ends_when_the_handle_does() {
     });
 }
 
-/// Whether the lease of a guard goes to a call that waits, without a word to any node.
-fn is_handed_on(wanted: LockOptions, prepare: fn(&mut SharedGuard)) -> bool {
-    let (shared, worker) = start(64);
-    let mut guard = shared.lock("k", patient()).expect("it is free");
-    let first = guard.id();
-    let (pending, asked) = shared.begin_lock(b"k", wanted, Caller::GoesOn).expect("room");
-    prepare(&mut guard);
-    drop(guard);
-    let next = shared.won(pending.wait(), asked).expect("its turn comes");
-    let is_same = next.id() == first;
-    drop(next);
-    ends(shared, worker);
-    is_same
-}
-
-/// Runs one schedule: the scenario does not depend on it.
-fn once(scenario: impl Fn() + Send + Sync + 'static) {
+/// Whether a lease goes to a call that waits, without a word to any node, in whatever order.
+fn is_handed_on(expected: bool, ttl: Duration, prepare: fn(&mut Guard)) {
+    let scenario = move || {
+        let (shared, worker) = start(Setup { local_turns: 64, promotes: false });
+        let mut guard = shared.lock("k", patient()).wait().expect("it is free");
+        let first = guard.id();
+        let call = begun(&shared, shared.lock("k", LockOptions { ttl, ..patient() }));
+        prepare(&mut guard);
+        drop(guard);
+        let is_same = call.wait().expect("its turn comes").id() == first;
+        ends(shared, worker);
+        assert_eq!(is_same, expected);
+    };
     shuttle::check_random(scenario, 1);
 }
 
 #[test]
 fn a_lease_goes_to_the_call_that_waits() {
-    once(|| assert!(is_handed_on(patient(), |_| {})));
+    is_handed_on(true, LONG, |_| {});
 }
 
 #[test]
 pub(super) fn a_lease_on_which_a_call_works_is_not_handed_on() {
-    once(|| assert!(!is_handed_on(patient(), |guard| guard.set_busy(true))));
+    is_handed_on(false, LONG, |guard| guard.set_busy(true));
 }
 
 #[test]
 pub(super) fn a_lease_whose_token_was_read_is_not_handed_on() {
-    once(|| assert!(!is_handed_on(patient(), |guard| assert!(guard.token().is_some()))));
+    is_handed_on(false, LONG, |guard| assert!(guard.token().is_some()));
 }
 
 #[test]
 pub(super) fn a_lease_of_which_the_next_holder_wants_more_is_not_handed_on() {
     // Half of what a lease of its own would have.
-    let wanted = || LockOptions { ttl: LONG * 3, ..patient() };
-    once(move || assert!(!is_handed_on(wanted(), |_| {})));
+    is_handed_on(false, LONG * 3, |_| {});
 }

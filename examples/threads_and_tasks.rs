@@ -3,7 +3,7 @@
 //! Nothing here needs a runtime: the futures run on a loop of a few lines. They run as well on
 //! tokio, smol or any other.
 //!
-//! Run it with `cargo run --example shared --features shared`, or with `REDBOLT_NODES` set.
+//! Run it with `cargo run --example threads_and_tasks`, or with `REDBOLT_NODES` set.
 
 mod common;
 
@@ -14,22 +14,22 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use redbolt::{Config, LockError, Shared, now};
+use redbolt::{Client, Config, LockError, now};
 
 const TTL: Duration = Duration::from_secs(5);
 const STOCK: u32 = 4_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let found = common::nodes()?;
-    let shared = Shared::connect(Config::new(&found.urls)?)?;
+    let client = Client::connect(Config::new(&found.urls)?)?;
     let stock = AtomicU32::new(STOCK);
     let sold = AtomicU32::new(0);
     let begin = now();
     thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| sell_all(&shared, &stock, &sold).expect("a quorum of nodes"));
+            scope.spawn(|| sell_all(&client, &stock, &sold).expect("a quorum of nodes"));
             scope.spawn(|| {
-                block_on(sell_all_async(&shared, &stock, &sold)).expect("a quorum of nodes");
+                block_on(sell_all_async(&client, &stock, &sold)).expect("a quorum of nodes");
             });
         }
     });
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{sold} of {STOCK} sold in {elapsed:?} by 16 sellers");
 
     // Releases still owed to the nodes are sent before the program ends.
-    let owed = shared.shutdown(Duration::from_secs(1));
+    let owed = client.shutdown(Duration::from_secs(1)).wait();
     println!("{owed} releases owed");
     if sold != STOCK {
         return Err(format!("{sold} pieces were sold of {STOCK}").into());
@@ -46,9 +46,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn sell_all(shared: &Shared, stock: &AtomicU32, sold: &AtomicU32) -> Result<(), LockError> {
+fn sell_all(client: &Client, stock: &AtomicU32, sold: &AtomicU32) -> Result<(), LockError> {
     loop {
-        let guard = shared.lock("stock", TTL)?;
+        let guard = client.lock("stock", TTL).wait()?;
         if !sell(stock, sold) {
             return Ok(());
         }
@@ -58,12 +58,12 @@ fn sell_all(shared: &Shared, stock: &AtomicU32, sold: &AtomicU32) -> Result<(), 
 }
 
 async fn sell_all_async(
-    shared: &Shared,
+    client: &Client,
     stock: &AtomicU32,
     sold: &AtomicU32,
 ) -> Result<(), LockError> {
     loop {
-        let _guard = shared.lock_async("stock", TTL).await?;
+        let _guard = client.lock("stock", TTL).await?;
         if !sell(stock, sold) {
             return Ok(());
         }

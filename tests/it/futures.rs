@@ -1,4 +1,4 @@
-//! The futures of the shared handle: on any runtime and on none, given up at any point.
+//! The futures of the client: on any runtime and on none, given up at any point.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,14 +8,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 
 use redbolt::inspect::{Query, Reply};
-use redbolt::{
-    Client, Config, ConnectError, LockError, LockOptions, Shared, SharedGuard, UnlockError,
-    Unlocked,
-};
+use redbolt::{Client, Config, ConnectError, Guard, LockError, LockOptions, UnlockError, Unlocked};
 use redbolt_embedded::Nodes;
 
+use super::client::{embedded, in_use, is_clean, patient};
 use super::common::{Clients as _, Cluster, PATIENCE, TTL, eventually, fresh_config, ms};
-use super::shared::{embedded, in_use, is_clean, patient};
 
 struct Unpark(Thread);
 
@@ -37,18 +34,17 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-type Locking<'shared> =
-    Pin<Box<dyn Future<Output = Result<SharedGuard, LockError>> + Send + 'shared>>;
+type Locking<'shared> = Pin<Box<dyn Future<Output = Result<Guard, LockError>> + Send + 'shared>>;
 
 /// A call for the lock that stands where it stands: it was polled once.
-fn begin<'shared>(shared: &'shared Shared, key: &'static str) -> Locking<'shared> {
-    let mut future: Locking<'shared> = Box::pin(shared.lock_async(key, patient(TTL)));
+fn begin<'shared>(shared: &'shared Client, key: &'static str) -> Locking<'shared> {
+    let mut future: Locking<'shared> = Box::pin(shared.lock(key, patient(TTL)));
     assert!(peek(&mut future).is_none(), "nobody waits for it yet");
     future
 }
 
 /// The result, if it is there.
-fn peek(future: &mut Locking<'_>) -> Option<Result<SharedGuard, LockError>> {
+fn peek(future: &mut Locking<'_>) -> Option<Result<Guard, LockError>> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => Some(result),
         Poll::Pending => None,
@@ -57,7 +53,7 @@ fn peek(future: &mut Locking<'_>) -> Option<Result<SharedGuard, LockError>> {
 
 /// The guard that a call has by now.
 #[track_caller]
-fn won(future: &mut Locking<'_>) -> SharedGuard {
+fn won(future: &mut Locking<'_>) -> Guard {
     let mut result = None;
     assert!(eventually(PATIENCE, || {
         result = peek(future);
@@ -66,17 +62,17 @@ fn won(future: &mut Locking<'_>) -> SharedGuard {
     result.expect("it was awaited").expect("its turn has come")
 }
 
-async fn increment(shared: Shared, counter: Arc<AtomicU64>, turns: u64) {
+async fn increment(shared: Client, counter: Arc<AtomicU64>, turns: u64) {
     for turn in 0..turns {
-        let mut guard = shared.lock_async("counter", patient(TTL)).await.expect("its turn");
+        let mut guard = shared.lock("counter", patient(TTL)).await.expect("its turn");
         let value = counter.load(Ordering::Relaxed);
         if turn % 10 == 0 {
-            shared.extend_async(&mut guard, TTL).await.expect("a quorum");
+            guard.extend(TTL).await.expect("a quorum");
         }
         assert!(guard.is_valid());
         counter.store(value + 1, Ordering::Relaxed);
         if turn % 3 == 0 {
-            assert_eq!(shared.unlock_async(guard).await.expect("ours"), Unlocked::Released);
+            assert_eq!(guard.unlock().await.expect("ours"), Unlocked::Released);
         }
     }
 }
@@ -124,19 +120,17 @@ fn futures_run_on_a_loop_of_ten_lines() {
     assert_eq!(counter.load(Ordering::Relaxed), 250);
     is_clean(&nodes, &shared);
     let everything = async {
-        let mut guard = shared.try_lock_async("k", TTL).await?;
-        guard.extend_if_due_async().await.expect("it is fresh");
-        let token = shared.detach_async(&mut guard).await.expect("it is settled");
-        let adopted = shared.adopt_async("k", &token, TTL).await.expect("it is there");
-        let answers = shared.query_async(&Query::new().all(&[b"TIME"])).await?;
-        assert_eq!(answers.len(), shared.nodes_async().await.len());
+        let mut guard = shared.try_lock("k", TTL).await?;
+        guard.extend_if_due().await.expect("it is fresh");
+        let token = guard.detach().await.expect("it is settled");
+        let adopted = shared.adopt("k", &token, TTL).await.expect("it is there");
+        let answers = shared.query(&Query::new().all(&[b"TIME"])).await?;
+        assert_eq!(answers.len(), shared.nodes().await.len());
         drop(adopted);
-        let unlocked = shared.unlock_token_async("k", token).await;
+        let unlocked = shared.unlock_token("k", token).await;
         assert_eq!(unlocked, Err(UnlockError::NotHeld));
-        let work = async |held: &mut SharedGuard| Ok::<_, LockError>(held.is_valid());
-        assert!(shared.with_lock_async("k", TTL, work).await?);
-        drop(shared.lock_async("k", TTL).await?);
-        Ok::<_, LockError>(shared.shutdown_async(PATIENCE).await)
+        drop(shared.lock("k", TTL).await?);
+        Ok::<_, LockError>(shared.shutdown(PATIENCE).await)
     };
     assert_eq!(block_on(everything).expect("a quorum"), 0);
 }
@@ -144,7 +138,7 @@ fn futures_run_on_a_loop_of_ten_lines() {
 #[test]
 fn a_future_does_nothing_before_it_is_polled() {
     let (nodes, shared) = embedded(|config| config);
-    let future = shared.lock_async("k", TTL);
+    let future = shared.lock("k", TTL);
     assert_eq!(in_use(&shared), (0, 0));
     drop(future);
     is_clean(&nodes, &shared);
@@ -153,7 +147,7 @@ fn a_future_does_nothing_before_it_is_polled() {
 #[test]
 fn waiters_are_served_in_the_order_they_came() {
     let (nodes, shared) = embedded(|config| config.local_turns(5));
-    let mut guard = shared.try_lock("k", TTL).unwrap();
+    let mut guard = shared.try_lock("k", TTL).wait().unwrap();
     let mut waiters: Vec<_> = (0..20).map(|_| begin(&shared, "k")).collect();
     while !waiters.is_empty() {
         let mut first = waiters.remove(0);
@@ -171,10 +165,10 @@ fn waiters_are_served_in_the_order_they_came() {
 #[test]
 fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
     let (nodes, shared) = embedded(|config| config);
-    let other = Shared::connect(fresh_config(nodes.urls())).unwrap();
+    let other = Client::connect(fresh_config(nodes.urls())).unwrap();
     for holder in [&shared, &other] {
         for gone in 0..5 {
-            let guard = holder.lock("k", patient(TTL)).unwrap();
+            let guard = holder.lock("k", patient(TTL)).wait().unwrap();
             let mut waiters: Vec<_> = (0..5).map(|_| begin(&shared, "k")).collect();
             drop(waiters.remove(gone));
             drop(guard);
@@ -183,7 +177,7 @@ fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
             }
             is_clean(&nodes, &shared);
         }
-        let guard = holder.lock("k", patient(TTL)).unwrap();
+        let guard = holder.lock("k", patient(TTL)).wait().unwrap();
         let waiters: Vec<_> = (0..5).map(|_| begin(&shared, "k")).collect();
         drop(waiters);
         drop(guard);
@@ -196,14 +190,15 @@ fn a_waiter_that_gives_up_leaves_the_others_where_they_stand() {
 fn a_waiter_that_gives_up_with_the_lock_in_hand_wakes_the_next() {
     let (nodes, shared) = embedded(|config| config);
     for local_first in [true, false] {
-        let other = Shared::connect(fresh_config(nodes.urls())).unwrap();
+        let other = Client::connect(fresh_config(nodes.urls())).unwrap();
         let holder = if local_first { &shared } else { &other };
-        let guard = holder.try_lock("k", TTL).unwrap();
+        let guard = holder.try_lock("k", TTL).wait().unwrap();
         let mut waiters: Vec<_> = (0..4).map(|_| begin(&shared, "k")).collect();
         drop(guard);
         // The first is told, and gone before it can take what it won.
         assert!(eventually(PATIENCE, || {
-            let nodes = shared.query(&Query::new().all(&[b"GET", b"k"])).expect("nodes answer");
+            let nodes =
+                shared.query(&Query::new().all(&[b"GET", b"k"])).wait().expect("nodes answer");
             nodes.iter().any(|node| node.replies != [Reply::Nil])
         }));
         thread::sleep(ms(20));
@@ -222,9 +217,9 @@ fn a_call_that_is_given_up_at_any_point_leaves_nothing() {
     let (nodes, shared) = embedded(|config| config);
     for point in 0..300_u32 {
         let mut future = Box::pin(async {
-            let mut guard = shared.lock_async("k", patient(TTL)).await?;
-            let _ = shared.extend_async(&mut guard, TTL).await;
-            let _ = shared.unlock_async(guard).await;
+            let mut guard = shared.lock("k", patient(TTL)).await?;
+            let _ = guard.extend(TTL).await;
+            let _ = guard.unlock().await;
             Ok::<_, LockError>(())
         });
         for _ in 0..point {
@@ -236,14 +231,14 @@ fn a_call_that_is_given_up_at_any_point_leaves_nothing() {
         drop(future);
     }
     is_clean(&nodes, &shared);
-    drop(shared.try_lock("k", TTL).expect("the lock is free"));
+    drop(shared.try_lock("k", TTL).wait().expect("the lock is free"));
 }
 
 /// Threads that want one lock, with tasks among them that give up at random.
 #[test]
 fn waiters_that_come_and_go_lose_no_wake_up() {
     let Some(cluster) = Cluster::mixed(3) else { return };
-    let shared = Shared::connect(cluster.config().local_turns(8)).unwrap();
+    let shared = Client::connect(cluster.config().local_turns(8)).unwrap();
     let (inside, served) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for seed in 0..6_u32 {
@@ -254,18 +249,17 @@ fn waiters_that_come_and_go_lose_no_wake_up() {
                     chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     if chance >> 30 == 0 {
                         let mut future: Locking<'_> =
-                            Box::pin(shared.lock_async("k-other", patient(TTL)));
+                            Box::pin(shared.lock("k-other", patient(TTL)));
                         if peek(&mut future).is_none() {
                             thread::yield_now();
                         }
                     }
                     if chance >> 31 == 0 {
-                        let mut future: Locking<'_> =
-                            Box::pin(shared.lock_async("k", patient(TTL)));
+                        let mut future: Locking<'_> = Box::pin(shared.lock("k", patient(TTL)));
                         drop(peek(&mut future));
                         continue;
                     }
-                    let guard = shared.lock("k", patient(TTL)).expect("its turn comes");
+                    let guard = shared.lock("k", patient(TTL)).wait().expect("its turn comes");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
                     served.fetch_add(1, Ordering::Relaxed);
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -293,12 +287,12 @@ fn a_wake_up_that_panics_costs_nobody_else_its_own() {
     let (nodes, shared) = embedded(|config| config);
     (0..3).for_each(|node| nodes.pause(node).unwrap());
     let waker = Waker::from(Arc::new(Panics));
-    let mut broken = ["a", "b"].map(|key| Box::pin(shared.try_lock_async(key, TTL)));
+    let mut broken = ["a", "b"].map(|key| Box::pin(shared.try_lock(key, TTL)));
     for call in &mut broken {
         assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     thread::scope(|scope| {
-        let blocked = scope.spawn(|| shared.try_lock("c", TTL).map(drop));
+        let blocked = scope.spawn(|| shared.try_lock("c", TTL).wait().map(drop));
         assert!(eventually(PATIENCE, || in_use(&shared).0 == 3), "{shared:?}");
         (0..3).for_each(|node| nodes.resume(node).unwrap());
         assert!(eventually(PATIENCE, || blocked.is_finished()), "{shared:?}");
@@ -323,28 +317,28 @@ impl Wake for WokenBy {
 #[test]
 fn a_task_is_not_woken_by_a_thread_whose_call_goes_on() {
     let (nodes, shared) = embedded(|config| config);
-    let other = &mut Client::connect(fresh_config(nodes.urls())).unwrap();
+    let other = &Client::connect(fresh_config(nodes.urls())).unwrap();
     for waits_first in [false, true] {
-        let held = other.lock("held", TTL).unwrap();
-        let guard = shared.try_lock("lost", LockOptions::new(ms(300))).unwrap();
+        let held = other.lock("held", TTL).wait().unwrap();
+        let guard = shared.try_lock("lost", LockOptions::new(ms(300))).wait().unwrap();
         let [by_free, by_lost] = [(); 2].map(|()| Arc::new(WokenBy(Mutex::new(None))));
-        let mut lost = Box::pin(guard.wait_lost_async());
+        let mut lost = Box::pin(guard.lost());
         let mut waits = || {
             let waker = Waker::from(Arc::clone(&by_lost));
             assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         };
         thread::scope(|scope| {
-            let mut free: Locking<'_> = Box::pin(shared.try_lock_async("free", TTL));
+            let mut free: Locking<'_> = Box::pin(shared.try_lock("free", TTL));
             if waits_first {
                 waits();
             }
-            let blocked = scope.spawn(|| shared.lock("held", patient(TTL)).map(drop));
+            let blocked = scope.spawn(|| shared.lock("held", patient(TTL)).wait().map(drop));
             assert!(eventually(PATIENCE, || in_use(&shared).0 == 1), "{shared:?}");
             if !waits_first {
                 waits();
                 assert!(eventually(PATIENCE, || {
                     let waker = Waker::from(Arc::clone(&by_free));
-                    free = Box::pin(shared.try_lock_async("free", TTL));
+                    free = Box::pin(shared.try_lock("free", TTL));
                     // Who was served before it could leave its waker is not woken.
                     free.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
                 }));
@@ -356,7 +350,7 @@ fn a_task_is_not_woken_by_a_thread_whose_call_goes_on() {
             }
             drop(block_on(free).expect("its key is free"));
             assert!(!blocked.is_finished());
-            other.unlock(held).unwrap();
+            held.unlock().wait().unwrap();
             blocked.join().unwrap().expect("its turn comes");
         });
         drop(lost);
@@ -369,18 +363,21 @@ fn a_task_is_not_woken_by_a_thread_whose_call_goes_on() {
 fn a_handle_connects_without_blocking() {
     let nodes = Nodes::start(3).unwrap();
     let config = || Config::new(nodes.urls()).unwrap().node_timeout(ms(2_000));
-    let shared = block_on(Shared::connect_async(config())).unwrap();
+    let shared = Client::open(config()).unwrap();
+    block_on(shared.ready(PATIENCE)).unwrap();
     assert!(shared.is_ready());
-    drop(shared.try_lock("k", TTL).unwrap());
-    shared.shutdown(PATIENCE);
+    drop(shared.try_lock("k", TTL).wait().unwrap());
+    shared.shutdown(PATIENCE).wait();
 
-    let mut given_up = Box::pin(Shared::connect_async(config()));
+    let other = Client::open(config()).unwrap();
+    let mut given_up = Box::pin(other.ready(PATIENCE));
     let poll = given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll.is_pending(), "the nodes have not been asked yet");
     drop(given_up);
 
     (0..2).for_each(|node| nodes.kill(node).unwrap());
-    let error = block_on(Shared::connect_async(config())).unwrap_err();
+    let other = Client::open(config()).unwrap();
+    let error = block_on(other.ready(ms(500))).unwrap_err();
     assert!(matches!(error, ConnectError::NoQuorum(_)), "{error}");
 }
 
@@ -389,21 +386,21 @@ fn a_wait_for_readiness_may_be_given_up_and_ends_with_the_handle() {
     let nodes = Nodes::start(3).unwrap();
     (0..2).for_each(|node| nodes.kill(node).unwrap());
     let config = Config::new(nodes.urls()).unwrap().in_flight_max(1);
-    let shared = Shared::open(config).unwrap();
-    let mut given_up = Box::pin(shared.wait_ready_async(PATIENCE));
+    let shared = Client::open(config).unwrap();
+    let mut given_up = Box::pin(shared.ready(PATIENCE));
     let poll = given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll.is_pending(), "two of three are away");
-    let full = block_on(shared.wait_ready_async(PATIENCE)).unwrap_err();
+    let full = block_on(shared.ready(PATIENCE)).unwrap_err();
     assert!(full.to_string().contains("in_flight_max"), "{full}");
     drop(given_up);
     // Its place is free again, long before its time is over.
-    let error = || block_on(shared.wait_ready_async(ms(1))).unwrap_err();
+    let error = || block_on(shared.ready(ms(1))).unwrap_err();
     assert!(eventually(PATIENCE / 2, || matches!(error(), ConnectError::NoQuorum(_))));
 
-    let mut waits = Box::pin(shared.wait_ready_async(PATIENCE));
+    let mut waits = Box::pin(shared.ready(PATIENCE));
     let poll = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll.is_pending(), "two of three are away");
-    shared.shutdown(ms(10));
+    shared.shutdown(ms(10)).wait();
     let error = block_on(waits).unwrap_err();
-    assert!(error.to_string().contains("has ended"), "{error}");
+    assert!(error.to_string().contains("is shut down"), "{error}");
 }

@@ -4,10 +4,10 @@
 #[cfg(test)]
 pub(super) use shuttle::{
     sync::{Mutex, MutexGuard, atomic::AtomicBool},
-    thread::{self, Thread, ThreadId},
+    thread::{self, Thread},
 };
 #[cfg(not(test))]
 pub(super) use std::{
     sync::{Mutex, MutexGuard, atomic::AtomicBool},
-    thread::{self, Thread, ThreadId},
+    thread::{self, Thread},
 };

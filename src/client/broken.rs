@@ -1,4 +1,4 @@
-//! Rules of the shared handle: the test that is named for each fails without it.
+//! Rules of the client: the test that is named for each fails without it.
 
 use std::panic::catch_unwind;
 
@@ -22,7 +22,7 @@ fn each_rule_of_the_handle_fails_its_test_when_it_is_broken() {
         (Mutant::SpentLeaseHandedOn, a_lease_of_which_the_next_holder_wants_more_is_not_handed_on),
         (Mutant::LeaderWakesTask, a_call_does_not_wait_for_the_end_of_another),
     ];
-    let all = Mutant::all().filter(|mutant| mutant.kind() == Kind::BySharedTest);
+    let all = Mutant::all().filter(|mutant| mutant.kind() == Kind::ByClientTest);
     assert!(
         all.eq(tests.iter().map(|&(mutant, _)| mutant)),
         "each has its test here, in this order"

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::queues::Holder;
 use crate::config::Config;
 use crate::engine::Prefix;
-use crate::error::{ConfigError, LockError};
-use crate::options::{KeepAlive, LockOptions};
-use crate::quorum::Drift;
+use crate::error::{Ballot, Cause, ConfigError, LockError};
+use crate::options::LockOptions;
+use crate::quorum::{Drift, NODES_MAX, NodeMask};
 use crate::retry::Retry;
 use crate::rules;
 use crate::time::Instant;
@@ -16,24 +16,14 @@ use crate::time::Instant;
 /// How often in a row a lease is handed on while another process waits for it.
 const TURNS_WANTED_ELSEWHERE: u32 = 8;
 
-/// Waits of a [`Retry::custom`] that are added up one by one; later ones count as the last of
-/// these.
-const WAITS_ADDED: u32 = 64;
-
-/// How long a call goes on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    pub(super) ends: Instant,
-    /// Until when the call waits behind others of its process.
-    pub(super) queued_until: Instant,
-}
-
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) names: Arc<[Box<str>]>,
     pub(super) quorum: u32,
     pub(super) retry: Retry,
     turns_max: u32,
+    /// A lease is extended only so often, or held only so long.
+    has_limits: bool,
     drift: Drift,
     least_ttl: Duration,
     most_ttl: Duration,
@@ -46,6 +36,7 @@ impl Rules {
     pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
         let checked = config.check()?;
         let most_ms = u64::try_from(config.max_ttl.as_millis()).unwrap_or(u64::MAX);
+        let has_limits = config.max_extensions.is_some() || config.max_hold.is_some();
         let least_ms = (1..=most_ms).find(|&ttl| ttl > checked.drift.of_ms(ttl));
         Ok(Self {
             names: config.nodes.iter().map(|address| address.name().into()).collect(),
@@ -53,11 +44,8 @@ impl Rules {
             retry: config.retry,
             // A lease with limits is not handed on: the next holder would get only what is left of
             // them.
-            turns_max: if config.max_extensions.is_some() || config.max_hold.is_some() {
-                0
-            } else {
-                config.local_turns
-            },
+            turns_max: if has_limits { 0 } else { config.local_turns },
+            has_limits,
             drift: checked.drift,
             least_ttl: Duration::from_millis(least_ms.unwrap_or(most_ms)),
             most_ttl: Duration::from_millis(most_ms),
@@ -81,10 +69,7 @@ impl Rules {
         if !self.prefix.is_plain(key) {
             self.prefix.check(key)?;
         }
-        if options.linger_ms > 0 && !self.is_woken {
-            return Err(LockError::NoLinger { why: crate::error::UNHEARD });
-        }
-        Ok(())
+        options.check_linger(self.is_woken, self.has_limits)
     }
 
     /// How often a lease may be handed on before it is released.
@@ -102,7 +87,7 @@ impl Rules {
     pub(super) fn lingers_until(&self, holder: &Holder, ends: Instant) -> Instant {
         let ttl_ms = u64::try_from(holder.ttl.as_millis()).unwrap_or(u64::MAX);
         let validity = Duration::from_millis(ttl_ms.saturating_sub(self.drift.of_ms(ttl_ms)));
-        let parts = if holder.keep_alive.is_some() { 3 } else { 2 };
+        let parts = if holder.keep_alive { 3 } else { 2 };
         let left = validity.saturating_sub(holder.linger.min(validity / parts));
         ends.minus_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
     }
@@ -119,42 +104,33 @@ impl Rules {
     /// needs no fence. Each holder has a fence of its own, which only nodes give, and a
     /// leader a term of its own.
     pub(super) fn suits(holder: &Holder, wanted: &LockOptions) -> bool {
-        let kept = holder.keep_alive;
-        kept == wanted.keep_alive
-            && kept.is_none_or(|kept| kept == KeepAlive::new())
+        holder.keep_alive == wanted.keep_alive
             && !rules::needs_own_fence(holder.is_fenced || wanted.is_fenced)
             && !rules::needs_own_term(holder.is_announced || wanted.is_announced)
     }
-}
 
-impl Patience {
-    /// The time of a call that begins now: it waits behind others no longer than its own attempts
-    /// would have taken. Runs the caller's function of a [`Retry::custom`].
-    pub(super) fn of(options: &LockOptions, now: Instant) -> Self {
-        let retry = options.retry.unwrap_or(Retry::ONCE);
-        let deadline = [options.timeout, retry.timeout].into_iter().flatten().min();
-        let is_once = deadline == Some(Duration::ZERO);
-        let ends = deadline
-            .filter(|deadline| !deadline.is_zero())
-            .map_or(Instant::MAX, |deadline| now + deadline);
-        let patience = match retry.attempts {
-            _ if is_once => Duration::ZERO,
-            None => Duration::MAX,
-            Some(attempts) => waits_of(&retry, attempts.saturating_sub(1)),
-        };
-        Self { ends, queued_until: ends.min(now + patience) }
+    /// The ballot of an attempt that never went to the nodes: `holds` hold the key for another
+    /// client.
+    pub(super) fn queued_ballot(&self, holds: NodeMask) -> Ballot {
+        self.ballot(NodeMask::EMPTY, holds, Cause::Queued)
     }
-}
 
-/// The longest that this many waits between attempts can take.
-fn waits_of(retry: &Retry, waits: u32) -> Duration {
-    let Some(wait_after) = retry.wait_after else {
-        return retry.delay.saturating_add(retry.jitter).saturating_mul(waits);
-    };
-    let added = (1..=waits.min(WAITS_ADDED)).map(wait_after);
-    let sum = added.fold(Duration::ZERO, Duration::saturating_add);
-    let rest = waits.saturating_sub(WAITS_ADDED);
-    if rest == 0 { sum } else { sum.saturating_add(wait_after(WAITS_ADDED).saturating_mul(rest)) }
+    /// The ballot of a lease that was over before its caller took it.
+    pub(super) fn late_ballot(&self, votes: NodeMask) -> Ballot {
+        self.ballot(votes, NodeMask::EMPTY, Cause::None)
+    }
+
+    fn ballot(&self, granted: NodeMask, denied: NodeMask, cause: Cause) -> Ballot {
+        Ballot {
+            granted,
+            denied,
+            unknown: NodeMask::EMPTY,
+            causes: [cause; NODES_MAX],
+            names: Arc::clone(&self.names),
+            quorum: self.quorum,
+            quarantine_ms: 0,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -194,7 +170,7 @@ pub(super) mod tests {
             held_since: super::super::counting::Moment::default(),
             turns: 0,
             is_wanted_elsewhere: false,
-            keep_alive: None,
+            keep_alive: false,
             is_fenced,
             is_announced,
             ttl: ms(10),
@@ -204,7 +180,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    pub(in crate::shared) fn a_lease_with_a_fence_is_not_handed_on() {
+    pub(in crate::client) fn a_lease_with_a_fence_is_not_handed_on() {
         let (plain, fenced) = (LockOptions::new(ms(10)), LockOptions::new(ms(10)).fenced());
         assert!(Rules::suits(&holder(false, false), &plain));
         assert!(!Rules::suits(&holder(true, false), &fenced));
@@ -213,32 +189,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    pub(in crate::shared) fn a_lease_of_a_leader_is_not_handed_on() {
+    pub(in crate::client) fn a_lease_of_a_leader_is_not_handed_on() {
         let (plain, announced) = (LockOptions::new(ms(10)), LockOptions::new(ms(10)).announced());
         assert!(!Rules::suits(&holder(false, true), &announced));
         assert!(!Rules::suits(&holder(false, true), &plain));
         assert!(!Rules::suits(&holder(false, false), &announced));
-    }
-
-    #[test]
-    fn a_call_waits_behind_others_no_longer_than_its_own_attempts_would_take() {
-        let now = Instant::from_nanos(7);
-        let ends = |options: LockOptions| {
-            let Patience { ends, queued_until } = Patience::of(&options, now);
-            let after = |end: Instant| (end < Instant::MAX).then(|| end.saturating_since(now));
-            (after(ends), after(queued_until))
-        };
-        let options = || LockOptions::new(ms(100));
-        let every = Retry::every(ms(10), ms(5));
-        assert_eq!(ends(options()), (None, Some(ms(0))));
-        assert_eq!(ends(options().retry(every)), (None, None));
-        assert_eq!(ends(options().retry(every).timeout(ms(9))), (Some(ms(9)), Some(ms(9))));
-        assert_eq!(ends(options().retry(every).timeout(ms(0))), (None, Some(ms(0))));
-        assert_eq!(ends(options().retry(every.attempts(1))), (None, Some(ms(0))));
-        assert_eq!(ends(options().retry(every.attempts(4))), (None, Some(ms(45))));
-        assert_eq!(ends(options().retry(every.attempts(4).timeout(ms(20)))).1, Some(ms(20)));
-        let custom = Retry::custom(|attempt| ms(u64::from(attempt.min(10)))).attempts(101);
-        assert_eq!(ends(options().retry(custom)).1, Some(ms(55 + 90 * 10)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! [`Loop`]: the driver and what belongs to it, and the threads that work with it. The I/O thread
-//! sleeps at a gate of its own, which opens when a socket is ready. A caller that blocks leads: it
-//! shuts the gate, and drives and waits itself until its call is done, so that no thread has to wake
-//! another.
+//! [`Loop`]: the driver, and the threads that drive it. The I/O thread sleeps at a gate of its own,
+//! which tells when a socket is ready, unless the I/O thread leaves the sockets to the callers. A
+//! caller that blocks leads: it drives and waits itself until its call is done, so that no thread has
+//! to wake another.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -12,9 +12,10 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
 use super::inner::{Inner, Threads};
-use super::sleeping::Place;
+use super::sleeping::{Due, Lead, LeadEnd, Place};
 use super::span;
-use super::sync::{AtomicBool, Mutex, MutexGuard};
+use super::sync::{Mutex, MutexGuard};
+use super::table::Taken;
 use super::worker::Worker;
 use crate::driver::clock::now;
 use crate::time::Instant;
@@ -27,19 +28,19 @@ const WAKER: Token = Token(1);
 pub(super) struct Loop {
     /// `None` once the I/O thread has ended.
     worker: Mutex<Option<Worker>>,
-    /// The poll that the sockets are registered with, which is a source of the gate.
-    sockets: RawFd,
-    gate: Registry,
     gate_waker: Waker,
     sockets_waker: Waker,
-    /// Its child has the same sockets, but no I/O thread.
-    process: u32,
+    /// The child of a fork has the same sockets, but no I/O thread.
+    fork: forkguard::Guard,
 }
 
 /// Where the I/O thread sleeps.
 pub(super) struct Gate {
     poll: Poll,
     events: Events,
+    /// The poll that the sockets are registered with, which is a source of the gate.
+    sockets: RawFd,
+    is_open: bool,
 }
 
 impl Loop {
@@ -49,11 +50,9 @@ impl Loop {
         let sockets = sockets.as_raw_fd();
         poll.registry().register(&mut SourceFd(&sockets), SOCKETS, Interest::READABLE)?;
         let gate_waker = Waker::new(poll.registry(), WAKER)?;
-        let gate = poll.registry().try_clone()?;
-        let worker = Mutex::new(None);
-        let process = std::process::id();
-        let threads = Self { worker, sockets, gate, gate_waker, sockets_waker: waker, process };
-        Ok((threads, Gate { poll, events: Events::with_capacity(2) }))
+        let (worker, fork) = (Mutex::new(None), forkguard::new());
+        let threads = Self { worker, gate_waker, sockets_waker: waker, fork };
+        Ok((threads, Gate { poll, events: Events::with_capacity(2), sockets, is_open: true }))
     }
 
     pub(super) fn begin(&self, worker: Worker) {
@@ -69,31 +68,22 @@ impl Loop {
         self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the gate to what the sockets tell, or shuts it.
-    fn open(&self, is_open: bool) -> io::Result<()> {
-        let sockets = &mut SourceFd(&self.sockets);
-        if cfg!(any(target_os = "linux", target_os = "android")) {
-            // A poll is never writable. To change an interest costs less than to add one.
-            let interest = if is_open { Interest::READABLE } else { Interest::WRITABLE };
-            self.gate.reregister(sockets, SOCKETS, interest)
-        } else if is_open {
-            self.gate.register(sockets, SOCKETS, Interest::READABLE)
-        } else {
-            self.gate.deregister(sockets)
-        }
-    }
-
     /// The I/O thread: works until the handle is shut down or the last handle is gone, or code of the
     /// program's panics, as of its log. Then every call ends.
     pub(super) fn run(&self, gate: Gate, inner: &Inner) {
-        drop(catch_unwind(AssertUnwindSafe(|| self.serve(gate))));
+        drop(catch_unwind(AssertUnwindSafe(|| self.serve(gate, inner))));
         // A driver in whose midst something panicked may do so again.
         drop(catch_unwind(AssertUnwindSafe(|| drop(self.end()))));
         inner.end(0);
     }
 
-    fn serve(&self, mut gate: Gate) {
-        while let Some(until) = self.work() {
+    fn serve(&self, mut gate: Gate, inner: &Inner) {
+        loop {
+            let left_until = inner.with(|table| table.leaves_sockets_until(now()));
+            if gate.open(left_until.is_none()).is_err() {
+                break;
+            }
+            let Some(until) = left_until.or_else(|| self.work()) else { break };
             if gate.sleep(until).is_err() {
                 break;
             }
@@ -103,16 +93,12 @@ impl Loop {
         }
     }
 
-    /// A caller works until its call is done. Returns when the driver is to be driven next; `None` where
-    /// the I/O thread has to look.
-    fn work_until(&self, done: &AtomicBool) -> Option<Instant> {
+    /// A caller drives. `None` where the I/O thread has to.
+    fn drive_for(&self, lead: Lead) -> Option<LeadEnd> {
         // Poisoned: the I/O thread has panicked, and every call is about to end.
         let mut place = self.worker.lock().ok()?;
         let worker = place.as_mut()?;
-        self.open(false).ok()?;
-        let led = catch_unwind(AssertUnwindSafe(|| span::outside(|| worker.lead(done))));
-        // It is registered, so this does not fail.
-        drop(self.open(true));
+        let led = catch_unwind(AssertUnwindSafe(|| span::outside(|| worker.lead(lead))));
         led.unwrap_or_else(|_| {
             // The I/O thread ends, and with it every call.
             drop(catch_unwind(AssertUnwindSafe(|| *place = None)));
@@ -127,6 +113,19 @@ impl Loop {
 }
 
 impl Gate {
+    /// Opens the gate to what the sockets tell, or shuts it.
+    fn open(&mut self, is_open: bool) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_open, is_open) == is_open {
+            return Ok(());
+        }
+        let (gate, sockets) = (self.poll.registry(), &mut SourceFd(&self.sockets));
+        if is_open {
+            gate.register(sockets, SOCKETS, Interest::READABLE)
+        } else {
+            gate.deregister(sockets)
+        }
+    }
+
     /// Until it is time, the sockets are ready, or a thread wakes this one.
     fn sleep(&mut self, until: Instant) -> io::Result<()> {
         let timeout = (until < Instant::MAX).then(|| now().until(until));
@@ -147,13 +146,19 @@ impl Threads for Loop {
         drop(waker.wake());
     }
 
-    fn lead(&self, inner: &Inner, done: &AtomicBool) {
-        if std::process::id() != self.process {
-            return inner.end(0);
+    fn lead(&self, inner: &Inner, lead: Lead) -> Option<Taken> {
+        if self.fork.clone().detected_fork() {
+            inner.end(0);
+            return None;
         }
-        let due = self.work_until(done);
-        if inner.with(|table| table.end_lead(due)) {
+        let end = self.drive_for(lead);
+        let end = end.unwrap_or_else(|| inner.with(|table| table.end_lead(Due::Now)));
+        if end.wakes_gate {
             self.wake(Place::Gate);
         }
+        if let Some(next) = end.next {
+            next.unpark();
+        }
+        end.taken
     }
 }

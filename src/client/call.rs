@@ -1,0 +1,151 @@
+//! [`Call`]: a call of a client, to block on or to await.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::calls::Listener;
+use super::inner::{Caller, Owner};
+use super::pending::Pending;
+use super::request::Request;
+use super::table::Taken;
+use crate::driver::clock::now;
+use crate::time::Instant;
+
+/// A call of a [`Client`](crate::Client). It begins when it is first waited for or polled, and its
+/// timeouts count from then.
+///
+/// [`wait`](Self::wait) blocks. As a [`Future`] the call needs no runtime and runs on any. A call that
+/// was polled may still be waited for.
+///
+/// A call that is dropped is given up, and what it may have won is released. An extension or a
+/// release that has begun goes on. A release that has not begun is sent, as for a guard that is
+/// dropped.
+#[must_use = "a call does nothing until it is waited for or polled"]
+pub struct Call<'a, T> {
+    owner: Arc<Owner>,
+    request: Request<'a>,
+    progress: Progress,
+    end: End<'a, T>,
+}
+
+/// Makes the result of a call from what its request came to; `None` where the request is to be made
+/// again.
+pub(super) type End<'a, T> = fn(&mut Request<'a>, &Arc<Owner>, Taken) -> Option<T>;
+
+#[derive(Default)]
+enum Progress {
+    #[default]
+    New,
+    UnderWay(Pending),
+    /// It never was under way.
+    Ended(Taken),
+}
+
+impl<'a, T> Call<'a, T> {
+    pub(super) const fn new(owner: Arc<Owner>, request: Request<'a>, end: End<'a, T>) -> Self {
+        Self { owner, request, progress: Progress::New, end }
+    }
+
+    /// Blocks until the call is done. Where no other call is under way, the caller drives the sockets
+    /// itself, and no thread has to wake another.
+    pub fn wait(mut self) -> T {
+        self.wait_among(1)
+    }
+
+    /// As [`wait`](Self::wait), for at most `limit`. `None`: the call is given up.
+    #[must_use]
+    pub fn wait_for(mut self, limit: Duration) -> Option<T> {
+        self.wait_until(now() + limit, 1)
+    }
+
+    /// As [`wait`](Self::wait), for one of so many calls of this thread.
+    fn wait_among(&mut self, own: usize) -> T {
+        loop {
+            if let Some(value) = self.wait_until(Instant::MAX, own) {
+                return value;
+            }
+        }
+    }
+
+    fn wait_until(&mut self, ends: Instant, own: usize) -> Option<T> {
+        loop {
+            self.begin(Caller::Blocks { own });
+            let taken = match std::mem::take(&mut self.progress) {
+                Progress::New => return None,
+                Progress::UnderWay(pending) => pending.wait_until(ends, own)?,
+                Progress::Ended(taken) => taken,
+            };
+            if let Some(value) = (self.end)(&mut self.request, &self.owner, taken) {
+                return Some(value);
+            }
+        }
+    }
+
+    fn begin(&mut self, caller: Caller) {
+        if matches!(self.progress, Progress::New) {
+            self.progress = match self.request.begin(&self.owner, caller) {
+                Ok(pending) => Progress::UnderWay(pending),
+                Err(taken) => Progress::Ended(taken),
+            };
+        }
+    }
+}
+
+impl<T> Future for Call<'_, T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let this = self.get_mut();
+        loop {
+            this.begin(Caller::GoesOn);
+            let taken = match std::mem::take(&mut this.progress) {
+                Progress::New => return Poll::Pending,
+                Progress::UnderWay(mut pending) => {
+                    let listener = Listener::Task(context.waker().clone());
+                    let Some(taken) = pending.look(listener, Caller::GoesOn) else {
+                        this.progress = Progress::UnderWay(pending);
+                        return Poll::Pending;
+                    };
+                    taken
+                }
+                Progress::Ended(taken) => taken,
+            };
+            if let Some(value) = (this.end)(&mut this.request, &this.owner, taken) {
+                return Poll::Ready(value);
+            }
+        }
+    }
+}
+
+/// Begins all of the calls, so that what they ask goes out in one write per node, and blocks until
+/// each is done. The results stand in the order of the calls. Costs one list.
+///
+/// ```no_run
+/// use redbolt::{Guard, LockError, Client, wait_all};
+/// use std::time::Duration;
+///
+/// fn take(client: &Client) -> Vec<Result<Guard, LockError>> {
+///     let keys = ["sku:1", "sku:2", "sku:3"];
+///     wait_all(keys.map(|key| client.try_lock(key, Duration::from_secs(10))))
+/// }
+/// ```
+pub fn wait_all<'a, T>(calls: impl IntoIterator<Item = Call<'a, T>>) -> Vec<T> {
+    let mut calls: Vec<_> = calls.into_iter().collect();
+    calls.iter_mut().for_each(|call| call.begin(Caller::Gathers));
+    let mut left = calls.len() + 1;
+    let wait = |mut call: Call<'a, T>| {
+        left -= 1;
+        call.wait_among(left)
+    };
+    calls.into_iter().map(wait).collect()
+}
+
+impl<T> fmt::Debug for Call<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("request", &self.request).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+//! [`Guard`]: a lock that was won through a [`Client`](super::Client).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::call::Call;
+use super::calls::{Listener, Reply};
+use super::counting::Hold;
+use super::inner::Owner;
+use super::queues::QueueIndex;
+use super::request::{self, Request};
+use crate::driver::Lease;
+use crate::engine::LeaseId;
+use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
+use crate::quorum::NodeMask;
+use crate::rules;
+use crate::time::Instant;
+use crate::token::LockToken;
+
+/// A lock that was won through a [`Client`](crate::Client), valid until [`deadline`](Self::deadline).
+///
+/// Dropping it releases the lock without blocking, from any thread or task: the lease goes to the
+/// first waiter of this process for the same key. Without one the release is written at once, by
+/// the thread that drops if no other thread drives. To know that the lock is free, use
+/// [`unlock`](Self::unlock).
+///
+/// The lock is held until the deadline and no longer, whatever the process does: check
+/// [`remaining`](Self::remaining) right before each effect that needs the lock.
+#[must_use = "dropping a guard releases its lock"]
+pub struct Guard {
+    /// Present until the guard is given away.
+    lease: Option<Lease>,
+    owner: Arc<Owner>,
+    queue: QueueIndex,
+    ttl: Duration,
+    /// An extension may be under way, which moves the deadline, or the lease is being given away.
+    is_busy: bool,
+    hold: Hold,
+}
+
+impl Guard {
+    pub(super) fn new(lease: Lease, owner: Arc<Owner>, queue: QueueIndex, ttl: Duration) -> Self {
+        let hold = Hold::begins();
+        Self { lease: Some(lease), owner, queue, ttl, is_busy: false, hold }
+    }
+
+    // ---- state ----
+
+    /// How long the lock is still certainly held; zero when it is over. About 25 ns.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.lease.as_ref().map_or(Duration::ZERO, Lease::remaining)
+    }
+
+    /// Whether the lock is still certainly held.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Whether the client knows that the lock is over (see also [`lost`](Self::lost)): no quorum can
+    /// hold it any more, or it is kept alive and its deadline has come. An atomic load; it works even
+    /// when every node is silent.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lease.as_ref().is_none_or(Lease::is_lost)
+    }
+
+    /// The end of the lease on the clock of [`redbolt::now`](crate::now).
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.lease.as_ref().map_or_else(Instant::default, Lease::deadline)
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.lease.as_ref().map_or(&[], Lease::key)
+    }
+
+    /// The value that the nodes hold, for a resource that can compare it. Once you have read the
+    /// token, the lease is never handed to another waiter of this process: it is released with its
+    /// guard.
+    #[must_use]
+    pub fn token(&self) -> Option<LockToken> {
+        self.lease.as_ref().map(Lease::token)
+    }
+
+    /// The nodes that granted the lock. Late answers add nodes.
+    #[must_use]
+    pub fn votes(&self) -> NodeMask {
+        self.lease.as_ref().map_or(NodeMask::EMPTY, Lease::votes)
+    }
+
+    /// The fence, if the lock was asked for with one: see [`Lease::fence`].
+    #[must_use]
+    pub fn fence(&self) -> Option<u64> {
+        self.lease.as_ref().and_then(Lease::fence)
+    }
+
+    // ---- calls ----
+
+    /// Moves the end of the lock to `ttl` from now, on a quorum of nodes that still hold its key. Costs
+    /// one round trip to the slowest node of the fastest quorum, at most `node_timeout`.
+    ///
+    /// A call that is dropped may still extend the lock; the guard then keeps the earlier of the two
+    /// deadlines.
+    ///
+    /// # Errors
+    ///
+    /// A failed extension deletes nothing. [`ExtendError::Lost`] and [`ExtendError::Expired`]: the
+    /// lock is over, stop the work. [`ExtendError::NoQuorum`]: try again until
+    /// [`deadline`](Self::deadline), which is now the earlier of the old and the new one.
+    /// [`ExtendError::Full`]; [`ExtendError::Closed`].
+    pub fn extend(&mut self, ttl: Duration) -> Call<'_, Result<(), ExtendError>> {
+        let owner = Arc::clone(&self.owner);
+        Call::new(owner, Request::Extend { guard: self, ttl }, request::extended)
+    }
+
+    /// Extends the lock by the TTL of its call if a third of that TTL has passed; otherwise costs a
+    /// clock read. Call it between the steps of long work.
+    ///
+    /// # Errors
+    ///
+    /// As [`extend`](Self::extend), except that a missed quorum is no error while the lock is still
+    /// held: the next call tries again.
+    pub fn extend_if_due(&mut self) -> Call<'_, Result<(), ExtendError>> {
+        let (owner, ttl) = (Arc::clone(&self.owner), self.ttl);
+        let is_due = self.remaining() <= ttl / 3 * 2;
+        let request = if is_due {
+            Request::Extend { guard: self, ttl }
+        } else {
+            Request::Ended(Some(Reply::Extend(Ok(()))))
+        };
+        Call::new(owner, request, request::kept)
+    }
+
+    /// Releases the lock. Done when a quorum has confirmed the release, or cannot: one round trip to
+    /// the quorum, at most `node_timeout`. Done at once, with [`Unlocked::Released`], where the lease
+    /// goes to the next waiter of this process.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockError::NotHeld`]: the lock was over before, so another holder may have been at work at
+    /// the same time. Where you know that already, drop the guard instead. [`UnlockError::Full`]: the
+    /// lock is released all the same, without a result. [`UnlockError::Closed`].
+    pub fn unlock(self) -> Call<'static, Result<Unlocked, UnlockError>> {
+        let owner = Arc::clone(&self.owner);
+        Call::new(owner, Request::Unlock(Some(self)), request::unlocked)
+    }
+
+    /// Gives the lock away and returns its token: the lock stays until its TTL ends, or until a client
+    /// with key and token releases or adopts it ([`unlock_token`](crate::Client::unlock_token),
+    /// [`adopt`](crate::Client::adopt)). The guard is over. From then on this client writes no command
+    /// that changes a key by that token. Costs no round trip.
+    ///
+    /// A call that is dropped may have given the lock away.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::detach`](crate::driver::Driver::detach), [`DetachError::Full`] and
+    /// [`DetachError::Closed`]. The guard stays as it is.
+    pub fn detach(&mut self) -> Call<'_, Result<LockToken, DetachError>> {
+        let owner = Arc::clone(&self.owner);
+        Call::new(owner, Request::Detach { guard: self }, request::detached)
+    }
+
+    /// Done when the lock is over: as soon as the client knows of the loss, for a lock that is
+    /// [kept alive](crate::LockOptions::keep_alive), and at the latest at its deadline, even when every
+    /// node is silent. Also done when the client is shut down, because no loss can be reported after
+    /// that.
+    ///
+    /// Await it in a `select!` beside the work, or wait for it in a thread of its own. You can drop the
+    /// call and make it again at any time.
+    pub fn lost(&self) -> Call<'_, ()> {
+        Call::new(Arc::clone(&self.owner), Request::Loss(self), request::lost)
+    }
+
+    // ---- for the client ----
+
+    pub(super) const fn owner(&self) -> &Arc<Owner> {
+        &self.owner
+    }
+
+    pub(super) fn id(&self) -> Option<LeaseId> {
+        self.lease.as_ref().map(Lease::id)
+    }
+
+    pub(super) const fn queue(&self) -> QueueIndex {
+        self.queue
+    }
+
+    pub(super) const fn set_busy(&mut self, is_busy: bool) {
+        self.is_busy = is_busy;
+    }
+
+    /// Whether the lease may go to another waiter instead of being released.
+    pub(super) fn may_pass(&self) -> bool {
+        let is_exposed = self.lease.as_ref().is_some_and(Lease::is_token_seen);
+        rules::is_idle(!self.is_busy) && !rules::is_known_elsewhere(is_exposed)
+    }
+
+    /// Takes the lease back from its caller.
+    pub(super) fn take_lease(&mut self) -> Option<Lease> {
+        let lease = self.lease.take()?;
+        self.owner.inner.counting.held(&self.hold);
+        Some(lease)
+    }
+
+    /// The lock was given away. Its drop releases nothing.
+    pub(super) fn give_away(&mut self) -> Option<LockToken> {
+        let lease = self.lease.take()?;
+        lease.end();
+        self.owner.inner.with(|table| table.vacate(self.queue, lease.id()));
+        Some(lease.token())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let may_pass = self.may_pass();
+        let Some(lease) = self.take_lease() else { return };
+        let queue = self.queue;
+        let next: Listener =
+            self.owner.inner.with_writing(|table| table.give_back(queue, lease, may_pass));
+        next.notify();
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("key", &self.key().escape_ascii().to_string())
+            .field("deadline", &self.deadline())
+            .field("votes", &self.votes())
+            .finish_non_exhaustive()
+    }
+}

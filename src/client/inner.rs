@@ -1,0 +1,119 @@
+//! [`Inner`]: the table, and the threads that drive for it; [`Owner`]: kept alive by handles, guards
+//! and calls, but not by the I/O thread.
+
+use std::sync::{Arc, PoisonError};
+
+use super::calls::notify_all;
+use super::counting::Counting;
+use super::rules::Rules;
+use super::sleeping::{Lead, Place};
+use super::sync::Mutex;
+use super::table::{Command, Table, Taken};
+
+pub(super) struct Inner {
+    table: Mutex<Table>,
+    threads: Arc<dyn Threads>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) counting: Counting,
+}
+
+/// What a caller does once its call has begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Caller {
+    /// It blocks until one of its own calls is done, so many of which are under way.
+    Blocks {
+        own: usize,
+    },
+    /// It blocks, and leaves the sockets to others.
+    Sleeps,
+    /// It begins other calls at once, and then blocks.
+    Gathers,
+    GoesOn,
+}
+
+/// What follows from work on the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// A thread that sleeps is woken if there is something to do.
+    Wakes,
+    /// This thread leads: it finds itself what there is to do.
+    Leads,
+    /// This thread comes back at once.
+    ComesBack,
+}
+
+/// The threads that drive for the table.
+pub(super) trait Threads: Send + Sync {
+    /// Wakes the thread that sleeps there.
+    fn wake(&self, place: Place);
+
+    /// Drives in the place of the I/O thread. The table says that this thread leads. Returns the
+    /// result of the leader's call if it is done.
+    fn lead(&self, inner: &Inner, lead: Lead) -> Option<Taken>;
+}
+
+impl Inner {
+    pub(super) fn new(table: Table, threads: Arc<dyn Threads>) -> Self {
+        let (rules, counting) = (Arc::clone(&table.rules), table.counting.clone());
+        Self { table: Mutex::new(table), threads, rules, counting }
+    }
+
+    /// Runs `work` on the table, and wakes the thread that is to do what follows. `work` must be
+    /// short and run no foreign code: it must neither call nor drop a waker.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        self.with_then(|table| (work(table), Then::Wakes))
+    }
+
+    /// As [`with`](Self::with); `work` says what follows.
+    pub(super) fn with_then<T>(&self, work: impl FnOnce(&mut Table) -> (T, Then)) -> T {
+        // A panic in the table would be a bug; later calls still get an answer.
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let (value, then) = work(&mut table);
+        let place = if then == Then::ComesBack { None } else { table.must_wake() };
+        drop(table);
+        // A leader still waits until the thread at the sockets has made room.
+        if let Some(place) = place.filter(|place| then == Then::Wakes || *place == Place::Sockets) {
+            self.threads.wake(place);
+        }
+        value
+    }
+
+    /// As [`with`](Self::with), and writes at once what there is to do, if no other thread drives.
+    pub(super) fn with_writing<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        let (value, leads) = self.with_then(|table| {
+            let value = work(table);
+            let leads = table.begin_writing();
+            ((value, leads), if leads { Then::Leads } else { Then::Wakes })
+        });
+        if leads {
+            let _no_call = self.lead(Lead::once());
+        }
+        value
+    }
+
+    /// Drives in the place of the I/O thread.
+    pub(super) fn lead(&self, lead: Lead) -> Option<Taken> {
+        self.threads.lead(self, lead)
+    }
+
+    /// The I/O thread ends, with so many releases owed: so does every call.
+    pub(super) fn end(&self, owed: usize) {
+        let mut tell = Vec::new();
+        let _commands = self.with(|table| table.end(owed, &mut tell));
+        notify_all(tell);
+    }
+}
+
+/// Held by handles, guards and calls under way: once the last is gone, the I/O thread ends.
+pub(super) struct Owner {
+    pub(super) inner: Arc<Inner>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.inner.with(|table| {
+            table.is_closed = true;
+            table.commands.push(Command::Close);
+        });
+    }
+}

@@ -1,0 +1,390 @@
+//! [`Request`]: what a call asks, how it begins, and what its result becomes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::calls::{Kind, Listener, Reply};
+use super::counting::CountedCall;
+use super::election::Observer;
+use super::guard::Guard;
+use super::inner::{Caller, Owner};
+use super::pending::Pending;
+use super::span::CallSpan;
+use super::table::{Taken, Task};
+use crate::agreement::Agreement;
+use crate::client_name::ClientId;
+use crate::driver::clock::now;
+use crate::driver::{Connecting, Driver};
+#[cfg(feature = "metrics")]
+use crate::engine::LeaseCounts;
+use crate::engine::{NodeHealth, Notice};
+use crate::error::{ConnectError, DetachError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::key::Key;
+use crate::leader::Led;
+use crate::options::LockOptions;
+use crate::query::{NodeAnswers, Query};
+use crate::time::Instant;
+use crate::token::LockToken;
+
+pub(super) enum Request<'a> {
+    Lock(Asked),
+    Extend {
+        guard: &'a mut Guard,
+        ttl: Duration,
+    },
+    Detach {
+        guard: &'a mut Guard,
+    },
+    /// The guard, until its lease has gone its way.
+    Unlock(Option<Guard>),
+    UnlockToken {
+        key: Vec<u8>,
+        token: Vec<u8>,
+    },
+    Adopt {
+        key: Vec<u8>,
+        token: Vec<u8>,
+        options: LockOptions,
+    },
+    Query(Query),
+    Observe(&'a mut Observer),
+    Ready {
+        limit: Duration,
+    },
+    Connect(Option<Connecting>),
+    Look(fn(&mut Driver) -> Reply),
+    Loss(&'a Guard),
+    Shutdown {
+        limit: Duration,
+    },
+    /// It comes to this without anything to ask.
+    Ended(Option<Reply>),
+}
+
+/// A lock that is asked for.
+pub(super) struct Asked {
+    pub(super) key: Key,
+    pub(super) options: LockOptions,
+    /// Both end with the call.
+    counted: Option<CountedCall>,
+    span: CallSpan,
+}
+
+impl Asked {
+    pub(super) fn new(key: &[u8], options: LockOptions) -> Self {
+        Self { key: Key::from_slice(key), options, counted: None, span: CallSpan::none() }
+    }
+
+    fn begin(&mut self, owner: &Arc<Owner>, caller: Caller) -> Result<Pending, LockError> {
+        let time = now();
+        let patience = self.options.patience(time);
+        let waits = patience.is_patient;
+        self.span = CallSpan::of_lock(&self.key, self.options.ttl);
+        // What is left of it is dropped outside of the mutex.
+        let mut carried = self.span.clone();
+        let begun = Pending::begin(owner, caller, |table| {
+            table.begin_lock(&self.key, &self.options, patience, &mut carried, time)
+        });
+        let counting = &owner.inner.counting;
+        match &begun {
+            Ok(_) => self.counted = Some(counting.call(time, waits)),
+            Err(error) => counting.refused(error, waits),
+        }
+        begun
+    }
+}
+
+impl Request<'_> {
+    /// Begins the request. `Err`: what it comes to without being under way.
+    pub(super) fn begin(&mut self, owner: &Arc<Owner>, caller: Caller) -> Result<Pending, Taken> {
+        match self {
+            Self::Lock(asked) => {
+                asked.begin(owner, caller).map_err(|error| (Reply::Lock(Err(error)), None))
+            }
+            Self::Extend { guard, ttl } => {
+                let Some(lease) = guard.id() else { return Err(ended(Kind::Extend)) };
+                let task = Task::Extend { queue: guard.queue(), lease, ttl: *ttl };
+                begin(owner, caller, Kind::Extend, task).inspect(|_| guard.set_busy(true))
+            }
+            Self::Detach { guard } => {
+                let Some(lease) = guard.id() else { return Err(ended(Kind::Detach)) };
+                let task = Task::Detach { lease };
+                begin(owner, caller, Kind::Detach, task).inspect(|_| guard.set_busy(true))
+            }
+            Self::Unlock(guard) => {
+                guard.take().map_or_else(|| Err(ended(Kind::Unlock)), |guard| unlock(guard, caller))
+            }
+            Self::UnlockToken { key, token } => {
+                let (key, token) = (std::mem::take(key), std::mem::take(token));
+                begin(owner, caller, Kind::Unlock, Task::UnlockToken { key, token })
+            }
+            Self::Adopt { key, token, options } => {
+                let (key, token) = (std::mem::take(key), std::mem::take(token));
+                let task = Task::Adopt { key, token, options: options.clone() };
+                begin(owner, caller, Kind::Adopt, task)
+            }
+            Self::Query(query) => {
+                let task = Task::Ask(std::mem::take(query), Instant::default());
+                begin(owner, caller, Kind::Ask, task)
+            }
+            Self::Observe(observer) => begin(owner, caller, Kind::Ask, observer.task()?),
+            Self::Ready { limit } => {
+                let task = Task::Connect(Connecting::until_ready(now() + *limit));
+                begin(owner, caller, Kind::Connect, task)
+            }
+            Self::Connect(connecting) => {
+                let Some(connecting) = connecting.take() else { return Err(ended(Kind::Connect)) };
+                begin(owner, caller, Kind::Connect, Task::Connect(connecting))
+            }
+            Self::Look(look) => begin(owner, caller, Kind::Look, Task::Look(*look)),
+            Self::Loss(guard) => {
+                let Some(lease) = guard.id().filter(|_| guard.is_valid()) else {
+                    return Err((Reply::Lost, None));
+                };
+                Pending::begin(owner, caller, |table| table.begin_loss(lease, guard.deadline()))
+                    .map_err(|_| (Reply::Lost, None))
+            }
+            Self::Shutdown { limit } => {
+                let ends = now() + *limit;
+                Pending::begin(owner, caller, |table| table.begin_shutdown(ends))
+                    .map_err(|owed| (Reply::Shutdown(owed), None))
+            }
+            Self::Ended(reply) => {
+                Err(reply.take().map_or_else(|| ended(Kind::Loss), |reply| (reply, None)))
+            }
+        }
+    }
+}
+
+fn begin(owner: &Arc<Owner>, caller: Caller, kind: Kind, task: Task) -> Result<Pending, Taken> {
+    let mut span = CallSpan::current();
+    Pending::begin(owner, caller, |table| table.begin(kind, task, &mut span))
+        .map_err(|refused| (Reply::refused(kind, refused), None))
+}
+
+/// The lease goes to the next waiter of this process, or is released.
+fn unlock(mut guard: Guard, caller: Caller) -> Result<Pending, Taken> {
+    let (queue, may_pass) = (guard.queue(), guard.may_pass());
+    let Some(lease) = guard.take_lease() else { return Err(ended(Kind::Unlock)) };
+    let mut span = CallSpan::current();
+    let mut next = Listener::None;
+    let begun = Pending::begin(guard.owner(), caller, |table| {
+        let lease = match table.pass_on_if(may_pass, queue, lease) {
+            Ok(listener) => {
+                next = listener;
+                return Err(Reply::Unlock(Ok(Unlocked::Released)));
+            }
+            Err(lease) => lease,
+        };
+        let begun = table.begin_unlock(queue, lease, &mut span);
+        begun.map_err(|refused| Reply::refused(Kind::Unlock, refused))
+    });
+    next.notify();
+    begun.map_err(|reply| (reply, None))
+}
+
+fn ended(kind: Kind) -> Taken {
+    (Reply::closed(kind, 0), None)
+}
+
+// ---- what results become ----
+
+/// Makes a guard of a lease that was won; its remaining time is checked again here.
+pub(super) fn locked(
+    request: &mut Request<'_>,
+    owner: &Arc<Owner>,
+    (reply, queue): Taken,
+) -> Option<Result<Guard, LockError>> {
+    let Request::Lock(asked) = request else { return Some(Err(LockError::Closed)) };
+    let (Reply::Lock(result), queue) = (reply, queue) else { return Some(Err(LockError::Closed)) };
+    let result = result.and_then(|lease| {
+        let guard = Guard::new(
+            lease,
+            Arc::clone(owner),
+            queue.ok_or(LockError::Closed)?,
+            asked.options.ttl,
+        );
+        let remaining = guard.remaining();
+        if remaining.is_zero() || remaining < asked.options.min_validity {
+            return Err(LockError::Expired(owner.inner.rules.late_ballot(guard.votes())));
+        }
+        Ok(guard)
+    });
+    if let Some(counted) = asked.counted.take() {
+        counted.ends(result.as_ref().err());
+    }
+    asked.span = CallSpan::none();
+    Some(result)
+}
+
+pub(super) fn extended(
+    request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<Result<(), ExtendError>> {
+    if let Request::Extend { guard, .. } = request {
+        guard.set_busy(false);
+    }
+    Some(if let Reply::Extend(result) = reply { result } else { Err(ExtendError::Closed) })
+}
+
+/// As [`extended`]: what does not end the lock is no error.
+pub(super) fn kept(
+    request: &mut Request<'_>,
+    owner: &Arc<Owner>,
+    taken: Taken,
+) -> Option<Result<(), ExtendError>> {
+    let result = extended(request, owner, taken)?;
+    let is_valid = matches!(request, Request::Extend { guard, .. } if guard.is_valid());
+    Some(match result {
+        // Busy: the lease is kept alive, and an extension is under way.
+        Err(ExtendError::NoQuorum(_) | ExtendError::Busy) if is_valid => Ok(()),
+        result => result,
+    })
+}
+
+pub(super) fn detached(
+    request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<Result<LockToken, DetachError>> {
+    let (Request::Detach { guard }, Reply::Detach(result)) = (request, reply) else {
+        return Some(Err(DetachError::Closed));
+    };
+    guard.set_busy(false);
+    Some(result.and_then(|()| guard.give_away().ok_or(DetachError::Closed)))
+}
+
+pub(super) fn unlocked(
+    _request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<Result<Unlocked, UnlockError>> {
+    Some(if let Reply::Unlock(result) = reply { result } else { Err(UnlockError::Closed) })
+}
+
+pub(super) fn adopted(
+    request: &mut Request<'_>,
+    owner: &Arc<Owner>,
+    taken: Taken,
+) -> Option<Result<Guard, ExtendError>> {
+    let (Request::Adopt { options, .. }, (Reply::Adopt(result), queue)) = (request, taken) else {
+        return Some(Err(ExtendError::Closed));
+    };
+    Some(result.and_then(|lease| {
+        let queue = queue.ok_or(ExtendError::Closed)?;
+        // Its caller knows the token, so the lease is not handed on to another call.
+        let _seen = lease.token();
+        let guard = Guard::new(lease, Arc::clone(owner), queue, options.ttl);
+        if guard.is_valid() { Ok(guard) } else { Err(ExtendError::Expired) }
+    }))
+}
+
+pub(super) fn answered(
+    _request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<Result<Vec<NodeAnswers>, LockError>> {
+    Some(if let Reply::Answers(result) = reply { result } else { Err(LockError::Closed) })
+}
+
+pub(super) fn led(
+    request: &mut Request<'_>,
+    owner: &Arc<Owner>,
+    taken: Taken,
+) -> Option<Result<Led, LockError>> {
+    let answers = answered(request, owner, taken)?;
+    Some(answers.map(|answers| Led::read(&answers, 0, owner.inner.rules.quorum)))
+}
+
+/// The next change; until there is one, the nodes are asked again.
+pub(super) fn observed(
+    request: &mut Request<'_>,
+    owner: &Arc<Owner>,
+    taken: Taken,
+) -> Option<Result<Led, LockError>> {
+    let seen = match led(request, owner, taken)? {
+        Ok(seen) => seen,
+        Err(error) => return Some(Err(error)),
+    };
+    let Request::Observe(observer) = request else { return Some(Err(LockError::Closed)) };
+    observer.take(seen).map(Ok)
+}
+
+pub(super) fn ready(
+    _request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<Result<(), ConnectError>> {
+    let Reply::Connect(result) = reply else {
+        return Some(Err(super::refused::Refused::Closed.into()));
+    };
+    Some(result)
+}
+
+pub(super) fn nodes(
+    _request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<Vec<NodeHealth>> {
+    Some(if let Reply::Nodes(nodes) = reply { nodes } else { Vec::new() })
+}
+
+pub(super) fn notices(
+    _request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<Vec<Notice>> {
+    Some(if let Reply::Notices(notices) = reply { notices } else { Vec::new() })
+}
+
+pub(super) fn identity(
+    _request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<Option<(ClientId, Agreement)>> {
+    Some(if let Reply::Identity(id, agreement) = reply { Some((id, agreement)) } else { None })
+}
+
+#[cfg(feature = "metrics")]
+pub(super) fn leases(
+    _request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<LeaseCounts> {
+    Some(if let Reply::Leases(counts) = reply { counts } else { LeaseCounts::default() })
+}
+
+pub(super) fn lost(_request: &mut Request<'_>, _owner: &Arc<Owner>, _taken: Taken) -> Option<()> {
+    Some(())
+}
+
+pub(super) fn owed(
+    _request: &mut Request<'_>,
+    _owner: &Arc<Owner>,
+    (reply, _): Taken,
+) -> Option<usize> {
+    Some(if let Reply::Shutdown(owed) = reply { owed } else { 0 })
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lock(_) => "Lock",
+            Self::Extend { .. } => "Extend",
+            Self::Detach { .. } => "Detach",
+            Self::Unlock(_) => "Unlock",
+            Self::UnlockToken { .. } => "UnlockToken",
+            Self::Adopt { .. } => "Adopt",
+            Self::Query(_) => "Query",
+            Self::Observe(_) => "Observe",
+            Self::Ready { .. } => "Ready",
+            Self::Connect(_) => "Connect",
+            Self::Look(_) => "Look",
+            Self::Loss(_) => "Loss",
+            Self::Shutdown { .. } => "Shutdown",
+            Self::Ended(_) => "Ended",
+        })
+    }
+}
