@@ -71,7 +71,7 @@ impl Seen {
 }
 
 #[test]
-fn every_call_of_a_shared_handle_is_counted_once_with_its_time_in_the_queue() {
+fn every_call_of_a_client_is_counted_once_with_its_time_in_the_queue() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
@@ -193,7 +193,7 @@ fn spans() -> &'static Spans {
 }
 
 #[test]
-fn the_spans_of_a_shared_handle_are_inside_the_span_of_their_caller() {
+fn the_spans_of_a_client_are_inside_the_span_of_their_caller() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let spans = spans();
     let shared = shared(&cluster, "traced");
@@ -228,7 +228,7 @@ fn the_spans_of_a_shared_handle_are_inside_the_span_of_their_caller() {
 
 /// The thread of a call that waits works for the handle meanwhile.
 #[test]
-fn what_a_shared_handle_does_by_itself_is_in_no_span_of_a_caller_that_waits() {
+fn what_a_client_does_by_itself_is_in_no_span_of_a_caller_that_waits() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let spans = spans();
     let holder = shared(&cluster, "holder");

@@ -317,7 +317,7 @@ fn shared_at(ground: &dyn Ground, stage: Stage) -> (Client, Locking) {
 }
 
 #[test]
-fn a_shared_handle_that_ends_leaves_no_key() {
+fn a_client_that_ends_leaves_no_key() {
     let nodes = Nodes::start(3).unwrap();
     leaves_nothing(&nodes, shared_at, |(shared, mut future)| {
         let owed = ends_within(LIMIT, || shared.shutdown(LIMIT).wait());

@@ -154,7 +154,7 @@ fn counters_end_fence_ttl_after_the_last_holder() {
 }
 
 #[test]
-fn the_holders_of_a_shared_handle_have_fences_of_their_own() {
+fn the_holders_of_a_client_have_fences_of_their_own() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let shared = Client::open(config(&cluster)).unwrap();
     assert!(eventually(PATIENCE, || shared.try_lock("k", fenced()).wait().is_ok()));

@@ -84,7 +84,7 @@ fn a_quarantine_says_how_long_it_still_is() {
 }
 
 #[test]
-fn a_shared_handle_knows_by_itself_whether_it_is_ready() {
+fn a_client_knows_by_itself_whether_it_is_ready() {
     let Some(mut cluster) = Cluster::mixed(3) else { return };
     let shared = Client::connect(cluster.config().in_flight_max(1)).unwrap();
     assert!(shared.is_ready() && shared.quorum() == 2);
@@ -102,7 +102,7 @@ fn a_shared_handle_knows_by_itself_whether_it_is_ready() {
 }
 
 #[test]
-fn whoever_opened_a_shared_handle_waits_until_a_quorum_may_vote() {
+fn whoever_opened_a_client_waits_until_a_quorum_may_vote() {
     use redbolt::{Client, ConnectError};
 
     let Some(mut cluster) = Cluster::mixed(3) else { return };

@@ -105,7 +105,7 @@ fn what_a_driver_lets_linger_is_released_at_its_end() {
 }
 
 #[test]
-fn a_shared_handle_takes_its_lock_again_and_gives_it_to_who_waits() {
+fn a_client_takes_its_lock_again_and_gives_it_to_who_waits() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let config = cluster.config().retry(SELDOM.timeout(PATIENCE));
     let shared = Client::connect(config.clone()).expect("the nodes are there");
@@ -134,7 +134,7 @@ fn a_shared_handle_takes_its_lock_again_and_gives_it_to_who_waits() {
 
 /// Nobody takes it again: the I/O thread, which may be asleep, is woken for its end.
 #[test]
-fn a_shared_handle_releases_what_has_lingered_for_long_enough() {
+fn a_client_releases_what_has_lingered_for_long_enough() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let shared = Client::connect(cluster.config()).expect("the nodes are there");
     for options in [options(), options().keep_alive()] {

@@ -111,7 +111,7 @@ fn a_waiter_below_a_prefix_is_woken_by_the_release() {
 }
 
 #[test]
-fn a_shared_handle_has_its_prefix_too() {
+fn a_client_has_its_prefix_too() {
     let Some(cluster) = Cluster::mixed(3) else { return };
     let shared = Client::connect(cluster.config().key_prefix("s:")).unwrap();
     let guard = shared.lock("k", TTL).wait().unwrap();
@@ -130,7 +130,7 @@ fn a_shared_handle_has_its_prefix_too() {
 /// Waiters of one process have one key, messages another: a lease that somebody elsewhere waits for
 /// does not go round here for ever.
 #[test]
-fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_shared_handle() {
+fn who_waits_elsewhere_below_a_prefix_is_not_forgotten_by_a_client() {
     let Some(cluster) = Cluster::start(&[Kind::Valkey91; 3], &[]) else { return };
     let patient = redbolt::Retry::every(PATIENCE * 6, ms(0)).timeout(PATIENCE * 3);
     let config = || cluster.config().key_prefix("s:").retry(patient).local_turns(u32::MAX);

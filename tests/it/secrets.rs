@@ -141,7 +141,7 @@ fn clients_leases_and_reports_print_no_secret() {
 }
 
 #[test]
-fn shared_handles_print_no_secret() {
+fn clients_print_no_secret() {
     let args = ["--requirepass", PASSWORD];
     let Some(cluster) = Cluster::start(&[Kind::Valkey91], &args) else { return };
     let shared = Client::connect(cluster.config().password(PASSWORD)).unwrap();
