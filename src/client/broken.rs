@@ -13,7 +13,7 @@ use super::schedules::{
 use crate::rules::{Kind, Mutant, run_with};
 
 #[test]
-fn each_rule_of_the_handle_fails_its_test_when_it_is_broken() {
+fn each_rule_of_the_client_fails_its_test_when_it_is_broken() {
     let tests: [(Mutant, fn()); 6] = [
         (Mutant::FenceHandedOn, a_lease_with_a_fence_is_not_handed_on),
         (Mutant::TermHandedOn, a_lease_of_a_leader_is_not_handed_on),

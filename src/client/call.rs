@@ -125,7 +125,7 @@ impl<T> Future for Call<'_, T> {
 /// each is done. The results stand in the order of the calls. Costs one list.
 ///
 /// ```no_run
-/// use redbolt::{Guard, LockError, Client, wait_all};
+/// use redbolt::{Client, Guard, LockError, wait_all};
 /// use std::time::Duration;
 ///
 /// fn take(client: &Client) -> Vec<Result<Guard, LockError>> {

@@ -98,7 +98,7 @@ impl Reply {
         }
     }
 
-    /// What a call ends with while the handle shuts down, which cancels it.
+    /// What a call ends with while the client shuts down, which cancels it.
     pub(super) fn closed_if_cancelled(mut self) -> Self {
         if let Self::Lock(Err(error @ LockError::Cancelled)) = &mut self {
             *error = LockError::Closed;
@@ -130,7 +130,7 @@ impl Listener {
     }
 }
 
-/// Notifies all. Code of an executor may panic: that costs nobody else a wake-up.
+/// Notifies all. Code of an executor may panic: no other listener misses its wake-up by that.
 pub(super) fn notify_all(listeners: impl IntoIterator<Item = Listener>) {
     for listener in listeners {
         drop(catch_unwind(AssertUnwindSafe(|| listener.notify())));
@@ -215,7 +215,7 @@ impl Left {
     }
 }
 
-/// All calls of a handle.
+/// All calls of a client.
 #[derive(Debug)]
 pub(super) struct Calls {
     calls: Slab<CallIndex, Call>,

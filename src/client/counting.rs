@@ -1,4 +1,4 @@
-//! What is counted of the calls for locks through a handle, and of the locks that its callers hold:
+//! What is counted of the calls for locks through a client, and of the locks that its callers hold:
 //! the feature `metrics`. Without it nothing is kept, and no clock is read.
 //!
 //! # Invariants
@@ -31,7 +31,7 @@ macro_rules! count {
     ($count:expr) => {{}};
 }
 
-/// The counts of a handle.
+/// The counts of a client.
 #[derive(Clone, Default)]
 pub(super) struct Counting {
     #[cfg(feature = "metrics")]

@@ -41,11 +41,11 @@ impl Client {
         self.call(Request::Lock(Asked::new(name.as_ref(), options)), request::locked)
     }
 
-    /// Who leads the election `name`, and since when; of any other lock, who holds it. Costs one round
-    /// trip to the slowest node, at most `node_timeout`.
+    /// The leader of the election `name`, and since when it leads; of any other lock, its holder. Costs one
+    /// round trip to the slowest node, at most `node_timeout`.
     ///
-    /// Whether there is a leader is counted by the votes of the nodes. What it is called is its own
-    /// claim, which is believed only where it has the token of the lock.
+    /// The votes of the nodes say whether there is a leader. The leader's name is its own claim, and counts
+    /// only where it has the token of the lock.
     ///
     /// # Errors
     ///
@@ -58,9 +58,9 @@ impl Client {
         self.call(request, request::led)
     }
 
-    /// Observes who leads the election `name`: [`Observer::next_change`] gives each change. It asks as
-    /// [`leader`](Self::leader) does, once per `pace` (at least 1 ms; some hundred milliseconds suit
-    /// most), so what lasts for less than that may be missed.
+    /// Observes the leader of the election `name`: [`Observer::next_change`] gives each change. The observer
+    /// asks as [`leader`](Self::leader) does, once per `pace` (at least 1 ms; some hundred milliseconds suit
+    /// most), so it may miss a leader that leads for less than that.
     #[must_use]
     pub fn observe(&self, name: impl AsRef<[u8]>, pace: Duration) -> Observer {
         Observer { client: self.clone(), sighting: Sighting::new(name.as_ref(), pace) }

@@ -1,4 +1,4 @@
-//! [`Inner`]: the table, and the threads that drive for it; [`Owner`]: kept alive by handles, guards
+//! [`Inner`]: the table, and the threads that drive for it; [`Owner`]: kept alive by clients, guards
 //! and calls, but not by the I/O thread.
 
 use std::sync::{Arc, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use super::calls::notify_all;
 use super::counting::Counting;
 use super::rules::Rules;
-use super::sleeping::{Lead, Place};
+use super::sleeping::{Due, Lead, LeadEnd, Place};
 use super::sync::Mutex;
 use super::table::{Command, Table, Taken};
 
@@ -47,9 +47,9 @@ pub(super) trait Threads: Send + Sync {
     /// Wakes the thread that sleeps there.
     fn wake(&self, place: Place);
 
-    /// Drives in the place of the I/O thread. The table says that this thread leads. Returns the
-    /// result of the leader's call if it is done.
-    fn lead(&self, inner: &Inner, lead: Lead) -> Option<Taken>;
+    /// Drives in the place of the I/O thread. The table says that this thread leads. `None` where the
+    /// I/O thread has to drive.
+    fn lead(&self, inner: &Inner, lead: Lead) -> Option<LeadEnd>;
 }
 
 impl Inner {
@@ -91,9 +91,18 @@ impl Inner {
         value
     }
 
-    /// Drives in the place of the I/O thread.
+    /// Drives in the place of the I/O thread, and wakes the thread that goes on. Returns the result of
+    /// the leader's call if it is done.
     pub(super) fn lead(&self, lead: Lead) -> Option<Taken> {
-        self.threads.lead(self, lead)
+        let end = self.threads.lead(self, lead);
+        let end = end.unwrap_or_else(|| self.with(|table| table.end_lead(Due::Now)));
+        if end.wakes_gate {
+            self.threads.wake(Place::Gate);
+        }
+        if let Some(next) = end.next {
+            next.unpark();
+        }
+        end.taken
     }
 
     /// The I/O thread ends, with so many releases owed: so does every call.
@@ -104,7 +113,7 @@ impl Inner {
     }
 }
 
-/// Held by handles, guards and calls under way: once the last is gone, the I/O thread ends.
+/// Held by clients, guards and calls under way: once the last is gone, the I/O thread ends.
 pub(super) struct Owner {
     pub(super) inner: Arc<Inner>,
 }

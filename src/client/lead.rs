@@ -12,10 +12,9 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
 use super::inner::{Inner, Threads};
-use super::sleeping::{Due, Lead, LeadEnd, Place};
+use super::sleeping::{Lead, LeadEnd, Place};
 use super::span;
 use super::sync::{Mutex, MutexGuard};
-use super::table::Taken;
 use super::worker::Worker;
 use crate::driver::clock::now;
 use crate::time::Instant;
@@ -59,7 +58,7 @@ impl Loop {
         *self.lock() = Some(worker);
     }
 
-    /// The worker, which nobody works with any more.
+    /// Takes the worker away: no thread drives any more.
     pub(super) fn end(&self) -> Option<Worker> {
         self.lock().take()
     }
@@ -68,7 +67,7 @@ impl Loop {
         self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The I/O thread: works until the handle is shut down or the last handle is gone, or code of the
+    /// The I/O thread: works until the client is shut down or its last clone is gone, or code of the
     /// program's panics, as of its log. Then every call ends.
     pub(super) fn run(&self, gate: Gate, inner: &Inner) {
         drop(catch_unwind(AssertUnwindSafe(|| self.serve(gate, inner))));
@@ -142,23 +141,15 @@ impl Threads for Loop {
             Place::Gate => &self.gate_waker,
             Place::Sockets => &self.sockets_waker,
         };
-        // A full eventfd has already woken who sleeps there.
+        // A full eventfd has already woken the thread that sleeps there.
         drop(waker.wake());
     }
 
-    fn lead(&self, inner: &Inner, lead: Lead) -> Option<Taken> {
+    fn lead(&self, inner: &Inner, lead: Lead) -> Option<LeadEnd> {
         if self.fork.clone().detected_fork() {
             inner.end(0);
-            return None;
+            return Some(LeadEnd::default());
         }
-        let end = self.drive_for(lead);
-        let end = end.unwrap_or_else(|| inner.with(|table| table.end_lead(Due::Now)));
-        if end.wakes_gate {
-            self.wake(Place::Gate);
-        }
-        if let Some(next) = end.next {
-            next.unpark();
-        }
-        end.taken
+        self.drive_for(lead)
     }
 }

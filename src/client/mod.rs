@@ -1,4 +1,4 @@
-//! [`Client`]: one handle for threads and tasks, over a driver and an I/O thread.
+//! [`Client`]: locks for threads and tasks, over a driver and an I/O thread.
 //!
 //! Layer: above [`crate::driver`]. Holds no protocol: it queues, hands over and wakes.
 //!
@@ -67,7 +67,7 @@ use rules::Rules;
 use table::Table;
 use worker::Worker;
 
-/// Redlock for threads and tasks. Clone the handle freely: it is one set of connections, and one I/O
+/// Redlock for threads and tasks. Clone the client freely: all clones have one set of connections, and one I/O
 /// thread that keeps locks alive, reconnects, and serves tasks.
 ///
 /// Each method that asks the nodes returns a [`Call`], to block on or to await.
@@ -144,7 +144,7 @@ use worker::Worker;
 ///
 /// # The end
 ///
-/// Once the last handle, guard and call is gone, the I/O thread sends the releases that it owes,
+/// Once the last clone, guard and call is gone, the I/O thread sends the releases that it owes,
 /// for at most `node_timeout`, and ends. No call waits for that; at the end of a program call
 /// [`shutdown`](Self::shutdown), which waits.
 #[derive(Clone)]

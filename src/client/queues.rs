@@ -61,7 +61,7 @@ pub(super) struct Queue {
     is_named: bool,
 }
 
-/// All queues of a handle.
+/// All queues of a client.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     queues: Slab<QueueIndex, Queue>,

@@ -1,4 +1,4 @@
-//! [`Refused`]: why a call of a handle did not begin, in the words of each kind of call.
+//! [`Refused`]: why a call of a client did not begin, in the words of each kind of call.
 
 use std::io;
 

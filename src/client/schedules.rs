@@ -18,7 +18,7 @@ use super::calls::{CallIndex, Listener, Reply, notify_all};
 use super::inner::{Inner, Owner, Threads};
 use super::rules::Rules;
 use super::sleeping::{Due, Lead, LeadEnd, Place};
-use super::table::{Command, Table, Taken, Task};
+use super::table::{Command, Table, Task};
 use super::{Call, Client, Guard, wait_all};
 use crate::config::Config;
 use crate::driver::clock::now;
@@ -209,19 +209,10 @@ impl Threads for Workers {
         }
     }
 
-    fn lead(&self, inner: &Inner, lead: Lead) -> Option<Taken> {
+    fn lead(&self, inner: &Inner, lead: Lead) -> Option<LeadEnd> {
         let mut network = self.network.lock().expect("no panic");
         let lead = |network: &mut Network| network.lead(inner, lead, &self.sockets);
-        let end = network.as_mut().and_then(lead);
-        drop(network);
-        let end = end.unwrap_or_else(|| inner.with(|table| table.end_lead(Due::Now)));
-        if end.wakes_gate {
-            self.wake(Place::Gate);
-        }
-        if let Some(next) = end.next {
-            next.unpark();
-        }
-        end.taken
+        network.as_mut().and_then(lead)
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) enum Command {
     Shutdown {
         ends: Instant,
     },
-    /// The last handle is gone.
+    /// The last client, guard and call is gone.
     Close,
 }
 
@@ -561,7 +561,7 @@ impl Table {
     fn advance(&mut self, index: QueueIndex) {
         let queue = self.queues.at_mut(index);
         let Some(next) = queue.first else { return };
-        // `close` ends those who wait.
+        // `close` ends the waiting calls.
         if self.is_closed {
             return;
         }

@@ -1,5 +1,5 @@
-//! [`Worker`]: the driver and its sockets. Whoever works carries out the table's commands, and hands
-//! results back.
+//! [`Worker`]: the driver and its sockets. The driving thread carries out the table's commands, and
+//! hands results back.
 
 use std::io;
 use std::sync::Arc;
@@ -419,7 +419,7 @@ impl Worker {
         inner.end(owed);
     }
 
-    /// Takes what came after the handle was closed: leases given back, which it releases, and
+    /// Takes what came after the client was closed: leases given back, which it releases, and
     /// further calls of `shutdown`. Returns until when to wait: the earliest of their limits.
     fn take_last(&mut self, mut ends: Instant) -> Instant {
         for command in self.commands.drain(..) {
