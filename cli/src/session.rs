@@ -28,6 +28,9 @@ use crate::signals::{ENDING, Signal, Signals, number};
 /// How long connecting may take before a command continues with the nodes that it has.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
+/// How long a client that ends waits for the answers to the releases it owes.
+pub(crate) const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
+
 /// The wait between two attempts at a lock that is taken: this, and up to as much again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 

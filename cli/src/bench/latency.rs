@@ -10,6 +10,7 @@ use super::limit::{Limit, PROGRESS_STEP};
 use crate::exit::Failure;
 use crate::output::tell;
 use crate::progress::Progress;
+use crate::session::SHUTDOWN_LIMIT;
 use crate::times::record;
 
 /// Cycles before the measurement begins.
@@ -57,5 +58,6 @@ pub(super) fn measure(
         tell(client.notices().wait().into_iter());
     }
     counts.elapsed = now().saturating_since(started);
+    client.shutdown(SHUTDOWN_LIMIT).wait();
     Ok(counts)
 }

@@ -7,6 +7,7 @@ use redbolt::Instant;
 use redbolt::{Client, Config, now};
 
 use super::shop::Shop;
+use crate::session::SHUTDOWN_LIMIT;
 use crate::way::Way;
 
 /// When customers come: in waves of one per worker.
@@ -42,6 +43,10 @@ pub(super) fn work(
             }
             None => shop.sell(shelf, || true),
         }
+    }
+    // The process may end right behind the workers, before an I/O thread has sent what it owes.
+    if let Some(client) = client {
+        client.shutdown(SHUTDOWN_LIMIT).wait();
     }
     Ok(())
 }
