@@ -148,23 +148,20 @@ impl LockOptions {
     /// mostly come back to the same process: see `guide::client`.
     ///
     /// Whole milliseconds, counted from the last SET or extension that a quorum answered. The lock
-    /// is handed over or released as soon as another client of this library announces that it
-    /// waits, when half of the TTL is over, after 64 turns
-    /// ([`local_turns`](crate::Config::local_turns) of a client), and when the client ends.
+    /// is released as soon as another client of this library announces that it waits, when half of
+    /// the TTL is over, after [`local_turns`](crate::Config::local_turns), and when the client ends.
     /// Clients of other libraries cannot announce themselves: they wait for as long as the lock
-    /// lingers. So do all clients while the sockets are not driven.
+    /// lingers.
     ///
     /// A call that waits tells the holder with its first attempt, by one command more at one node: it
     /// has a lock that lingers at another client after two round trips, where a call without this
     /// option needs three.
     ///
     /// An unlock says [`Released`](crate::Unlocked::Released) although the nodes hold the key. A lock
-    /// whose token was asked for ([`Lease::token`](crate::Lease::token)) is released. A `Driver`
-    /// releases the lock first where the next call asks for another TTL; a [`Client`](crate::Client) gives it to
-    /// that call by the rules for its waiters.
+    /// whose token was asked for ([`Guard::token`](crate::Guard::token)) is released.
     ///
-    /// Refused ([`LockError::NoLinger`](crate::LockError::NoLinger)) for a lock with a fence, for an
-    /// announced one, and where the configuration has [`direct_wake`](crate::Config::direct_wake) off,
+    /// Refused ([`LockError::NoLinger`](crate::LockError::NoLinger)) on a `Driver`, for a lock with a
+    /// fence, for an announced one, and where the configuration has [`direct_wake`](crate::Config::direct_wake) off,
     /// [`max_extensions`](crate::Config::max_extensions) or [`max_hold`](crate::Config::max_hold).
     #[must_use]
     pub fn linger(mut self, limit: Duration) -> Self {
@@ -224,6 +221,16 @@ impl LockOptions {
         Patience { ends: timeout.map_or(Instant::MAX, |timeout| now + timeout), is_patient }
     }
 
+    /// For a call that is to end at `ends`, and comes to the nodes only now; `None` where its time is
+    /// over.
+    pub(crate) fn until(mut self, ends: Instant, now: Instant) -> Option<Self> {
+        if ends < Instant::MAX {
+            self.timeout = Some(now.until(ends)).filter(|left| !left.is_zero());
+            self.timeout?;
+        }
+        Some(self)
+    }
+
     /// For a call that waits until it leads: for ever, unless the options say otherwise.
     pub(crate) fn campaigning(self, retry: Retry) -> Self {
         self.announced().patient(Retry { timeout: None, ..retry })
@@ -247,6 +254,16 @@ impl LockOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_whose_time_is_over_when_its_turn_comes_asks_no_node() {
+        let (second, at) = (Duration::from_secs(1), Instant::from_nanos);
+        let options = LockOptions::new(second).timeout(second);
+        let left = |ends, now| options.clone().until(ends, now).map(|options| options.timeout);
+        assert_eq!(left(at(9), at(7)), Some(Some(Duration::from_nanos(2))));
+        assert_eq!(left(at(9), at(9)), None);
+        assert_eq!(left(Instant::MAX, at(9)), Some(Some(second)), "as it says itself");
+    }
 
     #[test]
     fn a_call_waits_where_it_has_a_retry_and_its_time_is_not_zero() {

@@ -35,10 +35,6 @@ pub(crate) enum Sight {
     TransferFailed,
     /// A lock was handed over in part, and no more of it came.
     TransferPartly,
-    /// A lease lingered behind its unlock.
-    Lingers,
-    /// A lease was taken again that lingered.
-    Retaken,
     /// A call's deadline ended its wait.
     WaitEnded,
 }

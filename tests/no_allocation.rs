@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::driver::{Driver, Outcome};
 use redbolt::{Client, Config, LockError, LockOptions, Retry};
 use redbolt_benches::rig::Rig;
 use redbolt_embedded::Nodes;
@@ -157,25 +156,6 @@ fn output_that_piles_up_and_drains_in_parts_allocates_nothing() {
 fn a_lock_that_lingers_is_taken_again_without_an_allocation() {
     let nodes = Nodes::start(3).unwrap();
     let options = LockOptions::new(TTL).linger(TTL);
-    let mut driver = Driver::standalone(config(&nodes)).unwrap();
-    while !driver.is_settled() {
-        driver.drive();
-    }
-    let lock = |driver: &mut Driver| loop {
-        match driver.completion().map(|done| done.result) {
-            Some(Outcome::Lock(result)) => break result.unwrap(),
-            Some(_) => {}
-            None => driver.drive(),
-        }
-    };
-    // The first of 64 turns needs the nodes.
-    let in_driver = allocations(|_| {
-        driver.try_lock("k", options.clone()).unwrap();
-        let lease = lock(&mut driver);
-        driver.unlock(lease).unwrap();
-    });
-    assert_eq!(in_driver, 0, "in a driver");
-
     let shared = Client::connect(config(&nodes)).unwrap();
     let through_client =
         allocations(|_| drop(shared.try_lock("s", options.clone()).wait().unwrap()));

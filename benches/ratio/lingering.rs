@@ -1,10 +1,9 @@
-//! Locks that linger: what it takes to take one again, in a `Driver` and through a `Client`, and what
-//! it takes another client to get one, beside the same for a lock that is free. Of the other clients one
-//! lets its locks linger too, and one does not.
+//! Locks that linger: what it takes a `Client` to take one again, and what it takes another client to
+//! get one, beside the same for a lock that is free. Of the other clients one lets its locks linger too,
+//! and one does not.
 
 use std::time::Duration;
 
-use redbolt::driver::{Driver, Outcome};
 use redbolt::{Client, Config, IdleStrategy, LockOptions, now};
 
 use crate::nodes::{Setup, config};
@@ -28,12 +27,10 @@ pub(crate) fn run(_: &Options) -> Anything {
         println!("needs {NODES} nodes over TCP");
         return Ok(());
     };
+    let times = retaken(config(&setup.addresses, IdleStrategy::Park)?)?;
+    let nanos = |share| 1e3 * percentile(&times, share);
     println!("| taken again | p50 | p99 |\n|---|---|---|");
-    print_retaken("in a Driver", in_driver(config(&setup.addresses, IdleStrategy::Park)?)?);
-    print_retaken(
-        "through a Client",
-        through_client(config(&setup.addresses, IdleStrategy::Park)?)?,
-    );
+    println!("| through a Client | {:.0} ns | {:.0} ns |", nanos(0.5), nanos(0.99));
     println!(
         "\n| added round trip | another's lock | free | lingering | of that |\n|---|---|---|---|---|"
     );
@@ -52,45 +49,8 @@ fn options() -> LockOptions {
     LockOptions::new(TTL).linger(TTL)
 }
 
-fn print_retaken(way: &str, times: Vec<u64>) {
-    let nanos = |share| 1e3 * percentile(&times, share);
-    println!("| {way} | {:.0} ns | {:.0} ns |", nanos(0.5), nanos(0.99));
-}
-
 /// From the call to the lease; the first of a round, which needs the nodes, is not counted.
-fn in_driver(config: Config) -> Anything<Vec<u64>> {
-    let mut driver = Driver::standalone(config)?;
-    while !driver.is_settled() {
-        driver.drive();
-    }
-    let mut times = Vec::new();
-    while times.len() < RETAKEN {
-        for turn in 0..60 {
-            let begin = now();
-            driver.try_lock("bench:lingers", options())?;
-            let lease = loop {
-                match driver.completion().map(|done| done.result) {
-                    Some(Outcome::Lock(result)) => break result?,
-                    Some(_) => {}
-                    None => driver.drive(),
-                }
-            };
-            if turn > 0 {
-                times.push(nanos(begin.until(now())));
-            }
-            drop(lease);
-        }
-        // The next round begins with a SET.
-        driver.try_lock("bench:lingers", LockOptions::new(TTL / 2))?;
-        while driver.completion().is_none() {
-            driver.drive();
-        }
-    }
-    driver.shutdown(TTL);
-    Ok(times)
-}
-
-fn through_client(config: Config) -> Anything<Vec<u64>> {
+fn retaken(config: Config) -> Anything<Vec<u64>> {
     let shared = Client::connect(config)?;
     let mut times = Vec::new();
     while times.len() < RETAKEN {

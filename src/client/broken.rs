@@ -2,6 +2,10 @@
 
 use std::panic::catch_unwind;
 
+use super::lingering::{
+    a_call_that_wants_more_than_is_left_goes_behind_the_release,
+    a_lock_whose_time_to_linger_is_over_is_not_taken_again,
+};
 use super::rules::tests::{
     a_lease_of_a_leader_is_not_handed_on, a_lease_with_a_fence_is_not_handed_on,
 };
@@ -14,12 +18,14 @@ use crate::rules::{Kind, Mutant, run_with};
 
 #[test]
 fn each_rule_of_the_client_fails_its_test_when_it_is_broken() {
-    let tests: [(Mutant, fn()); 6] = [
+    let tests: [(Mutant, fn()); 8] = [
         (Mutant::FenceHandedOn, a_lease_with_a_fence_is_not_handed_on),
         (Mutant::TermHandedOn, a_lease_of_a_leader_is_not_handed_on),
         (Mutant::BusyLeaseHandedOn, a_lease_on_which_a_call_works_is_not_handed_on),
         (Mutant::KnownTokenHandedOn, a_lease_whose_token_was_read_is_not_handed_on),
         (Mutant::SpentLeaseHandedOn, a_lease_of_which_the_next_holder_wants_more_is_not_handed_on),
+        (Mutant::LingersBeyondItsTime, a_lock_whose_time_to_linger_is_over_is_not_taken_again),
+        (Mutant::SpentLeaseRetaken, a_call_that_wants_more_than_is_left_goes_behind_the_release),
         (Mutant::LeaderWakesTask, a_call_does_not_wait_for_the_end_of_another),
     ];
     let all = Mutant::all().filter(|mutant| mutant.kind() == Kind::ByClientTest);

@@ -305,6 +305,11 @@ impl Calls {
         self.tasks
     }
 
+    #[cfg(feature = "sim")]
+    pub(super) fn is_done(&self, index: CallIndex) -> bool {
+        self.at(index).stage == Stage::Done
+    }
+
     pub(super) fn done(&self, index: CallIndex) -> Arc<AtomicBool> {
         Arc::clone(&self.at(index).done)
     }

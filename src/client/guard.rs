@@ -11,6 +11,7 @@ use super::inner::Owner;
 use super::queues::QueueIndex;
 use super::request::{self, Request};
 use crate::driver::Lease;
+use crate::driver::clock::now;
 use crate::engine::LeaseId;
 use crate::error::{DetachError, ExtendError, UnlockError, Unlocked};
 use crate::quorum::NodeMask;
@@ -223,7 +224,7 @@ impl Drop for Guard {
         let Some(lease) = self.take_lease() else { return };
         let queue = self.queue;
         let next: Listener =
-            self.owner.inner.with_writing(|table| table.give_back(queue, lease, may_pass));
+            self.owner.inner.with_writing(|table| table.give_back(queue, lease, may_pass, now));
         next.notify();
     }
 }

@@ -8,14 +8,15 @@
 //!   time, and before anything that it does not suit.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use super::calls::{CallIndex, Listener, Reply};
 use super::counting::Moment;
 use super::queues::QueueIndex;
 use super::rules::Rules;
-use super::table::{Command, Table};
+use super::table::Table;
 use crate::driver::Lease;
-use crate::driver::clock::now;
+use crate::rules;
 use crate::time::Instant;
 
 impl Table {
@@ -24,6 +25,7 @@ impl Table {
         &mut self,
         queue: QueueIndex,
         lease: Lease,
+        now: impl FnOnce() -> Instant,
     ) -> Result<Listener, Lease> {
         let here = self.queues.at_mut(queue);
         let Some(holder) = here.holder.as_mut() else { return Err(lease) };
@@ -48,8 +50,8 @@ impl Table {
         let (Some(lease), Some(holder)) = (&here.lingering, &mut here.holder) else { return false };
         let wanted = &self.calls.at(call).options;
         let is_enough = now + self.rules.validity_wanted(wanted) <= lease.deadline();
-        let is_sound = now < holder.lingers_until && !lease.is_lost();
-        if !is_enough || !is_sound || !Rules::suits(holder, wanted) {
+        let is_sound = now < rules::linger_ends(holder.lingers_until) && !lease.is_lost();
+        if !rules::lasts_for_call(is_enough) || !is_sound || !Rules::suits(holder, wanted) {
             self.end_linger(queue);
             return false;
         }
@@ -63,12 +65,19 @@ impl Table {
         true
     }
 
+    /// The time to linger counts back from the end of a TTL that is known.
+    pub(super) fn begin_extension(&mut self, queue: QueueIndex, ttl: Duration) {
+        if let Some(holder) = &mut self.queues.at_mut(queue).holder
+            && holder.ttl != ttl
+        {
+            holder.linger = Duration::ZERO;
+        }
+    }
+
     /// Releases the lease that lingers in a queue.
     pub(super) fn end_linger(&mut self, queue: QueueIndex) {
         if let Some(lease) = self.queues.at_mut(queue).lingering.take() {
-            let id = lease.id();
-            self.commands.push(Command::Release(lease));
-            self.vacate(queue, id);
+            self.release(queue, lease);
         }
     }
 

@@ -18,10 +18,14 @@ mod call;
 mod calls;
 mod counting;
 mod election;
+#[cfg(feature = "sim")]
+pub(crate) mod front;
 mod guard;
 mod inner;
 mod lead;
 mod linger;
+#[cfg(test)]
+mod lingering;
 mod pending;
 mod queues;
 mod refused;

@@ -139,7 +139,7 @@ impl Drop for Pending {
             let next = match (left.reply.take(), queue) {
                 (Some(Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease))), Some(queue)) => {
                     // Won, but not taken by its caller: the lease goes to the next in the queue.
-                    table.give_back(queue, lease, may_pass)
+                    table.give_back(queue, lease, may_pass, now)
                 }
                 (reply, _) => {
                     left.reply = reply;

@@ -11,6 +11,7 @@ use crate::engine::LeaseId;
 use crate::key::{self, Key};
 use crate::options::LockOptions;
 use crate::quorum::NodeMask;
+use crate::rules;
 use crate::slab::{Slab, index_type};
 use crate::time::Instant;
 
@@ -131,7 +132,7 @@ impl Queues {
         let queue = self.at_mut(index);
         let holder = queue.holder.as_mut().filter(|holder| holder.id == lease)?;
         holder.is_wanted_elsewhere = true;
-        let lingering = queue.lingering.take()?;
+        let lingering = queue.lingering.take_if(|_| rules::ends_lingering(true))?;
         queue.holder = None;
         self.free_if_unused(index);
         Some(lingering)

@@ -170,7 +170,7 @@ fn unlock(mut guard: Guard, caller: Caller) -> Result<Pending, Taken> {
     let mut span = CallSpan::current();
     let mut next = Listener::None;
     let begun = Pending::begin(guard.owner(), caller, |table| {
-        let lease = match table.pass_on_if(may_pass, queue, lease) {
+        let lease = match table.pass_on_if(may_pass, queue, lease, now) {
             Ok(listener) => {
                 next = listener;
                 return Err(Reply::Unlock(Ok(Unlocked::Released)));

@@ -115,6 +115,11 @@ impl Rules {
         self.ballot(NodeMask::EMPTY, holds, Cause::Queued)
     }
 
+    /// The error of a call whose time was over before its turn came.
+    pub(super) fn too_late(&self) -> LockError {
+        LockError::Taken(self.queued_ballot(NodeMask::EMPTY))
+    }
+
     /// The ballot of a lease that was over before its caller took it.
     pub(super) fn late_ballot(&self, votes: NodeMask) -> Ballot {
         self.ballot(votes, NodeMask::EMPTY, Cause::None)

@@ -84,7 +84,7 @@ impl Network {
     /// Releases the leases that were dropped.
     fn collect(&mut self) {
         let held = &mut self.held;
-        self.pool.take_dropped(|dropped| held.retain(|_, id| *id != dropped.id));
+        self.pool.take_dropped(|dropped| held.retain(|_, id| *id != dropped));
     }
 
     /// Another client lets go of its key as soon as it sees that one of this client's is free.

@@ -198,12 +198,7 @@ impl Table {
             }
             Task::Extend { lease, queue, ttl } => {
                 (place.lease, place.queue) = (Some(*lease), Some(*queue));
-                // The time to linger counts back from the end of a TTL that is known.
-                if let Some(holder) = &mut self.queues.at_mut(*queue).holder
-                    && holder.ttl != *ttl
-                {
-                    holder.linger = Duration::ZERO;
-                }
+                self.begin_extension(*queue, *ttl);
             }
             Task::Acquire { .. }
             | Task::Detach { .. }
@@ -276,36 +271,47 @@ impl Table {
         queue: QueueIndex,
         lease: Lease,
         may_pass: bool,
+        now: impl FnOnce() -> Instant,
     ) -> Listener {
-        let lease = match self.pass_on_if(may_pass, queue, lease) {
+        let lease = match self.pass_on_if(may_pass, queue, lease, now) {
             Ok(listener) => return listener,
             Err(lease) => lease,
         };
+        self.release(queue, lease);
+        Listener::None
+    }
+
+    /// Releases a lease of a queue, unless the client has ended: then its TTL ends the key.
+    pub(super) fn release(&mut self, queue: QueueIndex, lease: Lease) {
         if self.ended.is_some() {
-            // The TTL ends the key.
-            return Listener::None;
+            return;
         }
         let id = lease.id();
         self.commands.push(Command::Release(lease));
         self.vacate(queue, id);
-        Listener::None
     }
 
     /// Hands the lease to the next in its queue, without asking any node; where there is none it may
-    /// linger. Returns the lease if it does not, or the next may not have it.
-    pub(super) fn pass_on(&mut self, queue: QueueIndex, lease: Lease) -> Result<Listener, Lease> {
+    /// linger. Returns the lease if it does not, or the next may not have it. Reads the clock only
+    /// where the time matters.
+    fn pass_on(
+        &mut self,
+        queue: QueueIndex,
+        lease: Lease,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Listener, Lease> {
         if self.is_closed || !self.queues.is_held_by(queue, lease.id()) {
             return Err(lease);
         }
         let here = self.queues.at_mut(queue);
-        let Some(next) = here.first else { return self.begin_linger(queue, lease) };
+        let Some(next) = here.first else { return self.begin_linger(queue, lease, now) };
         let Some(holder) = &mut here.holder else { return Err(lease) };
         let turns_max = self.rules.turns_max(holder.is_wanted_elsewhere);
         if holder.turns >= turns_max || here.competitor.is_some() {
             return Err(lease);
         }
         let wanted = &self.calls.at(next).options;
-        let is_short = lease.remaining() < self.rules.validity_wanted(wanted);
+        let is_short = lease.remaining_at(now()) < self.rules.validity_wanted(wanted);
         if !Rules::suits(holder, wanted) || rules::is_too_short_to_hand_on(is_short) {
             return Err(lease);
         }
@@ -324,8 +330,9 @@ impl Table {
         may_pass: bool,
         queue: QueueIndex,
         lease: Lease,
+        now: impl FnOnce() -> Instant,
     ) -> Result<Listener, Lease> {
-        if may_pass { self.pass_on(queue, lease) } else { Err(lease) }
+        if may_pass { self.pass_on(queue, lease, now) } else { Err(lease) }
     }
 
     /// Begins to release a lease and to report how that went.
@@ -338,7 +345,7 @@ impl Table {
         let call = match self.open(Kind::Unlock) {
             Ok(call) => call,
             Err(refused) => {
-                self.give_back(queue, lease, false);
+                self.release(queue, lease);
                 return Err(refused);
             }
         };
@@ -381,8 +388,14 @@ impl Table {
     ) {
         self.sleeping.wake();
         self.voters = engine.voters();
+        if has_lost {
+            // Checks the waits for that lease, and for its end.
+            self.next_due = Instant::default();
+        }
+        // Before the results: no call whose time is over goes to the nodes in its turn.
+        self.expire(now, engine, tell);
         for (call, reply) in replies.drain(..) {
-            let listener = self.complete(call, reply, engine);
+            let listener = self.complete(call, reply, engine, now);
             if !matches!(listener, Listener::None) {
                 tell.push(listener);
             }
@@ -392,11 +405,6 @@ impl Table {
             self.commands.extend(lingering.map(Command::Release));
         }
         self.expire_lingering(now);
-        if has_lost {
-            // Checks the waits for that lease, and for its end.
-            self.next_due = Instant::default();
-        }
-        self.expire(now, engine, tell);
     }
 
     /// Swaps the commands that have come for a list without any, for the driving thread.
@@ -406,7 +414,13 @@ impl Table {
     }
 
     /// Takes the result of an operation.
-    fn complete(&mut self, call: CallIndex, reply: Reply, engine: &Engine) -> Listener {
+    fn complete(
+        &mut self,
+        call: CallIndex,
+        reply: Reply,
+        engine: &Engine,
+        now: Instant,
+    ) -> Listener {
         let place = self.calls.at(call);
         let (queue, kind, lease) = (place.queue, place.kind, place.lease);
         if let (Some(queue), Some(lease)) = (queue, lease) {
@@ -424,7 +438,7 @@ impl Table {
         self.calls.close(call);
         match (reply, queue) {
             (Reply::Lock(Ok(lease)) | Reply::Adopt(Ok(lease)), Some(queue)) => {
-                self.give_back(queue, lease, may_pass)
+                self.give_back(queue, lease, may_pass, || now)
             }
             _ => Listener::None,
         }
@@ -585,7 +599,9 @@ impl Table {
 
     fn compete(&mut self, queue: QueueIndex, call: CallIndex) {
         let place = self.calls.at_mut(call);
-        let (options, ends, span) = (place.options.clone(), place.ends, place.span.take());
+        let (mut options, ends, span) = (place.options.clone(), place.ends, place.span.take());
+        // Only the table lets a lock linger: for the engine the lease is held.
+        options.linger_ms = 0;
         let key = Key::from_slice(&self.queues.at(queue).key);
         self.commands.push(Command::Call(call, Task::Acquire { key, options, ends }, span));
     }

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::calls::{CallIndex, Kind, Listener, Reply, notify_all};
 use super::inner::Inner;
@@ -13,8 +12,6 @@ use crate::driver::clock::now;
 use crate::driver::{Completion, Connecting, Driver, Outcome, Poller};
 use crate::engine::OpId;
 use crate::error::LockError;
-use crate::key::Key;
-use crate::options::LockOptions;
 use crate::query::Query;
 use crate::quorum::NodeMask;
 use crate::slab::Index as _;
@@ -310,7 +307,13 @@ impl Worker {
     fn execute(&mut self, call: CallIndex, task: Task, time: Instant) {
         let driver = &mut self.driver;
         match task {
-            Task::Acquire { key, options, ends } => self.acquire(call, &key, options, ends, time),
+            Task::Acquire { key, options, ends } => {
+                let result = match options.until(ends, time) {
+                    Some(options) => driver.begin_lock(&key, &options, time),
+                    None => Err(self.inner.rules.too_late()),
+                };
+                self.note(call, result, |error| Reply::Lock(Err(error)));
+            }
             Task::Extend { queue, lease, ttl } => {
                 let result = driver.extend_id(lease, ttl);
                 // The lease may have an earlier deadline now.
@@ -349,24 +352,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    fn acquire(
-        &mut self,
-        call: CallIndex,
-        key: &Key,
-        mut options: LockOptions,
-        ends: Instant,
-        time: Instant,
-    ) {
-        // It lingers here: for the engine the lease is held.
-        options.linger_ms = 0;
-        if ends < Instant::MAX {
-            // A deadline of zero would be one attempt without any.
-            options.timeout = Some(time.until(ends).max(Duration::from_nanos(1)));
-        }
-        let result = self.driver.begin_lock(key, &options, time);
-        self.note(call, result, |error: LockError| Reply::Lock(Err(error)));
     }
 
     /// Notes the operation of a call, or the error with which it ended at once.

@@ -75,10 +75,7 @@ impl Driver {
         }
         let engine = &mut self.engine;
         self.pool.take_dropped(|dropped| {
-            if dropped.is_token_seen {
-                engine.forbid_linger(dropped.id);
-            }
-            engine.release(dropped.id, now);
+            engine.release(dropped, now);
         });
     }
 

@@ -67,7 +67,11 @@ impl Lease {
     /// About 25 ns: one clock read and one atomic load.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        if self.is_lost() { Duration::ZERO } else { clock::now().until(self.deadline()) }
+        self.remaining_at(clock::now())
+    }
+
+    pub(crate) fn remaining_at(&self, now: Instant) -> Duration {
+        if self.is_lost() { Duration::ZERO } else { now.until(self.deadline()) }
     }
 
     /// Whether the lock is still certainly held.
@@ -101,8 +105,7 @@ impl Lease {
 
     /// The value that the nodes hold. With key and token any process can extend and release the
     /// lock. It says nothing of the order of the holders: to have a resource refuse an earlier one,
-    /// use [`fence`](Self::fence). A lock whose token was asked for does not
-    /// [linger](crate::LockOptions::linger).
+    /// use [`fence`](Self::fence).
     #[must_use]
     pub fn token(&self) -> LockToken {
         self.state.is_token_seen.store(true, Ordering::Relaxed);
@@ -183,12 +186,6 @@ pub(crate) struct LeasePool {
     pub(crate) has_lost: bool,
 }
 
-/// A lease that its holder has dropped.
-pub(crate) struct Dropped {
-    pub(crate) id: LeaseId,
-    pub(crate) is_token_seen: bool,
-}
-
 impl LeasePool {
     pub(crate) fn new() -> Self {
         Self {
@@ -260,11 +257,10 @@ impl LeasePool {
     }
 
     /// Hands every dropped lease to `each` and frees its state.
-    pub(crate) fn take_dropped(&mut self, mut each: impl FnMut(Dropped)) {
+    pub(crate) fn take_dropped(&mut self, mut each: impl FnMut(LeaseId)) {
         let mut place = self.inbox.head.swap(END, Ordering::Acquire);
         while let Some(state) = self.states.get(place as usize) {
-            let is_token_seen = state.is_token_seen.load(Ordering::Relaxed);
-            each(Dropped { id: state.id, is_token_seen });
+            each(state.id);
             self.free.push(place);
             place = state.next.load(Ordering::Relaxed);
         }

@@ -224,13 +224,9 @@ impl Driver {
         &mut self,
         key: &[u8],
         options: &LockOptions,
-        mut now: Instant,
+        now: Instant,
     ) -> Result<OpId, LockError> {
         self.collect_dropped(now);
-        if self.engine.needs_look(key, now) {
-            self.look();
-            now = clock::now();
-        }
         if options.is_fenced || options.is_announced {
             self.set_wall_clock(now);
         }
@@ -272,9 +268,6 @@ impl Driver {
 
     /// As [`unlock`](Self::unlock), for a lease of this driver; the caller has just read the clock.
     pub(crate) fn unlock_at(&mut self, lease: Lease, now: Instant) -> Result<OpId, UnlockError> {
-        if lease.is_token_seen() {
-            self.engine.forbid_linger(lease.id());
-        }
         let result = self.engine.unlock(lease.id(), now);
         self.pool.reclaim(lease);
         // The releases of dropped leases go out with this one.

@@ -4,7 +4,7 @@ use std::io;
 
 use super::{Driver, clock};
 use crate::error::Cause;
-use crate::quorum::{NodeId, NodeMask};
+use crate::quorum::NodeId;
 
 /// Reads of one socket in one pass; a node that sends without end must not keep the others waiting.
 const READS_MAX: usize = 64;
@@ -42,14 +42,6 @@ impl Driver {
             }
         }
         self.readable.insert(id);
-    }
-
-    /// Reads all sockets, whether or not an event came for them: whoever waits for a lock that
-    /// lingers is heard before the lock is taken again.
-    #[cold]
-    pub(super) fn look(&mut self) {
-        self.readable = NodeMask::first(self.links.len());
-        self.drive();
     }
 
     pub(super) fn write_to(&mut self, id: NodeId) {

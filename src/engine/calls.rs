@@ -11,7 +11,7 @@ use super::locks::op::{OpId, OpKind, Outcome};
 use super::locks::slot::SlotState;
 use super::locks::state::Failed;
 use super::locks::timers::Timer;
-use crate::error::{LockError, Unlocked};
+use crate::error::{LockError, NO_CLIENT, Unlocked};
 use crate::node::Now;
 use crate::options::LockOptions;
 use crate::quorum::NodeId;
@@ -26,7 +26,21 @@ const RETRY_WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Begins to take a lock: one attempt, unless the options have a `retry`.
-    pub(super) fn begin_call(
+    #[inline]
+    pub(crate) fn acquire(
+        &mut self,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<OpId, LockError> {
+        let op = self.begin_call(key, options, now);
+        // Without the counts not even the test for an error is left.
+        #[cfg(feature = "metrics")]
+        let op = op.inspect_err(|error| self.locks.observe(Happening::CallRefused { error }));
+        op
+    }
+
+    fn begin_call(
         &mut self,
         key: &[u8],
         options: &LockOptions,
@@ -40,6 +54,9 @@ impl Engine {
         let is_fenced = options.is_fenced;
         if is_fenced {
             self.locks.check_fences()?;
+        }
+        if options.linger_ms > 0 {
+            return Err(LockError::NoLinger { why: NO_CLIENT });
         }
         let index = self.open_call(options, ttl_ms, now)?;
         let token = self.locks.draw_token();
@@ -70,21 +87,17 @@ impl Engine {
 
     /// Takes a place for a call that takes a lock.
     #[inline(always)]
-    pub(super) fn open_call(
+    fn open_call(
         &mut self,
         options: &LockOptions,
         ttl_ms: u32,
         now: Instant,
     ) -> Result<OpIndex, LockError> {
-        if options.linger_ms > 0 {
-            self.locks.check_linger(options)?;
-        }
         let index = self.locks.ops.open(OpKind::Acquire).ok_or(LockError::Full)?;
         let plan = &mut self.locks.ops.at_mut(index).plan;
         plan.ttl_ms = ttl_ms;
         plan.min_validity = options.min_validity;
         (plan.is_patient, plan.wakes) = (false, false);
-        plan.linger_ms = options.linger_ms;
         if options.retry.is_some() || options.timeout.is_some() {
             plan.retry_as(options, now);
         }

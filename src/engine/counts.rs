@@ -71,14 +71,12 @@ impl Counts {
         self.calls.ended(end, now.nanos_since(began));
     }
 
-    /// A call was won, by an attempt that began then if one was made for it.
+    /// A call was won, by an attempt that began then.
     #[inline(always)]
     pub(super) fn won(&mut self, way: Way, attempt_began: Instant, now: Instant) {
         self.leases.up(way);
-        if way != Way::Again {
-            self.attempts.won += 1;
-            self.attempt_times.note(attempt_began, now);
-        }
+        self.attempts.won += 1;
+        self.attempt_times.note(attempt_began, now);
     }
 
     /// A lease is handed over.

@@ -14,7 +14,7 @@ use super::locks::observe::Happening;
 use super::locks::op::{OpId, OpKind};
 use super::locks::prefix::Prefix;
 use super::locks::settings::{Settings, name_of, nodes_of};
-use super::locks::slot::{LeaseId, Slot};
+use super::locks::slot::LeaseId;
 use super::locks::state::{Done, Locks};
 use super::locks::timers::Timer;
 use super::nodes::Nodes;
@@ -185,12 +185,7 @@ impl Engine {
     /// cannot be reported: the lease is released all the same.
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
         self.locks.observe(Happening::Unlock { lease, now });
-        let slot = self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
-        if slot.lingers()
-            && let Some(op) = self.begin_linger_reported(lease.slot, now)
-        {
-            return Ok(op);
-        }
+        self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
         if self.waiting.has_queue(lease.slot) {
             self.choose_heir(lease.slot, self.locks.both_clocks(now));
         }
@@ -220,9 +215,11 @@ impl Engine {
     /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
         self.locks.observe(Happening::Unlock { lease, now });
-        let lingers = self.locks.slots.held(lease).is_some_and(Slot::lingers);
-        if !(lingers && self.begin_linger(lease.slot, now)) {
-            self.let_go(lease, now);
+        if self.locks.slots.held(lease).is_some() && self.waiting.has_queue(lease.slot) {
+            self.choose_heir(lease.slot, self.locks.both_clocks(now));
+        }
+        if self.locks.release_quietly(lease, now) {
+            self.pass_on(lease.slot, self.locks.both_clocks(now));
         }
     }
 
@@ -367,7 +364,6 @@ impl Engine {
                 }
                 Timer::Judge(op) => self.judge(op, now),
                 Timer::Offers => self.locks.sweep_offers(now),
-                Timer::Linger(slot) => self.linger_due(slot, now.real),
                 Timer::Extended(op) => self.locks.keep_alive_ended(op, now),
                 Timer::Keep(keep) => self.locks.keep_due(keep, now),
             }
@@ -541,7 +537,6 @@ impl Engine {
         self.locks.nodes.begin_close();
         // A script that is refused, or that nobody hears of, needs a second step.
         self.locks.settings.transfers_in_row = 0;
-        self.end_lingering(self.locks.last_call);
         if rules::leaves_at_end(true) {
             self.locks.leave_transfers(self.locks.both_clocks(self.locks.last_call));
         }

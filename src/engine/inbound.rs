@@ -115,8 +115,7 @@ impl Engine {
                     self.follow(now);
                 }
                 Ok(Step::Message) => {
-                    let meant = self.message(id, now);
-                    self.hear(meant, now);
+                    self.message(id, now);
                     self.follow(now);
                 }
                 Err(cause) => {

@@ -38,7 +38,6 @@ mod counts;
 mod door;
 mod event;
 mod inbound;
-mod lingering;
 pub(crate) mod locks;
 mod look;
 mod nodes;

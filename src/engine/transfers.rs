@@ -71,42 +71,40 @@ impl Engine {
 
     // ---- the waiter ----
 
-    /// Another client sent this one a message through the node. Returns the slot of the lock that it
-    /// is about, if somebody may wait for that now.
-    pub(super) fn message(&mut self, id: NodeId, now: Now) -> Option<SlotIndex> {
+    /// Another client sent this one a message through the node.
+    pub(super) fn message(&mut self, id: NodeId, now: Now) {
         let bytes = self.take_frame(id);
-        let meant = Message::parse(&bytes).and_then(|message| match message.kind {
-            Kind::Transfer => self.transferred(id, &message, now),
-            Kind::Removal => {
-                self.hear_of_removal(&message, now);
-                None
-            }
+        if let Some(message) = Message::parse(&bytes) {
+            self.hear(id, &message, now);
+        }
+        self.frame = bytes;
+    }
+
+    fn hear(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
+        match message.kind {
+            Kind::Transfer => self.transferred(id, message, now),
+            Kind::Removal => self.hear_of_removal(message, now),
             Kind::Announce | Kind::Wake | Kind::GiveUp => {
                 if let Some(fence) = message.fence() {
                     self.locks.hear_of_fence(message.key, fence, now);
                 }
-                let slot = self.slot_meant(&message);
-                let is_released = self.was_released(&message);
+                let slot = self.slot_meant(message);
+                let is_released = self.was_released(message);
                 let receiver = self.locks.receiver(&message.token, message.key);
                 self.tell_waiting(now, |waiting, view| {
                     (view.is_released, view.receiver) = (is_released, receiver);
-                    waiting.message(id, &message, slot, view);
+                    waiting.message(id, message, slot, view);
                 });
-                slot
             }
-        });
-        self.frame = bytes;
-        meant
+        }
     }
 
-    /// A node has written a token of this client's to a key, for the holder of that key. Returns the
-    /// slot of a lease whose list may be longer now.
-    fn transferred(&mut self, id: NodeId, message: &Message<'_>, now: Now) -> Option<SlotIndex> {
+    /// A node has written a token of this client's to a key, for the holder of that key.
+    fn transferred(&mut self, id: NodeId, message: &Message<'_>, now: Now) {
         let is_by_node = self.locks.nodes.at(id).mark() == Some(message.mark);
-        let offer = message.sender.offer?;
-        if !rules::is_by_its_node(is_by_node) {
-            return None;
-        }
+        let Some(offer) = message.sender.offer.filter(|_| rules::is_by_its_node(is_by_node)) else {
+            return;
+        };
         let transfer = Transfer {
             key: message.key,
             from: message.token,
@@ -120,7 +118,6 @@ impl Engine {
             }
             Taken::Late(slot_index) => {
                 self.list_follows(slot_index, id, message, now);
-                return Some(slot_index);
             }
             Taken::Partly(op) => {
                 self.tell_waiting(now, |waiting, view| {
@@ -139,7 +136,6 @@ impl Engine {
                 });
             }
         }
-        None
     }
 
     /// One more node has told of a lock that the client has: its message may carry the list.

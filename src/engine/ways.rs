@@ -8,7 +8,6 @@ pub(super) enum Way {
     Transfer,
     Wake,
     Poll,
-    Again,
 }
 
 /// How many leases were won so far, by the way in which they were won.
@@ -23,8 +22,6 @@ pub struct LeaseCounts {
     pub wake: u64,
     /// By a later attempt that no wake began.
     pub poll: u64,
-    /// Again, while the lock lingered: no attempt was made.
-    pub again: u64,
 }
 
 impl LeaseCounts {
@@ -34,7 +31,6 @@ impl LeaseCounts {
             Way::Transfer => self.transfer += 1,
             Way::Wake => self.wake += 1,
             Way::Poll => self.poll += 1,
-            Way::Again => self.again += 1,
         }
     }
 }

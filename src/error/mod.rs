@@ -180,6 +180,7 @@ pub enum LockError {
 /// Why no lock can linger where nobody is woken.
 pub(crate) const UNHEARD: &str =
     "direct_wake is off, so the client would not hear which others wait";
+pub(crate) const NO_CLIENT: &str = "only a Client keeps a lock for its next caller, not a Driver";
 pub(crate) const NOT_PASSED_ON: &str =
     "its fence, or the name of its leader, belongs to one holder";
 pub(crate) const HAS_LIMITS: &str =

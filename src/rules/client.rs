@@ -2,6 +2,7 @@
 
 #[cfg(feature = "sim")]
 use super::{Kind, Mutant, chosen};
+use crate::time::Instant;
 
 rules! { CLIENT:
     /// A lease with a fence goes to no other holder, who needs a higher one.
@@ -28,6 +29,21 @@ rules! { CLIENT:
     fn is_too_short_to_hand_on(is_short: bool) -> bool { is_short }
     /// A lease is handed on of which too little is left.
     SpentLeaseHandedOn => ByClientTest { false }
+
+    /// A lease does not linger while another process waits for it.
+    fn ends_lingering(is_waited_for: bool) -> bool { is_waited_for }
+    /// A lease goes on lingering though another process waits.
+    LingersWhileWaitedFor => LostWaiter { false }
+
+    /// A lease lingers no longer than its time.
+    fn linger_ends(until: Instant) -> Instant { until }
+    /// A lease is taken again whose time to linger is over.
+    LingersBeyondItsTime => ByClientTest { Instant::MAX }
+
+    /// A lease that lingers is taken again only if it lasts as long as the call asks.
+    fn lasts_for_call(is_enough: bool) -> bool { is_enough }
+    /// A lease is taken again of which too little is left.
+    SpentLeaseRetaken => ByClientTest { true }
 
     /// The leader wakes no task: the executor may put that behind the leader itself.
     fn must_leave(waits_for_task: bool) -> bool { waits_for_task }

@@ -77,26 +77,6 @@ rules! { WAITING:
     /// Two that wait for each other go on waiting.
     RingNotBroken => ByTest { false }
 
-    /// A lease does not linger while somebody waits for it.
-    fn ends_lingering(is_waited_for: bool) -> bool { is_waited_for }
-    /// A lease goes on lingering though somebody waits.
-    LingersWhileWaitedFor => LostWaiter { false }
-
-    /// A lease lingers no longer than its time.
-    fn linger_ends(until: Instant) -> Instant { until }
-    /// A lease is taken again that is over.
-    LingersBeyondItsTime => ByTest { Instant::MAX }
-
-    /// A lease that lingers is taken again only if it lasts as long as the call asks.
-    fn lasts_for_call(is_enough: bool) -> bool { is_enough }
-    /// A lease is taken again of which too little is left.
-    SpentLeaseRetaken => ByTest { true }
-
-    /// The handle of a lease that lingers is dead.
-    fn generation_of_next(generation: u32) -> u32 { generation.wrapping_add(1) }
-    /// The handle of the last holder works for the next one's lease.
-    OldHandleLives => ByTest { generation }
-
     /// A call that gives up says so to the holder that it told of itself.
     fn holder_to_tell<T>(told: Option<T>) -> Option<T> { told }
     /// A call that gives up does not say so.

@@ -13,8 +13,10 @@ use super::counts::{Fault, Path};
 use super::net::News;
 use super::plan::Plan;
 use super::random::Random;
+use super::shared::Ground;
 use super::task::Task;
 use super::world::{Phase, World};
+use crate::client::front::Front;
 use crate::config::Config;
 use crate::engine::{Connection, Engine, LeaseId, NodeState};
 use crate::quorum::NodeId;
@@ -30,6 +32,10 @@ const WALL_US: u64 = 1_700_000_000_000_000;
 /// One client: a process with an engine.
 pub(super) struct SimClient {
     pub(super) engine: Engine,
+    /// What its callers share, in a seed where locks may linger.
+    pub(super) front: Option<Front>,
+    /// What the leases stand on that its callers have let go of.
+    pub(super) grounds: Vec<(LeaseId, Ground)>,
     pub(super) clock: Clock,
     /// How far its wall clock is ahead of the true time, in microseconds.
     wall_ahead: u64,
@@ -96,8 +102,11 @@ impl SimClient {
         random: &mut Random,
     ) -> Self {
         let seed = random.bytes();
-        let mut engine = Engine::new(&plan.config_of(client, config), seed, clock.local(now))
-            .expect("the configuration is valid");
+        let config = plan.config_of(client, config);
+        let mut engine =
+            Engine::new(&config, seed, clock.local(now)).expect("the configuration is valid");
+        let shares = plan.lingers > 0;
+        let front = shares.then(|| Front::new(&config, plan.in_flight_max).expect("it is valid"));
         engine.limit(plan.rare.room);
         engine.trust_clocks();
         let mut id = [0; 8];
@@ -108,6 +117,8 @@ impl SimClient {
             .collect();
         Self {
             engine,
+            front,
+            grounds: Vec::new(),
             clock,
             wall_ahead: random.below(plan.clock_spread / US + 1),
             epoch,
@@ -267,6 +278,7 @@ impl World {
             Stage::ResultsAt(now) => {
                 let event = self.clients[client].engine.poll_event(now);
                 event.into_iter().for_each(|event| self.result(client, event, now));
+                self.turn_table(client, now);
                 Stage::Results
             }
             Stage::Begin => self.begin_next(client),
@@ -310,6 +322,7 @@ impl World {
         this.read_at = self.now;
         this.judged_at = now;
         self.look_at_kept(client, now);
+        self.turn_table(client, now);
     }
 
     /// Begins what is to be begun next, if the sockets need not be read before.
@@ -469,6 +482,9 @@ impl World {
             let conn = &self.conns[id];
             !conn.inbox.is_empty() || conn.news.is_some()
         });
+        if let Some(front) = &this.front {
+            at = at.min(clock.global(front.due_at()));
+        }
         if has_output || has_input || !this.dropped.is_empty() {
             at = self.now;
         }

@@ -1,9 +1,11 @@
 //! The end of a client in good order, and the questions that it asks before it.
 
+use super::client::SimClient;
 use super::clock::Global;
 use super::counts::Path;
-use super::task::State;
+use super::task::{State, Task};
 use super::world::World;
+use crate::client::front::Front;
 use crate::error::Cause;
 use crate::query::{NodeAnswers, Query, Reply};
 use crate::rules::Kind;
@@ -17,13 +19,19 @@ impl World {
         if self.clients[client].closing.is_none() {
             return false;
         }
-        self.clients[client].engine.begin_close();
+        let SimClient { front, engine, .. } = &mut self.clients[client];
+        engine.begin_close();
+        if let Some(front) = front {
+            front.close(engine, now);
+            self.take_ended(client, now);
+        }
         for task in 0..self.plan.tasks {
             let this = &mut self.clients[client];
             let (state, op) = (this.tasks[task].state, this.tasks[task].op);
             match (state, op) {
                 (State::Acquiring, Some(op)) => this.engine.cancel(op, now),
-                (State::Holding | State::Extending, _) => self.drop_lease(client, task),
+                (State::Acquiring, None) => drop(self.gives_up(client, task, now)),
+                (State::Holding | State::Extending, _) => self.drop_lease(client, task, now),
                 _ => {}
             }
             self.clients[client].tasks[task].next_at = Global::MAX;
@@ -36,8 +44,12 @@ impl World {
     pub(super) fn has_closed(&mut self, client: usize) -> bool {
         let Some(until) = self.clients[client].closing else { return false };
         let this = &self.clients[client];
-        let is_idle = this.tasks.iter().all(|task| task.op.is_none() && task.lease.is_none());
-        let has_said_all = this.dropped.is_empty() && this.engine.nodes_with_output().is_empty();
+        let is_idle =
+            |task: &Task| task.op.is_none() && task.call.is_none() && task.lease.is_none();
+        let is_idle = this.tasks.iter().all(is_idle);
+        let keeps = this.front.as_ref().is_some_and(Front::is_in_use);
+        let has_said_all =
+            !keeps && this.dropped.is_empty() && this.engine.nodes_with_output().is_empty();
         let is_done = is_idle && has_said_all && this.engine.releases_open(this.local(until)) == 0;
         if !is_done && self.now < until {
             return false;

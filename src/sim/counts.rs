@@ -178,6 +178,8 @@ counted! {
         Lingers,
         /// A lease was taken again that lingered.
         Retaken,
+        /// A lease went from one call of its client to the next.
+        PassedOn,
         /// A lock was won at a later attempt than the first.
         LockedByRetry,
         /// `LockError::Taken`.
@@ -373,8 +375,6 @@ impl Counts {
             (Sight::Gated, Path::Gated),
             (Sight::GaveUp, Path::GaveUp),
             (Sight::SecondRound, Path::SecondRound),
-            (Sight::Lingers, Path::Lingers),
-            (Sight::Retaken, Path::Retaken),
             (Sight::Introduced, Path::Introduced),
             (Sight::HandedOver, Path::HandedOver),
             (Sight::TakenOver, Path::TakenOver),

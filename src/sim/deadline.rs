@@ -42,7 +42,8 @@ impl World {
         let late = this.tasks.iter().find(|task| {
             // On a clock that may be the faster one.
             let stood = Duration::from_nanos((this.stood - task.stood) * 9 / 8);
-            task.op.is_some() && task.ends < Instant::MAX && task.ends + stood < this.judged_at
+            let is_under_way = task.op.is_some() || task.call.is_some();
+            is_under_way && task.ends < Instant::MAX && task.ends + stood < this.judged_at
         });
         if let Some(task) = late {
             let (now, ends, state) = (this.judged_at, task.ends, task.state);

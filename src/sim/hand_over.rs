@@ -162,6 +162,13 @@ impl World {
         self.turns.calls.retain(|call| (call.client, call.task) != (client, task));
     }
 
+    /// A call has its lock from another call of its client: no other client had a turn.
+    pub(super) fn call_served(&mut self, client: usize, task: usize) {
+        let key = self.clients[client].tasks[task].key;
+        self.turns.keys[key].is_held = true;
+        self.turns.calls.retain(|call| (call.client, call.task) != (client, task));
+    }
+
     /// A holder has let go of its lock.
     pub(super) fn turn_ended(&mut self, client: usize, key: usize) {
         let (now, margin) = (self.now, self.margin());

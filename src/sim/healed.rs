@@ -6,6 +6,7 @@ use super::message::raw_token;
 use super::net::Conn;
 use super::task::State;
 use super::world::{Event, Phase, World};
+use crate::client::front::Front;
 use crate::rules::Kind;
 
 impl World {
@@ -33,6 +34,10 @@ impl World {
             self.oracle.check(Kind::SlotLeak, slots == 0, || {
                 let nodes = engine.nodes(local);
                 format!("client {client}: {slots} slots are not free, {nodes:#?}")
+            });
+            let keeps = self.clients[client].front.as_ref().is_some_and(Front::is_in_use);
+            self.oracle.check(Kind::SlotLeak, !keeps, || {
+                format!("client {client}: its table keeps calls or keys")
             });
             let is_idle = self.clients[client].tasks.iter().all(|task| task.state == State::Idle);
             self.oracle

@@ -52,6 +52,7 @@ mod outcome;
 mod plan;
 mod random;
 mod rare;
+mod shared;
 mod stray;
 mod task;
 mod truth;

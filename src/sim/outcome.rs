@@ -1,10 +1,12 @@
 //! How operations end, and what their callers then believe.
 
+use super::client::SimClient;
 use super::counts::Path;
 use super::task::{State, Task};
 use super::world::{Phase, World};
+use crate::client::front::Front;
 use crate::engine::{Event, LeaseId, LostCause};
-use crate::error::{ExtendError, LockError, Unlocked};
+use crate::error::{ExtendError, LockError};
 use crate::quorum::NodeMask;
 use crate::rules::Kind;
 use crate::time::Instant;
@@ -21,6 +23,10 @@ impl World {
         | Event::Unlock { op, .. }
         | Event::Lost { op, .. }
         | Event::Query { op, .. }) = event;
+        let SimClient { front, engine, .. } = &mut self.clients[client];
+        if front.as_mut().is_some_and(|front| front.take(engine, &event)) {
+            return;
+        }
         if let Event::Lost { lease, cause, .. } = event {
             return self.lost(client, lease, cause, now);
         }
@@ -30,7 +36,7 @@ impl World {
             (Event::Lock { result, .. }, Some(task)) => self.locked(client, task, result, now),
             (Event::Adopt { result: Ok(lease), .. }, Some(task)) => {
                 self.counts.path(Path::Adopted);
-                self.holds(client, task, lease, now);
+                self.holds(client, task, lease, true, now);
             }
             (Event::Adopt { result: Err(_), .. }, Some(task)) => {
                 self.counts.path(Path::AdoptFailed);
@@ -41,12 +47,7 @@ impl World {
                 if self.clients[client].tasks[task].state == State::Unlocking {
                     self.counts.path(Path::TokenUnlocked);
                 }
-                self.counts.path(match result {
-                    Ok(Unlocked::Released) => Path::Released,
-                    Ok(Unlocked::Unknown) => Path::UnlockUnknown,
-                    Err(_) => Path::NotHeld,
-                });
-                self.idle(client, task);
+                self.unlocked(client, task, &result);
             }
             (Event::Query { answers, .. }, Some(task)) => self.asked(client, task, &answers),
             (event, _) => self.oracle.fail(Kind::Unasked, || format!("nobody waits for {event:?}")),
@@ -64,24 +65,13 @@ impl World {
         }
     }
 
-    fn locked(
+    pub(super) fn locked(
         &mut self,
         client: usize,
         task: usize,
         result: Result<LeaseId, LockError>,
         now: Instant,
     ) {
-        if let Ok(lease) = result
-            && let Some(answered_at) = self.clients[client].engine.retaken(lease)
-        {
-            // No node was asked: the ground that it stands on is from before.
-            let this = &mut self.clients[client];
-            this.tasks[task].began = this.clock.global(answered_at);
-            self.counts.leases += 1;
-            self.counts.path(Path::Locked);
-            self.clients[client].tasks[task].holder = self.holder();
-            return self.holds(client, task, lease, now);
-        }
         let granted = match &result {
             Ok(lease) => self.clients[client].engine.votes(*lease),
             Err(LockError::Taken(it) | LockError::NoQuorum(it) | LockError::Expired(it)) => {
@@ -107,7 +97,7 @@ impl World {
                 self.counts.path(Path::Locked);
                 self.look_at_fence(client, task, lease);
                 self.clients[client].tasks[task].holder = self.holder();
-                self.holds(client, task, lease, now);
+                self.holds(client, task, lease, true, now);
                 return self.check_votes(client, task);
             }
             Err(LockError::Taken(_)) => Path::Taken,
@@ -120,7 +110,8 @@ impl World {
                 return;
             }
             Err(LockError::Expired(_)) => Path::Expired,
-            Err(LockError::Cancelled) => Path::Cancelled,
+            Err(LockError::Cancelled | LockError::Closed) => Path::Cancelled,
+            Err(LockError::Full) if self.plan.lingers > 0 => Path::Full,
             Err(other) => return self.oracle.fail(Kind::OddError, || format!("lock: {other}")),
         };
         self.counts.path(path);
@@ -138,11 +129,13 @@ impl World {
         self.oracle.check(Kind::FalseLoss, is_over, || {
             format!("client {client}: {lease:?} is lost and valid")
         });
-        let tasks = &self.clients[client].tasks;
-        match tasks.iter().position(|task| task.lease == Some(lease)) {
+        let this = &self.clients[client];
+        match this.tasks.iter().position(|task| task.lease == Some(lease)) {
             Some(task) => {
                 self.told_deadline(client, task);
             }
+            // It waits for the next call of its client.
+            None if this.front.as_ref().is_some_and(|front| front.keeps(lease)) => {}
             None => self
                 .oracle
                 .fail(Kind::Unasked, || format!("client {client}: nobody holds {lease:?}")),
@@ -153,6 +146,9 @@ impl World {
     pub(super) fn look_at_kept(&mut self, client: usize, now: Instant) {
         while let Some(lease) = self.clients[client].engine.poll_change() {
             let this = &mut self.clients[client];
+            if let Some(front) = &mut this.front {
+                front.copy(&this.engine, lease);
+            }
             let (is_extending, remaining) =
                 (this.engine.is_extending(lease), this.engine.remaining_at(lease, now));
             // Those who let go of it have it released with their next turn.
@@ -184,9 +180,11 @@ impl World {
     /// An engine that nobody wants anything of, and that keeps no lease, begins nothing.
     pub(super) fn look_at_idle(&mut self, client: usize) {
         let this = &self.clients[client];
-        let is_idle = |task: &Task| task.op.is_none() && task.lease.is_none();
+        let is_idle =
+            |task: &Task| task.op.is_none() && task.call.is_none() && task.lease.is_none();
         let in_flight = this.engine.in_flight();
-        let is_busy = this.engine.has_event() || !this.dropped.is_empty();
+        let keeps = this.front.as_ref().is_some_and(Front::is_in_use);
+        let is_busy = this.engine.has_event() || !this.dropped.is_empty() || keeps;
         let is_asked = is_busy || !this.tasks.iter().all(is_idle);
         self.oracle.check(Kind::Unasked, is_asked || in_flight == 0, || {
             format!("client {client}: {in_flight} operations that nobody asked for")
@@ -194,7 +192,14 @@ impl World {
     }
 
     /// A lease was handed over.
-    fn holds(&mut self, client: usize, task: usize, lease: LeaseId, now: Instant) {
+    pub(super) fn holds(
+        &mut self,
+        client: usize,
+        task: usize,
+        lease: LeaseId,
+        is_new: bool,
+        now: Instant,
+    ) {
         let this = &mut self.clients[client];
         if let Some((_, token)) = this.engine.lease_name(lease) {
             self.ledger.held(client, token.as_bytes());
@@ -209,9 +214,16 @@ impl World {
         self.oracle.check(Kind::ShortLease, !validity.is_zero() && validity >= least, || {
             format!("client {client} was given a lease with {validity:?} left of {least:?}")
         });
-        self.moved_on(client, task, true);
+        let this = &self.clients[client];
+        if is_new || this.engine.deadline(lease) != this.tasks[task].deadline {
+            self.moved_on(client, task, is_new);
+        }
         self.told_deadline(client, task);
-        self.call_won(client, task);
+        if is_new {
+            self.call_won(client, task);
+        } else {
+            self.call_served(client, task);
+        }
         if self.phase == Phase::Progress {
             self.clients[client].goals.pop();
         }
@@ -229,7 +241,10 @@ impl World {
             // Its lease was released meanwhile.
             return self.counts.path(Path::ExtendCancelled);
         };
-        let this = &self.clients[client];
+        let this = &mut self.clients[client];
+        if let (Some(front), Some(held)) = (&mut this.front, &this.tasks[task].held) {
+            front.look_at(&this.engine, held);
+        }
         let old_deadline = this.tasks[task].old_deadline;
         let deadline = this.tasks[task].lease.and_then(|lease| this.engine.deadline(lease));
         let path = match result {

@@ -117,8 +117,9 @@ impl World {
         match self.random.below(3) {
             0 => op.into_iter().for_each(|op| this.engine.cancel(op, now)),
             1 if lease.is_some() => {
+                let is_shared = this.tasks[other].held.is_some();
                 self.release(client, other, now);
-                self.clients[client].given_up.extend(lease);
+                self.clients[client].given_up.extend(lease.filter(|_| !is_shared));
             }
             2 if this.tasks[task].state == State::Idle => {
                 let (key, holder) = (self.some_key(client), self.holder());

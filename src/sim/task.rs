@@ -1,9 +1,11 @@
 //! What the clients do with their engines: each has some tasks, and each task has one lock at a
 //! time.
 
+use super::client::SimClient;
 use super::clock::{Global, MS};
 use super::counts::Path;
 use super::world::{Offer, Phase, World};
+use crate::client::front::{Held, Ticket};
 use crate::engine::{LeaseId, OpId};
 use crate::error::{ExtendError, LockError};
 use crate::options::LockOptions;
@@ -14,13 +16,16 @@ use crate::time::Instant;
 use std::time::Duration;
 
 /// One thread of work of a client.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Task {
     pub(super) state: State,
     /// When it goes on by itself.
     pub(super) next_at: Global,
     pub(super) key: usize,
     pub(super) op: Option<OpId>,
+    /// Its call, and its lease, where its client's callers share a table.
+    pub(super) call: Option<Ticket>,
+    pub(super) held: Option<Held>,
     pub(super) lease: Option<LeaseId>,
     /// The name of this holding, for the oracle.
     pub(super) holder: u64,
@@ -70,6 +75,8 @@ impl Task {
             next_at,
             key: 0,
             op: None,
+            call: None,
+            held: None,
             lease: None,
             holder: 0,
             min_validity: Duration::ZERO,
@@ -111,6 +118,7 @@ impl World {
             (State::Idle, Phase::Progress) => self.begin_goal(client, task, now),
             (State::Idle, Phase::Settling | Phase::Done) => {}
             (State::Acquiring, _) => {
+                self.gives_up(client, task, now);
                 if let Some(op) = self.clients[client].tasks[task].op {
                     self.clients[client].engine.cancel(op, now);
                 }
@@ -210,12 +218,20 @@ impl World {
         now: Instant,
     ) {
         self.look_at_the_wall(client);
-        let result = self.clients[client].engine.acquire(&self.plan.plain(key), acquire, now);
+        let name = self.plan.plain(key);
+        let joined = self.joins(client, &name, acquire, now);
+        let result = match joined {
+            Some(joined) => joined.map(|ticket| (None, Some(ticket))),
+            None => {
+                let begun = self.clients[client].engine.acquire(&name, acquire, now);
+                begun.map(|op| (Some(op), None))
+            }
+        };
         self.log(|_| format!("client {client} acquires {key} at {now:?}: {result:?}"));
         let pause = self.gap();
         let (began, at) = (self.now, self.now + pause);
         match result {
-            Ok(op) => {
+            Ok((op, call)) => {
                 let ends = self.end_of(acquire, now);
                 self.begun(client, task, State::Acquiring, op, ends);
                 self.counts.attempts += 1;
@@ -225,13 +241,20 @@ impl World {
                 this.began = began;
                 this.ttl_ms = acquire.ttl.as_millis() as u64;
                 this.is_unsure = false;
-                self.call_began(client, task, key);
+                this.call = call;
+                if op.is_some() {
+                    self.call_began(client, task, key);
+                }
+                self.take_ended(client, now);
             }
             Err(error) => {
                 self.clients[client].tasks[task].next_at = at;
                 match error {
                     LockError::Full => self.counts.path(Path::Full),
                     LockError::InvalidTtl { .. } => self.counts.path(Path::InvalidTtl),
+                    // Another call of the client has it.
+                    LockError::Taken(_) if self.plan.lingers > 0 => self.counts.path(Path::Taken),
+                    LockError::Closed if self.clients[client].closing.is_some() => {}
                     other => self.oracle.fail(Kind::OddError, || format!("acquire: {other}")),
                 }
             }
@@ -254,7 +277,7 @@ impl World {
         if self.plan.hand_over {
             return match self.random.below(4) {
                 0 => self.release_quietly(client, task, now),
-                1 => self.drop_lease(client, task),
+                1 => self.drop_lease(client, task, now),
                 _ => self.release(client, task, now),
             };
         }
@@ -273,7 +296,7 @@ impl World {
             0 | 1 => self.release(client, task, now),
             2 => self.release_quietly(client, task, now),
             4..=6 => self.release(client, task, now),
-            7 => self.drop_lease(client, task),
+            7 => self.drop_lease(client, task, now),
             8 if !is_unsure && self.give_away(client, task) => {}
             _ => self.extend(client, task, now),
         }
@@ -288,7 +311,11 @@ impl World {
         let is_short = self.random.chance(400);
         let ttl_ms =
             if is_short { least_ttl_ms } else { self.plan.ttl_ms(client, &mut self.random) };
-        let result = this.engine.extend(lease, Duration::from_millis(ttl_ms), now);
+        let ttl = Duration::from_millis(ttl_ms);
+        let result = match (&mut this.front, &this.tasks[task].held) {
+            (Some(front), Some(held)) => front.extend(&mut this.engine, held, ttl, now),
+            _ => this.engine.extend(lease, ttl, now),
+        };
         self.log(|_| format!("client {client} extends by {ttl_ms} at {now:?}: {result:?}"));
         match result {
             Ok(op) => {
@@ -338,12 +365,15 @@ impl World {
             }
             1 => this.engine.cancel(op, now),
             2 => self.release(client, task, now),
-            _ => self.drop_lease(client, task),
+            _ => self.drop_lease(client, task, now),
         }
     }
 
     pub(super) fn release(&mut self, client: usize, task: usize, now: Instant) {
         self.lets_go(client, task);
+        if self.unlocks(client, task, now) {
+            return;
+        }
         let this = &mut self.clients[client];
         let Some(lease) = this.tasks[task].lease.take() else { return };
         let result = this.engine.unlock(lease, now);
@@ -363,6 +393,7 @@ impl World {
 
     fn release_quietly(&mut self, client: usize, task: usize, now: Instant) {
         self.lets_go(client, task);
+        self.drops(client, task, now);
         let this = &mut self.clients[client];
         if let Some(lease) = this.tasks[task].lease.take() {
             this.engine.release(lease, now);
@@ -370,10 +401,12 @@ impl World {
         }
         self.counts.path(Path::Dropped);
         self.idle(client, task);
+        self.turn_table(client, now);
     }
 
-    pub(super) fn drop_lease(&mut self, client: usize, task: usize) {
+    pub(super) fn drop_lease(&mut self, client: usize, task: usize, now: Instant) {
         self.lets_go(client, task);
+        self.drops(client, task, now);
         let this = &mut self.clients[client];
         this.dropped.extend(this.tasks[task].lease.take());
         self.counts.path(Path::Dropped);
@@ -390,7 +423,11 @@ impl World {
             self.counts.path(Path::DetachRefused);
             return false;
         }
-        self.clients[client].tasks[task].lease = None;
+        let SimClient { front, tasks, .. } = &mut self.clients[client];
+        tasks[task].lease = None;
+        if let (Some(front), Some(held)) = (front, tasks[task].held.take()) {
+            front.give_away(held);
+        }
         if let Some(token) = name {
             let this = &self.clients[client].tasks[task];
             let (key, holder) = (this.key, this.holder);
@@ -462,12 +499,12 @@ impl World {
         client: usize,
         task: usize,
         state: State,
-        op: OpId,
+        op: impl Into<Option<OpId>>,
         ends: Instant,
     ) {
         let stood = self.clients[client].stood_before;
         let this = &mut self.clients[client].tasks[task];
-        (this.state, this.op) = (state, Some(op));
+        (this.state, this.op) = (state, op.into());
         (this.ends, this.stood) = (ends, stood);
     }
 

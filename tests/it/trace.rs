@@ -319,31 +319,3 @@ fn a_dropped_driver_tells_of_each_node_that_owes_it_an_answer() {
     let is_so = |fields: &str| fields.contains("state=\"left\"") && fields.contains("count=2");
     assert!(left.iter().all(|(level, fields)| *level == Level::WARN && is_so(fields)), "{left:?}");
 }
-
-#[test]
-fn a_call_that_takes_a_lingering_lock_again_has_a_span_of_its_own() {
-    let nodes = redbolt_embedded::Nodes::start(3).unwrap();
-    let log = Recording::default();
-    log_to(log.clone(), || {
-        let config = redbolt::Config::new(nodes.urls()).unwrap();
-        let mut driver = redbolt::driver::Driver::standalone(config).unwrap();
-        assert!(eventually(PATIENCE, || {
-            driver.drive();
-            driver.is_settled()
-        }));
-        for _ in 0..2 {
-            driver.try_lock("k", LockOptions::new(TTL).linger(TTL)).unwrap();
-            let mut lease = None;
-            assert!(eventually(PATIENCE, || {
-                driver.drive();
-                lease = driver.completion();
-                lease.is_some()
-            }));
-        }
-    });
-    let events = log.take();
-    let of_calls = |name: &str| {
-        named(&events, name).iter().filter(|told| told.spans.contains("acquire(")).count()
-    };
-    assert_eq!((of_calls("lease"), of_calls("retaken")), (2, 1), "{events:#?}");
-}

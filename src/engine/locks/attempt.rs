@@ -278,7 +278,7 @@ impl Locks {
     ) -> Option<Event> {
         let op = self.ops.at(index);
         let (slot_index, outcome, keep) = (op.slot(), op.outcome, op.keep);
-        let (granted, linger_ms) = (op.round.granted, op.plan.linger_ms);
+        let granted = op.round.granted;
         let op = self.ops.id(index);
         if outcome == Outcome::Won {
             self.observe(Happening::Lease { op: index, slot: slot_index, now });
@@ -288,9 +288,6 @@ impl Locks {
             slot.state = SlotState::Held;
             slot.granted = granted;
             let lease = LeaseId { slot: slot_index, generation: slot.generation };
-            if linger_ms > 0 && !slot.lingers() {
-                self.note_linger(slot_index, linger_ms);
-            }
             if let Some(keep) = keep {
                 self.begin_keeping(slot_index, keep, self.both_clocks(now));
                 self.claim(slot_index, keep, self.both_clocks(now));

@@ -69,12 +69,8 @@ impl Locks {
         }
         let slot = self.slots.at_mut(slot_index);
         slot.holds = NodeMask::EMPTY;
-        let lingers = slot.lingers();
         if slot.is_kept() {
             self.end_keeping(slot_index);
-        }
-        if lingers {
-            self.close_linger(slot_index);
         }
         self.slots.free_if_unnamed(slot_index);
     }

@@ -97,10 +97,6 @@ impl Locks {
         outcome: Outcome,
         now: Now,
     ) {
-        if outcome != Outcome::Won {
-            // Of its deadline it is not known any more when it began.
-            self.lingers.forbid(slot_index);
-        }
         let slot = self.slots.at(slot_index);
         let (keep, ttl_ms) = (self.keep_of(slot_index), slot.ttl_ms);
         let Some(index) = keep.filter(|_| slot.state == SlotState::Held) else { return };

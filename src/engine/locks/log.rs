@@ -166,22 +166,6 @@ impl Locks {
     }
 
     #[cold]
-    pub(super) fn log_lingers(&self, slot_index: SlotIndex) {
-        let (span, key) = (self.span_of_slot(slot_index), self.key_text(slot_index));
-        event!(
-            name: "lingers", target: LOCK, parent: span, Level::DEBUG, key, "lingers"
-        );
-    }
-
-    #[cold]
-    pub(super) fn log_retaken(&self, index: OpIndex) {
-        event!(
-            name: "retaken", target: LOCK, parent: self.traces.of(Some(index)), Level::DEBUG,
-            "retaken"
-        );
-    }
-
-    #[cold]
     pub(super) fn log_unwanted(&self, id: NodeId) {
         let node = self.name_of(id);
         event!(

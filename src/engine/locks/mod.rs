@@ -17,8 +17,6 @@ pub(super) mod keep;
 mod keep_alive;
 mod leases;
 mod limits;
-pub(super) mod linger;
-pub(super) mod lingers;
 #[cfg(feature = "tracing")]
 mod log;
 pub(super) mod observe;

@@ -72,10 +72,6 @@ pub(in crate::engine) enum Happening<'a> {
     TransferUnwanted { node: NodeId },
     /// The caller of a lease unlocks or drops it.
     Unlock { lease: LeaseId, now: Instant },
-    /// The lease lingers behind its unlock.
-    Lingers { slot: SlotIndex },
-    /// A call takes a lease that lingers.
-    Retaken { op: OpIndex },
     /// An extension begins.
     Extension { op: OpIndex, slot: SlotIndex, ttl_ms: u32 },
     /// A caller's extension, or its adoption of a lease, is reported.
@@ -237,15 +233,6 @@ impl Locks {
                 count!(if self.slots.held(lease).is_some() {
                     self.counts.hold_ends(lease.slot, now);
                 });
-            }
-            Happening::Lingers { slot } => {
-                log!(DEBUG: self.log_lingers(slot));
-                saw(Sight::Lingers);
-            }
-            Happening::Retaken { op } => {
-                count!(self.ops.at_mut(op).way = Way::Again);
-                log!(DEBUG: self.log_retaken(op));
-                saw(Sight::Retaken);
             }
             Happening::Extension { op, slot, ttl_ms } => {
                 log!(DEBUG: self.log_extension(op, slot, ttl_ms));

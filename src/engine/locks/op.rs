@@ -76,8 +76,6 @@ pub(in crate::engine) struct Plan {
     pub(in crate::engine) deadline: Instant,
     /// Between attempts the call waits for a wake, instead of polling.
     pub(in crate::engine) wakes: bool,
-    /// How long the lease may linger behind its unlock, in milliseconds.
-    pub(in crate::engine) linger_ms: u32,
 }
 
 impl Plan {

@@ -108,9 +108,6 @@ impl Locks {
         slot.ends = now.real.plus_millis(slot.ttl_longest_ms);
         let (mut holds, unanswered) = (slot.holds, slot.unanswered);
         let (op, is_kept) = (slot.op, slot.is_kept());
-        if slot.lingers() {
-            self.close_linger(slot_index);
-        }
         self.observe(Happening::Release { slot: slot_index });
         if let Some(op) = op {
             let op = self.ops.at_mut(op);
@@ -496,11 +493,9 @@ impl Locks {
         let (slot_index, outcome) = (op.slot(), op.outcome);
         let op = self.ops.id(index);
         self.close_op(index);
-        // A lease that lingers is another's by now, or soon.
-        if self.slots.at(slot_index).op == Some(index) {
-            self.slots.at_mut(slot_index).op = None;
-            self.slots.free_if_unnamed(slot_index);
-        }
+        debug_assert_eq!(self.slots.at(slot_index).op, Some(index), "a release has its slot");
+        self.slots.at_mut(slot_index).op = None;
+        self.slots.free_if_unnamed(slot_index);
         let result =
             if let Outcome::Unlocked(result) = outcome { result } else { Ok(Unlocked::Unknown) };
         self.observe(Happening::Released { op: index, result });

@@ -81,7 +81,7 @@ impl Locks {
             ("redbolt_leases_total", ("by", "transfer"), counts.leases.transfer),
             ("redbolt_leases_total", ("by", "wake"), counts.leases.wake),
             ("redbolt_leases_total", ("by", "poll"), counts.leases.poll),
-            ("redbolt_leases_total", ("by", "again"), counts.leases.again + calls.again()),
+            ("redbolt_leases_total", ("by", "again"), calls.again()),
             ("redbolt_leases_total", ("by", "turn"), calls.turns()),
             ("redbolt_wakes_total", ("direction", "sent"), counts.wakes_sent),
             ("redbolt_wakes_total", ("direction", "received"), counts.wakes_received),
@@ -129,8 +129,7 @@ impl Locks {
             }
         }
         for (index, slot) in self.slots.slots.iter() {
-            let is_used = slot.state == SlotState::Held && !slot.is_lingering();
-            if is_used && !is_announced(self.keep_of(index)) {
+            if slot.state == SlotState::Held && !is_announced(self.keep_of(index)) {
                 self.counts.hold_began(index).into_iter().for_each(|at| oldest.note_hold(at));
             }
         }

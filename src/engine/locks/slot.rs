@@ -94,12 +94,6 @@ pub(in crate::engine) const CHANGED: u8 = 4;
 const FENCED: u8 = 8;
 /// A waiting call has offered the token: a holder may hand its lock over to it.
 const OFFERED: u8 = 16;
-/// The lease may linger: see [`super::linger`].
-const LINGERS: u8 = 32;
-/// Its caller has unlocked it, and it lingers.
-const LINGERING: u8 = 64;
-/// A call took it while it lingered: no attempt was made.
-const RETAKEN: u8 = 128;
 
 const _: () = assert!(size_of::<Slot>() == 128, "a million leases have a slot each");
 
@@ -117,7 +111,7 @@ impl Slots {
         let slot = self.at_mut(index);
         slot.state = SlotState::Acquiring;
         slot.op = None;
-        slot.marks &= !(KEPT | FENCED | OFFERED | LINGERS | LINGERING | RETAKEN);
+        slot.marks &= !(KEPT | FENCED | OFFERED);
         slot.refs = 0;
         slot.phase = Phase::default();
         slot.extensions = 0;
@@ -220,32 +214,6 @@ impl Slot {
     pub(in crate::engine) const fn set_offered(&mut self) {
         self.state = SlotState::Offered;
         self.marks |= OFFERED;
-    }
-
-    #[inline]
-    pub(in crate::engine) const fn lingers(&self) -> bool {
-        self.marks & LINGERS != 0
-    }
-
-    pub(in crate::engine) const fn set_lingers(&mut self, on: bool) {
-        self.marks = if on { self.marks | LINGERS } else { self.marks & !LINGERS };
-    }
-
-    pub(in crate::engine) const fn is_lingering(&self) -> bool {
-        self.marks & LINGERING != 0
-    }
-
-    pub(in crate::engine) const fn set_lingering(&mut self, on: bool) {
-        self.marks = if on { self.marks | LINGERING } else { self.marks & !LINGERING };
-    }
-
-    #[cfg(feature = "sim")]
-    pub(in crate::engine) const fn is_retaken(&self) -> bool {
-        self.marks & RETAKEN != 0
-    }
-
-    pub(in crate::engine) const fn set_retaken(&mut self) {
-        self.marks |= RETAKEN;
     }
 
     /// Marks the slot as in a list. Returns whether it is new there.

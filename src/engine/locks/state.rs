@@ -14,7 +14,6 @@ use rand::{Rng, SeedableRng};
 
 use super::handover::{Heir, Offers};
 use super::keep::Keeps;
-use super::lingers::Lingers;
 use super::op::{Ops, Outcome};
 use super::prefix::Prefix;
 use super::settings::Settings;
@@ -70,7 +69,6 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) offers: Offers,
     /// How long the last attempt took that a quorum could no longer grant.
     pub(in crate::engine) last_denial: Option<Duration>,
-    pub(in crate::engine) lingers: Lingers,
     /// To whom the next release hands its lock over.
     pub(in crate::engine) heir: Option<Heir>,
     /// What that one is told; kept for its memory.
@@ -123,7 +121,6 @@ impl Locks {
             late_votes: VecDeque::new(),
             offers: Offers::default(),
             last_denial: None,
-            lingers: Lingers::default(),
             heir: None,
             heir_text: Vec::new(),
             scripts: None,

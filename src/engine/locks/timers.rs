@@ -6,7 +6,7 @@
 //! - A timer is in the heap once or not at all: setting, moving and removing it takes logarithmic
 //!   time, and what has ended leaves nothing behind.
 
-use crate::slab::{Index as _, KeepIndex, OpIndex, SlotIndex, index_type};
+use crate::slab::{Index as _, KeepIndex, OpIndex, index_type};
 use crate::time::Instant;
 
 index_type! {
@@ -27,14 +27,12 @@ pub(in crate::engine) enum Timer {
     Extended(OpIndex),
     /// The next extension of a lease, or its end.
     Keep(KeepIndex),
-    /// The end of a lease's time to linger.
-    Linger(SlotIndex),
     /// The end of an offer.
     Offers,
 }
 
 impl Timer {
-    const KINDS: usize = 6;
+    const KINDS: usize = 5;
 
     /// A number that no other timer has.
     fn number(self) -> usize {
@@ -44,7 +42,6 @@ impl Timer {
             Self::Judge(op) => (op.place(), 2),
             Self::Extended(op) => (op.place(), 3),
             Self::Keep(keep) => (keep.place(), 4),
-            Self::Linger(slot) => (slot.place(), 5),
             Self::Offers => return 0,
         };
         1 + place * Self::KINDS + kind
@@ -180,7 +177,6 @@ mod tests {
             Timer::Judge(op),
             Timer::Extended(op),
             Timer::Keep(keep),
-            Timer::Linger(SlotIndex::at(place).unwrap()),
         ];
         kinds[number % Timer::KINDS]
     }
@@ -227,7 +223,7 @@ mod tests {
         }
         timers.remove_all_of(OpIndex::at(0).unwrap());
         let left: Vec<_> = std::iter::from_fn(|| timers.pop_due(Instant::MAX)).collect();
-        let expected: Vec<_> = (Timer::KINDS - 2..2 * Timer::KINDS).map(timer).collect();
+        let expected: Vec<_> = (Timer::KINDS - 1..2 * Timer::KINDS).map(timer).collect();
         assert_eq!(left, expected);
     }
 }

@@ -16,11 +16,6 @@ impl Nodes {
         self.gather_cohort();
     }
 
-    /// Whether the client is about to end.
-    pub(in crate::engine) const fn is_closing(&self) -> bool {
-        self.is_closing
-    }
-
     /// The client is about to wait for what nodes are owed: those that are away get an attempt to
     /// connect at once.
     pub(in crate::engine) fn reach_owed(&mut self, now: Instant) {

@@ -21,10 +21,6 @@ use super::handing::{
     the_list_that_comes_with_a_late_word_goes_with_the_lock,
     what_is_owed_for_a_part_of_a_lock_is_owed_for_longer_than_its_ttl,
 };
-use super::lingering::{
-    a_call_that_cannot_take_it_goes_behind_its_release,
-    a_lock_whose_time_to_linger_is_over_is_not_taken_again, the_handle_of_the_last_holder_is_dead,
-};
 use super::ownership::a_lease_is_given_away_once_every_node_has_answered_its_extension;
 use super::patience::a_node_that_left_since_one_was_tried_first_is_not_written_to;
 use super::releasing::{
@@ -197,11 +193,8 @@ const TESTS: &[(Mutant, fn())] = &[
     // Each finds out by a poll.
     (Mutant::RingNotBroken, two_that_wait_for_each_other_try_again),
     // Another part refuses a lease that is over.
-    (Mutant::LingersBeyondItsTime, a_lock_whose_time_to_linger_is_over_is_not_taken_again),
     // The lease is judged once more when it is handed over: the call fails in vain.
-    (Mutant::SpentLeaseRetaken, a_call_that_cannot_take_it_goes_behind_its_release),
     // Whoever has unlocked a lease does not use it any more.
-    (Mutant::OldHandleLives, the_handle_of_the_last_holder_is_dead),
     // A waiter that is woken too late passes the turn on: that costs a round trip.
     (Mutant::GiveUpNotTold, a_waiter_that_gives_up_tells_the_holder),
 ];

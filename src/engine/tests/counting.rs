@@ -283,16 +283,3 @@ fn a_lease_of_an_attempt_that_no_wake_began_is_counted_as_polled() {
     rig.lease("b");
     assert_eq!(rig.counted("redbolt_leases_total"), ["first 1", "poll 1"], "each call begins anew");
 }
-
-#[test]
-fn a_lock_that_is_taken_again_is_counted_as_that_and_not_as_an_attempt() {
-    let mut rig = super::transfers::rig(3);
-    rig.acquire_with("a", LockOptions::new(TTL).linger(TTL));
-    rig.answer_all(0..3, "+OK\r\n");
-    let lease = rig.locked();
-    rig.engine.release(lease, rig.now);
-    rig.acquire("a");
-    rig.locked();
-    assert_eq!(rig.counted("redbolt_leases_total"), ["first 1", "again 1"]);
-    assert_eq!(rig.counted("redbolt_attempts_total"), ["won 1"]);
-}

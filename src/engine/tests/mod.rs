@@ -14,7 +14,6 @@ mod fuzzed;
 mod handing;
 mod keeping;
 mod limits;
-mod lingering;
 mod notices;
 mod ownership;
 mod patience;

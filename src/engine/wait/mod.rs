@@ -162,14 +162,9 @@ impl Waiting {
     }
 
     /// How many calls of other clients are known to wait for a slot's lock.
+    #[cfg(test)]
     pub(super) fn count_for(&self, slot: SlotIndex) -> usize {
         self.queues.get(slot).map_or(0, |queue| queue.list.len())
-    }
-
-    /// Whether any call waits for a slot's lock, which is of this key: another client's, or one of this
-    /// client's.
-    pub(super) fn is_wanted(&self, slot: SlotIndex, key: &[u8]) -> bool {
-        self.count_for(slot) > 0 || self.waiting_for(key).next().is_some()
     }
 
     /// The slots for whose locks calls of other clients wait.

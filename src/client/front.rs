@@ -1,0 +1,298 @@
+//! [`Front`]: a client's table and leases before an engine, without threads and sockets: the
+//! simulation drives what the callers of a client share, and judges it.
+
+use super::calls::{CallIndex, Reply};
+use super::queues::QueueIndex;
+use super::rules::Rules;
+use super::span::CallSpan;
+use super::table::{Command, Table, Task};
+use crate::config::Config;
+use crate::driver::{Lease, LeasePool};
+use crate::engine::{Engine, Event, LeaseId, OpId};
+use crate::error::{ConfigError, ExtendError, LockError, UnlockError, Unlocked};
+use crate::options::LockOptions;
+use crate::time::Instant;
+
+use std::time::Duration;
+
+/// A call for a lock, or an unlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(CallIndex);
+
+/// A lock as its caller has it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    queue: QueueIndex,
+    lease: Lease,
+}
+
+/// What a call comes to.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Lock(Result<Held, LockError>),
+    Unlock(Result<Unlocked, UnlockError>),
+}
+
+/// See the [module](self).
+pub(crate) struct Front {
+    table: Table,
+    pool: LeasePool,
+    /// The calls whose results nobody has taken, each with the validity that it asks for.
+    open: Vec<(CallIndex, Duration)>,
+    /// The calls that the engine works on.
+    ops: Vec<(OpId, CallIndex)>,
+    /// The calls that came to the engine since the caller last asked.
+    begun: Vec<Ticket>,
+    replies: Vec<(CallIndex, Reply)>,
+}
+
+impl Held {
+    pub(crate) fn id(&self) -> LeaseId {
+        self.lease.id()
+    }
+}
+
+impl Front {
+    pub(crate) fn new(config: &Config, calls_max: usize) -> Result<Self, ConfigError> {
+        Ok(Self {
+            table: Table::new(Rules::new(config)?, calls_max, false),
+            pool: LeasePool::new(),
+            open: Vec::new(),
+            ops: Vec::new(),
+            begun: Vec::new(),
+            replies: Vec::new(),
+        })
+    }
+
+    // ---- callers ----
+
+    /// As [`Client::lock`](super::Client::lock), or `try_lock` without a retry.
+    pub(crate) fn lock(
+        &mut self,
+        engine: &mut Engine,
+        key: &[u8],
+        options: &LockOptions,
+        now: Instant,
+    ) -> Result<Ticket, LockError> {
+        let patience = options.patience(now);
+        let call = self.table.begin_lock(key, options, patience, &mut CallSpan::none(), now)?;
+        self.open.push((call, options.min_validity));
+        self.carry_out(engine, now);
+        Ok(Ticket(call))
+    }
+
+    /// As the drop of a guard: nothing is written before the next [`turn`](Self::turn). Returns
+    /// whether the lease lingers.
+    pub(crate) fn give_back(&mut self, held: Held, may_pass: bool, now: Instant) -> bool {
+        let Held { queue, lease } = held;
+        drop(self.table.give_back(queue, lease, may_pass, || now));
+        self.table.queues.at(queue).lingering.is_some()
+    }
+
+    /// As [`Guard::unlock`](super::Guard::unlock). `Ok(None)`: the lease goes to the next caller, or
+    /// lingers.
+    pub(crate) fn unlock(
+        &mut self,
+        engine: &mut Engine,
+        held: Held,
+        may_pass: bool,
+        now: Instant,
+    ) -> Result<Option<Ticket>, UnlockError> {
+        let Held { queue, lease } = held;
+        let lease = match self.table.pass_on_if(may_pass, queue, lease, || now) {
+            Ok(_listener) => return Ok(None),
+            Err(lease) => lease,
+        };
+        let begun = self.table.begin_unlock(queue, lease, &mut CallSpan::none());
+        self.open.extend(begun.ok().map(|call| (call, Duration::ZERO)));
+        self.carry_out(engine, now);
+        Ok(Some(Ticket(begun?)))
+    }
+
+    /// As the drop of a call: no result follows.
+    pub(crate) fn give_up(&mut self, engine: &mut Engine, ticket: Ticket, now: Instant) {
+        self.open.retain(|(call, _)| *call != ticket.0);
+        let (queue, may_pass) = {
+            let place = self.table.calls.at(ticket.0);
+            (place.queue, place.may_pass())
+        };
+        let mut left = self.table.abandon(ticket.0);
+        if let (Some(Reply::Lock(Ok(lease))), Some(queue)) = (left.reply.take(), queue) {
+            drop(self.table.give_back(queue, lease, may_pass, || now));
+        }
+        self.carry_out(engine, now);
+    }
+
+    /// As [`Guard::extend`](super::Guard::extend); the engine reports the result.
+    pub(crate) fn extend(
+        &mut self,
+        engine: &mut Engine,
+        held: &Held,
+        ttl: Duration,
+        now: Instant,
+    ) -> Result<OpId, ExtendError> {
+        self.table.begin_extension(held.queue, ttl);
+        let result = engine.extend(held.id(), ttl, now);
+        self.look_at(engine, held);
+        result
+    }
+
+    /// The deadline of a lease may be another.
+    pub(crate) fn look_at(&mut self, engine: &Engine, held: &Held) {
+        self.copy(engine, held.id());
+        self.table.look_at(held.queue, held.id(), engine);
+    }
+
+    /// The lock was given away.
+    pub(crate) fn give_away(&mut self, held: Held) {
+        held.lease.end();
+        self.table.vacate(held.queue, held.id());
+        self.pool.reclaim(held.lease);
+    }
+
+    /// No call gets a lock from now on.
+    pub(crate) fn close(&mut self, engine: &mut Engine, now: Instant) {
+        self.table.close(&mut Vec::new());
+        self.carry_out(engine, now);
+    }
+
+    // ---- the loop ----
+
+    /// Takes an event of the engine that is the result of a call. Returns whether it is one.
+    pub(crate) fn take(&mut self, engine: &mut Engine, event: &Event) -> bool {
+        let (op, reply) = match event {
+            Event::Lock { op, result: Ok(id) } => (op, Reply::Lock(self.make(engine, *id))),
+            Event::Lock { op, result: Err(error) } => (op, Reply::Lock(Err(error.clone()))),
+            Event::Unlock { op, result } => (op, Reply::Unlock(*result)),
+            Event::Lost { lease, .. } | Event::Extend { lease, .. } => {
+                self.copy(engine, *lease);
+                return false;
+            }
+            Event::Adopt { .. } | Event::Query { .. } => return false,
+        };
+        let Some(place) = self.ops.iter().position(|(its, _)| its == op) else { return false };
+        let (_, call) = self.ops.swap_remove(place);
+        self.replies.push((call, reply));
+        true
+    }
+
+    /// What the driving thread does after each pass: hands results out and carries commands out.
+    pub(crate) fn turn(&mut self, engine: &mut Engine, now: Instant) {
+        loop {
+            let has_lost = std::mem::take(&mut self.pool.has_lost);
+            self.table.hand_out(engine, has_lost, now, &mut self.replies, &mut Vec::new());
+            self.carry_out(engine, now);
+            if self.replies.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// A call that came to the engine.
+    pub(crate) fn next_begun(&mut self) -> Option<Ticket> {
+        self.begun.pop()
+    }
+
+    /// A call that has ended; its lease is checked again just before its caller gets it.
+    pub(crate) fn next_ended(
+        &mut self,
+        engine: &mut Engine,
+        now: Instant,
+    ) -> Option<(Ticket, Ended)> {
+        let is_done = |call: CallIndex, table: &Table| table.calls.is_done(call);
+        let place = self.open.iter().position(|(call, _)| is_done(*call, &self.table))?;
+        let (call, min_validity) = self.open.remove(place);
+        let ((reply, queue), _left) = self.table.take(call);
+        let ended = match (reply, queue) {
+            (Reply::Lock(Ok(lease)), Some(queue)) => {
+                let remaining = lease.remaining_at(now);
+                if remaining.is_zero() || remaining < min_validity {
+                    let ballot = self.table.rules.late_ballot(lease.votes());
+                    self.give_back(Held { queue, lease }, true, now);
+                    self.carry_out(engine, now);
+                    Ended::Lock(Err(LockError::Expired(ballot)))
+                } else {
+                    Ended::Lock(Ok(Held { queue, lease }))
+                }
+            }
+            (Reply::Lock(Err(error)), _) => Ended::Lock(Err(error)),
+            (Reply::Unlock(result), _) => Ended::Unlock(result),
+            (other, _) => unreachable!("no such call was made: {other:?}"),
+        };
+        Some((Ticket(call), ended))
+    }
+
+    /// When the next turn is due.
+    pub(crate) fn due_at(&self) -> Instant {
+        if self.table.commands.is_empty() { self.table.due_at() } else { Instant::default() }
+    }
+
+    /// Whether any call or key is left, or anything to do.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.table.calls.in_use() + self.table.queues.in_use() + self.table.commands.len() > 0
+    }
+
+    /// Whether a lease is kept for the next caller.
+    pub(crate) fn keeps(&self, id: LeaseId) -> bool {
+        self.table.queues.indices().any(|queue| self.table.queues.is_held_by(queue, id))
+    }
+
+    /// The engine may have changed a lease by itself.
+    pub(crate) fn copy(&mut self, engine: &Engine, id: LeaseId) {
+        if let (Some(place), Some(deadline)) = (engine.word(id), engine.deadline(id)) {
+            self.pool.set_deadline(place, id, deadline);
+            if engine.is_lost(id) {
+                self.pool.set_lost(place, id);
+            }
+        }
+    }
+
+    // ---- inside ----
+
+    fn make(&mut self, engine: &mut Engine, id: LeaseId) -> Result<Lease, LockError> {
+        let (key, token) = engine.held_name(id).ok_or(LockError::Cancelled)?;
+        let deadline = engine.deadline(id).ok_or(LockError::Cancelled)?;
+        let (votes, fence) = (engine.votes(id), engine.fence(id));
+        let (lease, place) = self.pool.make(id, (key, token, fence), deadline, votes);
+        engine.set_word(id, place);
+        Ok(lease)
+    }
+
+    fn carry_out(&mut self, engine: &mut Engine, now: Instant) {
+        for command in std::mem::take(&mut self.table.commands) {
+            match command {
+                Command::Call(call, Task::Acquire { key, options, ends }, _) => {
+                    self.begun.push(Ticket(call));
+                    let begun = match options.until(ends, now) {
+                        Some(options) => engine.acquire(&key, &options, now),
+                        None => Err(self.table.rules.too_late()),
+                    };
+                    match begun {
+                        Ok(op) => self.ops.push((op, call)),
+                        Err(error) => self.replies.push((call, Reply::Lock(Err(error)))),
+                    }
+                }
+                Command::Call(call, Task::Unlock { lease }, _) => {
+                    let result = engine.unlock(lease.id(), now);
+                    self.pool.reclaim(lease);
+                    match result {
+                        Ok(op) => self.ops.push((op, call)),
+                        Err(error) => self.replies.push((call, Reply::Unlock(Err(error)))),
+                    }
+                }
+                Command::Call(call, Task::Cancel, _) => {
+                    if let Some((op, _)) = self.ops.iter().find(|(_, its)| *its == call) {
+                        engine.cancel(*op, now);
+                    }
+                }
+                Command::Release(lease) => {
+                    engine.release(lease.id(), now);
+                    self.pool.reclaim(lease);
+                }
+                other @ (Command::Call(..) | Command::Shutdown { .. } | Command::Close) => {
+                    unreachable!("no such call was made: {other:?}")
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Tests of locks that linger, on the table alone: the time, and what the nodes say, are the test's.
+
+use std::time::Duration;
+
+use super::calls::{CallIndex, Reply};
+use super::queues::QueueIndex;
+use super::rules::Rules;
+use super::span::CallSpan;
+use super::table::{Command, Table, Task};
+use crate::config::Config;
+use crate::driver::{Lease, LeasePool};
+use crate::engine::{Engine, LeaseId};
+use crate::options::LockOptions;
+use crate::quorum::NodeMask;
+use crate::time::Instant;
+use crate::token::TokenBytes;
+
+const TTL: Duration = Duration::from_secs(10);
+/// The TTL less the drift.
+const VALIDITY: Duration = Duration::from_millis(9_898);
+const LINGER: Duration = Duration::from_secs(2);
+
+struct Desk {
+    table: Table,
+    pool: LeasePool,
+    engine: Engine,
+    now: Instant,
+    leases: usize,
+}
+
+type Held = (QueueIndex, Lease);
+
+impl Desk {
+    fn new() -> Self {
+        let (config, now) = (Config::new(["h:1"]).unwrap(), Instant::from_nanos(1));
+        Self {
+            table: Table::new(Rules::new(&config).unwrap(), 8, false),
+            pool: LeasePool::new(),
+            engine: Engine::new(&config, [0; 32], now).unwrap(),
+            now,
+            leases: 0,
+        }
+    }
+
+    fn asks(&mut self, options: &LockOptions) -> CallIndex {
+        let patience = options.patience(self.now);
+        self.table.begin_lock(b"k", options, patience, &mut CallSpan::none(), self.now).unwrap()
+    }
+
+    /// What the driving thread is to do.
+    fn commands(&mut self) -> Vec<&'static str> {
+        let commands = std::mem::take(&mut self.table.commands);
+        let name = |command| match command {
+            Command::Call(_, Task::Acquire { .. }, _) => "acquire",
+            Command::Release(_) => "release",
+            other @ (Command::Call(..) | Command::Shutdown { .. } | Command::Close) => {
+                panic!("{other:?}")
+            }
+        };
+        commands.into_iter().map(name).collect()
+    }
+
+    /// A lock that the nodes grant.
+    fn wins(&mut self, options: &LockOptions) -> Held {
+        let call = self.asks(options);
+        assert_eq!(self.commands(), ["acquire"]);
+        self.leases += 1;
+        let (id, token) = (LeaseId::nth(self.leases), TokenBytes::Drawn([0; 20]));
+        let ends = self.now + VALIDITY;
+        let (lease, _) = self.pool.make(id, (b"k", &token, None), ends, NodeMask::first(1));
+        let mut replies = vec![(call, Reply::Lock(Ok(lease)))];
+        self.table.hand_out(&self.engine, false, self.now, &mut replies, &mut Vec::new());
+        self.taken(call)
+    }
+
+    fn taken(&mut self, call: CallIndex) -> Held {
+        let ((reply, queue), _) = self.table.take(call);
+        let Reply::Lock(Ok(lease)) = reply else { panic!("{reply:?}") };
+        (queue.unwrap(), lease)
+    }
+
+    /// A lock of a call that asks no node.
+    fn again(&mut self, options: &LockOptions) -> Held {
+        let call = self.asks(options);
+        assert!(self.commands().is_empty());
+        self.taken(call)
+    }
+
+    fn drops(&mut self, (queue, lease): Held) {
+        let now = self.now;
+        drop(self.table.give_back(queue, lease, true, || now));
+    }
+
+    fn waits(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.table.hand_out(&self.engine, false, self.now, &mut Vec::new(), &mut Vec::new());
+    }
+}
+
+fn options() -> LockOptions {
+    LockOptions::new(TTL).linger(LINGER)
+}
+
+/// The table's atomics are the schedule checker's.
+fn once(scenario: fn()) {
+    shuttle::check_random(scenario, 1);
+}
+
+#[test]
+fn a_lock_that_lingers_is_taken_again_without_a_command() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options());
+        let id = held.1.id();
+        desk.drops(held);
+        for _ in 0..3 {
+            let held = desk.again(&options());
+            assert_eq!(held.1.id(), id);
+            desk.drops(held);
+        }
+        desk.waits(LINGER);
+        assert_eq!(desk.commands(), ["release"]);
+    });
+}
+
+/// The driving thread has not looked at the time yet.
+#[test]
+pub(super) fn a_lock_whose_time_to_linger_is_over_is_not_taken_again() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options());
+        desk.drops(held);
+        desk.now = desk.now + LINGER;
+        desk.asks(&options());
+        assert_eq!(desk.commands(), ["release", "acquire"]);
+    });
+}
+
+#[test]
+pub(super) fn a_call_that_wants_more_than_is_left_goes_behind_the_release() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options());
+        desk.drops(held);
+        desk.waits(LINGER / 2);
+        desk.asks(&options().min_validity(VALIDITY));
+        assert_eq!(desk.commands(), ["release", "acquire"]);
+    });
+}
+
+#[test]
+fn each_caller_says_for_itself_how_long_its_lock_lingers() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options());
+        desk.drops(held);
+        let held = desk.again(&options().linger(LINGER / 4));
+        desk.drops(held);
+        desk.waits(LINGER / 4);
+        assert_eq!(desk.commands(), ["release"]);
+        let held = desk.wins(&options());
+        desk.drops(held);
+        let held = desk.again(&LockOptions::new(TTL));
+        desk.drops(held);
+        assert_eq!(desk.commands(), ["release"]);
+    });
+}
+
+#[test]
+fn a_lock_lingers_for_half_of_its_ttl_at_most() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options().linger(TTL));
+        desk.drops(held);
+        desk.waits(VALIDITY / 2 - Duration::from_millis(1));
+        assert!(desk.commands().is_empty());
+        desk.waits(Duration::from_millis(1));
+        assert_eq!(desk.commands(), ["release"]);
+    });
+}
+
+/// How long ago its SET was cannot be told from its deadline.
+#[test]
+fn a_lock_that_was_extended_by_another_ttl_does_not_linger() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options());
+        desk.table.begin_extension(held.0, TTL / 2);
+        desk.drops(held);
+        assert_eq!(desk.commands(), ["release"]);
+    });
+}
+
+#[test]
+fn a_lock_that_is_lost_while_it_lingers_is_not_taken_again() {
+    once(|| {
+        let mut desk = Desk::new();
+        let held = desk.wins(&options());
+        let id = held.1.id();
+        desk.drops(held);
+        desk.pool.set_lost(0, id);
+        desk.asks(&options());
+        assert_eq!(desk.commands(), ["release", "acquire"]);
+    });
+}
