@@ -6,11 +6,13 @@
 
 use super::core::Engine;
 use super::event::Event;
+use super::locks::handover::Heir;
 use super::locks::observe::Happening;
 use super::locks::op::{OpId, OpKind, Outcome};
 use super::locks::slot::SlotState;
 use super::locks::state::Failed;
 use super::locks::timers::Timer;
+use super::wait::Scripts;
 use crate::error::{LockError, NO_CLIENT, Unlocked};
 use crate::node::Now;
 use crate::options::LockOptions;
@@ -176,15 +178,24 @@ impl Engine {
 
     /// Releases a slot, and gives the turn to the first of its waiters.
     fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
-        self.locks.release_slot(slot_index, now);
-        self.pass_on(slot_index, now);
+        self.locks.release_slot(slot_index, None, now);
+        self.pass_on(slot_index, None, now);
+    }
+
+    /// Releases a lease, and gives the turn to the first of its waiters: by the hand-over itself if
+    /// that is the heir.
+    #[inline]
+    pub(super) fn release_lease(&mut self, slot_index: SlotIndex, heir: Option<Heir>, now: Now) {
+        let nodes = self.locks.release_slot(slot_index, heir, now);
+        let scripts = heir.map(|heir| Scripts { nodes, near: heir.near });
+        self.pass_on(slot_index, scripts, now);
     }
 
     /// After the release of a slot: gives the turn to the first of its waiters.
     #[inline(always)]
-    pub(super) fn pass_on(&mut self, slot_index: SlotIndex, now: Now) {
+    fn pass_on(&mut self, slot_index: SlotIndex, scripts: Option<Scripts>, now: Now) {
         if self.waiting.has_queue(slot_index) {
-            self.pass_lock_on(slot_index, now);
+            self.pass_lock_on(slot_index, scripts, now);
             self.follow(now);
         }
         self.locks.slots.free_if_unnamed(slot_index);

@@ -186,11 +186,10 @@ impl Engine {
     pub fn unlock(&mut self, lease: LeaseId, now: Instant) -> Result<OpId, UnlockError> {
         self.locks.observe(Happening::Unlock { lease, now });
         self.locks.slots.held(lease).ok_or(UnlockError::NotOurs)?;
-        if self.waiting.has_queue(lease.slot) {
-            self.choose_heir(lease.slot, self.locks.both_clocks(now));
-        }
-        let op = self.locks.release_reported(lease.slot, now);
-        self.pass_on(lease.slot, self.locks.both_clocks(now));
+        let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
+        let now = self.locks.now(now);
+        let op = self.locks.open_release(lease.slot, now);
+        self.release_lease(lease.slot, heir, now);
         op.inspect(|&op| self.locks.conclude_release(op))
     }
 
@@ -215,12 +214,14 @@ impl Engine {
     /// no longer held.
     pub fn release(&mut self, lease: LeaseId, now: Instant) {
         self.locks.observe(Happening::Unlock { lease, now });
-        if self.locks.slots.held(lease).is_some() && self.waiting.has_queue(lease.slot) {
-            self.choose_heir(lease.slot, self.locks.both_clocks(now));
+        if self.locks.slots.held(lease).is_none() {
+            return;
         }
-        if self.locks.release_quietly(lease, now) {
-            self.pass_on(lease.slot, self.locks.both_clocks(now));
-        }
+        let heir = self.heir_of(lease.slot, self.locks.both_clocks(now));
+        let now = self.locks.now(now);
+        self.locks.cancel_extension(lease.slot);
+        self.locks.observe(Happening::Unreported);
+        self.release_lease(lease.slot, heir, now);
     }
 
     /// Gives a lease away: its keys stay, and any client with key and token may release or extend

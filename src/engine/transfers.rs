@@ -5,7 +5,7 @@ use super::core::Engine;
 use super::locks::handover::Heir;
 use super::locks::observe::Happening;
 use super::locks::offers::{Taken, Transfer};
-use super::wait::{Kind, Message, Terms};
+use super::wait::{Kind, Meant, Message, Terms};
 use crate::command::Answer;
 use crate::node::Now;
 use crate::quorum::NodeId;
@@ -16,9 +16,14 @@ use crate::token::TokenBytes;
 impl Engine {
     // ---- the holder ----
 
-    /// The lock of a slot is about to be released: chooses who gets it, if anybody may.
+    /// The lease of a slot is about to be released: the waiter that gets it, if any may.
+    #[inline]
+    pub(super) fn heir_of(&mut self, slot_index: SlotIndex, now: Now) -> Option<Heir> {
+        if self.waiting.has_queue(slot_index) { self.choose_heir(slot_index, now) } else { None }
+    }
+
     #[cold]
-    pub(super) fn choose_heir(&mut self, slot_index: SlotIndex, now: Now) {
+    fn choose_heir(&mut self, slot_index: SlotIndex, now: Now) -> Option<Heir> {
         let settings = &self.locks.settings;
         let terms = Terms {
             able: self.locks.able_to_transfer(slot_index),
@@ -27,22 +32,22 @@ impl Engine {
         };
         let slot = self.locks.slots.at(slot_index);
         // A token that the caller chose may be in use elsewhere: nothing can be told by it.
-        let TokenBytes::Drawn(token) = slot.token else { return };
+        let TokenBytes::Drawn(token) = slot.token else { return None };
         let key = slot.key.clone();
         let mut text = std::mem::take(&mut self.locks.heir_text);
         let next = self.input(now, |waiting, view| {
             waiting.next_holder(slot_index, (&key, &token), terms, &mut text, view)
         });
         self.locks.heir_text = text;
-        let Some(next) = next else { return };
+        let next = next?;
         self.locks.observe(Happening::HandedOver { slot: slot_index });
-        self.locks.heir = Some(Heir {
+        Some(Heir {
             token: next.offer.token,
             ttl_ms: next.offer.ttl_ms,
             nodes: self.locks.running_transfers(),
             near: next.near,
             mark_at: next.mark_at,
-        });
+        })
     }
 
     /// A node answered the script that hands a lock over.
@@ -88,13 +93,12 @@ impl Engine {
                 if let Some(fence) = message.fence() {
                     self.locks.hear_of_fence(message.key, fence, now);
                 }
-                let slot = self.slot_meant(message);
-                let is_released = self.was_released(message);
-                let receiver = self.locks.receiver(&message.token, message.key);
-                self.tell_waiting(now, |waiting, view| {
-                    (view.is_released, view.receiver) = (is_released, receiver);
-                    waiting.message(id, message, slot, view);
-                });
+                let meant = Meant {
+                    slot: self.slot_meant(message),
+                    is_released: self.was_released(message),
+                    receiver: self.locks.receiver(&message.token, message.key),
+                };
+                self.tell_waiting(now, |waiting, view| waiting.message(id, message, meant, view));
             }
         }
     }

@@ -9,7 +9,8 @@ use super::locks::slot::SlotState;
 use super::locks::state::Locks;
 use super::locks::timers::Timer;
 use super::wait::{
-    Action, Answer, Call, Input, Message, Offer, Reach, Source, Text, View, Waiting, around_token,
+    Action, Answer, Call, Input, Message, Offer, Reach, Released, Scripts, Source, Text, View,
+    Waiting, around_token,
 };
 use crate::command::{self, append_get, append_introduction, append_publish};
 use crate::error::Cause;
@@ -117,14 +118,16 @@ impl Engine {
 
     /// Behind the release: wakes the first waiter for the key.
     #[cold]
-    pub(super) fn pass_lock_on(&mut self, slot_index: SlotIndex, now: Now) {
+    pub(super) fn pass_lock_on(
+        &mut self,
+        slot_index: SlotIndex,
+        scripts: Option<Scripts>,
+        now: Now,
+    ) {
         let key = self.locks.slots.at(slot_index).key.clone();
         let fence = self.locks.fence_of(slot_index).unwrap_or(0);
-        let scripts = self.locks.scripts.take();
-        self.tell_waiting(now, |waiting, view| {
-            (view.fence, view.scripts) = (fence, scripts);
-            waiting.released(slot_index, key, view);
-        });
+        let release = Released { key, fence, scripts };
+        self.tell_waiting(now, |waiting, view| waiting.released(slot_index, release, view));
     }
 
     // ---- what comes in ----
@@ -264,16 +267,7 @@ impl Engine {
         let last_pass = if is_prompt { now.real } else { self.locks.last_pass };
         let reach = self.reach();
         let source = &mut Outside { locks: &mut self.locks, now };
-        let view = &mut View {
-            now: now.real,
-            last_pass,
-            reach,
-            source,
-            scripts: None,
-            fence: 0,
-            is_released: false,
-            receiver: None,
-        };
+        let view = &mut View { now: now.real, last_pass, reach, source };
         input(&mut self.waiting, view)
     }
 

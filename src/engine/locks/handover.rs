@@ -9,8 +9,8 @@ use crate::quorum::{NodeId, NodeMask};
 use crate::slab::{OpIndex, SlotIndex};
 use crate::time::Instant;
 
-/// To whom a release hands its lock over, and by which nodes.
-#[derive(Debug)]
+/// The waiter to which a release hands its lock over.
+#[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Heir {
     pub(in crate::engine) token: [u8; 20],
     pub(in crate::engine) ttl_ms: u32,

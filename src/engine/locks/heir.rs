@@ -9,6 +9,7 @@
 //!   its connection.
 //! - What is owed after a lost script is the delete of the holder's own token, never the waiter's.
 
+use super::handover::Heir;
 use super::state::Locks;
 use crate::command::append_transfer;
 use crate::node::{Now, Request, TransfersName};
@@ -35,19 +36,18 @@ impl Locks {
         able
     }
 
-    /// Writes the script to the nodes that can run it. Returns those of `holds` that need the plain
-    /// release.
+    /// Writes the script to those of `holds` that can run it. Returns which.
     #[cold]
     pub(super) fn write_transfers(
         &mut self,
         slot_index: SlotIndex,
+        heir: Heir,
         holds: NodeMask,
         now: Now,
     ) -> NodeMask {
-        let Some(heir) = self.heir.take() else { return holds };
         let channel = TransfersName::of(&heir.token);
         let to = (&TokenBytes::Drawn(heir.token), heir.ttl_ms);
-        let (mut rest, mut written) = (holds, NodeMask::EMPTY);
+        let mut written = NodeMask::EMPTY;
         for id in holds.intersection(heir.nodes) {
             let node = self.nodes.at(id);
             let Some(mark) = node.mark() else { continue };
@@ -60,11 +60,9 @@ impl Locks {
             let by = (channel.as_bytes(), text.as_slice());
             append_transfer(&mut self.scratch, &slot.key, &slot.token, to, by);
             if self.write(id, Request::Transfer(slot_index), now) {
-                rest.remove(id);
                 written.insert(id);
             }
         }
-        self.scripts = Some((written, heir.near));
-        rest
+        written
     }
 }

@@ -257,7 +257,7 @@ impl Locks {
         self.ops.unlist(index);
         let attempt = self.slots.at_mut(last);
         attempt.holds = rules::holds_of_attempt(attempt.holds);
-        self.release_slot(last, now);
+        self.release_slot(last, None, now);
         self.slots.at_mut(last).op = None;
         self.slots.free_if_unnamed(last);
         self.offers.open.remove(slot_index);
@@ -318,7 +318,7 @@ impl Locks {
         if slot.holds.is_empty() {
             slot.state = SlotState::Released;
         } else {
-            self.release_slot(slot_index, now);
+            self.release_slot(slot_index, None, now);
         }
     }
 

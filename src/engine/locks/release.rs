@@ -8,15 +8,16 @@
 //! - The client stops deleting a key only when the node answered, or when the key's TTL has
 //!   certainly ended.
 
+use super::handover::Heir;
 use super::observe::Happening;
 use super::op::{OpId, OpKind, Outcome};
-use super::slot::{LeaseId, SlotState};
+use super::slot::SlotState;
 use super::state::Locks;
 use crate::command::{Answer, ReleaseStep, append_release};
 use crate::engine::event::Event;
 use crate::error::{Cause, UnlockError, Unlocked};
 use crate::node::{Debt, Debts, Node, Now, REFUSED_DELAY, Request};
-use crate::quorum::NodeId;
+use crate::quorum::{NodeId, NodeMask};
 use crate::round::{Decision, Tally};
 use crate::rules;
 use crate::slab::{OpIndex, SlotIndex};
@@ -24,19 +25,6 @@ use crate::time::Instant;
 use crate::token::TokenBytes;
 
 impl Locks {
-    /// Releases a lease without a report: nothing waits for the answers. Returns whether it was
-    /// held.
-    pub(in crate::engine) fn release_quietly(&mut self, lease: LeaseId, now: Instant) -> bool {
-        let is_held = self.slots.held(lease).is_some();
-        if is_held {
-            let now = self.now(now);
-            self.cancel_extension(lease.slot);
-            self.observe(Happening::Unreported);
-            self.release_slot(lease.slot, now);
-        }
-        is_held
-    }
-
     /// Deletes `key` on every node where it holds `token`.
     ///
     /// # Errors
@@ -51,13 +39,15 @@ impl Locks {
         let token = TokenBytes::from_wire(token).ok_or(UnlockError::InvalidName)?;
         let key = self.prefix.wire_key(key).map_err(|_| UnlockError::InvalidName)?;
         let slot_index = self.open_foreign(&key, token);
-        let result = self.release_reported(slot_index, now);
+        let now = self.now(now);
+        let result = self.open_release(slot_index, now);
+        self.release_slot(slot_index, None, now);
         self.slots.free_if_unnamed(slot_index);
         result
     }
 
     /// An extension under way ends with the release: the two never race.
-    fn cancel_extension(&mut self, slot_index: SlotIndex) {
+    pub(in crate::engine) fn cancel_extension(&mut self, slot_index: SlotIndex) {
         self.end_keep_alive(slot_index);
         let op = self.slots.at(slot_index).op;
         if let Some(extension) = op.filter(|&op| self.ops.at(op).outcome == Outcome::Open) {
@@ -65,25 +55,22 @@ impl Locks {
         }
     }
 
-    /// Releases a slot and reports the result. [`UnlockError::Full`] if the result cannot be
-    /// reported: the slot is released all the same.
-    pub(in crate::engine) fn release_reported(
+    /// Takes a place for the report of a release that follows. [`UnlockError::Full`]: it will not be
+    /// reported.
+    pub(in crate::engine) fn open_release(
         &mut self,
         slot_index: SlotIndex,
-        now: Instant,
+        now: Now,
     ) -> Result<OpId, UnlockError> {
-        let now = self.now(now);
         // First of all, so that an extension of the engine's own gives its place back.
         self.cancel_extension(slot_index);
         let Some(index) = self.ops.open(OpKind::Release) else {
             self.observe(Happening::Unreported);
-            self.release_slot(slot_index, now);
             return Err(UnlockError::Full);
         };
         self.slots.at_mut(slot_index).op = Some(index);
         self.ops.at_mut(index).set_slot(slot_index);
         self.begin_round(index, now);
-        self.release_slot(slot_index, now);
         Ok(self.ops.id(index))
     }
 
@@ -96,12 +83,18 @@ impl Locks {
     }
 
     /// Sends a compare-and-delete to every node that may hold the slot's key, or notes it as owed.
+    /// With an heir, the nodes that can hand the lock over are told to do that instead; returns which.
     /// The caller frees the slot, once its waiters are told.
-    pub(in crate::engine) fn release_slot(&mut self, slot_index: SlotIndex, now: Now) {
-        let (all, is_handed_over) = (self.nodes.all(), self.heir.is_some());
+    pub(in crate::engine) fn release_slot(
+        &mut self,
+        slot_index: SlotIndex,
+        heir: Option<Heir>,
+        now: Now,
+    ) -> NodeMask {
+        let (all, is_handed_over) = (self.nodes.all(), heir.is_some());
         let slot = self.slots.at_mut(slot_index);
         if matches!(slot.state, SlotState::Released | SlotState::Detached | SlotState::Free) {
-            return;
+            return NodeMask::EMPTY;
         }
         slot.state = rules::state_once_released(SlotState::Released, slot.state, is_handed_over);
         slot.phase = slot.phase.next();
@@ -120,9 +113,10 @@ impl Locks {
         if rules::ends_keeping(is_kept) {
             self.end_keeping(slot_index);
         }
-        let mut others = holds;
-        if self.heir.is_some() {
-            others = self.write_transfers(slot_index, holds, now);
+        let (mut others, mut scripts) = (holds, NodeMask::EMPTY);
+        if let Some(heir) = heir {
+            scripts = self.write_transfers(slot_index, heir, holds, now);
+            others = holds.without(scripts);
         } else if let Some(step) = self.nodes.common_release(holds) {
             self.encode_release(slot_index, step);
             let request = Request::Release { slot: slot_index, step };
@@ -135,6 +129,7 @@ impl Locks {
         if let Some(claim) = claim {
             self.delete_claim(&claim, slot_index, now);
         }
+        scripts
     }
 
     /// Writes the release to one node, or notes it as owed. `encoded` is the step that the scratch

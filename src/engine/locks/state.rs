@@ -12,7 +12,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::handover::{Heir, Offers};
+use super::handover::Offers;
 use super::keep::Keeps;
 use super::op::{Ops, Outcome};
 use super::prefix::Prefix;
@@ -69,13 +69,8 @@ pub(in crate::engine) struct Locks {
     pub(in crate::engine) offers: Offers,
     /// How long the last attempt took that a quorum could no longer grant.
     pub(in crate::engine) last_denial: Option<Duration>,
-    /// To whom the next release hands its lock over.
-    pub(in crate::engine) heir: Option<Heir>,
-    /// What that one is told; kept for its memory.
+    /// What the next holder of a lock is told; kept for its memory.
     pub(in crate::engine) heir_text: Vec<u8>,
-    /// The nodes to which that release has written the script, and the one by which later messages
-    /// come behind.
-    pub(in crate::engine) scripts: Option<(NodeMask, NodeId)>,
     /// What the caller last said of the wall clock.
     pub(in crate::engine) wall: Option<WallClock>,
     /// How many nanoseconds the sockets were not read, in all.
@@ -121,9 +116,7 @@ impl Locks {
             late_votes: VecDeque::new(),
             offers: Offers::default(),
             last_denial: None,
-            heir: None,
             heir_text: Vec::new(),
-            scripts: None,
             wall: None,
             absent: 0,
             last_pass: now,

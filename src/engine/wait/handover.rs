@@ -46,6 +46,25 @@ pub(in crate::engine) struct Terms {
     pub(in crate::engine) ttl_max_ms: u32,
 }
 
+/// The scripts by which a release hands its lock over.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Scripts {
+    /// The nodes to which they are written.
+    pub(in crate::engine) nodes: NodeMask,
+    /// The node by which later messages come behind them.
+    pub(in crate::engine) near: NodeId,
+}
+
+/// The release of a lock for which other calls may wait.
+#[derive(Debug)]
+pub(in crate::engine) struct Released {
+    pub(in crate::engine) key: Key,
+    /// The fence of the lease; zero for none.
+    pub(in crate::engine) fence: u64,
+    /// How the lock is handed over; `None` if it is not.
+    pub(in crate::engine) scripts: Option<Scripts>,
+}
+
 /// A lock that is being handed over.
 #[derive(Debug)]
 pub(super) struct Handover {
@@ -99,17 +118,17 @@ impl Waiting {
         &mut self,
         slot: SlotIndex,
         wake: Wake,
-        (written, near): (NodeMask, NodeId),
+        scripts: Scripts,
         view: &mut View<'_>,
     ) {
         if !wake.rest.is_empty() {
             saw(Sight::HandedOn);
         }
         let until = view.now + self.node_timeout * 2;
-        let mut successor = wake.successor(near, until);
+        let mut successor = wake.successor(scripts.near, until);
         successor.is_handed = true;
         self.wakes.note(hash(wake.key.as_slice()), successor);
-        let handover = Handover { wake, told: NodeMask::EMPTY, open: written };
+        let handover = Handover { wake, told: NodeMask::EMPTY, open: scripts.nodes };
         self.handovers.enter(slot, || handover);
         self.settle_handover(slot, view);
     }

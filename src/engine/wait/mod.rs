@@ -43,12 +43,12 @@ use crate::witness::{Sight, saw};
 
 use std::time::Duration;
 
-pub(super) use handover::Terms;
+pub(super) use handover::{Released, Scripts, Terms};
 pub(super) use message::{
     Kind, Listed, Message, Offer, RawToken, append as append_message, around_token, token_of,
     waiter_id,
 };
-pub(super) use outside::{Action, Answer, Call, Input, Reach, Source, Text, View};
+pub(super) use outside::{Action, Answer, Call, Input, Meant, Reach, Source, Text, View};
 
 use handover::Handover;
 use list::{Entry, List, Receipt};
@@ -249,7 +249,7 @@ impl Waiting {
             let nobody = std::iter::empty();
             self.tell(node, (Kind::GiveUp, 0), sender, &token, nobody, key.as_slice());
         }
-        self.wake_first(true, key, list, view);
+        self.wake_first(true, key, list, 0, view);
     }
 
     /// A call won the lock that did not wait for it.
@@ -261,16 +261,17 @@ impl Waiting {
 
     /// The lock of a slot is released. Unless it was handed over to the first of its waiters, that
     /// one is woken, behind the release.
-    pub(super) fn released(&mut self, slot: SlotIndex, key: Key, view: &mut View<'_>) {
+    pub(super) fn released(&mut self, slot: SlotIndex, release: Released, view: &mut View<'_>) {
         let Some(mut queue) = self.queues.remove(slot) else { return };
-        if let Some(scripts) = view.scripts
+        let Released { key, fence, scripts } = release;
+        if let Some(scripts) = scripts
             && let Some(to) = queue.list.take_first()
         {
-            let (rest, fence) = (rules::carried_on(queue.list), view.fence);
+            let rest = rules::carried_on(queue.list);
             let wake = Wake { key, to, rest, fence, tried: NodeMask::EMPTY, is_turn: true };
             return self.handed_over(slot, wake, scripts, view);
         }
-        self.wake_first(true, key, queue.list, view);
+        self.wake_first(true, key, queue.list, fence, view);
     }
 
     /// The lock now belongs to another client, which does not learn of the waiters: their own polls
@@ -317,15 +318,15 @@ impl Waiting {
         &mut self,
         node: NodeId,
         message: &Message<'_>,
-        slot: Option<SlotIndex>,
+        meant: Meant,
         view: &mut View<'_>,
     ) {
-        match (message.kind, slot) {
+        match (message.kind, meant.slot) {
             (Kind::Announce, Some(slot)) => {
                 let all = entries(message, node, true, view);
                 self.begin_queue(slot, message.key, all, 0);
             }
-            (Kind::Announce, None) => self.announced(node, message, view),
+            (Kind::Announce, None) => self.announced(node, message, meant, view),
             (Kind::Wake, _) => {
                 if rules::is_heeded(true) {
                     self.woken(node, message, view);
@@ -416,7 +417,13 @@ impl Waiting {
     }
 
     /// Another call waits for a key that this client held, or wants too.
-    fn announced(&mut self, node: NodeId, message: &Message<'_>, view: &mut View<'_>) {
+    fn announced(
+        &mut self,
+        node: NodeId,
+        message: &Message<'_>,
+        meant: Meant,
+        view: &mut View<'_>,
+    ) {
         let mut all = entries(message, node, true, view);
         // This client knows which of its own calls are over. The word of such a call comes back to it where
         // the call saw its own token at a node.
@@ -426,7 +433,7 @@ impl Waiting {
             return;
         }
         // The lock is on its way to a call of this client. That call itself keeps the calls behind it.
-        if let Some(op) = view.receiver {
+        if let Some(op) = meant.receiver {
             let is_its_own = self.call_of(message.sender.id, message.key) == Some(op);
             all.retain(|entry| !(is_its_own && entry.id == message.sender.id));
             return self.follow(op, message, all, view);
@@ -470,8 +477,8 @@ impl Waiting {
             }
         }
         // Nobody else was given the turn by the release that came before the announcement.
-        let is_turn = view.is_released && successor.is_none();
-        self.wake_first(is_turn, Key::from_slice(message.key), all, view);
+        let is_turn = meant.is_released && successor.is_none();
+        self.wake_first(is_turn, Key::from_slice(message.key), all, 0, view);
     }
 
     /// Whether a message is for a call of this client, which is over if it was not found.

@@ -71,14 +71,16 @@ pub(in crate::engine) struct View<'a> {
     pub(in crate::engine) last_pass: Instant,
     pub(in crate::engine) reach: Reach,
     pub(in crate::engine) source: &'a mut dyn Source,
-    /// The nodes to which the scripts are written that hand a lock over, and the one by which later
-    /// messages come behind; `None` if it is not handed over.
-    pub(in crate::engine) scripts: Option<(NodeMask, NodeId)>,
-    /// The fence of the lease that is released; zero for none.
-    pub(in crate::engine) fence: u64,
-    /// The lock that a message is about was this client's, which has released it.
+}
+
+/// The lock that a message is about, as this client knows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct Meant {
+    /// Its slot, if this client has it or is about to.
+    pub(in crate::engine) slot: Option<SlotIndex>,
+    /// It was this client's, which has released it.
     pub(in crate::engine) is_released: bool,
-    /// The call of this client to which the lock that a message is about is being handed over.
+    /// The call of this client to which it is being handed over.
     pub(in crate::engine) receiver: Option<OpIndex>,
 }
 

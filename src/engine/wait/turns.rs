@@ -58,15 +58,17 @@ impl Waiting {
                 list.add(entry);
             }
         }
-        self.wake_first(true, Key::from_slice(key), list, view);
+        self.wake_first(true, Key::from_slice(key), list, 0, view);
     }
 
-    /// Wakes the first of the list that still waits. `is_turn`: this client may give the turn.
+    /// Wakes the first of the list that still waits. `is_turn`: this client may give the turn; `fence`:
+    /// that of the lease that it released.
     pub(super) fn wake_first(
         &mut self,
         is_turn: bool,
         key: Key,
         mut list: List,
+        fence: u64,
         view: &mut View<'_>,
     ) {
         list.drop_past(view.now);
@@ -75,7 +77,6 @@ impl Waiting {
         if !rest.is_empty() {
             saw(Sight::HandedOn);
         }
-        let fence = view.fence;
         self.wake(Wake { key, to, rest, fence, tried: NodeMask::EMPTY, is_turn }, view);
     }
 

@@ -38,6 +38,16 @@ fn slot(place: usize) -> SlotIndex {
     SlotIndex::at(place).unwrap()
 }
 
+/// A release of the key, which is handed over by these.
+fn release(scripts: Option<Scripts>) -> Released {
+    Released { key: Key::from_slice(KEY), fence: 0, scripts }
+}
+
+/// What a message is about: the lock of this slot, or none of this client's.
+fn meant(lock: Option<usize>) -> Meant {
+    Meant { slot: lock.map(slot), ..Meant::default() }
+}
+
 fn own(call: u32) -> WaiterId {
     waiter_id(US, call)
 }
@@ -111,10 +121,6 @@ impl World {
             last_pass: self.now.minus_nanos(u64::try_from(self.unread.as_nanos()).unwrap()),
             reach: self.reach,
             source,
-            scripts: None,
-            fence: 0,
-            is_released: false,
-            receiver: self.receiver,
         };
         input(&mut self.waiting, view);
         (self.actions, self.published) = (Vec::new(), Vec::new());
@@ -176,13 +182,14 @@ impl World {
         let list = ids[1..].iter().map(listed);
         message::append(&mut bytes, (kind, hops), listed(&ids[0]), &to, list, KEY);
         let message = Message::parse(&bytes).unwrap();
-        self.tell(|waiting, view| waiting.message(node(0), &message, lock.map(slot), view));
+        let meant = Meant { receiver: self.receiver, ..meant(lock) };
+        self.tell(|waiting, view| waiting.message(node(0), &message, meant, view));
     }
 
     /// The lock of a slot is released, for which these wait.
     fn release(&mut self, place: usize, ids: &[WaiterId]) {
         self.receive(Kind::Announce, 0, token(own(0)), ids, Some(place));
-        self.tell(|waiting, view| waiting.released(slot(place), Key::from_slice(KEY), view));
+        self.tell(|waiting, view| waiting.released(slot(place), release(None), view));
     }
 
     fn state(&self, place: usize) -> State {
@@ -378,7 +385,7 @@ fn a_list_outlives_the_attempt_that_it_was_for_and_goes_with_the_lock() {
     world.answer(0, Answer::Gone);
     world.tell(|waiting, view| waiting.ended(op(0), Some(slot(6)), view));
     assert!(world.waiting.has_queue(slot(6)) && !world.waiting.has_waiter(op(0)));
-    world.tell(|waiting, view| waiting.released(slot(6), Key::from_slice(KEY), view));
+    world.tell(|waiting, view| waiting.released(slot(6), release(None), view));
     assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Wake, 0, vec![own(0)])]);
 }
 
@@ -407,7 +414,7 @@ fn a_call_that_gave_up_is_struck_off_wherever_it_is_listed() {
     let mut world = World::new();
     world.receive(Kind::Announce, 0, token(own(0)), &[OTHER, THIRD], Some(0));
     world.receive(Kind::GiveUp, 0, token(own(0)), &[OTHER], Some(0));
-    world.tell(|waiting, view| waiting.released(slot(0), Key::from_slice(KEY), view));
+    world.tell(|waiting, view| waiting.released(slot(0), release(None), view));
     assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, vec![own(0)])]);
     let mut world = World::new();
     world.deny(0);
@@ -432,7 +439,7 @@ fn calls_of_one_client_have_their_turns_by_number_and_without_a_message() {
     assert_eq!(world.actions, [woken(1), Action::Try { op: op(1), gate: None }]);
     assert_eq!(world.state(0), State::Still);
     world.tell(|waiting, view| waiting.ended(op(1), Some(slot(1)), view));
-    world.tell(|waiting, view| waiting.released(slot(1), Key::from_slice(KEY), view));
+    world.tell(|waiting, view| waiting.released(slot(1), release(None), view));
     assert_eq!(world.actions, [woken(0), Action::Try { op: op(0), gate: None }]);
 }
 

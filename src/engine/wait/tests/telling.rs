@@ -9,7 +9,7 @@ fn announce(world: &mut World, to: RawToken, id: WaiterId, waited: Duration, loc
     let mut bytes = Vec::new();
     message::append(&mut bytes, (Kind::Announce, 0), listed, &to, std::iter::empty(), KEY);
     let message = Message::parse(&bytes).unwrap();
-    world.tell(|waiting, view| waiting.message(node(0), &message, lock.map(slot), view));
+    world.tell(|waiting, view| waiting.message(node(0), &message, meant(lock), view));
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn who_has_waited_longest_has_its_turn_first_however_late_it_was_heard_of() {
     announce(&mut world, token(own(0)), THIRD, 3 * MS, Some(0));
     let last = *b"latecome\x01\0\0\0";
     announce(&mut world, token(own(0)), last, 2 * MS, Some(0));
-    world.tell(|waiting, view| waiting.released(slot(0), Key::from_slice(KEY), view));
+    world.tell(|waiting, view| waiting.released(slot(0), release(None), view));
     let ids = vec![own(0), last, OTHER];
     assert_eq!(world.published, [(ClientId::of(&THIRD), Kind::Wake, 0, ids)]);
 }
@@ -38,7 +38,7 @@ fn who_was_heard_of_first_has_its_turn_first_where_nobody_read_for_a_while() {
         90 * MS,
         Some(0),
     );
-    world.tell(|waiting, view| waiting.released(slot(0), Key::from_slice(KEY), view));
+    world.tell(|waiting, view| waiting.released(slot(0), release(None), view));
     let ids = vec![own(0), OTHER, THIRD];
     let long = *b"who waits for long..".first_chunk::<8>().unwrap();
     assert_eq!(world.published, [(ClientId::new(long), Kind::Wake, 0, ids)]);
@@ -75,10 +75,8 @@ fn who_is_told_by_its_own_name_has_those_who_tell_it_behind_it_though_it_has_jus
 fn hand_over(world: &mut World, ids: &[WaiterId]) {
     world.receive(Kind::Announce, 0, token(own(0)), ids, Some(0));
     let all = world.reach.all;
-    world.tell(|waiting, view| {
-        view.scripts = Some((all, node(0)));
-        waiting.released(slot(0), Key::from_slice(KEY), view);
-    });
+    let scripts = Some(Scripts { nodes: all, near: node(0) });
+    world.tell(|waiting, view| waiting.released(slot(0), release(scripts), view));
 }
 
 #[test]
@@ -134,7 +132,7 @@ fn who_is_told_of_a_lock_that_it_has_let_go_and_tries_again_has_a_waiter_if_it_w
         world.attempt = Some(slot(1));
         announce(&mut world, told, OTHER, MS, None);
         assert_eq!(world.done(), Vec::<&str>::new());
-        world.tell(|waiting, view| waiting.released(slot(1), Key::from_slice(KEY), view));
+        world.tell(|waiting, view| waiting.released(slot(1), release(None), view));
         assert_eq!(world.published, [(ClientId::of(&OTHER), Kind::Wake, 0, vec![own(0)])]);
     }
 }
